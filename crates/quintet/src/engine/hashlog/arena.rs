@@ -26,7 +26,7 @@
 
 use std::{io, sync::Arc};
 
-use super::entry::{Head, UNIT_BYTES};
+use super::entry::{EntryHead, UNIT_BYTES};
 use crate::{
     engine::hashlog::index::ADDRESS_END,
     io::{Region, prefetch},
@@ -52,7 +52,7 @@ const UNITS_MASK: u64 = 0xffff_ffff;
 /// Maximum number of free frames whose memory is not returned to the system.
 const SPARE_FRAMES: usize = 2;
 /// Number of frames populated ahead of fast writers: more than they fill during a flush.
-const READY_FRAMES: usize = 8;
+const POPULATED_FRAMES: usize = 8;
 /// Number of frames in ordinary pages: a small table should not take whole huge pages.
 const SMALL_FRAMES: u64 = 2;
 /// Smallest size of chunks that use huge pages, in bytes.
@@ -86,7 +86,7 @@ struct Allocator {
 
 /// The result of a read at an address.
 #[derive(Debug)]
-pub(super) enum Look<T> {
+pub(super) enum ArenaRead<T> {
     Found(T),
     OtherKey,
     /// The memory changed during the read: repeat the lookup.
@@ -157,24 +157,24 @@ impl Arena {
         self.state(chunk) & UNITS_MASK != 0
     }
 
-    /// Returns a free frame, reserved from the budget. With `anyway` it may exceed the limit.
+    /// Returns a free frame, reserved from the budget. With `beyond_limit` it may exceed the limit.
     /// `None`: the budget or the address space has none.
-    pub(super) fn take_frame(&self, anyway: bool) -> Option<u64> {
+    pub(super) fn reserve_frame(&self, beyond_limit: bool) -> Option<u64> {
         let mut frames = lock(&self.allocator);
         if let Some(frame) = frames.spare.pop() {
             frames.in_use += 1;
             return Some(frame);
         }
-        self.draw_frame(&mut frames, anyway)
+        self.reserve_new_frame(&mut frames, beyond_limit)
     }
 
-    /// As [`Self::take_frame`], for a frame that is not populated. The first stores commit its
+    /// As [`Self::reserve_frame`], for a frame that is not populated. The first stores commit its
     /// memory.
-    fn draw_frame(&self, frames: &mut Allocator, anyway: bool) -> Option<u64> {
+    fn reserve_new_frame(&self, frames: &mut Allocator, beyond_limit: bool) -> Option<u64> {
         if frames.free.is_empty() && frames.next >= self.frames_max {
             return None;
         }
-        if anyway {
+        if beyond_limit {
             self.budget.reserve_unchecked(self.chunk_bytes());
         } else {
             self.budget.try_reserve(self.chunk_bytes()).ok()?;
@@ -192,7 +192,7 @@ impl Arena {
     }
 
     /// Records whether writers fill chunks so fast that frames are to be populated ahead.
-    pub(super) fn note_filling(&self, fast: bool) {
+    pub(super) fn set_filling(&self, fast: bool) {
         let fast = fast && self.chunk_bytes() >= HUGE_CHUNK_BYTES;
         self.is_filling.store(fast, Ordering::Relaxed);
     }
@@ -202,20 +202,20 @@ impl Arena {
         self.is_filling.load(Ordering::Relaxed)
     }
 
-    /// Returns whether [`Self::make_ready`] has work, if there is memory for it.
+    /// Returns whether [`Self::populate_ahead`] has work, if there is memory for it.
     pub(super) fn wants_frames(&self) -> bool {
         self.is_filling.load(Ordering::Relaxed)
-            && lock(&self.allocator).spare.len() < READY_FRAMES / 2
+            && lock(&self.allocator).spare.len() < POPULATED_FRAMES / 2
     }
 
     /// Populates one frame ahead, so that the next writer does not wait for the system to clear its
     /// memory. Returns `false` if there is no need or no memory.
-    pub(super) fn make_ready(&self) -> bool {
+    pub(super) fn populate_ahead(&self) -> bool {
         let mut frames = lock(&self.allocator);
-        if !self.is_filling.load(Ordering::Relaxed) || frames.spare.len() >= READY_FRAMES {
+        if !self.is_filling.load(Ordering::Relaxed) || frames.spare.len() >= POPULATED_FRAMES {
             return false;
         }
-        let Some(frame) = self.draw_frame(&mut frames, false) else {
+        let Some(frame) = self.reserve_new_frame(&mut frames, false) else {
             self.is_filling.store(false, Ordering::Relaxed);
             return false;
         };
@@ -229,12 +229,12 @@ impl Arena {
     }
 
     /// Returns whether frames were populated ahead and not used.
-    pub(super) fn has_ready(&self) -> bool {
+    pub(super) fn has_populated(&self) -> bool {
         lock(&self.allocator).spare.len() > SPARE_FRAMES
     }
 
     /// Returns the frames populated ahead to the system. Call it when the table is idle.
-    pub(super) fn release_ready(&self) {
+    pub(super) fn release_populated(&self) {
         self.is_filling.store(false, Ordering::Relaxed);
         let mut frames = lock(&self.allocator);
         while frames.spare.len() > SPARE_FRAMES
@@ -251,7 +251,7 @@ impl Arena {
         self.budget.release(self.chunk_bytes());
     }
 
-    pub(super) fn give_frame(&self, frame: u64) {
+    pub(super) fn release_frame(&self, frame: u64) {
         let mut frames = lock(&self.allocator);
         frames.in_use -= 1;
         if frames.spare.len() < SPARE_FRAMES && self.budget.used() <= self.budget.limit() {
@@ -302,7 +302,7 @@ impl Arena {
         let step = mutant!(RecycleKeepsGeneration: 0, else GENERATION);
         state.store((before & !UNITS_MASK).wrapping_add(step), Ordering::Relaxed);
         // Readers see the change before any later store to the frame. Pairs with the fence in
-        // `look_in`.
+        // `read_at_state`.
         fence(Ordering::Release);
         frame_in(before)
     }
@@ -379,26 +379,26 @@ impl Arena {
     /// head and the words of the entry. `take` may get inconsistent bytes; its result is discarded
     /// then.
     #[inline]
-    pub(super) fn look<T>(
+    pub(super) fn read<T>(
         &self,
         address: u64,
         key: &[u8],
-        take: impl FnOnce(&Head, &[AtomicU64]) -> T,
-    ) -> Look<T> {
-        self.look_in(address, self.state_of(address), key, take)
+        take: impl FnOnce(&EntryHead, &[AtomicU64]) -> T,
+    ) -> ArenaRead<T> {
+        self.read_at_state(address, self.state_of(address), key, take)
     }
 
-    /// As [`Self::look`], with word 0 of the chunk at the time when the index held the address.
+    /// As [`Self::read`], with word 0 of the chunk at the time when the index held the address.
     #[inline]
-    pub(super) fn look_in<T>(
+    pub(super) fn read_at_state<T>(
         &self,
         address: u64,
         state: u64,
         key: &[u8],
-        take: impl FnOnce(&Head, &[AtomicU64]) -> T,
-    ) -> Look<T> {
+        take: impl FnOnce(&EntryHead, &[AtomicU64]) -> T,
+    ) -> ArenaRead<T> {
         let (chunk, unit) = self.split(address);
-        let Some(frame) = frame_in(state) else { return Look::Cold(state) };
+        let Some(frame) = frame_in(state) else { return ArenaRead::Cold(state) };
         let words = self.frame(frame).get(to_usize(unit)..).unwrap_or(&[]);
         // The head decides the position of the value. Load the next lines before it arrives.
         for line in [8, 16] {
@@ -406,7 +406,7 @@ impl Arena {
                 prefetch(word);
             }
         }
-        let Some((head, first)) = load_head(words) else { return Look::Changed };
+        let Some((head, first)) = load_head(words) else { return ArenaRead::Changed };
         let taken = words.get(..head.units()).and_then(|words| {
             let matches = head.key_bytes == key.len()
                 && equals(words.get(head.key_at() / UNIT_BYTES..)?, key);
@@ -416,9 +416,9 @@ impl Arena {
         let unchanged = words.first().is_some_and(|word| word.load(Ordering::Relaxed) == first)
             && mutant!(ReadForgetsRecycling: true, else self.state(chunk) == state);
         match taken {
-            Some(Some(taken)) if unchanged => Look::Found(taken),
-            Some(None) if unchanged => Look::OtherKey,
-            _ => Look::Changed,
+            Some(Some(taken)) if unchanged => ArenaRead::Found(taken),
+            Some(None) if unchanged => ArenaRead::OtherKey,
+            _ => ArenaRead::Changed,
         }
     }
 
@@ -430,20 +430,24 @@ impl Arena {
 
     /// Copies head, key and value of the entry at `address`. Returns `Changed` if word 0 of its
     /// chunk is no longer `state`, and `Cold` if `state` has no frame.
-    pub(super) fn copy(&self, address: u64, state: u64) -> Look<(Head, Vec<u8>, Vec<u8>)> {
+    pub(super) fn copy(
+        &self,
+        address: u64,
+        state: u64,
+    ) -> ArenaRead<(EntryHead, Vec<u8>, Vec<u8>)> {
         let (chunk, unit) = self.split(address);
         let state = mutant!(ScanForgetsReuse: self.state(chunk), else state);
-        let Some(frame) = frame_in(state) else { return Look::Cold(state) };
+        let Some(frame) = frame_in(state) else { return ArenaRead::Cold(state) };
         let words = self.frame(frame).get(to_usize(unit)..).unwrap_or(&[]);
-        let Some((head, first)) = load_head(words) else { return Look::Changed };
+        let Some((head, first)) = load_head(words) else { return ArenaRead::Changed };
         if head.units() > words.len() {
-            return Look::Changed;
+            return ArenaRead::Changed;
         }
         let (key, value) = copy_entry(&head, words);
         fence(Ordering::Acquire);
         let unchanged = words.first().is_some_and(|word| word.load(Ordering::Relaxed) == first)
             && self.state(chunk) == state;
-        if unchanged { Look::Found((head, key, value)) } else { Look::Changed }
+        if unchanged { ArenaRead::Found((head, key, value)) } else { ArenaRead::Changed }
     }
 
     /// Prefetches the first lines of the entry at `address`. Returns word 0 of its chunk.
@@ -468,24 +472,24 @@ fn frame_in(state: u64) -> Option<u64> {
 
 /// Returns the head at the start of `words`, and its first word; `None` during an update in place.
 #[inline]
-pub(super) fn load_head(words: &[AtomicU64]) -> Option<(Head, u64)> {
+pub(super) fn load_head(words: &[AtomicU64]) -> Option<(EntryHead, u64)> {
     let [first, second, rest @ ..] = words else { return None };
     let first = first.load(Ordering::Acquire);
     if first & 1 != 0 {
         return None;
     }
     let third = || rest.first().map_or(0, |word| word.load(Ordering::Relaxed));
-    Head::decode(first, second.load(Ordering::Relaxed), third).map(|head| (head, first))
+    EntryHead::decode(first, second.load(Ordering::Relaxed), third).map(|head| (head, first))
 }
 
 /// Copies the value of an entry to `out`.
 #[inline]
-pub(super) fn copy_value(head: &Head, words: &[AtomicU64], out: &mut [u8]) {
+pub(super) fn copy_value(head: &EntryHead, words: &[AtomicU64], out: &mut [u8]) {
     copy_out(words, head.value_at(), out);
 }
 
 /// Returns copies of the key and the value of an entry.
-pub(super) fn copy_entry(head: &Head, words: &[AtomicU64]) -> (Vec<u8>, Vec<u8>) {
+pub(super) fn copy_entry(head: &EntryHead, words: &[AtomicU64]) -> (Vec<u8>, Vec<u8>) {
     let (mut key, mut value) = (vec![0; head.key_bytes], vec![0; head.value_bytes]);
     copy_out(words, head.key_at(), &mut key);
     copy_out(words, head.value_at(), &mut value);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::{
     HashLog,
     arena::EXTENT_HEAD_UNITS,
-    entry::{Stored, UNIT_BYTES},
+    entry::{StoredEntry, UNIT_BYTES},
 };
 use crate::{
     Error, Result,
@@ -27,7 +27,7 @@ impl HashLog {
     pub(super) fn check_all(&self, report: &mut Report) -> Result<()> {
         let maintenance = lock(&self.maintenance);
         if let Some(manifest) = &maintenance.manifest {
-            note(report, manifest.reread().map(drop))?;
+            add_finding(report, manifest.reread().map(drop))?;
             report.checked_bytes += manifest.bytes();
         }
         let chunks: Vec<_> = read(&self.chunks).values().cloned().collect();
@@ -39,9 +39,9 @@ impl HashLog {
         let larges: Vec<_> = read(&self.larges).values().cloned().collect();
         for large in larges {
             if large.written.load(Ordering::Relaxed)
-                && let Some(place) = large.place()
+                && let Some(file_range) = large.file_range()
             {
-                note(report, self.read_large_at(&large, &place).map(drop))?;
+                add_finding(report, self.read_large_at(&large, &file_range).map(drop))?;
                 report.checked_bytes += large.length;
             }
         }
@@ -51,7 +51,7 @@ impl HashLog {
     fn check_chunk(&self, chunk: &super::Chunk, report: &mut Report) -> Result<()> {
         let buffer = match self.read_chunk(chunk) {
             Ok(buffer) => buffer,
-            Err(error) => return note(report, Err(error)),
+            Err(error) => return add_finding(report, Err(error)),
         };
         report.checked_bytes += to_u64(buffer.as_slice().len());
         for extent in lock(&chunk.flush).extents.clone() {
@@ -59,9 +59,9 @@ impl HashLog {
             let mut count = 0;
             while unit < extent.end {
                 let bytes = buffer.as_slice().get(to_usize(unit) * UNIT_BYTES..).unwrap_or(&[]);
-                let Some(entry) = Stored::verify(bytes, chunk.serial, to_usize(unit)) else {
+                let Some(entry) = StoredEntry::verify(bytes, chunk.serial, to_usize(unit)) else {
                     let damage = chunk.damage(unit, "the entry's checksum does not match");
-                    return note(report, Err(damage));
+                    return add_finding(report, Err(damage));
                 };
                 unit += to_u64(entry.head.units());
                 count += 1;
@@ -122,7 +122,7 @@ impl HashLog {
 }
 
 /// Adds damage to `report`. Returns other errors.
-fn note(report: &mut Report, outcome: Result<()>) -> Result<()> {
+fn add_finding(report: &mut Report, outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(Error::Corruption { file, offset, what }) => {
             report.add(file, offset, what);

@@ -7,10 +7,10 @@
 //! Locks: none is held across a read. Any thread may call.
 
 use super::{
-    HashLog, Large,
-    entry::{LargeRef, Stored, UNIT_BYTES},
-    files::{EXTENT_HEAD_BYTES, ExtentHead, LARGE_MAGIC, Place},
-    pack::{Block, unpack_value},
+    HashLog, LargeValue,
+    entry::{LargeRef, StoredEntry, UNIT_BYTES},
+    files::{EXTENT_HEAD_BYTES, ExtentHead, FileRange, LARGE_MAGIC},
+    pack::{PackedBlock, unpack_value},
 };
 use crate::{
     Result,
@@ -47,22 +47,22 @@ impl ColdEntry {
     }
 
     /// Returns the entry; `None` if its checksum does not match.
-    pub(super) fn entry(&self) -> Option<Stored<'_>> {
-        Stored::verify(self.bytes(), self.serial, self.unit)
+    pub(super) fn entry(&self) -> Option<StoredEntry<'_>> {
+        StoredEntry::verify(self.bytes(), self.serial, self.unit)
     }
 }
 
 /// A planned read of an entry.
 #[derive(Debug)]
 pub(super) struct ColdRead {
-    pub(super) place: Place,
+    pub(super) file_range: FileRange,
     serial: u64,
     unit: u64,
     /// Offset in the file range, and number of bytes.
     pub(super) from: u64,
     pub(super) bytes: usize,
     /// The packed block to read, if the entry is in one.
-    block: Option<Block>,
+    block: Option<PackedBlock>,
 }
 
 impl HashLog {
@@ -72,26 +72,27 @@ impl HashLog {
         let chunk = self.chunk(id)?;
         let serial = chunk.serial;
         let span = chunk.span.load(Ordering::Relaxed).max(3) * to_u64(UNIT_BYTES);
-        let (place, from, rest) = if let Some(place) = chunk.place() {
+        let (file_range, from, rest) = if let Some(file_range) = chunk.file_range() {
             let from = unit * to_u64(UNIT_BYTES);
-            let rest = place.bytes.checked_sub(from)?;
-            (place, from, rest)
+            let rest = file_range.bytes.checked_sub(from)?;
+            (file_range, from, rest)
         } else {
-            let piece = chunk.piece(unit)?;
-            let (place, block) = (piece.place.clone(), piece.blocks.find(unit)?);
-            if !block.kept {
+            let packed_extent = chunk.packed_extent(unit)?;
+            let (file_range, block) =
+                (packed_extent.file_range.clone(), packed_extent.blocks.find(unit)?);
+            if !block.is_raw {
                 let (from, bytes) = (block.from, block.bytes);
-                let read = ColdRead { place, serial, unit, from, bytes, block: Some(block) };
+                let read = ColdRead { file_range, serial, unit, from, bytes, block: Some(block) };
                 return (self.arena.state(id) == state).then_some(read);
             }
             let skip = (unit - block.start) * to_u64(UNIT_BYTES);
-            (place, block.from + skip, to_u64(block.bytes) - skip)
+            (file_range, block.from + skip, to_u64(block.bytes) - skip)
         };
         if self.arena.state(id) != state {
             return None;
         }
         let bytes = to_usize(span.min(rest));
-        Some(ColdRead { place, serial, unit, from, bytes, block: None })
+        Some(ColdRead { file_range, serial, unit, from, bytes, block: None })
     }
 
     /// Requests that background work loads chunks into memory, if there is memory for them.
@@ -109,7 +110,7 @@ impl HashLog {
         let Some(request) = self.cold_read(address, state) else { return Ok(None) };
         self.ask_for_warming();
         self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
-        let (buffer, skip) = request.place.read(request.from, request.bytes)?;
+        let (buffer, skip) = request.file_range.read(request.from, request.bytes)?;
         self.finish_cold(address, state, &request, buffer, skip)
     }
 
@@ -133,10 +134,10 @@ impl HashLog {
             }
             ColdBytes::Unpacked(out, to_usize(request.unit - block.start) * UNIT_BYTES)
         } else {
-            let head = Stored::head(buffer.as_slice().get(skip..).unwrap_or(&[]));
+            let head = StoredEntry::head(buffer.as_slice().get(skip..).unwrap_or(&[]));
             let size = head.map_or(0, |head| head.units() * UNIT_BYTES);
-            if skip + size > buffer.len() && from + to_u64(size) <= request.place.bytes {
-                (buffer, skip) = request.place.read(from, size)?;
+            if skip + size > buffer.len() && from + to_u64(size) <= request.file_range.bytes {
+                (buffer, skip) = request.file_range.read(from, size)?;
             }
             ColdBytes::Plain(buffer, skip)
         };
@@ -147,7 +148,9 @@ impl HashLog {
         {
             (true, true) => Ok(Some(cold)),
             (_, false) => Ok(None),
-            (false, true) => Err(request.place.damage(from, "the entry's checksum does not match")),
+            (false, true) => {
+                Err(request.file_range.damage(from, "the entry's checksum does not match"))
+            }
         }
     }
 
@@ -159,48 +162,52 @@ impl HashLog {
     pub(super) fn read_large(&self, large: LargeRef) -> Result<Option<Value>> {
         let found = read(&self.larges).get(&large.number).cloned();
         let Some(found) = found else { return Ok(None) };
-        let (bytes, place) = {
+        let (bytes, file_range) = {
             let state = lock(&found.state);
-            (state.bytes.clone(), state.place.clone())
+            (state.bytes.clone(), state.file_range.clone())
         };
         if let Some(bytes) = bytes {
             return Ok(Some(Value::shared(bytes)));
         }
-        let Some(place) = place else { return Ok(None) };
+        let Some(file_range) = file_range else { return Ok(None) };
         self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
-        match self.read_large_at(&found, &place) {
+        match self.read_large_at(&found, &file_range) {
             Ok(value) => Ok(Some(value)),
             Err(_) if !read(&self.larges).contains_key(&large.number) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Reads and verifies a large value at `place`. Fails with `Corruption` if it is damaged.
-    pub(super) fn read_large_at(&self, large: &Large, place: &Place) -> Result<Value> {
+    /// Reads and verifies a large value at `file_range`. Fails with `Corruption` if it is damaged.
+    pub(super) fn read_large_at(
+        &self,
+        large: &LargeValue,
+        file_range: &FileRange,
+    ) -> Result<Value> {
         let length = to_usize(large.length);
         let whole = EXTENT_HEAD_BYTES + length;
-        let (buffer, skip) = place.read(0, whole.min(to_usize(place.bytes)))?;
+        let (buffer, skip) = file_range.read(0, whole.min(to_usize(file_range.bytes)))?;
         let bytes = buffer.as_slice().get(skip..).unwrap_or(&[]);
         let head = ExtentHead::decode(bytes, LARGE_MAGIC, &self.owner)
-            .map_err(|what| place.damage(0, what))?;
+            .map_err(|what| file_range.damage(0, what))?;
         let packed = usize::try_from(head.packing).unwrap_or(usize::MAX);
         let stored = if packed == 0 { length } else { packed };
         let Some(stored) = bytes.get(EXTENT_HEAD_BYTES..).and_then(|rest| rest.get(..stored))
         else {
-            return Err(place.damage(0, "the large value is longer than its file range"));
+            return Err(file_range.damage(0, "the large value is longer than its file range"));
         };
         if head.serial != large.number || head.capacity != large.length {
-            return Err(place.damage(0, "the file range holds another large value"));
+            return Err(file_range.damage(0, "the file range holds another large value"));
         }
         if crc32c(stored) != head.body_crc {
-            return Err(place.damage(0, "the checksum of the large value does not match"));
+            return Err(file_range.damage(0, "the checksum of the large value does not match"));
         }
         if packed == 0 {
             return Ok(Value::fill_with(length, |out| out.copy_from_slice(stored)));
         }
         let mut unpacks = None;
         let value = Value::fill_with(length, |out| unpacks = unpack_value(stored, out));
-        unpacks.ok_or_else(|| place.damage(0, "the large value does not decompress"))?;
+        unpacks.ok_or_else(|| file_range.damage(0, "the large value does not decompress"))?;
         Ok(value)
     }
 }

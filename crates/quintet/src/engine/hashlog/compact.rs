@@ -16,9 +16,9 @@
 use std::{mem, sync::Arc};
 
 use super::{
-    Chunk, HashLog, LONG_REST_WASTE_PER_CENT,
+    Chunk, HashLog, LONG_IDLE_WASTE_PER_CENT,
     arena::EXTENT_HEAD_UNITS,
-    entry::{Head, Kind, Stored, UNIT_BYTES},
+    entry::{EntryHead, EntryKind, StoredEntry, UNIT_BYTES},
     maintain::Maintenance,
     mutants,
     write::{RESIZE_STEPS, size_of},
@@ -39,33 +39,33 @@ const VICTIMS_PER_STEP: usize = 8;
 const VICTIMS_PER_WRITER: usize = 2;
 /// Maximum number of rewritten chunks that writers leave without a checkpoint. They and their
 /// copies take memory and space.
-const UNPUBLISHED_MAX: usize = 8;
+const RETIRED_MAX: usize = 8;
 /// Number of entries ahead whose index lines are prefetched.
-const AHEAD: usize = 16;
+const PREFETCH_DISTANCE: usize = 16;
 
 impl HashLog {
     /// Compacts until no chunk is worth a rewrite.
     pub(super) fn compact_all(&self) -> Result<()> {
-        while self.compact_step(LONG_REST_WASTE_PER_CENT)? {}
+        while self.compact_step(LONG_IDLE_WASTE_PER_CENT)? {}
         Ok(())
     }
 
     /// Runs a bounded step of compaction towards `target` per cent of waste, then loads chunks into
     /// memory. Returns whether it rewrote a chunk.
     pub(super) fn compact_step(&self, target: u64) -> Result<bool> {
-        self.make_frames_ready();
+        self.populate_frames();
         let mut victims = 0;
         let mut maintenance = lock(&self.maintenance);
         if !self.context.read_only {
             if !maintenance.retired.is_empty() {
                 // An earlier checkpoint failed. More victims would take memory and free nothing.
                 let complete = maintenance.complete;
-                self.publish(&mut maintenance, complete)?;
+                self.make_checkpoint(&mut maintenance, complete)?;
             }
             victims = self.compact_victims(&mut maintenance, target, VICTIMS_PER_STEP)?;
             if victims > 0 {
                 let complete = maintenance.complete;
-                self.publish(&mut maintenance, complete)?;
+                self.make_checkpoint(&mut maintenance, complete)?;
             } else {
                 self.end_compaction(&mut maintenance, target)?;
             }
@@ -83,11 +83,11 @@ impl HashLog {
     /// manifest.
     fn end_compaction(&self, maintenance: &mut Maintenance, target: u64) -> Result<()> {
         let applied = self.counters.applied.load(Ordering::Relaxed);
-        let stuck = self.counters.stuck_at.load(Ordering::Relaxed) == applied + 1;
+        let stuck = self.counters.exhausted_at.load(Ordering::Relaxed) == applied + 1;
         if self.waste_exceeds(target) && !stuck {
-            return self.close_hot(maintenance, target);
+            return self.seal_active(maintenance, target);
         }
-        if target == LONG_REST_WASTE_PER_CENT {
+        if target == LONG_IDLE_WASTE_PER_CENT {
             self.tidy_manifest(maintenance);
             self.counters.tidied_at.store(applied + 1, Ordering::Relaxed);
         }
@@ -119,10 +119,12 @@ impl HashLog {
     /// While a background step runs, the writer continues, unless waste is well above the
     /// bound. It leaves the checkpoint to the background if it can, because its syncs may take
     /// 100 ms. Background compaction reports failures; the write continues.
-    pub(super) fn pay_debt(&self) {
+    pub(super) fn compact_if_behind(&self) {
         let most = self.waste_per_cent_of_writers();
         let (waste, _) = self.waste();
-        if waste < self.counters.next_debt.load(Ordering::Relaxed) || !self.waste_exceeds(most) {
+        if waste < self.counters.next_writer_compaction.load(Ordering::Relaxed)
+            || !self.waste_exceeds(most)
+        {
             return;
         }
         let idle = self.maintenance.try_lock();
@@ -132,61 +134,61 @@ impl HashLog {
             Err(_) => lock(&self.maintenance),
         };
         if self.waste_exceeds(most) {
-            if maintenance.retired.len() >= UNPUBLISHED_MAX {
+            if maintenance.retired.len() >= RETIRED_MAX {
                 let complete = maintenance.complete;
-                let _ = self.publish(&mut maintenance, complete);
+                let _ = self.make_checkpoint(&mut maintenance, complete);
             } else {
                 let _ = self.compact_victims(&mut maintenance, most, VICTIMS_PER_WRITER);
-                self.publish_wanted.store(true, Ordering::Relaxed);
+                self.checkpoint_wanted.store(true, Ordering::Relaxed);
                 self.context.host.wake();
             }
-            self.counters.debts_paid_total.fetch_add(1, Ordering::Relaxed);
+            self.counters.writer_compactions_total.fetch_add(1, Ordering::Relaxed);
         }
         let next = self.waste().0 + self.arena.chunk_units() / 2;
-        self.counters.next_debt.store(next, Ordering::Relaxed);
+        self.counters.next_writer_compaction.store(next, Ordering::Relaxed);
     }
 
     /// Seals the active chunk, so that the next step has a victim, if the waste is in chunks that
     /// still take appends. If the waste is not there either, compaction pauses until the next
     /// write.
-    fn close_hot(&self, maintenance: &mut Maintenance, target: u64) -> Result<()> {
+    fn seal_active(&self, maintenance: &mut Maintenance, target: u64) -> Result<()> {
         let wasteful = read(&self.chunks).values().any(|chunk| {
             let (dead, tombstones) = self.arena.waste(chunk.id);
             (dead + tombstones) * 100 > self.arena.used(chunk.id).0 * target
         });
         let applied = self.counters.applied.load(Ordering::Relaxed);
-        let stuck = self.counters.stuck_at.swap(applied + 1, Ordering::Relaxed);
-        let closed = self.counters.closed_hot_at.load(Ordering::Relaxed) == applied + 1;
+        let stuck = self.counters.exhausted_at.swap(applied + 1, Ordering::Relaxed);
+        let closed = self.counters.active_sealed_at.load(Ordering::Relaxed) == applied + 1;
         if !wasteful || closed || stuck == applied + 1 {
             return Ok(());
         }
-        self.counters.stuck_at.store(0, Ordering::Relaxed);
-        if let Some(cold) = maintenance.cold.take() {
+        self.counters.exhausted_at.store(0, Ordering::Relaxed);
+        if let Some(cold) = maintenance.copy_chunk.take() {
             self.arena.seal(cold.id);
         }
-        self.roll_from(self.hot.load(Ordering::Acquire))?;
+        self.roll_from(self.active.load(Ordering::Acquire))?;
         let complete = maintenance.complete;
-        self.publish(maintenance, complete)?;
+        self.make_checkpoint(maintenance, complete)?;
         // One more step may find a victim. If it does not, compaction pauses.
-        self.counters.closed_hot_at.store(applied + 1, Ordering::Relaxed);
+        self.counters.active_sealed_at.store(applied + 1, Ordering::Relaxed);
         Ok(())
     }
 
     /// Returns the written chunk with the most dead units, if it is worth a rewrite. Returns the
     /// oldest chunk if only tombstones are left to drop: no older chunk needs them.
     fn pick_victim(&self, maintenance: &Maintenance, target: u64) -> Option<Arc<Chunk>> {
-        let cold = maintenance.cold.as_ref().map(|chunk| chunk.id);
+        let cold = maintenance.copy_chunk.as_ref().map(|chunk| chunk.id);
         let mut candidates: Vec<Arc<Chunk>> = read(&self.chunks)
             .values()
             .filter(|chunk| !chunk.retired.load(Ordering::Relaxed))
             .cloned()
             .collect();
         candidates.sort_unstable_by_key(|chunk| (chunk.order, chunk.serial));
-        let hot_order = lock(&self.roll).hot_order;
+        let active_order = lock(&self.roll).active_order;
         let usable = |chunk: &&Arc<Chunk>| {
             chunk.written.load(Ordering::Acquire)
                 && Some(chunk.id) != cold
-                && chunk.order < hot_order.saturating_sub(1)
+                && chunk.order < active_order.saturating_sub(1)
         };
         let oldest = candidates.first().filter(usable);
         let best = candidates
@@ -214,14 +216,15 @@ impl HashLog {
         let buffer = self.read_chunk(victim)?;
         let extents = lock(&victim.flush).extents.clone();
         let count: u64 = extents.iter().map(|extent| extent.entry_count).sum();
-        let _memory = self.working_memory(count * to_u64(mem::size_of::<(u64, u64, Stored)>()));
+        let _memory =
+            self.working_memory(count * to_u64(mem::size_of::<(u64, u64, StoredEntry)>()));
         let mut entries = Vec::with_capacity(to_usize(count));
         let mut units = 0;
         for extent in &extents {
             let mut unit = extent.start + EXTENT_HEAD_UNITS;
             while unit < extent.end {
                 let bytes = buffer.as_slice().get(to_usize(unit) * UNIT_BYTES..).unwrap_or(&[]);
-                let Some(entry) = Stored::verify(bytes, victim.serial, to_usize(unit)) else {
+                let Some(entry) = StoredEntry::verify(bytes, victim.serial, to_usize(unit)) else {
                     return Err(victim.damage(unit, "the entry's checksum does not match"));
                 };
                 entries.push((unit, self.hash(entry.key()), entry));
@@ -230,7 +233,7 @@ impl HashLog {
             }
         }
         for (index, (unit, hash, entry)) in entries.iter().enumerate() {
-            if let Some((_, ahead, _)) = entries.get(index + AHEAD) {
+            if let Some((_, ahead, _)) = entries.get(index + PREFETCH_DISTANCE) {
                 self.index.prefetch(*ahead);
             }
             self.move_entry(maintenance, victim, (*unit, *hash), entry)?;
@@ -253,11 +256,11 @@ impl HashLog {
         maintenance: &mut Maintenance,
         victim: &Arc<Chunk>,
         (unit, hash): (u64, u64),
-        entry: &Stored<'_>,
+        entry: &StoredEntry<'_>,
     ) -> Result<()> {
         let (key, value) = (entry.key(), entry.value());
         let address = self.arena.address(victim.id, unit);
-        if entry.head.kind == Kind::Tombstone {
+        if entry.head.kind == EntryKind::Tombstone {
             let needed = mutant!(HashlogDropsTombstonesEarly: false, else self.has_older(victim));
             if needed && !self.has_entry(hash, key)? {
                 self.copy_tombstone(maintenance, victim, entry.head.lsn, key)?;
@@ -268,10 +271,10 @@ impl HashLog {
         if self.index.find(hash, is_it).is_none() {
             return Ok(());
         }
-        if entry.head.kind == Kind::Put && self.context.host.is_expired(value) {
+        if entry.head.kind == EntryKind::Put && self.context.host.is_expired(value) {
             return self.expire(maintenance, victim, address, hash, entry);
         }
-        let (chunk, copy) = self.copy_cold(maintenance, victim, &entry.head, key, value)?;
+        let (chunk, copy) = self.append_copy(maintenance, victim, &entry.head, key, value)?;
         let moved = self.index.lock(hash).replace(address, copy);
         if moved {
             self.counters.units.fetch_add(to_u64(entry.head.units()), Ordering::Relaxed);
@@ -291,7 +294,7 @@ impl HashLog {
         victim: &Arc<Chunk>,
         address: u64,
         hash: u64,
-        entry: &Stored<'_>,
+        entry: &StoredEntry<'_>,
     ) -> Result<()> {
         if !self.index.lock(hash).remove(address) {
             return Ok(());
@@ -315,8 +318,9 @@ impl HashLog {
         lsn: u64,
         key: &[u8],
     ) -> Result<()> {
-        let head = Head { kind: Kind::Tombstone, key_bytes: key.len(), value_bytes: 0, lsn };
-        let (chunk, _) = self.copy_cold(maintenance, victim, &head, key, &[])?;
+        let head =
+            EntryHead { kind: EntryKind::Tombstone, key_bytes: key.len(), value_bytes: 0, lsn };
+        let (chunk, _) = self.append_copy(maintenance, victim, &head, key, &[])?;
         let units = to_u64(head.units());
         self.arena.add_tombstone(chunk, units);
         self.counters.units.fetch_add(units, Ordering::Relaxed);
@@ -326,17 +330,17 @@ impl HashLog {
 
     /// Appends an entry to the copy chunk, and starts a new one if it is full or not above
     /// `victim`. Returns the chunk's id and the address.
-    fn copy_cold(
+    fn append_copy(
         &self,
         maintenance: &mut Maintenance,
         victim: &Arc<Chunk>,
-        head: &Head,
+        head: &EntryHead,
         key: &[u8],
         value: &[u8],
     ) -> Result<(u64, u64)> {
         let units = to_u64(head.units());
         loop {
-            if let Some(chunk) = &maintenance.cold {
+            if let Some(chunk) = &maintenance.copy_chunk {
                 let above = (chunk.order, chunk.serial) > (victim.order, victim.serial);
                 if above && let Some(unit) = self.arena.reserve(chunk.id, units) {
                     let words = self.arena.words(chunk.id).unwrap_or(&[]);
@@ -347,12 +351,13 @@ impl HashLog {
                 }
                 self.arena.seal(chunk.id);
             }
-            let frame = self.frame_anyway()?;
+            let frame = self.frame_beyond_limit()?;
             let mut roll = lock(&self.roll);
             // Just below the active chunk, and above every written chunk.
-            let hot = roll.hot_order;
-            let order = mutant!(HashlogRanksCopiesHighest: hot + 1, else hot.saturating_sub(1));
-            maintenance.cold = Some(self.start_chunk(&mut roll, order, frame)?);
+            let active = roll.active_order;
+            let order =
+                mutant!(HashlogRanksCopiesHighest: active + 1, else active.saturating_sub(1));
+            maintenance.copy_chunk = Some(self.start_chunk(&mut roll, order, frame)?);
         }
     }
 }

@@ -10,10 +10,10 @@ use std::{io, sync::Arc};
 
 use super::{
     arena::EXTENT_HEAD_UNITS,
-    entry::{Kind, LargeRef, Stored, UNIT_BYTES},
-    files::{CHUNK_MAGIC, EXTENT_HEAD_BYTES, ExtentHead, LARGE_MAGIC, Owner, file_head},
+    entry::{EntryKind, LargeRef, StoredEntry, UNIT_BYTES},
+    files::{CHUNK_MAGIC, EXTENT_HEAD_BYTES, ExtentHead, LARGE_MAGIC, TableIdentity, file_head},
     manifest,
-    pack::Blocks,
+    pack::BlockDirectory,
 };
 use crate::{
     Error, Result,
@@ -72,7 +72,7 @@ pub fn data(file: &dyn File, name: &str, say: &mut LineSink<'_>) -> Result<()> {
             continue;
         };
         gap(&mut nothing_from, offset, say);
-        let part = Part { owner, name, offset };
+        let part = InspectedRange { owner, name, offset };
         let described =
             if is_large { part.large(&block, &read, say) } else { part.extent(&block, &read, say) };
         match described {
@@ -97,16 +97,16 @@ fn gap(from: &mut Option<u64>, to: u64, say: &mut LineSink<'_>) {
     }
 }
 
-type Read<'a> = dyn Fn(u64, u64) -> Result<Vec<u8>> + 'a;
+type ReadAt<'a> = dyn Fn(u64, u64) -> Result<Vec<u8>> + 'a;
 
 /// The position of an extent or a large value in a file.
-struct Part<'a> {
-    owner: Owner,
+struct InspectedRange<'a> {
+    owner: TableIdentity,
     name: &'a str,
     offset: u64,
 }
 
-impl Part<'_> {
+impl InspectedRange<'_> {
     fn damage(&self, from: u64, what: impl Into<String>) -> Error {
         Error::corruption(self.name, self.offset + from, what)
     }
@@ -116,7 +116,12 @@ impl Part<'_> {
     }
 
     /// Describes an extent. Returns its size on disk in bytes, or `None` if `say` wants no more.
-    fn extent(&self, block: &[u8], read: &Read<'_>, say: &mut LineSink<'_>) -> Result<Option<u64>> {
+    fn extent(
+        &self,
+        block: &[u8],
+        read: &ReadAt<'_>,
+        say: &mut LineSink<'_>,
+    ) -> Result<Option<u64>> {
         let head = self.head(block, CHUNK_MAGIC)?;
         let (start, end) = (u64::from(head.start), u64::from(head.end));
         let plain_bytes = end.saturating_sub(start) * 8;
@@ -141,9 +146,9 @@ impl Part<'_> {
             let at = to_usize(unit - start) * UNIT_BYTES;
             let entry = image
                 .get(at..)
-                .and_then(|bytes| Stored::verify(bytes, head.serial, to_usize(unit)))
+                .and_then(|bytes| StoredEntry::verify(bytes, head.serial, to_usize(unit)))
                 .ok_or_else(|| self.damage(to_u64(at), "the entry's checksum does not match"))?;
-            if !say(&format!("  unit {unit}: {}", words_of(&entry))) {
+            if !say(&format!("  unit {unit}: {}", text_of(&entry))) {
                 return Ok(None);
             }
             unit += to_u64(entry.head.units());
@@ -152,7 +157,7 @@ impl Part<'_> {
     }
 
     /// Returns the decompressed image of a packed extent, and its size on disk in bytes.
-    fn unpacked(&self, head: &ExtentHead, read: &Read<'_>) -> Result<(Vec<u8>, u64)> {
+    fn unpacked(&self, head: &ExtentHead, read: &ReadAt<'_>) -> Result<(Vec<u8>, u64)> {
         let (start, end) = (u64::from(head.start), u64::from(head.end));
         let most = (end - start) * 8 + u64::from(head.packing) + to_u64(EXTENT_HEAD_BYTES);
         let stored = read(self.offset, most)?;
@@ -160,7 +165,7 @@ impl Part<'_> {
             .get(EXTENT_HEAD_BYTES..)
             .and_then(|rest| rest.get(..usize::try_from(head.packing).unwrap_or(usize::MAX)));
         let blocks = directory
-            .and_then(|directory| Blocks::decode(directory, start, end, most))
+            .and_then(|directory| BlockDirectory::decode(directory, start, end, most))
             .ok_or_else(|| self.damage(0, "the directory of the extent is not valid"))?;
         let bytes = blocks.stored_bytes();
         let body = stored.get(EXTENT_HEAD_BYTES..to_usize(bytes)).unwrap_or(&[]);
@@ -177,7 +182,12 @@ impl Part<'_> {
     }
 
     /// Describes a large value. Returns as [`Self::extent`].
-    fn large(&self, block: &[u8], read: &Read<'_>, say: &mut LineSink<'_>) -> Result<Option<u64>> {
+    fn large(
+        &self,
+        block: &[u8],
+        read: &ReadAt<'_>,
+        say: &mut LineSink<'_>,
+    ) -> Result<Option<u64>> {
         let head = self.head(block, LARGE_MAGIC)?;
         let packed = u64::from(head.packing);
         let stored = if packed == 0 { head.capacity } else { packed };
@@ -199,12 +209,12 @@ impl Part<'_> {
     }
 }
 
-fn words_of(entry: &Stored<'_>) -> String {
+fn text_of(entry: &StoredEntry<'_>) -> String {
     let (key, lsn) = (brief(entry.key()), entry.head.lsn);
     match entry.head.kind {
-        Kind::Put => format!("put {key}, lsn {lsn}, {} bytes stored", entry.head.value_bytes),
-        Kind::Tombstone => format!("delete {key}, lsn {lsn}"),
-        Kind::Large => {
+        EntryKind::Put => format!("put {key}, lsn {lsn}, {} bytes stored", entry.head.value_bytes),
+        EntryKind::Tombstone => format!("delete {key}, lsn {lsn}"),
+        EntryKind::Large => {
             let number = LargeRef::decode(entry.value()).map_or(0, |large| large.number);
             format!("put {key}, lsn {lsn}, large value {number}")
         }

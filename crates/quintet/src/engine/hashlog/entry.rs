@@ -42,7 +42,7 @@ const WIDE: u8 = 4;
 
 /// What an entry records about its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EntryKind {
     /// The key has this value.
     Put,
     /// The key was removed.
@@ -53,14 +53,14 @@ pub(super) enum Kind {
 
 /// A decoded head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
-    pub(super) kind: Kind,
+pub(super) struct EntryHead {
+    pub(super) kind: EntryKind,
     pub(super) key_bytes: usize,
     pub(super) value_bytes: usize,
     pub(super) lsn: u64,
 }
 
-impl Head {
+impl EntryHead {
     fn wide(&self) -> bool {
         self.key_bytes > 0xff || self.value_bytes > 0xffff
     }
@@ -92,9 +92,9 @@ impl Head {
     /// Returns the first word with its low 32 bits zero.
     fn first(&self) -> u64 {
         let kind = match self.kind {
-            Kind::Put => 0,
-            Kind::Tombstone => TOMBSTONE,
-            Kind::Large => LARGE,
+            EntryKind::Put => 0,
+            EntryKind::Tombstone => TOMBSTONE,
+            EntryKind::Large => LARGE,
         };
         if self.wide() {
             u64::from(PRESENT | kind | WIDE) << 32
@@ -111,9 +111,9 @@ impl Head {
     pub(super) fn decode(first: u64, lsn: u64, third: impl FnOnce() -> u64) -> Option<Self> {
         let flags = low_u8(first >> 32);
         let kind = match flags & (TOMBSTONE | LARGE) {
-            0 => Kind::Put,
-            TOMBSTONE => Kind::Tombstone,
-            LARGE => Kind::Large,
+            0 => EntryKind::Put,
+            TOMBSTONE => EntryKind::Tombstone,
+            LARGE => EntryKind::Large,
             _ => return None,
         };
         if flags & !(TOMBSTONE | LARGE | WIDE) != PRESENT {
@@ -147,7 +147,7 @@ impl Head {
 
     /// Replaces LSN and value in place by a value of the same size. A concurrent reader sees the
     /// old entry, the new one, or a changed version. The caller must hold the key's group lock.
-    pub(super) fn exchange(&self, words: &[AtomicU64], lsn: u64, value: [&[u8]; 2]) {
+    pub(super) fn update_in_place(&self, words: &[AtomicU64], lsn: u64, value: [&[u8]; 2]) {
         let ([first, second, ..], Some(from)) = (words, words.get(self.value_at() / UNIT_BYTES..))
         else {
             return;
@@ -175,20 +175,20 @@ impl Head {
 
 /// A view of an entry in bytes read from disk.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stored<'a> {
-    pub(super) head: Head,
+pub(super) struct StoredEntry<'a> {
+    pub(super) head: EntryHead,
     bytes: &'a [u8],
 }
 
-impl<'a> Stored<'a> {
+impl<'a> StoredEntry<'a> {
     /// Decodes the head at the start of `bytes`. Does not verify the checksum.
-    pub(super) fn head(bytes: &[u8]) -> Option<Head> {
+    pub(super) fn head(bytes: &[u8]) -> Option<EntryHead> {
         let word = |index: usize| {
             let bytes = bytes.get(index * 8..)?.first_chunk::<8>()?;
             Some(u64::from_le_bytes(*bytes))
         };
         let third = word(2);
-        let head = Head::decode(word(0)?, word(1)?, || third.unwrap_or(0))?;
+        let head = EntryHead::decode(word(0)?, word(1)?, || third.unwrap_or(0))?;
         Some(head)
     }
 
@@ -213,11 +213,11 @@ impl<'a> Stored<'a> {
 }
 
 fn checksum(rest: &[u8], serial: u64, unit: usize) -> u32 {
-    let mut place = [0; 16];
-    let (low, high) = place.split_at_mut(8);
+    let mut position = [0; 16];
+    let (low, high) = position.split_at_mut(8);
     low.copy_from_slice(&serial.to_le_bytes());
     high.copy_from_slice(&to_u64(unit).to_le_bytes());
-    crc32c_append(crc32c(&place), rest)
+    crc32c_append(crc32c(&position), rest)
 }
 
 /// Writes the checksum to the first bytes of an entry.
@@ -227,7 +227,7 @@ pub(super) fn seal(bytes: &mut [u8], serial: u64, unit: usize) {
     }
 }
 
-/// The value bytes of a [`Kind::Large`] entry: number (8) and size (8) of the large value.
+/// The value bytes of a [`EntryKind::Large`] entry: number (8) and size (8) of the large value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LargeRef {
     pub(super) number: u64,
@@ -270,7 +270,7 @@ mod tests {
             for value_bytes in [0, 1, 7, 8, 15, 129, 65_535, 65_536] {
                 let key = vec![3; key_bytes];
                 let value: Vec<u8> = (0..value_bytes).map(|i| low_u8(to_u64(i) * 7)).collect();
-                let head = Head { kind: Kind::Put, key_bytes, value_bytes, lsn: 99 };
+                let head = EntryHead { kind: EntryKind::Put, key_bytes, value_bytes, lsn: 99 };
                 let memory = words(head.units());
                 let (front, back) = value.split_at(value_bytes / 3);
                 head.store(&memory, &key, [front, back]);
@@ -279,37 +279,37 @@ mod tests {
                 copy_out(&memory, head.value_at(), &mut out);
                 assert_eq!(out, value);
                 let flipped: Vec<u8> = value.iter().map(|byte| !byte).collect();
-                head.exchange(&memory, 100, [&flipped, &[]]);
+                head.update_in_place(&memory, 100, [&flipped, &[]]);
                 copy_out(&memory, head.value_at(), &mut out);
                 assert_eq!(out, flipped);
                 let mut disk = bytes_of(&memory);
                 seal(&mut disk, 5, 6);
-                let stored = Stored::verify(&disk, 5, 6).unwrap();
+                let stored = StoredEntry::verify(&disk, 5, 6).unwrap();
                 assert_eq!((stored.key(), stored.value()), (key.as_slice(), flipped.as_slice()));
                 assert_eq!(stored.head.lsn, 100);
-                assert!(Stored::verify(&disk, 5, 7).is_none());
-                assert!(Stored::verify(&disk, 4, 6).is_none());
+                assert!(StoredEntry::verify(&disk, 5, 7).is_none());
+                assert!(StoredEntry::verify(&disk, 4, 6).is_none());
             }
         }
     }
 
     #[test]
     fn every_flipped_bit_is_noticed() {
-        let head = Head { kind: Kind::Put, key_bytes: 3, value_bytes: 6, lsn: 9 };
+        let head = EntryHead { kind: EntryKind::Put, key_bytes: 3, value_bytes: 6, lsn: 9 };
         let memory = words(head.units());
         head.store(&memory, b"key", [b"val", b"ue!"]);
         let mut disk = bytes_of(&memory);
         seal(&mut disk, 1, 16);
         for bit in 0..disk.len() * 8 {
             disk[bit / 8] ^= 1 << (bit % 8);
-            assert!(Stored::verify(&disk, 1, 16).is_none(), "bit {bit}");
+            assert!(StoredEntry::verify(&disk, 1, 16).is_none(), "bit {bit}");
             disk[bit / 8] ^= 1 << (bit % 8);
         }
     }
 
     #[test]
     fn the_layout_is_pinned() {
-        let head = Head { kind: Kind::Put, key_bytes: 3, value_bytes: 2, lsn: 0x0102 };
+        let head = EntryHead { kind: EntryKind::Put, key_bytes: 3, value_bytes: 2, lsn: 0x0102 };
         let memory = words(head.units());
         head.store(&memory, b"key", [b"v", b"w"]);
         let mut disk = bytes_of(&memory);

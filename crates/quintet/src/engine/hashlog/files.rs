@@ -42,7 +42,7 @@
 //! be durable and gets no more writes. The rest of its data goes to another file.
 //!
 //! Locks: [`DataFiles`] is part of `Maintenance` (one thread at a time). Any thread may read a
-//! [`Place`].
+//! [`FileRange`].
 
 use std::{
     io, mem,
@@ -71,7 +71,7 @@ const FILE_BYTES_MAX: u64 = 2 << 30;
 
 /// The database and table that files belong to. Every head repeats it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Owner {
+pub(super) struct TableIdentity {
     pub(super) database_id: [u8; 16],
     pub(super) table_id: u64,
 }
@@ -116,13 +116,13 @@ fn is_passing(error: &io::Error) -> bool {
 
 /// An allocated range of a data file.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct FileRange {
     pub(super) file: Arc<DataFile>,
     pub(super) offset: u64,
     pub(super) bytes: u64,
 }
 
-impl Place {
+impl FileRange {
     /// Reads `length` bytes at `from` of the range. The buffer holds whole blocks; the data starts
     /// at the returned index.
     pub(super) fn read(&self, from: u64, length: usize) -> Result<(AlignedBuffer, usize)> {
@@ -180,7 +180,7 @@ pub(super) struct ExtentHead {
 }
 
 impl ExtentHead {
-    pub(super) fn encode(&self, magic: [u8; 8], owner: &Owner) -> Vec<u8> {
+    pub(super) fn encode(&self, magic: [u8; 8], owner: &TableIdentity) -> Vec<u8> {
         let mut out = Vec::with_capacity(EXTENT_HEAD_BYTES);
         out.extend_from_slice(&magic);
         put_u32(&mut out, FORMAT);
@@ -204,7 +204,11 @@ impl ExtentHead {
 
     /// Decodes and verifies a head. Fails with a description if it is damaged or belongs to another
     /// table.
-    pub(super) fn decode(bytes: &[u8], magic: [u8; 8], owner: &Owner) -> Result<Self, String> {
+    pub(super) fn decode(
+        bytes: &[u8],
+        magic: [u8; 8],
+        owner: &TableIdentity,
+    ) -> Result<Self, String> {
         let mut decoder = open_head(bytes, EXTENT_HEAD_BYTES, magic, owner)?;
         let mut head = || {
             Some(Self {
@@ -239,7 +243,7 @@ fn open_head<'a>(
     bytes: &'a [u8],
     size: usize,
     magic: [u8; 8],
-    owner: &Owner,
+    owner: &TableIdentity,
 ) -> Result<Decoder<'a>, String> {
     let bytes = bytes.get(..size).ok_or("the head is cut off")?;
     let mut copy = bytes.to_vec();
@@ -269,11 +273,11 @@ fn open_head<'a>(
 }
 
 /// Decodes a data file's head: owner, number, and creation time in unix milliseconds.
-pub(super) fn file_head(bytes: &[u8]) -> Result<(Owner, u64, u64), String> {
+pub(super) fn file_head(bytes: &[u8]) -> Result<(TableIdentity, u64, u64), String> {
     let mut decoder = Decoder::new(bytes.get(16..).unwrap_or(&[]));
     let mut ids = || Some((decoder.id()?, decoder.u64()?));
     let (database_id, table_id) = ids().ok_or("the head is cut off")?;
-    let owner = Owner { database_id, table_id };
+    let owner = TableIdentity { database_id, table_id };
     let mut decoder = open_head(bytes, FILE_HEAD_BYTES, FILE_MAGIC, &owner)?;
     let mut rest = || Some((decoder.u64()?, decoder.u64()?));
     let (number, created) = rest().ok_or("the head is cut off")?;
@@ -284,7 +288,7 @@ pub(super) fn file_head(bytes: &[u8]) -> Result<(Owner, u64, u64), String> {
 #[derive(Debug)]
 pub(super) struct DataFiles {
     dir: Arc<dyn Dir>,
-    owner: Owner,
+    owner: TableIdentity,
     /// Files with live ranges, and the current file.
     files: Vec<Arc<DataFile>>,
     /// The file that new ranges are allocated in, and its end. `None` until the first allocation
@@ -296,7 +300,7 @@ pub(super) struct DataFiles {
     /// Files whose names are not durable.
     unnamed: Vec<Arc<DataFile>>,
     /// Freed ranges that are not punched out yet.
-    freed: Vec<Place>,
+    freed: Vec<FileRange>,
     pub(super) written_bytes: u64,
 }
 
@@ -316,7 +320,7 @@ pub(super) fn number_of(name: &str) -> Option<u64> {
 }
 
 impl DataFiles {
-    pub(super) fn new(dir: Arc<dyn Dir>, owner: Owner, next_number: u64) -> Self {
+    pub(super) fn new(dir: Arc<dyn Dir>, owner: TableIdentity, next_number: u64) -> Self {
         Self {
             dir,
             owner,
@@ -351,14 +355,14 @@ impl DataFiles {
             Err(error) => return Err(Error::io(format!("open {label}"), error)),
         };
         let file = DataFile::new(number, file, label);
-        let place = Place { file: Arc::clone(&file), offset: 0, bytes: BLOCK_BYTES };
-        let (head, _) = place.read(0, to_usize(BLOCK_BYTES))?;
+        let file_range = FileRange { file: Arc::clone(&file), offset: 0, bytes: BLOCK_BYTES };
+        let (head, _) = file_range.read(0, to_usize(BLOCK_BYTES))?;
         let number_found = open_head(head.as_slice(), FILE_HEAD_BYTES, FILE_MAGIC, &self.owner)
-            .map_err(|what| place.damage(0, what))?
+            .map_err(|what| file_range.damage(0, what))?
             .u64();
         if number_found != Some(number) {
             return Err(
-                place.damage(0, "the number in the head is not the number in the file's name")
+                file_range.damage(0, "the number in the head is not the number in the file's name")
             );
         }
         self.files.push(Arc::clone(&file));
@@ -366,15 +370,15 @@ impl DataFiles {
     }
 
     /// Counts a live range of `file`.
-    pub(super) fn adopt(file: &Arc<DataFile>, offset: u64, bytes: u64) -> Place {
+    pub(super) fn adopt(file: &Arc<DataFile>, offset: u64, bytes: u64) -> FileRange {
         file.live.fetch_add(1, Ordering::Relaxed);
         file.live_bytes.fetch_add(bytes, Ordering::Relaxed);
-        Place { file: Arc::clone(file), offset, bytes }
+        FileRange { file: Arc::clone(file), offset, bytes }
     }
 
     /// Allocates a range for `bytes`, rounded up to whole blocks, in the current file or in a new
     /// one. `now` is the creation time of a new file. Fails if the disk is full.
-    pub(super) fn place(&mut self, bytes: u64, now: u64) -> Result<Place> {
+    pub(super) fn allocate(&mut self, bytes: u64, now: u64) -> Result<FileRange> {
         let bytes = round_up(bytes, BLOCK_BYTES);
         let fits = |end: u64| end + bytes <= FILE_BYTES_MAX;
         if let Some((file, end)) = &self.current
@@ -383,7 +387,7 @@ impl DataFiles {
             let file = Arc::clone(file);
             self.current = None;
             if file.live.load(Ordering::Relaxed) == 0 {
-                self.freed.push(Place { file, offset: 0, bytes: BLOCK_BYTES });
+                self.freed.push(FileRange { file, offset: 0, bytes: BLOCK_BYTES });
             }
         }
         let (file, end) = match self.current.take() {
@@ -430,16 +434,16 @@ impl DataFiles {
     }
 
     /// Writes whole blocks at `from` of a range. They are durable after [`Self::sync`].
-    pub(super) fn write(&mut self, place: &Place, from: u64, blocks: &[u8]) -> Result<()> {
-        if let Err(error) = write_all_at(&*place.file.file, blocks, place.offset + from) {
+    pub(super) fn write(&mut self, file_range: &FileRange, from: u64, blocks: &[u8]) -> Result<()> {
+        if let Err(error) = write_all_at(&*file_range.file.file, blocks, file_range.offset + from) {
             if !is_passing(&error) {
-                place.file.fail();
+                file_range.file.fail();
             }
-            return Err(Error::io(format!("write {}", place.file.label), error));
+            return Err(Error::io(format!("write {}", file_range.file.label), error));
         }
         self.written_bytes += to_u64(blocks.len());
-        if !self.dirty.iter().any(|file| file.number == place.file.number) {
-            self.dirty.push(Arc::clone(&place.file));
+        if !self.dirty.iter().any(|file| file.number == file_range.file.number) {
+            self.dirty.push(Arc::clone(&file_range.file));
         }
         Ok(())
     }
@@ -470,38 +474,39 @@ impl DataFiles {
         outcome
     }
 
-    /// Frees a range. No durable manifest may name it. [`Self::give_back`] returns it to the file
+    /// Frees a range. No durable manifest may name it. [`Self::punch_freed`] returns it to the file
     /// system.
-    pub(super) fn free(&mut self, place: Place) {
-        place.file.live_bytes.fetch_sub(place.bytes, Ordering::Relaxed);
-        place.file.live.fetch_sub(1, Ordering::Relaxed);
-        self.freed.push(place);
+    pub(super) fn free(&mut self, file_range: FileRange) {
+        file_range.file.live_bytes.fetch_sub(file_range.bytes, Ordering::Relaxed);
+        file_range.file.live.fetch_sub(1, Ordering::Relaxed);
+        self.freed.push(file_range);
     }
 
     /// Punches out freed ranges and removes files without live ranges. Returns the number of
     /// failures. The next call retries them.
-    pub(super) fn give_back(&mut self) -> u64 {
+    pub(super) fn punch_freed(&mut self) -> u64 {
         let mut freed = mem::take(&mut self.freed);
-        freed.retain(|place| self.give_back_place(place).is_err());
+        freed.retain(|file_range| self.punch_range(file_range).is_err());
         self.freed = freed;
         to_u64(self.freed.len())
     }
 
     /// Punches out the end of a range behind its first `used` bytes. Nothing may be written there
     /// later. A failure only wastes the space until the range is freed.
-    pub(super) fn trim(place: &Place, used: u64) {
+    pub(super) fn trim(file_range: &FileRange, used: u64) {
         let from = round_up(used, BLOCK_BYTES);
-        if from < place.bytes {
-            let _ = place.file.file.punch_hole(place.offset + from, place.bytes - from);
+        if from < file_range.bytes {
+            let _ =
+                file_range.file.file.punch_hole(file_range.offset + from, file_range.bytes - from);
         }
     }
 
-    fn give_back_place(&mut self, place: &Place) -> io::Result<()> {
-        let file = &place.file;
+    fn punch_range(&mut self, file_range: &FileRange) -> io::Result<()> {
+        let file = &file_range.file;
         let is_current =
             self.current.as_ref().is_some_and(|(current, _)| Arc::ptr_eq(current, file));
         if file.live.load(Ordering::Relaxed) > 0 || is_current {
-            return file.file.punch_hole(place.offset, place.bytes);
+            return file.file.punch_hole(file_range.offset, file_range.bytes);
         }
         if self.files.iter().all(|other| other.number != file.number) {
             // The file was removed with another of its ranges.
@@ -529,7 +534,7 @@ impl DataFiles {
 mod tests {
     use super::*;
 
-    const OWNER: Owner = Owner { database_id: [9; 16], table_id: 3 };
+    const OWNER: TableIdentity = TableIdentity { database_id: [9; 16], table_id: 3 };
 
     #[test]
     fn extent_heads_round_trip_and_every_flipped_bit_is_noticed() {
@@ -538,7 +543,7 @@ mod tests {
         assert_eq!(bytes.len(), EXTENT_HEAD_BYTES);
         assert_eq!(ExtentHead::decode(&bytes, CHUNK_MAGIC, &OWNER), Ok(head));
         assert!(ExtentHead::decode(&bytes, LARGE_MAGIC, &OWNER).is_err());
-        let other = Owner { table_id: 4, ..OWNER };
+        let other = TableIdentity { table_id: 4, ..OWNER };
         assert!(ExtentHead::decode(&bytes, CHUNK_MAGIC, &other).is_err());
         for bit in 0..bytes.len() * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);

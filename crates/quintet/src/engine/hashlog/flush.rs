@@ -10,12 +10,12 @@
 use std::{mem, sync::Arc};
 
 use super::{
-    Chunk, HashLog, Large,
+    Chunk, HashLog, LargeValue,
     arena::EXTENT_HEAD_UNITS,
-    entry::{Kind, LargeRef, Stored, UNIT_BYTES, seal},
-    files::{CHUNK_MAGIC, DataFiles, EXTENT_HEAD_BYTES, ExtentHead, LARGE_MAGIC, Place},
-    maintain::{Maintenance, Pending},
-    manifest::{Extent, Hint, encode_hints},
+    entry::{EntryKind, LargeRef, StoredEntry, UNIT_BYTES, seal},
+    files::{CHUNK_MAGIC, DataFiles, EXTENT_HEAD_BYTES, ExtentHead, FileRange, LARGE_MAGIC},
+    maintain::{Maintenance, PendingExtent},
+    manifest::{Extent, IndexHint, encode_hints},
 };
 use crate::{
     Result,
@@ -67,11 +67,11 @@ impl HashLog {
         let chunks: Vec<Arc<Chunk>> = read(&self.chunks).values().cloned().collect();
         for chunk in chunks {
             if !chunk.written.load(Ordering::Relaxed) {
-                Self::leave_failed_file(maintenance, &chunk);
+                Self::detach_from_failed_file(maintenance, &chunk);
                 self.write_ended_beside_frames(maintenance, &chunk)?;
             }
         }
-        let larges: Vec<Arc<Large>> = read(&self.larges).values().cloned().collect();
+        let larges: Vec<Arc<LargeValue>> = read(&self.larges).values().cloned().collect();
         for large in larges {
             if !large.written.load(Ordering::Relaxed) {
                 self.write_large(maintenance, &large)?;
@@ -89,7 +89,7 @@ impl HashLog {
         chunk: &Chunk,
     ) -> Result<()> {
         if !self.arena.is_filling() {
-            self.make_frames_ready();
+            self.populate_frames();
             return self.write_ended(maintenance, chunk);
         }
         let writing = Mutex::new((maintenance, Ok(())));
@@ -98,7 +98,7 @@ impl HashLog {
                 let (maintenance, outcome) = &mut *lock(&writing);
                 *outcome = self.write_ended(maintenance, chunk);
             } else {
-                self.make_frames_ready();
+                self.populate_frames();
             }
         });
         let mut writing = lock(&writing);
@@ -119,9 +119,9 @@ impl HashLog {
             flush.ended.remove(0);
             if sealed
                 && flush.ended.is_empty()
-                && let Some(place) = &flush.place
+                && let Some(file_range) = &flush.file_range
             {
-                DataFiles::trim(place, range.1 * 8);
+                DataFiles::trim(file_range, range.1 * 8);
             }
             maintenance.pending.push(pending);
         }
@@ -136,7 +136,7 @@ impl HashLog {
             if chunk.written.load(Ordering::Relaxed) {
                 continue;
             }
-            Self::leave_failed_file(maintenance, &chunk);
+            Self::detach_from_failed_file(maintenance, &chunk);
             let mut flush = lock(&chunk.flush);
             flush.durable_count = flush.extents.len();
             if flush.sealed && flush.ended.is_empty() {
@@ -144,7 +144,7 @@ impl HashLog {
             }
         }
         for large in maintenance.pending_larges.clone() {
-            if !Self::leave_failed_file_large(maintenance, &large) {
+            if !Self::detach_large_from_failed_file(maintenance, &large) {
                 large.written.store(true, Ordering::Release);
             }
         }
@@ -153,64 +153,73 @@ impl HashLog {
 
     /// Detaches a chunk that is not durable from a failed file: all of its extents are to be
     /// written again.
-    fn leave_failed_file(maintenance: &mut Maintenance, chunk: &Chunk) {
+    fn detach_from_failed_file(maintenance: &mut Maintenance, chunk: &Chunk) {
         let mut flush = lock(&chunk.flush);
         let whole = flush.ended.is_empty() && flush.durable_count == flush.extents.len();
-        let mut pieces = write(&chunk.pieces);
-        let places = flush.place.iter().chain(pieces.iter().map(|piece| &piece.place));
-        let places: Vec<Place> = places.cloned().collect();
-        if whole || !places.iter().any(|place| place.file.has_failed()) {
+        let mut packed_extents = write(&chunk.packed_extents);
+        let file_ranges = flush
+            .file_range
+            .iter()
+            .chain(packed_extents.iter().map(|packed_extent| &packed_extent.file_range));
+        let file_ranges: Vec<FileRange> = file_ranges.cloned().collect();
+        if whole || !file_ranges.iter().any(|file_range| file_range.file.has_failed()) {
             return;
         }
-        flush.place = None;
-        pieces.clear();
+        flush.file_range = None;
+        packed_extents.clear();
         let this =
-            |add: &Pending| (add.extent.chunk, add.extent.serial) == (chunk.id, chunk.serial);
-        let unpublished = maintenance.pending.iter().filter(|add| this(add)).count();
+            |add: &PendingExtent| (add.extent.chunk, add.extent.serial) == (chunk.id, chunk.serial);
+        let uncommitted = maintenance.pending.iter().filter(|add| this(add)).count();
         maintenance.pending.retain(|add| !this(add));
         let extents = mem::take(&mut flush.extents);
-        let published = extents.get(..extents.len() - unpublished).unwrap_or(&[]);
-        let needed: u64 = published.iter().map(Extent::manifest_bytes).sum();
+        let committed = extents.get(..extents.len() - uncommitted).unwrap_or(&[]);
+        let needed: u64 = committed.iter().map(Extent::manifest_bytes).sum();
         maintenance.manifest_needed = maintenance.manifest_needed.saturating_sub(needed);
-        if published.is_empty() {
-            for place in places {
-                maintenance.files.free(place);
+        if committed.is_empty() {
+            for file_range in file_ranges {
+                maintenance.files.free(file_range);
             }
         } else {
-            maintenance.moved.push((chunk.id, chunk.serial));
-            maintenance.left.extend(places);
+            maintenance.relocated.push((chunk.id, chunk.serial));
+            maintenance.old_ranges.extend(file_ranges);
         }
         let ranges = extents.iter().map(|extent| (extent.start, extent.end));
         flush.ended = ranges.chain(mem::take(&mut flush.ended)).collect();
         flush.durable_count = 0;
     }
 
-    /// As [`Self::leave_failed_file`], for a large value. Returns whether it was detached.
-    fn leave_failed_file_large(maintenance: &mut Maintenance, large: &Large) -> bool {
+    /// As [`Self::detach_from_failed_file`], for a large value. Returns whether it was detached.
+    fn detach_large_from_failed_file(maintenance: &mut Maintenance, large: &LargeValue) -> bool {
         let mut state = lock(&large.state);
-        let failed = state.place.as_ref().is_some_and(|place| place.file.has_failed());
+        let failed =
+            state.file_range.as_ref().is_some_and(|file_range| file_range.file.has_failed());
         if !failed || large.written.load(Ordering::Relaxed) {
             return false;
         }
         maintenance.pending_larges.retain(|other| other.number != large.number);
-        if let Some(place) = state.place.take() {
-            maintenance.files.free(place);
+        if let Some(file_range) = state.file_range.take() {
+            maintenance.files.free(file_range);
         }
         state.in_file = false;
         true
     }
 
     /// Returns the file range of a chunk, and allocates it before the first write.
-    fn place_chunk(&self, maintenance: &mut Maintenance, chunk: &Chunk, now: u64) -> Result<Place> {
+    fn allocate_chunk(
+        &self,
+        maintenance: &mut Maintenance,
+        chunk: &Chunk,
+        now: u64,
+    ) -> Result<FileRange> {
         let mut flush = lock(&chunk.flush);
-        if let Some(place) = &flush.place {
-            return Ok(place.clone());
+        if let Some(file_range) = &flush.file_range {
+            return Ok(file_range.clone());
         }
         let end = flush.ended.last().filter(|_| flush.sealed).map(|(_, end)| *end);
         let bytes = end.map_or(self.arena.chunk_bytes(), |end| end * 8);
-        let place = maintenance.files.place(bytes, now)?;
-        flush.place = Some(place.clone());
-        Ok(place)
+        let file_range = maintenance.files.allocate(bytes, now)?;
+        flush.file_range = Some(file_range.clone());
+        Ok(file_range)
     }
 
     /// Writes the extent of these units, without a sync. Returns its record and hints for the
@@ -221,7 +230,7 @@ impl HashLog {
         chunk: &Chunk,
         (start, end): (u64, u64),
         sealed: bool,
-    ) -> Result<Pending> {
+    ) -> Result<PendingExtent> {
         let now = self.context.env.unix_millis();
         let bytes = to_usize((end - start) * 8);
         let _image_memory = self.working_memory(to_u64(bytes));
@@ -245,18 +254,19 @@ impl HashLog {
         };
         let (entry_hints, widest) = self.seal_entries(image, start, &mut head)?;
         let mut hints = Vec::new();
-        let place = if self.compresses {
-            let (place, directory) = self.write_packed(maintenance, chunk, image, &mut head)?;
+        let file_range = if self.compresses {
+            let (file_range, directory) =
+                self.write_packed(maintenance, chunk, image, &mut head)?;
             hints = directory;
-            place
+            file_range
         } else {
-            let place = self.place_chunk(maintenance, chunk, now)?;
+            let file_range = self.allocate_chunk(maintenance, chunk, now)?;
             head.body_crc = crc32c(image.get(EXTENT_HEAD_BYTES..).unwrap_or(&[]));
             if let Some(front) = image.get_mut(..EXTENT_HEAD_BYTES) {
                 front.copy_from_slice(&head.encode(CHUNK_MAGIC, &self.owner));
             }
-            maintenance.files.write(&place, start * 8, buffer.as_slice())?;
-            place
+            maintenance.files.write(&file_range, start * 8, buffer.as_slice())?;
+            file_range
         };
         let packing = to_u64(hints.len());
         encode_hints(&mut hints, &entry_hints);
@@ -269,9 +279,9 @@ impl HashLog {
             serial: chunk.serial,
             order: chunk.order,
             created: chunk.created,
-            file: place.file.number,
-            offset: place.offset,
-            place_bytes: place.bytes,
+            file: file_range.file.number,
+            offset: file_range.offset,
+            range_bytes: file_range.bytes,
             start,
             end,
             entry_count: u64::from(head.entry_count),
@@ -283,7 +293,7 @@ impl HashLog {
             hint_bytes: to_u64(hints.len()),
         };
         let memory = self.context.budget.reserve_transient(to_u64(hints.len()));
-        Ok(Pending { extent, hints, _memory: memory })
+        Ok(PendingExtent { extent, hints, _memory: memory })
     }
 
     /// Writes the checksums of the entries in an extent's image, and completes the counts in its
@@ -293,13 +303,13 @@ impl HashLog {
         image: &mut [u8],
         start: u64,
         head: &mut ExtentHead,
-    ) -> Result<(Vec<Hint>, u64)> {
+    ) -> Result<(Vec<IndexHint>, u64)> {
         let mut hints = Vec::with_capacity(image.len() / 64);
         let mut widest = 0;
         let mut at = EXTENT_HEAD_BYTES;
         while at < image.len() {
             let rest = image.get_mut(at..).unwrap_or(&mut []);
-            let found = Stored::head(rest).map(|head| (head, head.units() * UNIT_BYTES));
+            let found = StoredEntry::head(rest).map(|head| (head, head.units() * UNIT_BYTES));
             let Some((entry, bytes)) = found.filter(|(_, bytes)| *bytes <= rest.len()) else {
                 return Err(self.broken("an entry in memory has no valid head"));
             };
@@ -309,13 +319,13 @@ impl HashLog {
             let key = rest.get(entry.key_at()..entry.value_at()).unwrap_or(&[]);
             let value = rest.get(entry.value_at()..entry.bytes()).unwrap_or(&[]);
             let (kind, large) = match entry.kind {
-                Kind::Put => (0, 0),
-                Kind::Tombstone => (1, 0),
-                Kind::Large => (2, LargeRef::decode(value).map_or(0, |large| large.number)),
+                EntryKind::Put => (0, 0),
+                EntryKind::Tombstone => (1, 0),
+                EntryKind::Large => (2, LargeRef::decode(value).map_or(0, |large| large.number)),
             };
             let payload = to_u64(entry.key_bytes + entry.value_bytes);
             let wide = u64::from(entry.key_at() == 24);
-            hints.push(Hint { hash: self.hash(key), payload, wide, kind, large });
+            hints.push(IndexHint { hash: self.hash(key), payload, wide, kind, large });
             head.entry_count += 1;
             head.first_lsn = head.first_lsn.min(entry.lsn);
             head.last_lsn = head.last_lsn.max(entry.lsn);
@@ -326,23 +336,23 @@ impl HashLog {
     }
 
     /// Writes a large value that is not in the files yet, without a sync.
-    fn write_large(&self, maintenance: &mut Maintenance, large: &Arc<Large>) -> Result<()> {
-        Self::leave_failed_file_large(maintenance, large);
+    fn write_large(&self, maintenance: &mut Maintenance, large: &Arc<LargeValue>) -> Result<()> {
+        Self::detach_large_from_failed_file(maintenance, large);
         let now = self.context.env.unix_millis();
         let _memory = self.working_memory(large.length);
-        let (bytes, packed, place) = {
+        let (bytes, packed, file_range) = {
             let mut state = lock(&large.state);
             let Some(bytes) = state.bytes.clone().filter(|_| !state.in_file) else {
                 return Ok(());
             };
             let packed = self.large_body(&bytes);
             let stored = packed.as_ref().map_or(bytes.len(), Vec::len);
-            let place = match &state.place {
-                Some(place) => place.clone(),
-                None => maintenance.files.place(to_u64(EXTENT_HEAD_BYTES + stored), now)?,
+            let file_range = match &state.file_range {
+                Some(file_range) => file_range.clone(),
+                None => maintenance.files.allocate(to_u64(EXTENT_HEAD_BYTES + stored), now)?,
             };
-            state.place = Some(place.clone());
-            (bytes, packed, place)
+            state.file_range = Some(file_range.clone());
+            (bytes, packed, file_range)
         };
         let body: &[u8] = packed.as_deref().unwrap_or(&bytes);
         let head = ExtentHead {
@@ -360,7 +370,7 @@ impl HashLog {
         let (front, back) = buffer.as_mut_slice().split_at_mut(EXTENT_HEAD_BYTES);
         front.copy_from_slice(&head.encode(LARGE_MAGIC, &self.owner));
         back[..body.len()].copy_from_slice(body);
-        maintenance.files.write(&place, 0, buffer.as_slice())?;
+        maintenance.files.write(&file_range, 0, buffer.as_slice())?;
         lock(&large.state).in_file = true;
         maintenance.pending_larges.push(Arc::clone(large));
         Ok(())
@@ -373,8 +383,8 @@ impl HashLog {
         if self.context.read_only {
             return Ok(());
         }
-        let hot = self.hot.load(Ordering::Acquire);
-        if let Some(chunk) = hot.checked_sub(1).filter(|_| all) {
+        let active = self.active.load(Ordering::Acquire);
+        if let Some(chunk) = active.checked_sub(1).filter(|_| all) {
             self.arena.seal(chunk);
         }
         self.freeze();
@@ -384,9 +394,9 @@ impl HashLog {
         if hint_bytes > self.context.budget.limit() / HINTS_PART {
             // The checkpoint releases the hints.
             let complete = maintenance.complete;
-            return self.publish(&mut maintenance, complete);
+            return self.make_checkpoint(&mut maintenance, complete);
         }
-        self.publish_soon(&maintenance);
+        self.request_checkpoint_if_due(&maintenance);
         Ok(())
     }
 }

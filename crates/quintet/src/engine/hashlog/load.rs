@@ -19,14 +19,14 @@ use super::{
     Chunk, HashLog,
     arena::EXTENT_HEAD_UNITS,
     cold::ColdEntry,
-    entry::{Kind, LargeRef, Stored, UNIT_BYTES},
-    files::Place,
-    manifest::{Extent, Hint, HintReader, Hints, Manifest, encode_hints},
-    pack::{Blocks, Piece},
+    entry::{EntryKind, LargeRef, StoredEntry, UNIT_BYTES},
+    files::FileRange,
+    manifest::{Extent, HintReader, HintsLocation, IndexHint, Manifest, encode_hints},
+    pack::{BlockDirectory, PackedExtent},
 };
 use crate::{
     Error, Result,
-    engine::hashlog::index::{Added, Loader, SLOTS},
+    engine::hashlog::index::{AddOutcome, Loader, SLOTS},
     io::Region,
     util::{
         codec::{to_u64, to_usize},
@@ -39,52 +39,52 @@ const SHARE_ENTRIES: u64 = 1 << 14;
 /// Maximum number of shares, as a power of two.
 const SHARE_BITS_MAX: u32 = 12;
 /// Bytes of memory for a partitioned entry, with the spare room of the shares.
-const DEALT_BYTES: u64 = 20;
+const PARTITIONED_BYTES: u64 = 20;
 /// Minimum bytes of memory of a pass. Less is not worth another pass over the hints.
-const DEALT_BYTES_MIN: u64 = 1 << 20;
+const PASS_BYTES_MIN: u64 = 1 << 20;
 /// Number of groups of extents that are partitioned in parallel.
 const GROUPS: usize = 8;
 /// Number of entries ahead whose index lines are prefetched.
-const AHEAD: usize = 16;
+const PREFETCH_DISTANCE: usize = 16;
 /// Bytes of partitioned entries above which they are in huge pages.
 const HUGE_ABOVE_BYTES: u64 = 4 << 20;
 
 /// A partitioned entry: its hash, then from the highest bit: rank of the chunk (20), unit (21),
 /// units of the entry (20), wide (1), kind (2). Of two entries of the same hash, the greater is the
 /// newer.
-type Dealt = (u64, u64);
+type PartitionedEntry = (u64, u64);
 
 const KIND_BITS: u32 = 2;
 const WIDE_SHIFT: u32 = KIND_BITS;
 const UNITS_SHIFT: u32 = 3;
 const UNIT_SHIFT: u32 = UNITS_SHIFT + 20;
 const RANK_SHIFT: u32 = UNIT_SHIFT + 21;
-/// Words of a [`Dealt`].
-const DEALT_WORDS: usize = 2;
+/// Words of a [`PartitionedEntry`].
+const ENTRY_WORDS: usize = 2;
 
 const PUT: u64 = 0;
 const TOMBSTONE: u64 = 1;
 const LARGE: u64 = 2;
 
 /// An extent to load.
-pub(super) struct Source {
+pub(super) struct ExtentSource {
     pub(super) chunk: Arc<Chunk>,
     /// Position of the chunk in the order of age.
     pub(super) rank: u64,
     pub(super) extent: Extent,
-    pub(super) hints: Hints,
+    pub(super) hints: HintsLocation,
     /// File range of the chunk, or of the extent if it is packed.
-    pub(super) place: Place,
+    pub(super) file_range: FileRange,
 }
 
 /// One pass: the entries of its part of the hashes, partitioned by share.
-struct Dealing<'a> {
+struct LoadPass<'a> {
     loader: Loader<'a>,
     pass: u64,
     passes: u64,
     /// Space for the entries: by group, then by share.
     words: Region,
-    groups: Vec<Mutex<Group>>,
+    groups: Vec<Mutex<ExtentGroup>>,
     /// Buffers of finished shares, for reuse.
     memory: Mutex<Vec<LineMemory>>,
 }
@@ -93,7 +93,7 @@ struct Dealing<'a> {
 type LineMemory = Vec<[u32; SLOTS]>;
 
 /// The partitioned entries of a group of extents.
-struct Group {
+struct ExtentGroup {
     /// Index of its first word.
     first: usize,
     /// Capacity of a share, in entries.
@@ -101,14 +101,14 @@ struct Group {
     /// Number of entries of each share.
     counts: Vec<usize>,
     /// Entries beyond the capacity of their share.
-    beyond: BTreeMap<usize, Vec<Dealt>>,
+    overflow: BTreeMap<usize, Vec<PartitionedEntry>>,
 }
 
-impl<'a> Dealing<'a> {
+impl<'a> LoadPass<'a> {
     fn new(
         loader: Loader<'a>,
         (pass, passes): (u64, u64),
-        sources: &[&[Source]],
+        sources: &[&[ExtentSource]],
     ) -> std::io::Result<Self> {
         let shares = 1_usize << loader.share_bits();
         let mut first = 0;
@@ -119,8 +119,8 @@ impl<'a> Dealing<'a> {
             // The average plus three standard deviations.
             let room = to_usize(share + 3 * share.isqrt() + 16);
             let counts = vec![0; shares];
-            groups.push(Mutex::new(Group { first, room, counts, beyond: BTreeMap::new() }));
-            first += shares * room * DEALT_WORDS;
+            groups.push(Mutex::new(ExtentGroup { first, room, counts, overflow: BTreeMap::new() }));
+            first += shares * room * ENTRY_WORDS;
         }
         let bytes = to_u64(first) * 8;
         let words = Region::reserve(bytes)?;
@@ -130,65 +130,68 @@ impl<'a> Dealing<'a> {
         Ok(Self { loader, pass, passes, words, groups, memory: Mutex::default() })
     }
 
-    fn is_mine(&self, hash: u64) -> bool {
+    fn is_in_pass(&self, hash: u64) -> bool {
         self.passes == 1 || (hash >> 40) % self.passes == self.pass
     }
 
     #[inline]
-    fn deal(&self, group: &mut Group, (hash, packed): Dealt) {
+    fn partition(&self, group: &mut ExtentGroup, (hash, packed): PartitionedEntry) {
         let share = self.loader.share(hash);
         let Some(count) = group.counts.get_mut(share) else { return };
-        let at = group.first + (share * group.room + *count) * DEALT_WORDS;
+        let at = group.first + (share * group.room + *count) * ENTRY_WORDS;
         if *count < group.room
-            && let Some([first, second]) = self.words.words().get(at..at + DEALT_WORDS)
+            && let Some([first, second]) = self.words.words().get(at..at + ENTRY_WORDS)
         {
             first.store(hash, Ordering::Relaxed);
             second.store(packed, Ordering::Relaxed);
             *count += 1;
         } else {
-            group.beyond.entry(share).or_default().push((hash, packed));
+            group.overflow.entry(share).or_default().push((hash, packed));
         }
     }
 
     /// Returns the entries of a share, by group.
-    fn runs(&self, share: usize) -> Vec<Run> {
-        let run = |group: &Mutex<Group>| {
+    fn runs(&self, share: usize) -> Vec<ShareRun> {
+        let run = |group: &Mutex<ExtentGroup>| {
             let mut group = lock(group);
             let count = group.counts.get(share).copied().unwrap_or(0);
-            let first = group.first + share * group.room * DEALT_WORDS;
-            let beyond = group.beyond.remove(&share).unwrap_or_default();
-            Run { first, end: first + count * DEALT_WORDS, beyond }
+            let first = group.first + share * group.room * ENTRY_WORDS;
+            let overflow = group.overflow.remove(&share).unwrap_or_default();
+            ShareRun { first, end: first + count * ENTRY_WORDS, overflow }
         };
         self.groups.iter().map(run).collect()
     }
 
     /// Returns the entries of a share, the newest first.
-    fn newest_first<'b>(&'b self, runs: &'b [Run]) -> impl Iterator<Item = Dealt> + 'b {
+    fn newest_first<'b>(
+        &'b self,
+        runs: &'b [ShareRun],
+    ) -> impl Iterator<Item = PartitionedEntry> + 'b {
         let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
         runs.iter().rev().flat_map(move |run| {
             let words = self.words.words().get(run.first..run.end).unwrap_or(&[]);
             let dealt = words.as_chunks().0.iter().rev().map(move |[a, b]| (load(a), load(b)));
-            run.beyond.iter().rev().copied().chain(dealt)
+            run.overflow.iter().rev().copied().chain(dealt)
         })
     }
 }
 
 /// The entries of a share in one group.
-struct Run {
+struct ShareRun {
     /// First word in the region.
     first: usize,
     end: usize,
-    beyond: Vec<Dealt>,
+    overflow: Vec<PartitionedEntry>,
 }
 
 /// Totals and results of all passes.
 #[derive(Default)]
-struct Loaded {
+struct LoadTotals {
     keys: AtomicU64,
     live_bytes: AtomicU64,
     waste_units: AtomicU64,
     /// Numbers of large values, by partitioned entry.
-    larges: Mutex<BTreeMap<Dealt, u64>>,
+    larges: Mutex<BTreeMap<PartitionedEntry, u64>>,
     live_larges: Mutex<Vec<u64>>,
     /// The first error.
     failed: Mutex<Option<Error>>,
@@ -196,8 +199,8 @@ struct Loaded {
     full: AtomicBool,
 }
 
-impl Loaded {
-    fn note(&self, outcome: Result<()>) {
+impl LoadTotals {
+    fn record_outcome(&self, outcome: Result<()>) {
         if let Err(error) = outcome {
             lock(&self.failed).get_or_insert(error);
         }
@@ -206,7 +209,7 @@ impl Loaded {
 
 /// Totals of one share.
 #[derive(Default)]
-struct Counted {
+struct ShareTotals {
     keys: u64,
     live_bytes: u64,
     waste_units: u64,
@@ -215,7 +218,11 @@ struct Counted {
 impl HashLog {
     /// Loads the index. Returns the numbers of the live large values. Fails with `OutOfMemory` if
     /// the index does not fit in its address space.
-    pub(super) fn load_index(&self, manifest: &Manifest, sources: &[Source]) -> Result<Vec<u64>> {
+    pub(super) fn load_index(
+        &self,
+        manifest: &Manifest,
+        sources: &[ExtentSource],
+    ) -> Result<Vec<u64>> {
         let total: u64 = sources.iter().map(|source| source.extent.entry_count).sum();
         self.index.presize(total);
         let bits = (total / SHARE_ENTRIES).next_power_of_two().trailing_zeros();
@@ -223,57 +230,59 @@ impl HashLog {
         self.charge_index();
         let budget = &self.context.budget;
         let free = budget.limit().saturating_sub(budget.used());
-        let memory = (budget.limit() / 3).min(free / 2).max(DEALT_BYTES_MIN);
-        let passes = (total * DEALT_BYTES).div_ceil(memory).max(1);
-        let _memory = budget.reserve_transient((total * DEALT_BYTES).div_ceil(passes));
-        let loaded = Loaded::default();
-        let groups: Vec<&[Source]> =
+        let memory = (budget.limit() / 3).min(free / 2).max(PASS_BYTES_MIN);
+        let passes = (total * PARTITIONED_BYTES).div_ceil(memory).max(1);
+        let _memory = budget.reserve_transient((total * PARTITIONED_BYTES).div_ceil(passes));
+        let totals = LoadTotals::default();
+        let groups: Vec<&[ExtentSource]> =
             sources.chunks(sources.len().div_ceil(GROUPS).max(1)).collect();
-        let chunks = by_rank(sources);
+        let chunks = chunk_ids_by_rank(sources);
         for pass in 0..passes {
-            let dealing = Dealing::new(index, (pass, passes), &groups)
+            let load_pass = LoadPass::new(index, (pass, passes), &groups)
                 .map_err(|error| Error::io("reserve memory to load the index", error))?;
-            self.load_pass(manifest, (&groups, &chunks), &loaded, &dealing)?;
+            self.run_pass(manifest, (&groups, &chunks), &totals, &load_pass)?;
         }
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        self.index.add_len(load(&loaded.keys));
-        let live = std::mem::take(&mut *lock(&loaded.live_larges));
+        self.index.add_len(load(&totals.keys));
+        let live = std::mem::take(&mut *lock(&totals.live_larges));
         let larges = read(&self.larges);
         let large_bytes: u64 =
             live.iter().filter_map(|number| larges.get(number)).map(|large| large.length).sum();
         let counters = &self.counters;
-        counters.live_bytes.store(load(&loaded.live_bytes) + large_bytes, Ordering::Relaxed);
-        counters.waste_units.store(load(&loaded.waste_units), Ordering::Relaxed);
+        counters.live_bytes.store(load(&totals.live_bytes) + large_bytes, Ordering::Relaxed);
+        counters.waste_units.store(load(&totals.waste_units), Ordering::Relaxed);
         let heads = to_u64(sources.len()) * EXTENT_HEAD_UNITS;
         let units: u64 = sources.iter().map(|source| source.extent.end - source.extent.start).sum();
         counters.units.store(units - heads, Ordering::Relaxed);
         Ok(live)
     }
 
-    fn load_pass(
+    fn run_pass(
         &self,
         manifest: &Manifest,
-        (groups, chunks): (&[&[Source]], &[u64]),
-        loaded: &Loaded,
-        dealing: &Dealing<'_>,
+        (groups, chunks): (&[&[ExtentSource]], &[u64]),
+        totals: &LoadTotals,
+        load_pass: &LoadPass<'_>,
     ) -> Result<()> {
         let env = &self.context.env;
         env.parallel(groups.len(), &|task| {
-            if let (Some(sources), Some(group)) = (groups.get(task), dealing.groups.get(task)) {
+            if let (Some(sources), Some(group)) = (groups.get(task), load_pass.groups.get(task)) {
                 let mut group = lock(group);
                 for source in *sources {
-                    loaded.note(self.deal_extent(manifest, source, loaded, dealing, &mut group));
+                    totals.record_outcome(
+                        self.partition_extent(manifest, source, totals, load_pass, &mut group),
+                    );
                 }
             }
         });
-        if lock(&loaded.failed).is_none() {
-            env.parallel(1 << dealing.loader.share_bits(), &|share| {
-                loaded.note(self.load_share(chunks, loaded, dealing, share));
+        if lock(&totals.failed).is_none() {
+            env.parallel(1 << load_pass.loader.share_bits(), &|share| {
+                totals.record_outcome(self.load_share(chunks, totals, load_pass, share));
             });
         }
-        match lock(&loaded.failed).take() {
+        match lock(&totals.failed).take() {
             Some(error) => Err(error),
-            None if loaded.full.load(Ordering::Relaxed) => Err(Error::OutOfMemory {
+            None if totals.full.load(Ordering::Relaxed) => Err(Error::OutOfMemory {
                 budget: self.context.budget.limit(),
                 needed: self.index.bytes(),
             }),
@@ -283,19 +292,19 @@ impl HashLog {
 
     /// Partitions the entries of an extent, from its hints or, if those are damaged, from its
     /// data.
-    fn deal_extent(
+    fn partition_extent(
         &self,
         manifest: &Manifest,
-        source: &Source,
-        loaded: &Loaded,
-        dealing: &Dealing<'_>,
-        group: &mut Group,
+        source: &ExtentSource,
+        totals: &LoadTotals,
+        load_pass: &LoadPass<'_>,
+        group: &mut ExtentGroup,
     ) -> Result<()> {
         let _memory = self.context.budget.reserve_transient(source.hints.bytes);
         let bytes = manifest.hints(&source.hints)?;
         let bytes = bytes.filter(|bytes| {
             let (directory, hints) = directory_and_hints(bytes, &source.extent);
-            hints_fit(hints, &source.extent) && adopt_piece(source, directory)
+            hints_fit(hints, &source.extent) && adopt_packed_extent(source, directory)
         });
         let bytes = match bytes {
             Some(bytes) => bytes,
@@ -305,15 +314,15 @@ impl HashLog {
         let mut unit = source.extent.start + EXTENT_HEAD_UNITS;
         for hint in HintReader::new(hints) {
             let units = units_of(&hint);
-            if dealing.is_mine(hint.hash) {
+            if load_pass.is_in_pass(hint.hash) {
                 let packed = source.rank << RANK_SHIFT
                     | unit << UNIT_SHIFT
                     | units << UNITS_SHIFT
                     | hint.wide << WIDE_SHIFT
                     | hint.kind;
-                dealing.deal(group, (hint.hash, packed));
+                load_pass.partition(group, (hint.hash, packed));
                 if hint.kind == LARGE {
-                    lock(&loaded.larges).insert((hint.hash, packed), hint.large);
+                    lock(&totals.larges).insert((hint.hash, packed), hint.large);
                 }
             }
             unit += units;
@@ -323,17 +332,17 @@ impl HashLog {
 
     /// Recreates directory and hints from the extent's data. Fails with `Corruption` if the data is
     /// damaged.
-    fn hints_of_data(&self, source: &Source) -> Result<Vec<u8>> {
-        let Source { extent, place, .. } = source;
+    fn hints_of_data(&self, source: &ExtentSource) -> Result<Vec<u8>> {
+        let ExtentSource { extent, file_range, .. } = source;
         let size = to_usize((extent.end - extent.start) * 8);
         let _memory = self.context.budget.reserve_transient(2 * to_u64(size));
         let (image, mut out) = if extent.packing_bytes() > 0 {
-            let (image, directory) = self.read_packed(place, extent)?;
-            adopt_piece(source, &directory);
+            let (image, directory) = self.read_packed(file_range, extent)?;
+            adopt_packed_extent(source, &directory);
             (image, directory)
         } else {
-            let (image, _) = place.read(extent.start * 8, size)?;
-            self.verify_extent(place, extent, image.as_slice())?;
+            let (image, _) = file_range.read(extent.start * 8, size)?;
+            self.verify_extent(file_range, extent, image.as_slice())?;
             (image, Vec::new())
         };
         let mut hints = Vec::new();
@@ -342,19 +351,19 @@ impl HashLog {
             let at = to_usize(unit - extent.start) * UNIT_BYTES;
             let bytes = image.as_slice().get(at..).unwrap_or(&[]);
             let damage = || source.chunk.damage(unit, "the entry's checksum does not match");
-            let entry =
-                Stored::verify(bytes, source.chunk.serial, to_usize(unit)).ok_or_else(damage)?;
+            let entry = StoredEntry::verify(bytes, source.chunk.serial, to_usize(unit))
+                .ok_or_else(damage)?;
             let (kind, large) = match entry.head.kind {
-                Kind::Put => (PUT, 0),
-                Kind::Tombstone => (TOMBSTONE, 0),
-                Kind::Large => {
+                EntryKind::Put => (PUT, 0),
+                EntryKind::Tombstone => (TOMBSTONE, 0),
+                EntryKind::Large => {
                     (LARGE, LargeRef::decode(entry.value()).map_or(0, |large| large.number))
                 }
             };
             let payload = to_u64(entry.head.key_bytes + entry.head.value_bytes);
             let wide = u64::from(entry.head.key_at() == 24);
             let hash = self.hash(entry.key());
-            hints.push(Hint { hash, payload, wide, kind, large });
+            hints.push(IndexHint { hash, payload, wide, kind, large });
             unit += to_u64(entry.head.units());
         }
         encode_hints(&mut out, &hints);
@@ -365,21 +374,21 @@ impl HashLog {
     fn load_share(
         &self,
         chunks: &[u64],
-        loaded: &Loaded,
-        dealing: &Dealing<'_>,
+        totals: &LoadTotals,
+        load_pass: &LoadPass<'_>,
         share: usize,
     ) -> Result<()> {
-        let runs = dealing.runs(share);
-        let mut counted = Counted::default();
+        let runs = load_pass.runs(share);
+        let mut share_totals = ShareTotals::default();
         if self.collided.load(Ordering::Relaxed) {
-            let entries = dealing.newest_first(&runs).collect();
-            self.load_collided(chunks, loaded, dealing.loader, entries, &mut counted)?;
+            let entries = load_pass.newest_first(&runs).collect();
+            self.load_collided(chunks, totals, load_pass.loader, entries, &mut share_totals)?;
         } else {
-            self.load_newest(chunks, loaded, dealing, (share, &runs), &mut counted);
+            self.load_newest(chunks, totals, load_pass, (share, &runs), &mut share_totals);
         }
-        loaded.keys.fetch_add(counted.keys, Ordering::Relaxed);
-        loaded.live_bytes.fetch_add(counted.live_bytes, Ordering::Relaxed);
-        loaded.waste_units.fetch_add(counted.waste_units, Ordering::Relaxed);
+        totals.keys.fetch_add(share_totals.keys, Ordering::Relaxed);
+        totals.live_bytes.fetch_add(share_totals.live_bytes, Ordering::Relaxed);
+        totals.waste_units.fetch_add(share_totals.waste_units, Ordering::Relaxed);
         Ok(())
     }
 
@@ -387,15 +396,15 @@ impl HashLog {
     fn load_newest(
         &self,
         chunks: &[u64],
-        loaded: &Loaded,
-        dealing: &Dealing<'_>,
-        (share, runs): (usize, &[Run]),
-        counted: &mut Counted,
+        totals: &LoadTotals,
+        load_pass: &LoadPass<'_>,
+        (share, runs): (usize, &[ShareRun]),
+        share_totals: &mut ShareTotals,
     ) {
-        let memory = lock(&dealing.memory).pop().unwrap_or_default();
-        let mut into = dealing.loader.share_loader(share, dealing.pass == 0, memory);
+        let memory = lock(&load_pass.memory).pop().unwrap_or_default();
+        let mut into = load_pass.loader.share_loader(share, load_pass.pass == 0, memory);
         let mut removed = BTreeSet::new();
-        let mut add = |entry: Dealt| {
+        let mut add = |entry: PartitionedEntry| {
             let (hash, packed) = entry;
             let Some(address) = self.address_of(chunks, packed) else { return };
             let is_newest = if !removed.is_empty() && removed.contains(&hash) {
@@ -408,39 +417,39 @@ impl HashLog {
                 is_newest
             } else {
                 let added = into.add(hash, address);
-                if added == Added::Full {
-                    loaded.full.store(true, Ordering::Relaxed);
+                if added == AddOutcome::Full {
+                    totals.full.store(true, Ordering::Relaxed);
                 }
-                added != Added::Older
+                added != AddOutcome::Older
             };
-            self.count_entry(address, loaded, entry, is_newest, counted);
+            self.count_entry(address, totals, entry, is_newest, share_totals);
         };
-        let mut ahead = [(0, 0); AHEAD];
+        let mut ahead = [(0, 0); PREFETCH_DISTANCE];
         let mut count = 0;
-        dealing.newest_first(runs).for_each(|entry| {
-            dealing.loader.prefetch(entry.0);
-            if let Some(place) = ahead.get_mut(count % AHEAD) {
-                let due = std::mem::replace(place, entry);
-                if count >= AHEAD {
+        load_pass.newest_first(runs).for_each(|entry| {
+            load_pass.loader.prefetch(entry.0);
+            if let Some(slot) = ahead.get_mut(count % PREFETCH_DISTANCE) {
+                let due = std::mem::replace(slot, entry);
+                if count >= PREFETCH_DISTANCE {
                     add(due);
                 }
             }
             count += 1;
         });
-        for index in count.saturating_sub(AHEAD)..count {
-            ahead.get(index % AHEAD).copied().into_iter().for_each(&mut add);
+        for index in count.saturating_sub(PREFETCH_DISTANCE)..count {
+            ahead.get(index % PREFETCH_DISTANCE).copied().into_iter().for_each(&mut add);
         }
-        lock(&dealing.memory).push(into.into_memory());
+        lock(&load_pass.memory).push(into.into_memory());
     }
 
     /// Adds the newest entry of each key, if keys share hashes.
     fn load_collided(
         &self,
         chunks: &[u64],
-        loaded: &Loaded,
+        totals: &LoadTotals,
         index: Loader<'_>,
-        mut entries: Vec<Dealt>,
-        counted: &mut Counted,
+        mut entries: Vec<PartitionedEntry>,
+        share_totals: &mut ShareTotals,
     ) -> Result<()> {
         entries.sort_unstable();
         for same in entries.chunk_by(|a, b| a.0 == b.0) {
@@ -450,9 +459,9 @@ impl HashLog {
                 let Some(address) = self.address_of(chunks, packed) else { continue };
                 let is_newest = newest.contains(entry);
                 if is_newest && packed & 3 != TOMBSTONE && !index.load(hash, address) {
-                    loaded.full.store(true, Ordering::Relaxed);
+                    totals.full.store(true, Ordering::Relaxed);
                 }
-                self.count_entry(address, loaded, *entry, is_newest, counted);
+                self.count_entry(address, totals, *entry, is_newest, share_totals);
             }
         }
         Ok(())
@@ -468,36 +477,40 @@ impl HashLog {
     fn count_entry(
         &self,
         address: u64,
-        loaded: &Loaded,
-        (hash, packed): Dealt,
+        totals: &LoadTotals,
+        (hash, packed): PartitionedEntry,
         is_newest: bool,
-        counted: &mut Counted,
+        share_totals: &mut ShareTotals,
     ) {
         let units = packed >> UNITS_SHIFT & 0xf_ffff;
         let kind = packed & 3;
         if !is_newest {
             self.arena.add_dead(self.arena.split(address).0, units);
-            counted.waste_units += units;
+            share_totals.waste_units += units;
             return;
         }
         if kind == TOMBSTONE {
             self.arena.add_tombstone(self.arena.split(address).0, units);
-            counted.waste_units += units;
+            share_totals.waste_units += units;
             return;
         }
-        counted.keys += 1;
+        share_totals.keys += 1;
         // Exact up to the rounding to units.
-        counted.live_bytes += units * 8 - 16 - (packed >> WIDE_SHIFT & 1) * 8;
+        share_totals.live_bytes += units * 8 - 16 - (packed >> WIDE_SHIFT & 1) * 8;
         if kind == LARGE
-            && let Some(number) = lock(&loaded.larges).get(&(hash, packed))
+            && let Some(number) = lock(&totals.larges).get(&(hash, packed))
         {
-            lock(&loaded.live_larges).push(*number);
+            lock(&totals.live_larges).push(*number);
         }
     }
 
     /// Returns the newest entry of each key among entries of one hash. Reads keys from the disk if
     /// there are several entries.
-    fn newest_by_key(&self, chunks: &[u64], group: &[Dealt]) -> Result<BTreeSet<Dealt>> {
+    fn newest_by_key(
+        &self,
+        chunks: &[u64],
+        group: &[PartitionedEntry],
+    ) -> Result<BTreeSet<PartitionedEntry>> {
         if group.len() == 1 {
             return Ok(group.iter().copied().collect());
         }
@@ -519,19 +532,21 @@ fn directory_and_hints<'a>(bytes: &'a [u8], extent: &Extent) -> (&'a [u8], &'a [
 }
 
 /// Adds a packed extent to its chunk. Returns `false` if its directory is not valid.
-fn adopt_piece(source: &Source, directory: &[u8]) -> bool {
-    let Source { chunk, extent, place, .. } = source;
+fn adopt_packed_extent(source: &ExtentSource, directory: &[u8]) -> bool {
+    let ExtentSource { chunk, extent, file_range, .. } = source;
     let (start, end) = (extent.start, extent.end);
     if extent.packing_bytes() == 0 {
         return true;
     }
-    let Some(blocks) = Blocks::decode(directory, start, end, place.bytes) else { return false };
-    chunk.add_piece(Piece { start, end, place: place.clone(), blocks });
+    let Some(blocks) = BlockDirectory::decode(directory, start, end, file_range.bytes) else {
+        return false;
+    };
+    chunk.add_packed_extent(PackedExtent { start, end, file_range: file_range.clone(), blocks });
     true
 }
 
 /// Returns the ids of the chunks by rank.
-fn by_rank(sources: &[Source]) -> Vec<u64> {
+fn chunk_ids_by_rank(sources: &[ExtentSource]) -> Vec<u64> {
     let mut chunks = Vec::new();
     for source in sources {
         if to_u64(chunks.len()) == source.rank {
@@ -541,7 +556,7 @@ fn by_rank(sources: &[Source]) -> Vec<u64> {
     chunks
 }
 
-fn units_of(hint: &Hint) -> u64 {
+fn units_of(hint: &IndexHint) -> u64 {
     (16 + 8 * hint.wide + hint.payload).div_ceil(8)
 }
 
@@ -564,6 +579,6 @@ fn hints_fit(bytes: &[u8], extent: &Extent) -> bool {
     hints.is_empty() && count == extent.entry_count && unit == extent.end
 }
 
-fn is_plausible(hint: &Hint) -> bool {
+fn is_plausible(hint: &IndexHint) -> bool {
     hint.payload >> 24 == 0 && hint.kind <= LARGE
 }

@@ -14,9 +14,9 @@
 use std::{mem, sync::Arc};
 
 use super::{
-    Chunk, HashLog, Large,
-    files::{DataFiles, Owner, Place},
-    manifest::{Commit, Contents, Extent, LargeRecord, Manifest},
+    Chunk, HashLog, LargeValue,
+    files::{DataFiles, FileRange, TableIdentity},
+    manifest::{Commit, Extent, LargeRecord, Manifest, ManifestContents},
     mutants,
 };
 use crate::{
@@ -35,7 +35,7 @@ const MANIFEST_BYTES_MIN: u64 = 32 << 10;
 
 /// An idle table's manifest is rewritten if it exceeds its live content by one part in this many,
 /// plus twice the bytes above.
-const MANIFEST_REST_PART: u64 = 16;
+const MANIFEST_IDLE_PART: u64 = 16;
 
 /// Bytes of buffers during a rewrite: a part of the manifest, and the hints of one extent.
 const MANIFEST_BUFFER_BYTES: u64 = 2 << 20;
@@ -46,19 +46,19 @@ pub(super) struct Maintenance {
     pub(super) files: DataFiles,
     pub(super) manifest: Option<Manifest>,
     /// The chunk that compaction copies to; `None` before the first copy.
-    pub(super) cold: Option<Arc<Chunk>>,
+    pub(super) copy_chunk: Option<Arc<Chunk>>,
     /// Chunks without live entries. The next checkpoint drops them.
     pub(super) retired: Vec<Arc<Chunk>>,
     /// Dead large values. The next checkpoint drops them.
     pub(super) dead_larges: Vec<u64>,
     /// Extents that are written but not in the manifest.
-    pub(super) pending: Vec<Pending>,
-    pub(super) pending_larges: Vec<Arc<Large>>,
+    pub(super) pending: Vec<PendingExtent>,
+    pub(super) pending_larges: Vec<Arc<LargeValue>>,
     /// Id and serial of chunks that were detached from a failed file. The checkpoint that names
     /// their new ranges drops the old records.
-    pub(super) moved: Vec<(u64, u64)>,
+    pub(super) relocated: Vec<(u64, u64)>,
     /// The old file ranges of those chunks. The manifest names them until that checkpoint.
-    pub(super) left: Vec<Place>,
+    pub(super) old_ranges: Vec<FileRange>,
     /// LSN that the files are complete to.
     pub(super) complete: u64,
     /// Size of the manifest in bytes if it were rewritten.
@@ -71,7 +71,7 @@ pub(super) struct Maintenance {
 
 /// An extent that is in its file but not in the manifest.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingExtent {
     pub(super) extent: Extent,
     pub(super) hints: Vec<u8>,
     /// The budget of the hints.
@@ -79,17 +79,17 @@ pub(super) struct Pending {
 }
 
 impl Maintenance {
-    pub(super) fn new(dir: Arc<dyn Dir>, owner: Owner) -> Self {
+    pub(super) fn new(dir: Arc<dyn Dir>, owner: TableIdentity) -> Self {
         Self {
             files: DataFiles::new(dir, owner, 0),
             manifest: None,
-            cold: None,
+            copy_chunk: None,
             retired: Vec::new(),
             dead_larges: Vec::new(),
             pending: Vec::new(),
             pending_larges: Vec::new(),
-            moved: Vec::new(),
-            left: Vec::new(),
+            relocated: Vec::new(),
+            old_ranges: Vec::new(),
             complete: 0,
             manifest_needed: 0,
             manifest_rewrite_at: 0,
@@ -109,10 +109,10 @@ impl Maintenance {
 impl HashLog {
     /// Makes a checkpoint that is complete to `up_to`. Returns the LSN that the files are complete
     /// to.
-    pub(super) fn persist_to(&self, up_to: Lsn) -> Result<Lsn> {
+    pub(super) fn checkpoint_up_to(&self, up_to: Lsn) -> Result<Lsn> {
         let mut maintenance = lock(&self.maintenance);
         let applied = self.counters.applied.load(Ordering::Relaxed);
-        self.publish(&mut maintenance, up_to.0)?;
+        self.make_checkpoint(&mut maintenance, up_to.0)?;
         self.counters.applied_persisted.store(applied, Ordering::Relaxed);
         Ok(Lsn(maintenance.complete))
     }
@@ -120,20 +120,24 @@ impl HashLog {
     /// Makes a checkpoint of everything applied so far, and records that the files are complete to
     /// `complete`. Fails with `ReadOnly`, or if the disk or the log sync fails; a later checkpoint
     /// retries.
-    pub(super) fn publish(&self, maintenance: &mut Maintenance, complete: u64) -> Result<()> {
+    pub(super) fn make_checkpoint(
+        &self,
+        maintenance: &mut Maintenance,
+        complete: u64,
+    ) -> Result<()> {
         if self.context.read_only {
             return Err(Error::ReadOnly);
         }
-        self.publish_wanted.store(false, Ordering::Relaxed);
-        let outcome = self.publish_frozen(maintenance, complete.max(maintenance.complete));
+        self.checkpoint_wanted.store(false, Ordering::Relaxed);
+        let outcome = self.checkpoint_frozen(maintenance, complete.max(maintenance.complete));
         if outcome.is_err() {
             // Frozen entries count as flushed, so nothing else would request another attempt.
-            self.publish_wanted.store(true, Ordering::Relaxed);
+            self.checkpoint_wanted.store(true, Ordering::Relaxed);
         }
         outcome
     }
 
-    fn publish_frozen(&self, maintenance: &mut Maintenance, complete: u64) -> Result<()> {
+    fn checkpoint_frozen(&self, maintenance: &mut Maintenance, complete: u64) -> Result<()> {
         // Before the freeze: the entries that replaced these are applied, so this checkpoint holds
         // them.
         maintenance.dead_larges.append(&mut lock(&self.dead_larges));
@@ -147,7 +151,7 @@ impl HashLog {
             self.free_dropped(maintenance);
             self.rewrite_manifest(maintenance);
         }
-        let failures = maintenance.files.give_back();
+        let failures = maintenance.files.punch_freed();
         self.counters.cleanup_failures_total.fetch_add(failures, Ordering::Relaxed);
         self.count_bytes(maintenance);
         self.charge_index();
@@ -173,20 +177,20 @@ impl HashLog {
             return Err(self.broken("the table has no manifest"));
         };
         manifest.begin();
-        for (chunk, serial) in &maintenance.moved {
+        for (chunk, serial) in &maintenance.relocated {
             manifest.add_drop(*chunk, *serial);
         }
-        for Pending { extent, hints, .. } in &maintenance.pending {
+        for PendingExtent { extent, hints, .. } in &maintenance.pending {
             manifest.add_extent(extent, hints);
         }
         for large in &maintenance.pending_larges {
-            if let Some(place) = large.place() {
+            if let Some(file_range) = large.file_range() {
                 manifest.add_large(&LargeRecord {
                     number: large.number,
                     lsn: large.lsn,
-                    file: place.file.number,
-                    offset: place.offset,
-                    place_bytes: place.bytes,
+                    file: file_range.file.number,
+                    offset: file_range.offset,
+                    range_bytes: file_range.bytes,
                     bytes: large.length,
                 });
             }
@@ -202,31 +206,31 @@ impl HashLog {
         maintenance.manifest_needed += added;
         maintenance.pending.clear();
         maintenance.pending_larges.clear();
-        maintenance.moved.clear();
+        maintenance.relocated.clear();
         Ok(())
     }
 
     /// Removes the chunks and large values that the last checkpoint dropped, and frees their file
     /// ranges.
     fn free_dropped(&self, maintenance: &mut Maintenance) {
-        for place in mem::take(&mut maintenance.left) {
-            maintenance.files.free(place);
+        for file_range in mem::take(&mut maintenance.old_ranges) {
+            maintenance.files.free(file_range);
         }
         for chunk in mem::take(&mut maintenance.retired) {
             write(&self.chunks).remove(&chunk.id);
             self.release_frame(chunk.id);
             let needed: u64 = lock(&chunk.flush).extents.iter().map(Extent::manifest_bytes).sum();
             maintenance.manifest_needed = maintenance.manifest_needed.saturating_sub(needed);
-            for place in chunk.places() {
-                maintenance.files.free(place);
+            for file_range in chunk.file_ranges() {
+                maintenance.files.free(file_range);
             }
             lock(&self.roll).free_ids.push(chunk.id);
         }
         for number in mem::take(&mut maintenance.dead_larges) {
             if let Some(large) = self.remove_large(number)
-                && let Some(place) = large.place()
+                && let Some(file_range) = large.file_range()
             {
-                maintenance.files.free(place);
+                maintenance.files.free(file_range);
             }
         }
     }
@@ -244,7 +248,7 @@ impl HashLog {
     pub(super) fn is_manifest_untidy(&self) -> bool {
         let counters = &self.counters;
         let needed = counters.manifest_needed.load(Ordering::Relaxed);
-        let most = needed + needed / MANIFEST_REST_PART + 2 * MANIFEST_BYTES_MIN;
+        let most = needed + needed / MANIFEST_IDLE_PART + 2 * MANIFEST_BYTES_MIN;
         counters.manifest_bytes.load(Ordering::Relaxed) > most
     }
 
@@ -274,14 +278,14 @@ impl HashLog {
         let old = maintenance.manifest.as_ref();
         let contents = match old {
             Some(old) => old.reread()?,
-            None => Contents { commit: first, ..Contents::default() },
+            None => ManifestContents { commit: first, ..ManifestContents::default() },
         };
         let buffer = old.map_or(0, |old| old.bytes().min(MANIFEST_BUFFER_BYTES));
         let _memory = self.working_memory(contents.memory_bytes() + buffer);
         let number = old.map_or(1, |old| old.number() + 1);
         let from = old.map(|old| (old, &contents));
         let new = Manifest::prepare(dir, self.owner, number, from, contents.commit)?;
-        if let Err(error) = new.publish() {
+        if let Err(error) = new.install() {
             if let Some(old) = &mut maintenance.manifest {
                 old.doubt();
             }
@@ -321,9 +325,9 @@ impl HashLog {
     }
 
     /// Requests a checkpoint if enough extents await one.
-    pub(super) fn publish_soon(&self, maintenance: &Maintenance) {
+    pub(super) fn request_checkpoint_if_due(&self, maintenance: &Maintenance) {
         if to_u64(maintenance.pending.len()) >= self.mutable_chunks {
-            self.publish_wanted.store(true, Ordering::Relaxed);
+            self.checkpoint_wanted.store(true, Ordering::Relaxed);
             self.context.host.wake();
         }
     }

@@ -68,11 +68,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use self::{
     arena::Arena,
-    files::{Owner, Place},
+    files::{FileRange, TableIdentity},
     maintain::Maintenance,
     manifest::Extent,
-    pack::Piece,
-    write::Known,
+    pack::PackedExtent,
+    write::PrefetchedEntry,
 };
 use crate::{
     Error, Result,
@@ -97,17 +97,17 @@ const LIVE_PER_CENT_DEFAULT: u64 = 50;
 /// Default of `mutable_chunks`. It bounds the data that opening replays, on one thread.
 const MUTABLE_CHUNKS_DEFAULT: u64 = 8;
 /// Per cent of waste down to which an idle table is compacted.
-const REST_WASTE_PER_CENT: u64 = 4;
+const IDLE_WASTE_PER_CENT: u64 = 4;
 /// Milliseconds without a write after which a table is idle.
-const REST_MILLIS: u64 = 500;
-/// Milliseconds without a write after which compaction goes below [`REST_WASTE_PER_CENT`].
-const LONG_REST_MILLIS: u64 = 4000;
+const IDLE_MILLIS: u64 = 500;
+/// Milliseconds without a write after which compaction goes below [`IDLE_WASTE_PER_CENT`].
+const LONG_IDLE_MILLIS: u64 = 4000;
 /// Per cent of waste from which it does. The distance to the target below keeps a few updates
 /// between two idle times from causing much rewriting.
-const LONG_REST_WASTE_PER_CENT_MAX: u64 = 2;
+const LONG_IDLE_WASTE_PER_CENT_MAX: u64 = 2;
 /// Per cent of waste down to which it compacts. Heads and hints take most of the fifth that an idle
 /// table may take beyond its live bytes.
-const LONG_REST_WASTE_PER_CENT: u64 = 1;
+const LONG_IDLE_WASTE_PER_CENT: u64 = 1;
 
 /// A chunk. The counts that change with each write are in the [`Arena`].
 #[derive(Debug)]
@@ -117,7 +117,7 @@ struct Chunk {
     order: u64,
     created: u64,
     /// Its packed extents, each in its own file range; empty in a table without compression.
-    pieces: RwLock<Vec<Arc<Piece>>>,
+    packed_extents: RwLock<Vec<Arc<PackedExtent>>>,
     /// Units that a read of one entry from the file fetches.
     span: AtomicU64,
     /// The whole chunk is durable and sealed: it may leave memory.
@@ -125,13 +125,13 @@ struct Chunk {
     /// It holds nothing live: the next checkpoint drops it.
     retired: AtomicBool,
     /// Number of entries that writers had to read from its file.
-    learned: AtomicU64,
-    flush: Mutex<Flush>,
+    writer_reads: AtomicU64,
+    flush: Mutex<FlushState>,
 }
 
 /// How much of a chunk is in its file.
 #[derive(Debug, Default)]
-struct Flush {
+struct FlushState {
     /// Start of the next extent, in units.
     start: u64,
     /// Start and end of extents that are frozen but not written.
@@ -139,7 +139,7 @@ struct Flush {
     /// No extent follows those.
     sealed: bool,
     /// Its file range, once one is allocated; a new one after that file has failed.
-    place: Option<Place>,
+    file_range: Option<FileRange>,
     /// Extents that are written, and how many of them are durable.
     extents: Vec<Extent>,
     durable_count: usize,
@@ -147,14 +147,14 @@ struct Flush {
 
 impl Chunk {
     /// Returns its file range; `None` before the first flush, and for a packed chunk.
-    fn place(&self) -> Option<Place> {
-        lock(&self.flush).place.clone()
+    fn file_range(&self) -> Option<FileRange> {
+        lock(&self.flush).file_range.clone()
     }
 }
 
 /// A value too large for a chunk. It has its own file range.
 #[derive(Debug)]
-struct Large {
+struct LargeValue {
     number: u64,
     lsn: u64,
     length: u64,
@@ -167,32 +167,32 @@ struct Large {
 struct LargeState {
     /// The value, while it is in memory.
     bytes: Option<Arc<[u8]>>,
-    place: Option<Place>,
+    file_range: Option<FileRange>,
     /// It is written to its file range, perhaps not durably.
     in_file: bool,
 }
 
-impl Large {
+impl LargeValue {
     /// Returns its file range, once one is allocated.
-    fn place(&self) -> Option<Place> {
-        lock(&self.state).place.clone()
+    fn file_range(&self) -> Option<FileRange> {
+        lock(&self.state).file_range.clone()
     }
 }
 
 /// Numbers of the next chunk.
 #[derive(Debug, Default)]
-struct Roll {
+struct RollState {
     next_serial: u64,
     next_id: u64,
     free_ids: Vec<u64>,
     /// Order of the active chunk, or of the last one.
-    hot_order: u64,
+    active_order: u64,
     /// When the active chunk was started; `None` if none was since the table was opened.
     rolled_at: Option<Duration>,
 }
 
 #[derive(Debug, Default)]
-struct Counters {
+struct HashLogCounters {
     live_bytes: AtomicU64,
     /// Units of entries in chunks; of those, dead entries and tombstones.
     units: AtomicU64,
@@ -207,17 +207,17 @@ struct Counters {
     applied_seen_millis: AtomicU64,
     /// `applied` + 1 when compaction found nothing to do, and when it last sealed the active
     /// chunk.
-    stuck_at: AtomicU64,
-    closed_hot_at: AtomicU64,
+    exhausted_at: AtomicU64,
+    active_sealed_at: AtomicU64,
     /// `applied` + 1 when compaction of a long idle table began, and when it ended.
     tidying_at: AtomicU64,
     tidied_at: AtomicU64,
     /// Chunks that are not in memory, and keys whose entries were read ahead of their writes.
     cold_chunks: AtomicU64,
-    learned: AtomicU64,
+    read_ahead_count: AtomicU64,
     /// Waste in units from which a writer compacts next.
-    next_debt: AtomicU64,
-    debts_paid_total: AtomicU64,
+    next_writer_compaction: AtomicU64,
+    writer_compactions_total: AtomicU64,
     in_place_total: AtomicU64,
     cold_reads_total: AtomicU64,
     /// Of those, reads that returned another key's entry.
@@ -238,7 +238,7 @@ struct Counters {
 #[derive(Debug)]
 pub struct HashLog {
     context: Context,
-    owner: Owner,
+    owner: TableIdentity,
     live_per_cent: u64,
     mutable_chunks: u64,
     /// Extents are compressed when they are written.
@@ -248,17 +248,17 @@ pub struct HashLog {
     index: SlotTable,
     arena: Arena,
     chunks: RwLock<BTreeMap<u64, Arc<Chunk>>>,
-    larges: RwLock<BTreeMap<u64, Arc<Large>>>,
+    larges: RwLock<BTreeMap<u64, Arc<LargeValue>>>,
     next_large: AtomicU64,
     /// Large values whose entry died after it was frozen. A checkpoint frees them.
     dead_larges: Mutex<Vec<u64>>,
     /// Id + 1 of the active chunk; 0: none.
-    hot: AtomicU64,
-    roll: Mutex<Roll>,
+    active: AtomicU64,
+    roll: Mutex<RollState>,
     residency: Mutex<()>,
     maintenance: Mutex<Maintenance>,
     /// A checkpoint is due: compaction or a write freed space that it would release.
-    publish_wanted: AtomicBool,
+    checkpoint_wanted: AtomicBool,
     /// LSN that the files were complete to when the table was opened.
     opened_complete: AtomicU64,
     /// A read needed a chunk that is not in memory.
@@ -267,8 +267,8 @@ pub struct HashLog {
     collided: AtomicBool,
     queues: Queues,
     /// Entries read ahead for writes that are admitted and not applied yet, by hash.
-    learned: Mutex<BTreeMap<u64, Vec<Vec<Known>>>>,
-    counters: Counters,
+    read_ahead_entries: Mutex<BTreeMap<u64, Vec<Vec<PrefetchedEntry>>>>,
+    counters: HashLogCounters,
 }
 
 impl HashLog {
@@ -298,7 +298,7 @@ impl HashLog {
         let live_per_cent = options.number("live_ratio", LIVE_PER_CENT_DEFAULT, 10..=90)?;
         let mutable_chunks = options.number("mutable_chunks", MUTABLE_CHUNKS_DEFAULT, 1..=1024)?;
         let compresses = options.word("compression", &["none", "lz4"])? == "lz4";
-        let owner = Owner { database_id: context.database_id, table_id: context.table_id };
+        let owner = TableIdentity { database_id: context.database_id, table_id: context.table_id };
         let no_memory = |error| Error::io("reserve address space for a table", error);
         let engine = Self {
             owner,
@@ -312,17 +312,17 @@ impl HashLog {
             larges: RwLock::default(),
             next_large: AtomicU64::new(1),
             dead_larges: Mutex::default(),
-            hot: AtomicU64::new(0),
+            active: AtomicU64::new(0),
             roll: Mutex::default(),
             residency: Mutex::default(),
             maintenance: Mutex::new(Maintenance::new(Arc::clone(&context.dir), owner)),
-            publish_wanted: AtomicBool::new(false),
+            checkpoint_wanted: AtomicBool::new(false),
             opened_complete: AtomicU64::new(0),
             warm_wanted: AtomicBool::new(false),
             collided: AtomicBool::new(false),
             queues: Queues::default(),
-            learned: Mutex::default(),
-            counters: Counters::default(),
+            read_ahead_entries: Mutex::default(),
+            counters: HashLogCounters::default(),
             context,
         };
         let complete = engine.recover()?;
@@ -377,7 +377,7 @@ impl HashLog {
     }
 
     /// Returns the milliseconds since the count of operations was first observed at `applied`.
-    fn rest_millis(&self, applied: u64) -> u64 {
+    fn idle_millis(&self, applied: u64) -> u64 {
         let counters = &self.counters;
         let now = u64::try_from(self.context.env.monotonic().as_millis()).unwrap_or(u64::MAX);
         if counters.applied_seen.swap(applied, Ordering::Relaxed) != applied {
@@ -386,8 +386,8 @@ impl HashLog {
         now.saturating_sub(counters.applied_seen_millis.load(Ordering::Relaxed))
     }
 
-    fn is_resting(&self, applied: u64) -> bool {
-        self.rest_millis(applied) >= REST_MILLIS
+    fn is_idle(&self, applied: u64) -> bool {
+        self.idle_millis(applied) >= IDLE_MILLIS
     }
 
     /// Returns what compaction has to do once the table is idle: the milliseconds without a write
@@ -395,20 +395,20 @@ impl HashLog {
     fn tidying(&self, applied: u64) -> Option<(u64, u64)> {
         let counters = &self.counters;
         let is_now = |mark: &AtomicU64| mark.load(Ordering::Relaxed) == applied + 1;
-        let stuck = is_now(&counters.stuck_at);
+        let stuck = is_now(&counters.exhausted_at);
         let most = self.waste_per_cent_max();
-        let at_rest = REST_WASTE_PER_CENT.min(most);
-        if !stuck && self.waste_exceeds(at_rest) {
-            return Some((REST_MILLIS, at_rest));
+        let idle_target = IDLE_WASTE_PER_CENT.min(most);
+        if !stuck && self.waste_exceeds(idle_target) {
+            return Some((IDLE_MILLIS, idle_target));
         }
         if self.context.read_only {
             return None;
         }
         let begun = is_now(&counters.tidying_at);
-        let bound = if begun { LONG_REST_WASTE_PER_CENT } else { LONG_REST_WASTE_PER_CENT_MAX };
+        let bound = if begun { LONG_IDLE_WASTE_PER_CENT } else { LONG_IDLE_WASTE_PER_CENT_MAX };
         let wasteful = !stuck && self.waste_exceeds(bound);
         let untidy = wasteful || !is_now(&counters.tidied_at) && self.is_manifest_untidy();
-        untidy.then_some((LONG_REST_MILLIS, LONG_REST_WASTE_PER_CENT))
+        untidy.then_some((LONG_IDLE_MILLIS, LONG_IDLE_WASTE_PER_CENT))
     }
 
     fn has_room_to_warm(&self) -> bool {
@@ -421,8 +421,9 @@ impl Drop for HashLog {
     fn drop(&mut self) {
         let held = self.arena.memory_bytes() + self.counters.index_charged.load(Ordering::Relaxed);
         let larges = read(&self.larges);
-        let in_memory =
-            |large: &Arc<Large>| lock(&large.state).bytes.as_ref().map_or(0, |bytes| bytes.len());
+        let in_memory = |large: &Arc<LargeValue>| {
+            lock(&large.state).bytes.as_ref().map_or(0, |bytes| bytes.len())
+        };
         let larges: usize = larges.values().map(in_memory).sum();
         self.context.budget.release(held + to_u64(larges));
     }
@@ -468,7 +469,7 @@ impl Engine for HashLog {
             Op::Put { key, .. } | Op::Delete { key } => {
                 // The line arrives while the record is copied into the log.
                 self.index.prefetch(self.hash(key));
-                self.learn_ahead(key)
+                self.read_ahead(key)
             }
             Op::DeleteRange { .. } => Ok(()),
         }
@@ -476,7 +477,7 @@ impl Engine for HashLog {
 
     fn cancel(&self, op: &Op<'_>) {
         if let Op::Put { key, .. } | Op::Delete { key } = op {
-            drop(self.take_learned(self.hash(key)));
+            drop(self.take_read_ahead(self.hash(key)));
         }
     }
 
@@ -501,7 +502,7 @@ impl Engine for HashLog {
     }
 
     fn checkpoint(&self, up_to: Lsn) -> Result<Lsn> {
-        self.persist_to(up_to)
+        self.checkpoint_up_to(up_to)
     }
 
     fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
@@ -522,7 +523,10 @@ impl Engine for HashLog {
         let chunks = read(&self.chunks);
         let resident = chunks.keys().filter(|id| self.arena.is_resident(**id)).count();
         let directories = |chunk: &Arc<Chunk>| -> u64 {
-            read(&chunk.pieces).iter().map(|piece| piece.blocks.memory_bytes()).sum()
+            read(&chunk.packed_extents)
+                .iter()
+                .map(|packed_extent| packed_extent.blocks.memory_bytes())
+                .sum()
         };
         let directories: u64 = chunks.values().map(directories).sum();
         let index_bytes = self.index.bytes() + directories;
@@ -542,7 +546,7 @@ impl Engine for HashLog {
                 ("cold_reads_total", load(&counters.cold_reads_total)),
                 ("false_reads_total", load(&counters.false_reads_total)),
                 ("chunks_compacted_total", load(&counters.compacted_total)),
-                ("compactions_by_writers_total", load(&counters.debts_paid_total)),
+                ("compactions_by_writers_total", load(&counters.writer_compactions_total)),
                 ("chunks_evicted_total", load(&counters.evicted_total)),
                 ("cleanup_failures_total", load(&counters.cleanup_failures_total)),
                 ("manifest_bytes", load(&counters.manifest_bytes)),
@@ -576,30 +580,30 @@ impl HashLog {
         let counters = &self.counters;
         let unflushed = counters.unflushed_units.load(Ordering::Relaxed);
         if unflushed >= self.mutable_chunks * self.arena.chunk_units()
-            || self.publish_wanted.load(Ordering::Relaxed)
+            || self.checkpoint_wanted.load(Ordering::Relaxed)
         {
             return WantedWork::Checkpoint;
         }
         let applied = counters.applied.load(Ordering::Relaxed);
         let most = self.waste_per_cent_max();
-        let stuck = counters.stuck_at.load(Ordering::Relaxed) == applied + 1;
+        let stuck = counters.exhausted_at.load(Ordering::Relaxed) == applied + 1;
         if !stuck && self.waste_exceeds(most) || self.wants_frames() {
             return WantedWork::Compact(most);
         }
-        let rest_millis = self.rest_millis(applied);
+        let idle_millis = self.idle_millis(applied);
         // A checkpoint of an idle table lets the log be pruned.
         let persisted = counters.applied_persisted.load(Ordering::Relaxed);
         let lacking = (unflushed > 0 || applied != persisted) && !self.context.read_only;
-        if lacking && rest_millis >= REST_MILLIS {
+        if lacking && idle_millis >= IDLE_MILLIS {
             return WantedWork::Checkpoint;
         }
         let tidying = self.tidying(applied);
-        if let Some((_, target)) = tidying.filter(|(millis, _)| rest_millis >= *millis) {
+        if let Some((_, target)) = tidying.filter(|(millis, _)| idle_millis >= *millis) {
             return WantedWork::Compact(target);
         }
-        let ready = self.arena.has_ready();
+        let ready = self.arena.has_populated();
         let warm = self.warm_wanted.load(Ordering::Relaxed) && self.has_room_to_warm();
-        if warm || ready && rest_millis >= REST_MILLIS {
+        if warm || ready && idle_millis >= IDLE_MILLIS {
             return WantedWork::Compact(most);
         }
         if lacking || ready || tidying.is_some() { WantedWork::Later } else { WantedWork::None }
@@ -611,7 +615,7 @@ impl HashLog {
             WantedWork::Compact(target) => target,
             _ => self.waste_per_cent_max(),
         };
-        if target == LONG_REST_WASTE_PER_CENT {
+        if target == LONG_IDLE_WASTE_PER_CENT {
             let applied = self.counters.applied.load(Ordering::Relaxed);
             self.counters.tidying_at.store(applied + 1, Ordering::Relaxed);
         }

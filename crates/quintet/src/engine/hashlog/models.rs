@@ -3,12 +3,12 @@
 //!
 //! loom explores every interleaving and every order that the memory model allows, up to a bound;
 //! shuttle explores many random interleavings. Run with `just loom` or `just shuttle`. Chunks have
-//! eight units here. The reader is [`Arena::look`]; the writers are [`Head::store`],
-//! [`Head::exchange`], [`Arena::detach`] and [`Arena::attach`].
+//! eight units here. The reader is [`Arena::read`]; the writers are [`EntryHead::store`],
+//! [`EntryHead::update_in_place`], [`Arena::detach`] and [`Arena::attach`].
 
 use super::{
-    arena::{Arena, Look, copy_value},
-    entry::{Head, Kind},
+    arena::{Arena, ArenaRead, copy_value},
+    entry::{EntryHead, EntryKind},
 };
 use crate::util::{
     budget::Budget,
@@ -31,8 +31,8 @@ fn arena() -> Arc<Arena> {
     Arc::new(Arena::new(CHUNK_BYTES, budget).unwrap())
 }
 
-fn head(lsn: u64) -> Head {
-    Head { kind: Kind::Put, key_bytes: KEY.len(), value_bytes: VALUE_BYTES, lsn }
+fn head(lsn: u64) -> EntryHead {
+    EntryHead { kind: EntryKind::Put, key_bytes: KEY.len(), value_bytes: VALUE_BYTES, lsn }
 }
 
 /// Entries hold their LSN in every byte.
@@ -42,7 +42,7 @@ fn value(lsn: u64) -> [u8; VALUE_BYTES] {
 
 /// Starts `chunk` with a single entry, in a frame that its previous chunk has released.
 fn fill(arena: &Arena, chunk: u64, lsn: u64) {
-    let frame = arena.take_frame(true).unwrap();
+    let frame = arena.reserve_frame(true).unwrap();
     arena.begin(chunk, 0, 4, false);
     head(lsn).store(arena.frame(frame), KEY, [&value(lsn), &[]]);
     arena.attach(chunk, frame);
@@ -50,18 +50,18 @@ fn fill(arena: &Arena, chunk: u64, lsn: u64) {
 
 /// Returns the LSN that a reader of the chunk's entry accepts; `None` if it must repeat the read.
 fn read(arena: &Arena, chunk: u64) -> Option<u64> {
-    let look = arena.look(arena.address(chunk, 0), KEY, |head, words| {
+    let result = arena.read(arena.address(chunk, 0), KEY, |head, words| {
         let mut bytes = [0; VALUE_BYTES];
         copy_value(head, words, &mut bytes);
         (head.lsn, bytes)
     });
-    match look {
-        Look::Found((lsn, bytes)) => {
+    match result {
+        ArenaRead::Found((lsn, bytes)) => {
             assert_eq!(bytes, value(lsn), "a torn value was accepted");
             Some(lsn)
         }
-        Look::Changed | Look::Cold(_) => None,
-        Look::OtherKey => panic!("every entry has this key"),
+        ArenaRead::Changed | ArenaRead::Cold(_) => None,
+        ArenaRead::OtherKey => panic!("every entry has this key"),
     }
 }
 
@@ -73,7 +73,7 @@ fn updates_in_place() {
         let arena = Arc::clone(&arena);
         thread::spawn(move || {
             let words = arena.words(0).unwrap();
-            head(2).exchange(words, 2, [&value(2), &[]]);
+            head(2).update_in_place(words, 2, [&value(2), &[]]);
         })
     };
     let seen = read(&arena, 0);
@@ -93,7 +93,7 @@ fn recycled_frames() {
         let arena = Arc::clone(&arena);
         thread::spawn(move || {
             let frame = arena.detach(0).unwrap();
-            arena.give_frame(frame);
+            arena.release_frame(frame);
             fill(&arena, 1, 2);
         })
     };
@@ -111,7 +111,7 @@ fn reused_numbers() {
         let arena = Arc::clone(&arena);
         thread::spawn(move || {
             let frame = arena.detach(0).unwrap();
-            arena.give_frame(frame);
+            arena.release_frame(frame);
             fill(&arena, 0, 2);
         })
     };

@@ -9,7 +9,7 @@
 //!
 //! | part | meaning |
 //! |---|---|
-//! | directory | for each block: varint units, varint `stored bytes * 2 + kept` |
+//! | directory | for each block: varint units, varint `stored bytes * 2 + is_raw` |
 //! | blocks | back to back, the stored bytes of each |
 //!
 //! Invariants: a block holds whole entries with the checksums of their uncompressed form, so no
@@ -24,8 +24,8 @@ use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_outpu
 
 use super::{
     arena::EXTENT_HEAD_UNITS,
-    entry::{Stored, UNIT_BYTES},
-    files::{EXTENT_HEAD_BYTES, Place},
+    entry::{StoredEntry, UNIT_BYTES},
+    files::{EXTENT_HEAD_BYTES, FileRange},
 };
 use crate::util::codec::{Decoder, low_u32, put_varint, to_u64, to_usize};
 
@@ -34,7 +34,7 @@ const BLOCK_BYTES: usize = 16 << 10;
 
 /// A block of a packed extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Block {
+pub(super) struct PackedBlock {
     /// First unit, in the chunk.
     pub(super) start: u64,
     /// End, in units.
@@ -44,10 +44,10 @@ pub(super) struct Block {
     /// Size on disk in bytes.
     pub(super) bytes: usize,
     /// The block is not compressed.
-    pub(super) kept: bool,
+    pub(super) is_raw: bool,
 }
 
-impl Block {
+impl PackedBlock {
     /// Returns the size of the decompressed block in bytes.
     pub(super) fn unpacked_bytes(&self) -> usize {
         to_usize(self.end - self.start) * UNIT_BYTES
@@ -57,7 +57,7 @@ impl Block {
     /// Returns `None` if it is damaged.
     pub(super) fn unpack(&self, stored: &[u8], out: &mut [u8]) -> Option<()> {
         let stored = stored.get(..self.bytes)?;
-        if self.kept {
+        if self.is_raw {
             (stored.len() == out.len()).then(|| out.copy_from_slice(stored))
         } else {
             let count = lz4_flex::block::decompress_into(stored, out).ok()?;
@@ -68,34 +68,34 @@ impl Block {
 
 /// The directory of an extent: its blocks, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Blocks {
+pub(super) struct BlockDirectory {
     /// First unit, and twice the offset in the file range plus one for an uncompressed block. The
     /// last pair is the end of the last block.
     bounds: Vec<(u32, u32)>,
 }
 
-impl Blocks {
-    fn push(&mut self, start: u64, from: u64, kept: bool) {
-        self.bounds.push((low_u32(start), low_u32(from) << 1 | u32::from(kept)));
+impl BlockDirectory {
+    fn push(&mut self, start: u64, from: u64, is_raw: bool) {
+        self.bounds.push((low_u32(start), low_u32(from) << 1 | u32::from(is_raw)));
     }
 
-    fn block(&self, index: usize) -> Option<Block> {
+    fn block(&self, index: usize) -> Option<PackedBlock> {
         let [first, next] = self.bounds.get(index..)?.first_chunk::<2>()?;
-        Some(Block {
+        Some(PackedBlock {
             start: u64::from(first.0),
             end: u64::from(next.0),
             from: u64::from(first.1 >> 1),
             bytes: to_usize(u64::from((next.1 >> 1).saturating_sub(first.1 >> 1))),
-            kept: first.1 & 1 != 0,
+            is_raw: first.1 & 1 != 0,
         })
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = Block> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = PackedBlock> {
         (0..).map_while(|index| self.block(index))
     }
 
     /// Returns the block that holds a unit of the chunk.
-    pub(super) fn find(&self, unit: u64) -> Option<Block> {
+    pub(super) fn find(&self, unit: u64) -> Option<PackedBlock> {
         let after = self.bounds.partition_point(|(start, _)| u64::from(*start) <= unit);
         self.block(after.checked_sub(1)?)
     }
@@ -111,8 +111,8 @@ impl Blocks {
     }
 
     /// Decodes the directory of the extent of units `start` to `end` in a file range of
-    /// `place_bytes`. Returns `None` for bytes that no writer produces.
-    pub(super) fn decode(directory: &[u8], start: u64, end: u64, place_bytes: u64) -> Option<Self> {
+    /// `range_bytes`. Returns `None` for bytes that no writer produces.
+    pub(super) fn decode(directory: &[u8], start: u64, end: u64, range_bytes: u64) -> Option<Self> {
         let mut decoder = Decoder::new(directory);
         let mut blocks = Self::default();
         let mut unit = start + EXTENT_HEAD_UNITS;
@@ -120,11 +120,11 @@ impl Blocks {
         while !decoder.is_empty() {
             let units = decoder.varint()?;
             let word = decoder.varint()?;
-            let (bytes, kept) = (word >> 1, word & 1 != 0);
-            let sound = units > 0 && bytes > 0 && (!kept || bytes == units.checked_mul(8)?);
-            blocks.push(unit, from, kept);
+            let (bytes, is_raw) = (word >> 1, word & 1 != 0);
+            let sound = units > 0 && bytes > 0 && (!is_raw || bytes == units.checked_mul(8)?);
+            blocks.push(unit, from, is_raw);
             (unit, from) = (unit.checked_add(units)?, from.checked_add(bytes)?);
-            if !sound || unit > end || from > place_bytes {
+            if !sound || unit > end || from > range_bytes {
                 return None;
             }
         }
@@ -135,15 +135,15 @@ impl Blocks {
 
 /// A packed extent: its units, its file range, its blocks.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct PackedExtent {
     pub(super) start: u64,
     pub(super) end: u64,
-    pub(super) place: Place,
-    pub(super) blocks: Blocks,
+    pub(super) file_range: FileRange,
+    pub(super) blocks: BlockDirectory,
 }
 
 /// The entries of an extent, compressed.
-pub(super) struct Packed {
+pub(super) struct PackedBody {
     /// The directory.
     pub(super) directory: Vec<u8>,
     /// Directory and blocks, as stored.
@@ -151,11 +151,11 @@ pub(super) struct Packed {
 }
 
 /// Compresses the entries behind the head of an extent's `image`.
-pub(super) fn pack(image: &[u8]) -> Packed {
+pub(super) fn pack(image: &[u8]) -> PackedBody {
     pack_in(image, BLOCK_BYTES)
 }
 
-fn pack_in(image: &[u8], block_bytes_max: usize) -> Packed {
+fn pack_in(image: &[u8], block_bytes_max: usize) -> PackedBody {
     let mut directory = Vec::new();
     let mut blocks = Vec::with_capacity(image.len() / 2);
     let mut table = CompressTable::small();
@@ -177,13 +177,13 @@ fn pack_in(image: &[u8], block_bytes_max: usize) -> Packed {
     }
     let mut body = directory.clone();
     body.append(&mut blocks);
-    Packed { directory, body }
+    PackedBody { directory, body }
 }
 
 /// Returns the bytes of the next block: as many whole entries as fit in `most`, at least one.
 fn block_bytes(entries: &[u8], most: usize) -> usize {
     let mut at = 0;
-    while let Some(head) = entries.get(at..).and_then(Stored::head) {
+    while let Some(head) = entries.get(at..).and_then(StoredEntry::head) {
         let next = at + head.units() * UNIT_BYTES;
         if at > 0 && next > most {
             return at;
@@ -209,7 +209,7 @@ pub(super) fn unpack_value(stored: &[u8], out: &mut [u8]) -> Option<()> {
 #[cfg(not(model))]
 mod tests {
     use super::{
-        super::entry::{Head, Kind, seal},
+        super::entry::{EntryHead, EntryKind, seal},
         *,
     };
     use crate::util::{
@@ -223,7 +223,8 @@ mod tests {
         for (number, value) in values.iter().enumerate() {
             let key = format!("key{number}").into_bytes();
             let (key_bytes, value_bytes) = (key.len(), value.len());
-            let head = Head { kind: Kind::Put, key_bytes, value_bytes, lsn: to_u64(number) };
+            let head =
+                EntryHead { kind: EntryKind::Put, key_bytes, value_bytes, lsn: to_u64(number) };
             let words: Vec<AtomicU64> = (0..head.units()).map(|_| AtomicU64::new(0)).collect();
             head.store(&words, &key, [value, &[]]);
             let unit = out.len() / UNIT_BYTES;
@@ -257,11 +258,11 @@ mod tests {
         let image = image(&values);
         let packed = pack(&image);
         assert!(packed.body.len() < image.len() * 3 / 4);
-        let place_bytes = to_u64(EXTENT_HEAD_BYTES + packed.body.len());
+        let range_bytes = to_u64(EXTENT_HEAD_BYTES + packed.body.len());
         let end = to_u64(image.len() / UNIT_BYTES);
-        let blocks = Blocks::decode(&packed.directory, 0, end, place_bytes).unwrap();
-        assert_eq!(blocks.stored_bytes(), place_bytes);
-        assert!(blocks.iter().any(|block| block.kept));
+        let blocks = BlockDirectory::decode(&packed.directory, 0, end, range_bytes).unwrap();
+        assert_eq!(blocks.stored_bytes(), range_bytes);
+        assert!(blocks.iter().any(|block| block.is_raw));
         let mut unit = EXTENT_HEAD_UNITS;
         for block in blocks.iter() {
             assert_eq!(block.start, unit);
@@ -270,7 +271,10 @@ mod tests {
             block.unpack(&packed.body[from..], &mut out).unwrap();
             let at = to_usize(block.start) * UNIT_BYTES;
             assert_eq!(out, image[at..at + out.len()]);
-            assert!(Stored::verify(&out, 9, to_usize(block.start)).is_some(), "not at an entry");
+            assert!(
+                StoredEntry::verify(&out, 9, to_usize(block.start)).is_some(),
+                "not at an entry"
+            );
             assert_eq!(blocks.find(block.start), Some(block));
             assert_eq!(blocks.find(block.end - 1), Some(block));
             unit = block.end;
@@ -285,13 +289,13 @@ mod tests {
         let packed = pack(&image(&[vec![1; 100], noise(30_000)]));
         let bytes = to_u64(EXTENT_HEAD_BYTES + packed.body.len());
         let units = 16 + (16_u64 + 4 + 100).div_ceil(8) + (16_u64 + 4 + 30_000).div_ceil(8);
-        assert!(Blocks::decode(&packed.directory, 0, units, bytes).is_some());
-        assert_eq!(Blocks::decode(&packed.directory, 0, units, bytes - 1), None);
-        assert_eq!(Blocks::decode(&packed.directory, 0, units - 1, bytes), None);
-        assert_eq!(Blocks::decode(&packed.directory, 0, units + 1, bytes), None);
-        assert_eq!(Blocks::decode(&[], 0, 16, 4096), None);
+        assert!(BlockDirectory::decode(&packed.directory, 0, units, bytes).is_some());
+        assert_eq!(BlockDirectory::decode(&packed.directory, 0, units, bytes - 1), None);
+        assert_eq!(BlockDirectory::decode(&packed.directory, 0, units - 1, bytes), None);
+        assert_eq!(BlockDirectory::decode(&packed.directory, 0, units + 1, bytes), None);
+        assert_eq!(BlockDirectory::decode(&[], 0, 16, 4096), None);
         for cut in 0..packed.directory.len() {
-            assert_eq!(Blocks::decode(&packed.directory[..cut], 0, units, bytes), None);
+            assert_eq!(BlockDirectory::decode(&packed.directory[..cut], 0, units, bytes), None);
         }
     }
 
@@ -321,9 +325,10 @@ mod tests {
                 let start = std::time::Instant::now();
                 let packed = pack_in(&image, bytes);
                 let packing = start.elapsed();
-                let place_bytes = to_u64(EXTENT_HEAD_BYTES + packed.body.len());
+                let range_bytes = to_u64(EXTENT_HEAD_BYTES + packed.body.len());
                 let end = to_u64(image.len() / UNIT_BYTES);
-                let blocks = Blocks::decode(&packed.directory, 0, end, place_bytes).unwrap();
+                let blocks =
+                    BlockDirectory::decode(&packed.directory, 0, end, range_bytes).unwrap();
                 let start = std::time::Instant::now();
                 let count = blocks.iter().count();
                 for block in blocks.iter() {
@@ -346,14 +351,14 @@ mod tests {
     fn the_layout_is_pinned() {
         // Two blocks: 20 units in 13 bytes of LZ4 (40 literal bytes would be more), 1 kept.
         let directory = [20, 26, 1, 17];
-        let blocks = Blocks::decode(&directory, 0, 37, 4096).unwrap();
-        let found: Vec<Block> = blocks.iter().collect();
-        let first = Block { start: 16, end: 36, from: 132, bytes: 13, kept: false };
-        let second = Block { start: 36, end: 37, from: 145, bytes: 8, kept: true };
+        let blocks = BlockDirectory::decode(&directory, 0, 37, 4096).unwrap();
+        let found: Vec<PackedBlock> = blocks.iter().collect();
+        let first = PackedBlock { start: 16, end: 36, from: 132, bytes: 13, is_raw: false };
+        let second = PackedBlock { start: 36, end: 37, from: 145, bytes: 8, is_raw: true };
         assert_eq!(found, [first, second]);
         // One literal, a match at distance 1 of 4 + 15 + 135 bytes, and five last literals.
         let stored = [0x1f, b'q', 1, 0, 135, 0x50, b'q', b'q', b'q', b'q', b'q'];
-        let block = Block { bytes: stored.len(), ..first };
+        let block = PackedBlock { bytes: stored.len(), ..first };
         let mut out = [0; 160];
         block.unpack(&stored, &mut out).unwrap();
         assert_eq!(out, [b'q'; 160]);

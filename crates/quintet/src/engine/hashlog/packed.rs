@@ -9,10 +9,10 @@ use std::sync::Arc;
 use super::{
     Chunk, HashLog,
     arena::EXTENT_HEAD_UNITS,
-    files::{CHUNK_MAGIC, EXTENT_HEAD_BYTES, ExtentHead, Place},
+    files::{CHUNK_MAGIC, EXTENT_HEAD_BYTES, ExtentHead, FileRange},
     maintain::Maintenance,
     manifest::Extent,
-    pack::{Blocks, Piece, pack},
+    pack::{BlockDirectory, PackedExtent, pack},
 };
 use crate::{
     Error, Result,
@@ -26,34 +26,37 @@ use crate::{
 
 impl Chunk {
     /// Returns the packed extent that holds a unit.
-    pub(super) fn piece(&self, unit: u64) -> Option<Arc<Piece>> {
-        let pieces = read(&self.pieces);
-        let piece = pieces.iter().find(|piece| piece.start <= unit && unit < piece.end)?;
-        Some(Arc::clone(piece))
+    pub(super) fn packed_extent(&self, unit: u64) -> Option<Arc<PackedExtent>> {
+        let packed_extents = read(&self.packed_extents);
+        let packed_extent = packed_extents
+            .iter()
+            .find(|packed_extent| packed_extent.start <= unit && unit < packed_extent.end)?;
+        Some(Arc::clone(packed_extent))
     }
 
     /// Adds a packed extent, unless it is there.
-    pub(super) fn add_piece(&self, piece: Piece) {
-        let mut pieces = write(&self.pieces);
-        if pieces.iter().all(|known| known.start != piece.start) {
-            pieces.push(Arc::new(piece));
+    pub(super) fn add_packed_extent(&self, packed_extent: PackedExtent) {
+        let mut packed_extents = write(&self.packed_extents);
+        if packed_extents.iter().all(|known| known.start != packed_extent.start) {
+            packed_extents.push(Arc::new(packed_extent));
         }
     }
 
     /// Returns all file ranges of the chunk.
-    pub(super) fn places(&self) -> Vec<Place> {
-        let pieces = read(&self.pieces);
-        let pieces = pieces.iter().map(|piece| piece.place.clone());
-        self.place().into_iter().chain(pieces).collect()
+    pub(super) fn file_ranges(&self) -> Vec<FileRange> {
+        let packed_extents = read(&self.packed_extents);
+        let packed_extents =
+            packed_extents.iter().map(|packed_extent| packed_extent.file_range.clone());
+        self.file_range().into_iter().chain(packed_extents).collect()
     }
 
     /// Returns a `Corruption` error at the position of a unit in the files.
     pub(super) fn damage(&self, unit: u64, what: &str) -> Error {
-        if let Some(piece) = self.piece(unit) {
-            let from = piece.blocks.find(unit).map_or(0, |block| block.from);
-            return piece.place.damage(from, what);
+        if let Some(packed_extent) = self.packed_extent(unit) {
+            let from = packed_extent.blocks.find(unit).map_or(0, |block| block.from);
+            return packed_extent.file_range.damage(from, what);
         }
-        self.place().map_or(Error::Closed, |place| place.damage(unit * 8, what))
+        self.file_range().map_or(Error::Closed, |file_range| file_range.damage(unit * 8, what))
     }
 }
 
@@ -66,7 +69,7 @@ impl HashLog {
         chunk: &Chunk,
         image: &[u8],
         head: &mut ExtentHead,
-    ) -> Result<(Place, Vec<u8>)> {
+    ) -> Result<(FileRange, Vec<u8>)> {
         let packed = pack(image);
         let stored = EXTENT_HEAD_BYTES + packed.body.len();
         head.body_crc = crc32c(&packed.body);
@@ -75,48 +78,53 @@ impl HashLog {
         let (front, back) = buffer.as_mut_slice().split_at_mut(EXTENT_HEAD_BYTES);
         front.copy_from_slice(&head.encode(CHUNK_MAGIC, &self.owner));
         back[..packed.body.len()].copy_from_slice(&packed.body);
-        let place = maintenance.files.place(to_u64(stored), head.updated)?;
-        if let Err(error) = maintenance.files.write(&place, 0, buffer.as_slice()) {
+        let file_range = maintenance.files.allocate(to_u64(stored), head.updated)?;
+        if let Err(error) = maintenance.files.write(&file_range, 0, buffer.as_slice()) {
             // A later flush writes the extent to another range.
-            maintenance.files.free(place);
+            maintenance.files.free(file_range);
             return Err(error);
         }
         let (start, end) = (u64::from(head.start), u64::from(head.end));
-        let blocks = Blocks::decode(&packed.directory, start, end, place.bytes);
+        let blocks = BlockDirectory::decode(&packed.directory, start, end, file_range.bytes);
         debug_assert!(blocks.is_some());
         let blocks = blocks.unwrap_or_default();
-        chunk.add_piece(Piece { start, end, place: place.clone(), blocks });
-        Ok((place, packed.directory))
+        chunk.add_packed_extent(PackedExtent {
+            start,
+            end,
+            file_range: file_range.clone(),
+            blocks,
+        });
+        Ok((file_range, packed.directory))
     }
 
     /// Reads, verifies and decompresses an extent. Returns its image, with a zero head, and its
     /// directory. Fails with `Corruption` if it is damaged.
     pub(super) fn read_packed(
         &self,
-        place: &Place,
+        file_range: &FileRange,
         extent: &Extent,
     ) -> Result<(AlignedBuffer, Vec<u8>)> {
-        let (buffer, skip) = place.read(0, to_usize(place.bytes))?;
+        let (buffer, skip) = file_range.read(0, to_usize(file_range.bytes))?;
         let stored = buffer.as_slice().get(skip..).unwrap_or(&[]);
         let head = ExtentHead::decode(stored, CHUNK_MAGIC, &self.owner)
-            .map_err(|what| place.damage(0, what))?;
+            .map_err(|what| file_range.damage(0, what))?;
         let named = (head.serial, head.order, u64::from(head.start), u64::from(head.end));
         let named = (named, u64::from(head.packing));
         let wanted = (extent.serial, extent.order, extent.start, extent.end);
         if named != (wanted, extent.packing_bytes()) {
-            return Err(place.damage(0, "the file range holds another extent"));
+            return Err(file_range.damage(0, "the file range holds another extent"));
         }
         let body = stored.get(EXTENT_HEAD_BYTES..).unwrap_or(&[]);
-        let no_directory = || place.damage(0, "the directory of the extent is not valid");
+        let no_directory = || file_range.damage(0, "the directory of the extent is not valid");
         let directory = body.get(..to_usize(extent.packing_bytes())).ok_or_else(no_directory)?;
-        let blocks = Blocks::decode(directory, extent.start, extent.end, place.bytes)
+        let blocks = BlockDirectory::decode(directory, extent.start, extent.end, file_range.bytes)
             .ok_or_else(no_directory)?;
         let body = stored.get(EXTENT_HEAD_BYTES..to_usize(blocks.stored_bytes())).unwrap_or(&[]);
         let body_crc = crc32c(body);
         let matches = u64::from(body_crc) == extent.body_crc && body_crc == head.body_crc;
         let valid = mutant!(HashlogSkipsExtentChecksum: true, else matches);
         if !valid {
-            return Err(place.damage(0, "the checksum of the extent does not match"));
+            return Err(file_range.damage(0, "the checksum of the extent does not match"));
         }
         let mut image = AlignedBuffer::zeroed(to_usize((extent.end - extent.start) * 8));
         for block in blocks.iter() {
@@ -124,7 +132,7 @@ impl HashLog {
             let out = image.as_mut_slice().get_mut(at..at + block.unpacked_bytes());
             let from = stored.get(to_usize(block.from)..).unwrap_or(&[]);
             out.and_then(|out| block.unpack(from, out))
-                .ok_or_else(|| place.damage(block.from, "the block does not decompress"))?;
+                .ok_or_else(|| file_range.damage(block.from, "the block does not decompress"))?;
         }
         Ok((image, directory.to_vec()))
     }
@@ -138,10 +146,10 @@ impl HashLog {
     ) -> Result<AlignedBuffer> {
         let mut buffer = AlignedBuffer::zeroed(to_usize(end * 8));
         for extent in extents {
-            let Some(piece) = chunk.piece(extent.start + EXTENT_HEAD_UNITS) else {
+            let Some(packed_extent) = chunk.packed_extent(extent.start + EXTENT_HEAD_UNITS) else {
                 return Err(chunk.damage(extent.start, "an extent of the chunk has no file range"));
             };
-            let (image, _) = self.read_packed(&piece.place, extent)?;
+            let (image, _) = self.read_packed(&packed_extent.file_range, extent)?;
             let (from, to) = (to_usize(extent.start * 8), to_usize(extent.end * 8));
             if let Some(out) = buffer.as_mut_slice().get_mut(from..to) {
                 out.copy_from_slice(image.as_slice().get(..to - from).unwrap_or(&[]));

@@ -8,9 +8,9 @@
 
 use super::{
     HashLog,
-    arena::{Look, copy_value},
+    arena::{ArenaRead, copy_value},
     cold::{ColdEntry, ColdRead},
-    entry::{Head, Kind, LargeRef, Stored},
+    entry::{EntryHead, EntryKind, LargeRef, StoredEntry},
 };
 use crate::{
     Error, Result,
@@ -34,20 +34,20 @@ const MISLED: &str = "an index slot points at an entry without a value";
 
 /// The result of a lookup in memory.
 #[derive(Debug)]
-enum Answer {
+enum MemoryLookup {
     /// The value was passed to the reader.
-    Taken,
+    Passed,
     Large(LargeRef),
     /// The entry is not in memory: its address, and word 0 of its chunk.
     Cold(u64, u64),
 }
 
 /// Receives the results of a multi-get, each with the position of its key.
-type Answers<'a> = dyn FnMut(usize, Option<FoundValue<'_>>) -> Result<()> + 'a;
+type MultiGetResults<'a> = dyn FnMut(usize, Option<FoundValue<'_>>) -> Result<()> + 'a;
 
 /// The result of a lookup in an entry read from the disk.
 #[derive(Debug)]
-enum InCold {
+enum ColdLookup {
     Value(Value),
     OtherKey,
     /// The chunk changed, or the value moved: repeat the lookup.
@@ -63,12 +63,12 @@ impl HashLog {
     ) -> Result<Option<S::Output>> {
         let hash = self.hash(key);
         let mut output = None;
-        let mut take = |head: &Head, words: &[AtomicU64]| {
+        let mut take = |head: &EntryHead, words: &[AtomicU64]| {
             output = Some(sink.of_words(words, (head.value_at(), head.value_bytes)));
         };
         match self.answer(key, hash, &[], &mut take) {
             None => Ok(None),
-            Some(Answer::Taken) => Ok(output),
+            Some(MemoryLookup::Passed) => Ok(output),
             Some(answer) => {
                 let value = self.read_slowly(key, hash, answer)?;
                 Ok(value.map(|value| sink.of_value(value)))
@@ -88,32 +88,32 @@ impl HashLog {
         key: &[u8],
         hash: u64,
         others: &[(u64, u64)],
-        take: &mut impl FnMut(&Head, &[AtomicU64]),
-    ) -> Option<Answer> {
+        take: &mut impl FnMut(&EntryHead, &[AtomicU64]),
+    ) -> Option<MemoryLookup> {
         self.index.find(hash, |address| {
-            match self.arena.look(address, key, |head, words| answer_of(head, words, take)) {
-                Look::Found(Some(answer)) => Verdict::Found(answer),
+            match self.arena.read(address, key, |head, words| answer_of(head, words, take)) {
+                ArenaRead::Found(Some(answer)) => Verdict::Found(answer),
                 // No slot points at an entry without a value, unless the manifest is wrong.
-                Look::Found(None) | Look::OtherKey => Verdict::Other,
-                Look::Changed => Verdict::Changed,
-                Look::Cold(state) if others.contains(&(address, state)) => Verdict::Other,
-                Look::Cold(state) => Verdict::Found(Answer::Cold(address, state)),
+                ArenaRead::Found(None) | ArenaRead::OtherKey => Verdict::Other,
+                ArenaRead::Changed => Verdict::Changed,
+                ArenaRead::Cold(state) if others.contains(&(address, state)) => Verdict::Other,
+                ArenaRead::Cold(state) => Verdict::Found(MemoryLookup::Cold(address, state)),
             }
         })
     }
 
     #[cold]
-    fn read_slowly(&self, key: &[u8], hash: u64, first: Answer) -> Result<Option<Value>> {
-        self.settle(key, hash, (Some(first), None), Vec::new())
+    fn read_slowly(&self, key: &[u8], hash: u64, first: MemoryLookup) -> Result<Option<Value>> {
+        self.resolve(key, hash, (Some(first), None), Vec::new())
     }
 
     /// Resolves an answer to a value: reads the entry or the large value that it names. Entries in
     /// `others` have other keys.
-    fn settle(
+    fn resolve(
         &self,
         key: &[u8],
         hash: u64,
-        first: (Option<Answer>, Option<Value>),
+        first: (Option<MemoryLookup>, Option<Value>),
         mut others: Vec<(u64, u64)>,
     ) -> Result<Option<Value>> {
         let (mut answer, mut value) = first;
@@ -121,19 +121,19 @@ impl HashLog {
         while patience.count() < ATTEMPTS_MAX {
             match answer {
                 None => return Ok(None),
-                Some(Answer::Taken) => return Ok(value),
-                Some(Answer::Large(large)) => {
+                Some(MemoryLookup::Passed) => return Ok(value),
+                Some(MemoryLookup::Large(large)) => {
                     if let Some(value) = self.read_large(large)? {
                         return Ok(Some(value));
                     }
                     // It was dropped meanwhile, so the key has another entry now.
                 }
-                Some(Answer::Cold(address, state)) => {
+                Some(MemoryLookup::Cold(address, state)) => {
                     let cold = self.read_cold(address, state)?;
                     match self.value_in(key, cold.as_ref())? {
-                        InCold::Value(value) => return Ok(Some(value)),
-                        InCold::OtherKey => others.push((address, state)),
-                        InCold::Changed => {}
+                        ColdLookup::Value(value) => return Ok(Some(value)),
+                        ColdLookup::OtherKey => others.push((address, state)),
+                        ColdLookup::Changed => {}
                     }
                 }
             }
@@ -149,7 +149,7 @@ impl HashLog {
         key: &[u8],
         hash: u64,
         others: &[(u64, u64)],
-    ) -> (Option<Answer>, Option<Value>) {
+    ) -> (Option<MemoryLookup>, Option<Value>) {
         let mut value = None;
         let answer = self.answer(key, hash, others, &mut |head, words| {
             value = Some(Value::fill_with(head.value_bytes, |out| copy_value(head, words, out)));
@@ -158,18 +158,18 @@ impl HashLog {
     }
 
     /// Returns the value that an entry from the disk has for `key`.
-    fn value_in(&self, key: &[u8], cold: Option<&ColdEntry>) -> Result<InCold> {
-        let Some(entry) = cold.and_then(ColdEntry::entry) else { return Ok(InCold::Changed) };
+    fn value_in(&self, key: &[u8], cold: Option<&ColdEntry>) -> Result<ColdLookup> {
+        let Some(entry) = cold.and_then(ColdEntry::entry) else { return Ok(ColdLookup::Changed) };
         if entry.key() != key {
             self.counters.false_reads_total.fetch_add(1, Ordering::Relaxed);
-            return Ok(InCold::OtherKey);
+            return Ok(ColdLookup::OtherKey);
         }
-        if entry.head.kind != Kind::Large {
-            return Ok(InCold::Value(value_of(&entry)));
+        if entry.head.kind != EntryKind::Large {
+            return Ok(ColdLookup::Value(value_of(&entry)));
         }
         let large = LargeRef::decode(entry.value());
         let value = large.map_or(Ok(None), |large| self.read_large(large))?;
-        Ok(value.map_or(InCold::Changed, InCold::Value))
+        Ok(value.map_or(ColdLookup::Changed, ColdLookup::Value))
     }
 
     /// Returns whether the key has an entry. Reads the disk as often as needed: a copied tombstone
@@ -179,8 +179,8 @@ impl HashLog {
         loop {
             match self.answer(key, hash, &others, &mut |_, _| {}) {
                 None => return Ok(false),
-                Some(Answer::Taken | Answer::Large(_)) => return Ok(true),
-                Some(Answer::Cold(address, state)) => {
+                Some(MemoryLookup::Passed | MemoryLookup::Large(_)) => return Ok(true),
+                Some(MemoryLookup::Cold(address, state)) => {
                     if let Some(cold) = self.read_cold(address, state)?
                         && let Some(entry) = cold.entry()
                     {
@@ -196,7 +196,7 @@ impl HashLog {
 
     /// Looks many keys up. Prefetches the index lines of a batch, then the entries, then reads
     /// them; entries on disk are read together at the end.
-    pub(super) fn read_many(&self, keys: &[&[u8]], each: &mut Answers<'_>) -> Result<()> {
+    pub(super) fn read_many(&self, keys: &[&[u8]], each: &mut MultiGetResults<'_>) -> Result<()> {
         let mut cold = Vec::new();
         let mut scratch = Vec::new();
         for (number, batch) in keys.chunks(BATCH).enumerate() {
@@ -213,10 +213,10 @@ impl HashLog {
             }
             for (index, ((key, hash), seen)) in batch.iter().zip(hashes).zip(seen).enumerate() {
                 let index = number * BATCH + index;
-                match self.answer_seen(key, hash, seen, &mut scratch) {
+                match self.answer_at(key, hash, seen, &mut scratch) {
                     None => each(index, None)?,
-                    Some(Answer::Taken) => each(index, Some(FoundValue::Bytes(&scratch)))?,
-                    Some(Answer::Cold(address, state)) => cold.push((index, address, state)),
+                    Some(MemoryLookup::Passed) => each(index, Some(FoundValue::Bytes(&scratch)))?,
+                    Some(MemoryLookup::Cold(address, state)) => cold.push((index, address, state)),
                     Some(answer) => {
                         let value = self.read_slowly(key, hash, answer)?;
                         each(index, value.map(FoundValue::Value))?;
@@ -231,23 +231,23 @@ impl HashLog {
     /// address was the key's since the batch began, if the entry has this key. Writes the value to
     /// `out`.
     #[inline]
-    fn answer_seen(
+    fn answer_at(
         &self,
         key: &[u8],
         hash: u64,
         seen: Option<(u64, u64)>,
         out: &mut Vec<u8>,
-    ) -> Option<Answer> {
+    ) -> Option<MemoryLookup> {
         let (address, state) = seen?;
-        let mut take = |head: &Head, words: &[AtomicU64]| {
+        let mut take = |head: &EntryHead, words: &[AtomicU64]| {
             out.resize(head.value_bytes, 0);
             copy_value(head, words, out);
         };
-        let look = self
+        let result = self
             .arena
-            .look_in(address, state, key, |head, words| answer_of(head, words, &mut take));
-        match look {
-            Look::Found(Some(answer)) => Some(answer),
+            .read_at_state(address, state, key, |head, words| answer_of(head, words, &mut take));
+        match result {
+            ArenaRead::Found(Some(answer)) => Some(answer),
             _ => self.answer(key, hash, &[], &mut take),
         }
     }
@@ -257,15 +257,15 @@ impl HashLog {
         &self,
         keys: &[&[u8]],
         cold: &[(usize, u64, u64)],
-        each: &mut Answers<'_>,
+        each: &mut MultiGetResults<'_>,
     ) -> Result<()> {
         self.ask_for_warming();
         let reads = cold.iter().map(|(_, address, state)| self.cold_read(*address, *state));
         let reads: Vec<Option<ColdRead>> = reads.collect();
         let requests = reads.iter().flatten().map(|read| {
             self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
-            let (offset, _, length) = read.place.span(read.from, read.bytes);
-            let file = std::sync::Arc::clone(&read.place.file.file);
+            let (offset, _, length) = read.file_range.span(read.from, read.bytes);
+            let file = std::sync::Arc::clone(&read.file_range.file.file);
             Request::Read { file, offset, buffer: AlignedBuffer::zeroed(length), length }
         });
         let mut done = self.queues.transfer(&*self.context.env, requests)?.into_iter();
@@ -290,19 +290,20 @@ impl HashLog {
         request: &ColdRead,
         completion: Completion,
     ) -> Result<Option<Value>> {
-        let (offset, skip, span) = request.place.span(request.from, request.bytes);
-        let count = completion.result.map_err(|error| request.place.read_error(offset, error))?;
+        let (offset, skip, span) = request.file_range.span(request.from, request.bytes);
+        let count =
+            completion.result.map_err(|error| request.file_range.read_error(offset, error))?;
         if count < span {
             return self.read_value(key);
         }
         let cold = self.finish_cold(address, state, request, completion.buffer, skip)?;
         match self.value_in(key, cold.as_ref())? {
-            InCold::Value(value) => Ok(Some(value)),
-            InCold::OtherKey => {
+            ColdLookup::Value(value) => Ok(Some(value)),
+            ColdLookup::OtherKey => {
                 let (hash, others) = (self.hash(key), vec![(address, state)]);
-                self.settle(key, hash, self.answer_with_value(key, hash, &others), others)
+                self.resolve(key, hash, self.answer_with_value(key, hash, &others), others)
             }
-            InCold::Changed => self.read_value(key),
+            ColdLookup::Changed => self.read_value(key),
         }
     }
 
@@ -318,9 +319,9 @@ impl HashLog {
     pub(super) fn read_entry(&self, address: u64, state: u64) -> Result<Option<Entry>> {
         let (id, _) = self.arena.split(address);
         let (head, key, value) = match self.arena.copy(address, state) {
-            Look::Found(found) => found,
-            Look::Changed | Look::OtherKey => return Ok(None),
-            Look::Cold(state) => {
+            ArenaRead::Found(found) => found,
+            ArenaRead::Changed | ArenaRead::OtherKey => return Ok(None),
+            ArenaRead::Cold(state) => {
                 debug_assert!(id < self.arena.chunks_max());
                 let Some(cold) = self.read_cold(address, state)? else { return Ok(None) };
                 let Some(entry) = cold.entry() else { return Ok(None) };
@@ -328,9 +329,9 @@ impl HashLog {
             }
         };
         let value = match head.kind {
-            Kind::Put => Some(Value::from(value)),
-            Kind::Tombstone => return Err(self.misled(id)),
-            Kind::Large => match LargeRef::decode(&value) {
+            EntryKind::Put => Some(Value::from(value)),
+            EntryKind::Tombstone => return Err(self.misled(id)),
+            EntryKind::Large => match LargeRef::decode(&value) {
                 Some(large) => self.read_large(large)?,
                 None => None,
             },
@@ -342,9 +343,12 @@ impl HashLog {
     #[cold]
     fn misled(&self, chunk: u64) -> Error {
         let chunk = self.chunk(chunk);
-        let place = chunk.as_ref().and_then(|chunk| chunk.place());
+        let file_range = chunk.as_ref().and_then(|chunk| chunk.file_range());
         let label = super::files::label(self.owner.table_id, "");
-        place.map_or_else(|| Error::corruption(label, 0, MISLED), |place| place.damage(0, MISLED))
+        file_range.map_or_else(
+            || Error::corruption(label, 0, MISLED),
+            |file_range| file_range.damage(0, MISLED),
+        )
     }
 
     pub(super) fn scan_from(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
@@ -393,25 +397,25 @@ impl HashLog {
 
 #[inline]
 fn answer_of(
-    head: &Head,
+    head: &EntryHead,
     words: &[AtomicU64],
-    take: &mut impl FnMut(&Head, &[AtomicU64]),
-) -> Option<Answer> {
+    take: &mut impl FnMut(&EntryHead, &[AtomicU64]),
+) -> Option<MemoryLookup> {
     match head.kind {
-        Kind::Put => {
+        EntryKind::Put => {
             take(head, words);
-            Some(Answer::Taken)
+            Some(MemoryLookup::Passed)
         }
-        Kind::Large => {
+        EntryKind::Large => {
             let mut bytes = [0; 16];
             copy_out(words, head.value_at(), &mut bytes);
-            LargeRef::decode(&bytes).map(Answer::Large)
+            LargeRef::decode(&bytes).map(MemoryLookup::Large)
         }
-        Kind::Tombstone => None,
+        EntryKind::Tombstone => None,
     }
 }
 
-fn value_of(entry: &Stored<'_>) -> Value {
+fn value_of(entry: &StoredEntry<'_>) -> Value {
     let bytes = entry.value();
     Value::fill_with(bytes.len(), |out| out.copy_from_slice(bytes))
 }

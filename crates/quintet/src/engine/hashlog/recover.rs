@@ -7,13 +7,13 @@
 use std::{collections::BTreeMap, io, sync::Arc};
 
 use super::{
-    Chunk, Flush, HashLog, Large, LargeState,
+    Chunk, FlushState, HashLog, LargeState, LargeValue,
     arena::EXTENT_HEAD_UNITS,
     files::{DataFile, DataFiles, label, number_of as data_number},
-    load::Source,
+    load::ExtentSource,
     maintain::Maintenance,
     manifest::number_of as manifest_number,
-    manifest::{Commit, Contents, Extent, Hints, Manifest, is_unfinished},
+    manifest::{Commit, Extent, HintsLocation, Manifest, ManifestContents, is_unfinished},
 };
 use crate::{
     Error, Result,
@@ -42,7 +42,7 @@ impl HashLog {
         numbers.sort_unstable();
         mutant!(HashlogLoadsOldManifest => numbers.truncate(1));
         let newest = numbers.last().copied();
-        let mut contents = Contents::default();
+        let mut contents = ManifestContents::default();
         if let Some(number) = newest {
             let write = !self.context.read_only;
             let (manifest, found) = Manifest::open(dir, self.owner, number, write)?;
@@ -80,9 +80,9 @@ impl HashLog {
     fn adopt_chunks(
         &self,
         maintenance: &mut Maintenance,
-        contents: &Contents,
-    ) -> Result<Vec<Source>> {
-        let mut extents: BTreeMap<(u64, u64), Vec<(Extent, Hints)>> = BTreeMap::new();
+        contents: &ManifestContents,
+    ) -> Result<Vec<ExtentSource>> {
+        let mut extents: BTreeMap<(u64, u64), Vec<(Extent, HintsLocation)>> = BTreeMap::new();
         for (extent, hints) in &contents.extents {
             extents.entry((extent.order, extent.serial)).or_default().push((*extent, *hints));
             let needed = maintenance.manifest_needed.saturating_add(extent.manifest_bytes());
@@ -96,13 +96,13 @@ impl HashLog {
             let file = maintenance.files.open(last.file, !self.context.read_only)?;
             self.refuse_implausible(&file, &extents)?;
             let packed = last.packing_bytes() > 0;
-            let place = || DataFiles::adopt(&file, last.offset, last.place_bytes);
-            let place = (!packed).then(place);
-            let flush = Flush {
+            let file_range = || DataFiles::adopt(&file, last.offset, last.range_bytes);
+            let file_range = (!packed).then(file_range);
+            let flush = FlushState {
                 start: 0,
                 ended: Vec::new(),
                 sealed: true,
-                place: place.clone(),
+                file_range: file_range.clone(),
                 durable_count: extents.len(),
                 extents: extents.iter().map(|(extent, _)| *extent).collect(),
             };
@@ -111,17 +111,17 @@ impl HashLog {
                 serial,
                 order,
                 created: last.created,
-                pieces: RwLock::default(),
+                packed_extents: RwLock::default(),
                 span: AtomicU64::new(last.span),
                 written: AtomicBool::new(true),
                 retired: AtomicBool::new(false),
-                learned: AtomicU64::new(0),
+                writer_reads: AtomicU64::new(0),
                 flush: Mutex::new(flush),
             });
             self.arena.begin(chunk.id, last.end, last.end, true);
             self.counters.cold_chunks.fetch_add(1, Ordering::Relaxed);
             roll.next_id = roll.next_id.max(chunk.id + 1);
-            roll.hot_order = roll.hot_order.max(order.next_multiple_of(2));
+            roll.active_order = roll.active_order.max(order.next_multiple_of(2));
             let before = write(&self.chunks).insert(chunk.id, Arc::clone(&chunk));
             if before.is_some() {
                 return Err(Error::corruption(
@@ -131,14 +131,14 @@ impl HashLog {
                 ));
             }
             for (extent, hints) in extents {
-                let place = if let Some(place) = &place {
-                    place.clone()
+                let file_range = if let Some(file_range) = &file_range {
+                    file_range.clone()
                 } else {
                     let file = maintenance.files.open(extent.file, !self.context.read_only)?;
-                    DataFiles::adopt(&file, extent.offset, extent.place_bytes)
+                    DataFiles::adopt(&file, extent.offset, extent.range_bytes)
                 };
                 let (chunk, rank) = (Arc::clone(&chunk), to_u64(rank));
-                sources.push(Source { chunk, rank, extent, hints, place });
+                sources.push(ExtentSource { chunk, rank, extent, hints, file_range });
             }
         }
         roll.next_serial = contents.commit.next_serial;
@@ -148,7 +148,11 @@ impl HashLog {
     }
 
     /// Fails with `Corruption` if an extent does not fit the table or the file.
-    fn refuse_implausible(&self, file: &DataFile, extents: &[(Extent, Hints)]) -> Result<()> {
+    fn refuse_implausible(
+        &self,
+        file: &DataFile,
+        extents: &[(Extent, HintsLocation)],
+    ) -> Result<()> {
         let packed = extents.iter().any(|(extent, _)| extent.packing_bytes() > 0);
         for (extent, _) in extents {
             let units = extent.end.saturating_sub(extent.start);
@@ -159,10 +163,10 @@ impl HashLog {
                 && extent.entry_count <= units
                 && extent.span <= self.arena.chunk_units()
                 && numbers.iter().all(|number| *number < NUMBER_END)
-                && is_within(file, extent.offset, extent.place_bytes)?
-                && (packed || extent.end * 8 <= extent.place_bytes)
+                && is_within(file, extent.offset, extent.range_bytes)?
+                && (packed || extent.end * 8 <= extent.range_bytes)
                 && (packed == (extent.packing_bytes() > 0))
-                && extent.packing_bytes() <= extent.place_bytes
+                && extent.packing_bytes() <= extent.range_bytes
                 && extent.offset.is_multiple_of(crate::io::BLOCK_BYTES)
                 && extent.start.is_multiple_of(crate::io::BLOCK_BYTES / 8);
             if !plausible {
@@ -174,23 +178,31 @@ impl HashLog {
     }
 
     /// Creates the large values that the manifest names, none of them in memory.
-    fn adopt_larges(&self, maintenance: &mut Maintenance, contents: &Contents) -> Result<()> {
+    fn adopt_larges(
+        &self,
+        maintenance: &mut Maintenance,
+        contents: &ManifestContents,
+    ) -> Result<()> {
         for record in &contents.larges {
             let file = maintenance.files.open(record.file, !self.context.read_only)?;
             let plausible = record.number < NUMBER_END
                 && record.bytes <= LARGE_BYTES_MAX
                 && record.offset.is_multiple_of(crate::io::BLOCK_BYTES)
-                && is_within(&file, record.offset, record.place_bytes)?;
+                && is_within(&file, record.offset, record.range_bytes)?;
             if !plausible {
                 let what = "the manifest names an impossible large value";
                 return Err(Error::corruption(&*file.label, record.offset, what));
             }
-            let place = DataFiles::adopt(&file, record.offset, record.place_bytes);
-            let large = Large {
+            let file_range = DataFiles::adopt(&file, record.offset, record.range_bytes);
+            let large = LargeValue {
                 number: record.number,
                 lsn: record.lsn,
                 length: record.bytes,
-                state: Mutex::new(LargeState { bytes: None, place: Some(place), in_file: true }),
+                state: Mutex::new(LargeState {
+                    bytes: None,
+                    file_range: Some(file_range),
+                    in_file: true,
+                }),
                 written: AtomicBool::new(true),
             };
             write(&self.larges).insert(record.number, Arc::new(large));
@@ -203,7 +215,7 @@ impl HashLog {
         &self,
         names: &[String],
         manifest: Option<u64>,
-        contents: &Contents,
+        contents: &ManifestContents,
     ) -> Result<()> {
         let in_use: std::collections::BTreeSet<u64> = (contents.extents.iter())
             .map(|(extent, _)| extent.file)
@@ -233,7 +245,7 @@ impl HashLog {
         let dead: Vec<u64> =
             read(&self.larges).keys().copied().filter(|number| !live.contains(number)).collect();
         if !dead.is_empty() && !self.context.read_only {
-            self.publish_wanted.store(true, Ordering::Relaxed);
+            self.checkpoint_wanted.store(true, Ordering::Relaxed);
             maintenance.dead_larges.extend(dead);
         }
     }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use super::{
     Chunk, HashLog,
     arena::EXTENT_HEAD_UNITS,
-    entry::{Stored, UNIT_BYTES},
-    files::{CHUNK_MAGIC, EXTENT_HEAD_BYTES, ExtentHead, Place},
+    entry::{StoredEntry, UNIT_BYTES},
+    files::{CHUNK_MAGIC, EXTENT_HEAD_BYTES, ExtentHead, FileRange},
     manifest::Extent,
 };
 use crate::{
@@ -57,7 +57,7 @@ impl HashLog {
             .cloned();
         let Some(chunk) = coldest else { return self.evict_large() };
         if let Some(frame) = self.arena.detach(chunk.id) {
-            self.arena.give_frame(frame);
+            self.arena.release_frame(frame);
             self.counters.evicted_total.fetch_add(1, Ordering::Relaxed);
             self.counters.cold_chunks.fetch_add(1, Ordering::Relaxed);
         }
@@ -82,7 +82,7 @@ impl HashLog {
         let _residency = lock(&self.residency);
         let frame = self.arena.detach(chunk);
         if let Some(frame) = frame {
-            self.arena.give_frame(frame);
+            self.arena.release_frame(frame);
         }
         frame.is_some()
     }
@@ -106,7 +106,7 @@ impl HashLog {
         if !same || self.arena.is_resident(id) {
             return Ok(same);
         }
-        let Some(frame) = self.arena.take_frame(false) else { return Ok(false) };
+        let Some(frame) = self.arena.reserve_frame(false) else { return Ok(false) };
         let words = self.arena.frame(frame);
         for (word, bytes) in words.iter().zip(image.as_slice().as_chunks::<8>().0) {
             word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
@@ -115,7 +115,7 @@ impl HashLog {
             let mut unit = to_usize(extent.start + EXTENT_HEAD_UNITS);
             while unit < to_usize(extent.end) {
                 let bytes = image.as_slice().get(unit * UNIT_BYTES..).unwrap_or(&[]);
-                let Some(head) = Stored::head(bytes) else { break };
+                let Some(head) = StoredEntry::head(bytes) else { break };
                 // In memory, the checksum's bytes hold the version: 0.
                 if let Some(word) = words.get(unit) {
                     let first = word.load(Ordering::Relaxed);
@@ -131,9 +131,9 @@ impl HashLog {
 
     /// Reads a written chunk from its file. Fails with `Corruption` if its extents are damaged.
     pub(super) fn read_chunk(&self, chunk: &Chunk) -> Result<ChunkImage> {
-        let (extents, place) = {
+        let (extents, file_range) = {
             let flush = lock(&chunk.flush);
-            (flush.extents.clone(), flush.place.clone())
+            (flush.extents.clone(), flush.file_range.clone())
         };
         let end = extents.iter().map(|extent| extent.end).max().unwrap_or(0);
         let memory = self.working_memory(end * 8);
@@ -141,36 +141,41 @@ impl HashLog {
             let buffer = self.read_packed_chunk(chunk, &extents, end)?;
             return Ok(ChunkImage { buffer, _memory: memory });
         }
-        let Some(place) = place else {
+        let Some(file_range) = file_range else {
             return Ok(ChunkImage { buffer: AlignedBuffer::zeroed(0), _memory: memory });
         };
-        if end * 8 > place.bytes {
-            return Err(place.damage(0, "the chunk's extents exceed its file range"));
+        if end * 8 > file_range.bytes {
+            return Err(file_range.damage(0, "the chunk's extents exceed its file range"));
         }
-        let (buffer, _) = place.read(0, to_usize(end * 8))?;
+        let (buffer, _) = file_range.read(0, to_usize(end * 8))?;
         for extent in &extents {
             let from = to_usize(extent.start * 8);
-            self.verify_extent(&place, extent, buffer.as_slice().get(from..).unwrap_or(&[]))?;
+            self.verify_extent(&file_range, extent, buffer.as_slice().get(from..).unwrap_or(&[]))?;
         }
         Ok(ChunkImage { buffer, _memory: memory })
     }
 
     /// Verifies head and body of the extent at the start of `bytes`.
-    pub(super) fn verify_extent(&self, place: &Place, extent: &Extent, bytes: &[u8]) -> Result<()> {
+    pub(super) fn verify_extent(
+        &self,
+        file_range: &FileRange,
+        extent: &Extent,
+        bytes: &[u8],
+    ) -> Result<()> {
         let from = extent.start * 8;
         let size = extent.end.saturating_sub(extent.start) * 8;
         let bytes = bytes.get(..to_usize(size)).unwrap_or(&[]);
         let head = ExtentHead::decode(bytes, CHUNK_MAGIC, &self.owner)
-            .map_err(|what| place.damage(from, what))?;
+            .map_err(|what| file_range.damage(from, what))?;
         let named = (head.serial, head.order, u64::from(head.start), u64::from(head.end));
         if named != (extent.serial, extent.order, extent.start, extent.end) {
-            return Err(place.damage(from, "the file range holds another extent"));
+            return Err(file_range.damage(from, "the file range holds another extent"));
         }
         let body = crc32c(bytes.get(EXTENT_HEAD_BYTES..).unwrap_or(&[]));
         let matches = u64::from(body) == extent.body_crc && body == head.body_crc;
         let valid = mutant!(HashlogSkipsExtentChecksum: true, else matches);
         if !valid {
-            return Err(place.damage(from, "the checksum of the extent does not match"));
+            return Err(file_range.damage(from, "the checksum of the extent does not match"));
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 //!
 //! A write locks the key's index group, finds the current entry, and replaces it in place or
 //! appends a new one. Before the write is logged, [`HashLog::make_room`] makes memory available and
-//! [`HashLog::learn_ahead`] reads an entry that is not in memory. Applying a logged write needs no
+//! [`HashLog::read_ahead`] reads an entry that is not in memory. Applying a logged write needs no
 //! disk then, unless the chunk is evicted in between.
 //!
 //! Locks: one index group a write; `roll` to start a chunk. No group lock is held across a read
@@ -11,15 +11,15 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Chunk, Flush, HashLog, Large, LargeState,
-    arena::{EXTENT_HEAD_UNITS, Look},
-    entry::{HEAD_BYTES_MAX, Head, Kind, LargeRef, UNIT_BYTES},
+    Chunk, FlushState, HashLog, LargeState, LargeValue,
+    arena::{ArenaRead, EXTENT_HEAD_UNITS},
+    entry::{EntryHead, EntryKind, HEAD_BYTES_MAX, LargeRef, UNIT_BYTES},
     manifest::HINT_HASH_MASK,
 };
 use crate::{
     Error, Result,
     contract::Op,
-    engine::hashlog::index::{Verdict, Writer},
+    engine::hashlog::index::{GroupGuard, Verdict},
     util::{
         codec::{Lsn, to_u64, to_usize},
         mutant::mutant,
@@ -35,33 +35,33 @@ pub(super) const RESIZE_STEPS: u32 = 2;
 const LARGE_PART: u64 = 4;
 /// Number of entries that writers read one by one from a chunk's file before the whole chunk is
 /// loaded. This many reads take about as long as the load.
-const LEARNED_BEFORE_WARMING: u64 = 8;
+const READS_BEFORE_WARMING: u64 = 8;
 /// Writers that fill a chunk in less time are fast: frames are populated ahead of them.
 const FILLING_TIME: Duration = Duration::from_millis(100);
 
 /// The current entry of a key.
 #[derive(Clone, Copy, Debug)]
-struct Current {
+struct CurrentEntry {
     address: u64,
-    head: Head,
+    head: EntryHead,
     large: Option<LargeRef>,
     in_memory: bool,
 }
 
 /// An entry that a writer read because it is not in memory.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct PrefetchedEntry {
     address: u64,
     state: u64,
     /// `None`: it has another key.
-    current: Option<Current>,
+    current: Option<CurrentEntry>,
     hash: u64,
 }
 
 /// The result of a writer's lookup.
-enum Found {
+enum WriterLookup {
     Nothing,
-    Current(Current),
+    Current(CurrentEntry),
     /// The entry at this address and chunk state must be read first, without the lock.
     Unknown(u64, u64),
 }
@@ -69,7 +69,8 @@ enum Found {
 impl HashLog {
     pub(super) fn put(&self, lsn: Lsn, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
         let value_bytes = value[0].len() + value[1].len();
-        let head = Head { kind: Kind::Put, key_bytes: key.len(), value_bytes, lsn: lsn.0 };
+        let head =
+            EntryHead { kind: EntryKind::Put, key_bytes: key.len(), value_bytes, lsn: lsn.0 };
         let large = to_u64(head.units()) > self.arena.chunk_units() / LARGE_PART;
         if large && value_bytes > 16 {
             return self.put_large(lsn, key, value);
@@ -88,7 +89,7 @@ impl HashLog {
         }
         self.context.budget.reserve_unchecked(to_u64(length));
         self.counters.live_bytes.fetch_add(to_u64(length), Ordering::Relaxed);
-        let large = Arc::new(Large {
+        let large = Arc::new(LargeValue {
             number,
             lsn: lsn.0,
             length: to_u64(length),
@@ -98,38 +99,41 @@ impl HashLog {
         write(&self.larges).insert(number, large);
         let reference = LargeRef { number, bytes: to_u64(length) }.encode();
         let value_bytes = reference.len();
-        let head = Head { kind: Kind::Large, key_bytes: key.len(), value_bytes, lsn: lsn.0 };
+        let head =
+            EntryHead { kind: EntryKind::Large, key_bytes: key.len(), value_bytes, lsn: lsn.0 };
         self.counters.unflushed_units.fetch_add(to_u64(length / UNIT_BYTES), Ordering::Relaxed);
         self.put_entry(head, key, [&reference, &[]])
     }
 
-    fn put_entry(&self, head: Head, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
+    fn put_entry(&self, head: EntryHead, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
         let hash = self.hash(key);
-        let mut known = self.take_learned(hash);
+        let mut known = self.take_read_ahead(hash);
         loop {
             let mut writer = self.lock_to_apply(hash);
             match self.find_current(&writer, hash, key, &known) {
-                Found::Unknown(address, state) => {
+                WriterLookup::Unknown(address, state) => {
                     drop(writer);
-                    known.extend(self.learn(address, state, key)?);
+                    known.extend(self.read_for_write(address, state, key)?);
                 }
-                Found::Current(current) if current.head.lsn > head.lsn => {
+                WriterLookup::Current(current) if current.head.lsn > head.lsn => {
                     // Replay of an operation that the files already hold.
                     drop(writer);
-                    if head.kind == Kind::Large {
-                        self.forget_large(&value);
+                    if head.kind == EntryKind::Large {
+                        self.discard_large(&value);
                     }
                     return Ok(());
                 }
-                Found::Current(current) if self.exchange(&current, &head, value) => return Ok(()),
-                Found::Current(current) => {
+                WriterLookup::Current(current) if self.update_in_place(&current, &head, value) => {
+                    return Ok(());
+                }
+                WriterLookup::Current(current) => {
                     let address = self.append(&head, key, value)?;
                     writer.replace(current.address, address);
-                    self.bury(&current);
+                    self.mark_dead(&current);
                     self.counters.live_bytes.fetch_add(size_of(&head), Ordering::Relaxed);
                     return Ok(());
                 }
-                Found::Nothing => {
+                WriterLookup::Nothing => {
                     let address = self.append(&head, key, value)?;
                     if !writer.insert(address) {
                         return Err(self.out_of_memory(64));
@@ -145,23 +149,28 @@ impl HashLog {
 
     pub(super) fn delete(&self, lsn: Lsn, key: &[u8]) -> Result<()> {
         let hash = self.hash(key);
-        let head = Head { kind: Kind::Tombstone, key_bytes: key.len(), value_bytes: 0, lsn: lsn.0 };
-        let mut known = self.take_learned(hash);
+        let head = EntryHead {
+            kind: EntryKind::Tombstone,
+            key_bytes: key.len(),
+            value_bytes: 0,
+            lsn: lsn.0,
+        };
+        let mut known = self.take_read_ahead(hash);
         loop {
             let mut writer = self.lock_to_apply(hash);
             match self.find_current(&writer, hash, key, &known) {
-                Found::Unknown(address, state) => {
+                WriterLookup::Unknown(address, state) => {
                     drop(writer);
-                    known.extend(self.learn(address, state, key)?);
+                    known.extend(self.read_for_write(address, state, key)?);
                 }
-                Found::Nothing => return Ok(()),
-                Found::Current(current) if current.head.lsn > head.lsn => return Ok(()),
-                Found::Current(current) => {
+                WriterLookup::Nothing => return Ok(()),
+                WriterLookup::Current(current) if current.head.lsn > head.lsn => return Ok(()),
+                WriterLookup::Current(current) => {
                     let address = self.append(&head, key, [&[], &[]])?;
                     writer.remove(current.address);
                     drop(writer);
                     self.index.shrink(RESIZE_STEPS);
-                    self.bury(&current);
+                    self.mark_dead(&current);
                     let (chunk, _) = self.arena.split(address);
                     self.arena.add_tombstone(chunk, to_u64(head.units()));
                     self.counters.waste_units.fetch_add(to_u64(head.units()), Ordering::Relaxed);
@@ -173,36 +182,47 @@ impl HashLog {
 
     /// Locks the group of `hash` and counts the operation. A thread that reads the count and then
     /// waits for writers has waited for all operations in the count.
-    fn lock_to_apply(&self, hash: u64) -> Writer<'_> {
+    fn lock_to_apply(&self, hash: u64) -> GroupGuard<'_> {
         let writer = self.index.lock(hash);
         self.counters.applied.fetch_add(1, Ordering::Relaxed);
         writer
     }
 
-    fn find_current(&self, writer: &Writer<'_>, hash: u64, key: &[u8], known: &[Known]) -> Found {
+    fn find_current(
+        &self,
+        writer: &GroupGuard<'_>,
+        hash: u64,
+        key: &[u8],
+        known: &[PrefetchedEntry],
+    ) -> WriterLookup {
         let found = writer.find(|address| {
-            match self.arena.look(address, key, |head, words| (*head, large_of(head, words))) {
-                Look::Found((head, large)) => {
-                    Some(Found::Current(Current { address, head, large, in_memory: true }))
-                }
-                Look::OtherKey => {
-                    self.note_collision(address, hash);
+            match self.arena.read(address, key, |head, words| (*head, large_of(head, words))) {
+                ArenaRead::Found((head, large)) => Some(WriterLookup::Current(CurrentEntry {
+                    address,
+                    head,
+                    large,
+                    in_memory: true,
+                })),
+                ArenaRead::OtherKey => {
+                    self.check_collision(address, hash);
                     None
                 }
                 // Under the group's lock, only eviction changes a chunk.
-                Look::Changed => Some(Found::Unknown(address, self.arena.state_of(address))),
-                Look::Cold(state) => {
+                ArenaRead::Changed => {
+                    Some(WriterLookup::Unknown(address, self.arena.state_of(address)))
+                }
+                ArenaRead::Cold(state) => {
                     match known
                         .iter()
                         .find(|known| (known.address, known.state) == (address, state))
                     {
-                        None => Some(Found::Unknown(address, state)),
-                        Some(Known { current: Some(current), .. }) => {
-                            Some(Found::Current(*current))
+                        None => Some(WriterLookup::Unknown(address, state)),
+                        Some(PrefetchedEntry { current: Some(current), .. }) => {
+                            Some(WriterLookup::Current(*current))
                         }
                         Some(other) => {
                             if (other.hash ^ hash) & HINT_HASH_MASK == 0 {
-                                self.note_equal_hashes();
+                                self.set_collided();
                             }
                             None
                         }
@@ -210,21 +230,21 @@ impl HashLog {
                 }
             }
         });
-        found.unwrap_or(Found::Nothing)
+        found.unwrap_or(WriterLookup::Nothing)
     }
 
     /// Sets `collided` if the key at `address` shares all hash bits of a hint with `hash`.
     #[cold]
-    fn note_collision(&self, address: u64, hash: u64) {
+    fn check_collision(&self, address: u64, hash: u64) {
         match self.arena.copy(address, self.arena.state_of(address)) {
-            Look::Found((_, key, _)) if (self.hash(&key) ^ hash) & HINT_HASH_MASK == 0 => {
-                self.note_equal_hashes();
+            ArenaRead::Found((_, key, _)) if (self.hash(&key) ^ hash) & HINT_HASH_MASK == 0 => {
+                self.set_collided();
             }
             _ => {}
         }
     }
 
-    fn note_equal_hashes(&self) {
+    fn set_collided(&self) {
         mutant!(HashlogForgetsCollisions => return);
         self.collided.store(true, Ordering::Relaxed);
     }
@@ -233,12 +253,17 @@ impl HashLog {
     /// is memory and more reads are likely: the chunk has entries past the last checkpoint, which
     /// replay needs, or writers have read many of its entries. Returns `None` if the caller must
     /// repeat its lookup.
-    fn learn(&self, address: u64, state: u64, key: &[u8]) -> Result<Option<Known>> {
+    fn read_for_write(
+        &self,
+        address: u64,
+        state: u64,
+        key: &[u8],
+    ) -> Result<Option<PrefetchedEntry>> {
         let (id, _) = self.arena.split(address);
         let likely = self.chunk(id).is_some_and(|chunk| {
             let last = lock(&chunk.flush).extents.iter().map(|extent| extent.last_lsn).max();
             last >= Some(self.opened_complete.load(Ordering::Relaxed))
-                || chunk.learned.fetch_add(1, Ordering::Relaxed) >= LEARNED_BEFORE_WARMING
+                || chunk.writer_reads.fetch_add(1, Ordering::Relaxed) >= READS_BEFORE_WARMING
         });
         let warms = likely && self.has_room_to_warm();
         if self.arena.is_resident(id) || warms && self.warm(id)? {
@@ -247,69 +272,70 @@ impl HashLog {
         let Some(cold) = self.read_cold(address, state)? else { return Ok(None) };
         let Some(entry) = cold.entry() else { return Ok(None) };
         let head = entry.head;
-        let large = LargeRef::decode(entry.value()).filter(|_| head.kind == Kind::Large);
-        let current = Current { address, head, large, in_memory: false };
+        let large = LargeRef::decode(entry.value()).filter(|_| head.kind == EntryKind::Large);
+        let current = CurrentEntry { address, head, large, in_memory: false };
         let current = (entry.key() == key).then_some(current);
-        Ok(Some(Known { address, state, current, hash: self.hash(entry.key()) }))
+        Ok(Some(PrefetchedEntry { address, state, current, hash: self.hash(entry.key()) }))
     }
 
     /// Reads the key's entry before the write is logged, if it is not in memory, so that applying
     /// the write does not depend on the disk. If the chunk is evicted in between, applying reads
     /// it.
-    pub(super) fn learn_ahead(&self, key: &[u8]) -> Result<()> {
+    pub(super) fn read_ahead(&self, key: &[u8]) -> Result<()> {
         if self.counters.cold_chunks.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }
         let hash = self.hash(key);
-        let mut known: Vec<Known> = Vec::new();
+        let mut known: Vec<PrefetchedEntry> = Vec::new();
         loop {
             let unknown =
-                self.index.find(hash, |address| match self.arena.look(address, key, |_, _| ()) {
-                    Look::Found(()) => Verdict::Found(None),
-                    Look::OtherKey => Verdict::Other,
-                    Look::Changed => Verdict::Changed,
-                    Look::Cold(state) => {
-                        let this =
-                            |known: &&Known| (known.address, known.state) == (address, state);
+                self.index.find(hash, |address| match self.arena.read(address, key, |_, _| ()) {
+                    ArenaRead::Found(()) => Verdict::Found(None),
+                    ArenaRead::OtherKey => Verdict::Other,
+                    ArenaRead::Changed => Verdict::Changed,
+                    ArenaRead::Cold(state) => {
+                        let this = |known: &&PrefetchedEntry| {
+                            (known.address, known.state) == (address, state)
+                        };
                         match known.iter().find(this) {
                             None => Verdict::Found(Some((address, state))),
-                            Some(Known { current: Some(_), .. }) => Verdict::Found(None),
+                            Some(PrefetchedEntry { current: Some(_), .. }) => Verdict::Found(None),
                             Some(_) => Verdict::Other,
                         }
                     }
                 });
             let Some((address, state)) = unknown.flatten() else { break };
-            known.extend(self.learn(address, state, key)?);
+            known.extend(self.read_for_write(address, state, key)?);
         }
         if !known.is_empty() {
-            lock(&self.learned).entry(hash).or_default().push(known);
-            self.counters.learned.fetch_add(1, Ordering::Release);
+            lock(&self.read_ahead_entries).entry(hash).or_default().push(known);
+            self.counters.read_ahead_count.fetch_add(1, Ordering::Release);
         }
         Ok(())
     }
 
     /// Removes and returns the entries that were read ahead for a write of this hash.
-    pub(super) fn take_learned(&self, hash: u64) -> Vec<Known> {
-        if self.counters.learned.load(Ordering::Acquire) == 0 {
+    pub(super) fn take_read_ahead(&self, hash: u64) -> Vec<PrefetchedEntry> {
+        if self.counters.read_ahead_count.load(Ordering::Acquire) == 0 {
             return Vec::new();
         }
-        let mut learned = lock(&self.learned);
-        let Some(of_hash) = learned.get_mut(&hash) else { return Vec::new() };
+        let mut read_ahead = lock(&self.read_ahead_entries);
+        let Some(of_hash) = read_ahead.get_mut(&hash) else { return Vec::new() };
         let known = of_hash.pop().unwrap_or_default();
-        self.counters.learned.fetch_sub(1, Ordering::Relaxed);
+        self.counters.read_ahead_count.fetch_sub(1, Ordering::Relaxed);
         if of_hash.is_empty() {
-            learned.remove(&hash);
+            read_ahead.remove(&hash);
         }
         known
     }
 
     /// Updates the entry in place. Returns `false` if its size differs, or it is frozen or not in
     /// memory.
-    fn exchange(&self, current: &Current, head: &Head, value: [&[u8]; 2]) -> bool {
+    fn update_in_place(&self, current: &CurrentEntry, head: &EntryHead, value: [&[u8]; 2]) -> bool {
         let (chunk, unit) = self.arena.split(current.address);
         let alike = current.in_memory
-            && current.head.kind == Kind::Put
-            && head.kind == Kind::Put
+            && current.head.kind == EntryKind::Put
+            && head.kind == EntryKind::Put
             && current.head.value_bytes == head.value_bytes;
         let frozen = unit < self.arena.frozen(chunk);
         let frozen = mutant!(HashlogUpdatesFrozenEntries: false, else frozen);
@@ -320,13 +346,13 @@ impl HashLog {
         let Some(words) = words.get(to_usize(unit)..to_usize(unit) + head.units()) else {
             return false;
         };
-        head.exchange(words, head.lsn, value);
+        head.update_in_place(words, head.lsn, value);
         self.counters.in_place_total.fetch_add(1, Ordering::Relaxed);
         true
     }
 
     /// Counts an entry that lost its slot as dead, and drops its large value.
-    fn bury(&self, current: &Current) {
+    fn mark_dead(&self, current: &CurrentEntry) {
         let (chunk, unit) = self.arena.split(current.address);
         let units = to_u64(current.head.units());
         self.arena.add_dead(chunk, units);
@@ -337,14 +363,14 @@ impl HashLog {
             if unit < self.arena.frozen(chunk) {
                 // Files may name it: the checkpoint that holds its replacement drops it.
                 lock(&self.dead_larges).push(large.number);
-                self.publish_wanted.store(true, Ordering::Relaxed);
+                self.checkpoint_wanted.store(true, Ordering::Relaxed);
             } else {
                 self.drop_large(large.number);
             }
         }
     }
 
-    fn forget_large(&self, value: &[&[u8]; 2]) {
+    fn discard_large(&self, value: &[&[u8]; 2]) {
         if let Some(large) = LargeRef::decode(value[0]) {
             self.counters.live_bytes.fetch_sub(large.bytes, Ordering::Relaxed);
             self.drop_large(large.number);
@@ -356,7 +382,7 @@ impl HashLog {
     fn drop_large(&self, number: u64) {
         let Some(large) = read(&self.larges).get(&number).cloned() else { return };
         let mut state = lock(&large.state);
-        if state.place.is_some() {
+        if state.file_range.is_some() {
             // A flush has started to write it: the next checkpoint frees its file range.
             lock(&self.dead_larges).push(number);
         } else if let Some(bytes) = state.bytes.take() {
@@ -366,7 +392,7 @@ impl HashLog {
     }
 
     /// Removes a large value from the table and releases its memory.
-    pub(super) fn remove_large(&self, number: u64) -> Option<Arc<Large>> {
+    pub(super) fn remove_large(&self, number: u64) -> Option<Arc<LargeValue>> {
         let large = write(&self.larges).remove(&number)?;
         if let Some(bytes) = lock(&large.state).bytes.take() {
             self.context.budget.release(to_u64(bytes.len()));
@@ -376,11 +402,11 @@ impl HashLog {
 
     /// Appends an entry to the active chunk, and starts a chunk if it is full. Returns the address.
     /// The caller must hold the key's group.
-    fn append(&self, head: &Head, key: &[u8], value: [&[u8]; 2]) -> Result<u64> {
+    fn append(&self, head: &EntryHead, key: &[u8], value: [&[u8]; 2]) -> Result<u64> {
         let units = to_u64(head.units());
         loop {
-            let hot = self.hot.load(Ordering::Acquire);
-            if let Some(chunk) = hot.checked_sub(1)
+            let active = self.active.load(Ordering::Acquire);
+            if let Some(chunk) = active.checked_sub(1)
                 && let Some(unit) = self.arena.reserve(chunk, units)
             {
                 let words = self.arena.words(chunk).unwrap_or(&[]);
@@ -390,28 +416,28 @@ impl HashLog {
                 self.counters.unflushed_units.fetch_add(units, Ordering::Relaxed);
                 return Ok(self.arena.address(chunk, unit));
             }
-            self.roll_from(hot)?;
+            self.roll_from(active)?;
         }
     }
 
     /// Seals the active chunk `seen` and starts a new one, unless another thread did.
     pub(super) fn roll_from(&self, seen: u64) -> Result<()> {
         let mut roll = lock(&self.roll);
-        if self.hot.load(Ordering::Acquire) != seen {
+        if self.active.load(Ordering::Acquire) != seen {
             return Ok(());
         }
         if let Some(old) = seen.checked_sub(1) {
             self.arena.seal(old);
         }
-        let frame = self.frame_anyway()?;
-        roll.hot_order += 2;
-        let order = roll.hot_order;
+        let frame = self.frame_beyond_limit()?;
+        roll.active_order += 2;
+        let order = roll.active_order;
         let chunk = self.start_chunk(&mut roll, order, frame)?;
-        self.hot.store(chunk.id + 1, Ordering::Release);
+        self.active.store(chunk.id + 1, Ordering::Release);
         let now = self.context.env.monotonic();
         let last = roll.rolled_at.replace(now);
         let fast = last.is_some_and(|last| now.saturating_sub(last) < FILLING_TIME);
-        self.arena.note_filling(fast);
+        self.arena.set_filling(fast);
         drop(roll);
         self.charge_index();
         let unflushed = self.counters.unflushed_units.load(Ordering::Relaxed);
@@ -430,25 +456,25 @@ impl HashLog {
     }
 
     /// Populates frames ahead of fast writers, and releases them if the table is idle.
-    pub(super) fn make_frames_ready(&self) {
-        if self.arena.has_ready() && self.is_resting(self.counters.applied.load(Ordering::Relaxed))
+    pub(super) fn populate_frames(&self) {
+        if self.arena.has_populated() && self.is_idle(self.counters.applied.load(Ordering::Relaxed))
         {
-            self.arena.release_ready();
+            self.arena.release_populated();
         }
-        while self.has_room_to_warm() && self.arena.make_ready() {}
+        while self.has_room_to_warm() && self.arena.populate_ahead() {}
     }
 
     /// Returns a frame: from the budget, by eviction, or beyond the limit. The write is
     /// acknowledged, so it cannot be refused.
     ///
     /// Fails with `OutOfMemory` only if the arena's address space is used up.
-    pub(super) fn frame_anyway(&self) -> Result<u64> {
+    pub(super) fn frame_beyond_limit(&self) -> Result<u64> {
         loop {
-            if let Some(frame) = self.arena.take_frame(false) {
+            if let Some(frame) = self.arena.reserve_frame(false) {
                 return Ok(frame);
             }
             if !self.evict_one() {
-                let frame = self.arena.take_frame(true);
+                let frame = self.arena.reserve_frame(true);
                 return frame.ok_or_else(|| self.out_of_memory(self.arena.chunk_bytes()));
             }
         }
@@ -456,7 +482,7 @@ impl HashLog {
 
     pub(super) fn start_chunk(
         &self,
-        roll: &mut super::Roll,
+        roll: &mut super::RollState,
         order: u64,
         frame: u64,
     ) -> Result<Arc<Chunk>> {
@@ -465,7 +491,7 @@ impl HashLog {
             roll.next_id - 1
         });
         if id >= self.arena.chunks_max() {
-            self.arena.give_frame(frame);
+            self.arena.release_frame(frame);
             return Err(Error::Limit {
                 what: "the table has the maximum number of chunks; use a larger `chunk_bytes`"
                     .to_owned(),
@@ -477,12 +503,12 @@ impl HashLog {
             serial: roll.next_serial,
             order,
             created: self.context.env.unix_millis(),
-            pieces: RwLock::default(),
+            packed_extents: RwLock::default(),
             span: AtomicU64::new(0),
             written: AtomicBool::new(false),
             retired: AtomicBool::new(false),
-            learned: AtomicU64::new(0),
-            flush: Mutex::new(Flush::default()),
+            writer_reads: AtomicU64::new(0),
+            flush: Mutex::new(FlushState::default()),
         });
         self.arena.begin(id, 0, EXTENT_HEAD_UNITS, false);
         self.arena.attach(id, frame);
@@ -500,7 +526,7 @@ impl HashLog {
     ///
     /// Fails with `OutOfMemory` if the budget has no memory for the write.
     pub(super) fn make_room(&self, op: &Op<'_>) -> Result<()> {
-        self.pay_debt();
+        self.compact_if_behind();
         let (key, value_bytes) = match op {
             Op::Put { key, head, body } => (key, head.len() + body.len()),
             Op::Delete { key } => (key, 0),
@@ -509,7 +535,7 @@ impl HashLog {
         let entry = to_u64(HEAD_BYTES_MAX + key.len() + value_bytes);
         let large = entry > self.arena.chunk_bytes() / LARGE_PART;
         let in_chunk = if large { to_u64(key.len()) + 48 } else { entry };
-        let fits = self.hot.load(Ordering::Acquire).checked_sub(1).is_some_and(|chunk| {
+        let fits = self.active.load(Ordering::Acquire).checked_sub(1).is_some_and(|chunk| {
             let (used, sealed) = self.arena.used(chunk);
             !sealed && used + in_chunk.div_ceil(8) <= self.arena.chunk_units()
         });
@@ -561,12 +587,12 @@ impl HashLog {
 }
 
 /// Returns the bytes of key and value.
-pub(super) fn size_of(head: &Head) -> u64 {
+pub(super) fn size_of(head: &EntryHead) -> u64 {
     to_u64(head.key_bytes + head.value_bytes)
 }
 
-fn large_of(head: &Head, words: &[AtomicU64]) -> Option<LargeRef> {
-    if head.kind != Kind::Large {
+fn large_of(head: &EntryHead, words: &[AtomicU64]) -> Option<LargeRef> {
+    if head.kind != EntryKind::Large {
         return None;
     }
     let mut bytes = [0; 16];

@@ -130,7 +130,7 @@ fn block_crc(salt: u32, number: u64, length: u32, payload: &[u8]) -> u32 {
 
 /// Writes one checkpoint under [`UNFINISHED_NAME`].
 #[derive(Debug)]
-pub struct Writer {
+pub struct CheckpointWriter {
     file: Arc<dyn File>,
     label: String,
     salt: u32,
@@ -145,7 +145,7 @@ pub struct Writer {
     stream_bytes: u64,
 }
 
-impl Writer {
+impl CheckpointWriter {
     /// Starts a checkpoint in `dir`. Replaces an unfinished one. Fails if the file cannot be
     /// created.
     pub fn create(dir: &Arc<dyn Dir>, label: String, identity: &Identity) -> Result<Self> {
@@ -241,7 +241,7 @@ impl Writer {
 
 /// Returns the identity in the head of a checkpoint file. Reads and verifies the head only.
 pub fn identify(file: &dyn File, label: &str) -> Result<Identity> {
-    Ok(Reader::open(file, label)?.identity)
+    Ok(CheckpointReader::open(file, label)?.identity)
 }
 
 /// Reads and verifies a whole checkpoint file, and calls `visit` with each entry. Memory: one block
@@ -255,7 +255,7 @@ pub fn load(
     expected: &Identity,
     visit: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Result<Summary> {
-    let mut reader = Reader::open(file, label)?;
+    let mut reader = CheckpointReader::open(file, label)?;
     if reader.identity != *expected {
         return Err(reader.damage(
             0,
@@ -314,7 +314,7 @@ fn entry<'a>(decoder: &mut Decoder<'a>) -> Result<Option<KeyAndStored<'a>>, &'st
 }
 
 /// Reads the blocks of a checkpoint file in order.
-struct Reader<'a> {
+struct CheckpointReader<'a> {
     file: &'a dyn File,
     label: &'a str,
     identity: Identity,
@@ -326,7 +326,7 @@ struct Reader<'a> {
     stream_bytes: u64,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> CheckpointReader<'a> {
     fn open(file: &'a dyn File, label: &'a str) -> Result<Self> {
         let size = file.len().map_err(|error| Error::io(format!("measure {label}"), error))?;
         let mut reader = Self {

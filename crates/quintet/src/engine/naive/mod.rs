@@ -60,9 +60,9 @@ const SNAPSHOT_BYTES_DEFAULT: u64 = 2 << 20;
 /// record), the reference counts before the shared bytes, and the overhead of two allocations.
 const ENTRY_OVERHEAD_BYTES: u64 = NODE_BYTES + to_u64(size_of::<Record>()) + 16 + 2 * 16;
 /// Maximum number of entries that a checkpoint copies while it holds a shard's lock.
-const SNAPSHOT_STEP_ENTRIES: usize = 256;
+const CHECKPOINT_STEP_ENTRIES: usize = 256;
 /// Bytes after which it releases the lock.
-const SNAPSHOT_STEP_BYTES: usize = 64 << 10;
+const CHECKPOINT_STEP_BYTES: usize = 64 << 10;
 
 /// An entry: its key, then its stored value, in one allocation. Returned values share it.
 #[derive(Clone, Debug)]
@@ -120,7 +120,7 @@ struct Shard {
 
 /// The newest checkpoint.
 #[derive(Clone, Debug, Default)]
-struct Published {
+struct NewestCheckpoint {
     /// Name of its file; `None` before the first checkpoint.
     name: Option<String>,
     lsn: Lsn,
@@ -140,8 +140,8 @@ pub struct Naive {
     /// Bytes of entries replaced or removed since then.
     dead_bytes: AtomicU64,
     /// A checkpoint is due after few updates, because compaction dropped expired entries.
-    snapshot_wanted: AtomicBool,
-    published: Mutex<Published>,
+    checkpoint_wanted: AtomicBool,
+    newest: Mutex<NewestCheckpoint>,
     snapshots_total: AtomicU64,
     written_bytes_total: AtomicU64,
 }
@@ -162,8 +162,8 @@ impl Naive {
             reserved: AtomicU64::new(0),
             update_bytes: AtomicU64::new(0),
             dead_bytes: AtomicU64::new(0),
-            snapshot_wanted: AtomicBool::new(false),
-            published: Mutex::new(Published::default()),
+            checkpoint_wanted: AtomicBool::new(false),
+            newest: Mutex::new(NewestCheckpoint::default()),
             snapshots_total: AtomicU64::new(0),
             written_bytes_total: AtomicU64::new(0),
         };
@@ -209,9 +209,9 @@ impl Naive {
             self.insert(key, &[], stored, 0);
         };
         let summary = checkpoint::load(&*file, &label, &self.identity(lsn), &mut visit)?;
-        let published =
-            Published { name: Some(name.to_owned()), lsn, file_bytes: summary.file_bytes };
-        *lock(&self.published) = published;
+        let newest =
+            NewestCheckpoint { name: Some(name.to_owned()), lsn, file_bytes: summary.file_bytes };
+        *lock(&self.newest) = newest;
         Ok(())
     }
 
@@ -233,13 +233,13 @@ impl Naive {
         self.shards.get(to_usize(hash >> 58))
     }
 
-    /// Inserts or replaces an entry. `in_hand` is the budget reserved for it: its whole cost, or 0.
-    fn insert(&self, key: &[u8], head: &[u8], body: &[u8], in_hand: u64) {
+    /// Inserts or replaces an entry. `reserved_cost` is the budget reserved for it: its cost, or 0.
+    fn insert(&self, key: &[u8], head: &[u8], body: &[u8], reserved_cost: u64) {
         let record = Record::new(key, head, body);
         let (cost, payload) = (record.cost(), to_u64(record.bytes.len()));
         let hash = self.context.hash.hash(key);
         let Some(shard) = self.shard(hash) else { return };
-        if in_hand == 0 {
+        if reserved_cost == 0 {
             self.context.budget.reserve_unchecked(cost);
         }
         let mut shard = write(shard);
@@ -247,7 +247,7 @@ impl Naive {
         let old = shard.table.insert(hash, record);
         shard.live_bytes += payload;
         shard.charged += cost;
-        self.settle(&mut shard, before, old);
+        self.account_for_removed(&mut shard, before, old);
     }
 
     fn remove(&self, key: &[u8]) {
@@ -256,18 +256,18 @@ impl Naive {
         let mut shard = write(shard);
         let before = shard.table.bucket_bytes();
         let old = shard.table.remove(hash, key);
-        self.settle(&mut shard, before, old);
+        self.account_for_removed(&mut shard, before, old);
     }
 
     /// Releases the budget of entries removed from the shard, and adjusts the budget to the new
     /// size of its bucket array.
-    fn settle(
+    fn account_for_removed(
         &self,
         shard: &mut Shard,
         bucket_bytes_before: u64,
-        gone: impl IntoIterator<Item = Record>,
+        removed: impl IntoIterator<Item = Record>,
     ) {
-        for record in gone {
+        for record in removed {
             let payload = to_u64(record.bytes.len());
             shard.live_bytes -= payload;
             shard.charged -= record.cost();
@@ -283,13 +283,13 @@ impl Naive {
     }
 
     /// Takes `bytes` from what `admit` reserved. Returns `false` in replay, which admits nothing.
-    fn claim(&self, bytes: u64) -> bool {
+    fn take_reserved(&self, bytes: u64) -> bool {
         self.reserved
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| held.checked_sub(bytes))
             .is_ok()
     }
 
-    fn note_update(&self, bytes: usize) {
+    fn count_update(&self, bytes: usize) {
         let bytes = to_u64(bytes).max(1);
         let before = self.update_bytes.fetch_add(bytes, Ordering::Relaxed);
         if before < self.snapshot_bytes && before + bytes >= self.snapshot_bytes {
@@ -298,7 +298,7 @@ impl Naive {
     }
 
     /// Streams the table into `writer`, a step of entries at a time: memory is bounded.
-    fn stream(&self, writer: &mut checkpoint::Writer) -> Result<()> {
+    fn stream(&self, writer: &mut checkpoint::CheckpointWriter) -> Result<()> {
         let mut records: Vec<Record> = Vec::new();
         for shard in &self.shards {
             let mut cursor = 0;
@@ -306,7 +306,7 @@ impl Naive {
                 let mut bytes = 0;
                 {
                     let shard = read(shard);
-                    while records.len() < SNAPSHOT_STEP_ENTRIES && bytes < SNAPSHOT_STEP_BYTES {
+                    while records.len() < CHECKPOINT_STEP_ENTRIES && bytes < CHECKPOINT_STEP_BYTES {
                         cursor = shard.table.scan(cursor, |record| {
                             bytes += record.bytes.len();
                             records.push(record.clone());
@@ -331,9 +331,9 @@ impl Naive {
 
     /// Writes a checkpoint that is complete to `lsn`, renames it to its final name, and removes the
     /// one before. Fails if the disk or the log sync fails; the one before remains then.
-    fn snapshot(&self, lsn: Lsn) -> Result<()> {
+    fn write_checkpoint(&self, lsn: Lsn) -> Result<()> {
         let dir = &self.context.dir;
-        let mut writer = checkpoint::Writer::create(
+        let mut writer = checkpoint::CheckpointWriter::create(
             dir,
             self.label(checkpoint::UNFINISHED_NAME),
             &self.identity(lsn),
@@ -347,8 +347,8 @@ impl Naive {
         dir.rename(checkpoint::UNFINISHED_NAME, &name)
             .and_then(|()| mutant!(SnapshotSkipsDirSync: Ok(()), else dir.sync()))
             .map_err(|error| Error::io(format!("publish {}", self.label(&name)), error))?;
-        let published = Published { name: Some(name.clone()), lsn, file_bytes };
-        let old = std::mem::replace(&mut *lock(&self.published), published);
+        let newest = NewestCheckpoint { name: Some(name.clone()), lsn, file_bytes };
+        let old = std::mem::replace(&mut *lock(&self.newest), newest);
         self.snapshots_total.fetch_add(1, Ordering::Relaxed);
         if let Some(old) = old.name.filter(|old| *old != name) {
             // If this fails, the next open removes it.
@@ -399,7 +399,7 @@ impl Engine for Naive {
     fn cancel(&self, op: &Op<'_>) {
         if let Op::Put { key, head, body } = op {
             let cost = cost(key.len() + head.len() + body.len());
-            if self.claim(cost) {
+            if self.take_reserved(cost) {
                 self.context.budget.release(cost);
             }
         }
@@ -410,14 +410,14 @@ impl Engine for Naive {
             Op::Put { key, head, body } => {
                 let bytes = key.len() + head.len() + body.len();
                 let cost = cost(bytes);
-                let in_hand = if self.claim(cost) { cost } else { 0 };
-                self.insert(key, head, body, in_hand);
-                self.note_update(bytes);
+                let reserved_cost = if self.take_reserved(cost) { cost } else { 0 };
+                self.insert(key, head, body, reserved_cost);
+                self.count_update(bytes);
                 Ok(())
             }
             Op::Delete { key } => {
                 self.remove(key);
-                self.note_update(key.len());
+                self.count_update(key.len());
                 Ok(())
             }
             Op::DeleteRange { .. } => Err(unordered(&self.context, EngineKind::Naive)),
@@ -459,10 +459,10 @@ impl Engine for Naive {
     fn checkpoint(&self, up_to: Lsn) -> Result<Lsn> {
         let updates = self.update_bytes.load(Ordering::Relaxed);
         let dead = self.dead_bytes.load(Ordering::Relaxed);
-        let wanted = self.snapshot_wanted.swap(false, Ordering::Relaxed);
+        let wanted = self.checkpoint_wanted.swap(false, Ordering::Relaxed);
         if updates > 0 || wanted {
-            if let Err(error) = self.snapshot(up_to) {
-                self.snapshot_wanted.fetch_or(wanted, Ordering::Relaxed);
+            if let Err(error) = self.write_checkpoint(up_to) {
+                self.checkpoint_wanted.fetch_or(wanted, Ordering::Relaxed);
                 // The disk may be full: release the space of the unfinished file.
                 let _ = self.context.dir.remove(checkpoint::UNFINISHED_NAME);
                 return Err(error);
@@ -470,7 +470,7 @@ impl Engine for Naive {
             self.update_bytes.fetch_sub(updates, Ordering::Relaxed);
             self.dead_bytes.fetch_sub(dead, Ordering::Relaxed);
         }
-        let mut lsn = lock(&self.published).lsn;
+        let mut lsn = lock(&self.newest).lsn;
         mutant!(SnapshotClaimsItsEnd => lsn.0 += self.update_bytes.load(Ordering::Relaxed));
         Ok(lsn)
     }
@@ -480,32 +480,32 @@ impl Engine for Naive {
             let mut cursor = 0;
             loop {
                 let mut shard = write(shard);
-                let mut gone = Vec::new();
+                let mut removed = Vec::new();
                 cursor = shard.table.sweep(
                     cursor,
                     |record| self.context.host.is_expired(record.stored()),
-                    |record| gone.push(record),
+                    |record| removed.push(record),
                 );
                 let before = shard.table.bucket_bytes();
                 if cursor == 0 {
                     shard.table.shrink();
                 }
-                self.settle(&mut shard, before, gone);
+                self.account_for_removed(&mut shard, before, removed);
                 if cursor == 0 {
                     break;
                 }
             }
         }
         if self.dead_bytes.load(Ordering::Relaxed) > 0 {
-            self.snapshot_wanted.store(true, Ordering::Relaxed);
+            self.checkpoint_wanted.store(true, Ordering::Relaxed);
             self.context.host.wake();
         }
         Ok(())
     }
 
     fn check(&self, report: &mut Report) -> Result<()> {
-        let published = lock(&self.published).clone();
-        let Some(name) = published.name else { return Ok(()) };
+        let newest = lock(&self.newest).clone();
+        let Some(name) = newest.name else { return Ok(()) };
         let label = self.label(&name);
         let file = match self.context.dir.open(&name, Open::READ) {
             Ok(file) => file,
@@ -517,7 +517,7 @@ impl Engine for Naive {
         };
         // The check must read the disk, not the page cache.
         let _ = file.drop_cache();
-        match checkpoint::load(&*file, &label, &self.identity(published.lsn), &mut |_, _| {}) {
+        match checkpoint::load(&*file, &label, &self.identity(newest.lsn), &mut |_, _| {}) {
             Ok(summary) => {
                 report.checked_bytes += summary.file_bytes;
                 report.checked_entries += summary.entries;
@@ -539,14 +539,14 @@ impl Engine for Naive {
             stats.live_bytes += shard.live_bytes;
             stats.memory_bytes += shard.charged;
         }
-        let published = lock(&self.published).clone();
-        stats.file_bytes = published.file_bytes;
-        stats.dead_bytes = self.dead_bytes.load(Ordering::Relaxed).min(published.file_bytes);
+        let newest = lock(&self.newest).clone();
+        stats.file_bytes = newest.file_bytes;
+        stats.dead_bytes = self.dead_bytes.load(Ordering::Relaxed).min(newest.file_bytes);
         stats.index_bytes = stats.memory_bytes - stats.live_bytes;
         stats.written_bytes_total = self.written_bytes_total.load(Ordering::Relaxed);
         stats.details = vec![
             ("snapshots_total", self.snapshots_total.load(Ordering::Relaxed)),
-            ("snapshot_lsn", published.lsn.0),
+            ("snapshot_lsn", newest.lsn.0),
             ("update_bytes", self.update_bytes.load(Ordering::Relaxed)),
         ];
         stats
@@ -554,7 +554,7 @@ impl Engine for Naive {
 
     fn pending_work(&self) -> PendingWork {
         let updates = self.update_bytes.load(Ordering::Relaxed);
-        if updates >= self.snapshot_bytes || self.snapshot_wanted.load(Ordering::Relaxed) {
+        if updates >= self.snapshot_bytes || self.checkpoint_wanted.load(Ordering::Relaxed) {
             PendingWork::Checkpoint
         } else {
             PendingWork::None

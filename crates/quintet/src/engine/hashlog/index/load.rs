@@ -17,11 +17,11 @@ use crate::util::{
 
 /// Hash bits beside those in line and tag. Loading distinguishes hashes by their low 56 bits: 32 in
 /// line and tag, and these in a word beside each slot while its share is loaded.
-const REST_MASK: u64 = (1 << 24) - 1;
+const REMAINDER_MASK: u64 = (1 << 24) - 1;
 /// Set in that word if the slot is filled.
-const REST_KNOWN: u32 = 1 << 24;
+const REMAINDER_FILLED: u32 = 1 << 24;
 /// That word for a slot that an earlier pass filled.
-const REST_OF_OTHERS: u32 = 1 << 25;
+const REMAINDER_UNKNOWN: u32 = 1 << 25;
 
 /// Loads a table in shares. Threads may load different shares in parallel.
 #[derive(Clone, Copy, Debug)]
@@ -115,9 +115,10 @@ impl<'a> Loader<'a> {
     ) -> ShareLoader<'a> {
         memory.clear();
         memory.resize(self.lines_max(), [0; SLOTS]);
-        let mut loader = ShareLoader { loader: self, rests: memory, beyond: BTreeMap::new() };
+        let mut loader =
+            ShareLoader { loader: self, remainders: memory, overflow: BTreeMap::new() };
         if !is_first {
-            loader.note_others(share);
+            loader.mark_filled(share);
         }
         loader
     }
@@ -133,7 +134,7 @@ impl<'a> Loader<'a> {
 
 /// The outcome of adding an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Added {
+pub enum AddOutcome {
     /// The entry was added.
     New,
     /// The table has a newer entry of its hash.
@@ -148,48 +149,51 @@ pub enum Added {
 pub struct ShareLoader<'a> {
     loader: Loader<'a>,
     /// The remaining hash bits of each slot of each line; 0 for a free slot.
-    rests: Vec<[u32; SLOTS]>,
+    remainders: Vec<[u32; SLOTS]>,
     /// The remaining hash bits of the entries in nodes, by address.
-    beyond: BTreeMap<u64, u32>,
+    overflow: BTreeMap<u64, u32>,
 }
 
 impl ShareLoader<'_> {
     /// Marks the slots that an earlier pass filled.
-    fn note_others(&mut self, share: usize) {
+    fn mark_filled(&mut self, share: usize) {
         let Loader { table, shape, .. } = self.loader;
         let first = to_u64(share) << self.loader.local_bits();
-        for (index, rests) in self.rests.iter_mut().enumerate() {
+        for (index, remainders) in self.remainders.iter_mut().enumerate() {
             let pair = (first + to_u64(index >> 2)) | (to_u64(index >> 1 & 1) << shape.bits());
             let words = table.line_at(index & 1, pair).iter().map(|s| s.load(Ordering::Relaxed));
-            for (rest, _) in rests.iter_mut().zip(words).filter(|(_, word)| *word != 0) {
-                *rest = REST_OF_OTHERS;
+            for (rest, _) in remainders.iter_mut().zip(words).filter(|(_, word)| *word != 0) {
+                *rest = REMAINDER_UNKNOWN;
             }
         }
     }
 
     /// Returns the buffer for the load of another share.
     pub fn into_memory(self) -> Vec<[u32; SLOTS]> {
-        self.rests
+        self.remainders
     }
 
     /// Adds an entry unless there is one of its hash.
     #[inline]
-    pub fn add(&mut self, hash: u64, address: u64) -> Added {
+    pub fn add(&mut self, hash: u64, address: u64) -> AddOutcome {
         let (array, pair, known) = self.loader.shape.line(placing(hash));
-        let (new, rest) = (Tag::new(hash, known).slot(address), rest_of(hash));
+        let (new, rest) = (Tag::new(hash, known).slot(address), remainder_of(hash));
         let line = self.loader.table.line_at(array, pair);
         let number = self.loader.local_line(array, pair);
-        let Some(rests) = self.rests.get_mut(number) else { return Added::Full };
+        let Some(remainders) = self.remainders.get_mut(number) else { return AddOutcome::Full };
         // No branch a slot: the number of filled slots differs from line to line.
-        let is_known = rests.iter().map(|known| usize::from(*known == rest)).sum::<usize>() > 0;
-        let filled = rests.iter().map(|known| usize::from(*known != 0)).sum::<usize>();
-        if !is_known && let (Some(slot), Some(place)) = (line.get(filled), rests.get_mut(filled)) {
+        let is_known =
+            remainders.iter().map(|known| usize::from(*known == rest)).sum::<usize>() > 0;
+        let filled = remainders.iter().map(|known| usize::from(*known != 0)).sum::<usize>();
+        if !is_known
+            && let (Some(slot), Some(place)) = (line.get(filled), remainders.get_mut(filled))
+        {
             slot.store(new, Ordering::Release);
             *place = rest;
-            return Added::New;
+            return AddOutcome::New;
         }
-        if is_known && has_in_line(line, rests, (new, rest)) {
-            return Added::Older;
+        if is_known && has_in_line(line, remainders, (new, rest)) {
+            return AddOutcome::Older;
         }
         self.add_to_chain(line, number, (new, rest))
     }
@@ -200,30 +204,30 @@ impl ShareLoader<'_> {
         line: &[AtomicU64],
         number: usize,
         (new, rest): (u64, u32),
-    ) -> Added {
-        if let Some(rests) = self.rests.get_mut(number)
-            && let Some(filled) = rests.iter().position(|known| *known == 0)
+    ) -> AddOutcome {
+        if let Some(remainders) = self.remainders.get_mut(number)
+            && let Some(filled) = remainders.iter().position(|known| *known == 0)
             && let Some(slot) = line.get(filled)
         {
             slot.store(new, Ordering::Release);
-            rests[filled] = rest;
-            return Added::New;
+            remainders[filled] = rest;
+            return AddOutcome::New;
         }
-        self.add_beyond(line, number, (new, rest))
+        self.add_overflow(line, number, (new, rest))
     }
 
     /// Returns whether there is an entry of the hash.
     pub fn has(&self, hash: u64) -> bool {
         let (array, pair, known) = self.loader.shape.line(placing(hash));
-        let (new, rest) = (Tag::new(hash, known).slot(0), rest_of(hash));
+        let (new, rest) = (Tag::new(hash, known).slot(0), remainder_of(hash));
         let line = self.loader.table.line_at(array, pair);
-        let rests = self.rests.get(self.loader.local_line(array, pair));
-        rests.is_some_and(|rests| has_in_line(line, rests, (new, rest)))
-            || self.has_beyond(line, (new, rest))
+        let remainders = self.remainders.get(self.loader.local_line(array, pair));
+        remainders.is_some_and(|remainders| has_in_line(line, remainders, (new, rest)))
+            || self.overflow_has(line, (new, rest))
     }
 
     /// Returns whether the nodes of a line have an entry of the hash.
-    fn has_beyond(&self, line: &[AtomicU64], (new, rest): (u64, u32)) -> bool {
+    fn overflow_has(&self, line: &[AtomicU64], (new, rest): (u64, u32)) -> bool {
         let mut slots = line;
         loop {
             let last = slots.last().map_or(0, |last| last.load(Ordering::Relaxed));
@@ -236,7 +240,7 @@ impl ShareLoader<'_> {
                 word != 0
                     && has_tag_of(word, new)
                     && !is_link(word)
-                    && self.beyond.get(&(word & ADDRESS_MASK)) == Some(&rest)
+                    && self.overflow.get(&(word & ADDRESS_MASK)) == Some(&rest)
             };
             if slots.iter().any(is_same) {
                 return true;
@@ -245,35 +249,45 @@ impl ShareLoader<'_> {
     }
 
     /// Adds an entry to the nodes of a full line, unless they have one of its hash.
-    fn add_beyond(&mut self, line: &[AtomicU64], number: usize, (new, rest): (u64, u32)) -> Added {
-        if self.has_beyond(line, (new, rest)) {
-            return Added::Older;
+    fn add_overflow(
+        &mut self,
+        line: &[AtomicU64],
+        number: usize,
+        (new, rest): (u64, u32),
+    ) -> AddOutcome {
+        if self.overflow_has(line, (new, rest)) {
+            return AddOutcome::Older;
         }
         let last = line.last().map_or(0, |last| last.load(Ordering::Relaxed));
         if !self.loader.table.add(line, new) {
-            return Added::Full;
+            return AddOutcome::Full;
         }
         if !is_link(last) {
             // The last entry moved to the node: the link took its slot.
-            let moved = self.rests.get(number).and_then(|rests| rests.last()).copied().unwrap_or(0);
-            self.beyond.insert(last & ADDRESS_MASK, moved);
+            let moved = self
+                .remainders
+                .get(number)
+                .and_then(|remainders| remainders.last())
+                .copied()
+                .unwrap_or(0);
+            self.overflow.insert(last & ADDRESS_MASK, moved);
         }
-        self.beyond.insert(new & ADDRESS_MASK, rest);
-        Added::New
+        self.overflow.insert(new & ADDRESS_MASK, rest);
+        AddOutcome::New
     }
 }
 
 /// Returns whether a line has an entry of the hash.
-fn has_in_line(line: &[AtomicU64], rests: &[u32], (new, rest): (u64, u32)) -> bool {
-    line.iter().zip(rests).any(|(slot, known)| {
+fn has_in_line(line: &[AtomicU64], remainders: &[u32], (new, rest): (u64, u32)) -> bool {
+    line.iter().zip(remainders).any(|(slot, known)| {
         let word = slot.load(Ordering::Relaxed);
         *known == rest && has_tag_of(word, new) && !is_link(word)
     })
 }
 
 #[inline]
-const fn rest_of(hash: u64) -> u32 {
-    low_u32(hash >> 32 & REST_MASK) | REST_KNOWN
+const fn remainder_of(hash: u64) -> u32 {
+    low_u32(hash >> 32 & REMAINDER_MASK) | REMAINDER_FILLED
 }
 
 #[inline]

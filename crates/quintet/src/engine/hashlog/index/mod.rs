@@ -28,7 +28,7 @@
 //! Locks: readers take none and store nothing. Writers of different locks run in parallel. Lock
 //! order: `growth`, one group, `free_nodes`. No method holds two groups.
 //!
-//! Start reading at [`SlotTable::find`] and [`Writer`].
+//! Start reading at [`SlotTable::find`] and [`GroupGuard`].
 
 mod load;
 #[cfg(all(test, model))]
@@ -42,7 +42,7 @@ mod tests;
 
 use std::{cmp::Reverse, collections::BinaryHeap, io, ops::ControlFlow};
 
-pub use self::load::{Added, Loader};
+pub use self::load::{AddOutcome, Loader};
 use self::{
     shape::Shape,
     tag::{Tag, placing, placing_of},
@@ -109,7 +109,7 @@ pub enum Verdict<T> {
 /// A lock and version, alone on its cache line: writers of other groups do not slow its readers.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Group(AtomicU64);
+struct GroupLock(AtomicU64);
 
 /// The table. See the module documentation.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ pub struct SlotTable {
     nodes: Region,
     pairs_max: u64,
     nodes_max: u64,
-    groups: Box<[Group]>,
+    groups: Box<[GroupLock]>,
     keys: AtomicU64,
     nodes_used: AtomicU64,
     free_nodes: Mutex<FreeNodes>,
@@ -160,7 +160,7 @@ impl SlotTable {
             nodes: Region::reserve(nodes_max * NODE_SLOTS * 8)?,
             pairs_max,
             nodes_max,
-            groups: (0..LOCK_COUNT).map(|_| Group(AtomicU64::new(0))).collect(),
+            groups: (0..LOCK_COUNT).map(|_| GroupLock(AtomicU64::new(0))).collect(),
             keys: AtomicU64::new(0),
             nodes_used: AtomicU64::new(0),
             free_nodes: Mutex::new(FreeNodes::default()),
@@ -217,18 +217,18 @@ impl SlotTable {
         self.nodes.words().get(first..first + to_usize(NODE_SLOTS)).unwrap_or(&[])
     }
 
-    /// Calls `look` with each address whose tag matches `hash` until it returns `Found`, and
+    /// Calls `check` with each address whose tag matches `hash` until it returns `Found`, and
     /// returns that result. A result counts only if the address is still in its slot afterwards:
     /// otherwise the address may have been another key's during the read. Returns `None` if no
     /// address is the key's.
     #[inline]
-    pub fn find<T>(&self, hash: u64, mut look: impl FnMut(u64) -> Verdict<T>) -> Option<T> {
+    pub fn find<T>(&self, hash: u64, mut check: impl FnMut(u64) -> Verdict<T>) -> Option<T> {
         let mut attempts = 0;
         loop {
             let group = self.group(hash);
             let before = group.0.load(Ordering::Acquire);
             let shape = Shape(self.shape.load(Ordering::Acquire));
-            if let ControlFlow::Break(found) = self.search(self.line(shape, hash), &mut look) {
+            if let ControlFlow::Break(found) = self.search(self.line(shape, hash), &mut check) {
                 if found.is_some() {
                     return found;
                 }
@@ -247,14 +247,14 @@ impl SlotTable {
     fn search<'a, T>(
         &'a self,
         (mut slots, tag): (&'a [AtomicU64], Tag),
-        look: &mut impl FnMut(u64) -> Verdict<T>,
+        check: &mut impl FnMut(u64) -> Verdict<T>,
     ) -> ControlFlow<Option<T>> {
         for _ in 0..CHAIN_NODES_MAX {
             let mut word = 0;
             for slot in slots {
                 word = slot.load(Ordering::Acquire);
                 if tag.matches(word) && word != 0 && !is_link(word) {
-                    match look(word & ADDRESS_MASK) {
+                    match check(word & ADDRESS_MASK) {
                         Verdict::Found(found) if is_still(slot, word) => {
                             return ControlFlow::Break(Some(found));
                         }
@@ -273,13 +273,13 @@ impl SlotTable {
     }
 
     #[inline]
-    fn group(&self, hash: u64) -> &Group {
+    fn group(&self, hash: u64) -> &GroupLock {
         // `LOCK_COUNT` groups: the masked number is always in range.
         &self.groups[to_usize(placing(hash) & (LOCK_COUNT - 1))]
     }
 
     /// Locks the group of `hash` for changes. Spins, then yields, while another writer holds it.
-    pub fn lock(&self, hash: u64) -> Writer<'_> {
+    pub fn lock(&self, hash: u64) -> GroupGuard<'_> {
         let group = self.group(hash);
         let mut attempts = 0;
         loop {
@@ -293,7 +293,7 @@ impl SlotTable {
                 // Readers see the odd version before any change under the lock. Pairs with the
                 // fence in `find`.
                 fence(Ordering::Release);
-                return Writer { table: self, group, version: version + 1, hash };
+                return GroupGuard { table: self, group, version: version + 1, hash };
             }
             pause(&mut attempts);
         }
@@ -379,7 +379,7 @@ impl SlotTable {
                 slots = self.node(node_of(end));
                 continue;
             }
-            let Some(node) = self.take_node() else { return false };
+            let Some(node) = self.allocate_node() else { return false };
             let [first, second, ..] = self.node(node) else { return false };
             first.store(end, Ordering::Release);
             second.store(word, Ordering::Release);
@@ -388,7 +388,7 @@ impl SlotTable {
         }
     }
 
-    fn take_node(&self) -> Option<u64> {
+    fn allocate_node(&self) -> Option<u64> {
         let mut nodes = lock(&self.free_nodes);
         let node = nodes.free.pop().map(|Reverse(node)| node).or_else(|| {
             let next = nodes.next;
@@ -401,7 +401,7 @@ impl SlotTable {
         Some(node)
     }
 
-    fn give_node(&self, node: u64) {
+    fn free_node(&self, node: u64) {
         for slot in self.node(node) {
             slot.store(0, Ordering::Relaxed);
         }
@@ -421,30 +421,30 @@ fn pause(attempts: &mut u32) {
 }
 
 /// The position of a word.
-struct Place<'a> {
+struct SlotRef<'a> {
     slots: &'a [AtomicU64],
     index: usize,
 }
 
 /// A locked group. Dropping it unlocks the group.
 #[derive(Debug)]
-pub struct Writer<'a> {
+pub struct GroupGuard<'a> {
     table: &'a SlotTable,
-    group: &'a Group,
+    group: &'a GroupLock,
     version: u64,
     hash: u64,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> GroupGuard<'a> {
     fn first(&self) -> (&'a [AtomicU64], Tag) {
         self.table.line(Shape(self.table.shape.load(Ordering::Acquire)), self.hash)
     }
 
-    /// Calls `look` with each address whose tag matches the hash until it returns a result. Returns
-    /// `None` if no address is the key's.
-    pub fn find<T>(&self, mut look: impl FnMut(u64) -> Option<T>) -> Option<T> {
-        let mut look = |address| look(address).map_or(Verdict::Other, Verdict::Found);
-        match self.table.search(self.first(), &mut look) {
+    /// Calls `check` with each address whose tag matches the hash until it returns a result.
+    /// Returns `None` if no address is the key's.
+    pub fn find<T>(&self, mut check: impl FnMut(u64) -> Option<T>) -> Option<T> {
+        let mut check = |address| check(address).map_or(Verdict::Other, Verdict::Found);
+        match self.table.search(self.first(), &mut check) {
             ControlFlow::Break(found) => found,
             ControlFlow::Continue(()) => None,
         }
@@ -465,27 +465,27 @@ impl<'a> Writer<'a> {
 
     /// Replaces the address `old` by `new`. Returns `false` if `old` is not in the table.
     pub fn replace(&mut self, old: u64, new: u64) -> bool {
-        let Some(place) = self.place(old) else { return false };
-        place.slots[place.index].store(self.first().1.slot(new), Ordering::Release);
+        let Some(found) = self.slot_of(old) else { return false };
+        found.slots[found.index].store(self.first().1.slot(new), Ordering::Release);
         true
     }
 
     /// Removes the entry at `address`. Returns `false` if there is none.
     pub fn remove(&mut self, address: u64) -> bool {
-        let Some(place) = self.place(address) else { return false };
-        self.fill_from_end(&place);
+        let Some(found) = self.slot_of(address) else { return false };
+        self.fill_from_end(&found);
         self.table.keys.fetch_sub(1, Ordering::Relaxed);
         true
     }
 
-    fn place(&self, address: u64) -> Option<Place<'a>> {
+    fn slot_of(&self, address: u64) -> Option<SlotRef<'a>> {
         let (mut slots, tag) = self.first();
         loop {
             let mut next = None;
             for (index, slot) in slots.iter().enumerate() {
                 let found = slot.load(Ordering::Relaxed);
                 if found & ADDRESS_MASK == address && tag.matches(found) {
-                    return Some(Place { slots, index });
+                    return Some(SlotRef { slots, index });
                 }
                 if is_link(found) {
                     next = Some(node_of(found));
@@ -497,7 +497,7 @@ impl<'a> Writer<'a> {
 
     /// Moves the chain's last word to `hole`. Frees a node left with one word: the word replaces
     /// the link.
-    fn fill_from_end(&self, hole: &Place<'a>) {
+    fn fill_from_end(&self, hole: &SlotRef<'a>) {
         let (mut slots, _) = self.first();
         let mut parent: Option<(&AtomicU64, u64)> = None;
         while let Some(last) = slots.last().filter(|last| is_link(last.load(Ordering::Relaxed))) {
@@ -511,7 +511,7 @@ impl<'a> Writer<'a> {
         end.store(0, Ordering::Release);
         if let (Some((link, node)), 2) = (parent, count) {
             link.store(slots[0].load(Ordering::Relaxed), Ordering::Release);
-            self.table.give_node(node);
+            self.table.free_node(node);
         }
     }
 
@@ -550,14 +550,14 @@ impl<'a> Writer<'a> {
             while is_link(end) {
                 let node = node_of(end);
                 end = self.table.node(node).last().map_or(0, |last| last.load(Ordering::Relaxed));
-                self.table.give_node(node);
+                self.table.free_node(node);
             }
         }
         entries
     }
 }
 
-impl Drop for Writer<'_> {
+impl Drop for GroupGuard<'_> {
     fn drop(&mut self) {
         self.group.0.store(self.version + 1, Ordering::Release);
     }

@@ -51,7 +51,7 @@ impl SlotTable {
                 self.add(self.line_at(array, pair), word);
             }
             drop(writer);
-            self.give_back(&huge, before, pair);
+            self.discard_lines(&huge, before, pair);
         }
     }
 
@@ -61,7 +61,7 @@ impl SlotTable {
 
     /// Discards the pages of lines from `pair` on, if a page starts there. `huge`: the lines are in
     /// huge pages.
-    fn give_back(&self, huge: &MutexGuard<'_, bool>, shape: Shape, pair: u64) {
+    fn discard_lines(&self, huge: &MutexGuard<'_, bool>, shape: Shape, pair: u64) {
         let start = pair * LINE_SLOTS * 8;
         // The first huge page is discarded in parts: a table that was large may become small.
         let in_whole = **huge && start >= DISCARD_HUGE_BYTES;
@@ -74,11 +74,11 @@ impl SlotTable {
         if let Some(lines) = self.lines.get(array) {
             lines.discard(start..start + step);
         }
-        self.give_back_nodes();
+        self.discard_nodes();
     }
 
     /// Discards the highest free nodes if more than half of all nodes are free.
-    fn give_back_nodes(&self) {
+    fn discard_nodes(&self) {
         let mut nodes = lock(&self.free_nodes);
         let end = nodes.next;
         if super::to_u64(nodes.free.len()) * 2 <= end {

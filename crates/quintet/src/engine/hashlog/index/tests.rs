@@ -423,7 +423,7 @@ fn of_entries_with_equal_hashes_a_share_takes_the_first() {
             let key = mix(step) % 25_000 * 2 + pass;
             let (hash, address) = (low(key), (pass << 30) | (key + 1));
             let share = &mut shares[loader.share(hash)];
-            let expected = if share.has(hash) { Added::Older } else { Added::New };
+            let expected = if share.has(hash) { AddOutcome::Older } else { AddOutcome::New };
             assert_eq!(share.add(hash, address + (step << 20)), expected);
             assert!(share.has(hash));
             let rest_differs = hash ^ 1 << 40;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{HEAD_BYTES, Manifest, Owner, Record, Window};
+use super::{HEAD_BYTES, Manifest, ManifestRecord, TableIdentity, Window};
 use crate::{
     Error, Result,
     io::{Dir, File, SECTOR_BYTES, read_up_to},
@@ -26,7 +26,7 @@ pub(in crate::engine::hashlog) fn describe(
     let mut decoder = Decoder::new(head.get(16..).unwrap_or(&[]));
     let ids = || Some((decoder.id()?, decoder.u64()?, decoder.u64()?));
     let (database_id, table_id, number) = { ids }().unwrap_or_default();
-    let owner = Owner { database_id, table_id };
+    let owner = TableIdentity { database_id, table_id };
     let mut manifest = Manifest::with_file(Arc::clone(dir), owner, number, file, name.to_owned());
     manifest.verify_head()?;
     say("manifest of a hashlog table");
@@ -34,9 +34,9 @@ pub(in crate::engine::hashlog) fn describe(
     say(&format!("  table id     {table_id}"));
     say(&format!("  number       {number}"));
     let mut window = Window::new(Arc::clone(&manifest.file));
-    while let Some((records, next)) = manifest.publication(&mut window, length)? {
+    while let Some((records, next)) = manifest.read_checkpoint(&mut window, length)? {
         for (offset, record) in records {
-            if !say(&format!("byte {offset}: {}", manifest.words_of(&record)?)) {
+            if !say(&format!("byte {offset}: {}", manifest.text_of(&record)?)) {
                 return Ok(());
             }
         }
@@ -55,10 +55,10 @@ pub(in crate::engine::hashlog) fn describe(
 
 impl Manifest {
     /// Returns the text for a record.
-    fn words_of(&self, record: &Record) -> Result<String> {
+    fn text_of(&self, record: &ManifestRecord) -> Result<String> {
         Ok(match record {
-            Record::Begin(sequence) => format!("begin of checkpoint {sequence}"),
-            Record::Extent(extent, hints) => {
+            ManifestRecord::Begin(sequence) => format!("begin of checkpoint {sequence}"),
+            ManifestRecord::Extent(extent, hints) => {
                 let whole = if self.hints(hints)?.is_some() { "" } else { " (damaged)" };
                 let packed = match extent.packing_bytes() {
                     0 => String::new(),
@@ -78,17 +78,19 @@ impl Manifest {
                     extent.last_lsn,
                     extent.file,
                     extent.offset,
-                    extent.place_bytes,
+                    extent.range_bytes,
                     hints.bytes - extent.packing_bytes().min(hints.bytes),
                 )
             }
-            Record::Drop { chunk, serial } => format!("drop of chunk {chunk} serial {serial}"),
-            Record::Large(large) => format!(
+            ManifestRecord::Drop { chunk, serial } => {
+                format!("drop of chunk {chunk} serial {serial}")
+            }
+            ManifestRecord::Large(large) => format!(
                 "large value {} of {} bytes, lsn {}, in file {} at {} of {} bytes",
-                large.number, large.bytes, large.lsn, large.file, large.offset, large.place_bytes
+                large.number, large.bytes, large.lsn, large.file, large.offset, large.range_bytes
             ),
-            Record::DropLarge(number) => format!("drop of large value {number}"),
-            Record::Commit(commit) => format!(
+            ManifestRecord::DropLarge(number) => format!("drop of large value {number}"),
+            ManifestRecord::Commit(commit) => format!(
                 "commit of checkpoint {}, complete to {}, next serial {}, next large value {}, \
                  next file {}{}",
                 commit.sequence,

@@ -17,7 +17,7 @@ const HASH_BYTES: usize = 7;
 
 /// One hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Hint {
+pub(in super::super) struct IndexHint {
     pub(in super::super) hash: u64,
     /// Bytes of key and value.
     pub(in super::super) payload: u64,
@@ -29,15 +29,15 @@ pub(in super::super) struct Hint {
     pub(in super::super) large: u64,
 }
 
-impl Hint {
+impl IndexHint {
     fn sizes(&self) -> u64 {
         self.payload << 3 | self.wide << 2 | self.kind
     }
 }
 
 /// Appends an extent's hints to `out`.
-pub(in super::super) fn encode_hints(out: &mut Vec<u8>, hints: &[Hint]) {
-    let first = hints.first().map_or(0, Hint::sizes);
+pub(in super::super) fn encode_hints(out: &mut Vec<u8>, hints: &[IndexHint]) {
+    let first = hints.first().map_or(0, IndexHint::sizes);
     let common = if hints.iter().all(|hint| hint.sizes() == first) { first } else { 0 };
     out.reserve_exact(hints.len() * if common == 0 { 9 } else { HASH_BYTES } + 10);
     put_varint(out, common);
@@ -68,7 +68,7 @@ impl<'a> HintReader<'a> {
 
     /// If all remaining hints have one size and no numbers, returns the first of them and their
     /// count.
-    pub(in super::super) fn uniform(&self) -> Option<(Hint, u64)> {
+    pub(in super::super) fn uniform(&self) -> Option<(IndexHint, u64)> {
         let rest = self.decoder.rest().len();
         let uniform = self.common != 0 && self.common & 3 != 2 && rest.is_multiple_of(HASH_BYTES);
         let mut first = Self { decoder: self.decoder.clone(), common: self.common };
@@ -82,15 +82,15 @@ impl<'a> HintReader<'a> {
 }
 
 impl Iterator for HintReader<'_> {
-    type Item = Hint;
+    type Item = IndexHint;
 
     #[inline]
-    fn next(&mut self) -> Option<Hint> {
+    fn next(&mut self) -> Option<IndexHint> {
         let mut hash = [0; 8];
         hash.split_at_mut(HASH_BYTES).0.copy_from_slice(self.decoder.take(HASH_BYTES)?);
         let sizes = if self.common == 0 { self.decoder.varint()? } else { self.common };
         let large = if sizes & 3 == 2 { self.decoder.varint()? } else { 0 };
-        Some(Hint {
+        Some(IndexHint {
             hash: u64::from_le_bytes(hash),
             payload: sizes >> 3,
             wide: sizes >> 2 & 1,
@@ -106,7 +106,7 @@ mod tests {
 
     const HASH: u64 = 0xff07_0605_0403_0201;
 
-    fn encoded(hints: &[Hint]) -> Vec<u8> {
+    fn encoded(hints: &[IndexHint]) -> Vec<u8> {
         let mut out = Vec::new();
         encode_hints(&mut out, hints);
         out
@@ -114,8 +114,8 @@ mod tests {
 
     #[test]
     fn golden_bytes_of_hints() {
-        let put = Hint { hash: HASH, payload: 20, wide: 0, kind: 0, large: 0 };
-        let large = Hint { payload: 16, wide: 1, kind: 2, large: 300, ..put };
+        let put = IndexHint { hash: HASH, payload: 20, wide: 0, kind: 0, large: 0 };
+        let large = IndexHint { payload: 16, wide: 1, kind: 2, large: 300, ..put };
         assert_eq!(encoded(&[]), [0]);
         let alike = encoded(&[put, put]);
         assert_eq!(alike, [160, 1, 1, 2, 3, 4, 5, 6, 7, 1, 2, 3, 4, 5, 6, 7]);
@@ -126,8 +126,9 @@ mod tests {
 
     #[test]
     fn hints_round_trip_and_cut_ones_are_noticed() {
-        let put = Hint { hash: HASH & HINT_HASH_MASK, payload: 20, wide: 0, kind: 0, large: 0 };
-        let large = Hint { payload: 16, kind: 2, large: 7, ..put };
+        let put =
+            IndexHint { hash: HASH & HINT_HASH_MASK, payload: 20, wide: 0, kind: 0, large: 0 };
+        let large = IndexHint { payload: 16, kind: 2, large: 7, ..put };
         for hints in [vec![], vec![put; 3], vec![put, large, put], vec![large; 3]] {
             let bytes = encoded(&hints);
             let mut reader = HintReader::new(&bytes);

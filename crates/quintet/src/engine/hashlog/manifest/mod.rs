@@ -42,16 +42,16 @@ mod window;
 use std::{io, mem, sync::Arc};
 
 pub(super) use self::describe::describe;
-pub(super) use self::hints::{HINT_HASH_MASK, Hint, HintReader, encode_hints};
-pub(super) use self::record::{Commit, Contents, Extent, Hints, LargeRecord};
+pub(super) use self::hints::{HINT_HASH_MASK, HintReader, IndexHint, encode_hints};
+pub(super) use self::record::{Commit, Extent, HintsLocation, LargeRecord, ManifestContents};
 use self::{
     record::{
-        BEGIN, COMMIT, DROP, DROP_LARGE, EXTENT, FRAME_BYTES, LARGE, RECORD_BYTES_MAX, Record,
-        decode,
+        BEGIN, COMMIT, DROP, DROP_LARGE, EXTENT, FRAME_BYTES, LARGE, ManifestRecord,
+        RECORD_BYTES_MAX, decode,
     },
     window::Window,
 };
-use super::files::{Owner, label};
+use super::files::{TableIdentity, label};
 use crate::{
     Error, Result,
     io::{Dir, File, Open, SECTOR_BYTES, read_up_to, write_all_at},
@@ -73,7 +73,7 @@ const WRITE_BYTES: usize = 1 << 20;
 const UNFINISHED: &str = "manifest-new";
 
 /// Records, each with its offset.
-type Records = Vec<(u64, Record)>;
+type RecordList = Vec<(u64, ManifestRecord)>;
 
 fn name_of(number: u64) -> String {
     format!("manifest-{number:08x}")
@@ -94,7 +94,7 @@ pub(super) fn is_unfinished(name: &str) -> bool {
 #[derive(Debug)]
 pub(super) struct Manifest {
     dir: Arc<dyn Dir>,
-    owner: Owner,
+    owner: TableIdentity,
     number: u64,
     file: Arc<dyn File>,
     label: String,
@@ -121,10 +121,10 @@ impl Manifest {
     /// Fails with `Corruption` if the manifest is damaged, and with `NewerFormat`.
     pub(super) fn open(
         dir: &Arc<dyn Dir>,
-        owner: Owner,
+        owner: TableIdentity,
         number: u64,
         write: bool,
-    ) -> Result<(Self, Contents)> {
+    ) -> Result<(Self, ManifestContents)> {
         let name = name_of(number);
         let label = label(owner.table_id, &name);
         let how = if write { Open::WRITE } else { Open::READ };
@@ -156,7 +156,7 @@ impl Manifest {
 
     fn with_file(
         dir: Arc<dyn Dir>,
-        owner: Owner,
+        owner: TableIdentity,
         number: u64,
         file: Arc<dyn File>,
         label: String,
@@ -223,7 +223,7 @@ impl Manifest {
         window: &mut Window,
         offset: u64,
         length: u64,
-    ) -> Result<Option<(Record, u64)>> {
+    ) -> Result<Option<(ManifestRecord, u64)>> {
         let available = length.saturating_sub(offset).min(to_u64(FRAME_BYTES + RECORD_BYTES_MAX));
         let bytes = window
             .get(offset, to_usize(available))
@@ -248,9 +248,9 @@ impl Manifest {
     }
 
     /// Reads the checkpoints in the first `length` bytes.
-    fn read(&mut self, window: &mut Window, length: u64) -> Result<Contents> {
-        let mut contents = Contents::default();
-        while let Some((records, next)) = self.publication(window, length)? {
+    fn read(&mut self, window: &mut Window, length: u64) -> Result<ManifestContents> {
+        let mut contents = ManifestContents::default();
+        while let Some((records, next)) = self.read_checkpoint(window, length)? {
             for (_, record) in records {
                 contents.add(record);
             }
@@ -270,22 +270,29 @@ impl Manifest {
 
     /// Reads the checkpoint at `self.end`. Returns its records with their offsets, and the offset
     /// of the next one; `None` if it is not complete.
-    fn publication(&self, window: &mut Window, length: u64) -> Result<Option<(Records, u64)>> {
+    fn read_checkpoint(
+        &self,
+        window: &mut Window,
+        length: u64,
+    ) -> Result<Option<(RecordList, u64)>> {
         let mut records = Vec::new();
         let mut offset = self.end;
         while let Some((record, next)) = self.record(window, offset, length)? {
-            let last = matches!(record, Record::Commit(_));
+            let last = matches!(record, ManifestRecord::Commit(_));
             match record {
-                Record::Begin(sequence) if offset == self.end && sequence == self.sequence => {}
-                Record::Begin(_) => return Ok(None),
+                ManifestRecord::Begin(sequence)
+                    if offset == self.end && sequence == self.sequence => {}
+                ManifestRecord::Begin(_) => return Ok(None),
                 _ if offset == self.end => return Ok(None),
-                Record::Commit(commit) if commit.sequence != self.sequence => return Ok(None),
+                ManifestRecord::Commit(commit) if commit.sequence != self.sequence => {
+                    return Ok(None);
+                }
                 _ => {}
             }
             records.push((offset, record));
             offset = next;
             if last {
-                let end = place_hints(&mut records, round_up(offset, SECTOR_BYTES));
+                let end = locate_hints(&mut records, round_up(offset, SECTOR_BYTES));
                 return Ok(Some((records, round_up(end, SECTOR_BYTES))));
             }
         }
@@ -297,7 +304,8 @@ impl Manifest {
     fn refuse_damage(&self, window: &mut Window, length: u64) -> Result<()> {
         let mut offset = self.end + SECTOR_BYTES;
         while offset < length {
-            if let Some((Record::Begin(sequence), _)) = self.record(window, offset, length)?
+            if let Some((ManifestRecord::Begin(sequence), _)) =
+                self.record(window, offset, length)?
                 && sequence > self.sequence
             {
                 let what = format!("checkpoint {} is unreadable", self.sequence);
@@ -310,7 +318,7 @@ impl Manifest {
 
     /// Returns the verified hints of an extent; `None` if they are damaged. They can be recreated
     /// from the extent.
-    pub(super) fn hints(&self, hints: &Hints) -> Result<Option<Vec<u8>>> {
+    pub(super) fn hints(&self, hints: &HintsLocation) -> Result<Option<Vec<u8>>> {
         let length =
             self.file.len().map_err(|error| Error::io(format!("measure {}", self.label), error))?;
         if hints.offset.saturating_add(hints.bytes) > length {
@@ -321,7 +329,7 @@ impl Manifest {
     }
 
     /// Returns the hints of an extent without verification, with zeros behind the end of the file.
-    fn unverified_hints(&self, hints: &Hints) -> Result<Vec<u8>> {
+    fn unverified_hints(&self, hints: &HintsLocation) -> Result<Vec<u8>> {
         let mut bytes = vec![0; to_usize(hints.bytes)];
         read_up_to(&*self.file, &mut bytes, hints.offset)
             .map_err(|error| Error::io(format!("read {}", self.label), error))?;
@@ -370,8 +378,8 @@ impl Manifest {
 
     /// Adds a large value.
     pub(super) fn add_large(&mut self, large: &LargeRecord) {
-        let &LargeRecord { number, lsn, file, offset, place_bytes, bytes } = large;
-        self.words(LARGE, &[number, lsn, file, offset, place_bytes, bytes]);
+        let &LargeRecord { number, lsn, file, offset, range_bytes, bytes } = large;
+        self.words(LARGE, &[number, lsn, file, offset, range_bytes, bytes]);
     }
 
     /// Adds a drop of a large value.
@@ -392,7 +400,7 @@ impl Manifest {
             self.in_doubt = true;
             return Err(Error::io(format!("sync {}", self.label), error));
         }
-        self.note_publication(self.end + to_u64(self.buffer.len()));
+        self.advance(self.end + to_u64(self.buffer.len()));
         Ok(())
     }
 
@@ -410,7 +418,7 @@ impl Manifest {
     }
 
     /// Advances to the next checkpoint.
-    fn note_publication(&mut self, end: u64) {
+    fn advance(&mut self, end: u64) {
         self.end = end;
         self.sequence += 1;
         // The buffer may be large: free it.
@@ -435,13 +443,12 @@ impl Manifest {
     }
 
     /// Writes a manifest under a temporary name: the first of a table, or one with the live content
-    /// of `from`. Its content is durable on return. [`Self::publish`] renames it. Its content is
-    /// durable when this returns; [`Self::publish`] gives it its name.
+    /// of `from`. Its content is durable on return. [`Self::install`] renames it.
     pub(super) fn prepare(
         dir: &Arc<dyn Dir>,
-        owner: Owner,
+        owner: TableIdentity,
         number: u64,
-        from: Option<(&Self, &Contents)>,
+        from: Option<(&Self, &ManifestContents)>,
         commit: Commit,
     ) -> Result<Self> {
         let label = label(owner.table_id, &name_of(number));
@@ -461,13 +468,17 @@ impl Manifest {
     }
 
     /// Writes the head, and one checkpoint with the live content of `from`.
-    fn write_all_of(&mut self, from: Option<(&Self, &Contents)>, commit: Commit) -> Result<()> {
+    fn write_all_of(
+        &mut self,
+        from: Option<(&Self, &ManifestContents)>,
+        commit: Commit,
+    ) -> Result<()> {
         let mut head = self.head();
         head.resize(to_usize(SECTOR_BYTES), 0);
         let doing = |label: &str, error| Error::io(format!("create {label}"), error);
         write_all_at(&*self.file, &head, 0).map_err(|error| doing(&self.label, error))?;
         self.begin();
-        let nothing = Contents::default();
+        let nothing = ManifestContents::default();
         let contents = from.map_or(&nothing, |(_, contents)| contents);
         for (extent, hints) in &contents.extents {
             self.words(EXTENT, &extent.words(hints.crc));
@@ -492,17 +503,17 @@ impl Manifest {
         self.buffer.resize(to_usize(end - at), 0);
         self.write_buffer(at)?;
         self.file.sync_all().map_err(|error| doing(&self.label, error))?;
-        self.note_publication(end);
+        self.advance(end);
         Ok(())
     }
 
     /// Renames a prepared manifest to its final name, durably. After an error, a crash may leave
     /// this one or the one before.
-    pub(super) fn publish(&self) -> Result<()> {
+    pub(super) fn install(&self) -> Result<()> {
         let renamed = self.dir.rename(UNFINISHED, &name_of(self.number));
         renamed
             .and_then(|()| self.dir.sync())
-            .map_err(|error| Error::io(format!("publish {}", self.label), error))
+            .map_err(|error| Error::io(format!("rename {}", self.label), error))
     }
 
     /// Removes the file of a replaced manifest. If that fails, the next open does it.
@@ -512,7 +523,7 @@ impl Manifest {
 
     /// Reads the durable part of the manifest again, for a rewrite or a check. Fails with
     /// `Corruption` if it is damaged.
-    pub(super) fn reread(&self) -> Result<Contents> {
+    pub(super) fn reread(&self) -> Result<ManifestContents> {
         let file = Arc::clone(&self.file);
         let dir = Arc::clone(&self.dir);
         let mut copy = Self::with_file(dir, self.owner, self.number, file, self.label.clone());
@@ -528,9 +539,9 @@ impl Manifest {
 
 /// Sets the offsets of the hints in a checkpoint's records, from `at` on. Returns the end of the
 /// hints.
-fn place_hints(records: &mut [(u64, Record)], mut at: u64) -> u64 {
+fn locate_hints(records: &mut [(u64, ManifestRecord)], mut at: u64) -> u64 {
     for (_, record) in records {
-        if let Record::Extent(_, hints) = record {
+        if let ManifestRecord::Extent(_, hints) = record {
             hints.offset = at;
             at += hints.bytes;
         }

@@ -41,7 +41,7 @@ pub(in super::super) struct Extent {
     pub(in super::super) created: u64,
     pub(in super::super) file: u64,
     pub(in super::super) offset: u64,
-    pub(in super::super) place_bytes: u64,
+    pub(in super::super) range_bytes: u64,
     pub(in super::super) start: u64,
     pub(in super::super) end: u64,
     pub(in super::super) entry_count: u64,
@@ -76,7 +76,7 @@ impl Extent {
             self.created,
             self.file,
             self.offset,
-            self.place_bytes,
+            self.range_bytes,
             self.start,
             self.end,
             self.entry_count,
@@ -98,7 +98,7 @@ pub(in super::super) struct LargeRecord {
     pub(in super::super) lsn: u64,
     pub(in super::super) file: u64,
     pub(in super::super) offset: u64,
-    pub(in super::super) place_bytes: u64,
+    pub(in super::super) range_bytes: u64,
     pub(in super::super) bytes: u64,
 }
 
@@ -115,7 +115,7 @@ pub(in super::super) struct Commit {
 
 /// The position of an extent's hints in the manifest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Hints {
+pub(in super::super) struct HintsLocation {
     pub(in super::super) offset: u64,
     pub(in super::super) bytes: u64,
     pub(in super::super) crc: u32,
@@ -123,38 +123,38 @@ pub(in super::super) struct Hints {
 
 /// The live content of a manifest after its last commit.
 #[derive(Debug, Default)]
-pub(in super::super) struct Contents {
+pub(in super::super) struct ManifestContents {
     pub(in super::super) commit: Commit,
-    pub(in super::super) extents: Vec<(Extent, Hints)>,
+    pub(in super::super) extents: Vec<(Extent, HintsLocation)>,
     pub(in super::super) larges: Vec<LargeRecord>,
 }
 
-impl Contents {
+impl ManifestContents {
     /// Returns its size in memory in bytes.
     pub(in super::super) fn memory_bytes(&self) -> u64 {
         to_u64(size_of_val(&*self.extents) + size_of_val(&*self.larges))
     }
 
     /// Applies a record.
-    pub(super) fn add(&mut self, record: Record) {
+    pub(super) fn add(&mut self, record: ManifestRecord) {
         match record {
-            Record::Extent(extent, hints) => self.extents.push((extent, hints)),
-            Record::Drop { chunk, serial } => {
+            ManifestRecord::Extent(extent, hints) => self.extents.push((extent, hints)),
+            ManifestRecord::Drop { chunk, serial } => {
                 self.extents.retain(|(extent, _)| extent.chunk != chunk || extent.serial != serial);
             }
-            Record::Large(large) => self.larges.push(large),
-            Record::DropLarge(number) => self.larges.retain(|large| large.number != number),
-            Record::Commit(commit) => self.commit = commit,
-            Record::Begin(_) => {}
+            ManifestRecord::Large(large) => self.larges.push(large),
+            ManifestRecord::DropLarge(number) => self.larges.retain(|large| large.number != number),
+            ManifestRecord::Commit(commit) => self.commit = commit,
+            ManifestRecord::Begin(_) => {}
         }
     }
 }
 
 /// A record. See the module documentation.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Record {
+pub(super) enum ManifestRecord {
     Begin(u64),
-    Extent(Extent, Hints),
+    Extent(Extent, HintsLocation),
     Drop { chunk: u64, serial: u64 },
     Large(LargeRecord),
     DropLarge(u64),
@@ -171,12 +171,12 @@ fn words<const N: usize>(decoder: &mut Decoder<'_>) -> Option<[u64; N]> {
 
 /// Decodes a body; `None` if it is not valid. The offset of an extent's hints stays 0: only the
 /// position of the record determines it.
-pub(super) fn decode(kind: u8, body: &[u8]) -> Option<Record> {
+pub(super) fn decode(kind: u8, body: &[u8]) -> Option<ManifestRecord> {
     let mut decoder = Decoder::new(body);
     let record = match kind {
-        BEGIN => Record::Begin(decoder.u64()?),
+        BEGIN => ManifestRecord::Begin(decoder.u64()?),
         EXTENT => {
-            let [chunk, serial, order, created, file, offset, place_bytes] = words(&mut decoder)?;
+            let [chunk, serial, order, created, file, offset, range_bytes] = words(&mut decoder)?;
             let [start, end, entry_count, body_crc, first_lsn, last_lsn] = words(&mut decoder)?;
             let [sealed, span, crc, hint_bytes] = words(&mut decoder)?;
             let extent = Extent {
@@ -186,7 +186,7 @@ pub(super) fn decode(kind: u8, body: &[u8]) -> Option<Record> {
                 created,
                 file,
                 offset,
-                place_bytes,
+                range_bytes,
                 start,
                 end,
                 entry_count,
@@ -199,21 +199,21 @@ pub(super) fn decode(kind: u8, body: &[u8]) -> Option<Record> {
             };
             let crc = u32::try_from(crc).ok()?;
             let bytes = Some(hint_bytes).filter(|bytes| *bytes <= HINT_BYTES_MAX)?;
-            Record::Extent(extent, Hints { offset: 0, bytes, crc })
+            ManifestRecord::Extent(extent, HintsLocation { offset: 0, bytes, crc })
         }
         DROP => {
             let [chunk, serial] = words(&mut decoder)?;
-            Record::Drop { chunk, serial }
+            ManifestRecord::Drop { chunk, serial }
         }
         LARGE => {
-            let [number, lsn, file, offset, place_bytes, bytes] = words(&mut decoder)?;
-            Record::Large(LargeRecord { number, lsn, file, offset, place_bytes, bytes })
+            let [number, lsn, file, offset, range_bytes, bytes] = words(&mut decoder)?;
+            ManifestRecord::Large(LargeRecord { number, lsn, file, offset, range_bytes, bytes })
         }
-        DROP_LARGE => Record::DropLarge(decoder.u64()?),
+        DROP_LARGE => ManifestRecord::DropLarge(decoder.u64()?),
         COMMIT => {
             let [sequence, complete, next_serial, next_large, next_file, collided] =
                 words(&mut decoder)?;
-            Record::Commit(Commit {
+            ManifestRecord::Commit(Commit {
                 sequence,
                 complete,
                 next_serial,

@@ -3,23 +3,23 @@
 use super::{
     crashes::{
         a_crash_around_a_rewrite_of_the_manifest_loses_nothing,
-        a_crash_at_any_event_leaves_what_was_published,
+        a_crash_at_any_event_leaves_the_last_checkpoint,
     },
     packed::flipped_bytes_of_packed_chunks_are_noticed,
     *,
 };
 use crate::{
-    engine::hashlog::{arena::Look, entry::Head},
+    engine::hashlog::{arena::ArenaRead, entry::EntryHead},
     io::sim::Damage,
     util::mutant::{Bug, finds},
 };
 
 #[test]
-fn a_publication_syncs_the_log_first() {
-    publications_sync_the_log();
+fn a_checkpoint_syncs_the_log_first() {
+    checkpoints_sync_the_log();
 }
 
-fn publications_sync_the_log() {
+fn checkpoints_sync_the_log() {
     let bench = Bench::new(1);
     let (table, _) = bench.open();
     for lsn in 1..4 {
@@ -38,13 +38,13 @@ fn a_reader_notices_that_its_chunk_is_recycled() {
 
 fn recycling_is_noticed() {
     let arena = Arena::new(16 << 10, Arc::new(Budget::new(1 << 20))).unwrap();
-    let frame = arena.take_frame(false).unwrap();
+    let frame = arena.reserve_frame(false).unwrap();
     arena.begin(0, 0, 16, false);
     arena.attach(0, frame);
-    let head = Head { kind: entry::Kind::Put, key_bytes: 3, value_bytes: 8, lsn: 1 };
+    let head = EntryHead { kind: entry::EntryKind::Put, key_bytes: 3, value_bytes: 8, lsn: 1 };
     head.store(&arena.words(0).unwrap()[16..], b"key", [b"original", b""]);
     let address = arena.address(0, 16);
-    let look = arena.look(address, b"key", |head, words| {
+    let look = arena.read(address, b"key", |head, words| {
         // The chunk leaves memory while the value is copied, and another takes its frame. Its
         // entry happens to begin with the same word.
         let frame = arena.detach(0).unwrap();
@@ -54,7 +54,7 @@ fn recycling_is_noticed() {
         arena::copy_value(head, words, &mut value);
         value
     });
-    assert!(!matches!(look, Look::Found(value) if value != *b"original"), "foreign bytes");
+    assert!(!matches!(look, ArenaRead::Found(value) if value != *b"original"), "foreign bytes");
 }
 
 /// One flipped bit in a value, then the chunk goes to memory: the value is right or refused.
@@ -89,17 +89,17 @@ fn damaged_chunks_stay_out_of_memory() {
 
 #[test]
 fn hashlog_skips_log_sync() {
-    finds(Bug::HashlogSkipsLogSync, publications_sync_the_log);
+    finds(Bug::HashlogSkipsLogSync, checkpoints_sync_the_log);
 }
 
 #[test]
 fn hashlog_skips_data_sync() {
-    finds(Bug::HashlogSkipsDataSync, a_crash_at_any_event_leaves_what_was_published);
+    finds(Bug::HashlogSkipsDataSync, a_crash_at_any_event_leaves_the_last_checkpoint);
 }
 
 #[test]
 fn hashlog_skips_manifest_sync() {
-    finds(Bug::HashlogSkipsManifestSync, a_crash_at_any_event_leaves_what_was_published);
+    finds(Bug::HashlogSkipsManifestSync, a_crash_at_any_event_leaves_the_last_checkpoint);
 }
 
 #[test]
@@ -139,12 +139,12 @@ fn hashlog_miscounts_copies() {
 
 #[test]
 fn hashlog_loses_moved_entries() {
-    finds(Bug::HashlogLosesMovedEntries, a_crash_at_any_event_leaves_what_was_published);
+    finds(Bug::HashlogLosesMovedEntries, a_crash_at_any_event_leaves_the_last_checkpoint);
 }
 
 #[test]
 fn hashlog_frees_before_publishing() {
-    finds(Bug::HashlogFreesBeforePublishing, a_crash_at_any_event_leaves_what_was_published);
+    finds(Bug::HashlogFreesBeforePublishing, a_crash_at_any_event_leaves_the_last_checkpoint);
 }
 
 #[test]

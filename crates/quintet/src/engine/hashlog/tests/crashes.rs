@@ -1,4 +1,4 @@
-//! Power losses and deaths at every event of publishing and compacting.
+//! Power losses and killed processes at every event of checkpoints and compaction.
 
 use super::*;
 use crate::io::sim::{Policy, PolicyLimits};
@@ -46,18 +46,18 @@ fn check_crashes(bench: &Bench, start: u64, log: &Logged, published: &[(u64, Lsn
         for policy in bench.env.policies(event, PolicyLimits::default()) {
             let image = bench.env.image_at(event, policy);
             let crashed = Bench { env: image, options: bench.options.clone(), ..Bench::new(7) };
-            let place = format!("event {event}, {policy}");
+            let case = format!("event {event}, {policy}");
             let (table, complete) =
-                crashed.try_open().unwrap_or_else(|error| panic!("{place}: {error}"));
+                crashed.try_open().unwrap_or_else(|error| panic!("{case}: {error}"));
             let least = published.iter().filter(|(at, _)| *at <= event).map(|(_, lsn)| *lsn).max();
-            assert!(complete >= least.unwrap_or(Lsn(0)), "{place}: complete to {complete}");
+            assert!(complete >= least.unwrap_or(Lsn(0)), "{case}: complete to {complete}");
             for (lsn, key, value) in log.iter().filter(|(lsn, ..)| *lsn >= complete.0) {
                 match value {
                     Some(value) => put(&table, *lsn, key, value),
                     None => delete(&table, *lsn, key),
                 }
             }
-            assert_eq!(all(&table), wanted, "{place}");
+            assert_eq!(all(&table), wanted, "{case}");
             states += 1;
         }
     }
@@ -94,12 +94,12 @@ fn crash_everywhere(bench: &Bench) {
 }
 
 #[test]
-pub(super) fn a_crash_at_any_event_leaves_what_was_published() {
+pub(super) fn a_crash_at_any_event_leaves_the_last_checkpoint() {
     crash_everywhere(&Bench::new(7));
 }
 
 #[test]
-fn a_crash_at_any_event_leaves_what_was_published_packed() {
+fn a_crash_at_any_event_leaves_the_last_checkpoint_packed() {
     crash_everywhere(&Bench::new(7).set("compression", "lz4"));
 }
 
@@ -121,10 +121,10 @@ pub(super) fn a_crash_around_a_rewrite_of_the_manifest_loses_nothing() {
             break;
         }
         if step % 20 == 0 {
-            settle(&bench, &table, to_u64(log.len()) + 1);
+            finish_background_work(&bench, &table, to_u64(log.len()) + 1);
         }
     }
-    // The younger publications are what an older manifest lacks.
+    // The younger checkpoints are what an older manifest lacks.
     check_crashes(&bench, start, &log, &published);
     let lost = bench.env.crash(Policy::AllLost);
     assert!(lost.contents("table/manifest-00000002").is_ok());

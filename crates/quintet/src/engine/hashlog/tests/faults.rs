@@ -35,8 +35,8 @@ fn reopened(bench: &Bench) -> (Entries, Lsn) {
     (all(&table), complete)
 }
 
-/// One fault while the second publication is made: the error is told, memory serves reads, a power
-/// loss finds the first publication, and the next persist makes everything durable.
+/// One fault while the second checkpoint is made: the error is told, memory serves reads, a power
+/// loss finds the first checkpoint, and the next persist makes everything durable.
 fn fails_once_and_recovers(fault: Fault) {
     let what = format!("{fault:?}");
     let bench = Bench::new(11);
@@ -52,13 +52,13 @@ fn fails_once_and_recovers(fault: Fault) {
     assert_sound(&table);
     assert_eq!(table.checkpoint(Lsn(4000)).unwrap(), Lsn(4000), "{what}");
     assert_eq!(reopened(&lose_power(&bench)), (new.clone(), Lsn(4000)), "{what}");
-    // And the publication after that one.
+    // And the checkpoint after that one.
     put(&table, 5000, b"later", b"value");
     table.checkpoint(Lsn(6000)).unwrap();
     assert_sound(&table);
     let (found, complete) = reopened(&lose_power(&bench));
     assert_eq!((found.len(), complete), (new.len() + 1, Lsn(6000)), "{what}");
-    settle(&bench, &table, 6000);
+    finish_background_work(&bench, &table, 6000);
     drop(table);
     assert_eq!(reopened(&bench).0.len(), new.len() + 1, "{what}");
 }
@@ -93,9 +93,9 @@ fn a_failed_write_is_made_again() {
     }
 }
 
-/// Everything of a table's very first publication, one call after the other.
+/// Everything of a table's very first checkpoint, one call after the other.
 #[test]
-fn the_first_publication_recovers_from_every_failed_call() {
+fn the_first_checkpoint_recovers_from_every_failed_call() {
     let calls = [
         (Call::Create, &[Effect::Io, Effect::NoSpace, Effect::TooManyFiles][..]),
         (Call::Write, &[Effect::Io, Effect::NoSpace, Effect::TryAgain]),
@@ -156,7 +156,7 @@ fn a_chunk_of_several_extents_leaves_a_failed_file_whole() {
 
 /// What one process could not sync must not be read from the cache by the next.
 #[test]
-fn a_publication_that_only_the_cache_has_is_not_built_upon() {
+fn a_checkpoint_that_only_the_cache_has_is_not_built_upon() {
     let bench = Bench::new(14);
     let (table, old, _) = prepare(&bench);
     bench.env.inject(once(Call::Sync, Effect::Io, "manifest"));
@@ -225,7 +225,7 @@ fn a_key_that_cannot_be_read_is_refused_before_it_is_logged() {
             table.apply(Lsn(5000), &cold).unwrap();
         }
         bench.env.clear_faults();
-        assert!(lock(&table.learned).is_empty());
+        assert!(lock(&table.read_ahead_entries).is_empty());
         assert_eq!(table.get(b"key5").unwrap().is_some(), effect == Effect::Io);
     }
     assert_sound(&table);
@@ -263,7 +263,7 @@ fn a_manifest_that_cannot_be_rewritten_does_not_fail_a_persist() {
     bench.env.clear_faults();
     work(6000);
     assert!(load(&table.counters.manifest_bytes) < grown / 2);
-    assert!(lock(&table.maintenance).files.give_back() == 0);
+    assert!(lock(&table.maintenance).files.punch_freed() == 0);
     table.checkpoint(Lsn(12_000)).unwrap();
     assert_sound(&table);
     assert_eq!(reopened(&lose_power(&bench)).0, all(&table));
@@ -299,7 +299,7 @@ fn buffers_of_persisting_and_opening_are_drawn_from_the_budget() {
 
 /// As in replay, and after a failed log: the files stay as they are.
 #[test]
-fn nothing_is_published_that_the_log_may_lose() {
+fn no_checkpoint_has_what_the_log_may_lose() {
     let bench = Bench { budget: 300 << 10, ..Bench::new(19) };
     let host = Arc::new(FakeHost::default());
     let context = Context { host: Arc::clone(&host) as Arc<dyn Host>, ..bench.context() };

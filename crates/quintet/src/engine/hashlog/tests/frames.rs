@@ -38,7 +38,7 @@ fn fast_writers_find_frames_ready_and_slow_ones_need_none() {
     assert_ne!(table.pending_work(), PendingWork::Maintain);
     fill(&bench, &table, 6, 3, Duration::ZERO);
     assert_eq!(table.arena.memory_bytes(), after.0, "the frames that were ready");
-    settle(&bench, &table, 1 << 20);
+    finish_background_work(&bench, &table, 1 << 20);
     let stats = table.stats();
     let chunks = stats.details.iter().find(|(name, _)| *name == "chunks_in_memory").unwrap().1;
     let held = table.arena.memory_bytes();
@@ -53,7 +53,7 @@ fn nothing_is_made_ready_where_memory_is_short() {
     for round in 0..10 {
         fill(&bench, &table, round * 2, 2, Duration::ZERO);
         table.checkpoint(Lsn(1 << 20)).unwrap();
-        settle(&bench, &table, 1 << 20);
+        finish_background_work(&bench, &table, 1 << 20);
         let used = table.context.budget.used();
         assert!(used <= 16 << 20, "{used}");
     }

@@ -97,7 +97,7 @@ fn assert_sound(table: &HashLog) {
 }
 
 /// Runs background work until none is due.
-fn settle(bench: &Bench, table: &HashLog, lsn: u64) {
+fn finish_background_work(bench: &Bench, table: &HashLog, lsn: u64) {
     for _ in 0..200 {
         match table.pending_work() {
             PendingWork::None => return,
@@ -165,7 +165,7 @@ fn run_model(bench: &Bench, seed: u64, steps: u64, keys: u64) {
                         }
                     }
                 } else {
-                    settle(bench, &table, lsn);
+                    finish_background_work(bench, &table, lsn);
                 }
             }
         }
@@ -183,7 +183,7 @@ fn run_model(bench: &Bench, seed: u64, steps: u64, keys: u64) {
         assert_eq!(value.map(|value| value.to_vec()).as_ref(), model.get(*key));
     }
     assert_sound(&table);
-    settle(bench, &table, steps);
+    finish_background_work(bench, &table, steps);
     assert_sound(&table);
     table.checkpoint(Lsn(steps + 1)).unwrap();
     drop(table);
@@ -236,7 +236,7 @@ fn damaged_hints_are_made_anew_from_the_entries() {
     let before = all(&table);
     drop(table);
     let path = "table/manifest-00000001";
-    // The last publication ends with hints, and less than a sector to fill.
+    // The last checkpoint ends with hints, and less than a sector to fill.
     let content = bench.env.contents(path).unwrap();
     let file = bench
         .env
@@ -267,7 +267,7 @@ fn expired_entries_go_with_compaction_and_do_not_bring_older_ones_back() {
     }
     table.checkpoint(Lsn(3000)).unwrap();
     for _ in 0..20 {
-        table.counters.stuck_at.store(0, Ordering::Relaxed);
+        table.counters.exhausted_at.store(0, Ordering::Relaxed);
         table.compact_step(0).unwrap();
     }
     for lsn in 0..400_u64 {
@@ -307,7 +307,7 @@ fn space_stays_bounded_under_updates_and_shrinks_at_rest() {
         }
     }
     assert!(worst <= 2.0, "{worst:.2} times the live bytes");
-    settle(&bench, &table, 160_000);
+    finish_background_work(&bench, &table, 160_000);
     let stats = table.stats();
     assert!(stats.file_bytes * 10 <= (stats.live_bytes + 20_000 * 18) * 13, "{stats:?}");
     assert_sound(&table);
@@ -320,13 +320,13 @@ fn everything_can_be_deleted_and_the_space_comes_back() {
     for lsn in 1..=5000 {
         put(&table, lsn, format!("key{lsn}").as_bytes(), &[1; 100]);
     }
-    settle(&bench, &table, 5001);
+    finish_background_work(&bench, &table, 5001);
     table.checkpoint(Lsn(5001)).unwrap();
     for lsn in 1..=5000 {
         delete(&table, 10_000 + lsn, format!("key{lsn}").as_bytes());
     }
     table.checkpoint(Lsn(20_000)).unwrap();
-    settle(&bench, &table, 20_000);
+    finish_background_work(&bench, &table, 20_000);
     let stats = table.stats();
     assert_eq!((stats.keys, stats.live_bytes), (0, 0));
     assert!(stats.file_bytes < 400 << 10, "{stats:?}");

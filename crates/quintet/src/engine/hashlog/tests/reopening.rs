@@ -51,7 +51,7 @@ fn opening_with_and_without_the_checkpoint() {
     reopen("with the checkpoint");
     let names = dir.list().unwrap().into_iter().map(|entry| entry.name);
     let number = names.filter_map(|name| manifest::number_of(&name)).max().unwrap();
-    let owner = Owner { database_id: [7; 16], table_id: 3 };
+    let owner = TableIdentity { database_id: [7; 16], table_id: 3 };
     let (_, contents) = Manifest::open(&dir, owner, number, false).unwrap();
     let file = dir.open(&format!("manifest-{number:08x}"), Open::WRITE).unwrap();
     for (_, hints) in &contents.extents {

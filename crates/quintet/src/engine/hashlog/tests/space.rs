@@ -9,7 +9,7 @@
 use super::*;
 
 const CHUNK_BYTES: u64 = 64 << 10;
-/// The open chunks, and as many that await their publication.
+/// The open chunks, and as many that await their checkpoint.
 const FIXED_BYTES: u64 = 6 * CHUNK_BYTES;
 
 /// What a live entry takes at least: rounded up to units, and its hint.
@@ -17,8 +17,8 @@ fn entry_bytes(key: usize, value: usize) -> u64 {
     let large = to_u64(value + 40) > CHUNK_BYTES / 4;
     let head = if value > 0xffff { 24 } else { 16 };
     let in_chunk = if large { head + key + 16 } else { head + key + value };
-    let place = if large { to_u64(value + 128).next_multiple_of(4096) } else { 0 };
-    to_u64(in_chunk.div_ceil(8) * 8) + 11 + place
+    let file_range = if large { to_u64(value + 128).next_multiple_of(4096) } else { 0 };
+    to_u64(in_chunk.div_ceil(8) * 8) + 11 + file_range
 }
 
 /// Which key an update goes to.
@@ -84,7 +84,7 @@ fn run(pattern: Pattern, keys: u64, sizes: &[usize]) -> (f64, f64) {
         }
     }
     table.checkpoint(Lsn(steps + 2)).unwrap();
-    settle(&bench, &table, steps + 2);
+    finish_background_work(&bench, &table, steps + 2);
     assert_sound(&table);
     (worst, ratio(&table, live_bytes))
 }
@@ -146,7 +146,7 @@ fn files_and_index_shrink_after_a_mass_delete() {
         delete(&table, keys + 1 + key, &name(key));
     }
     table.checkpoint(Lsn(3 * keys)).unwrap();
-    settle(&bench, &table, 3 * keys);
+    finish_background_work(&bench, &table, 3 * keys);
     let rest = table.stats();
     assert_eq!(rest.keys, keys / 20);
     assert!(rest.index_bytes <= rest.keys * 12 + 8192, "{rest:?}");
@@ -230,28 +230,28 @@ fn a_long_rest_leaves_little_waste_and_few_updates_do_not_undo_it() {
         put(&table, step + 1, &name(key), &vec![1; 100 + to_usize(step / keys % 2 * 8)]);
     }
     table.checkpoint(Lsn(keys * 3 + 1)).unwrap();
-    settle(&bench, &table, keys * 3 + 1);
+    finish_background_work(&bench, &table, keys * 3 + 1);
     let (waste, units) = table.waste();
-    assert!(waste * 100 <= units * (LONG_REST_WASTE_PER_CENT + 1), "{waste} of {units}");
+    assert!(waste * 100 <= units * (LONG_IDLE_WASTE_PER_CENT + 1), "{waste} of {units}");
     assert!(!table.is_manifest_untidy(), "{:?}", table.stats());
     let compacted = || table.counters.compacted_total.load(Ordering::Relaxed);
     let before = compacted();
     for key in 0..keys / 200 {
         put(&table, keys * 3 + 2 + key, &name(key * 199), &[2; 120]);
     }
-    settle(&bench, &table, keys * 4);
+    finish_background_work(&bench, &table, keys * 4);
     assert_eq!(compacted(), before, "half a per cent more");
     assert_sound(&table);
 }
 
-/// What compaction publishes says nothing of how far the files are complete.
+/// A checkpoint by compaction does not advance the LSN that the files are complete to.
 #[test]
 fn a_resting_table_is_persisted_although_nothing_in_it_awaits_a_flush() {
     let bench = Bench::new(6);
     let (table, _) = bench.open();
     put(&table, 1, b"key", b"value");
     let mut maintenance = lock(&table.maintenance);
-    table.publish(&mut maintenance, 0).unwrap();
+    table.make_checkpoint(&mut maintenance, 0).unwrap();
     drop(maintenance);
     assert_eq!(table.counters.unflushed_units.load(Ordering::Relaxed), 0);
     assert_eq!(table.pending_work(), PendingWork::Later);
