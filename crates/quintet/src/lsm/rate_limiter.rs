@@ -24,9 +24,9 @@ pub(crate) const MERGE_DELAY_MAX: Duration = Duration::from_secs(1);
 /// Shorter waits accumulate: the system does not time them exactly.
 const DELAY_MIN: Duration = Duration::from_micros(500);
 /// Time without a write after which the memtables are flushed.
-const REST: Duration = Duration::from_millis(900);
+const IDLE_AFTER: Duration = Duration::from_millis(900);
 /// Throughput in bytes a second that is assumed before one was measured.
-const RATE_FIRST: u64 = 64 << 20;
+const RATE_ASSUMED: u64 = 64 << 20;
 /// Lowest rate in bytes a second that writers are limited to.
 pub(crate) const RATE_MIN: u64 = 1 << 20;
 
@@ -83,7 +83,7 @@ impl Throughput {
     /// Returns the throughput in bytes a second: the last one measured, at least [`RATE_MIN`].
     pub(crate) fn rate(&self) -> u64 {
         match self.rate.load(Ordering::Relaxed) {
-            0 => RATE_FIRST,
+            0 => RATE_ASSUMED,
             rate => rate,
         }
     }
@@ -93,27 +93,27 @@ impl Throughput {
 #[derive(Debug)]
 pub(crate) struct IdleDetector {
     /// The number at the last query, and since when it has had this value.
-    mark: AtomicU64,
-    since_micros: AtomicU64,
+    value: AtomicU64,
+    unchanged_since_micros: AtomicU64,
 }
 
 impl Default for IdleDetector {
     /// Before the first query.
     fn default() -> Self {
-        Self { mark: AtomicU64::new(u64::MAX), since_micros: AtomicU64::new(0) }
+        Self { value: AtomicU64::new(u64::MAX), unchanged_since_micros: AtomicU64::new(0) }
     }
 }
 
 impl IdleDetector {
-    /// Returns whether `mark` has had the same value since at least 0.9 seconds, as far as queries
+    /// Returns whether `value` has had the same value since at least 0.9 seconds, as far as queries
     /// saw.
-    pub(crate) fn has_come(&self, env: &dyn Env, mark: u64) -> bool {
+    pub(crate) fn has_come(&self, env: &dyn Env, value: u64) -> bool {
         let now = env.monotonic();
-        if self.mark.swap(mark, Ordering::Relaxed) != mark {
-            self.since_micros.store(micros(now), Ordering::Relaxed);
+        if self.value.swap(value, Ordering::Relaxed) != value {
+            self.unchanged_since_micros.store(micros(now), Ordering::Relaxed);
             return false;
         }
-        let since = Duration::from_micros(self.since_micros.load(Ordering::Relaxed));
-        now.saturating_sub(since) >= REST
+        let since = Duration::from_micros(self.unchanged_since_micros.load(Ordering::Relaxed));
+        now.saturating_sub(since) >= IDLE_AFTER
     }
 }

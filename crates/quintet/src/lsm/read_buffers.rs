@@ -23,46 +23,46 @@ use crate::{
 };
 
 /// Maximum bytes of pooled buffers of one table.
-const KEPT_BYTES: u64 = 2 << 20;
+const POOLED_BYTES_MAX: u64 = 2 << 20;
 
 /// The pool of one table. See the module head.
 #[derive(Debug)]
 pub(crate) struct Buffers {
-    kept: Mutex<Kept>,
+    pooled: Mutex<PooledBuffers>,
     budget: Arc<Budget>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct PooledBuffers {
     buffers: Vec<AlignedBuffer>,
     bytes: u64,
 }
 
-impl Kept {
+impl PooledBuffers {
     fn pop(&mut self) -> Option<AlignedBuffer> {
         let buffer = self.buffers.pop()?;
-        self.bytes -= room(&buffer);
+        self.bytes -= capacity_of(&buffer);
         Some(buffer)
     }
 }
 
-fn room(buffer: &AlignedBuffer) -> u64 {
+fn capacity_of(buffer: &AlignedBuffer) -> u64 {
     to_u64(buffer.room())
 }
 
 impl Buffers {
     /// Creates an empty pool and registers it with the budget.
     pub(crate) fn new(budget: &Arc<Budget>) -> Arc<Self> {
-        let buffers = Arc::new(Self { kept: Mutex::default(), budget: Arc::clone(budget) });
+        let buffers = Arc::new(Self { pooled: Mutex::default(), budget: Arc::clone(budget) });
         budget.register_reclaimable(Arc::downgrade(&buffers) as Weak<dyn Reclaimable>);
         buffers
     }
 
     /// Returns a buffer of `bytes`, rounded up to whole disk blocks. Its contents are arbitrary.
     pub(crate) fn lend(&self, bytes: usize) -> AlignedBuffer {
-        let kept = lock(&self.kept).pop();
-        let mut buffer = kept.unwrap_or_else(|| AlignedBuffer::zeroed(0));
-        self.budget.release(room(&buffer));
+        let pooled = lock(&self.pooled).pop();
+        let mut buffer = pooled.unwrap_or_else(|| AlignedBuffer::zeroed(0));
+        self.budget.release(capacity_of(&buffer));
         buffer.fit(bytes);
         buffer
     }
@@ -70,29 +70,29 @@ impl Buffers {
     /// Returns a buffer to the pool. It is freed if the pool is full or the budget has no free
     /// memory.
     pub(crate) fn keep(&self, buffer: AlignedBuffer) {
-        let mut kept = lock(&self.kept);
-        let bytes = room(&buffer);
-        if kept.bytes + bytes <= KEPT_BYTES && self.budget.try_reserve(bytes).is_ok() {
-            kept.bytes += bytes;
-            kept.buffers.push(buffer);
+        let mut pooled = lock(&self.pooled);
+        let bytes = capacity_of(&buffer);
+        if pooled.bytes + bytes <= POOLED_BYTES_MAX && self.budget.try_reserve(bytes).is_ok() {
+            pooled.bytes += bytes;
+            pooled.buffers.push(buffer);
         }
     }
 }
 
 impl Reclaimable for Buffers {
     fn reclaimable_bytes(&self) -> u64 {
-        lock(&self.kept).bytes
+        lock(&self.pooled).bytes
     }
 
     fn reclaim(&self, bytes: u64) -> u64 {
-        let mut given = 0;
-        while given < bytes
-            && let Some(buffer) = lock(&self.kept).pop()
+        let mut freed = 0;
+        while freed < bytes
+            && let Some(buffer) = lock(&self.pooled).pop()
         {
-            given += room(&buffer);
+            freed += capacity_of(&buffer);
         }
-        self.budget.release(given);
-        given
+        self.budget.release(freed);
+        freed
     }
 }
 
@@ -126,7 +126,7 @@ mod tests {
         buffers.keep(AlignedBuffer::zeroed(4096));
         let held = buffers.reclaimable_bytes();
         assert_eq!(held, budget.used());
-        assert!((1 << 20..=KEPT_BYTES).contains(&held), "{held}: the second MiB is too much");
+        assert!((1 << 20..=POOLED_BYTES_MAX).contains(&held), "{held}: the second MiB is too much");
         budget.reserve(3 << 20).unwrap();
         assert_eq!((buffers.reclaimable_bytes(), budget.used()), (0, 3 << 20));
         // With no free memory, nothing is pooled.

@@ -16,8 +16,8 @@
 //! - What [`WriteBuffer::admit`] reserves is released by [`WriteBuffer::retract`] or belongs to the
 //!   memtable.
 //!
-//! Threads: any; gets take no lock. Lock order: `relieving`, the engine's locks of flushes and
-//! merges, `writing`, the engine's lock of its manifest, `viewing`.
+//! Threads: any; gets take no lock. Lock order: `reserving`, the engine's locks of flushes and
+//! merges, `writing`, the engine's lock of its manifest, `installing`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -40,19 +40,19 @@ use crate::{
 
 /// Maximum number of times a writer flushes or waits before its write is refused. Other writers may
 /// take the memory that a flush releases.
-const HELPS_MAX: u32 = 16;
+const RESERVE_RETRIES_MAX: u32 = 16;
 /// Longest time a writer waits for running work to release memory before it flushes a small
 /// memtable.
-const AWAIT_MAX: Duration = Duration::from_millis(40);
+const TRANSIENT_WAIT_MAX: Duration = Duration::from_millis(40);
 /// A list is frozen at no less than this fraction (1/16) of its maximum size.
-const LIST_SHARE_MIN: u64 = 16;
+const LIST_FRACTION_MIN: u64 = 16;
 /// A list takes at most this fraction (1/8) of the memory that the indexes leave.
-const ROOM_SHARE: u64 = 8;
+const LIST_MEMORY_FRACTION: u64 = 8;
 /// Maximum size of a memtable of replayed operations, in bytes. Replay reserves memory past the
 /// budget, so it is bounded.
 const REPLAYED_BYTES_MAX: u64 = 64 << 20;
 /// Longest time a frozen memtable waits for others to be flushed with it.
-const FROZEN_MAX: Duration = Duration::from_secs(2);
+const FROZEN_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// What a reader sees: memtables and files that belong together. It is immutable except for inserts
 /// into the active memtable.
@@ -92,20 +92,20 @@ impl<V> SuperVersion<V> {
         &self,
         hash: u64,
         key: &[u8],
-        take: &mut T,
+        sink: &mut T,
     ) -> Answer<T::Output> {
-        let mut asked: Option<(&Arc<Filter>, bool)> = None;
+        let mut last_filter: Option<(&Arc<Filter>, bool)> = None;
         for memtable in self.memtables() {
             // The active memtable may be empty, and asking its filter costs a cache miss.
             if memtable.is_empty() {
                 continue;
             }
-            let may_have = memtable.group().is_none_or(|group| match asked {
+            let may_have = memtable.group().is_none_or(|group| match last_filter {
                 Some((last, may_have)) if Arc::ptr_eq(last, group) => may_have,
-                _ => asked.insert((group, group.may_have(hash))).1,
+                _ => last_filter.insert((group, group.may_have(hash))).1,
             });
             if may_have {
-                match memtable.get(hash, key, take) {
+                match memtable.get(hash, key, sink) {
                     Answer::Nothing => {}
                     answer => return answer,
                 }
@@ -150,11 +150,11 @@ pub(crate) struct WriteBuffer<V> {
     arenas: Arc<Arenas>,
     pub(crate) view: ArcSwap<SuperVersion<V>>,
     /// Held while the super version is replaced.
-    viewing: Mutex<()>,
+    installing: Mutex<()>,
     /// Held shared during an insert into the active memtable, exclusively to freeze it.
     writing: RwLock<()>,
     /// Held by the writer that finds memory for all writers that wait for it.
-    relieving: Mutex<()>,
+    reserving: Mutex<()>,
     /// Bytes of memory for memtables and work: the budget without what indexes use.
     room: AtomicU64,
     /// Monotonic time in microseconds of the last install of a version, or of the freeze that found
@@ -164,10 +164,10 @@ pub(crate) struct WriteBuffer<V> {
     reserved: AtomicU64,
     /// Rate that writers are limited to, in bytes a second; 0: none.
     write_rate: AtomicU64,
-    write_pace: RateLimiter,
+    write_limiter: RateLimiter,
     /// Bytes of memtables that flushes write a second.
     pub(crate) flushed: Throughput,
-    rest: IdleDetector,
+    idle: IdleDetector,
     pub(crate) counters: WriteBufferCounters,
 }
 
@@ -209,37 +209,46 @@ impl<V> WriteBuffer<V> {
             lists,
             arenas,
             view: ArcSwap::new(Arc::new(view)),
-            viewing: Mutex::new(()),
+            installing: Mutex::new(()),
             writing: RwLock::new(()),
-            relieving: Mutex::new(()),
+            reserving: Mutex::new(()),
             room: AtomicU64::new(u64::MAX),
             frozen_since: AtomicU64::new(0),
             reserved: AtomicU64::new(0),
             write_rate: AtomicU64::new(0),
-            write_pace: RateLimiter::default(),
+            write_limiter: RateLimiter::default(),
             flushed: Throughput::default(),
-            rest: IdleDetector::default(),
+            idle: IdleDetector::default(),
             counters: WriteBufferCounters::default(),
         })
     }
 
     /// Freezes the memtable `active` and installs an empty one, unless another thread has done so.
-    pub(crate) fn rotate(&self, active: &Arc<Memtable>, back: &impl FlushTarget<V>) -> Result<()> {
+    pub(crate) fn rotate(
+        &self,
+        active: &Arc<Memtable>,
+        target: &impl FlushTarget<V>,
+    ) -> Result<()> {
         let group = match active.group() {
             Some(group) if group.members() < self.lists => Some(Arc::clone(group)),
             _ if self.lists > 1 => Some(new_group(self.memtable_bytes, &self.context)?),
             _ => None,
         };
-        let fresh = new_memtable(&self.arenas, group.as_ref(), &self.context)?;
-        self.put_before(fresh, active, back);
+        let empty = new_memtable(&self.arenas, group.as_ref(), &self.context)?;
+        self.install_memtable(empty, active, target);
         Ok(())
     }
 
-    /// Freezes the memtable `active` and installs `fresh` in its place, unless another thread has
+    /// Freezes the memtable `active` and installs `empty` in its place, unless another thread has
     /// replaced it.
-    fn put_before(&self, fresh: Arc<Memtable>, active: &Arc<Memtable>, back: &impl FlushTarget<V>) {
-        let _alone = write(&self.writing);
-        let _viewing = lock(&self.viewing);
+    fn install_memtable(
+        &self,
+        empty: Arc<Memtable>,
+        active: &Arc<Memtable>,
+        target: &impl FlushTarget<V>,
+    ) {
+        let _exclusive = write(&self.writing);
+        let _installing = lock(&self.installing);
         let view = self.view.load_full();
         if Arc::ptr_eq(&view.active, active) && !active.is_empty() {
             let frozen = std::iter::once(active).chain(&view.frozen).cloned().collect();
@@ -247,17 +256,17 @@ impl<V> WriteBuffer<V> {
             if view.frozen.is_empty() {
                 self.frozen_since.store(micros(self.context.env.monotonic()), Ordering::Relaxed);
             }
-            let view = SuperVersion { active: fresh, frozen, version };
-            back.set_rate(&view);
+            let view = SuperVersion { active: empty, frozen, version };
+            target.set_rate(&view);
             self.view.store(Arc::new(view));
             self.arenas.start_recycling();
         }
     }
 
     /// Freezes the active memtable if it has entries.
-    pub(crate) fn rotate_any(&self, back: &impl FlushTarget<V>) -> Result<()> {
+    pub(crate) fn rotate_any(&self, target: &impl FlushTarget<V>) -> Result<()> {
         let view = self.view.load_full();
-        if view.active.is_empty() { Ok(()) } else { self.rotate(&view.active, back) }
+        if view.active.is_empty() { Ok(()) } else { self.rotate(&view.active, target) }
     }
 
     /// Installs the version that `edit` makes of the current one, and removes the memtables that it
@@ -266,16 +275,16 @@ impl<V> WriteBuffer<V> {
         &self,
         edit: impl FnOnce(&V) -> V,
         flushed: &[Arc<Memtable>],
-        back: &impl FlushTarget<V>,
+        target: &impl FlushTarget<V>,
     ) {
-        let _viewing = lock(&self.viewing);
+        let _installing = lock(&self.installing);
         let view = self.view.load_full();
         let stays = |one: &&Arc<Memtable>| !flushed.iter().any(|other| Arc::ptr_eq(one, other));
         let frozen = view.frozen.iter().filter(stays).cloned().collect();
         let active = Arc::clone(&view.active);
         self.frozen_since.store(micros(self.context.env.monotonic()), Ordering::Relaxed);
         let view = SuperVersion { active, frozen, version: Arc::new(edit(&view.version)) };
-        back.set_rate(&view);
+        target.set_rate(&view);
         if view.is_unwritten() {
             // The table is idle: no write came while the memtables were flushed.
             self.arenas.stop_recycling();
@@ -284,7 +293,7 @@ impl<V> WriteBuffer<V> {
     }
 
     /// Moves `bytes` out of `reserved`. Returns `false` in replay, where nothing was admitted.
-    fn claim(&self, bytes: u64) -> bool {
+    fn claim_reserved(&self, bytes: u64) -> bool {
         self.reserved
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| held.checked_sub(bytes))
             .is_ok()
@@ -293,8 +302,8 @@ impl<V> WriteBuffer<V> {
     /// Returns the bytes at which a list is frozen: fewer if indexes leave little memory.
     fn list_bytes(&self) -> u64 {
         let most = self.memtable_bytes / self.lists;
-        let share = self.room() / ROOM_SHARE / self.lists;
-        share.clamp(most / LIST_SHARE_MIN, most)
+        let share = self.room() / LIST_MEMORY_FRACTION / self.lists;
+        share.clamp(most / LIST_FRACTION_MIN, most)
     }
 
     /// Returns the bytes of memory for memtables and work.
@@ -308,11 +317,11 @@ impl<V> WriteBuffer<V> {
     }
 
     /// Returns whether a flush is due: the lists of one flush are frozen, or one has waited for
-    /// [`FROZEN_MAX`]. Each list slows gets and scans down.
+    /// [`FROZEN_WAIT_MAX`]. Each list slows gets and scans down.
     pub(crate) fn is_flush_due(&self, view: &SuperVersion<V>) -> bool {
         let waits = || {
             let since = Duration::from_micros(self.frozen_since.load(Ordering::Relaxed));
-            self.context.env.monotonic().saturating_sub(since) >= FROZEN_MAX
+            self.context.env.monotonic().saturating_sub(since) >= FROZEN_WAIT_MAX
         };
         to_u64(view.frozen.len()) >= self.lists || (!view.frozen.is_empty() && waits())
     }
@@ -330,7 +339,7 @@ impl<V> WriteBuffer<V> {
 
     /// Freezes the active memtable if it is full. If too many wait for a flush, the caller flushes
     /// first.
-    fn make_room(&self, back: &impl FlushTarget<V>) -> Result<()> {
+    fn rotate_if_full(&self, target: &impl FlushTarget<V>) -> Result<()> {
         let full = |view: &SuperVersion<V>| view.active.charged() >= self.list_bytes();
         if !full(&self.view.load()) {
             return Ok(());
@@ -338,71 +347,71 @@ impl<V> WriteBuffer<V> {
         // A writer that waits holds no super version: it would keep the flushed memtables in
         // memory.
         if self.is_backed_up(&self.view.load_full()) {
-            self.help(back)?;
+            self.flush_in_writer(target)?;
         }
         let view = self.view.load_full();
         if full(&view) && !self.is_backed_up(&view) {
-            self.rotate(&view.active, back)?;
+            self.rotate(&view.active, target)?;
             self.context.host.wake();
         }
         Ok(())
     }
 
     /// Makes the calling writer flush.
-    fn help(&self, back: &impl FlushTarget<V>) -> Result<()> {
+    fn flush_in_writer(&self, target: &impl FlushTarget<V>) -> Result<()> {
         let began = self.context.env.monotonic();
-        let outcome = back.flush_backlog();
+        let outcome = target.flush_backlog();
         self.counters.helps_total.fetch_add(1, Ordering::Relaxed);
-        self.note_stall(began);
+        self.record_stall(began);
         outcome
     }
 
-    fn note_stall(&self, began: Duration) {
+    fn record_stall(&self, began: Duration) {
         let micros = micros(self.context.env.monotonic().saturating_sub(began));
         self.counters.stall_micros_total.fetch_add(micros, Ordering::Relaxed);
         self.counters.stall_micros_max.fetch_max(micros, Ordering::Relaxed);
     }
 
     /// Reserves the memory of an operation, if the budget has it.
-    fn draw(&self, bytes: u64) -> Result<()> {
+    fn try_reserve(&self, bytes: u64) -> Result<()> {
         self.context.budget.reserve(bytes)?;
         self.reserved.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
 
     /// Reserves the memory of an operation. If the budget has none, flushes or waits for work that
-    /// releases some, up to [`HELPS_MAX`] times. Then it fails with `OutOfMemory`.
-    fn reserve(&self, bytes: u64, back: &impl FlushTarget<V>) -> Result<()> {
-        if self.draw(bytes).is_ok() {
+    /// releases some, up to [`RESERVE_RETRIES_MAX`] times. Then it fails with `OutOfMemory`.
+    fn reserve(&self, bytes: u64, target: &impl FlushTarget<V>) -> Result<()> {
+        if self.try_reserve(bytes).is_ok() {
             return Ok(());
         }
         let began = self.context.env.monotonic();
-        for _ in 0..HELPS_MAX {
+        for _ in 0..RESERVE_RETRIES_MAX {
             self.await_memory(began, bytes);
             // One writer at a time: a single flush may release enough for all.
-            let _relieving = lock(&self.relieving);
-            if self.draw(bytes).is_ok() {
-                self.note_stall(began);
+            let _reserving = lock(&self.reserving);
+            if self.try_reserve(bytes).is_ok() {
+                self.record_stall(began);
                 return Ok(());
             }
             if !self.view.load().is_unwritten() {
                 self.counters.helps_total.fetch_add(1, Ordering::Relaxed);
-                back.flush_backlog()?;
+                target.flush_backlog()?;
             } else if self.context.budget.transient_bytes() > 0 {
                 // With nothing to flush, wait for a part of the running work first, then for all of
                 // it.
                 if !self.context.await_transient(bytes) {
-                    back.await_work();
+                    target.await_work();
                 }
             } else {
                 break;
             }
         }
-        self.note_stall(began);
-        self.draw(bytes)
+        self.record_stall(began);
+        self.try_reserve(bytes)
     }
 
-    /// Waits up to [`AWAIT_MAX`] for running work to release memory, while there is little to
+    /// Waits up to [`TRANSIENT_WAIT_MAX`] for running work to release memory, while there is little to
     /// flush. Many small files cost more than the wait. The work itself may take seconds.
     fn await_memory(&self, began: Duration, bytes: u64) {
         let is_small = |view: &SuperVersion<V>| {
@@ -412,7 +421,7 @@ impl<V> WriteBuffer<V> {
         while budget.used().saturating_add(bytes) > budget.limit()
             && budget.transient_bytes() > 0
             && is_small(&self.view.load())
-            && env.monotonic().saturating_sub(began) < AWAIT_MAX
+            && env.monotonic().saturating_sub(began) < TRANSIENT_WAIT_MAX
         {
             env.pause(TRANSIENT_WAIT_STEP);
         }
@@ -420,17 +429,17 @@ impl<V> WriteBuffer<V> {
 
     /// Admits an operation: reserves its memory before it is logged. May delay the caller, make it
     /// flush, or fail with `OutOfMemory`. Deletes are never refused, because they release space.
-    pub(crate) fn admit(&self, op: &Op<'_>, back: &impl FlushTarget<V>) -> Result<()> {
-        let room = self.make_room(back);
+    pub(crate) fn admit(&self, op: &Op<'_>, target: &impl FlushTarget<V>) -> Result<()> {
+        let room = self.rotate_if_full(target);
         match op {
             Op::Put { .. } => {
                 room?;
                 self.delay(cost(op));
-                self.reserve(cost(op), back)
+                self.reserve(cost(op), target)
             }
             // Deletes release space: they are admitted even if a flush fails.
             Op::Delete { .. } => {
-                if self.reserve(cost(op), back).is_err() {
+                if self.reserve(cost(op), target).is_err() {
                     self.context.budget.reserve_unchecked(cost(op));
                     self.reserved.fetch_add(cost(op), Ordering::Relaxed);
                 }
@@ -442,7 +451,7 @@ impl<V> WriteBuffer<V> {
 
     /// Releases the memory of an admitted operation that is not inserted.
     pub(crate) fn retract(&self, op: &Op<'_>) {
-        if self.claim(cost(op)) {
+        if self.claim_reserved(cost(op)) {
             self.context.budget.release(cost(op));
         }
     }
@@ -460,9 +469,9 @@ impl<V> WriteBuffer<V> {
         lsn: Lsn,
         op: &Op<'_>,
         hash: u64,
-        back: &impl FlushTarget<V>,
+        target: &impl FlushTarget<V>,
     ) -> Result<()> {
-        if !self.claim(cost(op)) {
+        if !self.claim_reserved(cost(op)) {
             self.context.budget.reserve_unchecked(cost(op));
         }
         loop {
@@ -482,7 +491,7 @@ impl<V> WriteBuffer<V> {
                 let needed = cost(op);
                 return Err(Error::OutOfMemory { budget: self.context.budget.limit(), needed });
             }
-            self.rotate(&active, back)?;
+            self.rotate(&active, target)?;
         }
     }
 
@@ -492,19 +501,19 @@ impl<V> WriteBuffer<V> {
     pub(crate) fn insert_replayed(
         &self,
         ops: &[(Lsn, Op<'_>)],
-        back: &impl FlushTarget<V>,
+        target: &impl FlushTarget<V>,
     ) -> Result<()> {
         let bytes = ops.iter().map(|(_, op)| cost(op)).sum();
         self.context.budget.reserve_unchecked(bytes);
         loop {
-            let (active, has_taken) = {
+            let (active, has_inserted) = {
                 let _writing = read(&self.writing);
                 let view = self.view.load();
-                let has_taken = view.active.insert_many(ops, bytes, &self.context.hash);
-                if has_taken && !view.active.is_full() {
+                let has_inserted = view.active.insert_many(ops, bytes, &self.context.hash);
+                if has_inserted && !view.active.is_full() {
                     return Ok(());
                 }
-                (Arc::clone(&view.active), has_taken)
+                (Arc::clone(&view.active), has_inserted)
             };
             if active.is_empty() {
                 let limit = self.context.budget.limit();
@@ -512,19 +521,19 @@ impl<V> WriteBuffer<V> {
             }
             let bytes = self.memtable_bytes.min(REPLAYED_BYTES_MAX);
             let arenas = Arenas::new(bytes, 0, &self.context.budget);
-            let fresh = new_memtable(&arenas, None, &self.context)?;
-            self.put_before(fresh, &active, back);
-            if has_taken {
+            let empty = new_memtable(&arenas, None, &self.context)?;
+            self.install_memtable(empty, &active, target);
+            if has_inserted {
                 return Ok(());
             }
         }
     }
 
     /// Freezes the active memtable if it is full: for operations that were not admitted one by one.
-    pub(crate) fn rotate_full(&self, back: &impl FlushTarget<V>) -> Result<()> {
+    pub(crate) fn rotate_full(&self, target: &impl FlushTarget<V>) -> Result<()> {
         let active = Arc::clone(&self.view.load().active);
         if active.charged() >= self.list_bytes() {
-            self.rotate(&active, back)?;
+            self.rotate(&active, target)?;
             self.context.host.wake();
         }
         Ok(())
@@ -558,12 +567,12 @@ impl<V> WriteBuffer<V> {
     fn delay(&self, bytes: u64) {
         let rate = self.write_rate();
         if rate > 0 {
-            self.delay_to(bytes, rate);
+            self.delay_at(bytes, rate);
         }
     }
 
     #[cold]
-    fn delay_to(&self, bytes: u64, rate: u64) {
+    fn delay_at(&self, bytes: u64, rate: u64) {
         let rate = {
             let view = self.view.load();
             // The last memtable fills ever more slowly: the flush before it may take longer than
@@ -572,7 +581,7 @@ impl<V> WriteBuffer<V> {
             let share = if self.is_backed_up(&view) { left * 100 / self.list_bytes() } else { 100 };
             (rate / 100 * share).max(RATE_MIN)
         };
-        let waited = self.write_pace.keep_to(&*self.context.env, bytes, rate, DELAY_MAX);
+        let waited = self.write_limiter.keep_to(&*self.context.env, bytes, rate, DELAY_MAX);
         if !waited.is_zero() {
             let counters = &self.counters;
             counters.delays_total.fetch_add(1, Ordering::Relaxed);
@@ -598,7 +607,7 @@ impl<V> WriteBuffer<V> {
 
     /// Returns whether no write came for 0.9 seconds.
     pub(crate) fn is_at_rest(&self, active: &Memtable) -> bool {
-        self.rest.has_come(&*self.context.env, active.charged())
+        self.idle.has_come(&*self.context.env, active.charged())
     }
 }
 

@@ -85,7 +85,7 @@ use crate::{
     io::Queues,
     lsm::{
         block_cache::decoded_block::DecodedBlockCache,
-        sst::{BLOCK_BYTES_MOST, Owner, SstShape, block::Packing},
+        sst::{BLOCK_BYTES_MAX, Owner, SstShape, block::Packing},
         write_buffer::{FlushTarget, WriteBuffer},
     },
     util::{
@@ -192,7 +192,7 @@ impl Settings {
                 block_bytes: to_usize(options.number(
                     "block_bytes",
                     4096,
-                    512..=BLOCK_BYTES_MOST,
+                    512..=BLOCK_BYTES_MAX,
                 )?),
                 packing: Packing::named(options.word("compression", &Packing::NAMES)?),
                 write_bytes: SstShape::write_bytes(budget),

@@ -14,7 +14,7 @@
 //! - Every cell is in one frame or in one free run. Neither crosses the end of a chunk.
 //! - No two free runs of a chunk are adjacent.
 //!
-//! Threads: the caller holds the cache's `admin` lock.
+//! Threads: the caller holds the cache's `state` lock.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -30,7 +30,7 @@ const FREE: u16 = 3 << LENGTH_BITS;
 
 /// The cells of all chunks. See the module head.
 #[derive(Debug)]
-pub(super) struct Cells {
+pub(super) struct CellAllocator {
     of_chunk: u32,
     tags: Vec<u16>,
     /// Free runs: length in cells, and first cell.
@@ -47,7 +47,7 @@ fn length(range: &Range<u32>) -> u32 {
     range.end - range.start
 }
 
-impl Cells {
+impl CellAllocator {
     /// Creates an allocator without cells, for chunks of `chunk_cells`.
     pub(super) fn new(chunk_cells: u32) -> Self {
         Self { of_chunk: chunk_cells, tags: Vec::new(), free: BTreeSet::new(), frames: 0 }
@@ -56,7 +56,7 @@ impl Cells {
     /// Adds a free chunk after the last one.
     pub(super) fn extend(&mut self, cells: Range<u32>) {
         self.tags.resize(index(cells.end), 0);
-        self.free(cells);
+        self.add_free_run(cells);
     }
 
     /// Removes all cells from `end` on, where a chunk begins. They must be free.
@@ -76,8 +76,8 @@ impl Cells {
     }
 
     fn set(&mut self, cell: u32, tag: u16) {
-        if let Some(place) = self.tags.get_mut(index(cell)) {
-            *place = tag;
+        if let Some(stored) = self.tags.get_mut(index(cell)) {
+            *stored = tag;
         }
     }
 
@@ -93,7 +93,7 @@ impl Cells {
         self.set(cells.start, 0);
     }
 
-    fn free(&mut self, cells: Range<u32>) {
+    fn add_free_run(&mut self, cells: Range<u32>) {
         self.mark(&cells, (FREE, FREE));
         self.free.insert((length(&cells), cells.start));
     }
@@ -111,7 +111,7 @@ impl Cells {
 
     /// Returns the frames of the same chunk that are adjacent to a free run: the one before and the
     /// one after.
-    pub(super) fn beside(&self, run: &Range<u32>) -> [Option<u32>; 2] {
+    pub(super) fn neighbours(&self, run: &Range<u32>) -> [Option<u32>; 2] {
         let before = run.start.checked_sub(1).filter(|_| !run.start.is_multiple_of(self.of_chunk));
         let before = before.and_then(|last| match self.tag(last) {
             (BEGIN, _) => Some(last),
@@ -129,12 +129,12 @@ impl Cells {
 
     /// Allocates a frame of `cells` from the smallest free run that is large enough. Returns its
     /// first cell. Costs O(log free runs).
-    pub(super) fn cut(&mut self, cells: u32) -> Option<u32> {
+    pub(super) fn allocate(&mut self, cells: u32) -> Option<u32> {
         let (found, first) = *self.free.range((cells, 0)..).next()?;
         self.free.remove(&(found, first));
         self.clear(&(first..first + found));
         if found > cells {
-            self.free(first + cells..first + found);
+            self.add_free_run(first + cells..first + found);
         }
         self.mark(&(first..first + cells), (BEGIN, END));
         self.frames += 1;
@@ -143,7 +143,7 @@ impl Cells {
 
     /// Frees the frame that begins at a cell, if one does. Returns the free run that it is part of
     /// then.
-    pub(super) fn give(&mut self, cell: u32) -> Option<Range<u32>> {
+    pub(super) fn free_frame(&mut self, cell: u32) -> Option<Range<u32>> {
         let mut run = self.frame_at(cell)?;
         self.clear(&run);
         self.frames -= 1;
@@ -163,7 +163,7 @@ impl Cells {
             self.clear(&behind);
             run.end = behind.end;
         }
-        self.free(run.clone());
+        self.add_free_run(run.clone());
         Some(run)
     }
 

@@ -41,7 +41,7 @@ use crate::{
 };
 
 const HEAD_BYTES: usize = 8;
-const LINE_WORDS: usize = 8;
+const CACHE_LINE_WORDS: usize = 8;
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
@@ -63,7 +63,7 @@ pub(crate) struct DecodedBlockCache {
 
 /// Returns where the offsets and the entries begin behind a directory of `count` entries.
 #[inline]
-fn shape(count: usize) -> (usize, usize) {
+fn directory_shape(count: usize) -> (usize, usize) {
     let offsets = HEAD_BYTES + count.next_multiple_of(8);
     (offsets, offsets + (count * 2).next_multiple_of(8))
 }
@@ -92,7 +92,7 @@ impl DecodedBlockCache {
     }
 
     /// Creates the handles for the blocks of an SST.
-    pub(crate) fn places(&self, piece: u64) -> BlockHandles {
+    pub(crate) fn handles(&self, piece: u64) -> BlockHandles {
         BlockHandles::new(&self.blocks, piece << 32)
     }
 
@@ -116,9 +116,9 @@ impl DecodedBlockCache {
         &self,
         slot: Option<BlockRef<'_>>,
         (hash, key): (u64, &[u8]),
-        take: &mut T,
+        sink: &mut T,
     ) -> Option<Answer<T::Output>> {
-        self.blocks.read(slot?, |words| look(words, (low_u8(hash), key), take))
+        self.blocks.read(slot?, |words| find_key(words, (low_u8(hash), key), sink))
     }
 
     /// Calls `each` with the value of a key in place, in a pinned block. Returns `None` if the
@@ -130,7 +130,7 @@ impl DecodedBlockCache {
         each: impl FnOnce(&[u8]) -> T,
     ) -> Option<Answer<T>> {
         let pinned = self.blocks.pin(slot?)?;
-        match look(pinned.words(), (low_u8(hash), key), &mut ValueLocation) {
+        match find_key(pinned.words(), (low_u8(hash), key), &mut ValueLocation) {
             Answer::Value((at, bytes)) => {
                 pinned.bytes(at..at.saturating_add(bytes)).map(|value| Answer::Value(each(value)))
             }
@@ -139,7 +139,7 @@ impl DecodedBlockCache {
         }
     }
 
-    /// Gives the value of the entry that begins in a range of the block's entries to `take`, and
+    /// Gives the value of the entry that begins in a range of the block's entries to `sink`, and
     /// replaces the contents of `key` by its key. Returns `None` if the block is not cached, the
     /// range is not that of one entry, or the entry is a tombstone.
     #[inline]
@@ -148,13 +148,13 @@ impl DecodedBlockCache {
         slot: Option<BlockRef<'_>>,
         at: Range<usize>,
         key: &mut Vec<u8>,
-        take: &mut T,
+        sink: &mut T,
     ) -> Option<T::Output> {
         let found = self.blocks.read(slot?, |words| {
             let entry = entry_at(words, at)?;
             key.resize(entry.key.len(), 0);
             copy_out(words, entry.key.start, key);
-            Some(take.of_words(words, (entry.value.start, entry.value.len())))
+            Some(sink.of_words(words, (entry.value.start, entry.value.len())))
         });
         found.flatten()
     }
@@ -166,12 +166,12 @@ impl DecodedBlockCache {
         slot: Option<BlockRef<'_>>,
         at: Range<usize>,
         key: &[u8],
-        take: &mut T,
+        sink: &mut T,
     ) -> Option<T::Output> {
         let found = self.blocks.read(slot?, |words| {
-            let Lying { key: there, value } = entry_at(words, at)?;
+            let LiveEntry { key: there, value } = entry_at(words, at)?;
             let is_it = there.len() == key.len() && equals_at(words, there.start, key);
-            is_it.then(|| take.of_words(words, (value.start, value.len())))
+            is_it.then(|| sink.of_words(words, (value.start, value.len())))
         });
         found.flatten()
     }
@@ -204,7 +204,7 @@ impl DecodedBlockCache {
     #[inline]
     pub(crate) fn prefetch_entry(&self, slot: Option<BlockRef<'_>>, (entries, at): (usize, usize)) {
         if let Some(slot) = slot {
-            self.blocks.prefetch_near(slot, shape(entries).1 + at);
+            self.blocks.prefetch_near(slot, directory_shape(entries).1 + at);
         }
     }
 
@@ -224,25 +224,25 @@ impl DecodedBlockCache {
         if let Some(new) = new.filter(|_| self.blocks.is_used(old)) {
             self.blocks.touch(new);
         }
-        self.blocks.leave(old);
+        self.blocks.evict_block(old);
     }
 
     /// Copies up to `most` entries of a cached block: from `look` on upwards, or those before it
     /// downwards.
-    pub(crate) fn part(
+    pub(crate) fn copy_entries(
         &self,
         slot: Option<BlockRef<'_>>,
-        (look, way, most): (Look<'_>, Direction, usize),
+        (look, way, most): (CopyStart<'_>, Direction, usize),
         out: &mut Vec<u8>,
-    ) -> Option<Part> {
-        let copied = self.blocks.read(slot?, |words| copy_part(words, (look, way, most), out));
+    ) -> Option<CopiedEntries> {
+        let copied = self.blocks.read(slot?, |words| copy_range(words, (look, way, most), out));
         copied.flatten()
     }
 }
 
 /// Where a copy of entries begins.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Look<'k> {
+pub(crate) enum CopyStart<'k> {
     /// At the first entry whose key is not below this one.
     Key(&'k [u8]),
     /// At the entry with this index, or the end.
@@ -251,7 +251,7 @@ pub(crate) enum Look<'k> {
 
 /// The entries that were copied out of a block.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct CopiedEntries {
     /// Their indexes, and the number of entries of the block.
     pub(crate) entries: Range<usize>,
     pub(crate) count: usize,
@@ -261,15 +261,15 @@ pub(crate) struct Part {
     pub(crate) is_whole: bool,
 }
 
-fn copy_part(
+fn copy_range(
     words: &[AtomicU64],
-    (look, way, most): (Look<'_>, Direction, usize),
+    (look, way, most): (CopyStart<'_>, Direction, usize),
     out: &mut Vec<u8>,
-) -> Option<Part> {
+) -> Option<CopiedEntries> {
     let head = load_at(words, 0);
     let room = words.len() * WORD_BYTES;
     let (count, bytes) = (to_usize(head & 0xffff_ffff).min(room), to_usize(head >> 32));
-    let (offsets, first) = shape(count);
+    let (offsets, first) = directory_shape(count);
     if first.saturating_add(bytes) > room {
         return None;
     }
@@ -280,14 +280,14 @@ fn copy_part(
         to_usize(load_at(words, offsets + entry * 2) & 0xffff).min(bytes)
     };
     let is_below_at = |offset: usize, key: &[u8]| {
-        let (start, key_bytes, _) = lengths(words, first + offset);
+        let (start, key_bytes, _) = decode_lengths(words, first + offset);
         compare_at(words, (start, key_bytes.min(room)), key).is_lt()
     };
     let is_below = |entry: usize, key: &[u8]| is_below_at(offset(entry), key);
     let at = match look {
-        Look::Entry(number) => number.min(count),
-        Look::Key(key) if count == 0 || !is_below(0, key) => 0,
-        Look::Key(key) => {
+        CopyStart::Entry(number) => number.min(count),
+        CopyStart::Key(key) if count == 0 || !is_below(0, key) => 0,
+        CopyStart::Key(key) => {
             let (mut low, mut high) = (1, count);
             while low < high {
                 let middle = usize::midpoint(low, high);
@@ -301,7 +301,7 @@ fn copy_part(
         }
     };
     let has_below = match look {
-        Look::Key(key) if count == 0 => bytes > 0 && is_below_at(0, key),
+        CopyStart::Key(key) if count == 0 => bytes > 0 && is_below_at(0, key),
         _ => at > 0,
     };
     let entries = match way {
@@ -312,7 +312,7 @@ fn copy_part(
         if count == 0 { (0, bytes) } else { (offset(entries.start), offset(entries.end)) };
     out.resize(to.checked_sub(from)?, 0);
     copy_out(words, first + from, out);
-    Some(Part { entries, count, has_below, is_whole: count == 0 })
+    Some(CopiedEntries { entries, count, has_below, is_whole: count == 0 })
 }
 
 /// Returns the directory of entries in a frame of `most` bytes, with a byte of each key's hash.
@@ -330,7 +330,7 @@ fn directory_of(entries: &[u8], most: usize, print: impl Fn(&[u8]) -> u8) -> Opt
         offsets.extend_from_slice(&offset.to_le_bytes());
         at = entry.value.end;
     }
-    let (_, start) = shape(found.len());
+    let (_, start) = directory_shape(found.len());
     let is_small = start + entries.len() <= most && at < usize::from(u16::MAX);
     let mut head = Vec::with_capacity(start);
     put_u32(&mut head, if is_small { low_u32(to_u64(found.len())) } else { 0 });
@@ -345,16 +345,16 @@ fn directory_of(entries: &[u8], most: usize, print: impl Fn(&[u8]) -> u8) -> Opt
 }
 
 #[inline]
-fn look<T: ValueSink>(
+fn find_key<T: ValueSink>(
     words: &[AtomicU64],
     (print, key): (u8, &[u8]),
-    take: &mut T,
+    sink: &mut T,
 ) -> Answer<T::Output> {
     let head = load_at(words, 0);
     let count = to_usize(head & 0xffff_ffff).min(words.len() * 8);
-    let (offsets, first) = shape(count);
+    let (offsets, first) = directory_shape(count);
     if count == 0 {
-        return look_through(words, to_usize(head >> 32), key, take);
+        return find_linear(words, to_usize(head >> 32), key, sink);
     }
     let wanted = ONES * u64::from(print);
     for group in 0..count.div_ceil(8) {
@@ -366,7 +366,7 @@ fn look<T: ValueSink>(
             let entry = group * 8 + to_usize(u64::from(zeros.trailing_zeros() / 8));
             zeros &= zeros - 1;
             let at = first + to_usize(load_at(words, offsets + entry * 2) & 0xffff);
-            if let Some(answer) = entry_of(words, at, key, take).filter(|_| entry < count) {
+            if let Some(answer) = entry_of(words, at, key, sink).filter(|_| entry < count) {
                 return answer;
             }
         }
@@ -375,18 +375,18 @@ fn look<T: ValueSink>(
 }
 
 /// The offsets of a live entry's key and value in a block's words.
-struct Lying {
+struct LiveEntry {
     key: Range<usize>,
     value: Range<usize>,
 }
 
 /// Returns the entry that begins in a range of a block's entries, if exactly one does.
 #[inline]
-fn entry_at(words: &[AtomicU64], wanted: Range<usize>) -> Option<Lying> {
+fn entry_at(words: &[AtomicU64], wanted: Range<usize>) -> Option<LiveEntry> {
     let head = load_at(words, 0);
     let room = words.len() * WORD_BYTES;
     let count = to_usize(head & 0xffff_ffff).min(room);
-    let (offsets, first) = shape(count);
+    let (offsets, first) = directory_shape(count);
     let offset = |entry: usize| to_usize(load_at(words, offsets + entry * 2) & 0xffff);
     let (mut low, mut high) = (0, count);
     while low < high {
@@ -403,9 +403,12 @@ fn entry_at(words: &[AtomicU64], wanted: Range<usize>) -> Option<Lying> {
         return None;
     }
     for line in 1..=2 {
-        words.get((first + at) / WORD_BYTES + line * LINE_WORDS).into_iter().for_each(prefetch);
+        words
+            .get((first + at) / WORD_BYTES + line * CACHE_LINE_WORDS)
+            .into_iter()
+            .for_each(prefetch);
     }
-    let (start, key_bytes, value) = lengths(words, first + at);
+    let (start, key_bytes, value) = decode_lengths(words, first + at);
     let middle = start.checked_add(key_bytes)?;
     let end = middle.checked_add(to_usize(value >> 1))?;
     // The last entry of a directory is alone wherever the range ends.
@@ -413,13 +416,13 @@ fn entry_at(words: &[AtomicU64], wanted: Range<usize>) -> Option<Lying> {
         || low + 1 == count
         || (low + 1 < count && offset(low + 1) >= wanted.end);
     let is_live = value & 1 == 0 && is_alone && end <= room;
-    is_live.then_some(Lying { key: start..middle, value: middle..end })
+    is_live.then_some(LiveEntry { key: start..middle, value: middle..end })
 }
 
 /// Decodes the lengths of the entry at an offset: where its key begins, the key's length, and the
 /// value word.
 #[inline]
-fn lengths(words: &[AtomicU64], at: usize) -> (usize, usize, u64) {
+fn decode_lengths(words: &[AtomicU64], at: usize) -> (usize, usize, u64) {
     let mut word = load_at(words, at);
     let mut next = || {
         // The varint of a key length has up to three bytes, that of a value five: eight bytes are
@@ -443,13 +446,13 @@ fn entry_of<T: ValueSink>(
     words: &[AtomicU64],
     at: usize,
     key: &[u8],
-    take: &mut T,
+    sink: &mut T,
 ) -> Option<Answer<T::Output>> {
     // Prefetch the next cache lines at once instead of missing on each.
     for line in 1..=2 {
-        words.get(at / WORD_BYTES + line * LINE_WORDS).into_iter().for_each(prefetch);
+        words.get(at / WORD_BYTES + line * CACHE_LINE_WORDS).into_iter().for_each(prefetch);
     }
-    let (start, key_bytes, value) = lengths(words, at);
+    let (start, key_bytes, value) = decode_lengths(words, at);
     if key_bytes != key.len() || !equals_at(words, start, key) {
         return None;
     }
@@ -460,24 +463,24 @@ fn entry_of<T: ValueSink>(
     if bytes > words.len() * 8 {
         return None;
     }
-    Some(Answer::Value(take.of_words(words, (start + key_bytes, bytes))))
+    Some(Answer::Value(sink.of_words(words, (start + key_bytes, bytes))))
 }
 
 /// Searches a block without a directory, entry by entry.
 #[cold]
-fn look_through<T: ValueSink>(
+fn find_linear<T: ValueSink>(
     words: &[AtomicU64],
     bytes: usize,
     key: &[u8],
-    take: &mut T,
+    sink: &mut T,
 ) -> Answer<T::Output> {
     let end = HEAD_BYTES + bytes.min(words.len() * 8);
     let mut at = HEAD_BYTES;
     while at < end {
-        if let Some(answer) = entry_of(words, at, key, take) {
+        if let Some(answer) = entry_of(words, at, key, sink) {
             return answer;
         }
-        let (start, key_bytes, value) = lengths(words, at);
+        let (start, key_bytes, value) = decode_lengths(words, at);
         at = start.saturating_add(key_bytes).saturating_add(to_usize(value >> 1));
     }
     Answer::Nothing
@@ -538,11 +541,11 @@ mod tests {
                     (Direction::Up, at..(at + count).min(keys.len())),
                     (Direction::Down, at.saturating_sub(count)..at),
                 ] {
-                    for look in [Look::Key(key), Look::Entry(at)] {
+                    for look in [CopyStart::Key(key), CopyStart::Entry(at)] {
                         let mut out = Vec::new();
-                        let part = copy_part(&words, (look, way, count), &mut out).unwrap();
+                        let part = copy_range(&words, (look, way, count), &mut out).unwrap();
                         assert_eq!(part.is_whole, !is_listed);
-                        if matches!(look, Look::Key(_)) {
+                        if matches!(look, CopyStart::Key(_)) {
                             assert_eq!(part.has_below, at > 0);
                         }
                         let mut found = Vec::new();

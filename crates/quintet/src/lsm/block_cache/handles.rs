@@ -27,7 +27,7 @@ impl Default for BlockHandle {
 /// A block's handle, and the identity that its frame must have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockRef<'a> {
-    pub(super) place: &'a BlockHandle,
+    pub(super) handle: &'a BlockHandle,
     pub(super) id: u64,
 }
 
@@ -35,13 +35,13 @@ impl BlockRef<'_> {
     /// Prefetches the handle.
     #[inline]
     pub(crate) fn prefetch(&self) {
-        crate::io::prefetch(&self.place.0);
+        crate::io::prefetch(&self.handle.0);
     }
 
     /// Returns the first cell of the frame that the handle refers to.
     #[inline]
     pub(super) fn frame(&self) -> Option<u32> {
-        self.place.0.load(Ordering::Relaxed).checked_sub(1)
+        self.handle.0.load(Ordering::Relaxed).checked_sub(1)
     }
 }
 
@@ -86,11 +86,13 @@ impl BlockHandles {
 
     /// Appends the handle of a block that has just been written, and caches the block.
     pub(crate) fn push(&mut self, payload: Option<&[&[u8]]>, room: CacheAdmission) {
-        let place = BlockHandle::default();
+        let handle = BlockHandle::default();
         if let Some(payload) = payload {
-            let slot = BlockRef { place: &place, id: self.first + to_u64(self.all.len()) };
+            let slot = BlockRef { handle: &handle, id: self.first + to_u64(self.all.len()) };
             match room {
-                CacheAdmission::IfFree => self.blocks.put(slot, payload, BlockCache::take_free),
+                CacheAdmission::IfFree => {
+                    self.blocks.fill_from(slot, payload, BlockCache::allocate_free)
+                }
                 CacheAdmission::Normal | CacheAdmission::Hot => self.blocks.fill(slot, payload),
             }
             if room == CacheAdmission::Hot
@@ -99,14 +101,14 @@ impl BlockHandles {
                 self.blocks.count_use(cell);
             }
         }
-        self.all.push(place);
+        self.all.push(handle);
     }
 
     /// Returns the handle of a block.
     #[inline]
     pub(crate) fn get(&self, block: u32) -> Option<BlockRef<'_>> {
-        let place = self.all.get(to_usize(u64::from(block)))?;
-        Some(BlockRef { place, id: self.first + u64::from(block) })
+        let handle = self.all.get(to_usize(u64::from(block)))?;
+        Some(BlockRef { handle, id: self.first + u64::from(block) })
     }
 }
 

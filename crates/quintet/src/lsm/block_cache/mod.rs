@@ -41,7 +41,7 @@
 //! - Memory is reserved in chunks, and only while 1/16 of the budget stays free (1/8 of a small
 //!   one). [`BlockCache::shrink`] releases it.
 //!
-//! Threads: any. Fills and shrinking hold `admin`.
+//! Threads: any. Fills and shrinking hold `state`.
 
 mod allocator;
 pub(crate) mod decoded_block;
@@ -57,8 +57,8 @@ use std::{collections::VecDeque, io, mem, ops::Range, sync::Arc};
 
 pub(crate) use self::handles::{BlockHandle, BlockHandles, BlockRef, CacheAdmission};
 use self::{
-    allocator::{CHUNK_CELLS_MAX, Cells},
-    pins::{Pinned, Pins},
+    allocator::{CHUNK_CELLS_MAX, CellAllocator},
+    pins::{PinnedBlock, Pins},
 };
 use crate::{
     io::Region,
@@ -75,11 +75,11 @@ use crate::{
 const CHUNK_BYTES: u64 = if cfg!(any(test, model)) { 64 << 10 } else { 2 << 20 };
 const HEAD_WORDS: usize = 3;
 /// Words of a cache line. Cells begin at cache lines.
-const LINE_WORDS: usize = 8;
+const CACHE_LINE_WORDS: usize = 8;
 /// Minimum cache lines of a cell, and the minimum fraction (1/64) of an ordinary block that a cell
 /// has.
 const CELL_LINES_MIN: u64 = 2;
-const CELL_SHARE: u64 = 64;
+const CELL_FRACTION: u64 = 64;
 /// Maximum bytes of a frame, if an ordinary block needs less.
 const FRAME_BYTES_MAX: u64 = 512 << 10;
 /// Minimum number of ordinary blocks in a chunk; and the number that its cells are a multiple of,
@@ -87,9 +87,9 @@ const FRAME_BYTES_MAX: u64 = 512 << 10;
 const CHUNK_BLOCKS_MIN: u64 = 8;
 const CHUNK_CELLS_ALIGN: u64 = 64;
 /// A frame has at most this fraction (1/16) of the cache.
-const FRAME_SHARE: u64 = 16;
+const FRAME_FRACTION: u64 = 16;
 /// Maximum number of frames evicted in queue order before neighbours are.
-const TURNS_MAX: usize = 4;
+const EVICTIONS_MAX: usize = 4;
 /// Use counts in a word.
 const USES_A_WORD: u64 = 8;
 /// Maximum of a use count.
@@ -98,19 +98,19 @@ const USES_MAX: u64 = 3;
 const USES_MASK: u64 = 0x7f;
 const IS_LONG: u64 = 0x80;
 /// Target fraction (1/10) of the cells that the short queue has.
-const SHORT_SHARE: usize = 10;
+const SHORT_FRACTION: usize = 10;
 /// Fraction (1/16) of the budget that is left to others. Of a small budget it is twice as much, up
 /// to [`SPARE_CHUNKS`], because the cache releases whole chunks.
-const SPARE_SHARE: u64 = 16;
+const SPARE_FRACTION: u64 = 16;
 const SPARE_CHUNKS: u64 = 4;
 /// Minimum number of ghosts.
 const GHOSTS_MIN: usize = 64;
 /// Stale entries of shorter queues are not removed.
 const QUEUES_MIN: usize = 64;
 /// Number of handles that are released under one lock when a file is dropped.
-const RELEASE_TURN: usize = 256;
+const RELEASE_BATCH: usize = 256;
 /// Maximum number of used frames that one eviction moves to the long queue.
-const LOOKS_MAX: usize = 128;
+const PASSES_MAX: usize = 128;
 
 /// The block cache. See the module head.
 #[derive(Debug)]
@@ -125,22 +125,22 @@ pub(crate) struct BlockCache {
     chunk_cells: usize,
     /// Maximum number of chunks, and the current bound.
     chunks_max: usize,
-    chunks_now: AtomicU64,
+    chunks_bound: AtomicU64,
     /// Cells of the largest frame.
     frame_cells_max: u32,
     budget: Arc<Budget>,
-    admin: Mutex<Admin>,
+    state: Mutex<CacheState>,
     fills_total: AtomicU64,
     evicted_total: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Admin {
+struct CacheState {
     /// Chunks that are reserved in the budget.
     chunks: usize,
-    cells: Cells,
-    short: VecDeque<Waiting>,
-    long: VecDeque<Waiting>,
+    cells: CellAllocator,
+    short: VecDeque<QueueEntry>,
+    long: VecDeque<QueueEntry>,
     /// Cells of the frames in the short queue.
     short_cells: usize,
     /// Ghosts: identities of blocks evicted from the short queue, each in the slot of its hash.
@@ -151,7 +151,7 @@ struct Admin {
 
 /// A queue entry: a frame that may be evicted.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct QueueEntry {
     frame: u32,
     cells: u32,
     /// The version of the fill that this entry is for.
@@ -159,7 +159,7 @@ struct Waiting {
 }
 
 /// Allocates a frame of `cells`.
-type TakeFrame = fn(&BlockCache, &mut Admin, u32) -> Option<u32>;
+type FrameSource = fn(&BlockCache, &mut CacheState, u32) -> Option<u32>;
 
 /// Spreads the bits of an identity.
 fn mix(id: u64) -> u64 {
@@ -176,15 +176,15 @@ impl BlockCache {
         secret: u64,
         budget: &Arc<Budget>,
     ) -> io::Result<Self> {
-        let line_bytes = to_u64(LINE_WORDS * WORD_BYTES);
+        let line_bytes = to_u64(CACHE_LINE_WORDS * WORD_BYTES);
         let of_block = to_u64(payload_bytes + HEAD_WORDS * WORD_BYTES);
         let cell_bytes =
-            round_up((of_block / CELL_SHARE).max(CELL_LINES_MIN * line_bytes), line_bytes);
+            round_up((of_block / CELL_FRACTION).max(CELL_LINES_MIN * line_bytes), line_bytes);
         let chunk_bytes = CHUNK_BYTES.max(of_block * CHUNK_BLOCKS_MIN);
         let chunk_cells = round_up(chunk_bytes.div_ceil(cell_bytes), CHUNK_CELLS_ALIGN);
         let chunk_cells = chunk_cells.min(CHUNK_CELLS_MAX);
         let chunk_bytes = chunk_cells * cell_bytes;
-        let most = FRAME_BYTES_MAX.min(bytes / FRAME_SHARE).min(chunk_bytes);
+        let most = FRAME_BYTES_MAX.min(bytes / FRAME_FRACTION).min(chunk_bytes);
         let frame_cells_max = (most / cell_bytes).max(of_block.div_ceil(cell_bytes));
         // Cell numbers have 32 bits.
         let chunks_max = (bytes / chunk_bytes).min(u64::from(u32::MAX - 1) / chunk_cells);
@@ -197,10 +197,10 @@ impl BlockCache {
             cell_words: to_usize(cell_bytes) / WORD_BYTES,
             chunk_cells: to_usize(chunk_cells),
             chunks_max: to_usize(chunks_max),
-            chunks_now: AtomicU64::new(chunks_max),
+            chunks_bound: AtomicU64::new(chunks_max),
             frame_cells_max: low_u32(frame_cells_max),
             budget: Arc::clone(budget),
-            admin: Mutex::new(Admin::new(low_u32(chunk_cells))),
+            state: Mutex::new(CacheState::new(low_u32(chunk_cells))),
             fills_total: AtomicU64::new(0),
             evicted_total: AtomicU64::new(0),
         })
@@ -231,7 +231,7 @@ impl BlockCache {
     /// Mixes a block's identity or a fill's number with the secret, for a frame's head. Block data
     /// does not equal it by chance.
     #[inline]
-    fn sealed(&self, number: u64) -> u64 {
+    fn mixed(&self, number: u64) -> u64 {
         // All steps are bijective: different numbers stay different, except the two that become 0
         // and 1.
         mix(mix(number ^ self.secret) ^ self.secret.rotate_left(32)).max(1)
@@ -259,7 +259,7 @@ impl BlockCache {
     }
 
     /// Returns the use count of a frame, and lowers it to `keep(count)`.
-    fn take_uses(&self, cell: u32, keep: impl FnOnce(u64) -> u64) -> u64 {
+    fn lower_uses(&self, cell: u32, keep: impl FnOnce(u64) -> u64) -> u64 {
         let Some((word, at)) = self.uses(cell) else { return 0 };
         let count = word.load(Ordering::Relaxed) >> at & USES_MASK;
         let kept = keep(count).min(count);
@@ -271,7 +271,7 @@ impl BlockCache {
     #[inline]
     pub(crate) fn prefetch(&self, slot: BlockRef<'_>) {
         if let Some(cell) = slot.frame() {
-            self.words(cell).iter().step_by(LINE_WORDS).take(3).for_each(crate::io::prefetch);
+            self.words(cell).iter().step_by(CACHE_LINE_WORDS).take(3).for_each(crate::io::prefetch);
         }
     }
 
@@ -282,7 +282,9 @@ impl BlockCache {
         let Some(cell) = slot.frame() else { return };
         let words = self.words(cell);
         let near = HEAD_WORDS + at / WORD_BYTES;
-        for word in [0, LINE_WORDS, near, near + LINE_WORDS, near + 2 * LINE_WORDS] {
+        for word in
+            [0, CACHE_LINE_WORDS, near, near + CACHE_LINE_WORDS, near + 2 * CACHE_LINE_WORDS]
+        {
             words.get(word).into_iter().for_each(crate::io::prefetch);
         }
     }
@@ -292,7 +294,7 @@ impl BlockCache {
         let head = slot.frame().and_then(|cell| self.head(cell));
         head.is_some_and(|([version, owner, _], _)| {
             version.load(Ordering::Relaxed) != 0
-                && owner.load(Ordering::Relaxed) == self.sealed(slot.id)
+                && owner.load(Ordering::Relaxed) == self.mixed(slot.id)
         })
     }
 
@@ -318,7 +320,7 @@ impl BlockCache {
         payload.get(8).into_iter().for_each(crate::io::prefetch);
         self.uses(cell).into_iter().for_each(|(word, _)| crate::io::prefetch(word));
         let before = version.load(Ordering::Acquire);
-        let is_other = owner.load(Ordering::Relaxed) != self.sealed(slot.id);
+        let is_other = owner.load(Ordering::Relaxed) != self.mixed(slot.id);
         if before == 0 || mutant!(BlockKeepsIdentity: false, else is_other) {
             return None;
         }
@@ -337,7 +339,7 @@ impl BlockCache {
     pub(crate) fn first_word(&self, slot: BlockRef<'_>) -> Option<u64> {
         let ([version, owner, _], payload) = self.head(slot.frame()?)?;
         let before = version.load(Ordering::Acquire);
-        let is_here = before != 0 && owner.load(Ordering::Relaxed) == self.sealed(slot.id);
+        let is_here = before != 0 && owner.load(Ordering::Relaxed) == self.mixed(slot.id);
         let word = payload.first()?.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         (is_here && version.load(Ordering::Relaxed) == before).then_some(word)
@@ -351,10 +353,10 @@ impl BlockCache {
     }
 
     /// Evicts a block that is not needed any more, unless it is pinned.
-    pub(crate) fn leave(&self, slot: BlockRef<'_>) {
-        let mut admin = lock(&self.admin);
-        if let Some(cell) = slot.frame().filter(|cell| self.holds(&admin, *cell, slot.id)) {
-            self.empty(&mut admin, cell);
+    pub(crate) fn evict_block(&self, slot: BlockRef<'_>) {
+        let mut state = lock(&self.state);
+        if let Some(cell) = slot.frame().filter(|cell| self.has_block(&state, *cell, slot.id)) {
+            self.free_frame(&mut state, cell);
         }
     }
 
@@ -370,101 +372,101 @@ impl BlockCache {
     /// Pins a block: its frame does not change until the result is dropped. Returns `None` if it is
     /// not cached, or all slots of [`pins`] are taken.
     #[inline]
-    pub(crate) fn pin(&self, slot: BlockRef<'_>) -> Option<Pinned<'_>> {
+    pub(crate) fn pin(&self, slot: BlockRef<'_>) -> Option<PinnedBlock<'_>> {
         let cell = slot.frame()?;
         let ([version, owner, size], payload) = self.head(cell)?;
-        let pin = self.pins.take(cell)?;
+        let pin = self.pins.acquire(cell)?;
         let is_there = version.load(Ordering::Acquire) != 0
-            && owner.load(Ordering::Relaxed) == self.sealed(slot.id);
+            && owner.load(Ordering::Relaxed) == self.mixed(slot.id);
         if !is_there {
             return None;
         }
         let words = payload.get(..to_usize(size.load(Ordering::Relaxed)))?;
         self.count_use(cell);
-        Some(Pinned::new(words, pin))
+        Some(PinnedBlock::new(words, pin))
     }
 
     /// Caches a block, unless it is cached, it is too large, or there is no memory.
     pub(crate) fn fill(&self, slot: BlockRef<'_>, payload: &[&[u8]]) {
-        self.put(slot, payload, Self::take_frame);
+        self.fill_from(slot, payload, Self::allocate_frame);
     }
 
-    fn put(&self, slot: BlockRef<'_>, payload: &[&[u8]], find: TakeFrame) {
+    fn fill_from(&self, slot: BlockRef<'_>, payload: &[&[u8]], find: FrameSource) {
         let bytes: usize = payload.iter().map(|piece| piece.len()).sum();
         let Some(cells) = self.cells_for(bytes).filter(|_| self.is_on()) else { return };
-        let mut admin = lock(&self.admin);
-        if slot.frame().is_some_and(|cell| self.holds(&admin, cell, slot.id)) {
+        let mut state = lock(&self.state);
+        if slot.frame().is_some_and(|cell| self.has_block(&state, cell, slot.id)) {
             return;
         }
-        let Some(cell) = find(self, &mut admin, cells) else { return };
+        let Some(cell) = find(self, &mut state, cells) else { return };
         let Some(([version, owner, size], words)) = self.head(cell) else { return };
-        admin.fills += 1;
-        let fill = self.sealed(admin.fills);
+        state.fills += 1;
+        let fill = self.mixed(state.fills);
         version.store(0, Ordering::Relaxed);
         // Also ordered after the versions of earlier frames in these cells.
         fence(Ordering::Release);
-        owner.store(self.sealed(slot.id), Ordering::Relaxed);
+        owner.store(self.mixed(slot.id), Ordering::Relaxed);
         size.store(to_u64(self.payload_words(cells)), Ordering::Relaxed);
         store_bytes(words.get(..self.payload_words(cells)).unwrap_or(&[]), payload);
         if let Some((word, at)) = self.uses(cell) {
             word.fetch_and(!(0xff << at), Ordering::Relaxed);
         }
         version.store(fill, Ordering::Release);
-        let waiting = Waiting { frame: cell, cells, version: fill };
-        if admin.forget(self.sealed(slot.id)) {
-            self.wait_long(&mut admin, waiting);
+        let waiting = QueueEntry { frame: cell, cells, version: fill };
+        if state.remove_ghost(self.mixed(slot.id)) {
+            self.push_long(&mut state, waiting);
         } else {
-            admin.short_cells += to_usize(u64::from(cells));
-            admin.short.push_back(waiting);
+            state.short_cells += to_usize(u64::from(cells));
+            state.short.push_back(waiting);
         }
-        self.tidy(&mut admin);
-        slot.place.0.store(cell + 1, Ordering::Relaxed);
+        self.remove_stale_entries(&mut state);
+        slot.handle.0.store(cell + 1, Ordering::Relaxed);
         self.fills_total.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Appends a frame to the long queue.
-    fn wait_long(&self, admin: &mut Admin, one: Waiting) {
+    fn push_long(&self, state: &mut CacheState, one: QueueEntry) {
         if let Some((word, at)) = self.uses(one.frame) {
             word.fetch_or(IS_LONG << at, Ordering::Relaxed);
         }
-        admin.long.push_back(one);
+        state.long.push_back(one);
     }
 
-    /// Returns whether the frame at a cell has this block. The caller holds `admin`, so that the
+    /// Returns whether the frame at a cell has this block. The caller holds `state`, so that the
     /// answer stays true.
-    fn holds(&self, admin: &Admin, cell: u32, id: u64) -> bool {
-        let begins = admin.cells.begins_at(cell);
+    fn has_block(&self, state: &CacheState, cell: u32, id: u64) -> bool {
+        let begins = state.cells.begins_at(cell);
         let owner = self.head(cell).map(|([_, owner, _], _)| owner.load(Ordering::Relaxed));
-        begins && owner == Some(self.sealed(id))
+        begins && owner == Some(self.mixed(id))
     }
 
     /// Returns whether a queue entry is for the current fill of its frame.
-    fn waits(&self, admin: &Admin, one: Waiting) -> bool {
+    fn is_current(&self, state: &CacheState, one: QueueEntry) -> bool {
         let version = self.head(one.frame).map(|([version, ..], _)| version);
-        admin.cells.begins_at(one.frame)
+        state.cells.begins_at(one.frame)
             && version.is_some_and(|version| version.load(Ordering::Relaxed) == one.version)
     }
 
     /// Removes stale queue entries, once they are as many as the frames.
-    fn tidy(&self, admin: &mut Admin) {
-        if admin.short.len() + admin.long.len() > 2 * admin.cells.frames() + QUEUES_MIN {
-            let (mut short, mut long) = (mem::take(&mut admin.short), mem::take(&mut admin.long));
-            short.retain(|one| self.waits(admin, *one));
-            long.retain(|one| self.waits(admin, *one));
-            (admin.short, admin.long) = (short, long);
-            admin.count_short();
+    fn remove_stale_entries(&self, state: &mut CacheState) {
+        if state.short.len() + state.long.len() > 2 * state.cells.frames() + QUEUES_MIN {
+            let (mut short, mut long) = (mem::take(&mut state.short), mem::take(&mut state.long));
+            short.retain(|one| self.is_current(state, *one));
+            long.retain(|one| self.is_current(state, *one));
+            (state.short, state.long) = (short, long);
+            state.recount_short();
         }
     }
 
     /// Frees the frames of a file's blocks.
-    fn release(&self, places: &[BlockHandle], first: u64) {
+    fn release(&self, handles: &[BlockHandle], first: u64) {
         let mut id = first;
-        for turn in places.chunks(RELEASE_TURN) {
-            let mut admin = lock(&self.admin);
-            for place in turn {
-                let cell = (BlockRef { place, id }).frame();
-                if let Some(cell) = cell.filter(|cell| self.holds(&admin, *cell, id)) {
-                    self.empty(&mut admin, cell);
+        for turn in handles.chunks(RELEASE_BATCH) {
+            let mut state = lock(&self.state);
+            for handle in turn {
+                let cell = (BlockRef { handle, id }).frame();
+                if let Some(cell) = cell.filter(|cell| self.has_block(&state, *cell, id)) {
+                    self.free_frame(&mut state, cell);
                 }
                 id += 1;
             }
@@ -473,8 +475,8 @@ impl BlockCache {
 
     /// Frees the frame that begins at a cell, unless it is pinned. Returns the free cells that it
     /// is part of then.
-    fn empty(&self, admin: &mut Admin, cell: u32) -> Option<Range<u32>> {
-        if !admin.cells.begins_at(cell) {
+    fn free_frame(&self, state: &mut CacheState, cell: u32) -> Option<Range<u32>> {
+        if !state.cells.begins_at(cell) {
             return None;
         }
         if let Some(([version, owner, _], _)) = self.head(cell) {
@@ -489,52 +491,53 @@ impl BlockCache {
             // look like the block again.
             owner.store(0, Ordering::Relaxed);
         }
-        admin.cells.give(cell)
+        state.cells.free_frame(cell)
     }
 
     /// Allocates a frame from free memory.
-    fn take_free(&self, admin: &mut Admin, cells: u32) -> Option<u32> {
-        admin.cells.cut(cells).or_else(|| {
-            self.grow(admin);
-            admin.cells.cut(cells)
+    fn allocate_free(&self, state: &mut CacheState, cells: u32) -> Option<u32> {
+        state.cells.allocate(cells).or_else(|| {
+            self.grow(state);
+            state.cells.allocate(cells)
         })
     }
 
     /// Allocates a frame from free memory, or by eviction of as many others as are needed.
-    fn take_frame(&self, admin: &mut Admin, cells: u32) -> Option<u32> {
-        let mut found = self.take_free(admin, cells);
+    fn allocate_frame(&self, state: &mut CacheState, cells: u32) -> Option<u32> {
+        let mut found = self.allocate_free(state, cells);
         let mut last = None;
-        for _ in 0..TURNS_MAX {
+        for _ in 0..EVICTIONS_MAX {
             if found.is_some() {
                 return found;
             }
-            let one = self.evict(admin)?;
-            match self.empty(admin, one.frame) {
+            let one = self.pop_victim(state)?;
+            match self.free_frame(state, one.frame) {
                 Some(free) => {
                     self.evicted_total.fetch_add(1, Ordering::Relaxed);
                     last = Some(free);
                 }
                 // It is pinned.
-                None => self.wait_long(admin, one),
+                None => self.push_long(state, one),
             }
-            found = admin.cells.cut(cells);
+            found = state.cells.allocate(cells);
         }
         found.or_else(|| {
-            self.widen(admin, last?, cells);
-            admin.cells.cut(cells)
+            self.evict_neighbours(state, last?, cells);
+            state.cells.allocate(cells)
         })
     }
 
     /// Evicts neighbours of free cells, the least used first, until `cells` are free, or all
     /// neighbours are pinned.
-    fn widen(&self, admin: &mut Admin, mut free: Range<u32>, cells: u32) {
+    fn evict_neighbours(&self, state: &mut CacheState, mut free: Range<u32>, cells: u32) {
         let count = |cell: &u32| {
             self.uses(*cell).map_or(0, |(word, at)| word.load(Ordering::Relaxed) >> at & 0xff)
         };
         while free.end - free.start < cells {
-            let mut beside: Vec<u32> = admin.cells.beside(&free).into_iter().flatten().collect();
+            let mut beside: Vec<u32> =
+                state.cells.neighbours(&free).into_iter().flatten().collect();
             beside.sort_by_key(count);
-            let emptied = beside.iter().find_map(|cell| self.empty(admin, *cell));
+            let emptied = beside.iter().find_map(|cell| self.free_frame(state, *cell));
             let Some(wider) = emptied else { return };
             self.evicted_total.fetch_add(1, Ordering::Relaxed);
             free = wider;
@@ -552,49 +555,49 @@ impl BlockCache {
     }
 
     /// Reserves one more chunk, if the budget has enough free memory.
-    fn grow(&self, admin: &mut Admin) {
+    fn grow(&self, state: &mut CacheState) {
         let bytes = self.chunk_bytes();
-        let least = self.budget.limit() / SPARE_SHARE;
+        let least = self.budget.limit() / SPARE_FRACTION;
         let spare = least.max((least * 2).min(SPARE_CHUNKS * bytes));
         let is_free = self.budget.used().saturating_add(bytes + spare) <= self.budget.limit();
-        let most = self.chunks_now.load(Ordering::Relaxed);
-        if to_u64(admin.chunks) >= most || !is_free || self.budget.try_reserve(bytes).is_err() {
+        let most = self.chunks_bound.load(Ordering::Relaxed);
+        if to_u64(state.chunks) >= most || !is_free || self.budget.try_reserve(bytes).is_err() {
             return;
         }
-        let cells = self.cells_of(admin.chunks);
-        if admin.chunks == 0 {
+        let cells = self.cells_of(state.chunks);
+        if state.chunks == 0 {
             // For all chunks at once, because chunks end within huge pages.
             self.frames.advise_huge(0..to_u64(self.chunks_max) * bytes);
             self.uses.advise_huge(0..to_u64(self.chunks_max * self.chunk_cells));
         }
-        admin.chunks += 1;
-        admin.cells.extend(cells);
+        state.chunks += 1;
+        state.cells.extend(cells);
     }
 
     /// Removes the next frame to evict from its queue.
-    fn evict(&self, admin: &mut Admin) -> Option<Waiting> {
-        let cells = admin.chunks * self.chunk_cells;
-        let mut looks = 0;
+    fn pop_victim(&self, state: &mut CacheState) -> Option<QueueEntry> {
+        let cells = state.chunks * self.chunk_cells;
+        let mut passes = 0;
         loop {
-            let is_short = admin.short_cells * SHORT_SHARE > cells || admin.long.is_empty();
+            let is_short = state.short_cells * SHORT_FRACTION > cells || state.long.is_empty();
             let one = if is_short {
-                let one = admin.short.pop_front()?;
-                admin.short_cells -= to_usize(u64::from(one.cells));
+                let one = state.short.pop_front()?;
+                state.short_cells -= to_usize(u64::from(one.cells));
                 one
             } else {
-                admin.long.pop_front()?
+                state.long.pop_front()?
             };
-            if !self.waits(admin, one) {
+            if !self.is_current(state, one) {
                 continue;
             }
-            looks += 1;
+            passes += 1;
             let keep = |count: u64| if is_short { 0 } else { count.saturating_sub(1) };
-            if self.take_uses(one.frame, keep) > 0 && looks < LOOKS_MAX {
-                self.wait_long(admin, one);
+            if self.lower_uses(one.frame, keep) > 0 && passes < PASSES_MAX {
+                self.push_long(state, one);
                 continue;
             }
             if is_short && let Some(([_, owner, _], _)) = self.head(one.frame) {
-                admin.remember(owner.load(Ordering::Relaxed));
+                state.add_ghost(owner.load(Ordering::Relaxed));
             }
             return Some(one);
         }
@@ -603,7 +606,7 @@ impl BlockCache {
     /// Sets the maximum bytes, within those of [`Self::new`], and releases the excess.
     pub(crate) fn set_most(&self, bytes: u64) {
         let most = (bytes / self.chunk_bytes()).min(to_u64(self.chunks_max));
-        self.chunks_now.store(most, Ordering::Relaxed);
+        self.chunks_bound.store(most, Ordering::Relaxed);
         let excess = self.memory_bytes().saturating_sub(most * self.chunk_bytes());
         if excess > 0 {
             self.shrink(excess);
@@ -614,30 +617,30 @@ impl BlockCache {
     /// bytes it released.
     pub(crate) fn shrink(&self, bytes: u64) -> u64 {
         let chunk = self.chunk_bytes();
-        let mut admin = lock(&self.admin);
+        let mut state = lock(&self.state);
         let mut given = 0;
-        while given < bytes && admin.chunks > 0 {
-            for cell in self.cells_of(admin.chunks - 1) {
-                self.empty(&mut admin, cell);
+        while given < bytes && state.chunks > 0 {
+            for cell in self.cells_of(state.chunks - 1) {
+                self.free_frame(&mut state, cell);
             }
-            if !admin.cells.are_free(&self.cells_of(admin.chunks - 1)) {
+            if !state.cells.are_free(&self.cells_of(state.chunks - 1)) {
                 // A frame of it is pinned.
                 break;
             }
-            admin.chunks -= 1;
+            state.chunks -= 1;
             // A reader that sees zeros from here on must see that the versions are gone as well:
             // taking the pages away waits for every processor.
             fence(Ordering::SeqCst);
-            let range = to_u64(admin.chunks) * chunk;
+            let range = to_u64(state.chunks) * chunk;
             self.frames.discard(range..range + chunk);
             given += chunk;
         }
-        let left = self.cells_of(admin.chunks).start;
-        admin.cells.truncate(left);
-        admin.short.retain(|one| one.frame < left);
-        admin.long.retain(|one| one.frame < left);
-        admin.count_short();
-        drop(admin);
+        let left = self.cells_of(state.chunks).start;
+        state.cells.truncate(left);
+        state.short.retain(|one| one.frame < left);
+        state.long.retain(|one| one.frame < left);
+        state.recount_short();
+        drop(state);
         self.budget.release(given);
         given
     }
@@ -649,7 +652,7 @@ impl BlockCache {
 
     /// Returns the bytes reserved in the budget.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        to_u64(lock(&self.admin).chunks) * self.chunk_bytes()
+        to_u64(lock(&self.state).chunks) * self.chunk_bytes()
     }
 
     /// Returns how many blocks were cached and how many evicted since the start.
@@ -669,11 +672,11 @@ impl Reclaimable for BlockCache {
     }
 }
 
-impl Admin {
+impl CacheState {
     fn new(chunk_cells: u32) -> Self {
         Self {
             chunks: 0,
-            cells: Cells::new(chunk_cells),
+            cells: CellAllocator::new(chunk_cells),
             short: VecDeque::new(),
             long: VecDeque::new(),
             short_cells: 0,
@@ -682,33 +685,33 @@ impl Admin {
         }
     }
 
-    fn count_short(&mut self) {
+    fn recount_short(&mut self) {
         self.short_cells = self.short.iter().map(|one| to_usize(u64::from(one.cells))).sum();
     }
 
-    fn ghost(&mut self, id: u64) -> Option<&mut u64> {
+    fn ghost_slot(&mut self, id: u64) -> Option<&mut u64> {
         let mask = to_u64(self.ghosts.len()).checked_sub(1)?;
         self.ghosts.get_mut(to_usize(mix(id) & mask))
     }
 
     /// Remembers a ghost. The table holds one to two times as many as there are frames.
-    fn remember(&mut self, id: u64) {
+    fn add_ghost(&mut self, id: u64) {
         if self.cells.frames() >= self.ghosts.len() {
             let more = (self.cells.frames() + 1).next_power_of_two().max(GHOSTS_MIN);
             for id in mem::replace(&mut self.ghosts, vec![0; more]) {
-                if let Some(slot) = self.ghost(id) {
+                if let Some(slot) = self.ghost_slot(id) {
                     *slot = id;
                 }
             }
         }
-        if let Some(slot) = self.ghost(id) {
+        if let Some(slot) = self.ghost_slot(id) {
             *slot = id;
         }
     }
 
     /// Returns whether a block is a ghost, and forgets it.
-    fn forget(&mut self, id: u64) -> bool {
-        match self.ghost(id) {
+    fn remove_ghost(&mut self, id: u64) -> bool {
+        match self.ghost_slot(id) {
             Some(slot) if *slot == id => {
                 *slot = 0;
                 true

@@ -24,10 +24,10 @@ fn few_cells(cells: u32) -> BlockCache {
         cell_words: 5,
         chunk_cells: to_usize(count),
         chunks_max: 1,
-        chunks_now: AtomicU64::new(1),
+        chunks_bound: AtomicU64::new(1),
         frame_cells_max: cells,
         budget: Arc::new(Budget::new(1 << 20)),
-        admin: Mutex::new(Admin::new(cells)),
+        state: Mutex::new(CacheState::new(cells)),
         fills_total: AtomicU64::new(0),
         evicted_total: AtomicU64::new(0),
     };
@@ -47,8 +47,8 @@ fn payload(block: u64) -> [u8; 16] {
     bytes
 }
 
-fn slot(place: &BlockHandle, id: u64) -> BlockRef<'_> {
-    BlockRef { place, id }
+fn slot(handle: &BlockHandle, id: u64) -> BlockRef<'_> {
+    BlockRef { handle, id }
 }
 
 /// Block 1 is cached. A reader reads it while block 2 takes its frame and block 1 takes it back.
@@ -63,8 +63,8 @@ fn a_reader_beside_fills() {
             blocks.fill(slot(first, 1), &[&payload(1)]);
         })
     };
-    for (place, id) in [(&shared.1, 1), (&shared.2, 2)] {
-        if let Some(found) = shared.0.read(slot(place, id), both) {
+    for (handle, id) in [(&shared.1, 1), (&shared.2, 2)] {
+        if let Some(found) = shared.0.read(slot(handle, id), both) {
             assert_eq!(found, (id, id));
         }
     }
@@ -117,8 +117,8 @@ fn a_pinned_frame_beside_a_fill() {
     let was_pinned = pinned.is_some();
     drop(pinned);
     writer.join().unwrap();
-    let found = [(&shared.1, 1), (&shared.2, 2)].map(|(place, id)| {
-        let found = shared.0.read(slot(place, id), both);
+    let found = [(&shared.1, 1), (&shared.2, 2)].map(|(handle, id)| {
+        let found = shared.0.read(slot(handle, id), both);
         assert!(found.is_none_or(|found| found == (id, id)));
         found.is_some()
     });

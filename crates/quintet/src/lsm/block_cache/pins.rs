@@ -35,25 +35,25 @@ const SLOTS: usize = 1;
 /// A cell number plus one, or 0; alone on its cache line.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Slot(AtomicU32);
+struct PinSlot(AtomicU32);
 
 /// The slots of a cache. See the module head.
 #[derive(Debug)]
-pub(super) struct Pins([Slot; SLOTS]);
+pub(super) struct Pins([PinSlot; SLOTS]);
 
 impl Pins {
     /// Creates free slots.
     pub(super) fn new() -> Self {
-        Self(std::array::from_fn(|_| Slot(AtomicU32::new(0))))
+        Self(std::array::from_fn(|_| PinSlot(AtomicU32::new(0))))
     }
 
     /// Stores a cell in a free slot; `None` if there is none. What the caller reads of the frame
     /// after this call does not change, unless the thread that frees the frame sees the slot.
     #[inline]
-    pub(super) fn take(&self, cell: u32) -> Option<Pin<'_>> {
+    pub(super) fn acquire(&self, cell: u32) -> Option<Pin<'_>> {
         // Threads begin at different slots, mostly.
         let (before, from) = self.0.split_at(to_usize(u64::from(cell)) % SLOTS);
-        let is_free = |slot: &&Slot| {
+        let is_free = |slot: &&PinSlot| {
             slot.0.compare_exchange(0, cell + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
         let slot = from.iter().chain(before).find(is_free)?;
@@ -79,12 +79,12 @@ impl Drop for Pin<'_> {
 
 /// A pinned block. Its frame does not change while this value exists.
 #[derive(Debug)]
-pub(crate) struct Pinned<'a> {
+pub(crate) struct PinnedBlock<'a> {
     words: &'a [AtomicU64],
     _pin: Pin<'a>,
 }
 
-impl<'a> Pinned<'a> {
+impl<'a> PinnedBlock<'a> {
     /// Wraps a block. The caller has checked the frame's version and identity after it took the
     /// pin.
     pub(super) fn new(words: &'a [AtomicU64], pin: Pin<'a>) -> Self {

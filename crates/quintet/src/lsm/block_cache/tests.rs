@@ -26,14 +26,14 @@ fn blocks(bytes: u64) -> (Arc<BlockCache>, Arc<Budget>) {
     (Arc::new(BlockCache::new((bytes, 1000), 7, &budget).unwrap()), budget)
 }
 
-fn places(blocks: &Arc<BlockCache>, count: u32) -> BlockHandles {
+fn handles(blocks: &Arc<BlockCache>, count: u32) -> BlockHandles {
     BlockHandles::new(blocks, 0).with_count(count)
 }
 
 /// How many of the ids are there, each with its own bytes.
-fn count(blocks: &BlockCache, places: &BlockHandles, ids: impl Iterator<Item = u64>) -> usize {
+fn count(blocks: &BlockCache, handles: &BlockHandles, ids: impl Iterator<Item = u64>) -> usize {
     ids.filter(|id| {
-        let found = blocks.read(places.get(low_u32(*id)).unwrap(), bytes);
+        let found = blocks.read(handles.get(low_u32(*id)).unwrap(), bytes);
         assert!(found.as_ref().is_none_or(|found| *found == payload(*id)), "{id}");
         found.is_some()
     })
@@ -43,26 +43,26 @@ fn count(blocks: &BlockCache, places: &BlockHandles, ids: impl Iterator<Item = u
 #[test]
 fn blocks_come_back_until_others_take_their_frames() {
     let (blocks, budget) = blocks(256 << 10);
-    let places = places(&blocks, 5_000);
+    let handles = handles(&blocks, 5_000);
     let frames = 4 * blocks.chunk_cells;
     for id in 1..5_000 {
         let (head, rest) = (&payload(id)[..10], &payload(id)[10..]);
-        blocks.fill(places.get(low_u32(id)).unwrap(), &[head, rest]);
-        assert_eq!(count(&blocks, &places, id..=id), 1);
+        blocks.fill(handles.get(low_u32(id)).unwrap(), &[head, rest]);
+        assert_eq!(count(&blocks, &handles, id..=id), 1);
     }
-    assert_eq!(count(&blocks, &places, 1..5_000), frames);
+    assert_eq!(count(&blocks, &handles, 1..5_000), frames);
     assert_eq!(blocks.totals(), (4_999, to_u64(4_999 - frames)));
     assert_eq!(blocks.memory_bytes(), 256 << 10);
     let large = vec![1; (16 << 10) + 1];
-    blocks.fill(places.get(1).unwrap(), &[&large]);
-    assert_eq!(count(&blocks, &places, 1..=1), 0);
+    blocks.fill(handles.get(1).unwrap(), &[&large]);
+    assert_eq!(count(&blocks, &handles, 1..=1), 0);
     assert_eq!(blocks.shrink(1), 64 << 10);
-    assert!(count(&blocks, &places, 1..5_000) <= frames * 3 / 4);
+    assert!(count(&blocks, &handles, 1..5_000) <= frames * 3 / 4);
     for id in 1..1_000 {
-        blocks.fill(places.get(low_u32(id)).unwrap(), &[&payload(id)]);
+        blocks.fill(handles.get(low_u32(id)).unwrap(), &[&payload(id)]);
     }
-    assert!(count(&blocks, &places, 1..5_000) > frames * 3 / 4);
-    drop(places);
+    assert!(count(&blocks, &handles, 1..5_000) > frames * 3 / 4);
+    drop(handles);
     drop(blocks);
     assert_eq!(budget.used(), 0);
 }
@@ -70,10 +70,10 @@ fn blocks_come_back_until_others_take_their_frames() {
 #[test]
 fn a_bound_that_moves_is_kept() {
     let (blocks, budget) = blocks(256 << 10);
-    let places = places(&blocks, 5_000);
+    let handles = handles(&blocks, 5_000);
     let fill = || {
         for id in 1..2_000 {
-            blocks.fill(places.get(low_u32(id)).unwrap(), &[&payload(id)]);
+            blocks.fill(handles.get(low_u32(id)).unwrap(), &[&payload(id)]);
         }
         blocks.memory_bytes()
     };
@@ -83,11 +83,11 @@ fn a_bound_that_moves_is_kept() {
         blocks.set_most(bound);
         assert!(blocks.memory_bytes() <= bytes, "at once");
         assert_eq!(fill(), bytes);
-        assert!(bytes == 0 || count(&blocks, &places, 1..2_000) > 0);
+        assert!(bytes == 0 || count(&blocks, &handles, 1..2_000) > 0);
     }
     blocks.set_most(256 << 10);
     assert_eq!(fill(), 256 << 10);
-    drop(places);
+    drop(handles);
     drop(blocks);
     assert_eq!(budget.used(), 0);
 }
@@ -95,22 +95,22 @@ fn a_bound_that_moves_is_kept() {
 #[test]
 fn what_is_used_again_outlives_a_scan() {
     let (blocks, _) = blocks(256 << 10);
-    let places = places(&blocks, 100_000);
-    let place = |id: u64| places.get(low_u32(id)).unwrap();
+    let handles = handles(&blocks, 100_000);
+    let handle = |id: u64| handles.get(low_u32(id)).unwrap();
     let frames = to_u64(4 * blocks.chunk_cells);
     let hot = 1..frames / 2;
     for id in hot.clone() {
-        blocks.fill(place(id), &[&payload(id)]);
-        count(&blocks, &places, id..=id);
+        blocks.fill(handle(id), &[&payload(id)]);
+        count(&blocks, &handles, id..=id);
     }
     // Many times the cache, each once.
     for id in frames..21 * frames {
-        blocks.fill(place(id), &[&payload(id)]);
+        blocks.fill(handle(id), &[&payload(id)]);
         if id % 64 == 0 {
-            count(&blocks, &places, hot.clone());
+            count(&blocks, &handles, hot.clone());
         }
     }
-    let kept = count(&blocks, &places, hot.clone());
+    let kept = count(&blocks, &handles, hot.clone());
     assert!(to_u64(kept) > (frames / 2 - 1) * 9 / 10, "{kept} of {}", hot.end);
 }
 
@@ -118,24 +118,24 @@ fn what_is_used_again_outlives_a_scan() {
 fn memory_is_left_to_others() {
     let budget = Arc::new(Budget::new(512 << 10));
     let blocks = Arc::new(BlockCache::new((1 << 30, 1000), 7, &budget).unwrap());
-    let places = places(&blocks, 4_000);
+    let handles = handles(&blocks, 4_000);
     let used = budget.used();
     budget.reserve(200 << 10).unwrap();
     for id in 1..4_000 {
-        blocks.fill(places.get(low_u32(id)).unwrap(), &[&payload(id)]);
+        blocks.fill(handles.get(low_u32(id)).unwrap(), &[&payload(id)]);
     }
     assert!(budget.used() <= (512 << 10) / 8 * 7);
     assert!(budget.used() > (512 << 10) / 8 * 7 - (64 << 10) - used);
     let none = BlockCache::new((1000, 1000), 7, &budget).unwrap();
     assert!(!none.is_on());
-    none.fill(places.get(1).unwrap(), &[b"x"]);
+    none.fill(handles.get(1).unwrap(), &[b"x"]);
 }
 
 #[test]
 fn blocks_of_a_file_that_is_gone_leave_their_frames() {
     let (blocks, budget) = blocks(256 << 10);
     let frames = 4 * blocks.chunk_cells;
-    let stays = places(&blocks, 10);
+    let stays = handles(&blocks, 10);
     for id in 1..10 {
         blocks.fill(stays.get(low_u32(id)).unwrap(), &[&payload(id)]);
     }
@@ -155,9 +155,9 @@ fn blocks_of_a_file_that_is_gone_leave_their_frames() {
     }
     assert_eq!(count(&blocks, &stays, 1..10), 9);
     assert_eq!(blocks.totals(), (9 + 199 * 16, 0));
-    let admin = lock(&blocks.admin);
-    let waiting = admin.short.len() + admin.long.len();
-    drop(admin);
+    let state = lock(&blocks.state);
+    let waiting = state.short.len() + state.long.len();
+    drop(state);
     assert!(waiting <= 2 * frames + 1, "{waiting} of {frames}");
     // What is full takes no more, and loses nothing.
     let mut written = BlockHandles::new(&blocks, 300 << 32);
@@ -183,7 +183,7 @@ fn blocks_of_a_file_that_is_gone_leave_their_frames() {
 #[test]
 fn random_fills_and_shrinks_agree_with_a_map() {
     let (blocks, _) = blocks(64 << 10);
-    let places = places(&blocks, 600);
+    let handles = handles(&blocks, 600);
     let mut random = 7_u64;
     let mut known = BTreeMap::new();
     for _ in 0..60_000 {
@@ -191,12 +191,12 @@ fn random_fills_and_shrinks_agree_with_a_map() {
         random ^= random >> 7;
         random ^= random << 17;
         let id = random % 599 + 1;
-        let place = places.get(low_u32(id)).unwrap();
+        let handle = handles.get(low_u32(id)).unwrap();
         match random >> 32 & 1023 {
             0 => drop(blocks.shrink(random >> 48)),
-            1..400 => blocks.fill(place, &[&payload(id)]),
+            1..400 => blocks.fill(handle, &[&payload(id)]),
             _ => {
-                let found = blocks.read(place, bytes);
+                let found = blocks.read(handle, bytes);
                 assert!(found.as_ref().is_none_or(|found| *found == payload(id)));
                 known.insert(id, found.is_some());
             }
@@ -211,9 +211,9 @@ fn sized(id: u64) -> Vec<u8> {
     (0..bytes).map(|at| low_u8((id + 1).wrapping_mul(at / 8 + 3))).collect()
 }
 
-fn has_sized(blocks: &BlockCache, places: &BlockHandles, id: u64) -> bool {
+fn has_sized(blocks: &BlockCache, handles: &BlockHandles, id: u64) -> bool {
     let expected = sized(id);
-    let found = blocks.read(places.get(low_u32(id)).unwrap(), |words| {
+    let found = blocks.read(handles.get(low_u32(id)).unwrap(), |words| {
         assert!(words.len() * WORD_BYTES < expected.len() + 128, "the smallest frame");
         let mut out = vec![0; expected.len()];
         crate::util::words::copy_out(words, 0, &mut out);
@@ -227,12 +227,12 @@ fn has_sized(blocks: &BlockCache, places: &BlockHandles, id: u64) -> bool {
 fn a_block_takes_what_it_needs() {
     for bytes in [60, 600, 1_100, 3_200, 9_000] {
         let (blocks, _) = blocks(256 << 10);
-        let places = places(&blocks, 3_000);
+        let handles = handles(&blocks, 3_000);
         // Each twice, so that they wait in the long queue, and round and round.
         for id in (1..3_000).chain(1..3_000) {
-            blocks.fill(places.get(id).unwrap(), &[&vec![1; bytes]]);
+            blocks.fill(handles.get(id).unwrap(), &[&vec![1; bytes]]);
         }
-        let kept = (1..3_000).filter(|id| blocks.has(places.get(*id).unwrap())).count();
+        let kept = (1..3_000).filter(|id| blocks.has(handles.get(*id).unwrap())).count();
         let chunk = (64 << 10) / (bytes + 24).next_multiple_of(128);
         assert_eq!(kept, 4 * chunk, "of {bytes} bytes");
     }
@@ -241,8 +241,8 @@ fn a_block_takes_what_it_needs() {
 #[test]
 fn what_leaves_makes_room_and_what_is_touched_stays() {
     let (blocks, _) = blocks(256 << 10);
-    let places = places(&blocks, 5_000);
-    let slot = |id: u32| places.get(id).unwrap();
+    let handles = handles(&blocks, 5_000);
+    let slot = |id: u32| handles.get(id).unwrap();
     let frames = low_u32(to_u64(4 * blocks.chunk_cells));
     let first = |id: u32| payload(id.into()).first_chunk().map(|word| u64::from_le_bytes(*word));
     for id in 1..=frames {
@@ -252,12 +252,12 @@ fn what_leaves_makes_room_and_what_is_touched_stays() {
     assert_eq!((blocks.first_word(slot(7)), blocks.first_word(slot(4_000))), (first(7), None));
     // One that is pinned stays; then it goes.
     let pinned = blocks.pin(slot(9)).unwrap();
-    blocks.leave(slot(9));
+    blocks.evict_block(slot(9));
     assert!(blocks.has(slot(9)));
     drop(pinned);
     for id in (9..=frames).step_by(10) {
-        blocks.leave(slot(id));
-        blocks.leave(slot(id));
+        blocks.evict_block(slot(id));
+        blocks.evict_block(slot(id));
         assert!(!blocks.has(slot(id)) && blocks.first_word(slot(id)).is_none());
         blocks.fill(slot(id + 2_500), &[&payload(u64::from(id) + 2_500)]);
     }
@@ -268,12 +268,12 @@ fn what_leaves_makes_room_and_what_is_touched_stays() {
 #[test]
 fn blocks_of_all_sizes_share_the_memory() {
     let (blocks, budget) = blocks(256 << 10);
-    let places = places(&blocks, 600);
+    let handles = handles(&blocks, 600);
     let (mut random, mut known, mut found) = (9_u64, BTreeMap::new(), 0);
     let free_cells = |blocks: &BlockCache| {
-        let admin = lock(&blocks.admin);
-        let (free, used, whole) = admin.cells.counts();
-        assert_eq!(free + used, admin.chunks * blocks.chunk_cells, "every cell is one of both");
+        let state = lock(&blocks.state);
+        let (free, used, whole) = state.cells.counts();
+        assert_eq!(free + used, state.chunks * blocks.chunk_cells, "every cell is one of both");
         (free, whole)
     };
     for step in 0..60_000 {
@@ -287,15 +287,15 @@ fn blocks_of_all_sizes_share_the_memory() {
             _ => random % 6,
         };
         let id = (random >> 8) % 99 * 6 + of_size;
-        let place = places.get(low_u32(id)).unwrap();
+        let handle = handles.get(low_u32(id)).unwrap();
         match random >> 32 & 4095 {
             0 => drop(blocks.shrink(random >> 48)),
             1..1_800 => {
-                blocks.fill(place, &[&sized(id)]);
-                assert!(has_sized(&blocks, &places, id), "what was just put there is there");
+                blocks.fill(handle, &[&sized(id)]);
+                assert!(has_sized(&blocks, &handles, id), "what was just put there is there");
             }
             _ => {
-                let is_here = has_sized(&blocks, &places, id);
+                let is_here = has_sized(&blocks, &handles, id);
                 found += u32::from(is_here);
                 known.insert(id, is_here);
             }
@@ -306,9 +306,9 @@ fn blocks_of_all_sizes_share_the_memory() {
     }
     assert!(found > 5_000, "{found}");
     // Half of the memory and more is used, whatever was asked for last.
-    let cells = lock(&blocks.admin).chunks * blocks.chunk_cells;
+    let cells = lock(&blocks.state).chunks * blocks.chunk_cells;
     assert!(free_cells(&blocks).0 < cells / 2);
-    drop(places);
+    drop(handles);
     // All of a chunk is one again.
     assert_eq!(free_cells(&blocks), (cells, blocks.chunk_cells));
     drop(blocks);
@@ -324,11 +324,11 @@ fn a_block_that_would_fill_a_small_cache_is_not_kept() {
         [1, 104, 105, 1_000, 1_001, most, most + 1].map(|bytes| blocks.cells_for(bytes)),
         [1, 1, 2, 8, 9, 128, 0].map(|cells| Some(cells).filter(|cells| *cells > 0))
     );
-    let places = places(&blocks, 10);
-    blocks.fill(places.get(1).unwrap(), &[&vec![7; most]]);
-    blocks.fill(places.get(2).unwrap(), &[&vec![7; most + 1]]);
-    assert!(blocks.has(places.get(1).unwrap()));
-    assert!(!blocks.has(places.get(2).unwrap()));
+    let handles = handles(&blocks, 10);
+    blocks.fill(handles.get(1).unwrap(), &[&vec![7; most]]);
+    blocks.fill(handles.get(2).unwrap(), &[&vec![7; most + 1]]);
+    assert!(blocks.has(handles.get(1).unwrap()));
+    assert!(!blocks.has(handles.get(2).unwrap()));
     // Cells of more than a page each, and chunks that end with one, for blocks of up to 1 MiB.
     for block_bytes in [512, 4_096, 16 << 10, 64 << 10, 1 << 20] {
         let budget = Arc::new(Budget::new(1 << 30));
@@ -344,9 +344,9 @@ fn a_block_that_would_fill_a_small_cache_is_not_kept() {
 #[test]
 fn what_is_shown_in_place_stays() {
     let (blocks, budget) = blocks(256 << 10);
-    let places = places(&blocks, 5_000);
+    let handles = handles(&blocks, 5_000);
     let frames = 4 * blocks.chunk_cells;
-    let slot = |id: u64| places.get(low_u32(id)).unwrap();
+    let slot = |id: u64| handles.get(low_u32(id)).unwrap();
     // The last of all frames, in the chunk that would go first.
     for id in 1..=to_u64(frames) {
         blocks.fill(slot(id), &[&payload(id)]);
@@ -385,7 +385,7 @@ fn what_is_shown_in_place_stays() {
     drop((pins, pinned));
     assert!(blocks.shrink(u64::MAX) > 0);
     assert_eq!(blocks.memory_bytes(), 0);
-    drop((places, blocks));
+    drop((handles, blocks));
     assert_eq!(budget.used(), 0);
 }
 

@@ -132,12 +132,12 @@ pub(crate) struct Merge<W> {
     /// The sources that have an entry, in the order of the scan; of one key, newest first.
     /// [`Merge::settle`] fills it.
     order: Vec<usize>,
-    settled: bool,
+    is_sorted: bool,
 }
 
 impl<W: SortedCursor> Merge<W> {
     pub(crate) fn new(sources: Vec<W>, way: Direction) -> Self {
-        Self { sources, way, order: Vec::new(), settled: false }
+        Self { sources, way, order: Vec::new(), is_sorted: false }
     }
 
     /// Submits the first reads of all SSTs at once, if there are at least two.
@@ -155,13 +155,13 @@ impl<W: SortedCursor> Merge<W> {
 
     /// Loads the first entry of each source and sorts the sources.
     pub(crate) fn settle(&mut self) -> Result<()> {
-        if self.settled {
+        if self.is_sorted {
             return Ok(());
         }
         for source in &mut self.sources {
             source.settle()?;
         }
-        self.settled = true;
+        self.is_sorted = true;
         let has_entry = |(index, source): (usize, &W)| source.key().map(|_| index);
         let mut order: Vec<usize> = self.sources.iter().enumerate().filter_map(has_entry).collect();
         order.sort_unstable_by(|one, other| self.compare(*one, *other));
@@ -184,21 +184,21 @@ impl<W: SortedCursor> Merge<W> {
         order.then(one.cmp(&other))
     }
 
-    /// Moves the source at position `place`, whose entry has changed, to its new position; removes
+    /// Moves the source at `position`, whose entry has changed, to its new position; removes
     /// it if it has ended.
-    fn replace(&mut self, place: usize) {
-        let Some(&source) = self.order.get(place) else { return };
+    fn reposition(&mut self, position: usize) {
+        let Some(&source) = self.order.get(position) else { return };
         if self.key_of(source).is_none() {
-            self.order.remove(place);
+            self.order.remove(position);
             return;
         }
         let is_before = |other: &usize| self.compare(*other, source).is_lt();
-        let rest = self.order.get(place + 1..).unwrap_or(&[]);
+        let rest = self.order.get(position + 1..).unwrap_or(&[]);
         let passed = match rest.split_first() {
             Some((next, others)) if is_before(next) => 1 + others.partition_point(is_before),
             _ => return,
         };
-        if let Some(moved) = self.order.get_mut(place..=place + passed) {
+        if let Some(moved) = self.order.get_mut(position..=position + passed) {
             moved.rotate_left(1);
         }
     }
@@ -232,10 +232,10 @@ impl<W: SortedCursor> Merge<W> {
         key.is_some() && key == self.key()
     }
 
-    fn advance_at(&mut self, place: usize) -> Result<()> {
-        let source = self.order.get(place).and_then(|source| self.sources.get_mut(*source));
+    fn advance_at(&mut self, position: usize) -> Result<()> {
+        let source = self.order.get(position).and_then(|source| self.sources.get_mut(*source));
         source.map_or(Ok(()), SortedCursor::advance)?;
-        self.replace(place);
+        self.reposition(position);
         Ok(())
     }
 
@@ -264,10 +264,10 @@ fn read_all(waiting: &mut [&mut SstCursor], queue: &mut dyn Queue) -> Result<()>
     queue.wait(queue.pending(), &mut done);
     let mut outcome = Ok(());
     for completion in done {
-        let place = usize::try_from(completion.token).unwrap_or(usize::MAX);
-        let Some(cursor) = waiting.get_mut(place) else { continue };
+        let index = usize::try_from(completion.token).unwrap_or(usize::MAX);
+        let Some(cursor) = waiting.get_mut(index) else { continue };
         let taken = match completion.result {
-            Ok(count) if count == completion.buffer.len() => cursor.take(completion.buffer),
+            Ok(count) if count == completion.buffer.len() => cursor.accept(completion.buffer),
             // The cursor reads it again and reports the error.
             _ => Ok(()),
         };

@@ -16,7 +16,7 @@ use crate::{
     Error, Result,
     io::{AlignedBuffer, Pending, Request},
     lsm::{
-        block_cache::decoded_block::{Look, Part},
+        block_cache::decoded_block::{CopiedEntries, CopyStart},
         cursor::merge::{Ahead, Direction, ScanStart, SortedCursor},
         memtable::{Memtable, skiplist::Node},
         sst::{
@@ -28,8 +28,8 @@ use crate::{
 };
 
 /// Entries that are copied out of a cached block: at first, and at most.
-const PART_MIN: usize = 2;
-const PART_MAX: usize = 64;
+const COPIED_ENTRIES_MIN: usize = 2;
+const COPIED_ENTRIES_MAX: usize = 64;
 
 /// A cursor over one memtable.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl MemtableCursor {
         }
     }
 
-    fn go_on(&mut self) {
+    fn advance_node(&mut self) {
         self.node = match (self.node, self.way) {
             (None, _) => None,
             (Some(node), Direction::Up) => self.memtable.next_key(node, &self.key),
@@ -86,7 +86,7 @@ impl SortedCursor for MemtableCursor {
     }
 
     fn advance(&mut self) -> Result<()> {
-        self.go_on();
+        self.advance_node();
         Ok(())
     }
 
@@ -103,7 +103,7 @@ impl SortedCursor for MemtableCursor {
 
 /// Where the cursor continues in the blocks that are loaded next.
 #[derive(Clone, Copy, Debug)]
-enum Goal {
+enum ResumePoint {
     /// At their first entry, or downwards at their last.
     Edge,
     /// At the start key: the first entry not below it, or downwards the last below it. It is in one
@@ -115,7 +115,7 @@ enum Goal {
 
 /// Offsets of an entry in the cursor's data.
 #[derive(Clone, Copy, Debug)]
-struct Listed {
+struct EntrySpan {
     key: u32,
     value: u32,
     end: u32,
@@ -123,7 +123,7 @@ struct Listed {
     tombstone: bool,
 }
 
-impl Listed {
+impl EntrySpan {
     fn key(&self) -> Range<usize> {
         to_usize(u64::from(self.key))..to_usize(u64::from(self.value))
     }
@@ -136,14 +136,19 @@ impl Listed {
 
 /// Appends the offsets of a block's entries in a range of `data` to `out`. Returns `None` if one
 /// does not parse.
-fn list(data: &[u8], range: Range<usize>, block: u32, out: &mut Vec<Listed>) -> Option<()> {
+fn list_entries(
+    data: &[u8],
+    range: Range<usize>,
+    block: u32,
+    out: &mut Vec<EntrySpan>,
+) -> Option<()> {
     let data = data.get(..range.end)?;
     let mut at = range.start;
     while at < data.len() {
         let (EntryRef { key, value, tombstone }, next) = block::entry_at(data, at)?;
-        let place = |at: usize| u32::try_from(at).ok();
-        let (key, end) = (place(key.start)?, place(value.end)?);
-        out.push(Listed { key, value: place(value.start)?, end, block, tombstone });
+        let offset = |at: usize| u32::try_from(at).ok();
+        let (key, end) = (offset(key.start)?, offset(value.end)?);
+        out.push(EntrySpan { key, value: offset(value.start)?, end, block, tombstone });
         at = next;
     }
     Some(())
@@ -156,23 +161,23 @@ pub(crate) struct SstCursor {
     start: ScanStart,
     /// Bytes of the next read, and their maximum.
     read_bytes: u64,
-    read_bytes_most: u64,
+    read_bytes_max: u64,
     /// Blocks to load next, and where the cursor continues in them.
     pending: Option<Range<u32>>,
-    goal: Goal,
+    resume: ResumePoint,
     /// Blocks that are loaded. If only a part of a cached block was copied, which part.
     loaded: Range<u32>,
-    part: Option<Part>,
+    part: Option<CopiedEntries>,
     /// Number of entries to copy next.
-    part_entries: usize,
+    copy_entries: usize,
     /// The data that the entries are in: `buffer` if `is_read`, else `bytes` (copied from the
     /// cache, or decompressed).
     buffer: AlignedBuffer,
     bytes: Vec<u8>,
     is_read: bool,
     /// The loaded entries, and the index of the current one.
-    entries: Vec<Listed>,
-    place: Option<usize>,
+    entries: Vec<EntrySpan>,
+    position: Option<usize>,
     /// Whether the cursor has read from the disk.
     has_read: bool,
     /// The read-ahead under way, and the buffer for the next one.
@@ -196,25 +201,25 @@ impl SstCursor {
                 piece.blocks_before(wanted.end, read_bytes).start.min(wanted.start)..wanted.end
             }
         });
-        let goal = match &start.key {
-            Some(_) => Goal::Key { start: wanted.start, end: wanted.end },
-            None => Goal::Edge,
+        let resume = match &start.key {
+            Some(_) => ResumePoint::Key { start: wanted.start, end: wanted.end },
+            None => ResumePoint::Edge,
         };
         let mut cursor = Self {
             piece,
             start,
             read_bytes,
-            read_bytes_most: ahead.most(),
+            read_bytes_max: ahead.most(),
             pending: pending.clone(),
-            goal,
+            resume,
             loaded: 0..0,
             part: None,
-            part_entries: PART_MIN,
+            copy_entries: COPIED_ENTRIES_MIN,
             buffer: AlignedBuffer::zeroed(0),
             bytes: Vec::new(),
             is_read: false,
             entries: Vec::new(),
-            place: None,
+            position: None,
             has_read: false,
             ahead: None,
             spare: AlignedBuffer::zeroed(0),
@@ -240,20 +245,20 @@ impl SstCursor {
     fn fetch(&mut self) -> Result<()> {
         let Some(blocks) = self.pending.clone() else { return Ok(()) };
         let span = self.piece.span(blocks.clone());
-        let mut is_there = false;
+        let mut is_loaded = false;
         if let Some((_, read)) = self.ahead.take().filter(|(ahead, _)| *ahead == blocks) {
             let done = read.wait();
             // A failed read-ahead is read again, and that read reports the error.
-            is_there = done.result.is_ok_and(|count| count == span.whole());
+            is_loaded = done.result.is_ok_and(|count| count == span.whole());
             self.spare = mem::replace(&mut self.buffer, done.buffer);
         }
-        if !is_there {
+        if !is_loaded {
             self.piece.read_into(span, &mut self.buffer)?;
         }
-        let is_going_on = self.has_read;
-        self.take_buffer()?;
-        if is_going_on && self.loaded.end < self.piece.blocks() {
-            self.read_ahead(self.piece.blocks_from(self.loaded.end, self.read_bytes_most));
+        let was_read = self.has_read;
+        self.load_buffer()?;
+        if was_read && self.loaded.end < self.piece.blocks() {
+            self.read_ahead(self.piece.blocks_from(self.loaded.end, self.read_bytes_max));
         }
         Ok(())
     }
@@ -268,12 +273,12 @@ impl SstCursor {
     }
 
     /// Takes the buffer that was read for [`Self::request`].
-    pub(crate) fn take(&mut self, buffer: AlignedBuffer) -> Result<()> {
+    pub(crate) fn accept(&mut self, buffer: AlignedBuffer) -> Result<()> {
         self.buffer = buffer;
-        self.take_buffer()
+        self.load_buffer()
     }
 
-    fn take_buffer(&mut self) -> Result<()> {
+    fn load_buffer(&mut self) -> Result<()> {
         let Some(blocks) = self.pending.take() else { return Ok(()) };
         let cache = self.start.cache.clone().filter(|_| !self.has_read);
         self.bytes.clear();
@@ -295,17 +300,17 @@ impl SstCursor {
                 cache.fill(self.piece.slot_to_fill(number, cache), open.entries());
             }
             let listed = if let Some(range) = in_place.filter(|_| self.is_read) {
-                list(self.buffer.as_slice(), range, number, &mut self.entries)
+                list_entries(self.buffer.as_slice(), range, number, &mut self.entries)
             } else {
                 let start = self.bytes.len();
                 self.bytes.extend_from_slice(open.entries());
-                list(&self.bytes, start..self.bytes.len(), number, &mut self.entries)
+                list_entries(&self.bytes, start..self.bytes.len(), number, &mut self.entries)
             };
             listed.ok_or_else(|| self.no_entry(number))?;
             number += 1;
         }
         (self.loaded, self.part, self.has_read) = (blocks, None, true);
-        self.find_place();
+        self.set_position();
         Ok(())
     }
 
@@ -321,88 +326,92 @@ impl SstCursor {
     }
 
     /// Loads the pending entries from the cache, if they are there.
-    fn take_cached(&mut self) -> Result<()> {
+    fn load_cached(&mut self) -> Result<()> {
         let (Some(cache), Some(blocks)) = (&self.start.cache, &self.pending) else { return Ok(()) };
         let bytes = &mut self.bytes;
-        let mut copy = |number: u32, look: Look<'_>| {
+        let mut copy = |number: u32, look: CopyStart<'_>| {
             bytes.clear();
-            let wanted = (look, self.start.way, self.part_entries);
-            cache.part(self.piece.slot(number), wanted, bytes)
+            let wanted = (look, self.start.way, self.copy_entries);
+            cache.copy_entries(self.piece.slot(number), wanted, bytes)
         };
         let edge = match self.start.way {
             Direction::Up => blocks.start,
             Direction::Down => blocks.end.saturating_sub(1),
         };
-        let found = match (self.goal, self.start.key.as_deref(), self.start.way) {
-            (Goal::Key { start, end }, Some(key), _) => {
+        let found = match (self.resume, self.start.key.as_deref(), self.start.way) {
+            (ResumePoint::Key { start, end }, Some(key), _) => {
                 // The last block whose first entry is below the key, or the first block.
-                let before = |(number, part): &(u32, Part)| !part.has_below && *number > start;
+                let before =
+                    |(number, part): &(u32, CopiedEntries)| !part.has_below && *number > start;
                 let mut number = end.saturating_sub(1);
-                let mut found = copy(number, Look::Key(key)).map(|part| (number, part));
+                let mut found = copy(number, CopyStart::Key(key)).map(|part| (number, part));
                 while found.as_ref().is_some_and(before) {
                     number -= 1;
-                    found = copy(number, Look::Key(key)).map(|part| (number, part));
+                    found = copy(number, CopyStart::Key(key)).map(|part| (number, part));
                 }
                 found
             }
-            (Goal::Entry { number, .. }, ..) => {
-                copy(edge, Look::Entry(number)).map(|part| (edge, part))
+            (ResumePoint::Entry { number, .. }, ..) => {
+                copy(edge, CopyStart::Entry(number)).map(|part| (edge, part))
             }
-            (_, _, Direction::Up) => copy(edge, Look::Entry(0)).map(|part| (edge, part)),
-            (_, _, Direction::Down) => copy(edge, Look::Entry(usize::MAX)).map(|part| (edge, part)),
+            (_, _, Direction::Up) => copy(edge, CopyStart::Entry(0)).map(|part| (edge, part)),
+            (_, _, Direction::Down) => {
+                copy(edge, CopyStart::Entry(usize::MAX)).map(|part| (edge, part))
+            }
         };
         let Some((number, part)) = found else { return Ok(()) };
         self.entries.clear();
         self.is_read = false;
-        list(&self.bytes, 0..self.bytes.len(), number, &mut self.entries)
+        list_entries(&self.bytes, 0..self.bytes.len(), number, &mut self.entries)
             .ok_or_else(|| self.no_entry(number))?;
         (self.pending, self.loaded) = (None, number..number + 1);
         if part.is_whole {
             self.part = None;
-            self.find_place();
+            self.set_position();
         } else {
             self.part = Some(part);
-            self.goal = Goal::Edge;
-            self.part_entries = (self.part_entries * 2).min(PART_MAX);
-            self.place_at_edge();
+            self.resume = ResumePoint::Edge;
+            self.copy_entries = (self.copy_entries * 2).min(COPIED_ENTRIES_MAX);
+            self.set_position_at_edge();
         }
         Ok(())
     }
 
-    fn place_at_edge(&mut self) {
-        self.place = match self.start.way {
+    fn set_position_at_edge(&mut self) {
+        self.position = match self.start.way {
             Direction::Up => (!self.entries.is_empty()).then_some(0),
             Direction::Down => self.entries.len().checked_sub(1),
         };
     }
 
-    fn key_at(&self, place: usize) -> &[u8] {
-        self.entries.get(place).and_then(|entry| self.data().get(entry.key())).unwrap_or(&[])
+    fn key_at(&self, position: usize) -> &[u8] {
+        self.entries.get(position).and_then(|entry| self.data().get(entry.key())).unwrap_or(&[])
     }
 
     /// Sets the position in blocks that were loaded as a whole.
-    fn find_place(&mut self) {
-        let first = match (mem::replace(&mut self.goal, Goal::Edge), self.start.key.take()) {
-            (Goal::Key { .. }, Some(key)) => {
+    fn set_position(&mut self) {
+        let first = match (mem::replace(&mut self.resume, ResumePoint::Edge), self.start.key.take())
+        {
+            (ResumePoint::Key { .. }, Some(key)) => {
                 let data = self.data();
-                let below = |entry: &Listed| data.get(entry.key()).unwrap_or(&[]) < &*key;
+                let below = |entry: &EntrySpan| data.get(entry.key()).unwrap_or(&[]) < &*key;
                 self.entries.partition_point(below)
             }
             // Upwards the block is the first of those loaded, downwards the last.
-            (Goal::Entry { number, of }, _) => match self.start.way {
+            (ResumePoint::Entry { number, of }, _) => match self.start.way {
                 Direction::Up => number,
                 Direction::Down => (self.entries.len() + number).saturating_sub(of),
             },
-            _ => return self.place_at_edge(),
+            _ => return self.set_position_at_edge(),
         };
-        self.place = match self.start.way {
+        self.position = match self.start.way {
             Direction::Up => (first < self.entries.len()).then_some(first),
             Direction::Down => first.checked_sub(1),
         };
     }
 
     /// Sets what to load next: the rest of the block, or other blocks. Returns `false` at the end.
-    fn ask_on(&mut self) -> bool {
+    fn set_next(&mut self) -> bool {
         let (way, blocks) = (self.start.way, self.piece.blocks());
         if let Some(part) = self.part.take() {
             let number = match way {
@@ -410,13 +419,13 @@ impl SstCursor {
                 Direction::Down => part.entries.start,
             };
             if number > 0 && number < part.count {
-                self.goal = Goal::Entry { number, of: part.count };
+                self.resume = ResumePoint::Entry { number, of: part.count };
                 self.pending = Some(self.loaded.clone());
                 return true;
             }
         }
         if self.has_read {
-            self.read_bytes = (self.read_bytes * 2).clamp(1, self.read_bytes_most);
+            self.read_bytes = (self.read_bytes * 2).clamp(1, self.read_bytes_max);
         }
         let bytes = self.read_bytes;
         self.pending = match way {
@@ -433,18 +442,18 @@ impl SstCursor {
     }
 
     /// Loads until there is an entry, or the end.
-    fn load_on(&mut self) -> Result<()> {
+    fn load_next(&mut self) -> Result<()> {
         loop {
-            self.take_cached()?;
+            self.load_cached()?;
             self.fetch()?;
-            if self.place.is_some() || !self.ask_on() {
+            if self.position.is_some() || !self.set_next() {
                 return Ok(());
             }
         }
     }
 
-    fn entry(&self) -> Option<&Listed> {
-        self.entries.get(self.place?)
+    fn entry(&self) -> Option<&EntrySpan> {
+        self.entries.get(self.position?)
     }
 
     /// Returns the block number of the current entry.
@@ -456,7 +465,7 @@ impl SstCursor {
 impl SortedCursor for SstCursor {
     #[inline]
     fn key(&self) -> Option<&[u8]> {
-        self.place.map(|place| self.key_at(place))
+        self.position.map(|position| self.key_at(position))
     }
 
     fn value(&self) -> Option<&[u8]> {
@@ -464,24 +473,24 @@ impl SortedCursor for SstCursor {
     }
 
     fn advance(&mut self) -> Result<()> {
-        self.place = match (self.place, self.start.way) {
+        self.position = match (self.position, self.start.way) {
             (None, _) => return Ok(()),
-            (Some(place), Direction::Up) => {
-                Some(place + 1).filter(|next| *next < self.entries.len())
+            (Some(position), Direction::Up) => {
+                Some(position + 1).filter(|next| *next < self.entries.len())
             }
-            (Some(place), Direction::Down) => place.checked_sub(1),
+            (Some(position), Direction::Down) => position.checked_sub(1),
         };
-        if self.place.is_none() && self.ask_on() { self.load_on() } else { Ok(()) }
+        if self.position.is_none() && self.set_next() { self.load_next() } else { Ok(()) }
     }
 
     fn settle(&mut self) -> Result<()> {
-        if self.place.is_none() { self.load_on() } else { Ok(()) }
+        if self.position.is_none() { self.load_next() } else { Ok(()) }
     }
 
     fn approach(&self) {
         if let (Some(cache), Some(blocks)) = (&self.start.cache, &self.pending) {
-            let number = match (self.goal, self.start.way) {
-                (Goal::Key { end, .. }, _) => end.saturating_sub(1),
+            let number = match (self.resume, self.start.way) {
+                (ResumePoint::Key { end, .. }, _) => end.saturating_sub(1),
                 (_, Direction::Up) => blocks.start,
                 (_, Direction::Down) => blocks.end.saturating_sub(1),
             };
@@ -490,7 +499,7 @@ impl SortedCursor for SstCursor {
     }
 
     fn waiting<'a>(&'a mut self, out: &mut Vec<&'a mut SstCursor>) -> Result<()> {
-        self.take_cached()?;
+        self.load_cached()?;
         if self.pending.is_some() {
             out.push(self);
         }

@@ -41,9 +41,9 @@ const HUGE_FROM_BYTES: u64 = 2 << 20;
 
 /// A region of a memtable; `None` after its drop.
 #[derive(Debug)]
-pub(crate) struct Words(Option<Region>);
+pub(crate) struct MemtableRegion(Option<Region>);
 
-impl Arena for Words {
+impl Arena for MemtableRegion {
     #[inline]
     fn words(&self) -> &[crate::util::sync::AtomicU64] {
         self.0.as_ref().map_or(&[], Region::words)
@@ -106,11 +106,11 @@ impl Arenas {
 
     /// Returns the regions of a new memtable: nodes and buckets. The buckets are zero. Fails if the
     /// system has no address space.
-    pub(crate) fn take(&self) -> io::Result<(Words, Words)> {
+    pub(crate) fn acquire(&self) -> io::Result<(MemtableRegion, MemtableRegion)> {
         let free = lock(&self.free).list.pop();
         if let Some(MemtableRegions { nodes, buckets, bytes }) = free {
             self.budget.release(bytes);
-            return Ok((Words(Some(nodes)), Words(Some(buckets))));
+            return Ok((MemtableRegion(Some(nodes)), MemtableRegion(Some(buckets))));
         }
         let nodes = Region::reserve(self.capacity * 2 + ENTRY_BYTES_MAX)?;
         if self.capacity > HUGE_FROM_BYTES {
@@ -118,12 +118,17 @@ impl Arenas {
         }
         let buckets = Region::reserve(self.buckets_bytes)?;
         buckets.advise_huge(0..self.buckets_bytes);
-        Ok((Words(Some(nodes)), Words(Some(buckets))))
+        Ok((MemtableRegion(Some(nodes)), MemtableRegion(Some(buckets))))
     }
 
     /// Takes the regions of a dropped memtable that used `used_bytes` of its nodes. Frees them if
     /// the pool is full, the memtable was much larger than usual, or the budget has no free memory.
-    pub(crate) fn put(&self, nodes: &mut Words, buckets: &mut Words, used_bytes: u64) {
+    pub(crate) fn release(
+        &self,
+        nodes: &mut MemtableRegion,
+        buckets: &mut MemtableRegion,
+        used_bytes: u64,
+    ) {
         let (Some(nodes), Some(buckets)) = (nodes.0.take(), buckets.0.take()) else { return };
         let bytes = used_bytes + self.buckets_bytes;
         // More than twice the capacity: one large value.
@@ -201,18 +206,18 @@ mod tests {
         (Arenas::new(1 << 17, 2, &budget), budget)
     }
 
-    fn store(words: &Words, index: usize, value: u64) {
+    fn store(words: &MemtableRegion, index: usize, value: u64) {
         words.words()[index].store(value, Ordering::Relaxed);
     }
 
     fn memory_serves_again() {
         let (arenas, budget) = arenas(1 << 20);
-        let (mut nodes, mut buckets) = arenas.take().unwrap();
+        let (mut nodes, mut buckets) = arenas.acquire().unwrap();
         store(&nodes, 5, 7);
         store(&buckets, 5, 7);
-        arenas.put(&mut nodes, &mut buckets, 800);
+        arenas.release(&mut nodes, &mut buckets, 800);
         assert_eq!((arenas.reclaimable_bytes(), budget.used()), (800 + 4096, 800 + 4096));
-        let (nodes, buckets) = arenas.take().unwrap();
+        let (nodes, buckets) = arenas.acquire().unwrap();
         assert_eq!((arenas.reclaimable_bytes(), budget.used()), (0, 0));
         assert_eq!(nodes.words()[5].load(Ordering::Relaxed), 7, "the same memory");
         assert!(buckets.words().iter().all(|word| word.load(Ordering::Relaxed) == 0));
@@ -227,25 +232,25 @@ mod tests {
     #[test]
     fn no_more_is_kept_than_was_said_and_than_there_is_room_for() {
         let (arenas, budget) = arenas(10_000);
-        let mut all: Vec<_> = (0..4).map(|_| arenas.take().unwrap()).collect();
+        let mut all: Vec<_> = (0..4).map(|_| arenas.acquire().unwrap()).collect();
         for (nodes, buckets) in &mut all {
-            arenas.put(nodes, buckets, 100);
+            arenas.release(nodes, buckets, 100);
         }
         assert_eq!(arenas.reclaimable_bytes(), 2 * 4196);
         budget.reserve(9000).unwrap();
         assert_eq!((arenas.reclaimable_bytes(), budget.used()), (0, 9000));
-        let (mut nodes, mut buckets) = arenas.take().unwrap();
-        arenas.put(&mut nodes, &mut buckets, 100);
+        let (mut nodes, mut buckets) = arenas.acquire().unwrap();
+        arenas.release(&mut nodes, &mut buckets, 100);
         assert_eq!((arenas.reclaimable_bytes(), budget.used()), (0, 9000), "no room");
     }
 
     #[test]
     fn idle_arenas_free_their_regions_and_those_of_memtables_dropped_later() {
         let (arenas, budget) = arenas(1 << 20);
-        let mut all: Vec<_> = (0..3).map(|_| arenas.take().unwrap()).collect();
+        let mut all: Vec<_> = (0..3).map(|_| arenas.acquire().unwrap()).collect();
         let mut drop_one = || {
             let (mut nodes, mut buckets) = all.pop().unwrap();
-            arenas.put(&mut nodes, &mut buckets, 100);
+            arenas.release(&mut nodes, &mut buckets, 100);
             (arenas.reclaimable_bytes(), budget.used())
         };
         assert_eq!(drop_one(), (4196, 4196));

@@ -22,8 +22,8 @@ use crate::{
     contract::{Op, Value, ValueSink},
     io::Region,
     lsm::memtable::{
-        arenas::{Arenas, Words},
-        skiplist::{Descent, Inserted, Node, SkipList, Version},
+        arenas::{Arenas, MemtableRegion},
+        skiplist::{Descent, InsertOutcome, KeyVersion, Node, SkipList},
     },
     util::{
         budget::Budget,
@@ -111,13 +111,13 @@ impl Filter {
     }
 
     #[inline]
-    fn place(&self, hash: u64) -> (Option<&AtomicU64>, u64) {
+    fn word_and_bits(&self, hash: u64) -> (Option<&AtomicU64>, u64) {
         let bits = 1 << (hash & 63) | 1 << (hash >> 6 & 63) | 1 << (hash >> 12 & 63);
         (self.words.words().get(to_usize(hash >> 18 & self.mask)), bits)
     }
 
     fn add(&self, hash: u64) {
-        let (word, bits) = self.place(hash);
+        let (word, bits) = self.word_and_bits(hash);
         if let Some(word) = word.filter(|word| word.load(Ordering::Relaxed) & bits != bits) {
             word.fetch_or(bits, Ordering::Relaxed);
         }
@@ -126,7 +126,7 @@ impl Filter {
     /// Returns whether a key of this hash may have been added.
     #[inline]
     pub(crate) fn may_have(&self, hash: u64) -> bool {
-        let (word, bits) = self.place(hash);
+        let (word, bits) = self.word_and_bits(hash);
         word.is_none_or(|word| word.load(Ordering::Relaxed) & bits == bits)
     }
 }
@@ -140,7 +140,7 @@ impl Drop for Filter {
 /// One memtable. See the module head.
 #[derive(Debug)]
 pub(crate) struct Memtable {
-    list: SkipList<Words>,
+    list: SkipList<MemtableRegion>,
     /// The pool that its memory comes from and returns to.
     arenas: Arc<Arenas>,
     /// The filter of its group; `None` if it is in no group.
@@ -173,7 +173,7 @@ impl Memtable {
         group: Option<&Arc<Filter>>,
         budget: &Arc<Budget>,
     ) -> io::Result<Self> {
-        let (nodes, buckets) = arenas.take()?;
+        let (nodes, buckets) = arenas.acquire()?;
         budget.reserve_unchecked(arenas.buckets_bytes());
         if let Some(group) = group {
             group.members.fetch_add(1, Ordering::Relaxed);
@@ -193,12 +193,16 @@ impl Memtable {
     /// Inserts an operation on one key with this hash. The caller has reserved [`cost`] in the
     /// budget. Returns `false` if the memtable has no room.
     pub(crate) fn insert(&self, lsn: u64, op: &Op<'_>, hash: u64) -> bool {
-        let Some(version) = self.version_of(lsn, op, hash) else { return true };
+        let Some(version) = self.key_version(lsn, op, hash) else { return true };
         let inserted = self.list.insert(&version);
-        if inserted == Inserted::Full {
+        if inserted == InsertOutcome::Full {
             return false;
         }
-        self.note(std::slice::from_ref(&version), cost(op), u64::from(inserted == Inserted::New));
+        self.count_inserted(
+            std::slice::from_ref(&version),
+            cost(op),
+            u64::from(inserted == InsertOutcome::New),
+        );
         true
     }
 
@@ -209,18 +213,19 @@ impl Memtable {
         let mut versions = Vec::with_capacity(ops.len());
         for (lsn, op) in ops {
             if let Op::Put { key, .. } | Op::Delete { key } = op {
-                versions.extend(self.version_of(lsn.0, op, hash.hash(key)));
+                versions.extend(self.key_version(lsn.0, op, hash.hash(key)));
             }
         }
         let Some(keys) = self.list.insert_many(&versions) else { return false };
-        self.note(&versions, bytes, keys);
+        self.count_inserted(&versions, bytes, keys);
         true
     }
 
     /// Adds inserted versions to the counters.
     #[inline]
-    fn note(&self, versions: &[Version<'_>], bytes: u64, keys: u64) {
-        let payload = |one: &Version<'_>| one.key.len() + one.pieces[0].len() + one.pieces[1].len();
+    fn count_inserted(&self, versions: &[KeyVersion<'_>], bytes: u64, keys: u64) {
+        let payload =
+            |one: &KeyVersion<'_>| one.key.len() + one.pieces[0].len() + one.pieces[1].len();
         self.charged.fetch_add(bytes, Ordering::Relaxed);
         self.entries.fetch_add(to_u64(versions.len()), Ordering::Relaxed);
         self.keys.fetch_add(keys, Ordering::Relaxed);
@@ -231,13 +236,13 @@ impl Memtable {
     /// Returns the version to insert for an operation on one key, and adds the key to the group's
     /// filter. Returns `None` for a range delete.
     #[inline]
-    fn version_of<'a>(&self, lsn: u64, op: &Op<'a>, hash: u64) -> Option<Version<'a>> {
+    fn key_version<'a>(&self, lsn: u64, op: &Op<'a>, hash: u64) -> Option<KeyVersion<'a>> {
         let (key, kind, pieces) = match *op {
             Op::Put { key, head, body } => (key, PUT, [head, body]),
             Op::Delete { key } => (key, TOMBSTONE, [&[][..]; 2]),
             Op::DeleteRange { .. } => return None,
         };
-        let version = Version { key, hash, number: lsn, kind, pieces };
+        let version = KeyVersion { key, hash, number: lsn, kind, pieces };
         mutant!(TphFilterForgetsTombstones => if kind == TOMBSTONE { return Some(mutants::hide(version)) });
         if let Some(group) = &self.group {
             group.add(hash);
@@ -293,7 +298,7 @@ impl Memtable {
         &self,
         hash: u64,
         key: &[u8],
-        take: &mut T,
+        sink: &mut T,
     ) -> Answer<T::Output> {
         if self.list.is_empty() {
             return Answer::Nothing;
@@ -303,7 +308,7 @@ impl Memtable {
             return Answer::Deleted;
         }
         let (words, bytes) = self.list.value(node);
-        Answer::Value(take.of_words(words, (0, bytes)))
+        Answer::Value(sink.of_words(words, (0, bytes)))
     }
 
     /// Returns, for each memtable, the node of its first key that is not below `key`. The searches
@@ -316,7 +321,7 @@ impl Memtable {
                 arrived += usize::from(one.list.step(descent, key));
             }
             if arrived == all.len() {
-                return descents.iter().map(Descent::arrived).collect();
+                return descents.iter().map(Descent::node).collect();
             }
         }
     }
@@ -384,7 +389,7 @@ impl Drop for Memtable {
         self.budget.release(self.charged() + self.arenas.buckets_bytes());
         let used_bytes = self.list.used_words() * 8;
         let [nodes, buckets] = self.list.arenas_mut();
-        self.arenas.put(nodes, buckets, used_bytes);
+        self.arenas.release(nodes, buckets, used_bytes);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Wrong code of the memtable's planted bugs.
 
-use super::skiplist::Version;
+use super::skiplist::KeyVersion;
 
 /// Moves a version to the bucket of another hash, where no get looks.
-pub(super) fn hide(version: Version<'_>) -> Version<'_> {
-    Version { hash: !version.hash, ..version }
+pub(super) fn hide(version: KeyVersion<'_>) -> KeyVersion<'_> {
+    KeyVersion { hash: !version.hash, ..version }
 }

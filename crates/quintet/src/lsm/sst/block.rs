@@ -21,7 +21,7 @@
 //! | | entries | as above, with the rests of the keys |
 //!
 //! Readers always see whole entries. A block of short entries may have up to twice `block_bytes` of
-//! whole entries ([`Filling`]).
+//! whole entries ([`BlockBuilder`]).
 //!
 //! Invariants:
 //! - No length is trusted before the checksum matched. Decoding never panics.
@@ -165,7 +165,7 @@ fn put_stored(out: &mut Vec<u8>, stored: &[u8], size: u32, (salt, number): (u32,
 
 /// The block under construction.
 #[derive(Debug, Default)]
-pub(crate) struct Filling {
+pub(crate) struct BlockBuilder {
     /// The whole entries, as readers see them.
     entries: Vec<u8>,
     count: usize,
@@ -174,7 +174,7 @@ pub(crate) struct Filling {
     head: usize,
 }
 
-impl Filling {
+impl BlockBuilder {
     pub(crate) fn entries(&self) -> &[u8] {
         &self.entries
     }
@@ -228,7 +228,7 @@ impl Filling {
     pub(crate) fn put(&self, out: &mut Vec<u8>, place: (u32, u32), packing: Packing) {
         let is_short = packing == Packing::None
             && short_bytes(self.entries.len(), self.count, self.head).is_some();
-        match is_short.then(|| self.short()).flatten() {
+        match is_short.then(|| self.encode_short()).flatten() {
             Some(short) => {
                 let size = low_u32(to_u64(short.len())) | SHORT;
                 put_stored(out, &short, size, place);
@@ -238,7 +238,7 @@ impl Filling {
     }
 
     /// Returns the short entries, after their shared prefix.
-    fn short(&self) -> Option<Vec<u8>> {
+    fn encode_short(&self) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(self.entries.len());
         put_varint(&mut out, to_u64(self.entries.len()));
         put_varint(&mut out, to_u64(self.head));
@@ -270,7 +270,7 @@ fn short_bytes(whole: usize, count: usize, head: usize) -> Option<usize> {
 }
 
 /// Decodes short entries to whole ones; `None` if they do not parse.
-fn whole(short: &[u8]) -> Option<Vec<u8>> {
+fn decode_short(short: &[u8]) -> Option<Vec<u8>> {
     let mut decoder = Decoder::new(short);
     let size = to_usize(decoder.varint()?);
     let head_bytes = to_usize(decoder.varint()?);
@@ -296,14 +296,14 @@ fn whole(short: &[u8]) -> Option<Vec<u8>> {
 
 /// A block's whole entries: a range of the stored bytes, or a decoded copy.
 #[derive(Debug)]
-pub(crate) enum Entries {
+pub(crate) enum BlockEntries {
     Plain(Range<usize>),
     Unpacked(Vec<u8>),
 }
 
 /// Verifies the block at the beginning of `stored`, which ends where the next block begins. Returns
 /// a description of the damage if there is one.
-pub(crate) fn open(stored: &[u8], place: (u32, u32)) -> Result<Entries, &'static str> {
+pub(crate) fn open(stored: &[u8], place: (u32, u32)) -> Result<BlockEntries, &'static str> {
     let mut decoder = Decoder::new(stored);
     let (Some(sum), Some(size)) = (decoder.u32(), decoder.u32()) else {
         return Err("the block is cut off");
@@ -319,10 +319,10 @@ pub(crate) fn open(stored: &[u8], place: (u32, u32)) -> Result<Entries, &'static
             return Err("the block's checksum does not match");
         }
         if size & PACKED == 0 {
-            return Ok(Entries::Plain(HEAD_BYTES..HEAD_BYTES + size_bytes));
+            return Ok(BlockEntries::Plain(HEAD_BYTES..HEAD_BYTES + size_bytes));
         }
-        let entries = whole(body.get(..size_bytes).unwrap_or(&[]));
-        return entries.map(Entries::Unpacked).ok_or("the block's short entries do not parse");
+        let entries = decode_short(body.get(..size_bytes).unwrap_or(&[]));
+        return entries.map(BlockEntries::Unpacked).ok_or("the block's short entries do not parse");
     }
     // The length of the compressed bytes is known only up to the padding before the next block.
     for filling in 0..to_usize(UNIT_BYTES).min(body.len()) {
@@ -334,7 +334,7 @@ pub(crate) fn open(stored: &[u8], place: (u32, u32)) -> Result<Entries, &'static
         let mut entries = vec![0; size_bytes];
         let unpacked = unpack(size & PACKED, packed, &mut entries);
         return match unpacked {
-            Some(()) => Ok(Entries::Unpacked(entries)),
+            Some(()) => Ok(BlockEntries::Unpacked(entries)),
             None => Err("the block does not unpack"),
         };
     }
@@ -407,8 +407,8 @@ mod tests {
             assert_eq!(out.len() < entries.len(), packing != Packing::None);
             assert_eq!(out.len() % 8, 0);
             let bytes = match open(&out, (7, 3)).unwrap() {
-                Entries::Plain(range) => out[range].to_vec(),
-                Entries::Unpacked(bytes) => bytes,
+                BlockEntries::Plain(range) => out[range].to_vec(),
+                BlockEntries::Unpacked(bytes) => bytes,
             };
             assert_eq!(bytes, entries);
             assert!(open(&out, (7, 4)).is_err() && open(&out, (8, 3)).is_err());
@@ -421,8 +421,8 @@ mod tests {
                 damaged[byte] ^= 1 << (byte % 8);
                 match open(&damaged, (7, 3)) {
                     Err(_) => {}
-                    Ok(Entries::Plain(range)) => assert_eq!(damaged[range], entries),
-                    Ok(Entries::Unpacked(bytes)) => assert_eq!(bytes, entries),
+                    Ok(BlockEntries::Plain(range)) => assert_eq!(damaged[range], entries),
+                    Ok(BlockEntries::Unpacked(bytes)) => assert_eq!(bytes, entries),
                 }
                 assert!(open(&out[..byte & !7], (7, 3)).is_err() || byte & !7 == out.len());
             }
@@ -430,8 +430,8 @@ mod tests {
     }
 
     /// Entries of some keys in order.
-    fn filled(keys: &[&[u8]], value_bytes: usize) -> Filling {
-        let mut filling = Filling::default();
+    fn filled(keys: &[&[u8]], value_bytes: usize) -> BlockBuilder {
+        let mut filling = BlockBuilder::default();
         for (number, key) in keys.iter().enumerate() {
             let value = vec![low_u8(to_u64(number)); value_bytes];
             let at = filling.entries().len();
@@ -442,8 +442,8 @@ mod tests {
 
     fn unpacked(stored: &[u8]) -> Vec<u8> {
         match open(stored, (7, 3)).unwrap() {
-            Entries::Plain(range) => stored[range].to_vec(),
-            Entries::Unpacked(bytes) => bytes,
+            BlockEntries::Plain(range) => stored[range].to_vec(),
+            BlockEntries::Unpacked(bytes) => bytes,
         }
     }
 
@@ -465,8 +465,8 @@ mod tests {
             damaged[byte] ^= 1 << (byte % 8);
             match open(&damaged, (7, 3)) {
                 Err(_) => {}
-                Ok(Entries::Unpacked(bytes)) => assert_eq!(bytes, filling.entries()),
-                Ok(Entries::Plain(_)) => panic!("byte {byte}: taken for a plain block"),
+                Ok(BlockEntries::Unpacked(bytes)) => assert_eq!(bytes, filling.entries()),
+                Ok(BlockEntries::Plain(_)) => panic!("byte {byte}: taken for a plain block"),
             }
             assert!(open(&out[..byte & !7], (7, 3)).is_err() || byte & !7 == out.len());
         }
@@ -490,8 +490,9 @@ mod tests {
                 .collect();
             keys.sort();
             keys.dedup();
-            let (mut filling, mut out, mut expected) = (Filling::default(), Vec::new(), Vec::new());
-            let mut check = |filling: &mut Filling| {
+            let (mut filling, mut out, mut expected) =
+                (BlockBuilder::default(), Vec::new(), Vec::new());
+            let mut check = |filling: &mut BlockBuilder| {
                 out.clear();
                 filling.put(&mut out, (7, 3), Packing::None);
                 assert!(out.len() <= block_bytes.next_multiple_of(8) || filling.count == 1);

@@ -52,12 +52,12 @@ fn number(key: &[u8], shared: usize) -> u64 {
 
 /// Which bits of the keys of a group its hints have.
 #[derive(Clone, Copy, Debug)]
-struct Scale {
+struct HintScale {
     shared: u8,
     shift: u8,
 }
 
-impl Scale {
+impl HintScale {
     /// Returns the scale of a group with this fence and last key.
     fn of(fence: &[u8], shared: usize, last: &[u8]) -> Self {
         let most = number(last, shared).saturating_sub(number(fence, shared));
@@ -83,19 +83,19 @@ impl Scale {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Group {
+struct FenceGroup {
     /// Its first block.
     block: u32,
     /// Where its fence begins in `keys`.
     fence: u32,
-    scale: Scale,
+    scale: HintScale,
 }
 
 /// The block index of an SST, in memory. See the module head.
 #[derive(Debug, Default)]
 pub(crate) struct BlockIndex {
     /// One for each group, and one for the end.
-    groups: Vec<Group>,
+    groups: Vec<FenceGroup>,
     /// The fences of all groups, concatenated.
     keys: Vec<u8>,
     /// One hint for each block; 0 for the first of a group.
@@ -112,10 +112,10 @@ impl BlockIndex {
         while !decoder.is_empty() {
             let count = u32::try_from(decoder.varint()?).ok().filter(|count| *count > 0)?;
             let fence = decoder.bytes()?;
-            let scale = Scale { shared: decoder.u8()?, shift: decoder.u8()? };
+            let scale = HintScale { shared: decoder.u8()?, shift: decoder.u8()? };
             let is_sound =
                 usize::from(scale.shared) <= fence.len() && u32::from(scale.shift) <= SHIFT_MAX;
-            found.groups.push(Group {
+            found.groups.push(FenceGroup {
                 block,
                 fence: u32::try_from(found.keys.len()).ok().filter(|_| is_sound)?,
                 scale,
@@ -127,10 +127,10 @@ impl BlockIndex {
             found.hints.extend(hints.iter().map(|bytes| u16::from_le_bytes(*bytes)));
             block = block.checked_add(count)?;
         }
-        found.groups.push(Group {
+        found.groups.push(FenceGroup {
             block,
             fence: u32::try_from(found.keys.len()).ok()?,
-            scale: Scale { shared: 0, shift: 0 },
+            scale: HintScale { shared: 0, shift: 0 },
         });
         found.groups.shrink_to_fit();
         found.keys.shrink_to_fit();
@@ -138,7 +138,7 @@ impl BlockIndex {
         (block == blocks || found.groups.len() == 1).then_some(found)
     }
 
-    fn bounds(&self, group: usize) -> Option<(Group, Group)> {
+    fn bounds(&self, group: usize) -> Option<(FenceGroup, FenceGroup)> {
         let [one, next] = self.groups.get(group..)?.first_chunk::<2>()?;
         Some((*one, *next))
     }
@@ -187,14 +187,14 @@ impl BlockIndex {
 
     /// Returns the bytes of memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        to_u64(self.groups.capacity() * size_of::<Group>())
+        to_u64(self.groups.capacity() * size_of::<FenceGroup>())
             + to_u64(self.keys.capacity() + 2 * self.hints.capacity())
     }
 }
 
 /// Builds the block index while an SST is written.
 #[derive(Debug, Default)]
-pub(crate) struct Builder {
+pub(crate) struct BlockIndexBuilder {
     /// First keys of the blocks of the current group.
     first_keys: Vec<Box<[u8]>>,
     /// Length of the shortest prefix of the first key that is above all keys before it.
@@ -204,7 +204,7 @@ pub(crate) struct Builder {
     out: Vec<u8>,
 }
 
-impl Builder {
+impl BlockIndexBuilder {
     /// Begins a block whose first key is `key`; the last key before it is `before`.
     pub(crate) fn begin_block(&mut self, before: &[u8], key: &[u8]) {
         if self.first_keys.is_empty() {
@@ -228,7 +228,7 @@ impl Builder {
         let Some(first) = self.first_keys.first() else { return };
         let shared = shared(first, last).min(SHARED_MAX);
         let fence = first.get(..self.separator.max(shared)).unwrap_or(first);
-        let scale = Scale::of(fence, shared, last);
+        let scale = HintScale::of(fence, shared, last);
         put_varint(&mut self.out, to_u64(self.first_keys.len()));
         put_bytes(&mut self.out, fence);
         self.out.extend([scale.shared, scale.shift]);
@@ -256,7 +256,7 @@ mod tests {
 
     /// The fences of blocks with these keys.
     fn build(blocks: &[Vec<Vec<u8>>], block_bytes: u64) -> BlockIndex {
-        let mut builder = Builder::default();
+        let mut builder = BlockIndexBuilder::default();
         let mut last: &[u8] = &[];
         for block in blocks {
             builder.begin_block(last, block.first().expect("a key"));

@@ -22,9 +22,9 @@ pub(crate) fn piece(
     more: impl FnOnce(&Piece, &mut LineSink<'_>) -> Result<()>,
 ) -> Result<()> {
     let io = |error| Error::io(format!("read {label}"), error);
-    let head = sst::first_bytes(file).map_err(io)?;
+    let head = sst::read_head(file).map_err(io)?;
     let damage = |what: &str| Error::corruption(label, 0, what);
-    let identity = sst::identity_of(&head);
+    let identity = sst::decode_identity(&head);
     let (database_id, table_id, number) =
         identity.ok_or_else(|| damage("the checksum of the head does not match"))?;
     say(title);

@@ -28,7 +28,7 @@
 
 use std::{mem, sync::Arc};
 
-use super::block::{self, Entries, HEAD_BYTES, Packing, UNIT_BYTES};
+use super::block::{self, BlockEntries, HEAD_BYTES, Packing, UNIT_BYTES};
 use crate::{
     Result,
     io::{AlignedBuffer, Flow, Pending, Request},
@@ -44,13 +44,13 @@ const CHUNK_BYTES: usize = if cfg!(test) { 512 } else { 32 << 10 };
 /// The section is written if keys and values are at least this many times as large as it. With
 /// values of 128 bytes (eight times as large), a load was a tenth faster but the files a tenth
 /// larger: not written.
-const SHARE: u64 = if cfg!(test) { 1 } else { 12 };
+const PAYLOAD_FACTOR_MIN: u64 = if cfg!(test) { 1 } else { 12 };
 /// Salt that distinguishes a chunk from a block of the same number.
-const SALT: u32 = 0x6b65_7973;
+const CHUNK_SALT: u32 = 0x6b65_7973;
 
 /// Builds the key section while an SST is written.
 #[derive(Debug, Default)]
-pub(crate) struct Gather {
+pub(crate) struct KeySectionBuilder {
     /// Finished chunks.
     chunks: Vec<u8>,
     count: u32,
@@ -59,7 +59,7 @@ pub(crate) struct Gather {
     last_block: u32,
 }
 
-impl Gather {
+impl KeySectionBuilder {
     /// Adds the entry of `key`. `before` is the key that was added before it; a tombstone has no
     /// value bytes. Returns whether the entry ended a chunk.
     pub(crate) fn add(
@@ -92,7 +92,7 @@ impl Gather {
 
     fn end_chunk(&mut self, salt: u32) {
         if !self.entries.is_empty() {
-            let place = (salt ^ SALT, self.count);
+            let place = (salt ^ CHUNK_SALT, self.count);
             block::put_block(&mut self.chunks, &self.entries, place, Packing::None);
             self.count += 1;
             self.entries.clear();
@@ -105,8 +105,8 @@ impl Gather {
     }
 
     /// Returns whether the section pays beside `payload_bytes` of keys and values.
-    pub(crate) fn pays(&self, payload_bytes: u64) -> bool {
-        self.bytes().saturating_mul(SHARE) <= payload_bytes
+    pub(crate) fn is_worthwhile(&self, payload_bytes: u64) -> bool {
+        self.bytes().saturating_mul(PAYLOAD_FACTOR_MIN) <= payload_bytes
     }
 
     /// Returns the encoded section.
@@ -263,9 +263,9 @@ impl KeyCursor {
         self.fetch(bytes)?;
         let start = to_usize(self.next - self.bytes_start);
         let stored = self.stored().get(..to_usize(bytes)).unwrap_or(&[]);
-        let place = (self.piece.salt() ^ SALT, self.chunk);
+        let place = (self.piece.salt() ^ CHUNK_SALT, self.chunk);
         let entries = block::open(stored, place).map_err(|what| self.damage(what))?;
-        let Entries::Plain(range) = entries else {
+        let BlockEntries::Plain(range) = entries else {
             return Err(self.damage("a chunk of keys is compressed"));
         };
         (self.at, self.end) = (start + range.start, start + range.end);

@@ -67,7 +67,7 @@ use crate::{
         block_cache::{BlockHandles, BlockRef, CacheAdmission, decoded_block::DecodedBlockCache},
         cursor::merge::Direction,
         sst::{
-            block::{Entries, UNIT_BYTES},
+            block::{BlockEntries, UNIT_BYTES},
             block_index::BlockIndex,
             block_offsets::BlockOffsets,
         },
@@ -83,7 +83,7 @@ const FORMAT: u32 = 3;
 /// The oldest format that can be read.
 const FORMAT_OLDEST: u32 = 2;
 /// Maximum of the option `block_bytes`.
-pub(crate) const BLOCK_BYTES_MOST: u64 = 1 << 20;
+pub(crate) const BLOCK_BYTES_MAX: u64 = 1 << 20;
 const HEAD_BYTES: usize = 64;
 const FOOT_BYTES: usize = 192;
 /// Offset of the first block.
@@ -142,14 +142,14 @@ impl Owner {
 }
 
 /// Stores the CRC in bytes 12 to 15.
-fn sign(bytes: &mut [u8]) {
+fn store_crc(bytes: &mut [u8]) {
     let crc = crc32c(bytes).to_le_bytes();
     if let Some(field) = bytes.get_mut(12..16) {
         field.copy_from_slice(&crc);
     }
 }
 
-fn begin(magic: [u8; 8], format: u32, owner: &Owner, number: u64) -> Vec<u8> {
+fn encode_identity(magic: [u8; 8], format: u32, owner: &Owner, number: u64) -> Vec<u8> {
     let mut out = magic.to_vec();
     put_u32(&mut out, format);
     put_u32(&mut out, 0);
@@ -157,10 +157,10 @@ fn begin(magic: [u8; 8], format: u32, owner: &Owner, number: u64) -> Vec<u8> {
     out
 }
 
-fn head(format: u32, owner: &Owner, number: u64) -> Vec<u8> {
-    let mut out = begin(owner.kind.magic, format, owner, number);
+fn encode_head(format: u32, owner: &Owner, number: u64) -> Vec<u8> {
+    let mut out = encode_identity(owner.kind.magic, format, owner, number);
     out.resize(HEAD_BYTES, 0);
-    sign(&mut out);
+    store_crc(&mut out);
     out
 }
 
@@ -189,13 +189,13 @@ pub(crate) struct Footer {
 }
 
 /// Why a footer is refused.
-enum Refused {
+enum FooterError {
     Damaged(String),
     /// It has this format, of a later release.
     Newer(u32),
 }
 
-impl From<&str> for Refused {
+impl From<&str> for FooterError {
     fn from(what: &str) -> Self {
         Self::Damaged(what.to_owned())
     }
@@ -203,7 +203,7 @@ impl From<&str> for Refused {
 
 impl Footer {
     fn encode(&self, owner: &Owner, number: u64) -> Vec<u8> {
-        let mut out = begin(owner.kind.foot_magic, FORMAT, owner, number);
+        let mut out = encode_identity(owner.kind.foot_magic, FORMAT, owner, number);
         for word in [self.blocks, self.entries, self.tombstones, self.payload_bytes] {
             put_u64(&mut out, word);
         }
@@ -214,12 +214,12 @@ impl Footer {
         }
         put_u64(&mut out, self.block_bytes);
         out.resize(FOOT_BYTES, 0);
-        sign(&mut out);
+        store_crc(&mut out);
         out
     }
 
     /// Decodes the footer of a file of `length` bytes.
-    fn decode(bytes: &[u8], kind: Kind, identity: &[u8], length: u64) -> Result<Self, Refused> {
+    fn decode(bytes: &[u8], kind: Kind, identity: &[u8], length: u64) -> Result<Self, FooterError> {
         let bytes = bytes.get(..FOOT_BYTES).ok_or("the footer is cut off")?;
         let mut copy = bytes.to_vec();
         let mut decoder = Decoder::new(bytes);
@@ -232,11 +232,11 @@ impl Footer {
             return Err("the footer is missing, or its checksum does not match".into());
         }
         if format > FORMAT {
-            return Err(Refused::Newer(format));
+            return Err(FooterError::Newer(format));
         }
         if format < FORMAT_OLDEST {
             let what = format!("format {format}, this release reads {FORMAT_OLDEST} to {FORMAT}");
-            return Err(Refused::Damaged(what));
+            return Err(FooterError::Damaged(what));
         }
         if decoder.take(32) != Some(identity) {
             return Err("the footer belongs to another file".into());
@@ -258,7 +258,7 @@ impl Footer {
                     return None;
                 }
             }
-            footer.block_bytes = decoder.u64().filter(|bytes| *bytes <= BLOCK_BYTES_MOST)?;
+            footer.block_bytes = decoder.u64().filter(|bytes| *bytes <= BLOCK_BYTES_MAX)?;
             // No compression makes 256 bytes of one.
             let most = length.checked_mul(256)?;
             if footer.entries.max(footer.payload_bytes) > most || footer.tombstones > footer.entries
@@ -287,7 +287,7 @@ pub(crate) struct Piece {
     fences: BlockIndex,
     head: Vec<u8>,
     /// The cache handles of its blocks; created when the first block is cached.
-    places: OnceLock<BlockHandles>,
+    handles: OnceLock<BlockHandles>,
 }
 
 /// A range of bytes, and the whole disk blocks to read for it.
@@ -341,7 +341,7 @@ impl Piece {
             offsets: BlockOffsets::default(),
             fences: BlockIndex::default(),
             head: Vec::new(),
-            places: OnceLock::new(),
+            handles: OnceLock::new(),
         };
         piece.load(owner)?;
         Ok(piece)
@@ -353,8 +353,8 @@ impl Piece {
         let mut identity = Vec::new();
         owner.identity(&mut identity, self.number);
         self.footer = Footer::decode(foot.as_slice(), owner.kind, &identity, self.file_bytes)
-            .map_err(|refused| self.refused(at, refused))?;
-        self.head = head(self.footer.format, owner, self.number);
+            .map_err(|refused| self.footer_error(at, refused))?;
+        self.head = encode_head(self.footer.format, owner, self.number);
         let offsets = self.section(self.footer.offsets)?;
         let (offsets, _) = offsets.as_chunks::<4>();
         let offsets: Vec<u32> = offsets.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
@@ -376,10 +376,10 @@ impl Piece {
         Error::corruption(&*self.label, offset, what)
     }
 
-    fn refused(&self, at: u64, refused: Refused) -> Error {
+    fn footer_error(&self, at: u64, refused: FooterError) -> Error {
         match refused {
-            Refused::Damaged(what) => self.damage(at, what),
-            Refused::Newer(found) => {
+            FooterError::Damaged(what) => self.damage(at, what),
+            FooterError::Newer(found) => {
                 let file = self.label.clone();
                 Error::NewerFormat { file, found, supported: FORMAT }
             }
@@ -527,7 +527,7 @@ impl Piece {
     /// Returns the cache handle of a block, if any block of this SST is cached.
     #[inline]
     pub(crate) fn slot(&self, block: u32) -> Option<BlockRef<'_>> {
-        self.places.get()?.get(block)
+        self.handles.get()?.get(block)
     }
 
     /// Returns the cache handle of a block, to be filled; `None` if the cache is off.
@@ -539,8 +539,8 @@ impl Piece {
         if !cache.blocks.is_on() {
             return None;
         }
-        let made = || cache.places(self.number).with_count(self.blocks());
-        self.places.get_or_init(made).get(block)
+        let made = || cache.handles(self.number).with_count(self.blocks());
+        self.handles.get_or_init(made).get(block)
     }
 
     /// Returns the admission class for a block that an entry of `block` is copied to: a block that
@@ -571,38 +571,38 @@ pub(crate) struct OpenBlock<'a> {
     stored: &'a [u8],
     /// Where it begins in the read buffer.
     start: usize,
-    entries: Entries,
+    entries: BlockEntries,
 }
 
 impl OpenBlock<'_> {
     /// Returns where its entries are in the read buffer; `None` for a compressed block.
     pub(crate) fn in_place(&self) -> Option<Range<usize>> {
         match &self.entries {
-            Entries::Plain(range) => Some(self.start + range.start..self.start + range.end),
-            Entries::Unpacked(_) => None,
+            BlockEntries::Plain(range) => Some(self.start + range.start..self.start + range.end),
+            BlockEntries::Unpacked(_) => None,
         }
     }
 
     /// Returns its entries as a vector.
     pub(crate) fn into_entries(self) -> Vec<u8> {
         match self.entries {
-            Entries::Plain(range) => self.stored.get(range).unwrap_or(&[]).to_vec(),
-            Entries::Unpacked(bytes) => bytes,
+            BlockEntries::Plain(range) => self.stored.get(range).unwrap_or(&[]).to_vec(),
+            BlockEntries::Unpacked(bytes) => bytes,
         }
     }
 
     /// Returns its entries.
     pub(crate) fn entries(&self) -> &[u8] {
         match &self.entries {
-            Entries::Plain(range) => self.stored.get(range.clone()).unwrap_or(&[]),
-            Entries::Unpacked(bytes) => bytes,
+            BlockEntries::Plain(range) => self.stored.get(range.clone()).unwrap_or(&[]),
+            BlockEntries::Unpacked(bytes) => bytes,
         }
     }
 }
 
 /// Decodes the head of an SST: database id, table id, number. Returns `None` if its checksum does
 /// not match.
-pub(crate) fn identity_of(bytes: &[u8]) -> Option<([u8; 16], u64, u64)> {
+pub(crate) fn decode_identity(bytes: &[u8]) -> Option<([u8; 16], u64, u64)> {
     let mut copy = bytes.get(..HEAD_BYTES)?.to_vec();
     let mut decoder = Decoder::new(copy.get(12..)?);
     let crc = decoder.u32()?;
@@ -612,7 +612,7 @@ pub(crate) fn identity_of(bytes: &[u8]) -> Option<([u8; 16], u64, u64)> {
 }
 
 /// Reads the head of a file, or as much of it as there is.
-pub(crate) fn first_bytes(file: &dyn File) -> io::Result<Vec<u8>> {
+pub(crate) fn read_head(file: &dyn File) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; HEAD_BYTES];
     let count = read_up_to(file, &mut bytes, 0)?;
     bytes.truncate(count);

@@ -1,8 +1,8 @@
 //! Wrong code of the SST's planted bugs.
 
-use super::block::{Entries, HEAD_BYTES};
+use super::block::{BlockEntries, HEAD_BYTES};
 
 /// Opens a block without a check of its checksum, as if it had whole entries.
-pub(super) fn open(stored: &[u8]) -> Entries {
-    Entries::Plain(HEAD_BYTES..stored.len())
+pub(super) fn open(stored: &[u8]) -> BlockEntries {
+    BlockEntries::Plain(HEAD_BYTES..stored.len())
 }

@@ -85,7 +85,7 @@ fn set_format(owner: &Owner, piece: &Piece, format: u32) {
         read_exact_at(&*file, &mut bytes, at).unwrap();
         bytes[8..12].copy_from_slice(&format.to_le_bytes());
         bytes[12..16].fill(0);
-        sign(&mut bytes);
+        store_crc(&mut bytes);
         write_all_at(&*file, &bytes, at).unwrap();
     }
 }

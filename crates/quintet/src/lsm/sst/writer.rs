@@ -6,7 +6,7 @@
 
 use std::{mem, sync::Arc};
 
-use super::{BLOCKS_START, FORMAT, Footer, Owner, Piece, Section, Span, head};
+use super::{BLOCKS_START, FORMAT, Footer, Owner, Piece, Section, Span, encode_head};
 use crate::{
     Error, Result,
     io::{
@@ -15,10 +15,10 @@ use crate::{
     lsm::{
         block_cache::{BlockHandles, CacheAdmission, decoded_block::DecodedBlockCache},
         sst::{
-            block::{self, Entries, Filling, Packing, UNIT_BYTES},
-            block_index::{self, BlockIndex},
+            block::{self, BlockBuilder, BlockEntries, Packing, UNIT_BYTES},
+            block_index::{BlockIndex, BlockIndexBuilder},
             block_offsets::BlockOffsets,
-            key_section::Gather,
+            key_section::KeySectionBuilder,
         },
     },
     util::{
@@ -34,7 +34,7 @@ const WRITE_BYTES_MIN: u64 = 128 << 10;
 const WRITE_BYTES_MAX: u64 = 1 << 20;
 /// A block is aligned to a disk block if that wastes at most this fraction (1/16) of the block
 /// before: then a get reads fewer disk blocks.
-const WASTE_SHARE: u64 = 16;
+const PADDING_FRACTION: u64 = 16;
 
 /// How SSTs are written.
 #[derive(Clone, Copy, Debug)]
@@ -65,25 +65,25 @@ pub(crate) struct SstWriter {
     salt: u32,
     /// Bytes that are not submitted yet, and their file offset.
     buffer: Vec<u8>,
-    written: u64,
+    submitted: u64,
     /// The write under way, and the buffer for the next one.
     flow: Flow,
-    under_way: Option<Pending>,
+    pending_write: Option<Pending>,
     aligned: AlignedBuffer,
     offsets: Vec<u32>,
     /// The block under construction.
-    filling: Filling,
+    block: BlockBuilder,
     /// The last key that was added.
     last_key: Vec<u8>,
     /// The key section under construction, and the memory reserved for it.
-    keys: Option<(Gather, Reservation)>,
-    fences: block_index::Builder,
+    key_section: Option<(KeySectionBuilder, Reservation)>,
+    fences: BlockIndexBuilder,
     /// Number of entries before the current block.
     entries_before: u64,
     footer: Footer,
     /// The cache and the handles of finished blocks, and the admission class of the current block.
     cache: Arc<DecodedBlockCache>,
-    places: BlockHandles,
+    handles: BlockHandles,
     room: CacheAdmission,
 }
 
@@ -99,7 +99,7 @@ impl SstWriter {
         let label = owner.label(&name);
         let file = owner.dir.open(&name, Open::CREATE.direct());
         let file = file.map_err(|error| Error::io(format!("create {label}"), error))?;
-        let mut buffer = head(FORMAT, owner, number);
+        let mut buffer = encode_head(FORMAT, owner, number);
         buffer.resize(to_usize(BLOCKS_START), 0);
         let first = low_u32(BLOCKS_START / UNIT_BYTES);
         Ok(Self {
@@ -110,22 +110,22 @@ impl SstWriter {
             shape,
             salt: block::salt_of(&owner.database_id, owner.table_id, number),
             buffer,
-            written: 0,
+            submitted: 0,
             flow: flow.clone(),
-            under_way: None,
+            pending_write: None,
             aligned: AlignedBuffer::zeroed(0),
             offsets: vec![first],
-            filling: Filling::default(),
+            block: BlockBuilder::default(),
             last_key: Vec::new(),
-            keys: shape.keys.then(|| (Gather::default(), cache.charge(0))),
-            fences: block_index::Builder::default(),
+            key_section: shape.keys.then(|| (KeySectionBuilder::default(), cache.charge(0))),
+            fences: BlockIndexBuilder::default(),
             entries_before: 0,
             footer: Footer {
                 block_bytes: to_u64(shape.block_bytes),
                 format: FORMAT,
                 ..Footer::default()
             },
-            places: cache.places(number),
+            handles: cache.handles(number),
             cache: Arc::clone(cache),
             room: CacheAdmission::IfFree,
         })
@@ -133,12 +133,12 @@ impl SstWriter {
 
     /// Returns the file offset of the next byte.
     fn position(&self) -> u64 {
-        self.written + to_u64(self.buffer.len())
+        self.submitted + to_u64(self.buffer.len())
     }
 
     /// Returns the bytes of blocks so far.
     pub(crate) fn data_bytes(&self) -> u64 {
-        self.position() + to_u64(self.filling.entries().len()) - BLOCKS_START
+        self.position() + to_u64(self.block.entries().len()) - BLOCKS_START
     }
 
     /// Adds an entry; a value of `None` is a tombstone. Keys must ascend. Returns the number of its
@@ -152,23 +152,26 @@ impl SstWriter {
     ) -> Result<(u32, usize)> {
         let SstShape { block_bytes, packing, .. } = self.shape;
         let entry = (key, value.map_or(0, <[u8]>::len));
-        if !self.filling.has_room(entry, block_bytes, packing) {
+        if !self.block.has_room(entry, block_bytes, packing) {
             self.end_block()?;
         }
-        if self.filling.is_empty() && self.owner.kind.has_fences {
+        if self.block.is_empty() && self.owner.kind.has_fences {
             self.fences.begin_block(&self.last_key, key);
         }
         self.room = self.room.max(room);
         let number = low_u32(to_u64(self.offsets.len() - 1));
-        let offset = self.filling.add(key, value);
+        let offset = self.block.add(key, value);
         self.footer.entries += 1;
         self.footer.tombstones += u64::from(value.is_none());
         self.footer.payload_bytes += to_u64(key.len() + value.map_or(0, <[u8]>::len));
-        if let Some((keys, charge)) = &mut self.keys
+        if let Some((keys, charge)) = &mut self.key_section
             && keys.add((&self.last_key, key), number, value.map(<[u8]>::len), self.salt)
         {
             *charge = self.cache.charge(keys.bytes());
-            self.keys = self.keys.take().filter(|(keys, _)| keys.pays(self.footer.payload_bytes));
+            self.key_section = self
+                .key_section
+                .take()
+                .filter(|(keys, _)| keys.is_worthwhile(self.footer.payload_bytes));
         }
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
@@ -176,23 +179,23 @@ impl SstWriter {
     }
 
     fn end_block(&mut self) -> Result<()> {
-        if self.filling.is_empty() {
+        if self.block.is_empty() {
             return Ok(());
         }
         let number = low_u32(to_u64(self.offsets.len() - 1));
         let place = (self.salt, number);
         let start = self.position();
-        self.filling.put(&mut self.buffer, place, self.shape.packing);
-        let directory = self.cache.directory(self.filling.entries());
-        let payload = directory.as_deref().map(|directory| [directory, self.filling.entries()]);
+        self.block.put(&mut self.buffer, place, self.shape.packing);
+        let directory = self.cache.directory(self.block.entries());
+        let payload = directory.as_deref().map(|directory| [directory, self.block.entries()]);
         let room = mem::replace(&mut self.room, CacheAdmission::IfFree);
-        self.places.push(payload.as_ref().map(|payload| &payload[..]), room);
-        self.filling.clear();
-        let waste = self.position().next_multiple_of(BLOCK_BYTES) - self.position();
+        self.handles.push(payload.as_ref().map(|payload| &payload[..]), room);
+        self.block.clear();
+        let padding = self.position().next_multiple_of(BLOCK_BYTES) - self.position();
         // The length of compressed bytes is known only from the position of the next block.
         let is_plain = self.shape.packing == Packing::None;
-        if is_plain && waste <= (self.position() - start) / WASTE_SHARE {
-            self.buffer.resize(self.buffer.len() + to_usize(waste), 0);
+        if is_plain && padding <= (self.position() - start) / PADDING_FRACTION {
+            self.buffer.resize(self.buffer.len() + to_usize(padding), 0);
         }
         let end = self.position();
         let too_large = |_| Error::Limit {
@@ -202,11 +205,11 @@ impl SstWriter {
         let entries = self.footer.entries - self.entries_before;
         self.fences.end_block(end - start, entries, &self.last_key);
         self.entries_before = self.footer.entries;
-        if self.buffer.len() >= self.shape.write_bytes { self.write_whole() } else { Ok(()) }
+        if self.buffer.len() >= self.shape.write_bytes { self.submit_blocks() } else { Ok(()) }
     }
 
     /// Submits all whole disk blocks of the buffer, after the write before has ended.
-    fn write_whole(&mut self) -> Result<()> {
+    fn submit_blocks(&mut self) -> Result<()> {
         self.wait()?;
         let length = self.buffer.len() & !(to_usize(BLOCK_BYTES) - 1);
         let mut buffer = mem::replace(&mut self.aligned, AlignedBuffer::zeroed(0));
@@ -214,16 +217,16 @@ impl SstWriter {
         if let Some(source) = self.buffer.get(..length) {
             buffer.as_mut_slice().copy_from_slice(source);
         }
-        let (file, offset) = (Arc::clone(&self.file), self.written);
-        self.under_way = Some(self.flow.start(Request::Write { file, offset, buffer, length }));
+        let (file, offset) = (Arc::clone(&self.file), self.submitted);
+        self.pending_write = Some(self.flow.start(Request::Write { file, offset, buffer, length }));
         self.buffer.drain(..length);
-        self.written += to_u64(length);
+        self.submitted += to_u64(length);
         Ok(())
     }
 
     /// Waits until the write under way has ended.
     fn wait(&mut self) -> Result<()> {
-        let Some(write) = self.under_way.take() else { return Ok(()) };
+        let Some(write) = self.pending_write.take() else { return Ok(()) };
         let done = write.wait();
         self.aligned = done.buffer;
         done.result.map_err(|error| Error::io(format!("write {}", self.label), error))?;
@@ -242,7 +245,7 @@ impl SstWriter {
             for piece in part.as_ref().chunks(self.shape.write_bytes) {
                 self.buffer.extend_from_slice(piece);
                 if self.buffer.len() >= self.shape.write_bytes {
-                    self.write_whole()?;
+                    self.submit_blocks()?;
                 }
             }
         }
@@ -264,7 +267,7 @@ impl SstWriter {
         if let Some(target) = aligned.as_mut_slice().get_mut(..self.buffer.len()) {
             target.copy_from_slice(&self.buffer);
         }
-        write_all_at(&*self.file, aligned.as_slice(), self.written)
+        write_all_at(&*self.file, aligned.as_slice(), self.submitted)
             .map_err(|error| Error::io(format!("write {}", self.label), error))?;
         Ok(BlockReader(self))
     }
@@ -283,7 +286,10 @@ impl SstWriter {
         self.footer.offsets = self.put_section([offsets])?;
         let fences = self.fences.finish(&self.last_key);
         self.footer.fences = self.put_section([&fences])?;
-        let keys = self.keys.take().filter(|(keys, _)| keys.pays(self.footer.payload_bytes));
+        let keys = self
+            .key_section
+            .take()
+            .filter(|(keys, _)| keys.is_worthwhile(self.footer.payload_bytes));
         if let Some((keys, _charge)) = keys {
             self.footer.keys = self.put_section([keys.finish(self.salt)])?;
         }
@@ -291,7 +297,7 @@ impl SstWriter {
         self.buffer.resize(self.buffer.len().next_multiple_of(block), 0);
         self.buffer.extend(self.footer.encode(&self.owner, self.number));
         self.buffer.resize(self.buffer.len().next_multiple_of(block), 0);
-        self.write_whole()?;
+        self.submit_blocks()?;
         mutant!(LsmSyncsUnderWrite: Ok(()), else self.wait())?;
         let synced = mutant!(TphSkipsPieceSync: Ok(()), else self.file.sync_data());
         synced.map_err(|error| Error::io(format!("sync {}", self.label), error))?;
@@ -300,11 +306,11 @@ impl SstWriter {
         Ok(Piece {
             number: self.number,
             salt: self.salt,
-            file_bytes: self.written,
+            file_bytes: self.submitted,
             footer: self.footer,
             fences: fences.ok_or_else(|| damage("the block index does not parse"))?,
-            head: head(FORMAT, &self.owner, self.number),
-            places: OnceLock::from(self.places.with_count(blocks)),
+            head: encode_head(FORMAT, &self.owner, self.number),
+            handles: OnceLock::from(self.handles.with_count(blocks)),
             offsets: BlockOffsets::new(&self.offsets)
                 .ok_or_else(|| damage("the block offsets do not ascend"))?,
             label: self.label,
@@ -333,8 +339,8 @@ impl BlockReader<'_> {
         let entries = block::open(stored, (writer.salt, number));
         let damage = |what: &str| Error::corruption(&*writer.label, at(number), what);
         match entries.map_err(damage)? {
-            Entries::Plain(range) => Ok(stored.get(range).unwrap_or(&[]).to_vec()),
-            Entries::Unpacked(bytes) => Ok(bytes),
+            BlockEntries::Plain(range) => Ok(stored.get(range).unwrap_or(&[]).to_vec()),
+            BlockEntries::Unpacked(bytes) => Ok(bytes),
         }
     }
 }

@@ -116,14 +116,14 @@ pub(crate) struct Descent {
 
 impl Descent {
     /// Returns the node that the search found.
-    pub(crate) fn arrived(&self) -> Option<Node> {
+    pub(crate) fn node(&self) -> Option<Node> {
         (self.next != 0).then_some(Node(self.next))
     }
 }
 
 /// A version of a key to insert.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Version<'a> {
+pub(crate) struct KeyVersion<'a> {
     /// At most 65,535 bytes.
     pub(crate) key: &'a [u8],
     pub(crate) hash: u64,
@@ -135,7 +135,7 @@ pub(crate) struct Version<'a> {
     pub(crate) pieces: [&'a [u8]; 2],
 }
 
-impl Version<'_> {
+impl KeyVersion<'_> {
     /// Returns the words of a node of this height.
     fn words(&self, height: usize) -> usize {
         let value_bytes = self.pieces.iter().map(|piece| piece.len()).sum();
@@ -145,7 +145,7 @@ impl Version<'_> {
 
 /// The outcome of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Inserted {
+pub(crate) enum InsertOutcome {
     /// The key had no version.
     New,
     /// The key had another version already.
@@ -277,7 +277,7 @@ impl<A: Arena> SkipList<A> {
     /// before it, and the node that follows. `beyond` is a node that is known not to be before it,
     /// or 0.
     #[inline]
-    fn walk(
+    fn advance_on_level(
         &self,
         (mut node, beyond): (u64, u64),
         level: usize,
@@ -294,19 +294,19 @@ impl<A: Arena> SkipList<A> {
     }
 
     /// Inserts a version of a key. Costs one chain walk and no search of the list.
-    pub(crate) fn insert(&self, version: &Version<'_>) -> Inserted {
+    pub(crate) fn insert(&self, version: &KeyVersion<'_>) -> InsertOutcome {
         let Some(node) = self.reserve(std::slice::from_ref(version)) else {
-            return Inserted::Full;
+            return InsertOutcome::Full;
         };
         self.write(node, version);
-        let inserted = self.chain(node, (version.key, version.hash), version.number);
-        self.push(node, node);
+        let inserted = self.link_in_bucket(node, (version.key, version.hash), version.number);
+        self.push_unordered(node, node);
         inserted
     }
 
     /// Inserts versions in their order, with the shared stores of a single insert. Returns how many
     /// of their keys are new; `None` if there is no room for all: then none was inserted.
-    pub(crate) fn insert_many(&self, versions: &[Version<'_>]) -> Option<u64> {
+    pub(crate) fn insert_many(&self, versions: &[KeyVersion<'_>]) -> Option<u64> {
         let first = self.reserve(versions)?;
         for version in versions {
             self.prefetch(version.hash);
@@ -314,8 +314,8 @@ impl<A: Arena> SkipList<A> {
         let (mut node, mut before, mut count) = (first, 0, 0);
         for version in versions {
             let end = node + to_u64(self.write(node, version));
-            let inserted = self.chain(node, (version.key, version.hash), version.number);
-            count += u64::from(inserted == Inserted::New);
+            let inserted = self.link_in_bucket(node, (version.key, version.hash), version.number);
+            count += u64::from(inserted == InsertOutcome::New);
             if let Some(link) = self.link_word(node, 0).filter(|_| before != 0) {
                 link.store(before, Ordering::Relaxed);
             }
@@ -323,13 +323,13 @@ impl<A: Arena> SkipList<A> {
             node = end;
         }
         if before != 0 {
-            self.push(first, before);
+            self.push_unordered(first, before);
         }
         Some(count)
     }
 
     /// Prepends nodes that are linked from the last to the first to the list of unordered nodes.
-    fn push(&self, first: u64, last: u64) {
+    fn push_unordered(&self, first: u64, last: u64) {
         let mut newest = self.newest.load(Ordering::Relaxed);
         while let Some(link) = self.link_word(first, 0) {
             link.store(newest, Ordering::Relaxed);
@@ -342,13 +342,13 @@ impl<A: Arena> SkipList<A> {
     }
 
     /// Prepends a complete node to its bucket's chain, unless the chain has a newer version.
-    fn chain(&self, node: u64, (key, hash): (&[u8], u64), version: u64) -> Inserted {
-        let Some(bucket) = self.bucket(hash) else { return Inserted::New };
+    fn link_in_bucket(&self, node: u64, (key, hash): (&[u8], u64), version: u64) -> InsertOutcome {
+        let Some(bucket) = self.bucket(hash) else { return InsertOutcome::New };
         let mut head = bucket.load(Ordering::Acquire);
         loop {
             let found = self.find(head, key, hash);
             if found.is_some_and(|found| self.word(found + 1) > version) {
-                return Inserted::Again;
+                return InsertOutcome::Again;
             }
             if let Some(chain) = self.arena.words().get(to_usize(node) + 3) {
                 chain.store(hash & !NODE_MASK | head & NODE_MASK, Ordering::Relaxed);
@@ -356,7 +356,9 @@ impl<A: Arena> SkipList<A> {
             let bits = head & !NODE_MASK | bit_of(hash);
             let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
             match bucket.compare_exchange_weak(head, bits | node, success, failure) {
-                Ok(_) => return if found.is_some() { Inserted::Again } else { Inserted::New },
+                Ok(_) => {
+                    return if found.is_some() { InsertOutcome::Again } else { InsertOutcome::New };
+                }
                 Err(now) => head = now,
             }
         }
@@ -380,10 +382,10 @@ impl<A: Arena> SkipList<A> {
     }
 
     /// Reserves consecutive words for nodes. Returns the number of the first word.
-    fn reserve(&self, versions: &[Version<'_>]) -> Option<u64> {
+    fn reserve(&self, versions: &[KeyVersion<'_>]) -> Option<u64> {
         let most = to_u64(self.arena.words().len()).min(WORDS_MAX);
         let after = |end: u64| {
-            let add = |end: u64, version: &Version<'_>| {
+            let add = |end: u64, version: &KeyVersion<'_>| {
                 end.checked_add(to_u64(version.words(height_of(end)))).filter(|end| *end <= most)
             };
             versions.iter().try_fold(end, add)
@@ -392,7 +394,7 @@ impl<A: Arena> SkipList<A> {
     }
 
     /// Writes a node that is not published yet. Returns how many words it takes.
-    fn write(&self, node: u64, version: &Version<'_>) -> usize {
+    fn write(&self, node: u64, version: &KeyVersion<'_>) -> usize {
         // The height is a function of the position. A caller cannot choose it: concurrent inserts,
         // sizes and heights of earlier nodes decide the position.
         let height = height_of(node);
@@ -402,7 +404,7 @@ impl<A: Arena> SkipList<A> {
         else {
             return total;
         };
-        let Version { key, kind, pieces, .. } = version;
+        let KeyVersion { key, kind, pieces, .. } = version;
         let value_bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
         let shape = to_u64(key.len()) | to_u64(height) << 16 | u64::from(*kind) << 24;
         let shape = shape | to_u64(value_bytes) << 32;
@@ -428,12 +430,12 @@ impl<A: Arena> SkipList<A> {
     pub(crate) fn seek(&self, key: &[u8]) -> Option<Node> {
         let mut descent = self.descend(key);
         while !self.step(&mut descent, key) {}
-        descent.arrived()
+        descent.node()
     }
 
     /// Begins a search for the newest version of the first key that is not below `key`.
     pub(crate) fn descend(&self, key: &[u8]) -> Descent {
-        self.put_in_order();
+        self.order_nodes();
         let level = HEIGHT_MAX - 1;
         let next = self.link(HEAD, level);
         Descent { prefix: key_prefix(key), node: HEAD, level, next, beyond: 0 }
@@ -468,13 +470,13 @@ impl<A: Arena> SkipList<A> {
     /// Returns the newest version of the last key below `key`; without a key, of the last key of
     /// all.
     pub(crate) fn seek_before(&self, key: Option<&[u8]>) -> Option<Node> {
-        self.put_in_order();
+        self.order_nodes();
         let mut node = HEAD;
         for level in (0..HEIGHT_MAX).rev() {
             match key {
                 Some(key) => {
                     let prefix = key_prefix(key);
-                    (node, _) = self.walk((node, 0), level, (key, prefix), u64::MAX);
+                    (node, _) = self.advance_on_level((node, 0), level, (key, prefix), u64::MAX);
                 }
                 None => loop {
                     let next = self.link(node, level);

@@ -3,7 +3,7 @@
 //!
 //! Run with `just loom` or `just shuttle`.
 
-use super::{Inserted, SkipList, Version};
+use super::{InsertOutcome, KeyVersion, SkipList};
 use crate::{
     io::Region,
     util::sync::{Arc, model_check::Exploration, thread},
@@ -17,8 +17,8 @@ fn list() -> Arc<SkipList<Region>> {
     Arc::new(SkipList::new(Region::reserve(512).unwrap(), Region::reserve(8).unwrap()))
 }
 
-fn version<'a>(key: &'a [u8], version: u64, value: &'a [u8]) -> Version<'a> {
-    Version { key, hash: 1, number: version, kind: 0, pieces: [value, &[]] }
+fn version<'a>(key: &'a [u8], version: u64, value: &'a [u8]) -> KeyVersion<'a> {
+    KeyVersion { key, hash: 1, number: version, kind: 0, pieces: [value, &[]] }
 }
 
 fn keys(list: &SkipList<Region>) -> Vec<(Vec<u8>, u64)> {
@@ -38,7 +38,9 @@ fn inserts_meet() {
         .into_iter()
         .map(|key| {
             let list = Arc::clone(&list);
-            thread::spawn(move || assert_eq!(list.insert(&version(key, 1, b"v")), Inserted::New))
+            thread::spawn(move || {
+                assert_eq!(list.insert(&version(key, 1, b"v")), InsertOutcome::New)
+            })
         })
         .collect();
     // The reader sees complete nodes, in order.
@@ -59,7 +61,7 @@ fn many_meet_one() {
             assert_eq!(list.insert_many(&two), Some(2));
         })
     };
-    assert_eq!(list.insert(&version(b"b", 1, b"v")), Inserted::New);
+    assert_eq!(list.insert(&version(b"b", 1, b"v")), InsertOutcome::New);
     // The reader sees complete nodes, in order.
     let seen = keys(&list);
     assert!(seen.windows(2).all(|pair| pair[0].0 < pair[1].0));
@@ -73,7 +75,9 @@ fn a_version_beside_a_reader() {
     list.insert(&version(b"k", 1, b"1"));
     let writer = {
         let list = Arc::clone(&list);
-        thread::spawn(move || assert_eq!(list.insert(&version(b"k", 2, b"2")), Inserted::Again))
+        thread::spawn(move || {
+            assert_eq!(list.insert(&version(b"k", 2, b"2")), InsertOutcome::Again)
+        })
     };
     let node = list.get(b"k", 1).unwrap();
     let mut value = [0];

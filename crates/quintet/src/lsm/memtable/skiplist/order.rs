@@ -22,15 +22,15 @@ type Finger = [u64; HEIGHT_MAX];
 impl<A: Arena> SkipList<A> {
     /// Links the nodes that were inserted and are not ordered yet.
     #[inline]
-    pub(super) fn put_in_order(&self) {
+    pub(super) fn order_nodes(&self) {
         let newest = self.newest.load(Ordering::Acquire);
         if self.ordered.load(Ordering::Acquire) != newest {
-            self.link_new();
+            self.link_unordered();
         }
     }
 
     #[cold]
-    fn link_new(&self) {
+    fn link_unordered(&self) {
         let _alone = lock(&self.ordering);
         let newest = self.newest.load(Ordering::Acquire);
         let ordered = self.ordered.load(Ordering::Relaxed);
@@ -43,7 +43,7 @@ impl<A: Arena> SkipList<A> {
         self.sort(&mut nodes);
         let mut finger: Option<Finger> = None;
         for (_, node) in nodes {
-            self.link_behind(&mut finger, u64::from(node));
+            self.link_after(&mut finger, u64::from(node));
         }
         self.ordered.store(newest, Ordering::Release);
     }
@@ -104,7 +104,7 @@ impl<A: Arena> SkipList<A> {
     }
 
     /// Links a node that is after the node linked last with this finger.
-    fn link_behind(&self, finger: &mut Option<Finger>, node: u64) {
+    fn link_after(&self, finger: &mut Option<Finger>, node: u64) {
         let top = match finger {
             None => HEIGHT_MAX,
             // A finger search needs only the levels where a linked node is between the finger and

@@ -13,9 +13,9 @@ fn hash_of(key: &[u8]) -> u64 {
     (sum % 701).wrapping_mul(0x0123_4567_89ab_cdef)
 }
 
-fn version_of<'a>(key: &'a [u8], version: u64, kind: u8, value: &[&'a [u8]]) -> Version<'a> {
+fn version_of<'a>(key: &'a [u8], version: u64, kind: u8, value: &[&'a [u8]]) -> KeyVersion<'a> {
     let piece = |index| value.get(index).copied().unwrap_or_default();
-    Version { key, hash: hash_of(key), number: version, kind, pieces: [piece(0), piece(1)] }
+    KeyVersion { key, hash: hash_of(key), number: version, kind, pieces: [piece(0), piece(1)] }
 }
 
 fn insert(
@@ -24,7 +24,7 @@ fn insert(
     version: u64,
     kind: u8,
     value: &[&[u8]],
-) -> Inserted {
+) -> InsertOutcome {
     list.insert(&version_of(key, version, kind, value))
 }
 
@@ -72,7 +72,7 @@ fn agrees_with_a_map_both_ways() {
         let (front, back) = value.split_at(value.len() / 3);
         let inserted = insert(&list, &key, version, 3, &[front, back]);
         let again = model.insert(key, (version, value)).is_some();
-        assert_eq!(inserted, if again { Inserted::Again } else { Inserted::New });
+        assert_eq!(inserted, if again { InsertOutcome::Again } else { InsertOutcome::New });
         // Orders one, few and many nodes at a time.
         if version % 97 == 0 || version < 20 {
             let above = model.keys().nth(model.len() / 2);
@@ -118,7 +118,8 @@ fn many_at_once_are_as_one_by_one() {
                 version_of(key, version, 2, &[b"v", key])
             })
             .collect();
-        let one_by_one = versions.iter().filter(|one| list.insert(one) == Inserted::New).count();
+        let one_by_one =
+            versions.iter().filter(|one| list.insert(one) == InsertOutcome::New).count();
         assert_eq!(other.insert_many(&versions), Some(to_u64(one_by_one)));
         let (mut node, mut twin) = (list.seek(b""), other.seek(b""));
         while let (Some(one), Some(two)) = (node, twin) {
@@ -150,7 +151,7 @@ fn the_later_of_equal_versions_comes_first_and_older_ones_behind() {
     }
     assert_eq!(found, b"ebdca");
     assert_eq!(value_of(&list, get(&list, b"key").unwrap()), b"e");
-    assert_eq!(insert(&list, b"key", 6, 0, &[b"f"]), Inserted::Again);
+    assert_eq!(insert(&list, b"key", 6, 0, &[b"f"]), InsertOutcome::Again);
     assert_eq!(value_of(&list, get(&list, b"key").unwrap()), b"e");
 }
 
@@ -159,11 +160,11 @@ fn a_full_arena_says_so_and_stays_as_it_was() {
     let list = list(4096);
     assert!(list.is_empty());
     let mut count = 0_u64;
-    while insert(&list, &count.to_be_bytes(), 1, 0, &[&[7; 100]]) == Inserted::New {
+    while insert(&list, &count.to_be_bytes(), 1, 0, &[&[7; 100]]) == InsertOutcome::New {
         count += 1;
     }
     assert!((10..40).contains(&count), "{count}");
-    assert_eq!(insert(&list, b"x", 1, 0, &[&[7; 5000]]), Inserted::Full);
+    assert_eq!(insert(&list, b"x", 1, 0, &[&[7; 5000]]), InsertOutcome::Full);
     assert!((0..count).all(|number| get(&list, &number.to_be_bytes()).is_some()));
     assert!(list.used_words() <= 512);
     assert!(node_words(8, 100) >= 3 + 1 + 1 + 13);
