@@ -14,8 +14,10 @@
 
 pub(crate) mod block_cache;
 pub(crate) mod cursor;
+pub(crate) mod direction;
 pub(crate) mod memtable;
 pub(crate) mod rate_limiter;
 pub(crate) mod read_buffers;
 pub(crate) mod sst;
+pub(crate) mod super_version;
 pub(crate) mod write_buffer;

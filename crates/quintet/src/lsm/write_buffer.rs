@@ -23,10 +23,13 @@ use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 
-use super::memtable::{Answer, Filter, Memtable, cost};
+use super::{
+    memtable::{Filter, Memtable, cost},
+    super_version::SuperVersion,
+};
 use crate::{
     Error, Result,
-    contract::{Context, Op, TRANSIENT_WAIT_STEP, ValueSink},
+    contract::{Context, Op, TRANSIENT_WAIT_STEP},
     io::write_throttle::DELAY_MAX,
     lsm::{
         memtable::arenas::Arenas,
@@ -53,67 +56,6 @@ const LIST_MEMORY_FRACTION: u64 = 8;
 const REPLAYED_BYTES_MAX: u64 = 64 << 20;
 /// Longest time a frozen memtable waits for others to be flushed with it.
 const FROZEN_WAIT_MAX: Duration = Duration::from_secs(2);
-
-/// What a reader sees: memtables and files that belong together. It is immutable except for inserts
-/// into the active memtable.
-#[derive(Debug)]
-pub(crate) struct SuperVersion<V> {
-    /// The memtable that writers insert into.
-    pub(crate) active: Arc<Memtable>,
-    /// Memtables that wait for a flush, newest first.
-    pub(crate) frozen: Vec<Arc<Memtable>>,
-    /// The version of the file set.
-    pub(crate) version: Arc<V>,
-}
-
-impl<V> SuperVersion<V> {
-    /// Returns another super version of the same memtables and files.
-    pub(crate) fn share(&self) -> Self {
-        Self {
-            active: Arc::clone(&self.active),
-            frozen: self.frozen.clone(),
-            version: Arc::clone(&self.version),
-        }
-    }
-
-    /// Returns whether all memtables are empty.
-    pub(crate) fn is_unwritten(&self) -> bool {
-        self.active.is_empty() && self.frozen.is_empty()
-    }
-
-    /// Iterates over all memtables, newest first.
-    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
-        std::iter::once(&self.active).chain(&self.frozen)
-    }
-
-    /// Looks a key up in the memtables, newest first.
-    #[inline]
-    pub(crate) fn in_memory<T: ValueSink>(
-        &self,
-        hash: u64,
-        key: &[u8],
-        sink: &mut T,
-    ) -> Answer<T::Output> {
-        let mut last_filter: Option<(&Arc<Filter>, bool)> = None;
-        for memtable in self.memtables() {
-            // The active memtable may be empty, and asking its filter costs a cache miss.
-            if memtable.is_empty() {
-                continue;
-            }
-            let may_have = memtable.group().is_none_or(|group| match last_filter {
-                Some((last, may_have)) if Arc::ptr_eq(last, group) => may_have,
-                _ => last_filter.insert((group, group.may_have(hash))).1,
-            });
-            if may_have {
-                match memtable.get(hash, key, sink) {
-                    Answer::Nothing => {}
-                    answer => return answer,
-                }
-            }
-        }
-        Answer::Nothing
-    }
-}
 
 /// The engine behind a write buffer: what the buffer needs from it.
 pub(crate) trait FlushTarget<V> {
@@ -411,8 +353,8 @@ impl<V> WriteBuffer<V> {
         self.try_reserve(bytes)
     }
 
-    /// Waits up to [`TRANSIENT_WAIT_MAX`] for running work to release memory, while there is little to
-    /// flush. Many small files cost more than the wait. The work itself may take seconds.
+    /// Waits up to [`TRANSIENT_WAIT_MAX`] for running work to release memory, while there is little
+    /// to flush. Many small files cost more than the wait. The work itself may take seconds.
     fn await_memory(&self, began: Duration, bytes: u64) {
         let is_small = |view: &SuperVersion<V>| {
             view.frozen.is_empty() && view.active.charged() < self.list_bytes() / 2

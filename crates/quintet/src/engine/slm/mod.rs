@@ -72,9 +72,9 @@ use crate::{
     },
     io::Queues,
     lsm::{
-        block_cache::decoded_block::DecodedBlockCache,
         rate_limiter::{IdleDetector, RateLimiter},
         read_buffers::Buffers,
+        sst::decoded_block::DecodedBlockCache,
         sst::{BLOCK_BYTES_MAX, Owner, SstShape, block::Packing},
         write_buffer::{FlushTarget, WriteBuffer},
     },
@@ -197,7 +197,7 @@ impl Settings {
 }
 
 /// What readers see.
-type SuperVersion = crate::lsm::write_buffer::SuperVersion<Runs>;
+type SuperVersion = crate::lsm::super_version::SuperVersion<Runs>;
 
 #[derive(Debug, Default)]
 struct Counters {

@@ -15,9 +15,9 @@ use crate::{
     engine::slm::{index_scan::Together, location_cache::Shortcuts},
     io::Queues,
     lsm::{
-        block_cache::decoded_block::DecodedBlockCache,
         rate_limiter::{IdleDetector, RateLimiter},
         read_buffers::Buffers,
+        sst::decoded_block::DecodedBlockCache,
         sst::{Kind, Owner},
         write_buffer::WriteBuffer,
     },

@@ -37,7 +37,7 @@ use crate::{
     bptree::{Change, Tree, checkpoint::CheckpointParticipant},
     engine::slm::key_code::{KeyCode, SYMBOLS},
     lsm::{
-        block_cache::decoded_block::DecodedBlockCache,
+        sst::decoded_block::DecodedBlockCache,
         sst::{Owner, Piece},
     },
     util::{

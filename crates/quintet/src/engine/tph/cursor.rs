@@ -6,7 +6,9 @@ use super::{Version, table::Part};
 use crate::{
     Result,
     lsm::{
-        cursor::merge::{Ahead, Direction, MemtableCursor, ScanStart, SortedCursor, SstCursor},
+        cursor::merge::{
+            Ahead, Direction, DiskCursor, MemtableCursor, ScanStart, SortedCursor, SstCursor,
+        },
         sst::key_section::KeyCursor,
     },
     util::{
@@ -190,7 +192,7 @@ impl SortedCursor for Source {
         }
     }
 
-    fn waiting<'a>(&'a mut self, out: &mut Vec<&'a mut SstCursor>) -> Result<()> {
+    fn waiting<'a>(&'a mut self, out: &mut Vec<&'a mut dyn DiskCursor>) -> Result<()> {
         match self {
             Self::Piece(cursor) => cursor.waiting(out),
             Self::Level(cursor) => {

@@ -9,7 +9,7 @@
 //! put: admit (room in the memtable, or help to flush) -> insert in the active memtable. get:
 //! [`read`]: memtables, level 0 from the newest, one table of each level. persist: [`flush`].
 //! Merges of tables and garbage collection: [`compact`], [`merge`]. Hot blocks:
-//! [`crate::lsm::block_cache::decoded_block`]. Delays of writers, and the rate of merges: [`pace`].
+//! [`crate::lsm::sst::decoded_block`]. Delays of writers, and the rate of merges: [`pace`].
 //! What counts,
 //! durably: [`manifest`], published in [`publish`]. Ranges, both ways: [`range`], [`cursor`],
 //! [`crate::lsm::cursor::merge`]. open: [`recover`].
@@ -84,7 +84,7 @@ use crate::{
     engine::tph::perfect_hash::{Lanes, Method},
     io::Queues,
     lsm::{
-        block_cache::decoded_block::DecodedBlockCache,
+        sst::decoded_block::DecodedBlockCache,
         sst::{BLOCK_BYTES_MAX, Owner, SstShape, block::Packing},
         write_buffer::{FlushTarget, WriteBuffer},
     },
@@ -244,7 +244,7 @@ impl Version {
 }
 
 /// What readers see.
-type SuperVersion = crate::lsm::write_buffer::SuperVersion<Version>;
+type SuperVersion = crate::lsm::super_version::SuperVersion<Version>;
 
 /// Totals since the table was opened.
 #[derive(Debug, Default)]

@@ -14,7 +14,7 @@ use crate::{
     contract::{Context, TableOptions},
     io::Queues,
     lsm::{
-        block_cache::decoded_block::DecodedBlockCache,
+        sst::decoded_block::DecodedBlockCache,
         sst::{Kind, Owner, Piece},
         write_buffer::WriteBuffer,
     },

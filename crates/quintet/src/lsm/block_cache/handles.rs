@@ -1,60 +1,14 @@
-//! Handles of cached blocks: for each block of a file, a word that stores the frame it was put
-//! into.
-//!
-//! The owner of a file holds its handles. A handle is a hint: the frame's head says which block is
-//! there.
+//! The handles of all blocks of a file, which the owner of the file holds.
 //!
 //! Threads and invariants: those of [`super`].
 
 use std::sync::Arc;
 
-use super::BlockCache;
-use crate::util::{
-    codec::{to_u64, to_usize},
-    sync::{AtomicU32, Ordering},
+use super::{
+    cache::BlockCache,
+    handle::{BlockHandle, BlockRef, CacheAdmission},
 };
-
-/// The frame that a block was put into: its first cell plus one, or 0.
-#[derive(Debug)]
-pub(crate) struct BlockHandle(pub(super) AtomicU32);
-
-impl Default for BlockHandle {
-    fn default() -> Self {
-        Self(AtomicU32::new(0))
-    }
-}
-
-/// A block's handle, and the identity that its frame must have.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BlockRef<'a> {
-    pub(super) handle: &'a BlockHandle,
-    pub(super) id: u64,
-}
-
-impl BlockRef<'_> {
-    /// Prefetches the handle.
-    #[inline]
-    pub(crate) fn prefetch(&self) {
-        crate::io::prefetch(&self.handle.0);
-    }
-
-    /// Returns the first cell of the frame that the handle refers to.
-    #[inline]
-    pub(super) fn frame(&self) -> Option<u32> {
-        self.handle.0.load(Ordering::Relaxed).checked_sub(1)
-    }
-}
-
-/// The admission class of a block that has just been written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum CacheAdmission {
-    /// Cached only in free memory.
-    IfFree,
-    /// Cached like a block that was read.
-    Normal,
-    /// Cached, and counted as used: it replaces a block that was used.
-    Hot,
-}
+use crate::util::codec::{to_u64, to_usize};
 
 /// The handles of all blocks of a file. Their memory is reserved in the budget. Drop frees the
 /// frames of the blocks.
@@ -91,7 +45,7 @@ impl BlockHandles {
             let slot = BlockRef { handle: &handle, id: self.first + to_u64(self.all.len()) };
             match room {
                 CacheAdmission::IfFree => {
-                    self.blocks.fill_from(slot, payload, BlockCache::allocate_free)
+                    self.blocks.fill_from(slot, payload, BlockCache::allocate_free);
                 }
                 CacheAdmission::Normal | CacheAdmission::Hot => self.blocks.fill(slot, payload),
             }

@@ -3,10 +3,17 @@
 //!
 //! Run with `just loom` or `just shuttle`.
 
-use super::*;
-use crate::util::{
-    mutant::{self, Bug},
-    sync::{Arc as ModelArc, model_check::Exploration, thread},
+use std::sync::Arc;
+
+use super::{BlockCache, BlockRef, handle::BlockHandle, pins::Pins, queues::CacheState};
+use crate::{
+    io::Region,
+    util::{
+        budget::Budget,
+        codec::{to_u64, to_usize},
+        mutant::{self, Bug},
+        sync::{Arc as ModelArc, AtomicU64, Mutex, Ordering, model_check::Exploration, thread},
+    },
 };
 
 fn explore(model: impl Fn() + Send + Sync + 'static) {

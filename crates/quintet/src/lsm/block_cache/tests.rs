@@ -1,13 +1,16 @@
 //! Fills, reads, eviction and shrinking against a plain map.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use super::*;
+use super::{BlockCache, BlockHandles, CacheAdmission};
 use crate::{
     io::BLOCK_BYTES,
     util::{
-        codec::low_u8,
+        budget::Budget,
+        codec::{low_u8, low_u32, to_u64, to_usize},
         mutant::{self, Bug},
+        sync::{AtomicU64, lock},
+        words::WORD_BYTES,
     },
 };
 

@@ -19,109 +19,17 @@
 
 use std::{cmp, sync::Arc};
 
-pub(crate) use crate::lsm::cursor::source::{MemtableCursor, SstCursor};
+pub(crate) use super::{
+    memtable_cursor::MemtableCursor,
+    sorted_cursor::{Ahead, DiskCursor, ScanStart, SortedCursor},
+    sst_cursor::SstCursor,
+};
+pub(crate) use crate::lsm::direction::Direction;
 use crate::{
     Result,
-    io::{AlignedBuffer, Env, Flow, Queue, Queues, Request},
-    lsm::block_cache::decoded_block::DecodedBlockCache,
+    io::{AlignedBuffer, Env, Queue, Queues, Request},
     util::codec::to_u64,
 };
-
-/// Bytes that the first reads of a range take together, without the unused parts of blocks: 30
-/// entries of 1 KiB, or 200 of 128 bytes.
-const SCAN_BYTES: u64 = 32 << 10;
-
-/// The direction of a scan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
-    Up,
-    Down,
-}
-
-/// Where a scan starts: upwards at the first key not below `key`, downwards at the last key below
-/// it.
-#[derive(Clone, Debug)]
-pub(crate) struct ScanStart {
-    pub(crate) way: Direction,
-    pub(crate) key: Option<Arc<[u8]>>,
-    /// The cache that is asked for blocks first. Blocks of the first disk read are added to it;
-    /// `None` bypasses it.
-    pub(crate) cache: Option<Arc<DecodedBlockCache>>,
-    /// Upward scans read the next blocks ahead through this.
-    pub(crate) flow: Option<Flow>,
-}
-
-impl ScanStart {
-    /// An upward scan that bypasses the cache: a scan of a whole table would only evict other
-    /// blocks.
-    pub(crate) fn up(key: Option<Vec<u8>>) -> Self {
-        Self { way: Direction::Up, key: key.map(Arc::from), cache: None, flow: None }
-    }
-
-    /// The same, with read-ahead through `flow`.
-    pub(crate) fn with(self, flow: &Flow) -> Self {
-        Self { flow: Some(flow.clone()), ..self }
-    }
-}
-
-/// How many bytes a scan reads at a time.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ahead {
-    /// Bytes of the first read of an SST, or of all SSTs of a scan together.
-    first: u64,
-    /// Bytes of all SSTs among which the first read is divided in proportion; 0: each SST reads
-    /// `first`.
-    among: u64,
-    /// Maximum bytes of a read.
-    most: u64,
-}
-
-impl Ahead {
-    /// For a scan of a whole file.
-    pub(crate) const WHOLE: Self = Self { first: 512 << 10, among: 0, most: 1 << 20 };
-
-    /// For a range that may end soon, over SSTs of `among` bytes together. The first read of each
-    /// is in proportion to its size, at least one block.
-    pub(crate) const fn scan(among: u64) -> Self {
-        Self { first: SCAN_BYTES, among, most: 512 << 10 }
-    }
-
-    /// For a scan of a whole file with buffers of at most `bytes`.
-    pub(crate) fn bounded(bytes: u64) -> Self {
-        let Self { first, most, .. } = Self::WHOLE;
-        Self { first: first.min(bytes), among: 0, most: most.min(bytes) }
-    }
-
-    /// Returns the maximum bytes of a read.
-    pub(crate) const fn most(self) -> u64 {
-        self.most
-    }
-
-    /// Returns about how many bytes of an SST of this size are read first.
-    pub(crate) fn first_of(self, piece_bytes: u64) -> u64 {
-        match self.among {
-            0 => self.first,
-            among => self.first.saturating_mul(piece_bytes).div_ceil(among).min(self.first),
-        }
-    }
-}
-
-/// A cursor over sorted entries: one source of a [`Merge`].
-pub(crate) trait SortedCursor {
-    /// Returns the current key; `None` at the end.
-    fn key(&self) -> Option<&[u8]>;
-    /// Returns the current value; `None` for a tombstone.
-    fn value(&self) -> Option<&[u8]>;
-    /// Advances to the next key.
-    fn advance(&mut self) -> Result<()>;
-    /// Loads the first entry, if that has not happened yet.
-    fn settle(&mut self) -> Result<()>;
-    /// Prefetches the cached block that [`waiting`](Self::waiting) will read.
-    fn approach(&self);
-    /// Loads the first entries from the cache. Appends the SST cursors that need a disk read to
-    /// `out`.
-    fn waiting<'a>(&'a mut self, out: &mut Vec<&'a mut SstCursor>) -> Result<()>;
-}
 
 /// A merging cursor. See the module head.
 #[derive(Debug)]
@@ -251,10 +159,10 @@ impl<W: SortedCursor> Merge<W> {
 }
 
 /// Reads the first blocks of cursors at once.
-fn read_all(waiting: &mut [&mut SstCursor], queue: &mut dyn Queue) -> Result<()> {
+fn read_all(waiting: &mut [&mut dyn DiskCursor], queue: &mut dyn Queue) -> Result<()> {
     for (token, cursor) in waiting.iter().enumerate() {
-        if let Some(span) = cursor.request() {
-            let (file, offset) = (Arc::clone(cursor.piece().file()), span.offset);
+        if let Some((file, span)) = cursor.request() {
+            let (file, offset) = (Arc::clone(file), span.offset);
             let buffer = AlignedBuffer::zeroed(span.whole());
             let length = buffer.len();
             queue.submit(to_u64(token), Request::Read { file, offset, buffer, length });

@@ -23,6 +23,7 @@ use crate::{
     io::Region,
     lsm::memtable::{
         arenas::{Arenas, MemtableRegion},
+        mutants::hide,
         skiplist::{Descent, InsertOutcome, KeyVersion, Node, SkipList},
     },
     util::{
@@ -243,7 +244,7 @@ impl Memtable {
             Op::DeleteRange { .. } => return None,
         };
         let version = KeyVersion { key, hash, number: lsn, kind, pieces };
-        mutant!(TphFilterForgetsTombstones => if kind == TOMBSTONE { return Some(mutants::hide(version)) });
+        mutant!(TphFilterForgetsTombstones => if kind != PUT { return Some(hide(version)) });
         if let Some(group) = &self.group {
             group.add(hash);
         }

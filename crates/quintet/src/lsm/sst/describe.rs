@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use super::block;
+use super::{
+    block,
+    footer::{self, Kind, Owner},
+    reader::Piece,
+};
 use crate::{
     Error, Result,
     io::{Dir, File},
-    lsm::sst::{self, Kind, Owner, Piece},
     util::format::{LineSink, hex},
 };
 
@@ -22,9 +25,9 @@ pub(crate) fn piece(
     more: impl FnOnce(&Piece, &mut LineSink<'_>) -> Result<()>,
 ) -> Result<()> {
     let io = |error| Error::io(format!("read {label}"), error);
-    let head = sst::read_head(file).map_err(io)?;
+    let head = footer::read_head(file).map_err(io)?;
     let damage = |what: &str| Error::corruption(label, 0, what);
-    let identity = sst::decode_identity(&head);
+    let identity = footer::decode_identity(&head);
     let (database_id, table_id, number) =
         identity.ok_or_else(|| damage("the checksum of the head does not match"))?;
     say(title);

@@ -28,11 +28,13 @@
 
 use std::{mem, sync::Arc};
 
-use super::block::{self, BlockEntries, HEAD_BYTES, Packing, UNIT_BYTES};
+use super::{
+    block::{self, BlockEntries, HEAD_BYTES, Packing, UNIT_BYTES},
+    reader::{Piece, Span},
+};
 use crate::{
     Result,
     io::{AlignedBuffer, Flow, Pending, Request},
-    lsm::sst::{Piece, Span},
     util::{
         codec::{Decoder, put_varint, round_up, to_u64, to_usize},
         mutant::mutant,

@@ -1,13 +1,22 @@
 //! SSTs: readable formats, and scans over blocks of whole and of short entries.
 
-use super::*;
+use std::sync::Arc;
+
+use super::{
+    Kind, Owner, Piece, SstShape, SstWriter,
+    block::{Packing, UNIT_BYTES},
+    decoded_block::DecodedBlockCache,
+    footer::{FOOT_BYTES, HEAD_BYTES, store_crc},
+};
 use crate::{
+    Error,
     contract::{Context, fake_host::FakeHost},
-    io::{Flow, Queues, sim::SimEnv, write_all_at},
+    io::{BLOCK_BYTES, Flow, Open, Queues, read_exact_at, sim::SimEnv, write_all_at},
     lsm::{
-        cursor::merge::{Ahead, ScanStart, SortedCursor, SstCursor},
-        sst::block::Packing,
+        block_cache::CacheAdmission,
+        cursor::merge::{Ahead, Direction, ScanStart, SortedCursor, SstCursor},
     },
+    util::codec::to_usize,
 };
 
 /// Keys, and how long their values are; tombstones have none.

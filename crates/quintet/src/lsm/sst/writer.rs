@@ -6,21 +6,21 @@
 
 use std::{mem, sync::Arc};
 
-use super::{BLOCKS_START, FORMAT, Footer, Owner, Piece, Section, Span, encode_head};
+use super::{
+    block::{self, BlockBuilder, BlockEntries, Packing, UNIT_BYTES},
+    block_index::{BlockIndex, BlockIndexBuilder},
+    block_offsets::BlockOffsets,
+    decoded_block::DecodedBlockCache,
+    footer::{BLOCKS_START, FORMAT, Footer, Owner, Section, encode_head},
+    key_section::KeySectionBuilder,
+    reader::{Piece, Span},
+};
 use crate::{
     Error, Result,
     io::{
         AlignedBuffer, BLOCK_BYTES, File, Flow, Open, Pending, Request, read_exact_at, write_all_at,
     },
-    lsm::{
-        block_cache::{BlockHandles, CacheAdmission, decoded_block::DecodedBlockCache},
-        sst::{
-            block::{self, BlockBuilder, BlockEntries, Packing, UNIT_BYTES},
-            block_index::{BlockIndex, BlockIndexBuilder},
-            block_offsets::BlockOffsets,
-            key_section::KeySectionBuilder,
-        },
-    },
+    lsm::block_cache::{BlockHandles, CacheAdmission},
     util::{
         budget::Reservation,
         codec::{crc32c_append, low_u32, to_u64, to_usize},

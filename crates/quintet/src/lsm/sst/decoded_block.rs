@@ -22,15 +22,15 @@
 
 use std::{ops::Range, sync::Arc};
 
+use super::block::{self, EntryRef};
 use crate::{
     Error, Result,
     contract::{Context, ValueSink, value_sink::ValueLocation},
     io::prefetch,
     lsm::{
         block_cache::{BlockCache, BlockHandles, BlockRef},
-        cursor::merge::Direction,
+        direction::Direction,
         memtable::Answer,
-        sst::block::{self, EntryRef},
     },
     util::{
         budget::Reservation,

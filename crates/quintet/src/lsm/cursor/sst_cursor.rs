@@ -1,9 +1,9 @@
-//! The sources of a merge: cursors over one memtable and over one SST.
+//! The cursor over one SST.
 //!
-//! [`SstCursor`] copies entries from cached blocks: two at first, then twice as many each time, so
-//! that one of many sources copies little more than it returns. Blocks that are not cached are read
-//! from the disk, several at a time. Their entries are used in place in the read buffer, unless a
-//! block of them is compressed.
+//! It copies entries from cached blocks: two at first, then twice as many each time, so that one of
+//! many sources copies little more than it returns. Blocks that are not cached are read from the
+//! disk, several at a time. Their entries are used in place in the read buffer, unless a block of
+//! them is compressed.
 //!
 //! With a [`Flow`](crate::io::Flow) a cursor reads ahead: its first read is under way when it is
 //! created, and from the second read on the next one always is.
@@ -12,16 +12,16 @@
 
 use std::{mem, ops::Range, sync::Arc};
 
+use super::sorted_cursor::{Ahead, DiskCursor, ScanStart, SortedCursor};
 use crate::{
     Error, Result,
-    io::{AlignedBuffer, Pending, Request},
+    io::{AlignedBuffer, File, Pending, Request},
     lsm::{
-        block_cache::decoded_block::{CopiedEntries, CopyStart},
-        cursor::merge::{Ahead, Direction, ScanStart, SortedCursor},
-        memtable::{Memtable, skiplist::Node},
+        direction::Direction,
         sst::{
             Piece, Span,
             block::{self, EntryRef},
+            decoded_block::{CopiedEntries, CopyStart},
         },
     },
     util::codec::to_usize,
@@ -30,76 +30,6 @@ use crate::{
 /// Entries that are copied out of a cached block: at first, and at most.
 const COPIED_ENTRIES_MIN: usize = 2;
 const COPIED_ENTRIES_MAX: usize = 64;
-
-/// A cursor over one memtable.
-#[derive(Debug)]
-pub(crate) struct MemtableCursor {
-    memtable: Arc<Memtable>,
-    way: Direction,
-    node: Option<Node>,
-    key: Vec<u8>,
-    value: Vec<u8>,
-    tombstone: bool,
-}
-
-impl MemtableCursor {
-    /// Creates a cursor for each memtable, all at their first entry.
-    pub(crate) fn all(memtables: Vec<Arc<Memtable>>, start: &ScanStart) -> Vec<Self> {
-        let (way, key) = (start.way, start.key.as_deref());
-        let nodes = match way {
-            Direction::Up => Memtable::seek_all(&memtables, key.unwrap_or(&[])),
-            Direction::Down => memtables.iter().map(|one| one.seek_before(key)).collect(),
-        };
-        let at = |(memtable, node)| {
-            let (key, value) = Default::default();
-            let mut cursor = Self { memtable, way, node, key, value, tombstone: false };
-            cursor.load();
-            cursor
-        };
-        memtables.into_iter().zip(nodes).map(at).collect()
-    }
-
-    fn load(&mut self) {
-        if let Some(node) = self.node {
-            self.tombstone = self.memtable.read(node, &mut self.key, &mut self.value);
-        }
-    }
-
-    fn advance_node(&mut self) {
-        self.node = match (self.node, self.way) {
-            (None, _) => None,
-            (Some(node), Direction::Up) => self.memtable.next_key(node, &self.key),
-            (Some(_), Direction::Down) => self.memtable.seek_before(Some(&self.key)),
-        };
-        self.load();
-    }
-}
-
-impl SortedCursor for MemtableCursor {
-    #[inline]
-    fn key(&self) -> Option<&[u8]> {
-        self.node.is_some().then_some(self.key.as_slice())
-    }
-
-    fn value(&self) -> Option<&[u8]> {
-        (!self.tombstone).then_some(self.value.as_slice())
-    }
-
-    fn advance(&mut self) -> Result<()> {
-        self.advance_node();
-        Ok(())
-    }
-
-    fn settle(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn approach(&self) {}
-
-    fn waiting<'a>(&'a mut self, _out: &mut Vec<&'a mut SstCursor>) -> Result<()> {
-        Ok(())
-    }
-}
 
 /// Where the cursor continues in the blocks that are loaded next.
 #[derive(Clone, Copy, Debug)]
@@ -261,21 +191,6 @@ impl SstCursor {
             self.read_ahead(self.piece.blocks_from(self.loaded.end, self.read_bytes_max));
         }
         Ok(())
-    }
-
-    pub(crate) fn piece(&self) -> &Piece {
-        &self.piece
-    }
-
-    /// Returns the span that must be read before the cursor can continue.
-    pub(crate) fn request(&self) -> Option<Span> {
-        Some(self.piece.span(self.pending.clone()?))
-    }
-
-    /// Takes the buffer that was read for [`Self::request`].
-    pub(crate) fn accept(&mut self, buffer: AlignedBuffer) -> Result<()> {
-        self.buffer = buffer;
-        self.load_buffer()
     }
 
     fn load_buffer(&mut self) -> Result<()> {
@@ -498,11 +413,22 @@ impl SortedCursor for SstCursor {
         }
     }
 
-    fn waiting<'a>(&'a mut self, out: &mut Vec<&'a mut SstCursor>) -> Result<()> {
+    fn waiting<'a>(&'a mut self, out: &mut Vec<&'a mut dyn DiskCursor>) -> Result<()> {
         self.load_cached()?;
         if self.pending.is_some() {
             out.push(self);
         }
         Ok(())
+    }
+}
+
+impl DiskCursor for SstCursor {
+    fn request(&self) -> Option<(&Arc<dyn File>, Span)> {
+        Some((self.piece.file(), self.piece.span(self.pending.clone()?)))
+    }
+
+    fn accept(&mut self, buffer: AlignedBuffer) -> Result<()> {
+        self.buffer = buffer;
+        self.load_buffer()
     }
 }
