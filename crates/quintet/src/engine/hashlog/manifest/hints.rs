@@ -1,9 +1,9 @@
 //! The hints of an extent: what the index needs of each entry.
 //!
 //! They begin with the varint of a size that all entries have, or 0. Each hint: the low 56 bits of
-//! the hash (7 bytes); if sizes differ, the varint of its size: `bytes * 8 + wide * 4 + kind`, where
-//! `bytes` are those of key and value, and `kind` is 0 put, 1 tombstone, 2 large. For a large value,
-//! the varint of its number.
+//! the hash (7 bytes); if sizes differ, the varint of its size: `bytes * 8 + wide * 4 + kind`,
+//! where `bytes` are those of key and value, and `kind` is 0 put, 1 tombstone, 2 large. For a large
+//! value, the varint of its number.
 
 #![deny(clippy::indexing_slicing)]
 
