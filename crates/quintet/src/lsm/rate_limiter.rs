@@ -1,6 +1,6 @@
 //! Rates: a limiter that delays work, a measured throughput, and an idle detector.
 //!
-//! The limiter is a virtual schedule: each piece of work moves the time at which the next piece may
+//! The limiter is a virtual schedule: each piece of work moves the time at which the next may
 //! start by `bytes / rate`. Idle time earns no credit.
 //!
 //! Invariants:

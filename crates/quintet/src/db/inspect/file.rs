@@ -64,7 +64,7 @@ pub fn file(path: &Path, sink: &mut Sink<'_>) -> Result<()> {
         b"QNAIVSNP" => describe_snapshot(&*file, &shown, &mut lines),
         b"QHLINDEX" => describe::manifest(&dir, file, &shown, &mut |line| lines.say(line)),
         b"QTPHMANI" => tph::manifest(&*file, &shown, &mut |line| lines.say(line)),
-        b"QTPHPIEC" => tph::piece(&dir, &*file, &shown, &mut |line| lines.say(line)),
+        b"QTPHPIEC" => tph::sst(&dir, &*file, &shown, &mut |line| lines.say(line)),
         b"QSLMRUN\0" => slm::run(&dir, &*file, &shown, &mut |line| lines.say(line)),
         b"QTRIENOD" | b"QTRIEDAT" | b"QTRIEEXT" => {
             trie::pages(&*file, &shown, &mut |line| lines.say(line))

@@ -33,8 +33,8 @@ impl Inner {
         let view = self.front.view.load_full();
         let mut live = 0;
         for run in view.version.iter() {
-            report.checked_bytes += run.piece.file_bytes;
-            note(report, run.piece.check_head())?;
+            report.checked_bytes += run.sst.file_bytes;
+            note(report, run.sst.check_head())?;
             let found = self.check_run(run, report);
             live += found.or_else(|error| note(report, Err(error)).map(|()| run.live()))?;
         }
@@ -49,8 +49,8 @@ impl Inner {
 
     /// Walks over a run: order, bounds and counts; how many entries the index points to.
     fn check_run(&self, run: &Run, report: &mut Report) -> Result<u64> {
-        let label = &*run.piece.label;
-        let mut cursor = SstCursor::new(Arc::clone(&run.piece), ScanStart::up(None), Ahead::WHOLE);
+        let label = &*run.sst.label;
+        let mut cursor = SstCursor::new(Arc::clone(&run.sst), ScanStart::up(None), Ahead::WHOLE);
         cursor.settle()?;
         let (mut entries, mut live, mut last) = (0, 0, None::<Vec<u8>>);
         // The block that the cursor is in, and where its next entry begins.
@@ -102,7 +102,7 @@ impl Inner {
                 let key = IndexKey(key);
                 let place = Place::decode(value).ok_or_else(|| self.no_place(key))?;
                 let run = runs.find(place.run);
-                if run.is_none_or(|run| place.block >= run.piece.blocks()) {
+                if run.is_none_or(|run| place.block >= run.sst.blocks()) {
                     note(report, Err(self.no_run(self.keys.shown(key), place)))?;
                 }
                 restored.clear();

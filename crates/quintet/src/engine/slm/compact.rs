@@ -75,7 +75,7 @@ impl Sources {
         let share = (READ_BYTES / to_u64(runs.len().max(1))).clamp(READ_BYTES_MIN, 1 << 20);
         let ahead = Ahead::bounded(share);
         let start = ScanStart::up(None).with(flow);
-        let cursor = |run: &Arc<Run>| SstCursor::new(Arc::clone(&run.piece), start.clone(), ahead);
+        let cursor = |run: &Arc<Run>| SstCursor::new(Arc::clone(&run.sst), start.clone(), ahead);
         let mut merge = Merge::new(runs.iter().map(cursor).collect(), Direction::Up);
         merge.settle()?;
         Ok(Self {
@@ -156,7 +156,7 @@ impl Inner {
 
     /// Begins a merge of runs. The caller holds `compacting`.
     fn begin_merge(&self, runs: Vec<Arc<Run>>) -> Result<Merging> {
-        let bytes: u64 = runs.iter().map(|run| run.piece.data_bytes()).sum();
+        let bytes: u64 = runs.iter().map(|run| run.sst.data_bytes()).sum();
         let counters = &self.counters;
         counters.merges_total.fetch_add(1, Ordering::Relaxed);
         counters.merge_read_bytes_total.fetch_add(bytes, Ordering::Relaxed);
@@ -236,7 +236,7 @@ impl Inner {
         } else {
             value
         };
-        let room = run.piece.room_of_copy(place.block, &self.cache);
+        let room = run.sst.room_of_copy(place.block, &self.cache);
         let to = draft.add(key, value, room)?;
         draft.moves.push((self.hash(key), in_index), Some(to), Some(place));
         Ok(())

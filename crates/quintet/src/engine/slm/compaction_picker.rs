@@ -213,7 +213,7 @@ impl Inner {
         for run in runs.iter().filter(is_wasteful) {
             run.nominate(DEAD);
         }
-        let is_small = |run: &&Arc<Run>| run.piece.data_bytes() < settings.run_bytes / SMALL_SHARE;
+        let is_small = |run: &&Arc<Run>| run.sst.data_bytes() < settings.run_bytes / SMALL_SHARE;
         if runs.iter().filter(is_small).count() > SMALL_RUNS_MAX.min(settings.merge_runs * 2) {
             for run in runs.iter().filter(is_small) {
                 run.nominate(SMALL);

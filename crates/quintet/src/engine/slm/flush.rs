@@ -97,9 +97,9 @@ impl<'a> Draft<'a> {
         let bounds = (std::mem::take(&mut self.low), std::mem::take(&mut self.high));
         let inner = self.inner;
         match writer.finish([encode_bounds(&bounds.0, &bounds.1)]) {
-            Ok(piece) => {
-                inner.counters.written_bytes_total.fetch_add(piece.file_bytes, Ordering::Relaxed);
-                let run = Arc::new(Run::new(self.number, piece, bounds));
+            Ok(sst) => {
+                inner.counters.written_bytes_total.fetch_add(sst.file_bytes, Ordering::Relaxed);
+                let run = Arc::new(Run::new(self.number, sst, bounds));
                 inner.ledger.add(&run);
                 inner.charge_runs(run.memory_bytes());
                 inner.front.show(|runs| runs.with(&run), &[], inner);

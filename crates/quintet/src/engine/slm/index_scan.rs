@@ -221,7 +221,7 @@ impl Stream {
         }
         let Some(run) = found.run_in(&self.runs) else { return Ok(None) };
         let Some(at) = run.beginning(found.entered) else { return Ok(None) };
-        let slot = run.piece.slot(place.block);
+        let slot = run.sst.slot(place.block);
         let flow = if self.are_large {
             let mut bytes = 0;
             let flow = inner.cache.show_at(slot, at, |key, value| {
@@ -250,7 +250,7 @@ impl Stream {
         flow.transpose()
     }
 
-    /// As [`Self::show`], of a value that lies in memory as one piece.
+    /// As [`Self::show`], of a value that lies in memory as one SST.
     fn show_in_place(&mut self, inner: &Inner, each: Visit<'_>) -> Result<Option<ControlFlow<()>>> {
         let Some(found) = self.found() else { return Ok(None) };
         let Some(run) = found.run_in(&self.runs) else { return Ok(None) };
@@ -266,7 +266,7 @@ impl Stream {
         let flow = if let Some(found) = self.ahead.find(place, key) {
             found.value().map(shown)
         } else {
-            let slot = run.piece.slot(place.block);
+            let slot = run.sst.slot(place.block);
             inner.cache.show(slot, (inner.hash(key), key), shown).and_then(Answer::value)
         };
         if flow.is_some() {
@@ -365,7 +365,7 @@ impl Stream {
             let answer = if let Some(found) = self.ahead.find(place, key) {
                 Some(found.value().map(|value| take.of_bytes(value)))
             } else {
-                let slot = run.piece.slot(place.block);
+                let slot = run.sst.slot(place.block);
                 inner.cache.find(slot, (hash, key), take).map(Answer::value)
             };
             match answer {
@@ -439,7 +439,7 @@ impl Stream {
             let last = self.found.len().min(self.next + NEAR);
             let is_near = |found: &Found| {
                 let is_here =
-                    |run: &Arc<Run>| inner.cache.has(run.piece.slot(found.entered.place.block));
+                    |run: &Arc<Run>| inner.cache.has(run.sst.slot(found.entered.place.block));
                 found.run_in(&self.runs).is_none_or(is_here)
             };
             if self.found.get(self.next..last).unwrap_or(&[]).iter().all(is_near) {
@@ -466,14 +466,14 @@ impl Stream {
         for (index, found) in (first..).zip(self.found.get(first..).unwrap_or(&[])) {
             let place = found.entered.place;
             let is_missing = |run: &&Arc<Run>| {
-                place.block < run.piece.blocks()
+                place.block < run.sst.blocks()
                     && !self.ahead.has(place, index)
-                    && !inner.cache.has(run.piece.slot(place.block))
+                    && !inner.cache.has(run.sst.slot(place.block))
             };
             if let Some(one) = wanted.get_mut(&place) {
                 one.last = index;
             } else if let Some(run) = found.run_in(&self.runs).filter(is_missing) {
-                let size = run.piece.span(place.block..place.block + 1).bytes;
+                let size = run.sst.span(place.block..place.block + 1).bytes;
                 let most = *room.get_or_insert_with(|| self.ahead.room(size));
                 if most == 0 || (bytes > 0 && bytes + size > most) {
                     break;

@@ -170,8 +170,8 @@ impl Inner {
         before.inspect(|run| run.lose());
         if let (Some(run), Some(place)) = (before, old) {
             let new = after.zip(one.to);
-            let new = new.and_then(|(run, to)| run.piece.slot(to.place.block));
-            self.cache.replace(run.piece.slot(place.block), new);
+            let new = new.and_then(|(run, to)| run.sst.slot(to.place.block));
+            self.cache.replace(run.sst.slot(place.block), new);
         }
         pass.note(change);
         Ok(())

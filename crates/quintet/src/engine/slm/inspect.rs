@@ -12,11 +12,11 @@ use crate::{
 
 /// Describes a run.
 pub fn run(dir: &Arc<dyn Dir>, file: &dyn File, label: &str, say: &mut LineSink<'_>) -> Result<()> {
-    describe::piece((dir, file, label), (Kind::RUN, "slm run"), say, |piece, say| {
-        let section = piece.footer.index;
-        let bounds = decode_bounds(&piece.section(section)?);
+    describe::sst((dir, file, label), (Kind::RUN, "slm run"), say, |sst, say| {
+        let section = sst.footer.index;
+        let bounds = decode_bounds(&sst.section(section)?);
         let (low, high) =
-            bounds.ok_or_else(|| piece.damage(section.offset, "its bounds do not parse"))?;
+            bounds.ok_or_else(|| sst.damage(section.offset, "its bounds do not parse"))?;
         say(&format!("  first key    {}", brief(&low)));
         say(&format!("  last key     {}", brief(&high)));
         Ok(())

@@ -562,8 +562,8 @@ impl Inner {
         EngineStats {
             keys: self.count_keys(&view),
             live_bytes: live_bytes + unflushed,
-            dead_bytes: sum(&|run| run.piece.footer.payload_bytes) - live_bytes,
-            file_bytes: sum(&|run| run.piece.file_bytes)
+            dead_bytes: sum(&|run| run.sst.footer.payload_bytes) - live_bytes,
+            file_bytes: sum(&|run| run.sst.file_bytes)
                 + self.file_pages() * page_bytes
                 + journal_bytes,
             memory_bytes: in_memory

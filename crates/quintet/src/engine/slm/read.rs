@@ -181,7 +181,7 @@ impl Inner {
         let run = view.version.find(entered.place.run)?;
         let at = run.beginning(entered)?;
         run.prefetch(entered, &self.cache);
-        self.cache.find_key_at(run.piece.slot(entered.place.block), at, key, take)
+        self.cache.find_key_at(run.sst.slot(entered.place.block), at, key, take)
     }
 
     /// Reads a key whose run the view lacks: the run is newer, or a compaction removed it.
@@ -213,7 +213,7 @@ impl Inner {
         (hash, key): (u64, &[u8]),
         take: &mut T,
     ) -> Result<T::Output> {
-        match self.cache.find(run.piece.slot(number), (hash, key), take) {
+        match self.cache.find(run.sst.slot(number), (hash, key), take) {
             Some(Answer::Value(value)) => Ok(value),
             Some(_) => Err(not_there(run, number, key)),
             None => self.read_block(run, number, key, take),
@@ -229,13 +229,13 @@ impl Inner {
         key: &[u8],
         take: &mut T,
     ) -> Result<T::Output> {
-        if number >= run.piece.blocks() {
+        if number >= run.sst.blocks() {
             return Err(not_there(run, number, key));
         }
-        let span = run.piece.span(number..number + 1);
+        let span = run.sst.span(number..number + 1);
         self.note_read(span);
         let mut buffer = self.buffers.lend(span.whole());
-        run.piece.read_into(span, &mut buffer)?;
+        run.sst.read_into(span, &mut buffer)?;
         let taken = self.take_block((run, number), (span, &buffer), key, take);
         self.buffers.keep(buffer);
         taken
@@ -254,9 +254,9 @@ impl Inner {
         key: &[u8],
         take: &mut T,
     ) -> Result<T::Output> {
-        let open = run.piece.open_block(buffer, span, (number, number))?;
+        let open = run.sst.open_block(buffer, span, (number, number))?;
         let entries = open.entries();
-        self.cache.fill(run.piece.slot_to_fill(number, &self.cache), entries);
+        self.cache.fill(run.sst.slot_to_fill(number, &self.cache), entries);
         let entry = block::find(entries, key).filter(|entry| !entry.tombstone);
         let entry = entry.ok_or_else(|| not_there(run, number, key))?;
         Ok(take.of_bytes(entries.get(entry.value).unwrap_or(&[])))
@@ -323,10 +323,10 @@ impl Inner {
                 put_in(out, slot, self.read_moved(place, (hash, key), &mut OwnedValue)?);
                 continue;
             };
-            match self.cache.find(run.piece.slot(place.block), (hash, key), &mut OwnedValue) {
+            match self.cache.find(run.sst.slot(place.block), (hash, key), &mut OwnedValue) {
                 Some(Answer::Value(value)) => put_in(out, slot, Some(value)),
-                None if place.block < run.piece.blocks() => {
-                    let span = run.piece.span(place.block..place.block + 1);
+                None if place.block < run.sst.blocks() => {
+                    let span = run.sst.span(place.block..place.block + 1);
                     let (run, block) = (Arc::clone(run), place.block);
                     asked.push(Asked { key, hash, slot, run, block, span });
                 }
@@ -347,7 +347,7 @@ impl Inner {
             self.note_read(one.span);
             let buffer = self.buffers.lend(one.span.whole());
             let length = buffer.len();
-            let (file, offset) = (Arc::clone(one.run.piece.file()), one.span.offset);
+            let (file, offset) = (Arc::clone(one.run.sst.file()), one.span.offset);
             queue.submit(to_u64(token), Request::Read { file, offset, buffer, length });
         }
         let (mut done, mut outcome) = (Vec::new(), Ok(()));
@@ -385,5 +385,5 @@ fn put_in(out: &mut [Option<Value>], slot: usize, value: Option<Value>) {
 pub(super) fn not_there(run: &Run, number: u32, key: &[u8]) -> Error {
     let what =
         format!("block {number} lacks key {}, which is said to be there", key.escape_ascii());
-    run.piece.damage(0, what)
+    run.sst.damage(0, what)
 }

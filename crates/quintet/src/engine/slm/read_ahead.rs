@@ -159,7 +159,7 @@ impl Ahead {
         let most = self.window / 2;
         let mut fresh: Vec<Read> = Vec::new();
         for (Place { block, .. }, Wanted { run, first, last }) in wanted {
-            let bytes = run.piece.span(block..block + 1).bytes;
+            let bytes = run.sst.span(block..block + 1).bytes;
             self.bytes += bytes;
             match fresh.last_mut().filter(|read| read.takes(run, block, most)) {
                 Some(read) => {
@@ -206,7 +206,7 @@ impl Ahead {
     fn read_alone(&mut self, token: usize, way: Direction, inner: &Inner) {
         let Some(read) = self.reads.get(token) else { return };
         let mut buffer = inner.buffers.lend(read.span().whole());
-        let outcome = read.run.piece.read_into(read.span(), &mut buffer);
+        let outcome = read.run.sst.read_into(read.span(), &mut buffer);
         self.take(token, outcome.is_ok().then_some(buffer), way, inner);
     }
 
@@ -222,7 +222,7 @@ impl Ahead {
         let request = |read: &Read| {
             let span = read.span();
             let buffer = inner.buffers.lend(span.whole());
-            let (file, length) = (Arc::clone(read.run.piece.file()), buffer.len());
+            let (file, length) = (Arc::clone(read.run.sst.file()), buffer.len());
             Request::Read { file, offset: span.offset, buffer, length }
         };
         let started = flow.start_all(self.reads.iter().skip(first).map(request));
@@ -254,20 +254,20 @@ impl Ahead {
     /// Takes the blocks of a read, if it went well.
     fn take(&mut self, token: usize, buffer: Option<AlignedBuffer>, way: Direction, inner: &Inner) {
         let Some(read) = self.reads.get_mut(token) else { return };
-        let piece = &read.run.piece;
+        let sst = &read.run.sst;
         // What came along, on the way that the stream goes, is likely what it asks for next.
-        let whole = piece.whole_blocks(read.first_block()..read.last_block() + 1, way);
-        let span = piece.span(whole.clone());
+        let whole = sst.whole_blocks(read.first_block()..read.last_block() + 1, way);
+        let span = sst.span(whole.clone());
         for number in whole.clone() {
             let place = Place { run: read.run.number, block: number };
             let wanted = self.blocks.get_mut(&place).filter(|block| block.read == token);
             let within = (read.first_block()..=read.last_block()).contains(&number);
             let open = buffer.as_ref().filter(|_| wanted.is_some() || !within);
             let open =
-                open.and_then(|buffer| piece.open_block(buffer, span, (whole.start, number)).ok());
+                open.and_then(|buffer| sst.open_block(buffer, span, (whole.start, number)).ok());
             match (open, wanted) {
                 (Some(open), wanted) => {
-                    inner.cache.fill(piece.slot_to_fill(number, &inner.cache), open.entries());
+                    inner.cache.fill(sst.slot_to_fill(number, &inner.cache), open.entries());
                     if let Some(block) = wanted {
                         block.entries = Entries::of(open);
                     }
@@ -335,14 +335,14 @@ impl Read {
     }
 
     fn span(&self) -> Span {
-        self.run.piece.span(self.first_block()..self.last_block() + 1)
+        self.run.sst.span(self.first_block()..self.last_block() + 1)
     }
 
     /// Whether a block follows, and there is room for it. Those between it and the last one are in
     /// the cache, or nobody asked for them: to read a page of them costs less than another read.
     fn takes(&self, run: &Run, block: u32, most: usize) -> bool {
         run.number == self.run.number
-            && self.run.piece.gap_bytes(self.last_block()..block) <= GAP_BYTES
+            && self.run.sst.gap_bytes(self.last_block()..block) <= GAP_BYTES
             && self.span().bytes < most
     }
 }

@@ -38,7 +38,7 @@ use crate::{
     engine::slm::key_code::{KeyCode, SYMBOLS},
     lsm::{
         sst::decoded_block::DecodedBlockCache,
-        sst::{Owner, Piece},
+        sst::{Owner, Sst},
     },
     util::{
         codec::{Decoder, low_u8, low_u32, put_bytes, put_varint, to_u64, to_usize},
@@ -237,7 +237,7 @@ fn number(decoder: &mut Decoder<'_>) -> Option<u32> {
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) number: u32,
-    pub(super) piece: Arc<Piece>,
+    pub(super) sst: Arc<Sst>,
     /// Entries of a block, on average.
     of_block: usize,
     /// The first key, and the last.
@@ -252,12 +252,12 @@ pub(super) struct Run {
 
 impl Run {
     /// A run that nothing points to yet.
-    pub(super) fn new(number: u32, piece: Piece, (low, high): (Vec<u8>, Vec<u8>)) -> Self {
-        let blocks = u64::from(piece.blocks()).max(1);
+    pub(super) fn new(number: u32, sst: Sst, (low, high): (Vec<u8>, Vec<u8>)) -> Self {
+        let blocks = u64::from(sst.blocks()).max(1);
         Self {
             number,
-            of_block: to_usize(piece.footer.entries / blocks),
-            piece: Arc::new(piece),
+            of_block: to_usize(sst.footer.entries / blocks),
+            sst: Arc::new(sst),
             low,
             high,
             live: AtomicU64::new(0),
@@ -268,15 +268,15 @@ impl Run {
 
     /// One that the list names.
     pub(super) fn open(owner: &Owner, record: &RunRecord) -> Result<Self> {
-        let piece = Piece::open(owner, u64::from(record.number), record.file_bytes)?;
-        let section = piece.footer.index;
-        let bytes = piece.section(section)?;
-        let damage = |what: &str| piece.damage(section.offset, what);
+        let sst = Sst::open(owner, u64::from(record.number), record.file_bytes)?;
+        let section = sst.footer.index;
+        let bytes = sst.section(section)?;
+        let damage = |what: &str| sst.damage(section.offset, what);
         let bounds = decode_bounds(&bytes).ok_or_else(|| damage("its bounds do not parse"))?;
-        if record.live > piece.footer.entries {
+        if record.live > sst.footer.entries {
             return Err(damage("more entries are live than it has"));
         }
-        let run = Self::new(record.number, piece, bounds);
+        let run = Self::new(record.number, sst, bounds);
         run.live.store(record.live, Ordering::Relaxed);
         run.reasons.store(record.reasons, Ordering::Relaxed);
         run.seal();
@@ -291,20 +291,20 @@ impl Run {
     /// The bytes of a block's entries among which an entry begins, where the run can tell.
     #[inline]
     pub(super) fn beginning(&self, entered: Entered) -> Option<Range<usize>> {
-        let block_bytes = to_usize(self.piece.footer.block_bytes);
+        let block_bytes = to_usize(self.sst.footer.block_bytes);
         (block_bytes > 0).then(|| bytes_of(entered.part, block_bytes))
     }
 
     /// Whether entries mostly begin alone in their part of a block, and the run can tell.
     #[inline]
     pub(super) fn has_shortcuts(&self) -> bool {
-        self.piece.footer.block_bytes > 0 && self.of_block <= (1 << PART_BITS) / 2
+        self.sst.footer.block_bytes > 0 && self.of_block <= (1 << PART_BITS) / 2
     }
 
     /// Starts loading what says where a block is in the cache.
     #[inline]
     pub(super) fn prefetch_place(&self, place: Place) {
-        if let Some(slot) = self.piece.slot(place.block) {
+        if let Some(slot) = self.sst.slot(place.block) {
             slot.prefetch();
         }
     }
@@ -313,7 +313,7 @@ impl Run {
     #[inline]
     pub(super) fn prefetch(&self, entered: Entered, cache: &DecodedBlockCache) {
         let at = bytes_of(entered.part, cache.block_bytes).start;
-        cache.prefetch_entry(self.piece.slot(entered.place.block), (self.of_block, at));
+        cache.prefetch_entry(self.sst.slot(entered.place.block), (self.of_block, at));
     }
 
     /// Entries that the index points to.
@@ -335,7 +335,7 @@ impl Run {
 
     /// Entries in the file.
     pub(super) fn entries(&self) -> u64 {
-        self.piece.footer.entries
+        self.sst.footer.entries
     }
 
     /// Nothing points to it, nor ever will.
@@ -360,18 +360,18 @@ impl Run {
 
     /// Bytes of keys and values of live entries, about.
     pub(super) fn live_bytes(&self) -> u64 {
-        let all = u128::from(self.piece.footer.payload_bytes) * u128::from(self.live());
+        let all = u128::from(self.sst.footer.payload_bytes) * u128::from(self.live());
         crate::util::codec::low_u64(all / u128::from(self.entries().max(1)))
     }
 
     /// Bytes of key and value of an entry, on average.
     pub(super) fn entry_bytes(&self) -> u64 {
-        self.piece.footer.payload_bytes / self.entries().max(1)
+        self.sst.footer.payload_bytes / self.entries().max(1)
     }
 
     /// Bytes of memory that finding entries takes.
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.piece.memory_bytes() + to_u64(self.low.len() + self.high.len())
+        self.sst.memory_bytes() + to_u64(self.low.len() + self.high.len())
     }
 }
 
@@ -511,7 +511,7 @@ impl CheckpointParticipant for Ledger {
         for run in entries.runs.values() {
             let (live, reasons) = (run.live(), run.reasons());
             if live > 0 {
-                let file_bytes = run.piece.file_bytes;
+                let file_bytes = run.sst.file_bytes;
                 runs.push(RunRecord { number: run.number, file_bytes, live, reasons });
             } else if run.is_dead() {
                 left_out.push(run.number);

@@ -11,7 +11,7 @@ use crate::{
     Error, Result,
     lsm::{
         cursor::merge::{Ahead, Direction, ScanStart, SortedCursor, SstCursor},
-        sst::{Piece, key_section::KeyCursor},
+        sst::{Sst, key_section::KeyCursor},
     },
     util::{codec::to_u64, report::Report},
 };
@@ -38,26 +38,26 @@ impl Inner {
 
     fn check_table(&self, table: &Table, part: Option<&Part>, report: &mut Report) -> Result<()> {
         for one in &table.uses {
-            report.checked_bytes += one.piece.file_bytes;
-            note(report, one.piece.check_head())?;
-            let section = one.piece.footer.index;
-            note(report, one.piece.section(section).map(drop))?;
-            let outcome = self.check_keys(&one.piece, report);
+            report.checked_bytes += one.sst.file_bytes;
+            note(report, one.sst.check_head())?;
+            let section = one.sst.footer.index;
+            note(report, one.sst.section(section).map(drop))?;
+            let outcome = self.check_keys(&one.sst, report);
             note(report, outcome)?;
-            let outcome = check_fences(&one.piece, report);
+            let outcome = check_fences(&one.sst, report);
             note(report, outcome)?;
         }
         let outcome = self.check_entries(table, part, report);
         note(report, outcome)
     }
 
-    /// The keys that a piece keeps apart are those of its entries.
-    fn check_keys(&self, piece: &Arc<Piece>, report: &mut Report) -> Result<()> {
+    /// The keys that an SST keeps apart are those of its entries.
+    fn check_keys(&self, sst: &Arc<Sst>, report: &mut Report) -> Result<()> {
         let flow = self.queues.flow(&*self.context.env)?;
-        let keys = KeyCursor::new(piece, Ahead::WHOLE.most(), &flow);
+        let keys = KeyCursor::new(sst, Ahead::WHOLE.most(), &flow);
         let Some(mut keys) = keys else { return Ok(()) };
         let start = ScanStart::up(None).with(&flow);
-        let mut entries = SstCursor::new(Arc::clone(piece), start, Ahead::WHOLE);
+        let mut entries = SstCursor::new(Arc::clone(sst), start, Ahead::WHOLE);
         keys.settle()?;
         entries.settle()?;
         while keys.key().is_some() || entries.key().is_some() {
@@ -67,7 +67,7 @@ impl Inner {
             if !same {
                 let key = entries.key().or(keys.key()).unwrap_or(&[]).escape_ascii();
                 let what = format!("the keys apart from their values differ at {key}");
-                report.add(&*piece.label, piece.footer.keys.offset, what);
+                report.add(&*sst.label, sst.footer.keys.offset, what);
                 return Ok(());
             }
             keys.advance()?;
@@ -76,7 +76,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Walks over all pieces at once: of each key, the newest piece's entry is where the index
+    /// Walks over all SSTs at once: of each key, the newest SST's entry is where the index
     /// says.
     fn check_entries(&self, table: &Table, part: Option<&Part>, report: &mut Report) -> Result<()> {
         let start = ScanStart::up(None);
@@ -86,13 +86,13 @@ impl Inner {
         let (mut tombstones, mut last) = (0, None::<Vec<u8>>);
         while let (Some(key), Some(current)) = (merge.key(), merge.current()) {
             let Some(one) = table.uses.get(current) else { break };
-            let label = &*one.piece.label;
+            let label = &*one.sst.label;
             let block = match merge.sources.get(current) {
-                Some(Source::Piece(cursor)) => cursor.block(),
+                Some(Source::Sst(cursor)) => cursor.block(),
                 _ => 0,
             };
             let found = table.find(self.hash(key), key);
-            if !found.is_some_and(|(piece, at)| Arc::ptr_eq(piece, &one.piece) && at == block) {
+            if !found.is_some_and(|(sst, at)| Arc::ptr_eq(sst, &one.sst) && at == block) {
                 let what = format!("the index does not lead to key {}", key.escape_ascii());
                 report.add(label, 0, what);
             }
@@ -118,27 +118,27 @@ impl Inner {
                     "{entries} live entries of {bytes} bytes, {} of {} counted",
                     one.live, one.live_bytes
                 );
-                report.add(&*one.piece.label, 0, what);
+                report.add(&*one.sst.label, 0, what);
             }
         }
         if tombstones != table.tombstones
             && let Some(newest) = table.uses.first()
         {
             let what = format!("{tombstones} tombstones, {} counted", table.tombstones);
-            report.add(&*newest.piece.label, 0, what);
+            report.add(&*newest.sst.label, 0, what);
         }
         Ok(())
     }
 }
 
-/// Seeks come by the block of each key of a piece.
-fn check_fences(piece: &Arc<Piece>, report: &mut Report) -> Result<()> {
-    let mut entries = SstCursor::new(Arc::clone(piece), ScanStart::up(None), Ahead::WHOLE);
+/// Seeks come by the block of each key of an SST.
+fn check_fences(sst: &Arc<Sst>, report: &mut Report) -> Result<()> {
+    let mut entries = SstCursor::new(Arc::clone(sst), ScanStart::up(None), Ahead::WHOLE);
     entries.settle()?;
     while let Some(key) = entries.key() {
-        if !piece.seek(key).contains(&entries.block()) {
+        if !sst.seek(key).contains(&entries.block()) {
             let what = format!("the fences do not lead to key {}", key.escape_ascii());
-            report.add(&*piece.label, piece.footer.fences.offset, what);
+            report.add(&*sst.label, sst.footer.fences.offset, what);
             return Ok(());
         }
         entries.advance()?;

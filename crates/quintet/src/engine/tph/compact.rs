@@ -5,7 +5,7 @@
 //! | all of level 0 | it has `level0_tables` | level 1 |
 //! | a table of a level of key ranges | the level is larger than its share: `level_bytes`, times `fanout` for each level above | the next level |
 //! | a table of hash ranges | it is larger than two full ones | its `fanout` children |
-//! | pieces of a table | dead entries are a quarter of it, and nothing else is to be done | a new piece |
+//! | SSTs of a table | dead entries are a quarter of it, and nothing else is to be done | a new SST |
 //!
 //! What has outgrown its share by most goes first. Were it always level 0, then level 1 would have
 //! all of a long load, and each merge would make the indexes of all of it anew.
@@ -13,10 +13,10 @@
 //! with little in it costs as much to merge into and to ask as one with much.
 //!
 //! Beside that, each merge into a table of `max_pieces` collects garbage: the smaller half of the
-//! pieces, and those that are mostly dead. A table of key ranges that is half as large again
+//! SSTs, and those that are mostly dead. A table of key ranges that is half as large again
 //! as a full one is rewritten whole by its next merge, and cut.
 //!
-//! Why the smaller half and not the oldest pieces: the oldest is the largest, and rewriting it at
+//! Why the smaller half and not the oldest SSTs: the oldest is the largest, and rewriting it at
 //! each turn would write the table again and again; it goes when a quarter of it is dead.
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use super::{
     manifest::LEVELS_MAX,
     merge::{Base, Cut, Plan},
     publish::Fresh,
-    table::{Part, PieceUse, Route, Table},
+    table::{Part, Route, SstUse, Table},
 };
 use crate::{
     Result,
@@ -43,7 +43,7 @@ use crate::{
 const DEEPEST_TIMES: u64 = 4;
 /// Dead entries of a table that are worth collecting, in per cent of its bytes.
 const DEAD_PER_CENT: u64 = 25;
-/// A piece that is dead to this part is collected with the others.
+/// An SST that is dead to this part is collected with the others.
 const DEAD_PIECE_PER_CENT: u64 = 50;
 
 /// News for a level, from a start on.
@@ -67,8 +67,8 @@ fn dead_bytes(table: &Table) -> u64 {
     table.payload_bytes().saturating_sub(table.live_bytes())
 }
 
-fn is_mostly_dead(one: &PieceUse) -> bool {
-    let all = one.piece.footer.payload_bytes;
+fn is_mostly_dead(one: &SstUse) -> bool {
+    let all = one.sst.footer.payload_bytes;
     one.live_bytes * 100 < all * (100 - DEAD_PIECE_PER_CENT)
 }
 
@@ -203,9 +203,8 @@ impl Inner {
                 })?;
             }
             Job::Collect(place, table) => {
-                let wasteful = |one: &PieceUse| {
-                    one.live_bytes * 100
-                        < one.piece.footer.payload_bytes * (100 - DEAD_PER_CENT / 2)
+                let wasteful = |one: &SstUse| {
+                    one.live_bytes * 100 < one.sst.footer.payload_bytes * (100 - DEAD_PER_CENT / 2)
                 };
                 let rewrite: Vec<bool> = table.uses.iter().map(wasteful).collect();
                 self.rewrite(version, *place, table, &rewrite)?;
@@ -214,7 +213,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Rewrites pieces of a table.
+    /// Rewrites SSTs of a table.
     fn rewrite(
         &self,
         version: &Version,
@@ -349,7 +348,7 @@ impl Inner {
         Ok(Some(tables))
     }
 
-    /// What a merge into a table does with its pieces.
+    /// What a merge into a table does with its SSTs.
     fn plan(&self, table: &Table, deeper: bool) -> Plan {
         let settings = &self.settings;
         let count = table.uses.len();
@@ -367,7 +366,7 @@ impl Inner {
                 }
             }
             let oldest = table.uses.last().is_some_and(|one| {
-                let all = one.piece.footer.payload_bytes;
+                let all = one.sst.footer.payload_bytes;
                 one.live_bytes * 100 < all * (100 - DEAD_PER_CENT)
             });
             for (place, slot) in rewrite.iter_mut().enumerate() {

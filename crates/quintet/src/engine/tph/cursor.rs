@@ -131,8 +131,8 @@ impl Filter {
 #[derive(Debug)]
 pub(super) enum Source {
     Mem(Box<MemtableCursor>),
-    Piece(Box<SstCursor>),
-    /// Of a piece whose values nobody wants: they look empty.
+    Sst(Box<SstCursor>),
+    /// Of an SST whose values nobody wants: they look empty.
     Keys(Box<KeyCursor>),
     Level(Box<LevelCursor>),
     Filter(Box<Filter>),
@@ -143,7 +143,7 @@ impl SortedCursor for Source {
     fn key(&self) -> Option<&[u8]> {
         match self {
             Self::Mem(cursor) => cursor.key(),
-            Self::Piece(cursor) => cursor.key(),
+            Self::Sst(cursor) => cursor.key(),
             Self::Keys(cursor) => cursor.key(),
             Self::Level(cursor) => cursor.inner.as_ref()?.key(),
             Self::Filter(filter) => filter.inner.key(),
@@ -153,7 +153,7 @@ impl SortedCursor for Source {
     fn value(&self) -> Option<&[u8]> {
         match self {
             Self::Mem(cursor) => cursor.value(),
-            Self::Piece(cursor) => cursor.value(),
+            Self::Sst(cursor) => cursor.value(),
             Self::Keys(cursor) => cursor.value_bytes().map(|_| &[][..]),
             Self::Level(cursor) => cursor.inner.as_ref()?.value(),
             Self::Filter(filter) => filter.inner.value(),
@@ -163,7 +163,7 @@ impl SortedCursor for Source {
     fn advance(&mut self) -> Result<()> {
         match self {
             Self::Mem(cursor) => cursor.advance(),
-            Self::Piece(cursor) => cursor.advance(),
+            Self::Sst(cursor) => cursor.advance(),
             Self::Keys(cursor) => cursor.advance(),
             Self::Level(cursor) => cursor.advance(),
             Self::Filter(filter) => filter.advance(),
@@ -173,7 +173,7 @@ impl SortedCursor for Source {
     fn settle(&mut self) -> Result<()> {
         match self {
             Self::Mem(_) => Ok(()),
-            Self::Piece(cursor) => cursor.settle(),
+            Self::Sst(cursor) => cursor.settle(),
             Self::Keys(cursor) => cursor.settle(),
             Self::Level(cursor) => cursor.settle(),
             Self::Filter(filter) => filter.settle(),
@@ -183,7 +183,7 @@ impl SortedCursor for Source {
     fn approach(&self) {
         match self {
             Self::Mem(_) | Self::Keys(_) => {}
-            Self::Piece(cursor) => cursor.approach(),
+            Self::Sst(cursor) => cursor.approach(),
             Self::Level(cursor) => {
                 let sources = cursor.inner.iter().flat_map(|inner| &inner.sources);
                 sources.for_each(SortedCursor::approach);
@@ -194,7 +194,7 @@ impl SortedCursor for Source {
 
     fn waiting<'a>(&'a mut self, out: &mut Vec<&'a mut dyn DiskCursor>) -> Result<()> {
         match self {
-            Self::Piece(cursor) => cursor.waiting(out),
+            Self::Sst(cursor) => cursor.waiting(out),
             Self::Level(cursor) => {
                 let sources = cursor.inner.iter_mut().flat_map(|inner| &mut inner.sources);
                 sources.into_iter().try_for_each(|source| source.waiting(out))
@@ -208,12 +208,10 @@ impl SortedCursor for Source {
 }
 
 impl Source {
-    /// The block of a piece's entry, and the length of its value; `None` for a tombstone.
+    /// The block of an SST's entry, and the length of its value; `None` for a tombstone.
     pub(super) fn place(&self) -> (u32, Option<u64>) {
         match self {
-            Self::Piece(cursor) => {
-                (cursor.block(), cursor.value().map(|value| to_u64(value.len())))
-            }
+            Self::Sst(cursor) => (cursor.block(), cursor.value().map(|value| to_u64(value.len()))),
             Self::Keys(cursor) => (cursor.block(), cursor.value_bytes()),
             other => (0, other.value().map(|value| to_u64(value.len()))),
         }

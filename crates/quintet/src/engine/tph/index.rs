@@ -1,7 +1,7 @@
 //! The index of a table: for each key the block that has its newest entry.
 //!
 //! What: a perfect hash of the keys' hashes, and for each of its slots a signature of the key and
-//! the number of a block, counted through the table's pieces from the newest on.
+//! the number of a block, counted through the table's SSTs from the newest on.
 //! Why: a get asks memory alone which block to read, and reads one. Absent keys read nothing but
 //! for one in 2^`tag_bits`.
 //!
@@ -15,13 +15,13 @@
 //! | | | slots | `tag bits + block bits` each, signature above, packed from the lowest bit of 8-byte words on |
 //! | | | collisions | varint count; each: hash (8), varint block, varint key length, key |
 //!
-//! Invariants: it has every key that a piece of its table has, tombstones included: a key that it
+//! Invariants: it has every key that an SST of its table has, tombstones included: a key that it
 //! does not have is in no block, so a signature that matches by chance can only lead to a block
 //! without the key, never to a dead entry. Keys of equal 64-bit hashes are all among the
 //! collisions, where the whole key is compared.
 //!
 //! How we differ from the paper: one tier. The block's number makes the second hash table (from key
-//! to place within a piece) unnecessary, and saves its 2.7 bytes a key.
+//! to place within an SST) unnecessary, and saves its 2.7 bytes a key.
 
 #![deny(clippy::indexing_slicing)]
 

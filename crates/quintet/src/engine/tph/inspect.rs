@@ -31,13 +31,13 @@ pub fn manifest(file: &dyn File, label: &str, say: &mut LineSink<'_>) -> Result<
         more &= say("  behind them  bytes that are no edit");
     }
     more &= say(&format!("  complete to  {}", contents.complete));
-    more &= say(&format!("  next piece   {}", contents.next_piece));
+    more &= say(&format!("  next piece   {}", contents.next_sst));
     for (number, level) in contents.levels.iter().enumerate() {
         more &= say(&format!("level {number}: {} tables", level.len()));
         for table in level.iter().take_while(|_| more) {
             let low = table.low.escape_ascii();
             say(&format!("  from \"{low}\": {} tombstones", table.tombstones));
-            for one in &table.pieces {
+            for one in &table.ssts {
                 say(&format!(
                     "    {}: {} bytes, {} live entries of {} bytes",
                     Kind::PIECE.name_of(one.number),
@@ -51,17 +51,12 @@ pub fn manifest(file: &dyn File, label: &str, say: &mut LineSink<'_>) -> Result<
     Ok(())
 }
 
-/// Describes a piece.
-pub fn piece(
-    dir: &Arc<dyn Dir>,
-    file: &dyn File,
-    label: &str,
-    say: &mut LineSink<'_>,
-) -> Result<()> {
-    describe::piece((dir, file, label), (Kind::PIECE, "tph piece"), say, |piece, say| {
-        say(&format!("  index        {} bytes", piece.footer.index.bytes));
-        say(&format!("  keys apart   {} bytes", piece.footer.keys.bytes));
-        let _ = piece.section(piece.footer.keys)?;
-        piece.section(piece.footer.index).map(drop)
+/// Describes an SST.
+pub fn sst(dir: &Arc<dyn Dir>, file: &dyn File, label: &str, say: &mut LineSink<'_>) -> Result<()> {
+    describe::sst((dir, file, label), (Kind::PIECE, "tph piece"), say, |sst, say| {
+        say(&format!("  index        {} bytes", sst.footer.index.bytes));
+        say(&format!("  keys apart   {} bytes", sst.footer.keys.bytes));
+        let _ = sst.section(sst.footer.keys)?;
+        sst.section(sst.footer.index).map(drop)
     })
 }

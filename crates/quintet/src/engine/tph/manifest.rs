@@ -1,4 +1,4 @@
-//! The manifest: which pieces make which tables of which level.
+//! The manifest: which SSTs make which tables of which level.
 //!
 //! What: a file of edits, `manifest-<number>`. Each edit makes a version of the table set out of
 //! the one before; the first one starts from nothing.
@@ -20,11 +20,11 @@
 //! | size | 4 bytes: of the body |
 //! | crc | 4 bytes: CRC32C of the identity, the edit's offset (8 bytes), size and body |
 //! | complete | 8 bytes: LSN below which the files have everything |
-//! | next piece | varint: number of the next piece |
+//! | next SST | varint: number of the next SST |
 //! | fan-out | varint: tables of level 1 in hash ranges, 0 in key ranges |
 //! | levels | varint count; each: varint steps, and the steps in order |
 //! | a step | varint kind: 0 `keep`, 1 `skip` (varint: how many of the tables of the version before), 2 `add` (a table) |
-//! | a table | lowest place (varint length, bytes), varint tombstones, varint pieces, and these from the newest on: varints number, file bytes, live entries, live bytes |
+//! | a table | lowest place (varint length, bytes), varint tombstones, varint SSTs, and these from the newest on: varints number, file bytes, live entries, live bytes |
 //!
 //! Level 0 is listed from the newest table to the oldest; the others from the lowest place on,
 //! the first of which is empty.
@@ -74,9 +74,9 @@ const KEEP: u64 = 0;
 const SKIP: u64 = 1;
 const ADD: u64 = 2;
 
-/// A piece as the manifest names it.
+/// An SST as the manifest names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct PieceRecord {
+pub(super) struct SstRecord {
     pub(super) number: u64,
     pub(super) file_bytes: u64,
     pub(super) live: u64,
@@ -88,32 +88,32 @@ pub(super) struct PieceRecord {
 pub(super) struct TableRecord {
     pub(super) low: Vec<u8>,
     pub(super) tombstones: u64,
-    pub(super) pieces: Vec<PieceRecord>,
+    pub(super) ssts: Vec<SstRecord>,
 }
 
 impl TableRecord {
     /// What tells a table from others of its level.
     fn name(&self) -> (&[u8], u64) {
-        (&self.low, self.pieces.first().map_or(0, |piece| piece.number))
+        (&self.low, self.ssts.first().map_or(0, |sst| sst.number))
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
         put_bytes(out, &self.low);
         put_varint(out, self.tombstones);
-        put_varint(out, to_u64(self.pieces.len()));
-        for piece in &self.pieces {
-            for word in [piece.number, piece.file_bytes, piece.live, piece.live_bytes] {
+        put_varint(out, to_u64(self.ssts.len()));
+        for sst in &self.ssts {
+            for word in [sst.number, sst.file_bytes, sst.live, sst.live_bytes] {
                 put_varint(out, word);
             }
         }
     }
 
-    fn decode(decoder: &mut Decoder<'_>, next_piece: u64) -> Option<Self> {
+    fn decode(decoder: &mut Decoder<'_>, next_sst: u64) -> Option<Self> {
         let (low, tombstones) = (decoder.bytes()?.to_vec(), decoder.varint()?);
-        let mut table = Self { low, tombstones, pieces: Vec::new() };
+        let mut table = Self { low, tombstones, ssts: Vec::new() };
         for _ in 0..decoder.varint()? {
-            table.pieces.push(PieceRecord {
-                number: decoder.varint().filter(|number| *number < next_piece)?,
+            table.ssts.push(SstRecord {
+                number: decoder.varint().filter(|number| *number < next_sst)?,
                 file_bytes: decoder.varint()?,
                 live: decoder.varint()?,
                 live_bytes: decoder.varint()?,
@@ -127,7 +127,7 @@ impl TableRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Contents {
     pub(super) complete: u64,
-    pub(super) next_piece: u64,
+    pub(super) next_sst: u64,
     pub(super) fanout: u64,
     pub(super) levels: Vec<Vec<TableRecord>>,
 }
@@ -224,14 +224,14 @@ impl Steps {
 fn take_steps(
     decoder: &mut Decoder<'_>,
     before: &[TableRecord],
-    next_piece: u64,
+    next_sst: u64,
 ) -> Option<Vec<TableRecord>> {
     let mut rest = before.iter();
     let mut tables = Vec::new();
     for _ in 0..decoder.varint()? {
         let kind = decoder.varint()?;
         if kind == ADD {
-            tables.push(TableRecord::decode(decoder, next_piece)?);
+            tables.push(TableRecord::decode(decoder, next_sst)?);
             continue;
         }
         let many = decoder.varint().filter(|many| *many <= to_u64(rest.len()))?;
@@ -250,7 +250,7 @@ impl Contents {
     fn encode(&self, before: &Self) -> Vec<u8> {
         let mut out = Vec::new();
         put_u64(&mut out, self.complete);
-        put_varint(&mut out, self.next_piece);
+        put_varint(&mut out, self.next_sst);
         put_varint(&mut out, self.fanout);
         put_varint(&mut out, to_u64(self.levels.len()));
         for (place, level) in self.levels.iter().enumerate() {
@@ -266,11 +266,11 @@ impl Contents {
     fn edited(&self, body: &[u8]) -> Option<Self> {
         let mut decoder = Decoder::new(body);
         let complete = decoder.u64()?;
-        let (next_piece, fanout) = (decoder.varint()?, decoder.varint()?);
+        let (next_sst, fanout) = (decoder.varint()?, decoder.varint()?);
         let mut levels = Vec::new();
         for place in 0..to_usize(decoder.varint().filter(|count| *count <= LEVELS_MAX)?) {
             let before = self.levels.get(place).map_or(&[][..], Vec::as_slice);
-            levels.push(take_steps(&mut decoder, before, next_piece)?);
+            levels.push(take_steps(&mut decoder, before, next_sst)?);
         }
         // Below level 0, every place belongs to a table, or the level has none.
         let covers = |level: &Vec<TableRecord>| {
@@ -278,7 +278,7 @@ impl Contents {
                 && level.is_sorted_by(|one, next| one.low < next.low)
         };
         let sound = decoder.is_empty() && levels.iter().skip(1).all(covers);
-        sound.then_some(Self { complete, next_piece, fanout, levels })
+        sound.then_some(Self { complete, next_sst, fanout, levels })
     }
 }
 
@@ -424,7 +424,7 @@ impl Manifest {
 
     /// Makes a version count, durably. After a failure it may count or not; the next one decides.
     pub(super) fn publish(&mut self, owner: &Owner, contents: Contents) -> Result<Written> {
-        // The names of pieces first: none that an edit names may be missing.
+        // The names of SSTs first: none that an edit names may be missing.
         if !mutant::active(Bug::TphNamesPiecesLate) {
             sync_dir(owner)?;
         }
@@ -539,19 +539,19 @@ fn refuse_newer(bytes: &[u8], label: &str) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn piece(number: u64) -> PieceRecord {
-        PieceRecord { number, file_bytes: 8192, live: 3, live_bytes: 300 }
+    fn sst(number: u64) -> SstRecord {
+        SstRecord { number, file_bytes: 8192, live: 3, live_bytes: 300 }
     }
 
     fn table(low: &[u8], numbers: &[u64]) -> TableRecord {
-        let pieces = numbers.iter().map(|number| piece(*number)).collect();
-        TableRecord { low: low.to_vec(), tombstones: 1, pieces }
+        let ssts = numbers.iter().map(|number| sst(*number)).collect();
+        TableRecord { low: low.to_vec(), tombstones: 1, ssts }
     }
 
     fn sample() -> Contents {
         Contents {
             complete: 4096,
-            next_piece: 50,
+            next_sst: 50,
             fanout: 0,
             levels: vec![vec![table(b"", &[4, 2])], vec![table(b"", &[6]), table(b"m", &[8, 7])]],
         }

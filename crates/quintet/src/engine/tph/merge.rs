@@ -1,24 +1,24 @@
 //! Merging news into a table: the four cases.
 //!
-//! A walk over the news (the delta) and all pieces of the table (the base) in key order sees each
+//! A walk over the news (the delta) and all SSTs of the table (the base) in key order sees each
 //! key with everyone who has it:
 //!
 //! | has the key | what happens |
 //! |---|---|
 //! | nobody | nothing: it does not come by |
-//! | the delta alone | the entry goes to the new piece |
-//! | delta and base | the delta's goes to the new piece; the base's is dead |
-//! | the base alone | it stays where it is; or, where its piece is collected, goes to the new piece
+//! | the delta alone | the entry goes to the new SST |
+//! | delta and base | the delta's goes to the new SST; the base's is dead |
+//! | the base alone | it stays where it is; or, where its SST is collected, goes to the new SST
 //! |
 //!
-//! The new piece gets the index of the whole table. Pieces without live entries leave the table.
-//! Where all pieces are rewritten, the table can be cut into several.
+//! The new SST gets the index of the whole table. SSTs without live entries leave the table.
+//! Where all SSTs are rewritten, the table can be cut into several.
 //!
-//! Invariants: of a key with entries in pieces that stay, the newest is in the index, be it a
-//! tombstone. A tombstone goes when no piece that stays and no deeper level can have its key. An
+//! Invariants: of a key with entries in SSTs that stay, the newest is in the index, be it a
+//! tombstone. A tombstone goes when no SST that stays and no deeper level can have its key. An
 //! expired entry counts as a tombstone.
 //!
-//! Of a piece that stays, only the keys are read ([`crate::lsm::sst::key_section`]), where it keeps
+//! Of an SST that stays, only the keys are read ([`crate::lsm::sst::key_section`]), where it keeps
 //! them apart.
 //!
 //! How we differ from the paper: keys come by in order, so that no array of slots is needed; they
@@ -31,7 +31,7 @@ use super::{
     cursor::{Merge, Source},
     index::{Collision, Index},
     publish::Fresh,
-    table::{PieceUse, Table},
+    table::{SstUse, Table},
 };
 use crate::{
     Error, Result,
@@ -41,7 +41,7 @@ use crate::{
         block_cache::CacheAdmission,
         cursor::merge::{Ahead, Direction, ScanStart, SstCursor},
         sst::{
-            Piece, SstShape, SstWriter,
+            Sst, SstShape, SstWriter,
             block::{self, EntryRef},
             key_section::KeyCursor,
         },
@@ -57,7 +57,7 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub(super) struct Base {
     pub(super) low: Vec<u8>,
-    pub(super) uses: Vec<PieceUse>,
+    pub(super) uses: Vec<SstUse>,
 }
 
 impl From<&Table> for Base {
@@ -69,11 +69,11 @@ impl From<&Table> for Base {
 /// How.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// For each piece of the base: whether its live entries go to the new piece.
+    /// For each SST of the base: whether its live entries go to the new SST.
     pub(super) rewrite: Vec<bool>,
     /// A deeper level may have what a tombstone hides.
     pub(super) deeper: bool,
-    /// Where new tables begin. Only where all pieces are rewritten.
+    /// Where new tables begin. Only where all SSTs are rewritten.
     pub(super) cut: Option<Cut>,
     /// The news are memtables on their way to level 0: nothing holds them up.
     pub(super) is_flush: bool,
@@ -123,7 +123,7 @@ const AHEAD_MIN: u64 = 64 << 10;
 /// Merges that take more than this part of the memory that indexes leave go one after the other.
 const WORK_SHARE: u64 = 6;
 
-/// In a place: the piece (0: the new one, else one more than its number in the base) above, the
+/// In a place: the SST (0: the new one, else one more than its number in the base) above, the
 /// block below.
 const PIECE_SHIFT: u32 = 32;
 
@@ -134,34 +134,34 @@ struct Draft {
     writer: Option<SstWriter>,
     /// Hash and place of each key.
     places: Array<(u64, u64)>,
-    /// Of the new piece and of each of the base: live entries, and bytes of keys and values.
+    /// Of the new SST and of each of the base: live entries, and bytes of keys and values.
     live: Vec<(u64, u64)>,
     tombstones: u64,
     flow: Flow,
 }
 
 impl Draft {
-    fn new(low: Vec<u8>, pieces: usize, flow: &Flow) -> Self {
-        let (live, flow) = (vec![(0, 0); pieces + 1], flow.clone());
+    fn new(low: Vec<u8>, ssts: usize, flow: &Flow) -> Self {
+        let (live, flow) = (vec![(0, 0); ssts + 1], flow.clone());
         Self { low, writer: None, places: Array::new(), live, tombstones: 0, flow }
     }
 
-    /// Notes an entry of a piece (0: the new one); a tombstone has no value.
+    /// Notes an entry of an SST (0: the new one); a tombstone has no value.
     fn note(
         &mut self,
         (hash, key): (u64, &[u8]),
-        (piece, block): (usize, u32),
+        (sst, block): (usize, u32),
         value_bytes: Option<u64>,
     ) {
-        self.places.push((hash, to_u64(piece) << PIECE_SHIFT | u64::from(block)));
-        if let Some((entries, bytes)) = self.live.get_mut(piece) {
-            *entries += 1 + u64::from(piece > 0 && mutant::active(Bug::TphMiscountsLive));
+        self.places.push((hash, to_u64(sst) << PIECE_SHIFT | u64::from(block)));
+        if let Some((entries, bytes)) = self.live.get_mut(sst) {
+            *entries += 1 + u64::from(sst > 0 && mutant::active(Bug::TphMiscountsLive));
             *bytes += to_u64(key.len()) + value_bytes.unwrap_or(0);
         }
         self.tombstones += u64::from(value_bytes.is_none());
     }
 
-    /// Entries of the new piece, and bytes of their keys and values.
+    /// Entries of the new SST, and bytes of their keys and values.
     fn written(&self) -> (u64, u64) {
         self.live.first().copied().unwrap_or_default()
     }
@@ -192,15 +192,14 @@ impl Inner {
         let mut read = 0;
         let mut old = Vec::new();
         for (one, rewrite) in base.uses.iter().zip(&plan.rewrite) {
-            let keys =
-                if *rewrite { None } else { KeyCursor::new(&one.piece, ahead.most(), &flow) };
+            let keys = if *rewrite { None } else { KeyCursor::new(&one.sst, ahead.most(), &flow) };
             if let Some(cursor) = keys {
-                read += one.piece.footer.keys.bytes;
+                read += one.sst.footer.keys.bytes;
                 old.push(Source::Keys(Box::new(cursor)));
             } else {
-                read += one.piece.data_bytes();
-                let piece = Arc::clone(&one.piece);
-                old.push(Source::Piece(Box::new(SstCursor::new(piece, start.clone(), ahead))));
+                read += one.sst.data_bytes();
+                let sst = Arc::clone(&one.sst);
+                old.push(Source::Sst(Box::new(SstCursor::new(sst, start.clone(), ahead))));
             }
         }
         let mut merge = Merge::new(delta.into_iter().chain(old).collect(), Direction::Up);
@@ -263,11 +262,11 @@ impl Inner {
         fresh: &Fresh<'_>,
     ) -> Result<()> {
         let (Some(current), Some(key)) = (merge.current(), merge.key()) else { return Ok(()) };
-        let stays = |piece: usize| plan.rewrite.get(piece).is_some_and(|rewrite| !rewrite);
-        if let Some(piece) = current.checked_sub(news).filter(|piece| stays(*piece)) {
+        let stays = |sst: usize| plan.rewrite.get(sst).is_some_and(|rewrite| !rewrite);
+        if let Some(sst) = current.checked_sub(news).filter(|sst| stays(*sst)) {
             let place = merge.sources.get(current).map(Source::place);
             let (block, value_bytes) = place.unwrap_or_default();
-            draft.note((hash, key), (piece + 1, block), value_bytes);
+            draft.note((hash, key), (sst + 1, block), value_bytes);
             return Ok(());
         }
         let value = merge.value().filter(|value| !self.context.host.is_expired(value));
@@ -318,7 +317,7 @@ impl Inner {
         let mut writer = writer.ok_or_else(missing)?;
         places.sort_unstable();
         let blocks = writer.end_blocks()?;
-        // Pieces that stay, with the number of their first block in the table.
+        // SSTs that stay, with the number of their first block in the table.
         let mut kept = Vec::new();
         let mut first = vec![0_u32; base.uses.len() + 1];
         let mut next = u64::from(blocks);
@@ -333,7 +332,7 @@ impl Inner {
                 *first = low_u32(next);
             }
             next += u64::from(one.blocks);
-            kept.push(PieceUse { live: entries, live_bytes: bytes, ..one.clone() });
+            kept.push(SstUse { live: entries, live_bytes: bytes, ..one.clone() });
         }
         if next >= u64::from(u32::MAX) {
             return Err(Error::Limit { what: "a table exceeds 2^32 blocks".to_owned() });
@@ -350,9 +349,9 @@ impl Inner {
         let options = Options { method: self.settings.hash, ..Options::default() };
         let index = Index::build(&places, collisions, tag_bits, &options)?;
         drop(places);
-        let piece = Arc::new(writer.finish(index.encode())?);
-        self.note_written(&piece);
-        let mut uses = vec![PieceUse::new(piece, live.first().copied().unwrap_or_default())];
+        let sst = Arc::new(writer.finish(index.encode())?);
+        self.note_written(&sst);
+        let mut uses = vec![SstUse::new(sst, live.first().copied().unwrap_or_default())];
         uses.extend(kept);
         let gone = to_u64(base.uses.len() + 1 - uses.len());
         self.counters.collected.fetch_add(gone, Ordering::Relaxed);
@@ -373,13 +372,13 @@ impl Inner {
         }
         for group in places.chunk_by(|one, next| one.0 == next.0) {
             let [(hash, _), _, ..] = group else { continue };
-            // By key, the place in the newest piece.
+            // By key, the place in the newest SST.
             let mut newest: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
             for (_, place) in group {
                 let entries = match to_usize(place >> PIECE_SHIFT).checked_sub(1) {
                     None => writer.reader()?.entries(low_u32(*place))?,
-                    Some(piece) => match base.uses.get(piece) {
-                        Some(one) => block_of(&one.piece, low_u32(*place))?,
+                    Some(sst) => match base.uses.get(sst) {
+                        Some(one) => block_of(&one.sst, low_u32(*place))?,
                         None => Vec::new(),
                     },
                 };
@@ -397,10 +396,10 @@ impl Inner {
 }
 
 /// The entries of a block.
-pub(super) fn block_of(piece: &Piece, number: u32) -> Result<Vec<u8>> {
-    let span = piece.span(number..number + 1);
-    let buffer = piece.read(span)?;
-    let open = piece.open_block(&buffer, span, (number, number))?;
+pub(super) fn block_of(sst: &Sst, number: u32) -> Result<Vec<u8>> {
+    let span = sst.span(number..number + 1);
+    let buffer = sst.read(span)?;
+    let open = sst.open_block(&buffer, span, (number, number))?;
     Ok(open.entries().to_vec())
 }
 

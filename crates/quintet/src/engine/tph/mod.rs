@@ -1,7 +1,7 @@
 //! An LSM of two-tier perfect-hash tables (CompassDB), with one tier and blocks in key order.
 //!
 //! What: writes gather in memtables ([`crate::lsm`]), which become tables of level 0; levels of
-//! tables follow. A table is a group of immutable pieces ([`crate::lsm::sst`]) and one index in
+//! tables follow. A table is a group of immutable SSTs ([`crate::lsm::sst`]) and one index in
 //! memory ([`index`]) that names, for each key, the block with its newest entry.
 //! Why: a get of data much larger than memory costs one read of the disk and a few bytes of memory
 //! a key; merging a table with news writes the news and an index, not the table.
@@ -19,7 +19,7 @@
 //!   whole.
 //! - Newer entries of a key are in the active memtable, then frozen ones, level 0 from the newest,
 //!   level 1, and so on down. A merge keeps that order.
-//! - A tombstone is kept while an older piece of its table, or a deeper level, may have its key.
+//! - A tombstone is kept while an older SST of its table, or a deeper level, may have its key.
 //! - A published version holds only effects that are durable in the log, and is complete to the
 //!   LSN that it says; it may hold later ones too, which replay repeats.
 //! - Failures leave the version as it was. No failed sync is believed later: another file takes
@@ -32,7 +32,7 @@
 //!
 //! Options: `mode` (`sorted`: levels of key ranges; `hash_range`: levels of hash ranges with a
 //! fixed fan-out; `one_level`: memtables go straight into level 1; `single_tier`: likewise, with
-//! at most two pieces a table), `memtable_bytes` (64 KiB to 4 GiB; 128 MiB, or 1/16 of the memory
+//! at most two SSTs a table), `memtable_bytes` (64 KiB to 4 GiB; 128 MiB, or 1/16 of the memory
 //! budget where that is less; all together at most half of it), `memtables` (2 to 16, 4),
 //! `max_pieces` (1 to 1024; 6 in `sorted`, 2 in `single_tier`, else 16), `table_bytes` (64 KiB to
 //! 64 GiB, 64 MiB; a table is also full where merging it would take 1/24 of the memory budget, at
@@ -159,8 +159,8 @@ impl Settings {
             "single_tier" => Mode::SingleTier,
             _ => Mode::Sorted,
         };
-        // A range asks each piece of a table.
-        let pieces = match mode {
+        // A range asks each SST of a table.
+        let ssts = match mode {
             Mode::Sorted => 6,
             Mode::HashRange | Mode::OneLevel => 16,
             Mode::SingleTier => 2,
@@ -182,7 +182,7 @@ impl Settings {
             memtables,
             merge_rate: options.number("merge_rate", 0, 0..=1 << 46)?,
             cache_bytes: options.number("cache_bytes", budget / 4 * 3, 0..=1 << 46)?,
-            max_pieces: to_usize(options.number("max_pieces", pieces, 1..=1024)?),
+            max_pieces: to_usize(options.number("max_pieces", ssts, 1..=1024)?),
             table_bytes: bytes("table_bytes", 64 << 20, 64 << 30)?,
             table_entries: (budget / WORK_PART / WORK_BYTES_PER_ENTRY).max(1 << 12),
             level0_tables: to_usize(level0_tables),
@@ -226,15 +226,15 @@ struct Version {
     level0: Vec<Arc<Table>>,
     /// Levels from 1 on: tables in the order of their lowest places, of which the first is empty.
     levels: Vec<Vec<Arc<Table>>>,
-    /// Of blocks of all pieces.
+    /// Of blocks of all SSTs.
     data_bytes: u64,
 }
 
 impl Version {
     /// Counts its bytes, once it is complete.
     fn count(&mut self) {
-        let pieces = self.tables().flat_map(|table| &table.uses);
-        self.data_bytes = pieces.map(|one| one.piece.data_bytes()).sum();
+        let ssts = self.tables().flat_map(|table| &table.uses);
+        self.data_bytes = ssts.map(|one| one.sst.data_bytes()).sum();
     }
 
     /// All tables.
@@ -281,7 +281,7 @@ struct Inner {
     /// Held by a merge that takes much of the memory that there is.
     large_merge: Mutex<()>,
     publisher: Mutex<Publisher>,
-    next_piece: AtomicU64,
+    next_sst: AtomicU64,
     /// Memory that the indexes of the current version draw from the budget.
     index_charged: AtomicU64,
     /// A version asks to be compacted.
@@ -290,7 +290,7 @@ struct Inner {
     rates: Rates,
     /// A merge is flushing: one thread of it is enough.
     flush_within: AtomicBool,
-    /// Hot blocks of the pieces.
+    /// Hot blocks of the SSTs.
     cache: Arc<DecodedBlockCache>,
     counters: Counters,
 }
@@ -316,8 +316,8 @@ impl Inner {
             .tables()
             .flat_map(|table| &table.uses)
             .map(|one| {
-                let first = start.map_or(0, |key| one.piece.seek(key).start);
-                let behind = end.map_or(one.blocks, |key| one.piece.seek(key).end);
+                let first = start.map_or(0, |key| one.sst.seek(key).start);
+                let behind = end.map_or(one.blocks, |key| one.sst.seek(key).end);
                 let blocks = u64::from(behind.saturating_sub(first));
                 one.live * blocks / u64::from(one.blocks.max(1))
             })
@@ -526,8 +526,8 @@ impl Inner {
             |place: usize| sum(&|table| table.memory_bytes().get(place).copied().unwrap_or(0));
         let parts = [part(0), part(1), part(2), part(3)];
         let index_bytes = parts.iter().sum();
-        let pieces = |table: &Table| to_u64(table.uses.len());
-        let file = |table: &Table| table.uses.iter().map(|one| one.piece.file_bytes).sum();
+        let ssts = |table: &Table| to_u64(table.uses.len());
+        let file = |table: &Table| table.uses.iter().map(|one| one.sst.file_bytes).sum();
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let live_bytes = sum(&Table::live_bytes);
         EngineStats {
@@ -542,8 +542,8 @@ impl Inner {
                 ("levels", to_u64(version.levels.len())),
                 ("level0_tables", to_u64(version.level0.len())),
                 ("tables", to_u64(version.tables().count())),
-                ("pieces", sum(&pieces)),
-                ("pieces_in_a_table_max", version.tables().map(|t| pieces(t)).max().unwrap_or(0)),
+                ("pieces", sum(&ssts)),
+                ("pieces_in_a_table_max", version.tables().map(|t| ssts(t)).max().unwrap_or(0)),
                 ("entries", sum(&Table::entries)),
                 ("entries_live", sum(&Table::live)),
                 ("tombstones", sum(&|table| table.tombstones)),

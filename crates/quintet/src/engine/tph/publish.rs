@@ -10,14 +10,14 @@ use std::{io, sync::Arc};
 
 use super::{
     Inner, Version, WORK_BYTES_PER_ENTRY,
-    manifest::{Contents, Manifest, PieceRecord, TableRecord},
+    manifest::{Contents, Manifest, SstRecord, TableRecord},
     table::Table,
 };
 use crate::{
     Result,
     lsm::{
         memtable::Memtable,
-        sst::{Kind, Piece},
+        sst::{Kind, Sst},
     },
     util::{
         codec::to_u64,
@@ -36,7 +36,7 @@ pub(super) struct Publisher {
     pub(super) obsolete: Vec<String>,
 }
 
-/// Pieces that were written and are not published: removed unless [`Fresh::keep`] is called.
+/// SSTs that were written and are not published: removed unless [`Fresh::keep`] is called.
 #[derive(Debug)]
 pub(super) struct Fresh<'a> {
     inner: &'a Inner,
@@ -48,9 +48,9 @@ impl<'a> Fresh<'a> {
         Self { inner, numbers: Mutex::default() }
     }
 
-    /// The number of a piece that is to be written.
+    /// The number of an SST that is to be written.
     pub(super) fn next(&self) -> u64 {
-        let number = self.inner.next_piece.fetch_add(1, Ordering::Relaxed);
+        let number = self.inner.next_sst.fetch_add(1, Ordering::Relaxed);
         lock(&self.numbers).push(number);
         number
     }
@@ -70,21 +70,21 @@ impl Drop for Fresh<'_> {
 }
 
 fn record(table: &Arc<Table>) -> TableRecord {
-    let piece = |one: &super::table::PieceUse| PieceRecord {
-        number: one.piece.number,
-        file_bytes: one.piece.file_bytes,
+    let sst = |one: &super::table::SstUse| SstRecord {
+        number: one.sst.number,
+        file_bytes: one.sst.file_bytes,
         live: one.live,
         live_bytes: one.live_bytes,
     };
     TableRecord {
         low: table.low.clone(),
         tombstones: table.tombstones,
-        pieces: table.uses.iter().map(piece).collect(),
+        ssts: table.uses.iter().map(sst).collect(),
     }
 }
 
 fn numbers(version: &Version) -> std::collections::BTreeSet<u64> {
-    version.tables().flat_map(|table| &table.uses).map(|one| one.piece.number).collect()
+    version.tables().flat_map(|table| &table.uses).map(|one| one.sst.number).collect()
 }
 
 impl Inner {
@@ -108,7 +108,7 @@ impl Inner {
         let levels = std::iter::once(&version.level0).chain(&version.levels);
         let contents = Contents {
             complete,
-            next_piece: self.next_piece.load(Ordering::Relaxed),
+            next_sst: self.next_sst.load(Ordering::Relaxed),
             fanout: if matches!(self.route, super::Route::Key) { 0 } else { self.settings.fanout },
             levels: levels.map(|level| level.iter().map(record).collect()).collect(),
         };
@@ -186,9 +186,9 @@ impl Inner {
         }
     }
 
-    /// Notes what a new piece took.
-    pub(super) fn note_written(&self, piece: &Piece) {
-        self.counters.written_bytes.fetch_add(piece.file_bytes, Ordering::Relaxed);
+    /// Notes what a new SST took.
+    pub(super) fn note_written(&self, sst: &Sst) {
+        self.counters.written_bytes.fetch_add(sst.file_bytes, Ordering::Relaxed);
     }
 
     /// How far the files are complete.

@@ -13,7 +13,7 @@ use crate::{
     io::{AlignedBuffer, Queue, Request},
     lsm::{
         memtable::Answer,
-        sst::{Piece, Span, block},
+        sst::{Span, Sst, block},
     },
     util::{
         codec::{to_u64, to_usize},
@@ -42,7 +42,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// The next block that may have the key.
-    fn next<'v>(&mut self, inner: &Inner, view: &'v SuperVersion) -> Option<(&'v Arc<Piece>, u32)> {
+    fn next<'v>(&mut self, inner: &Inner, view: &'v SuperVersion) -> Option<(&'v Arc<Sst>, u32)> {
         let count = view.version.level0.len() + view.version.levels.len();
         while self.next < count {
             let table = self.table(inner, view);
@@ -68,13 +68,13 @@ impl Search<'_> {
 /// What memory says of a key, or the block that has to be read.
 enum Found<'v, T> {
     Answer(Answer<T>),
-    Block(&'v Arc<Piece>, u32),
+    Block(&'v Arc<Sst>, u32),
 }
 
 /// A block that is being read for a key.
 struct Asked<'v, 'k> {
     search: Search<'k>,
-    piece: &'v Arc<Piece>,
+    sst: &'v Arc<Sst>,
     number: u32,
     span: Span,
 }
@@ -106,7 +106,7 @@ impl Inner {
         loop {
             let answer = match self.look(&view, &mut search, take) {
                 Found::Answer(answer) => return Ok(answer.value()),
-                Found::Block(piece, number) => self.read_block((piece, number), &search, take)?,
+                Found::Block(sst, number) => self.read_block((sst, number), &search, take)?,
             };
             if !matches!(answer, Answer::Nothing) {
                 return Ok(answer.value());
@@ -122,9 +122,9 @@ impl Inner {
         search: &mut Search<'_>,
         take: &mut T,
     ) -> Found<'v, T::Output> {
-        while let Some((piece, number)) = search.next(self, view) {
-            match self.cache.find(piece.slot(number), (search.hash, search.key), take) {
-                None => return Found::Block(piece, number),
+        while let Some((sst, number)) = search.next(self, view) {
+            match self.cache.find(sst.slot(number), (search.hash, search.key), take) {
+                None => return Found::Block(sst, number),
                 Some(Answer::Nothing) => {}
                 Some(answer) => return Found::Answer(answer),
             }
@@ -136,14 +136,14 @@ impl Inner {
     #[cold]
     fn read_block<T: ValueSink>(
         &self,
-        (piece, number): (&Piece, u32),
+        (sst, number): (&Sst, u32),
         search: &Search<'_>,
         take: &mut T,
     ) -> Result<Answer<T::Output>> {
-        let span = piece.span(number..number + 1);
+        let span = sst.span(number..number + 1);
         self.note_read(span);
-        let buffer = piece.read(span)?;
-        self.answer((piece, number), (span, &buffer), search, take)
+        let buffer = sst.read(span)?;
+        self.answer((sst, number), (span, &buffer), search, take)
     }
 
     fn note_read(&self, span: Span) {
@@ -153,14 +153,14 @@ impl Inner {
 
     fn answer<T: ValueSink>(
         &self,
-        (piece, number): (&Piece, u32),
+        (sst, number): (&Sst, u32),
         (span, buffer): (Span, &AlignedBuffer),
         search: &Search<'_>,
         take: &mut T,
     ) -> Result<Answer<T::Output>> {
-        let open = piece.open_block(buffer, span, (number, number))?;
+        let open = sst.open_block(buffer, span, (number, number))?;
         let entries = open.entries();
-        self.cache.fill(piece.slot_to_fill(number, &self.cache), entries);
+        self.cache.fill(sst.slot_to_fill(number, &self.cache), entries);
         let Some(entry) = block::find(entries, search.key) else {
             self.counters.false_reads.fetch_add(1, Ordering::Relaxed);
             return Ok(Answer::Nothing);
@@ -235,14 +235,14 @@ impl Inner {
                 let table: &'v Arc<Table> = (*table)?;
                 table.find_at(*slot, search.hash, search.key)
             }));
-            for (piece, number) in blocks.iter().flatten() {
-                self.cache.prefetch(piece.slot(*number));
+            for (sst, number) in blocks.iter().flatten() {
+                self.cache.prefetch(sst.slot(*number));
             }
             for (search, found) in searches.iter_mut().zip(&blocks) {
                 search.next += 1;
-                let Some((piece, number)) = *found else { continue };
+                let Some((sst, number)) = *found else { continue };
                 let wanted = (search.hash, search.key);
-                match self.cache.find(piece.slot(number), wanted, &mut OwnedValue) {
+                match self.cache.find(sst.slot(number), wanted, &mut OwnedValue) {
                     Some(Answer::Nothing) => {}
                     Some(answer) => {
                         search.is_over = true;
@@ -252,8 +252,8 @@ impl Inner {
                     }
                     None => {
                         // From here on it goes on alone.
-                        let span = piece.span(number..number + 1);
-                        open.push(Asked { search: search.clone(), piece, number, span });
+                        let span = sst.span(number..number + 1);
+                        open.push(Asked { search: search.clone(), sst, number, span });
                         search.is_over = true;
                     }
                 }
@@ -278,9 +278,9 @@ impl Inner {
                 }
                 None
             }
-            Found::Block(piece, number) => {
-                let span = piece.span(number..number + 1);
-                Some(Asked { piece, number, span, ..asked })
+            Found::Block(sst, number) => {
+                let span = sst.span(number..number + 1);
+                Some(Asked { sst, number, span, ..asked })
             }
         }
     }
@@ -296,7 +296,7 @@ impl Inner {
             self.note_read(one.span);
             let buffer = AlignedBuffer::zeroed(one.span.whole());
             let length = buffer.len();
-            let (file, offset) = (Arc::clone(one.piece.file()), one.span.offset);
+            let (file, offset) = (Arc::clone(one.sst.file()), one.span.offset);
             queue.submit(to_u64(token), Request::Read { file, offset, buffer, length });
         }
         let mut done = Vec::new();
@@ -307,10 +307,10 @@ impl Inner {
             let answer = match completion.result {
                 Ok(count) if count == completion.buffer.len() => {
                     let read = (one.span, &completion.buffer);
-                    self.answer((one.piece, one.number), read, &one.search, &mut OwnedValue)
+                    self.answer((one.sst, one.number), read, &one.search, &mut OwnedValue)
                 }
-                Ok(_) => Err(one.piece.damage(one.span.offset, "the file ends before its data")),
-                Err(error) => Err(one.piece.read_error(one.span.offset, error)),
+                Ok(_) => Err(one.sst.damage(one.span.offset, "the file ends before its data")),
+                Err(error) => Err(one.sst.read_error(one.span.offset, error)),
             };
             match answer {
                 Ok(Answer::Nothing) => {}

@@ -1,4 +1,4 @@
-//! Opening: the newest manifest, the pieces that it names, and away with what it does not.
+//! Opening: the newest manifest, the SSTs that it names, and away with what it does not.
 
 use std::{collections::BTreeSet, io, sync::Arc};
 
@@ -7,7 +7,7 @@ use super::{
     index::Index,
     manifest::{self, Contents, Manifest, TableRecord},
     publish::Publisher,
-    table::{PieceUse, Route, Table},
+    table::{Route, SstUse, Table},
 };
 use crate::{
     Error, Result,
@@ -15,7 +15,7 @@ use crate::{
     io::Queues,
     lsm::{
         sst::decoded_block::DecodedBlockCache,
-        sst::{Kind, Owner, Piece},
+        sst::{Kind, Owner, Sst},
         write_buffer::WriteBuffer,
     },
     util::{
@@ -72,7 +72,7 @@ impl Inner {
         let cache = Arc::new(DecodedBlockCache::new(sizes, &context, hash_mask)?);
         let memory = (settings.memtable_bytes, settings.memtables);
         let front = WriteBuffer::new(&context, memory, u64::MAX, version)?;
-        let next_piece = contents.next_piece.max(1);
+        let next_sst = contents.next_sst.max(1);
         let publisher = Publisher { manifest, obsolete: Vec::new() };
         let inner = Self {
             settings,
@@ -84,7 +84,7 @@ impl Inner {
             compacting: Mutex::new(()),
             large_merge: Mutex::new(()),
             publisher: Mutex::new(publisher),
-            next_piece: AtomicU64::new(next_piece),
+            next_sst: AtomicU64::new(next_sst),
             index_charged: AtomicU64::new(0),
             compaction_wanted: AtomicBool::new(false),
             queues: Queues::default(),
@@ -129,17 +129,17 @@ fn load(context: &Context, owner: &Owner, contents: &Contents) -> Result<Version
 
 fn load_table(context: &Context, owner: &Owner, record: &TableRecord) -> Result<Table> {
     let mut uses = Vec::new();
-    for one in &record.pieces {
-        let piece = Arc::new(Piece::open(owner, one.number, one.file_bytes)?);
-        uses.push(PieceUse::new(piece, (one.live, one.live_bytes)));
+    for one in &record.ssts {
+        let sst = Arc::new(Sst::open(owner, one.number, one.file_bytes)?);
+        uses.push(SstUse::new(sst, (one.live, one.live_bytes)));
     }
     let low = record.low.clone();
     let mut table = Table { low, uses, tombstones: record.tombstones, index: None };
     if let Some(newest) = table.uses.first() {
-        let section = newest.piece.footer.index;
+        let section = newest.sst.footer.index;
         let _memory = context.budget.reserve_transient(section.bytes);
-        let bytes = newest.piece.section(section)?;
-        let place = (&*newest.piece.label, section.offset);
+        let bytes = newest.sst.section(section)?;
+        let place = (&*newest.sst.label, section.offset);
         table.index = Some(Index::decode(&bytes, table.blocks(), place)?);
     }
     Ok(table)
@@ -148,8 +148,7 @@ fn load_table(context: &Context, owner: &Owner, record: &TableRecord) -> Result<
 /// Removes files that the manifest does not name: left by a crash.
 fn remove_strays(owner: &Owner, found: &Found, contents: &Contents) -> Result<()> {
     let tables = contents.levels.iter().flatten();
-    let used: BTreeSet<u64> =
-        tables.flat_map(|table| &table.pieces).map(|piece| piece.number).collect();
+    let used: BTreeSet<u64> = tables.flat_map(|table| &table.ssts).map(|sst| sst.number).collect();
     for name in &found.names {
         let is_stray = Kind::PIECE.number_of(name).is_some_and(|number| !used.contains(&number))
             || manifest::number_of(name).is_some_and(|number| Some(number) != found.manifest)

@@ -1,7 +1,7 @@
-//! Tables (TPHs): pieces whose entries share one index.
+//! Tables (TPHs): SSTs whose entries share one index.
 //!
-//! Invariants: pieces are listed from the newest to the oldest; of entries of one key the newest
-//! piece's counts. The index has every key of every piece, and lies in the newest piece.
+//! Invariants: SSTs are listed from the newest to the oldest; of entries of one key the newest
+//! SST's counts. The index has every key of every SST, and lies in the newest SST.
 
 use std::{ops::Range, sync::Arc};
 
@@ -9,26 +9,26 @@ use super::{cursor::Source, index::Index};
 use crate::{
     lsm::{
         cursor::merge::{Ahead, ScanStart, SstCursor},
-        sst::Piece,
+        sst::Sst,
     },
     util::codec::{KeyHash, low_u32},
 };
 
-/// A piece as one of a table.
+/// An SST as one of a table.
 #[derive(Clone, Debug)]
-pub(super) struct PieceUse {
-    pub(super) piece: Arc<Piece>,
-    /// How many it has: gets look here, at one place for all pieces of a table.
+pub(super) struct SstUse {
+    pub(super) sst: Arc<Sst>,
+    /// How many it has: gets look here, at one place for all SSTs of a table.
     pub(super) blocks: u32,
-    /// Entries that no newer piece has, tombstones included, and bytes of their keys and values.
+    /// Entries that no newer SST has, tombstones included, and bytes of their keys and values.
     pub(super) live: u64,
     pub(super) live_bytes: u64,
 }
 
-impl PieceUse {
-    /// A piece with so many live entries of so many bytes.
-    pub(super) fn new(piece: Arc<Piece>, (live, live_bytes): (u64, u64)) -> Self {
-        Self { blocks: piece.blocks(), piece, live, live_bytes }
+impl SstUse {
+    /// An SST with so many live entries of so many bytes.
+    pub(super) fn new(sst: Arc<Sst>, (live, live_bytes): (u64, u64)) -> Self {
+        Self { blocks: sst.blocks(), sst, live, live_bytes }
     }
 }
 
@@ -37,16 +37,16 @@ impl PieceUse {
 pub(super) struct Table {
     /// The lowest place that belongs to it: a key, or, in hash ranges, four bytes of its hash.
     pub(super) low: Vec<u8>,
-    pub(super) uses: Vec<PieceUse>,
+    pub(super) uses: Vec<SstUse>,
     /// Live tombstones.
     pub(super) tombstones: u64,
     pub(super) index: Option<Index>,
 }
 
 impl Table {
-    /// Piece and block that may have a key.
+    /// SST and block that may have a key.
     #[inline]
-    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<(&Arc<Piece>, u32)> {
+    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<(&Arc<Sst>, u32)> {
         let number = self.index.as_ref()?.find(hash, key)?;
         self.block(number)
     }
@@ -59,23 +59,23 @@ impl Table {
 
     /// As [`find`](Self::find), for a hash of this slot.
     #[inline]
-    pub(super) fn find_at(&self, slot: usize, hash: u64, key: &[u8]) -> Option<(&Arc<Piece>, u32)> {
+    pub(super) fn find_at(&self, slot: usize, hash: u64, key: &[u8]) -> Option<(&Arc<Sst>, u32)> {
         let number = self.index.as_ref()?.find_at(slot, hash, key)?;
         self.block(number)
     }
 
-    /// The piece of a block counted through all pieces, and its number there.
-    fn block(&self, mut number: u32) -> Option<(&Arc<Piece>, u32)> {
+    /// The SST of a block counted through all SSTs, and its number there.
+    fn block(&self, mut number: u32) -> Option<(&Arc<Sst>, u32)> {
         for one in &self.uses {
             if number < one.blocks {
-                return Some((&one.piece, number));
+                return Some((&one.sst, number));
             }
             number -= one.blocks;
         }
         None
     }
 
-    /// Blocks of all pieces.
+    /// Blocks of all SSTs.
     pub(super) fn blocks(&self) -> u64 {
         self.uses.iter().map(|one| u64::from(one.blocks)).sum()
     }
@@ -92,28 +92,28 @@ impl Table {
 
     /// Bytes of keys and values of all entries.
     pub(super) fn payload_bytes(&self) -> u64 {
-        self.uses.iter().map(|one| one.piece.footer.payload_bytes).sum()
+        self.uses.iter().map(|one| one.sst.footer.payload_bytes).sum()
     }
 
-    /// Entries of all pieces.
+    /// Entries of all SSTs.
     pub(super) fn entries(&self) -> u64 {
-        self.uses.iter().map(|one| one.piece.footer.entries).sum()
+        self.uses.iter().map(|one| one.sst.footer.entries).sum()
     }
 
-    /// Walks over its pieces.
+    /// Walks over its SSTs.
     pub(super) fn cursors(&self, start: &ScanStart, ahead: Ahead) -> Vec<Source> {
-        let cursor = |one: &PieceUse| {
-            let cursor = SstCursor::new(Arc::clone(&one.piece), start.clone(), ahead);
-            Source::Piece(Box::new(cursor))
+        let cursor = |one: &SstUse| {
+            let cursor = SstCursor::new(Arc::clone(&one.sst), start.clone(), ahead);
+            Source::Sst(Box::new(cursor))
         };
         self.uses.iter().map(cursor).collect()
     }
 
-    /// Bytes of memory: of the index (hash, signatures, blocks' numbers) and of pieces (offsets and
+    /// Bytes of memory: of the index (hash, signatures, blocks' numbers) and of SSTs (offsets and
     /// fences).
     pub(super) fn memory_bytes(&self) -> [u64; 4] {
         let [hash, tags, blocks] = self.index.as_ref().map_or([0; 3], Index::memory_bytes);
-        [hash, tags, blocks, self.uses.iter().map(|one| one.piece.memory_bytes()).sum()]
+        [hash, tags, blocks, self.uses.iter().map(|one| one.sst.memory_bytes()).sum()]
     }
 }
 

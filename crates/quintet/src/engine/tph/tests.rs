@@ -1,4 +1,4 @@
-//! The engine alone against a plain map, with memtables, pieces and tables so small that every
+//! The engine alone against a plain map, with memtables, SSTs and tables so small that every
 //! path is taken.
 
 use std::collections::BTreeMap;
@@ -388,7 +388,7 @@ fn a_value_of_every_size_comes_back() {
     compare(&engine, &rows);
 }
 
-/// Deletes of keys whose puts are in older pieces and deeper levels, and back again.
+/// Deletes of keys whose puts are in older SSTs and deeper levels, and back again.
 fn tombstones() {
     for mode in MODES {
         let bench = Bench::new(6, mode);
@@ -440,7 +440,7 @@ fn merges_that_lose_or_miscount_are_found() {
 }
 
 /// Values many times as large as their keys: merges read the keys of what stays, and write no
-/// value again but where a piece is collected.
+/// value again but where an SST is collected.
 #[test]
 fn merges_read_keys_of_what_stays() {
     let bench = Bench::new(5, "one_level");
@@ -457,7 +457,7 @@ fn merges_read_keys_of_what_stays() {
             engine.checkpoint(Lsn(step)).unwrap();
         }
     }
-    // Fourteen merges; the last finds 650 entries in 13 pieces.
+    // Fourteen merges; the last finds 650 entries in 13 SSTs.
     assert_eq!(detail(&engine, "merges_total"), 14);
     let read = detail(&engine, "merge_read_bytes_total");
     assert!(read < 13 * 14 / 2 * 50 * 40, "{read} bytes: values were read too");
@@ -491,7 +491,7 @@ fn forgetting_collisions_is_found() {
     finds(Bug::TphForgetsCollisions, shared_hashes);
 }
 
-/// A flipped byte in every block of every piece and in every manifest: an error or what was put.
+/// A flipped byte in every block of every SST and in every manifest: an error or what was put.
 fn flipped_bytes() {
     let bench = Bench::new(7, "sorted");
     let (engine, _) = bench.open();

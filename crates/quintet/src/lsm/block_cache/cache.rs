@@ -308,7 +308,7 @@ impl BlockCache {
     }
 
     pub(super) fn fill_from(&self, slot: BlockRef<'_>, payload: &[&[u8]], find: FrameSource) {
-        let bytes: usize = payload.iter().map(|piece| piece.len()).sum();
+        let bytes: usize = payload.iter().map(|sst| sst.len()).sum();
         let Some(cells) = self.cells_for(bytes).filter(|_| self.is_on()) else { return };
         let mut state = lock(&self.state);
         if slot.frame().is_some_and(|cell| self.has_block(&state, cell, slot.id)) {

@@ -75,10 +75,10 @@ impl Ahead {
     }
 
     /// Returns about how many bytes of an SST of this size are read first.
-    pub(crate) fn first_of(self, piece_bytes: u64) -> u64 {
+    pub(crate) fn first_of(self, sst_bytes: u64) -> u64 {
         match self.among {
             0 => self.first,
-            among => self.first.saturating_mul(piece_bytes).div_ceil(among).min(self.first),
+            among => self.first.saturating_mul(sst_bytes).div_ceil(among).min(self.first),
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     lsm::{
         direction::Direction,
         sst::{
-            Piece, Span,
+            Span, Sst,
             block::{self, EntryRef},
             decoded_block::{CopiedEntries, CopyStart},
         },
@@ -87,7 +87,7 @@ fn list_entries(
 /// A cursor over one SST. See the module head.
 #[derive(Debug)]
 pub(crate) struct SstCursor {
-    piece: Arc<Piece>,
+    sst: Arc<Sst>,
     start: ScanStart,
     /// Bytes of the next read, and their maximum.
     read_bytes: u64,
@@ -116,19 +116,19 @@ pub(crate) struct SstCursor {
 }
 
 impl SstCursor {
-    pub(crate) fn new(piece: Arc<Piece>, start: ScanStart, ahead: Ahead) -> Self {
-        let (blocks, read_bytes) = (piece.blocks(), ahead.first_of(piece.data_bytes()));
+    pub(crate) fn new(sst: Arc<Sst>, start: ScanStart, ahead: Ahead) -> Self {
+        let (blocks, read_bytes) = (sst.blocks(), ahead.first_of(sst.data_bytes()));
         let wanted = match (&start.key, start.way) {
-            (Some(key), _) => piece.seek(key),
+            (Some(key), _) => sst.seek(key),
             (None, Direction::Up) => 0..1,
             (None, Direction::Down) => blocks.saturating_sub(1)..blocks,
         };
         let pending = (blocks > 0).then(|| match start.way {
             Direction::Up => {
-                wanted.start..piece.blocks_from(wanted.start, read_bytes).end.max(wanted.end)
+                wanted.start..sst.blocks_from(wanted.start, read_bytes).end.max(wanted.end)
             }
             Direction::Down => {
-                piece.blocks_before(wanted.end, read_bytes).start.min(wanted.start)..wanted.end
+                sst.blocks_before(wanted.end, read_bytes).start.min(wanted.start)..wanted.end
             }
         });
         let resume = match &start.key {
@@ -136,7 +136,7 @@ impl SstCursor {
             None => ResumePoint::Edge,
         };
         let mut cursor = Self {
-            piece,
+            sst,
             start,
             read_bytes,
             read_bytes_max: ahead.most(),
@@ -163,10 +163,10 @@ impl SstCursor {
     /// Starts a read-ahead of blocks, if the cursor has a flow.
     fn read_ahead(&mut self, blocks: Range<u32>) {
         let Some(flow) = &self.start.flow else { return };
-        let span = self.piece.span(blocks.clone());
+        let span = self.sst.span(blocks.clone());
         let mut buffer = mem::replace(&mut self.spare, AlignedBuffer::zeroed(0));
         buffer.fit(span.whole());
-        let (file, offset, length) = (Arc::clone(self.piece.file()), span.offset, buffer.len());
+        let (file, offset, length) = (Arc::clone(self.sst.file()), span.offset, buffer.len());
         let read = flow.start(Request::Read { file, offset, buffer, length });
         self.ahead = Some((blocks, read));
     }
@@ -174,7 +174,7 @@ impl SstCursor {
     /// Reads the pending blocks, or waits for their read-ahead.
     fn fetch(&mut self) -> Result<()> {
         let Some(blocks) = self.pending.clone() else { return Ok(()) };
-        let span = self.piece.span(blocks.clone());
+        let span = self.sst.span(blocks.clone());
         let mut is_loaded = false;
         if let Some((_, read)) = self.ahead.take().filter(|(ahead, _)| *ahead == blocks) {
             let done = read.wait();
@@ -183,12 +183,12 @@ impl SstCursor {
             self.spare = mem::replace(&mut self.buffer, done.buffer);
         }
         if !is_loaded {
-            self.piece.read_into(span, &mut self.buffer)?;
+            self.sst.read_into(span, &mut self.buffer)?;
         }
         let was_read = self.has_read;
         self.load_buffer()?;
-        if was_read && self.loaded.end < self.piece.blocks() {
-            self.read_ahead(self.piece.blocks_from(self.loaded.end, self.read_bytes_max));
+        if was_read && self.loaded.end < self.sst.blocks() {
+            self.read_ahead(self.sst.blocks_from(self.loaded.end, self.read_bytes_max));
         }
         Ok(())
     }
@@ -201,8 +201,8 @@ impl SstCursor {
         self.is_read = true;
         let mut number = blocks.start;
         while number < blocks.end {
-            let span = self.piece.span(blocks.clone());
-            let open = self.piece.open_block(&self.buffer, span, (blocks.start, number))?;
+            let span = self.sst.span(blocks.clone());
+            let open = self.sst.open_block(&self.buffer, span, (blocks.start, number))?;
             let in_place = open.in_place();
             if in_place.is_none() && self.is_read {
                 // A compressed block: all blocks are copied, from the first one on.
@@ -212,7 +212,7 @@ impl SstCursor {
                 continue;
             }
             if let Some(cache) = &cache {
-                cache.fill(self.piece.slot_to_fill(number, cache), open.entries());
+                cache.fill(self.sst.slot_to_fill(number, cache), open.entries());
             }
             let listed = if let Some(range) = in_place.filter(|_| self.is_read) {
                 list_entries(self.buffer.as_slice(), range, number, &mut self.entries)
@@ -230,8 +230,8 @@ impl SstCursor {
     }
 
     fn no_entry(&self, number: u32) -> Error {
-        let offset = self.piece.span(number..number + 1).offset;
-        self.piece.damage(offset, "an entry does not parse")
+        let offset = self.sst.span(number..number + 1).offset;
+        self.sst.damage(offset, "an entry does not parse")
     }
 
     /// Returns the data that the entries are in.
@@ -247,7 +247,7 @@ impl SstCursor {
         let mut copy = |number: u32, look: CopyStart<'_>| {
             bytes.clear();
             let wanted = (look, self.start.way, self.copy_entries);
-            cache.copy_entries(self.piece.slot(number), wanted, bytes)
+            cache.copy_entries(self.sst.slot(number), wanted, bytes)
         };
         let edge = match self.start.way {
             Direction::Up => blocks.start,
@@ -327,7 +327,7 @@ impl SstCursor {
 
     /// Sets what to load next: the rest of the block, or other blocks. Returns `false` at the end.
     fn set_next(&mut self) -> bool {
-        let (way, blocks) = (self.start.way, self.piece.blocks());
+        let (way, blocks) = (self.start.way, self.sst.blocks());
         if let Some(part) = self.part.take() {
             let number = match way {
                 Direction::Up => part.entries.end,
@@ -346,10 +346,10 @@ impl SstCursor {
         self.pending = match way {
             Direction::Up if self.loaded.end < blocks => match &self.ahead {
                 Some((ahead, _)) => Some(ahead.clone()),
-                None => Some(self.piece.blocks_from(self.loaded.end, bytes)),
+                None => Some(self.sst.blocks_from(self.loaded.end, bytes)),
             },
             Direction::Down if self.loaded.start > 0 => {
-                Some(self.piece.blocks_before(self.loaded.start, bytes))
+                Some(self.sst.blocks_before(self.loaded.start, bytes))
             }
             _ => None,
         };
@@ -409,7 +409,7 @@ impl SortedCursor for SstCursor {
                 (_, Direction::Up) => blocks.start,
                 (_, Direction::Down) => blocks.end.saturating_sub(1),
             };
-            cache.prefetch(self.piece.slot(number));
+            cache.prefetch(self.sst.slot(number));
         }
     }
 
@@ -424,7 +424,7 @@ impl SortedCursor for SstCursor {
 
 impl DiskCursor for SstCursor {
     fn request(&self) -> Option<(&Arc<dyn File>, Span)> {
-        Some((self.piece.file(), self.piece.span(self.pending.clone()?)))
+        Some((self.sst.file(), self.sst.span(self.pending.clone()?)))
     }
 
     fn accept(&mut self, buffer: AlignedBuffer) -> Result<()> {

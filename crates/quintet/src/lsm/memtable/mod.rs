@@ -225,8 +225,7 @@ impl Memtable {
     /// Adds inserted versions to the counters.
     #[inline]
     fn count_inserted(&self, versions: &[KeyVersion<'_>], bytes: u64, keys: u64) {
-        let payload =
-            |one: &KeyVersion<'_>| one.key.len() + one.pieces[0].len() + one.pieces[1].len();
+        let payload = |one: &KeyVersion<'_>| one.key.len() + one.ssts[0].len() + one.ssts[1].len();
         self.charged.fetch_add(bytes, Ordering::Relaxed);
         self.entries.fetch_add(to_u64(versions.len()), Ordering::Relaxed);
         self.keys.fetch_add(keys, Ordering::Relaxed);
@@ -238,12 +237,12 @@ impl Memtable {
     /// filter. Returns `None` for a range delete.
     #[inline]
     fn key_version<'a>(&self, lsn: u64, op: &Op<'a>, hash: u64) -> Option<KeyVersion<'a>> {
-        let (key, kind, pieces) = match *op {
+        let (key, kind, ssts) = match *op {
             Op::Put { key, head, body } => (key, PUT, [head, body]),
             Op::Delete { key } => (key, TOMBSTONE, [&[][..]; 2]),
             Op::DeleteRange { .. } => return None,
         };
-        let version = KeyVersion { key, hash, number: lsn, kind, pieces };
+        let version = KeyVersion { key, hash, number: lsn, kind, ssts };
         mutant!(TphFilterForgetsTombstones => if kind != PUT { return Some(hide(version)) });
         if let Some(group) = &self.group {
             group.add(hash);

@@ -136,9 +136,9 @@ fn checksum(salt: u32, number: u32, rest: &[u8]) -> u32 {
 }
 
 /// Returns the salt of an SST's blocks.
-pub(crate) fn salt_of(database_id: &[u8; 16], table_id: u64, piece: u64) -> u32 {
+pub(crate) fn salt_of(database_id: &[u8; 16], table_id: u64, sst: u64) -> u32 {
     let salt = crc32c_append(crc32c(database_id), &table_id.to_le_bytes());
-    crc32c_append(salt, &piece.to_le_bytes())
+    crc32c_append(salt, &sst.to_le_bytes())
 }
 
 /// Appends a block of these entries.

@@ -92,8 +92,8 @@ impl DecodedBlockCache {
     }
 
     /// Creates the handles for the blocks of an SST.
-    pub(crate) fn handles(&self, piece: u64) -> BlockHandles {
-        BlockHandles::new(&self.blocks, piece << 32)
+    pub(crate) fn handles(&self, sst: u64) -> BlockHandles {
+        BlockHandles::new(&self.blocks, sst << 32)
     }
 
     /// Caches a block of these entries.

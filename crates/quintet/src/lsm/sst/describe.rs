@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     block,
     footer::{self, Kind, Owner},
-    reader::Piece,
+    reader::Sst,
 };
 use crate::{
     Error, Result,
@@ -18,11 +18,11 @@ const SHOWN_ENTRIES: usize = 8;
 
 /// Describes an SST of this kind; `more` prints the parts that its engine adds to the blocks. Fails
 /// at the first damaged block.
-pub(crate) fn piece(
+pub(crate) fn sst(
     (dir, file, label): (&Arc<dyn Dir>, &dyn File, &str),
     (kind, title): (Kind, &str),
     say: &mut LineSink<'_>,
-    more: impl FnOnce(&Piece, &mut LineSink<'_>) -> Result<()>,
+    more: impl FnOnce(&Sst, &mut LineSink<'_>) -> Result<()>,
 ) -> Result<()> {
     let io = |error| Error::io(format!("read {label}"), error);
     let head = footer::read_head(file).map_err(io)?;
@@ -35,18 +35,18 @@ pub(crate) fn piece(
     say(&format!("  table id     {table_id}"));
     say(&format!("  number       {number}"));
     let owner = Owner { kind, dir: Arc::clone(dir), database_id, table_id };
-    let piece = Piece::open(&owner, number, file.len().map_err(io)?)?;
-    say(&format!("  blocks       {}", piece.footer.blocks));
-    say(&format!("  entries      {}", piece.footer.entries));
-    say(&format!("  tombstones   {}", piece.footer.tombstones));
-    more(&piece, say)?;
-    for number in 0..piece.blocks() {
-        let span = piece.span(number..number + 1);
-        let buffer = piece.read(span)?;
-        let open = piece.open_block(&buffer, span, (number, number))?;
+    let sst = Sst::open(&owner, number, file.len().map_err(io)?)?;
+    say(&format!("  blocks       {}", sst.footer.blocks));
+    say(&format!("  entries      {}", sst.footer.entries));
+    say(&format!("  tombstones   {}", sst.footer.tombstones));
+    more(&sst, say)?;
+    for number in 0..sst.blocks() {
+        let span = sst.span(number..number + 1);
+        let buffer = sst.read(span)?;
+        let open = sst.open_block(&buffer, span, (number, number))?;
         let mut entries = Vec::new();
         let parsed = block::all_entries(open.entries(), &mut entries);
-        parsed.map_err(|what| piece.damage(span.offset, what))?;
+        parsed.map_err(|what| sst.damage(span.offset, what))?;
         let mut more = say(&format!("block {number}: {} entries", entries.len()));
         for entry in entries.iter().take(SHOWN_ENTRIES) {
             let key = open.entries().get(entry.key.clone()).unwrap_or(&[]).escape_ascii();

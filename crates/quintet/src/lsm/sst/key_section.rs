@@ -30,7 +30,7 @@ use std::{mem, sync::Arc};
 
 use super::{
     block::{self, BlockEntries, HEAD_BYTES, Packing, UNIT_BYTES},
-    reader::{Piece, Span},
+    reader::{Span, Sst},
 };
 use crate::{
     Result,
@@ -122,7 +122,7 @@ impl KeySectionBuilder {
 /// while the keys of the last one are visited.
 #[derive(Debug)]
 pub(crate) struct KeyCursor {
-    piece: Arc<Piece>,
+    sst: Arc<Sst>,
     /// Bytes of one read.
     read_bytes: u64,
     /// File offset of the next chunk, and its number.
@@ -147,13 +147,13 @@ pub(crate) struct KeyCursor {
 impl KeyCursor {
     /// Creates a cursor that reads about `read_bytes` at a time; `None` if the SST has no key
     /// section.
-    pub(crate) fn new(piece: &Arc<Piece>, read_bytes: u64, flow: &Flow) -> Option<Self> {
-        let section = piece.footer.keys;
+    pub(crate) fn new(sst: &Arc<Sst>, read_bytes: u64, flow: &Flow) -> Option<Self> {
+        let section = sst.footer.keys;
         if section.bytes == 0 {
             return None;
         }
         let mut cursor = Self {
-            piece: Arc::clone(piece),
+            sst: Arc::clone(sst),
             read_bytes: read_bytes.max(1),
             next: section.offset,
             chunk: 0,
@@ -180,7 +180,7 @@ impl KeyCursor {
 
     /// Starts the next read-ahead.
     fn read_ahead(&mut self) {
-        let section = self.piece.footer.keys;
+        let section = self.sst.footer.keys;
         let start = self.read_end();
         let end = (start + self.read_bytes).min(section.offset + section.bytes);
         if start >= end {
@@ -189,7 +189,7 @@ impl KeyCursor {
         let span = Span::of(start..end);
         let mut buffer = mem::replace(&mut self.spare, AlignedBuffer::zeroed(0));
         buffer.fit(span.whole());
-        let (file, offset, length) = (Arc::clone(self.piece.file()), span.offset, buffer.len());
+        let (file, offset, length) = (Arc::clone(self.sst.file()), span.offset, buffer.len());
         let read = self.flow.start(Request::Read { file, offset, buffer, length });
         self.ahead = Some((span, read));
     }
@@ -218,7 +218,7 @@ impl KeyCursor {
     pub(crate) fn advance(&mut self) -> Result<()> {
         self.has_entry = false;
         if self.at == self.end {
-            let section = self.piece.footer.keys;
+            let section = self.sst.footer.keys;
             if self.next >= section.offset + section.bytes {
                 return Ok(());
             }
@@ -248,12 +248,12 @@ impl KeyCursor {
         self.block = u32::try_from(u64::from(self.block).checked_add(blocks)?).ok()?;
         self.value_bytes = (value & 1 == 0).then_some(value >> 1);
         self.at = self.end - decoder.rest().len();
-        (self.block < self.piece.blocks()).then_some(())
+        (self.block < self.sst.blocks()).then_some(())
     }
 
     /// Verifies the next chunk and positions before its first entry.
     fn load(&mut self) -> Result<()> {
-        let section = self.piece.footer.keys;
+        let section = self.sst.footer.keys;
         let rest = section.offset + section.bytes - self.next;
         self.fetch(to_u64(HEAD_BYTES).min(rest))?;
         let size = self.stored().get(4..HEAD_BYTES).and_then(|bytes| bytes.try_into().ok());
@@ -265,7 +265,7 @@ impl KeyCursor {
         self.fetch(bytes)?;
         let start = to_usize(self.next - self.bytes_start);
         let stored = self.stored().get(..to_usize(bytes)).unwrap_or(&[]);
-        let place = (self.piece.salt() ^ CHUNK_SALT, self.chunk);
+        let place = (self.sst.salt() ^ CHUNK_SALT, self.chunk);
         let entries = block::open(stored, place).map_err(|what| self.damage(what))?;
         let BlockEntries::Plain(range) = entries else {
             return Err(self.damage("a chunk of keys is compressed"));
@@ -296,7 +296,7 @@ impl KeyCursor {
             self.spare = done.buffer;
             if done.result.ok() != Some(span.whole()) {
                 // A failed read-ahead is read again, and that read reports the error.
-                self.piece.read_into(span, &mut self.spare)?;
+                self.sst.read_into(span, &mut self.spare)?;
             }
             let read = self.spare.as_slice().get(span.skip..span.skip + span.bytes);
             self.bytes.extend_from_slice(read.unwrap_or(&[]));
@@ -306,7 +306,7 @@ impl KeyCursor {
     }
 
     fn damage(&self, what: &str) -> crate::Error {
-        self.piece.damage(self.next, what)
+        self.sst.damage(self.next, what)
     }
 }
 
@@ -323,18 +323,18 @@ mod tests {
         },
     };
 
-    fn write(context: &Context, rows: &[Row]) -> (Owner, Arc<Piece>) {
+    fn write(context: &Context, rows: &[Row]) -> (Owner, Arc<Sst>) {
         crate::lsm::sst::tests::write(context, rows, Packing::Lz4)
     }
 
-    fn read(piece: &Arc<Piece>, read_bytes: u64) -> Result<Vec<Row>> {
+    fn read(sst: &Arc<Sst>, read_bytes: u64) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
-        let Some(mut cursor) = KeyCursor::new(piece, read_bytes, &flow()) else { return Ok(rows) };
+        let Some(mut cursor) = KeyCursor::new(sst, read_bytes, &flow()) else { return Ok(rows) };
         cursor.settle()?;
         let mut last = 0;
         while let Some(key) = cursor.key() {
             rows.push((key.to_vec(), cursor.value_bytes().map(to_usize)));
-            assert!(cursor.block() >= last && cursor.block() < piece.blocks());
+            assert!(cursor.block() >= last && cursor.block() < sst.blocks());
             last = cursor.block();
             cursor.advance()?;
         }
@@ -355,11 +355,11 @@ mod tests {
     #[test]
     fn keys_come_back_whatever_is_read_at_once() {
         let context = Arc::new(FakeHost::default()).context(&SimEnv::new(1), 64 << 20);
-        let (owner, piece) = write(&context, &rows());
+        let (owner, sst) = write(&context, &rows());
         for read_bytes in [0, 100, 5000, 1 << 20] {
-            assert_eq!(read(&piece, read_bytes).unwrap(), rows());
+            assert_eq!(read(&sst, read_bytes).unwrap(), rows());
         }
-        let again = Arc::new(Piece::open(&owner, 1, piece.file_bytes).unwrap());
+        let again = Arc::new(Sst::open(&owner, 1, sst.file_bytes).unwrap());
         assert_eq!(read(&again, 4096).unwrap(), rows());
     }
 
@@ -367,23 +367,23 @@ mod tests {
     fn keys_are_not_kept_where_they_are_most_of_the_data() {
         let context = Arc::new(FakeHost::default()).context(&SimEnv::new(1), 64 << 20);
         let short: Vec<Row> = (0..200_u8).map(|number| (vec![number], None)).collect();
-        let (_, piece) = write(&context, &short);
-        assert_eq!(piece.footer.keys.bytes, 0);
-        assert!(KeyCursor::new(&piece, 0, &flow()).is_none());
+        let (_, sst) = write(&context, &short);
+        assert_eq!(sst.footer.keys.bytes, 0);
+        assert!(KeyCursor::new(&sst, 0, &flow()).is_none());
     }
 
     #[test]
     fn a_flipped_byte_is_an_error_or_changes_nothing() {
         let context = Arc::new(FakeHost::default()).context(&SimEnv::new(1), 64 << 20);
-        let (owner, piece) = write(&context, &rows());
-        let section = piece.footer.keys;
+        let (owner, sst) = write(&context, &rows());
+        let section = sst.footer.keys;
         let file = owner.dir.open(&Kind::PIECE.name_of(1), Open::WRITE).unwrap();
         let mut refused = 0;
         for at in (section.offset..section.offset + section.bytes).step_by(3) {
             let mut byte = [0];
             file.read_at(&mut byte, at).unwrap();
             write_all_at(&*file, &[byte[0] ^ 0x10], at).unwrap();
-            match read(&piece, 4096) {
+            match read(&sst, 4096) {
                 Ok(found) => assert_eq!(found, rows()),
                 Err(error) => {
                     assert!(matches!(error, crate::Error::Corruption { .. }), "{error}");

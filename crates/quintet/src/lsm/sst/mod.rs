@@ -1,5 +1,5 @@
-//! Sorted string tables (SSTs): immutable files of blocks in key order. The code calls one a
-//! [`Piece`], the term of the CompassDB paper.
+//! Sorted string tables ([`Sst`]): immutable files of blocks in key order. The CompassDB paper calls
+//! one a piece.
 //!
 //! A table of `tph` consists of several SSTs (`.ph`); its perfect-hash index is in the newest one.
 //! `slm` calls an SST a run (`.run`) and finds its entries by its own index.
@@ -65,6 +65,6 @@ mod writer;
 
 pub(crate) use self::{
     footer::{BLOCK_BYTES_MAX, Kind, Owner},
-    reader::{OpenBlock, Piece, Span},
+    reader::{OpenBlock, Span, Sst},
     writer::{SstShape, SstWriter},
 };

@@ -31,7 +31,7 @@ use crate::{
 
 /// An SST that is open for reading. See the head of [`super`].
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub(crate) struct Sst {
     pub(crate) number: u64,
     pub(super) file: Arc<dyn File>,
     pub(crate) label: String,
@@ -68,7 +68,7 @@ impl Span {
     }
 }
 
-impl Piece {
+impl Sst {
     /// Opens the SST `number`, which the manifest says has `file_bytes`. Returns `Corruption` if
     /// the file is missing, has another length, or has a damaged footer, offsets or block index.
     /// Reads no blocks.
@@ -86,7 +86,7 @@ impl Piece {
             return Err(Error::corruption(label, length, what));
         }
         let salt = salt_of(&owner.database_id, owner.table_id, number);
-        let mut piece = Self {
+        let mut sst = Self {
             number,
             file,
             label,
@@ -98,8 +98,8 @@ impl Piece {
             head: Vec::new(),
             handles: OnceLock::new(),
         };
-        piece.load(owner)?;
-        Ok(piece)
+        sst.load(owner)?;
+        Ok(sst)
     }
 
     fn load(&mut self, owner: &Owner) -> Result<()> {

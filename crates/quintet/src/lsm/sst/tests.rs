@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    Kind, Owner, Piece, SstShape, SstWriter,
+    Kind, Owner, Sst, SstShape, SstWriter,
     block::{Packing, UNIT_BYTES},
     decoded_block::DecodedBlockCache,
     footer::{FOOT_BYTES, HEAD_BYTES, store_crc},
@@ -22,8 +22,8 @@ use crate::{
 /// Keys, and how long their values are; tombstones have none.
 pub(crate) type Row = (Vec<u8>, Option<usize>);
 
-/// A piece of these rows.
-pub(crate) fn write(context: &Context, rows: &[Row], packing: Packing) -> (Owner, Arc<Piece>) {
+/// An SST of these rows.
+pub(crate) fn write(context: &Context, rows: &[Row], packing: Packing) -> (Owner, Arc<Sst>) {
     let Context { database_id, table_id, .. } = *context;
     let dir = Arc::clone(&context.dir);
     let owner = Owner { kind: Kind::PIECE, dir, database_id, table_id };
@@ -45,9 +45,9 @@ fn context() -> Context {
     Arc::new(FakeHost::default()).context(&SimEnv::new(1), 64 << 20)
 }
 
-fn walked(piece: &Arc<Piece>, way: Direction) -> Vec<Row> {
+fn walked(sst: &Arc<Sst>, way: Direction) -> Vec<Row> {
     let start = ScanStart { way, ..ScanStart::up(None) };
-    let mut cursor = SstCursor::new(Arc::clone(piece), start, Ahead::bounded(20_000));
+    let mut cursor = SstCursor::new(Arc::clone(sst), start, Ahead::bounded(20_000));
     cursor.settle().unwrap();
     let mut rows = Vec::new();
     while let Some(key) = cursor.key() {
@@ -66,30 +66,28 @@ fn walks_pass_over_whole_and_short_entries() {
         (key, (!number.is_multiple_of(11)).then_some(if large { 3000 } else { 40 }))
     };
     let rows: Vec<Row> = (0..1500).map(row).collect();
-    let (owner, piece) = write(&context(), &rows, Packing::None);
+    let (owner, sst) = write(&context(), &rows, Packing::None);
     let mut shorter = 0;
-    for number in 0..piece.blocks() {
-        let span = piece.span(number..number + 1);
-        let buffer = piece.read(span).unwrap();
-        let open = piece.open_block(&buffer, span, (number, number)).unwrap();
+    for number in 0..sst.blocks() {
+        let span = sst.span(number..number + 1);
+        let buffer = sst.read(span).unwrap();
+        let open = sst.open_block(&buffer, span, (number, number)).unwrap();
         let is_short = open.in_place().is_none();
         shorter += u32::from(is_short);
         assert!(!is_short || open.entries().len() > span.bytes - to_usize(UNIT_BYTES));
     }
-    assert!(shorter > 8 && shorter < piece.blocks() / 2, "{shorter} of {}", piece.blocks());
-    let opened = Arc::new(Piece::open(&owner, 1, piece.file_bytes).unwrap());
+    assert!(shorter > 8 && shorter < sst.blocks() / 2, "{shorter} of {}", sst.blocks());
+    let opened = Arc::new(Sst::open(&owner, 1, sst.file_bytes).unwrap());
     let backwards: Vec<Row> = rows.iter().rev().cloned().collect();
-    for piece in [&piece, &opened] {
-        assert!(
-            walked(piece, Direction::Up) == rows && walked(piece, Direction::Down) == backwards
-        );
+    for sst in [&sst, &opened] {
+        assert!(walked(sst, Direction::Up) == rows && walked(sst, Direction::Down) == backwards);
     }
 }
 
-/// Makes head and footer say that the piece is of this format.
-fn set_format(owner: &Owner, piece: &Piece, format: u32) {
+/// Makes head and footer say that the SST is of this format.
+fn set_format(owner: &Owner, sst: &Sst, format: u32) {
     let file = owner.dir.open(&Kind::PIECE.name_of(1), Open::WRITE).unwrap();
-    for (at, length) in [(0, HEAD_BYTES), (piece.file_bytes - BLOCK_BYTES, FOOT_BYTES)] {
+    for (at, length) in [(0, HEAD_BYTES), (sst.file_bytes - BLOCK_BYTES, FOOT_BYTES)] {
         let mut bytes = vec![0; length];
         read_exact_at(&*file, &mut bytes, at).unwrap();
         bytes[8..12].copy_from_slice(&format.to_le_bytes());
@@ -103,19 +101,19 @@ fn set_format(owner: &Owner, piece: &Piece, format: u32) {
 fn the_format_before_is_read_and_others_are_refused() {
     // Blocks of one entry are the same in both.
     let rows: Vec<Row> = (0..50_u8).map(|number| (vec![number], Some(3000))).collect();
-    let (owner, piece) = write(&context(), &rows, Packing::None);
-    let open = || Piece::open(&owner, 1, piece.file_bytes);
+    let (owner, sst) = write(&context(), &rows, Packing::None);
+    let open = || Sst::open(&owner, 1, sst.file_bytes);
     for format in [2, 3] {
-        set_format(&owner, &piece, format);
-        let piece = Arc::new(open().unwrap());
-        piece.check_head().unwrap();
-        assert_eq!(walked(&piece, Direction::Up), rows);
+        set_format(&owner, &sst, format);
+        let sst = Arc::new(open().unwrap());
+        sst.check_head().unwrap();
+        assert_eq!(walked(&sst, Direction::Up), rows);
     }
-    set_format(&owner, &piece, 4);
+    set_format(&owner, &sst, 4);
     match open().unwrap_err() {
-        Error::NewerFormat { file, found: 4, supported: 3 } => assert_eq!(file, piece.label),
+        Error::NewerFormat { file, found: 4, supported: 3 } => assert_eq!(file, sst.label),
         other => panic!("{other}"),
     }
-    set_format(&owner, &piece, 1);
+    set_format(&owner, &sst, 1);
     assert!(matches!(open().unwrap_err(), Error::Corruption { .. }));
 }

@@ -13,7 +13,7 @@ use super::{
     decoded_block::DecodedBlockCache,
     footer::{BLOCKS_START, FORMAT, Footer, Owner, Section, encode_head},
     key_section::KeySectionBuilder,
-    reader::{Piece, Span},
+    reader::{Span, Sst},
 };
 use crate::{
     Error, Result,
@@ -242,8 +242,8 @@ impl SstWriter {
         let mut crc = 0;
         for part in parts {
             crc = crc32c_append(crc, part.as_ref());
-            for piece in part.as_ref().chunks(self.shape.write_bytes) {
-                self.buffer.extend_from_slice(piece);
+            for sst in part.as_ref().chunks(self.shape.write_bytes) {
+                self.buffer.extend_from_slice(sst);
                 if self.buffer.len() >= self.shape.write_bytes {
                     self.submit_blocks()?;
                 }
@@ -277,7 +277,7 @@ impl SstWriter {
     pub(crate) fn finish(
         mut self,
         index: impl IntoIterator<Item = impl AsRef<[u8]>>,
-    ) -> Result<Piece> {
+    ) -> Result<Sst> {
         let blocks = self.end_blocks()?;
         self.footer.blocks = u64::from(blocks);
         self.footer.index = self.put_section(index)?;
@@ -303,7 +303,7 @@ impl SstWriter {
         synced.map_err(|error| Error::io(format!("sync {}", self.label), error))?;
         let damage = |what: &str| Error::corruption(&*self.label, 0, what);
         let fences = BlockIndex::decode(&fences, blocks);
-        Ok(Piece {
+        Ok(Sst {
             number: self.number,
             salt: self.salt,
             file_bytes: self.submitted,

@@ -54,7 +54,7 @@ pub(super) fn lasting_context(env: &SimEnv, database_id: [u8; 16]) -> Context {
     Context { host: Arc::new(Silent { expired: None }), ..context(env, database_id) }
 }
 
-/// Overwrites pieces of `bytes` with pieces of the input: place (2 bytes), length, bytes.
+/// Overwrites parts of `bytes` with parts of the input: place (2 bytes), length, bytes.
 pub(super) fn overlay(bytes: &mut [u8], input: &[u8]) {
     let mut decoder = Decoder::new(input);
     while let Some((low, high)) = decoder.u8().zip(decoder.u8()) {

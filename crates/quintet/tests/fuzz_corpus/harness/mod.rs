@@ -10,9 +10,9 @@ mod fix;
 mod hashlog;
 mod log;
 mod perfect_hash;
-mod pieces;
 mod slm;
 mod snapshot;
+mod ssts;
 mod tph;
 mod trie;
 
@@ -43,7 +43,7 @@ pub const TARGETS: [(&str, Target); 15] = [
     ("perfect_hash", perfect_hash::perfect_hash),
     ("slm_run", slm::run),
     ("tph_manifest", tph::manifest),
-    ("tph_piece", tph::piece),
+    ("tph_piece", tph::sst),
     ("trie_group", trie::group),
     ("trie_records", trie::records),
 ];

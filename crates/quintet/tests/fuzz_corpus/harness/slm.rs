@@ -14,7 +14,7 @@ use quintet::{
 use super::{
     desk::{self, damaged, placed},
     explains_itself,
-    pieces::{fill, laid_over, salt, use_table},
+    ssts::{fill, laid_over, salt, use_table},
 };
 
 const DATABASE_ID: [u8; 16] = *b"fuzz-slm........";

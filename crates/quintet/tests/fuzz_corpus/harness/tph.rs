@@ -14,7 +14,7 @@ use quintet::{
 use super::{
     desk::{self, damaged, overlay, placed},
     explains_itself,
-    pieces::{fill, laid_over, salt, sign_block, use_table},
+    ssts::{fill, laid_over, salt, sign_block, use_table},
 };
 
 const DATABASE_ID: [u8; 16] = *b"fuzz-tph........";
@@ -36,7 +36,7 @@ fn open(env: &SimEnv) -> Result<(Tph, Lsn)> {
     Tph::open(&options, context)
 }
 
-/// A closed table of two pieces.
+/// A closed table of two SSTs.
 fn base() -> &'static SimEnv {
     static BASE: OnceLock<SimEnv> = OnceLock::new();
     BASE.get_or_init(|| {
@@ -82,8 +82,8 @@ pub(super) fn manifest(input: &[u8]) {
     open_with(MANIFEST, bytes);
 }
 
-/// The newest piece, changed by the input ([`laid_over`]).
-pub(super) fn piece(input: &[u8]) {
+/// The newest SST, changed by the input ([`laid_over`]).
+pub(super) fn sst(input: &[u8]) {
     let sign_section = |at, section: &mut [u8]| {
         if at == KEYS_SECTION {
             sign_block(section, salt(DATABASE_ID) ^ KEYS_SALT);
@@ -96,7 +96,7 @@ pub(super) fn piece(input: &[u8]) {
 }
 
 pub(super) fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
-    let piece = |kind: u8, place, bytes: &[u8]| [&[kind][..], &placed(place, bytes)].concat();
+    let sst = |kind: u8, place, bytes: &[u8]| [&[kind][..], &placed(place, bytes)].concat();
     vec![
         ("tph_manifest", "untouched", Vec::new()),
         ("tph_manifest", "many_levels", placed(18, &[0xff, 0xff, 0x7f])),
@@ -104,23 +104,23 @@ pub(super) fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("tph_manifest", "kept_and_skipped", placed(512 + 19, &[2, 0, 1, 1, 1])),
         ("tph_manifest", "short_first_edit", placed(0, &[16, 0, 0, 0])),
         ("tph_piece", "untouched", vec![0]),
-        ("tph_piece", "blocks", piece(0, 80, &[1, 2, 3])),
-        ("tph_piece", "counts", piece(1, 0, &[255; 8])),
-        ("tph_piece", "section_beyond_the_end", piece(1, 32, &[0, 0, 255])),
-        ("tph_piece", "index", piece(2, 8, &[24, 0, 0, 0, 32])),
-        ("tph_piece", "index_hash", piece(2, 30, &[1, 2, 3, 4])),
-        ("tph_piece", "offsets", piece(3, 4, &[255, 255])),
-        ("tph_piece", "fences", piece(4, 0, &[200, 1, 255])),
-        ("tph_piece", "fences_scale", piece(4, 2, &[255, 255, 255, 255])),
-        ("tph_piece", "fences_hints", piece(4, 20, &[0, 0, 255, 255])),
+        ("tph_piece", "blocks", sst(0, 80, &[1, 2, 3])),
+        ("tph_piece", "counts", sst(1, 0, &[255; 8])),
+        ("tph_piece", "section_beyond_the_end", sst(1, 32, &[0, 0, 255])),
+        ("tph_piece", "index", sst(2, 8, &[24, 0, 0, 0, 32])),
+        ("tph_piece", "index_hash", sst(2, 30, &[1, 2, 3, 4])),
+        ("tph_piece", "offsets", sst(3, 4, &[255, 255])),
+        ("tph_piece", "fences", sst(4, 0, &[200, 1, 255])),
+        ("tph_piece", "fences_scale", sst(4, 2, &[255, 255, 255, 255])),
+        ("tph_piece", "fences_hints", sst(4, 20, &[0, 0, 255, 255])),
         ("tph_piece", "keys_untouched", vec![5]),
-        ("tph_piece", "keys_shared", piece(5, 8, &[200, 1, 255])),
-        ("tph_piece", "keys_size", piece(5, 4, &[255, 255, 255])),
-        ("tph_piece", "keys_block", piece(5, 16, &[255, 255, 255, 127])),
+        ("tph_piece", "keys_shared", sst(5, 8, &[200, 1, 255])),
+        ("tph_piece", "keys_size", sst(5, 4, &[255, 255, 255])),
+        ("tph_piece", "keys_block", sst(5, 16, &[255, 255, 255, 127])),
         ("tph_piece", "short_untouched", vec![6]),
-        ("tph_piece", "short_size", piece(6, 4, &[255, 255, 127])),
-        ("tph_piece", "short_head", piece(6, 6, &[255, 1])),
-        ("tph_piece", "short_key", piece(6, 24, &[255, 255, 255, 127])),
-        ("tph_piece", "short_flags", piece(6, 3, &[0])),
+        ("tph_piece", "short_size", sst(6, 4, &[255, 255, 127])),
+        ("tph_piece", "short_head", sst(6, 6, &[255, 1])),
+        ("tph_piece", "short_key", sst(6, 24, &[255, 255, 255, 127])),
+        ("tph_piece", "short_flags", sst(6, 3, &[0])),
     ]
 }

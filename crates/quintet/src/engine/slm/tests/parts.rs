@@ -7,10 +7,10 @@ use crate::{engine::slm::runs::part_of, lsm::sst::block};
 fn true_parts(engine: &Slm) -> u64 {
     let (view, mut count) = (engine.inner.front.view.load_full(), 0);
     for run in view.version.iter() {
-        for number in 0..run.piece.blocks() {
-            let span = run.piece.span(number..number + 1);
-            let buffer = run.piece.read(span).unwrap();
-            let open = run.piece.open_block(&buffer, span, (number, number)).unwrap();
+        for number in 0..run.sst.blocks() {
+            let span = run.sst.span(number..number + 1);
+            let buffer = run.sst.read(span).unwrap();
+            let open = run.sst.open_block(&buffer, span, (number, number)).unwrap();
             let mut at = 0;
             while let Some((entry, next)) = block::entry_at(open.entries(), at) {
                 let key = &open.entries()[entry.key];

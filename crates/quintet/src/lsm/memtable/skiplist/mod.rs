@@ -132,13 +132,13 @@ pub(crate) struct KeyVersion<'a> {
     /// Chosen by the owner.
     pub(crate) kind: u8,
     /// The value, in two parts that are concatenated; fewer than 2^32 bytes.
-    pub(crate) pieces: [&'a [u8]; 2],
+    pub(crate) ssts: [&'a [u8]; 2],
 }
 
 impl KeyVersion<'_> {
     /// Returns the words of a node of this height.
     fn words(&self, height: usize) -> usize {
-        let value_bytes = self.pieces.iter().map(|piece| piece.len()).sum();
+        let value_bytes = self.ssts.iter().map(|sst| sst.len()).sum();
         NODE_HEAD_WORDS + height + words_of(self.key.len()) + words_of(value_bytes)
     }
 }
@@ -404,8 +404,8 @@ impl<A: Arena> SkipList<A> {
         else {
             return total;
         };
-        let KeyVersion { key, kind, pieces, .. } = version;
-        let value_bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let KeyVersion { key, kind, ssts, .. } = version;
+        let value_bytes: usize = ssts.iter().map(|sst| sst.len()).sum();
         let shape = to_u64(key.len()) | to_u64(height) << 16 | u64::from(*kind) << 24;
         let shape = shape | to_u64(value_bytes) << 32;
         for (word, value) in head.iter().zip([shape, version.number, key_prefix(key), 0]) {
@@ -418,7 +418,7 @@ impl<A: Arena> SkipList<A> {
         let (key_space, value_space) =
             rest.split_at_checked(words_of(key.len())).unwrap_or_default();
         store_bytes(key_space, &[key]);
-        store_bytes(value_space, pieces);
+        store_bytes(value_space, ssts);
         total
     }
 

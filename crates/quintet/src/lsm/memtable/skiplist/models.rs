@@ -18,7 +18,7 @@ fn list() -> Arc<SkipList<Region>> {
 }
 
 fn version<'a>(key: &'a [u8], version: u64, value: &'a [u8]) -> KeyVersion<'a> {
-    KeyVersion { key, hash: 1, number: version, kind: 0, pieces: [value, &[]] }
+    KeyVersion { key, hash: 1, number: version, kind: 0, ssts: [value, &[]] }
 }
 
 fn keys(list: &SkipList<Region>) -> Vec<(Vec<u8>, u64)> {

@@ -14,8 +14,8 @@ fn hash_of(key: &[u8]) -> u64 {
 }
 
 fn version_of<'a>(key: &'a [u8], version: u64, kind: u8, value: &[&'a [u8]]) -> KeyVersion<'a> {
-    let piece = |index| value.get(index).copied().unwrap_or_default();
-    KeyVersion { key, hash: hash_of(key), number: version, kind, pieces: [piece(0), piece(1)] }
+    let sst = |index| value.get(index).copied().unwrap_or_default();
+    KeyVersion { key, hash: hash_of(key), number: version, kind, ssts: [sst(0), sst(1)] }
 }
 
 fn insert(

@@ -1,4 +1,4 @@
-//! What the two engines of pieces share: footers, sections and blocks that may hold anything.
+//! What the two engines of SSTs share: footers, sections and blocks that may hold anything.
 
 use quintet::testing::engine::MaintenanceMode;
 use quintet::testing::{
@@ -22,7 +22,7 @@ fn sign(bytes: &mut [u8]) {
     bytes[12..16].copy_from_slice(&crc);
 }
 
-/// What the checksums of blocks of the newest piece are salted with.
+/// What the checksums of blocks of the newest SST are salted with.
 pub(super) fn salt(database_id: [u8; 16]) -> u32 {
     let salt = crc32c_append(crc32c(&database_id), &7_u64.to_le_bytes());
     crc32c_append(salt, &2_u64.to_le_bytes())
@@ -37,7 +37,7 @@ pub(super) fn sign_block(bytes: &mut [u8], salt: u32) {
     *crc = crc32c_append(crc32c_append(salt, &[0; 4]), summed).to_le_bytes();
 }
 
-/// A piece with the input laid over its blocks, its footer, one of its sections, or its first
+/// An SST with the input laid over its blocks, its footer, one of its sections, or its first
 /// block, as the first byte says, and the checksums of sections, footer and first block made right.
 /// `sections` are where the footer names them; `sign_section` is shown one that was changed.
 pub(super) fn laid_over(
