@@ -54,6 +54,7 @@ mod manifest;
 #[cfg(all(test, model))]
 mod models;
 mod mutants;
+mod options;
 mod pack;
 mod packed;
 mod read;
@@ -71,6 +72,7 @@ use self::{
     files::{FileRange, TableIdentity},
     maintain::Maintenance,
     manifest::Extent,
+    options::HashLogSettings,
     pack::PackedExtent,
     write::PrefetchedEntry,
 };
@@ -90,12 +92,6 @@ use crate::{
     },
 };
 
-/// Default of `chunk_bytes`.
-const CHUNK_BYTES_DEFAULT: u64 = 2 << 20;
-/// Default of `live_ratio`.
-const LIVE_PER_CENT_DEFAULT: u64 = 50;
-/// Default of `mutable_chunks`. It bounds the data that opening replays, on one thread.
-const MUTABLE_CHUNKS_DEFAULT: u64 = 8;
 /// Per cent of waste down to which an idle table is compacted.
 const IDLE_WASTE_PER_CENT: u64 = 4;
 /// Milliseconds without a write after which a table is idle.
@@ -286,18 +282,8 @@ impl HashLog {
         context: Context,
         hash_mask: u64,
     ) -> Result<(Self, Lsn)> {
-        options.check_names(&["chunk_bytes", "compression", "live_ratio", "mutable_chunks"])?;
-        let chunk_bytes =
-            options.number("chunk_bytes", CHUNK_BYTES_DEFAULT, 16 << 10..=16 << 20)?;
-        if !chunk_bytes.is_power_of_two() {
-            return Err(Error::InvalidOption {
-                name: "chunk_bytes".to_owned(),
-                what: format!("{chunk_bytes} is not a power of two"),
-            });
-        }
-        let live_per_cent = options.number("live_ratio", LIVE_PER_CENT_DEFAULT, 10..=90)?;
-        let mutable_chunks = options.number("mutable_chunks", MUTABLE_CHUNKS_DEFAULT, 1..=1024)?;
-        let compresses = options.word("compression", &["none", "lz4"])? == "lz4";
+        let HashLogSettings { chunk_bytes, live_per_cent, mutable_chunks, compresses } =
+            HashLogSettings::parse(options)?;
         let owner = TableIdentity { database_id: context.database_id, table_id: context.table_id };
         let no_memory = |error| Error::io("reserve address space for a table", error);
         let engine = Self {

@@ -31,10 +31,12 @@
 
 pub mod checkpoint;
 mod mutants;
+mod options;
 pub(crate) mod table;
 
 use std::sync::Arc;
 
+use self::options::NaiveSettings;
 use crate::{
     Error, Result,
     contract::{
@@ -54,8 +56,6 @@ use crate::{
 
 /// Number of shards. 64 threads rarely meet on one lock. Each shard costs a cache line or two.
 const SHARD_COUNT: usize = 64;
-/// Default of `snapshot_bytes`: the paper's value.
-const SNAPSHOT_BYTES_DEFAULT: u64 = 2 << 20;
 /// Bytes of memory that an entry takes beside its key and value: the node (hash, link and the
 /// record), the reference counts before the shared bytes, and the overhead of two allocations.
 const ENTRY_OVERHEAD_BYTES: u64 = NODE_BYTES + to_u64(size_of::<Record>()) + 16 + 2 * 16;
@@ -152,9 +152,7 @@ impl Naive {
     ///
     /// Fails with `Corruption` if the newest checkpoint is damaged.
     pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
-        options.check_names(&["snapshot_bytes"])?;
-        let snapshot_bytes =
-            options.number("snapshot_bytes", SNAPSHOT_BYTES_DEFAULT, 4096..=1 << 40)?;
+        let NaiveSettings { snapshot_bytes } = NaiveSettings::parse(options)?;
         let naive = Self {
             context,
             shards: (0..SHARD_COUNT).map(|_| RwLock::new(Shard::default())).collect(),

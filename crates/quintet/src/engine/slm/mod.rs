@@ -45,6 +45,7 @@ pub mod inspect;
 pub(crate) mod key_code;
 mod keys;
 mod location_cache;
+mod options;
 mod range;
 mod read;
 mod read_ahead;
@@ -59,6 +60,7 @@ use std::sync::Arc;
 use self::{
     keys::Keys,
     location_cache::Shortcuts,
+    options::SlmSettings,
     range::{Range, Walk},
     runs::{Ledger, Runs},
 };
@@ -74,127 +76,21 @@ use crate::{
     lsm::{
         rate_limiter::{IdleDetector, RateLimiter},
         read_buffers::Buffers,
+        sst::Owner,
         sst::decoded_block::DecodedBlockCache,
-        sst::{BLOCK_BYTES_MAX, Owner, SstShape, block::Packing},
         write_buffer::{FlushTarget, WriteBuffer},
     },
     util::{
-        codec::{Lsn, to_u64, to_usize},
+        codec::{Lsn, to_u64},
         report::Report,
         sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
     },
 };
 
-const OPTIONS: [&str; 17] = [
-    "memtable_bytes",
-    "memtables",
-    "run_bytes",
-    "block_bytes",
-    "compression",
-    "cache_bytes",
-    "index_cache_bytes",
-    "page_bytes",
-    "live_ratio",
-    "leaf_threshold",
-    "leaf_runs",
-    "range_threshold",
-    "range_keys",
-    "compaction_runs",
-    "merge_runs",
-    "merge_rate",
-    "key_code",
-];
-/// Values of the option `key_code`, the default first.
-const KEY_CODES: [&str; 2] = ["auto", "none"];
 /// First byte of a scan cursor; the next key to return follows.
 const CURSOR_TAG: u8 = b'k';
 /// Tables of at most this number of entries are counted exactly for the statistics.
 const COUNTED_ENTRIES: u64 = 4096;
-
-/// The options, parsed.
-///
-/// | option | range | default | meaning |
-/// |---|---|---|---|
-/// | `memtable_bytes` | 64 KiB to 4 GiB | 256 MiB, or 1/16 of the memory budget if less | flushed at once; in memory as lists of at most 16 MiB; all memtables together take at most half of the budget |
-/// | `memtables` | 2 to 16 | 4 | maximum number of memtables of that size |
-/// | `run_bytes` | 64 KiB to 4 GiB | 32 MiB, or 1/8 of the budget if less | size of a run |
-/// | `block_bytes` | 512 to 1 MiB | 4096 | size of a block |
-/// | `compression` | `none`, `lz4`, `zstd` | `none` | of blocks |
-/// | `cache_bytes` | 0 to 2^46 | 7/8 of the budget less the index's share, at least 3/8 | block cache |
-/// | `index_cache_bytes` | 0 and up | 0: half of the block cache | page cache of the index |
-/// | `page_bytes` | power of two, 4096 to 65,536 | 16,384 | page of the index |
-/// | `live_ratio` | 0 to 100 per cent | 70 | see [`compaction_picker`] |
-/// | `leaf_threshold` | 0 to 2^20 | 10 | see [`compaction_picker`] |
-/// | `leaf_runs` | 1 to 64 | 2 | a window of the index has the keys of this number of runs |
-/// | `range_threshold` | 0 to 2^20 | 8 | see [`compaction_picker`] |
-/// | `range_keys` | 1 to 2^20 | 30 | see [`compaction_picker`] |
-/// | `compaction_runs` | 1 to 1024 | 4 | number of candidates that starts a merge |
-/// | `merge_runs` | 2 to 256 | 64 | maximum number of runs in a merge |
-/// | `merge_rate` | 0 to 2^46 bytes a second | 0: no limit | rate of a merge |
-/// | `key_code` | `auto`, `none` | `auto` | code of the index's keys; fixed by the first flush |
-#[derive(Clone, Copy, Debug)]
-struct Settings {
-    memtable_bytes: u64,
-    memtables: u64,
-    run_bytes: u64,
-    shape: SstShape,
-    /// Maximum size of the block cache, and the minimum that the index leaves to it.
-    cache_bytes: u64,
-    cache_bytes_min: u64,
-    live_ratio: u64,
-    leaf_threshold: usize,
-    leaf_runs: u64,
-    range_threshold: usize,
-    range_keys: usize,
-    compaction_runs: usize,
-    merge_runs: usize,
-    merge_rate: u64,
-    /// Whether the index of a new table may code its keys.
-    has_key_code: bool,
-}
-
-impl Settings {
-    fn parse(options: &TableOptions, budget: u64) -> Result<Self> {
-        options.check_names(&OPTIONS)?;
-        let bytes = |name, default, most| options.number(name, default, 64 << 10..=most);
-        let count =
-            |name, default, least| options.number(name, default, least..=1 << 20).map(to_usize);
-        let memtables = options.number("memtables", 4, 2..=16)?;
-        let memtable_bytes = bytes("memtable_bytes", 256 << 20, 4 << 30)?;
-        // A table that asks for more gets half of the budget; others leave room for others.
-        let asked = options.settings().any(|(name, _)| name == "memtable_bytes");
-        let most = if asked { budget / 2 / memtables } else { budget / 16 };
-        let cache_bytes = options.number("cache_bytes", budget / 8 * 7, 0..=1 << 46)?;
-        let is_sized = options.settings().any(|(name, _)| name == "cache_bytes");
-        let run_bytes = (32 << 20).min((budget / 8).max(64 << 10));
-        Ok(Self {
-            memtable_bytes: memtable_bytes.min(most.max(64 << 10)),
-            memtables,
-            run_bytes: bytes("run_bytes", run_bytes, 4 << 30)?,
-            shape: SstShape {
-                block_bytes: to_usize(options.number(
-                    "block_bytes",
-                    4096,
-                    512..=BLOCK_BYTES_MAX,
-                )?),
-                packing: Packing::named(options.word("compression", &Packing::NAMES)?),
-                write_bytes: SstShape::write_bytes(budget),
-                keys: false,
-            },
-            cache_bytes,
-            cache_bytes_min: if is_sized { cache_bytes } else { budget / 8 * 3 },
-            live_ratio: options.number("live_ratio", 70, 0..=100)?,
-            leaf_threshold: count("leaf_threshold", 10, 0)?,
-            leaf_runs: options.number("leaf_runs", 2, 1..=64)?,
-            range_threshold: count("range_threshold", 8, 0)?,
-            range_keys: count("range_keys", 30, 1)?,
-            compaction_runs: to_usize(options.number("compaction_runs", 4, 1..=1024)?),
-            merge_runs: to_usize(options.number("merge_runs", 64, 2..=256)?),
-            merge_rate: options.number("merge_rate", 0, 0..=1 << 46)?,
-            has_key_code: options.word("key_code", &KEY_CODES)? == KEY_CODES[0],
-        })
-    }
-}
 
 /// What readers see.
 type SuperVersion = crate::lsm::super_version::SuperVersion<Runs>;
@@ -236,7 +132,7 @@ pub struct Slm {
 #[derive(Debug)]
 struct Inner {
     context: Context,
-    settings: Settings,
+    settings: SlmSettings,
     owner: Owner,
     /// The index, and how it writes keys.
     paged: Paged,

@@ -4,8 +4,9 @@
 use std::{collections::BTreeSet, io, sync::Arc};
 
 use super::{
-    Counters, Inner, Settings,
+    Counters, Inner,
     keys::Keys,
+    options::SlmSettings,
     runs::{LIST_KEY, Ledger, Place, Run, RunList, Runs},
 };
 use crate::{
@@ -37,7 +38,7 @@ const SHORTCUTS_SHARE: u64 = 1024;
 impl Inner {
     pub(super) fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
         let budget = context.budget.limit();
-        let settings = Settings::parse(options, budget)?;
+        let settings = SlmSettings::parse(options, budget)?;
         let index =
             checkpoint::Settings::new(options, &context, ("index_cache_bytes", budget / 2))?;
         // A page of it leads to hundreds of entries, a block has a few.

@@ -22,11 +22,12 @@
 use std::sync::Arc;
 
 use super::{
-    Inner, Mode, SuperVersion, Version,
+    Inner, SuperVersion, Version,
     cursor::{Filter, Merge, Source},
     flush::set_level,
     manifest::LEVELS_MAX,
     merge::{Base, Cut, Plan},
+    options::Mode,
     publish::Fresh,
     table::{Part, Route, SstUse, Table},
 };
@@ -109,9 +110,9 @@ impl Inner {
         let settings = &self.settings;
         version.levels.iter().enumerate().filter_map(move |(place, level)| {
             let has_next = !settings.is_flat() && to_u64(place) + 2 < LEVELS_MAX;
-            let table = level.iter().max_by_key(|table| settings.fullness(table))?;
+            let table = level.iter().max_by_key(|table| table.fullness(settings))?;
             let (size, share) = if settings.mode == Mode::HashRange {
-                (settings.fullness(table), 200)
+                (table.fullness(settings), 200)
             } else {
                 let power = settings.fanout.saturating_pow(u32::try_from(place).unwrap_or(32));
                 let is_deepest = place + 1 == version.levels.len();
@@ -353,7 +354,7 @@ impl Inner {
         let settings = &self.settings;
         let count = table.uses.len();
         let mut rewrite = vec![false; count];
-        let is_large = matches!(self.route, Route::Key) && settings.fullness(table) > 150;
+        let is_large = matches!(self.route, Route::Key) && table.fullness(settings) > 150;
         if is_large {
             rewrite.fill(true);
         } else if count >= settings.max_pieces {

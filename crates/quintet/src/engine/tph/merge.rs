@@ -27,9 +27,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Inner, Settings,
+    Inner,
     cursor::{Merge, Source},
     index::{Collision, Index},
+    options::TphSettings,
     publish::Fresh,
     table::{SstUse, Table},
 };
@@ -93,9 +94,9 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    pub(super) fn evenly(table: &Table, settings: &Settings) -> Self {
+    pub(super) fn evenly(table: &Table, settings: &TphSettings) -> Self {
         let bytes = table.live_bytes();
-        let parts = (settings.fullness(table) + 25) / 50;
+        let parts = (table.fullness(settings) + 25) / 50;
         if parts == 0 {
             let (bytes, entries) = (settings.table_bytes / 2, settings.table_entries / 2);
             return Self { bytes, entries, whole: None };

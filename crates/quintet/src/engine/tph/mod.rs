@@ -55,6 +55,7 @@ mod index;
 pub mod inspect;
 mod manifest;
 mod merge;
+mod options;
 mod pace;
 pub mod perfect_hash;
 mod publish;
@@ -69,6 +70,7 @@ mod tests;
 use std::sync::Arc;
 
 use self::{
+    options::TphSettings,
     pace::Rates,
     publish::Publisher,
     range::Range,
@@ -81,143 +83,23 @@ use crate::{
         MaintenanceMode, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions,
         ValueSink, Visit,
     },
-    engine::tph::perfect_hash::{Lanes, Method},
     io::Queues,
     lsm::{
+        sst::Owner,
         sst::decoded_block::DecodedBlockCache,
-        sst::{BLOCK_BYTES_MAX, Owner, SstShape, block::Packing},
         write_buffer::{FlushTarget, WriteBuffer},
     },
     util::{
-        codec::{Lsn, to_u64, to_usize},
+        codec::{Lsn, to_u64},
         report::Report,
         sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
     },
 };
 
-const OPTIONS: [&str; 14] = [
-    "mode",
-    "memtable_bytes",
-    "memtables",
-    "max_pieces",
-    "table_bytes",
-    "level0_tables",
-    "level_bytes",
-    "fanout",
-    "block_bytes",
-    "compression",
-    "signature_bits",
-    "perfect_hash",
-    "cache_bytes",
-    "merge_rate",
-];
 /// What a cursor begins with; the first key to come follows.
 const CURSOR_TAG: u8 = b'k';
-/// Merging takes so much memory for each entry, and of a full table this part of the budget.
-const WORK_BYTES_PER_ENTRY: u64 = 32;
-const WORK_PART: u64 = 24;
-
 /// Tables of at most so many entries are counted exactly for the statistics.
 const COUNTED_ENTRIES: u64 = 4096;
-
-/// How levels are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    Sorted,
-    HashRange,
-    OneLevel,
-    SingleTier,
-}
-
-/// The options, parsed.
-#[derive(Clone, Copy, Debug)]
-struct Settings {
-    mode: Mode,
-    memtable_bytes: u64,
-    memtables: u64,
-    cache_bytes: u64,
-    merge_rate: u64,
-    max_pieces: usize,
-    table_bytes: u64,
-    /// Entries of a full table: merging it takes memory for each.
-    table_entries: u64,
-    level0_tables: usize,
-    level_bytes: u64,
-    fanout: u64,
-    shape: SstShape,
-    tag_bits: u32,
-    hash: Method,
-}
-
-impl Settings {
-    fn parse(options: &TableOptions, budget: u64) -> Result<Self> {
-        options.check_names(&OPTIONS)?;
-        let words = ["sorted", "hash_range", "one_level", "single_tier"];
-        let mode = match options.word("mode", &words)? {
-            "hash_range" => Mode::HashRange,
-            "one_level" => Mode::OneLevel,
-            "single_tier" => Mode::SingleTier,
-            _ => Mode::Sorted,
-        };
-        // A range asks each SST of a table.
-        let ssts = match mode {
-            Mode::Sorted => 6,
-            Mode::HashRange | Mode::OneLevel => 16,
-            Mode::SingleTier => 2,
-        };
-        let bytes = |name, default, most| options.number(name, default, 64 << 10..=most);
-        let memtables = options.number("memtables", 4, 2..=16)?;
-        let memtable_bytes = bytes("memtable_bytes", 128 << 20, 4 << 30)?;
-        // A table that asks for more gets half of the budget; others leave room for others.
-        let asked = options.settings().any(|(name, _)| name == "memtable_bytes");
-        let most = if asked { budget / 2 / memtables } else { budget / 16 };
-        let tag_bits = options.number("signature_bits", 11, 8..=16)?;
-        let memtable_bytes = memtable_bytes.min(most.max(64 << 10));
-        let level0_tables = options.number("level0_tables", 4, 1..=64)?;
-        // Level 1 is written again for each merge of level 0: a few times that is what pays.
-        let level = (8 * level0_tables * memtable_bytes).min(4 << 30);
-        Ok(Self {
-            mode,
-            memtable_bytes,
-            memtables,
-            merge_rate: options.number("merge_rate", 0, 0..=1 << 46)?,
-            cache_bytes: options.number("cache_bytes", budget / 4 * 3, 0..=1 << 46)?,
-            max_pieces: to_usize(options.number("max_pieces", ssts, 1..=1024)?),
-            table_bytes: bytes("table_bytes", 64 << 20, 64 << 30)?,
-            table_entries: (budget / WORK_PART / WORK_BYTES_PER_ENTRY).max(1 << 12),
-            level0_tables: to_usize(level0_tables),
-            level_bytes: bytes("level_bytes", level, 1 << 46)?,
-            fanout: options.number("fanout", 8, 2..=64)?,
-            shape: SstShape {
-                block_bytes: to_usize(options.number(
-                    "block_bytes",
-                    4096,
-                    512..=BLOCK_BYTES_MAX,
-                )?),
-                packing: Packing::named(options.word("compression", &Packing::NAMES)?),
-                write_bytes: SstShape::write_bytes(budget),
-                keys: true,
-            },
-            tag_bits: u32::try_from(tag_bits).unwrap_or(11),
-            hash: match options.word("perfect_hash", &["shift", "cphash"])? {
-                "cphash" => Method::CpHash(Lanes::Widest),
-                _ => Method::Shift,
-            },
-        })
-    }
-
-    /// What a table has of a full one, in per cent: by bytes or by entries.
-    fn fullness(&self, table: &Table) -> u64 {
-        let entries: u64 = table.uses.iter().map(|one| one.live).sum();
-        let by_bytes = table.live_bytes().saturating_mul(100) / self.table_bytes;
-        by_bytes.max(entries.saturating_mul(100) / self.table_entries)
-    }
-
-    /// Whether memtables skip level 0.
-    fn is_flat(&self) -> bool {
-        matches!(self.mode, Mode::OneLevel | Mode::SingleTier)
-    }
-}
 
 /// A version of the table set.
 #[derive(Clone, Debug, Default)]
@@ -270,7 +152,7 @@ pub struct Tph {
 #[derive(Debug)]
 struct Inner {
     context: Context,
-    settings: Settings,
+    settings: TphSettings,
     owner: Owner,
     route: Route,
     /// All ones, but for tests of equal hashes.

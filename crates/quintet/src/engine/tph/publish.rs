@@ -9,8 +9,9 @@
 use std::{io, sync::Arc};
 
 use super::{
-    Inner, Version, WORK_BYTES_PER_ENTRY,
+    Inner, Version,
     manifest::{Contents, Manifest, SstRecord, TableRecord},
+    options::WORK_BYTES_PER_ENTRY,
     table::Table,
 };
 use crate::{

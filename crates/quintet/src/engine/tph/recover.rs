@@ -3,9 +3,10 @@
 use std::{collections::BTreeSet, io, sync::Arc};
 
 use super::{
-    Counters, Inner, Mode, Settings, Version,
+    Counters, Inner, Version,
     index::Index,
     manifest::{self, Contents, Manifest, TableRecord},
+    options::{Mode, TphSettings},
     publish::Publisher,
     table::{Route, SstUse, Table},
 };
@@ -46,7 +47,7 @@ impl Inner {
         context: Context,
         hash_mask: u64,
     ) -> Result<(Self, Lsn)> {
-        let settings = Settings::parse(options, context.budget.limit())?;
+        let settings = TphSettings::parse(options, context.budget.limit())?;
         let owner = Owner {
             kind: Kind::PIECE,
             dir: Arc::clone(&context.dir),

@@ -5,7 +5,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use super::{cursor::Source, index::Index};
+use super::{cursor::Source, index::Index, options::TphSettings};
 use crate::{
     lsm::{
         cursor::merge::{Ahead, ScanStart, SstCursor},
@@ -83,6 +83,12 @@ impl Table {
     /// Live entries, tombstones included.
     pub(super) fn live(&self) -> u64 {
         self.uses.iter().map(|one| one.live).sum()
+    }
+
+    /// Its size in per cent of a full table's, by bytes or by entries, whichever is more.
+    pub(super) fn fullness(&self, settings: &TphSettings) -> u64 {
+        let by_bytes = self.live_bytes().saturating_mul(100) / settings.table_bytes;
+        by_bytes.max(self.live().saturating_mul(100) / settings.table_entries)
     }
 
     /// Bytes of their keys and values.

@@ -10,7 +10,10 @@ use crate::{
         Env,
         sim::{Call, Damage, Effect, Fault, Policy, SimEnv, When},
     },
-    util::mutant::{Bug, finds},
+    util::{
+        codec::to_usize,
+        mutant::{Bug, finds},
+    },
 };
 
 /// A table on a simulated disk, opened and reopened.
@@ -757,7 +760,7 @@ fn tables_are_cut_evenly_by_bytes_and_by_entries() {
             for level in &inner.front.view.load().version.levels {
                 // A table that has gone down leaves the first place empty.
                 let tables = level.iter().filter(|table| !table.uses.is_empty());
-                let sizes: Vec<u64> = tables.map(|table| inner.settings.fullness(table)).collect();
+                let sizes: Vec<u64> = tables.map(|table| table.fullness(&inner.settings)).collect();
                 // What one merge brings comes on top of what a table may have.
                 let is_small = sizes.iter().all(|one| *one < 350);
                 // The last one has the rest where a level was empty before.

@@ -50,6 +50,7 @@ mod hash;
 pub(crate) mod index;
 pub mod inspect;
 mod mutants;
+mod options;
 mod read;
 mod record;
 mod recover;
@@ -62,16 +63,21 @@ mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::{checkpoint::CheckpointState, replay_buffer::ReplayBuffer, write::PrefetchedRecord};
+use self::{
+    checkpoint::CheckpointState,
+    options::{CUT_BYTES_MIN, TrieSettings},
+    replay_buffer::ReplayBuffer,
+    write::PrefetchedRecord,
+};
 use crate::{
-    Error, Result,
+    Result,
     contract::{
         Context, Cursor, Engine, EngineKind, EngineStats, Entry, FoundValue, Hint, MaintenanceMode,
         MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions, ValueSink,
         replay_one_by_one, unordered,
     },
     engine::trie::{
-        index::{Layout, Trie as Index},
+        index::Trie as Index,
         store::{
             extents::Extents,
             regions::{Regions, UNIT_BYTES},
@@ -85,97 +91,16 @@ use crate::{
     },
 };
 
-/// The options of a table: `fanout` (children of a node: 64, 128 or 256; default 64),
-/// `sluggishness` (records in a list before it becomes a node: 1 to 128; default 16),
-/// `region_bytes` (of records: a power of two, 64 KiB to 16 MiB; default 2 MiB), `journal_bytes`
-/// (64 KiB to 16 GiB; default 64 MiB), `cut_bytes` (bytes appended before a checkpoint is wanted:
-/// 64 KiB to 1 GiB; default 16 MiB), `live_ratio` (percentage of the data file that is kept alive:
-/// 10 to 95; default 80), `max_scan` (holes examined for a large value: 0 to 10,000; default 100),
-/// `hash` (see [`hash`]: `siphash`, `highway64`, `highway128` or `highway256`; default `siphash`),
-/// `layout` (of sluggish lists: `lines`, or `chain` as in the paper; default `lines`).
-const OPTIONS: [&str; 9] = [
-    "fanout",
-    "sluggishness",
-    "region_bytes",
-    "journal_bytes",
-    "cut_bytes",
-    "live_ratio",
-    "max_scan",
-    "hash",
-    "layout",
-];
-const LAYOUTS: [&str; 2] = ["lines", "chain"];
-/// Children of a node. Nodes of 64 take fewer bytes a key on average than nodes of 128 or 256. At
-/// 10 million keys the words of the lowest nodes take 8 MB, which fits in caches; with 128 children
-/// they take 34 MB.
-const FANOUT_DEFAULT: u64 = 64;
-/// Records in a list before it becomes a node. The paper's value.
-const SLUGGISHNESS_DEFAULT: u64 = 16;
-const MAX_SCAN_DEFAULT: u64 = 100;
-const REGION_BYTES_DEFAULT: u64 = 2 << 20;
-/// Bytes of the journal. Opening reads half of it, which takes a tenth of a second.
-const JOURNAL_BYTES_DEFAULT: u64 = 64 << 20;
-const CUT_BYTES_DEFAULT: u64 = 16 << 20;
-const CUT_BYTES_MIN: u64 = 64 << 10;
 /// Changes of the trie without an image may take this part of the budget.
 const CHANGES_PART: u64 = 8;
 /// Memory may exceed the budget by this part of it before a writer makes a checkpoint itself.
 const OVERSHOOT_PART: u64 = 16;
 /// Operations after which a checkpoint is wanted: about as many as replay may have to apply again.
 const CHECKPOINT_OPERATIONS: u64 = 100_000;
-const LIVE_PER_CENT_DEFAULT: u64 = 80;
 /// Percentage of waste in the data file down to which an idle table is compacted.
 const IDLE_WASTE_PER_CENT: u64 = 4;
 /// Milliseconds without a write after which a table counts as idle.
 const IDLE_MILLIS: u64 = 500;
-
-/// The parsed options.
-#[derive(Clone, Copy, Debug)]
-struct Settings {
-    fanout: u64,
-    sluggishness: u64,
-    region_bytes: u64,
-    journal_bytes: u64,
-    cut_bytes: u64,
-    live_per_cent: u64,
-    max_scan: u64,
-    layout: Layout,
-}
-
-impl Settings {
-    fn parse(options: &TableOptions) -> Result<Self> {
-        options.check_names(&OPTIONS)?;
-        let settings = Self {
-            fanout: options.number("fanout", FANOUT_DEFAULT, 64..=256)?,
-            sluggishness: options.number("sluggishness", SLUGGISHNESS_DEFAULT, 1..=128)?,
-            region_bytes: options.number(
-                "region_bytes",
-                REGION_BYTES_DEFAULT,
-                64 << 10..=16 << 20,
-            )?,
-            journal_bytes: options.number(
-                "journal_bytes",
-                JOURNAL_BYTES_DEFAULT,
-                64 << 10..=16 << 30,
-            )?,
-            cut_bytes: options.number("cut_bytes", CUT_BYTES_DEFAULT, CUT_BYTES_MIN..=1 << 30)?,
-            live_per_cent: options.number("live_ratio", LIVE_PER_CENT_DEFAULT, 10..=95)?,
-            max_scan: options.number("max_scan", MAX_SCAN_DEFAULT, 0..=10_000)?,
-            layout: match options.word("layout", &LAYOUTS)? {
-                "chain" => Layout::Chain,
-                _ => Layout::Lines,
-            },
-        };
-        for (name, number) in [("fanout", settings.fanout), ("region_bytes", settings.region_bytes)]
-        {
-            if !number.is_power_of_two() {
-                let what = format!("{number} is not a power of two");
-                return Err(Error::InvalidOption { name: name.to_owned(), what });
-            }
-        }
-        Ok(settings)
-    }
-}
 
 /// Counters of a table. Some are statistics, others decide when maintenance runs.
 #[derive(Debug, Default)]
@@ -215,7 +140,7 @@ struct Counters {
 #[derive(Debug)]
 pub struct Trie {
     context: Context,
-    settings: Settings,
+    settings: TrieSettings,
     hash: hash::Hash,
     /// All ones, except in tests of equal hashes.
     hash_mask: u64,
@@ -244,8 +169,7 @@ impl Trie {
     /// Opens a table, or creates one in an empty directory. Returns it and the LSN up to which its
     /// files are complete.
     ///
-    /// Fails with [`Error::InvalidOption`], with [`Error::Corruption`] where a file is damaged, and
-    /// with [`Error::Io`].
+    /// Fails with `InvalidOption`, with `Corruption` where a file is damaged, and with `Io`.
     pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
         Self::open_with_mask(options, context, u64::MAX)
     }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{Settings, Trie, hash::Hash};
+use super::{Trie, hash::Hash, options::TrieSettings};
 use crate::{
     Error, Result,
     contract::{Context, TableOptions},
@@ -47,7 +47,7 @@ impl Trie {
         context: Context,
         hash_mask: u64,
     ) -> Result<(Self, Lsn)> {
-        let settings = Settings::parse(options)?;
+        let settings = TrieSettings::parse(options)?;
         let owner = Owner {
             dir: Arc::clone(&context.dir),
             database_id: context.database_id,

@@ -24,7 +24,10 @@ use crate::{
         block_cache::CacheAdmission,
         cursor::merge::{MemtableCursor, ScanStart, SortedCursor as _},
     },
-    util::mutant::{Bug, finds},
+    util::{
+        codec::to_usize,
+        mutant::{Bug, finds},
+    },
 };
 
 /// A table on a simulated disk, opened and reopened.
