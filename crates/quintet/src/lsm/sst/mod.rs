@@ -1,5 +1,5 @@
-//! Sorted string tables ([`Sst`]): immutable files of blocks in key order. The CompassDB paper calls
-//! one a piece.
+//! Sorted string tables ([`Sst`]): immutable files of blocks in key order. The CompassDB paper says
+//! "piece".
 //!
 //! A table of `tph` consists of several SSTs (`.ph`); its perfect-hash index is in the newest one.
 //! `slm` calls an SST a run (`.run`) and finds its entries by its own index.
