@@ -1,7 +1,8 @@
 //! One record: the self-validating unit of the log.
 //!
 //! Why: recovery has to tell a complete record from a torn, a stale and a foreign one without any
-//! other file. This module has the head that makes that possible, and copies records into the
+//! other file. The head of a record makes that possible: its checksum covers the record's position
+//! and the salt of its segment. This module encodes and checks heads, and copies records into the
 //! mapping.
 //!
 //! Invariants:
@@ -26,7 +27,7 @@
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
 //! | 0 | 4 | head crc | CRC32C of the segment's salt, the LSN (8 bytes) and bytes 0 to 23 with this field zero |
-//! | 4 | 4 | body crc | CRC32C of the body; in a filler a number that only this place has |
+//! | 4 | 4 | body crc | CRC32C of the body; in a filler a number made from the salt and the LSN |
 //! | 8 | 8 | sizes | bits 0 to 1: 2 a commit, 3 a filler (space that holds nothing); bits 2 to 33: bytes of body; zeros |
 //! | 16 | 8 | durable lsn | the log was durable below this when the record was formed |
 //! | 24 | | body | then zeros up to a multiple of 8 |

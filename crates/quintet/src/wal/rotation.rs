@@ -1,4 +1,15 @@
-//! The life of segments: prepare the next one, move to it, prune and recycle old ones.
+//! Segment rotation: prepare the next segment, move to it, prune and recycle old ones.
+//!
+//! A background job prepares the next segment when the current one is half full
+//! ([`Log::prepare`]), so that a writer that finds the current one full only exchanges a pointer
+//! ([`Log::rotate`]). Pruned files of the usual size are recycled, at most [`RECYCLED_MAX`].
+//!
+//! Invariants:
+//! - A segment is removed or recycled only if it ends at or below the durable end of the log and
+//!   the start that the catalog durably names.
+//! - At most one prepared segment (the spare) exists. `has_spare` says so without a lock.
+//!
+//! Threads: any. Lock order: `rotation`, then `sealed`.
 
 use std::{mem, sync::Arc, time::Duration};
 
