@@ -58,20 +58,46 @@ struct Run {
 
 const NAMES: [&str; 6] = ["a", "b/c", "b/d", "b/e/f", "g", "h/i"];
 
-#[test]
-fn random_operations_match_the_model_on_every_engine() {
+/// A test for each engine, so that the engines share the cores.
+macro_rules! random_operations_match_the_model {
+    ($($test:ident => $kind:ident),+ $(,)?) => {
+        $(
+            #[test]
+            fn $test() {
+                random_operations_match_the_model(EngineKind::$kind);
+            }
+        )+
+
+        #[test]
+        fn every_engine_has_a_test() {
+            assert_eq!(EngineKind::AVAILABLE, [$(EngineKind::$kind),+]);
+        }
+    };
+}
+
+random_operations_match_the_model! {
+    naive_matches_the_model => Naive,
+    hashlog_matches_the_model => HashLog,
+    trie_matches_the_model => Trie,
+    btree_matches_the_model => BTree,
+    slm_matches_the_model => Slm,
+    tph_matches_the_model => Tph,
+}
+
+fn random_operations_match_the_model(engine: EngineKind) {
     let variable = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let seeds = match variable("QUINTET_MODEL_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..variable("QUINTET_MODEL_SEEDS").unwrap_or(64),
     };
-    for engine in EngineKind::AVAILABLE {
-        for seed in seeds.clone() {
-            let outcome = std::panic::catch_unwind(|| Run::new(seed, *engine).run());
-            if let Err(panic) = outcome {
-                eprintln!("to run this again: QUINTET_MODEL_SEED={seed}, engine {engine}");
-                std::panic::resume_unwind(panic);
-            }
+    for seed in seeds {
+        let outcome = std::panic::catch_unwind(|| Run::new(seed, engine).run());
+        if let Err(panic) = outcome {
+            eprintln!(
+                "to run this again: QUINTET_MODEL_SEED={seed} cargo test -p quintet --test model \
+                 {engine}"
+            );
+            std::panic::resume_unwind(panic);
         }
     }
 }
