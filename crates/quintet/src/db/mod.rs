@@ -12,50 +12,31 @@
 //!
 //! Start reading at `commit`, `persist` and `recovery`; the shared state is in `core`.
 
-mod batch;
+mod api;
 mod catalog;
-mod check;
+mod checkpoint;
 mod commit;
 mod core;
-mod database;
-mod envelope;
+mod encoding;
 mod expiry;
-mod hierarchy;
 pub mod inspect;
-mod jobs;
 mod limits;
-mod load;
 #[cfg(all(test, shuttle))]
 mod models;
-mod mount;
-mod ops;
-mod options;
-mod persist;
 mod recovery;
-mod replay;
-mod stats;
-mod stripes;
-mod sweep;
-mod table;
+mod session;
+mod tables;
 #[cfg(all(test, not(model)))]
 mod tests;
-mod typed;
-mod value;
 
 pub use self::{
-    batch::Batch,
-    check::CheckLevel,
-    database::{Database, TableInfo},
-    hierarchy::{Child, ChildKind},
-    limits::{NAME_BYTES_MAX, NAME_DEPTH_MAX},
-    load::{LoadOptions, SortedLoader},
-    mount::{MountInfo, MountOptions},
-    options::{
-        BATCH_BYTES_MAX, DeleteOptions, Durability, KEY_BYTES_MAX, Options, PutOptions,
+    api::{
+        BATCH_BYTES_MAX, Batch, CheckLevel, Child, ChildKind, Database, DatabaseStats,
+        DeleteOptions, Durability, Entries, KEY_BYTES_MAX, KeyBounds, LoadOptions, Options,
+        PutOptions, SortedLoader, Table, TableInfo, TableStats, TypedEntries, TypedTable,
         VALUE_BYTES_MAX,
     },
-    stats::{DatabaseStats, TableStats},
-    table::{Entries, KeyBounds, Table},
-    typed::{TypedEntries, TypedTable},
-    value::{Key, Value},
+    limits::{NAME_BYTES_MAX, NAME_DEPTH_MAX},
+    session::{MountInfo, MountOptions},
+    tables::value::{Key, Value},
 };

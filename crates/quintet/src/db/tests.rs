@@ -12,12 +12,11 @@ use super::{
     Batch, Database, Durability, Options, PutOptions, Table,
     core::{Core, JobKind},
     expiry::Listing,
-    options::KEY_BYTES_MAX,
-    stripes::Stripes,
 };
 use crate::{
     Error,
     contract::{EngineKind, TableOptions},
+    db::{api::options::KEY_BYTES_MAX, core::stripes::Stripes},
     io::{
         Env as _,
         sim::{Call, Damage, Effect, Fault, Policy, PolicyLimits, SimEnv, When},

@@ -41,15 +41,16 @@
 
 pub(crate) mod edit;
 mod file;
-pub(crate) mod places;
+pub(crate) mod paths;
 pub(crate) mod tree;
 
 use std::sync::Arc;
 
 use edit::{Change, MountRecord, Progress, TableDefaults, TableRecord};
 use file::CatalogFile;
+
 pub(crate) use file::{NAME, UNFINISHED_NAME};
-use places::Place;
+use paths::Place;
 use tree::{TableNode, Tree};
 
 use crate::{

@@ -9,8 +9,12 @@ use std::fmt::Write as _;
 
 pub use self::file::{Sink, file};
 
-use super::{catalog, envelope::Envelope, ops::Ops};
-use crate::{Error, Result, contract::Op};
+use super::catalog;
+use crate::{
+    Error, Result,
+    contract::Op,
+    db::encoding::{envelope::Envelope, operations::Ops},
+};
 
 /// The changes in a catalog's bytes, each with the offset of its edit.
 pub fn catalog(bytes: &[u8]) -> Result<Vec<(u64, String)>> {

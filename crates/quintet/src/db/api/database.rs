@@ -2,19 +2,19 @@
 
 use std::{borrow::Borrow, path::Path, sync::Arc};
 
-use super::{
-    Batch, CheckLevel, DatabaseStats, Options, Table,
-    catalog::{
-        edit::{Progress, TableRecord},
-        places::{MountPlace, Place},
-        tree::{TableNode, Tree, check_path},
-    },
-    core::{Core, JobKind, Status, TableState},
-    recovery::{Loader, new_seed},
-};
 use crate::{
     Error, Result,
     contract::{EngineKind, Host, TableOptions},
+    db::{
+        Batch, CheckLevel, DatabaseStats, Options, Table,
+        catalog::{
+            edit::{Progress, TableRecord},
+            paths::{MountPlace, Place},
+            tree::{TableNode, Tree, check_path},
+        },
+        core::{Core, JobKind, Status, TableState},
+        recovery::{Loader, new_seed},
+    },
     util::{
         codec::Lsn,
         report::Report,
@@ -30,14 +30,14 @@ use crate::{
 /// acknowledged writes are not.
 #[derive(Clone, Debug)]
 pub struct Database {
-    pub(super) session: Arc<Session>,
+    pub(crate) session: Arc<Session>,
 }
 
 /// Shared by all handles; closes the database when the last handle drops it. Jobs and engines do
 /// not hold it.
 #[derive(Debug)]
-pub(super) struct Session {
-    pub(super) core: Arc<Core>,
+pub(crate) struct Session {
+    pub(crate) core: Arc<Core>,
 }
 
 impl Drop for Session {
@@ -194,7 +194,7 @@ impl Database {
     }
 
     /// Makes every earlier commit durable with a sync of the log, as
-    /// [`Durability::Sync`](super::Durability::Sync) does for one write. Cheaper than
+    /// [`Durability::Sync`](crate::db::Durability::Sync) does for one write. Cheaper than
     /// [`Database::persist`].
     pub fn sync(&self) -> Result<()> {
         let core = &self.session.core;
@@ -239,7 +239,7 @@ fn crosses(mount: &MountPlace) -> Error {
 }
 
 impl Core {
-    pub(super) fn table_by_id(&self, id: u64) -> Option<Arc<TableState>> {
+    pub(crate) fn table_by_id(&self, id: u64) -> Option<Arc<TableState>> {
         read(&self.tables).get(&id).cloned()
     }
 
@@ -253,7 +253,7 @@ impl Core {
 
     /// Makes earlier commits durable before an edit of the catalog. After a power loss, names and
     /// contents are then one prefix of the history.
-    pub(super) fn before_edit(&self) -> Result<()> {
+    pub(crate) fn before_edit(&self) -> Result<()> {
         self.check_writable()?;
         self.log.sync().map(drop)
     }
@@ -271,7 +271,7 @@ impl Core {
     }
 
     /// Creates the table of the expiry index.
-    pub(super) fn create_expiry_index(&self, options: &TableOptions) -> Result<Arc<TableState>> {
+    pub(crate) fn create_expiry_index(&self, options: &TableOptions) -> Result<Arc<TableState>> {
         self.before_edit()?;
         let record = TableRecord::new(options, new_seed(&*self.env));
         let node = TableNode { record: record.clone(), complete: Lsn(0), types: None };
@@ -323,7 +323,7 @@ impl Core {
     fn make_directory(&self, id: u64) -> Result<()> {
         let io_error = |error| Error::io(format!("make tables/{id}"), error);
         // A failed attempt may have left files under this number.
-        super::recovery::remove_tree(&self.tables_dir, &id.to_string()).map_err(io_error)?;
+        crate::db::recovery::remove_tree(&self.tables_dir, &id.to_string()).map_err(io_error)?;
         self.tables_dir.open_dir(&id.to_string(), true).map_err(io_error)?;
         self.tables_dir.sync().map_err(io_error)
     }

@@ -4,25 +4,27 @@
 //! |---|---|---|
 //! | `log-sync` | makes buffered commits durable | `sync_interval` after the first unsynced one |
 //! | `log-prepare` | prepares the log's next pages and segment | when the log asks |
-//! | `persist` | a round of [`persist`](super::persist), and the removal of dropped tables' files | when an engine or the log's length asks |
-//! | `expire` | the [`sweep`](super::sweep) | when a value expires |
+//! | `persist` | a round of [`persist`](crate::db::checkpoint), and the removal of dropped tables' files | when an engine or the log's length asks |
+//! | `expire` | the [`sweep`](crate::db::session::jobs::sweep) | when a value expires |
 //!
 //! Invariants:
 //! - Jobs hold the core weakly, or for one run only, so that closing can stop them and wait.
 //! - A failure is kept for `stats`. The job tries again after a pause, unless the log or the
 //!   catalog has failed for good.
 
+pub(crate) mod sweep;
+
 use std::{
     sync::{Arc, Weak},
     time::Duration,
 };
 
-use super::{
-    core::{Core, JobKind},
-    sweep::Sweep,
-};
 use crate::{
     Result,
+    db::{
+        core::{Core, JobKind},
+        session::jobs::sweep::Sweep,
+    },
     io::{Job, Next},
     util::sync::{AtomicBool, Ordering},
 };
@@ -42,7 +44,7 @@ struct Task {
 }
 
 /// Starts all jobs.
-pub(super) fn start(core: &Arc<Core>) {
+pub(crate) fn start(core: &Arc<Core>) {
     let kinds = [JobKind::LogSync, JobKind::LogPrepare, JobKind::Persist, JobKind::Expire];
     for kind in kinds {
         let task = Task {

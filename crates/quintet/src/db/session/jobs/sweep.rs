@@ -1,6 +1,6 @@
 //! The sweep: deletes expired values in the order of their expiry.
 //!
-//! A background job reads the start of the expiry index ([`expiry`](super::expiry)) up to the
+//! A background job reads the start of the expiry index ([`expiry`](crate::db::expiry)) up to the
 //! present. For each entry it checks the value under its key's stripe, deletes an expired value
 //! through the normal commit path, and removes the entry. So space is released without a reader, at
 //! a cost that depends on the expired values only. A job that scanned the tables would read ten
@@ -22,15 +22,15 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use super::{
-    Durability,
-    core::{Core, Status, TableState},
-    expiry::{Listing, rests},
-    options::Condition,
-};
 use crate::{
     Error, Result,
     contract::{Cursor, Engine as _, Entry, KeyRange, Op},
+    db::{
+        Durability,
+        api::options::Condition,
+        core::{Core, Status, TableState},
+        expiry::{Listing, rests},
+    },
     io::Next,
     util::{
         mutant::mutant,
@@ -58,7 +58,7 @@ const COMPACT_SHARE: u64 = 4;
 
 /// The sweep of one database.
 #[derive(Debug, Default)]
-pub(super) struct Sweep {
+pub(crate) struct Sweep {
     state: Mutex<State>,
 }
 
@@ -93,7 +93,7 @@ enum Left {
 
 impl Sweep {
     /// Runs one step and returns when the next one is due.
-    pub(super) fn run(&self, core: &Core) -> Next {
+    pub(crate) fn run(&self, core: &Core) -> Next {
         let Some(index) = core.expiries.index() else { return Next::WhenWoken };
         // A failed log takes no deletes, and a stopped index takes no changes.
         if core.log.failure().is_some() || !index.is_live() {
@@ -266,7 +266,7 @@ fn purge(core: &Core, index: &TableState, from: &Cursor) -> Result<Option<Cursor
 impl Core {
     /// Deletes the value of an entry if it is expired, and removes the entry. Returns whether a
     /// value was deleted.
-    pub(super) fn sweep(&self, table: &TableState, listing: &Listing<'_>) -> Result<bool> {
+    pub(crate) fn sweep(&self, table: &TableState, listing: &Listing<'_>) -> Result<bool> {
         let condition = Condition::Expired { time: listing.time };
         let delete = Op::Delete { key: listing.key };
         let deleted = self.commit_one(table, &delete, condition, Durability::Buffered)?;

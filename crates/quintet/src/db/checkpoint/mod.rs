@@ -36,20 +36,20 @@ use crate::{
 
 impl Core {
     /// Checkpoints these tables now, however little they lack.
-    pub(super) fn persist_tables(&self, tables: &[Arc<TableState>]) -> Result<()> {
+    pub(crate) fn persist_tables(&self, tables: &[Arc<TableState>]) -> Result<()> {
         let _round = self.round.lock();
         self.persist_round(tables)
     }
 
     /// Checkpoints all tables now.
-    pub(super) fn persist_all(&self) -> Result<()> {
+    pub(crate) fn persist_all(&self) -> Result<()> {
         let _round = self.round.lock();
         self.persist_whole_round()
     }
 
     /// Checkpoints all tables, unless another thread's round has meanwhile reduced the unpersisted
     /// log to at most `bytes`.
-    pub(super) fn persist_all_over(&self, bytes: u64) -> Result<()> {
+    pub(crate) fn persist_all_over(&self, bytes: u64) -> Result<()> {
         let _round = self.round.lock();
         if self.arrears(self.log.end()) <= bytes { Ok(()) } else { self.persist_whole_round() }
     }
@@ -57,13 +57,13 @@ impl Core {
     /// Returns the bytes of log since the last round over all tables. Equal to
     /// [`Core::unpersisted_bytes`], unless a failed table holds the log, in which case another
     /// round would not help.
-    pub(super) fn arrears(&self, end: Lsn) -> u64 {
+    pub(crate) fn arrears(&self, end: Lsn) -> u64 {
         let last = self.round_end.load(Ordering::Relaxed);
         self.unpersisted_bytes(end).min(end.0.saturating_sub(last))
     }
 
     /// Returns whether a table's engine, or the length of the log, needs a round.
-    pub(super) fn is_anything_due(&self) -> bool {
+    pub(crate) fn is_anything_due(&self) -> bool {
         let wants = |table: &Arc<TableState>| {
             table.is_live()
                 && matches!(
@@ -85,7 +85,7 @@ impl Core {
 
     /// Maintains and checkpoints the tables whose engines need it, and all tables when much of the
     /// log is unpersisted.
-    pub(super) fn persist_due(&self) -> Result<()> {
+    pub(crate) fn persist_due(&self) -> Result<()> {
         let _round = self.round.lock();
         let mut tables = self.all_tables();
         tables.retain(|table| table.is_live());
@@ -105,14 +105,14 @@ impl Core {
     }
 
     /// Returns whether an engine has work for an idle time.
-    pub(super) fn wants_persist_later(&self) -> bool {
+    pub(crate) fn wants_persist_later(&self) -> bool {
         self.all_tables()
             .iter()
             .any(|table| table.is_live() && table.engine.pending_work() == PendingWork::Later)
     }
 
     /// Compacts one table, and checkpoints it if the compaction leaves unwritten state.
-    pub(super) fn compact(&self, table: &Arc<TableState>) -> Result<()> {
+    pub(crate) fn compact(&self, table: &Arc<TableState>) -> Result<()> {
         let _round = self.round.lock();
         self.maintain(table, MaintenanceMode::Full)?;
         if table.engine.pending_work() == PendingWork::Checkpoint {
@@ -122,7 +122,7 @@ impl Core {
     }
 
     /// Adopts a table's sorted load, as a round of that table. `also` is checkpointed before it.
-    pub(super) fn adopt_load(
+    pub(crate) fn adopt_load(
         &self,
         table: &TableState,
         also: Option<&Arc<TableState>>,
@@ -220,7 +220,7 @@ impl Core {
     }
 
     /// Removes the files of dropped tables. The next open removes what a failure leaves.
-    pub(super) fn bury(&self) {
+    pub(crate) fn bury(&self) {
         let _round = self.round.lock();
         // After the close, another process may use the same numbers.
         if !self.is_closed() {
@@ -229,7 +229,7 @@ impl Core {
     }
 
     /// As [`Core::bury`]. The caller holds `round`, and the database's lock is held.
-    pub(super) fn bury_alone(&self) {
+    pub(crate) fn bury_alone(&self) {
         let doomed = std::mem::take(&mut *lock(&self.doomed));
         for table in &doomed {
             let _maintenance = lock(&table.maintenance);

@@ -6,10 +6,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{Database, expiry::Listing};
 use crate::{
     Error, Result,
     contract::Op,
+    db::{Database, expiry::Listing},
     io::{
         Env,
         os::OsEnv,
@@ -31,7 +31,7 @@ pub const VALUE_BYTES_MAX: usize = 512 << 20;
 pub const BATCH_BYTES_MAX: u64 = 1 << 30;
 
 /// Minimum memory budget in bytes. A smaller one leaves no room for the log.
-pub(super) const MEMORY_BUDGET_MIN: u64 = 1 << 20;
+pub(crate) const MEMORY_BUDGET_MIN: u64 = 1 << 20;
 /// Default bound of the log that opening replays, in bytes.
 const RECOVERY_BUDGET_DEFAULT: u64 = 256 << 20;
 /// Minimum of the recovery budget in bytes: the smallest segment of the log.
@@ -269,7 +269,7 @@ impl Condition {
     /// Returns the entry of the expiry index that is removed with the write, whether or not its
     /// condition holds.
     #[inline]
-    pub(super) fn settles<'a>(self, table_id: u64, op: &Op<'a>) -> Option<Listing<'a>> {
+    pub(crate) fn settles<'a>(self, table_id: u64, op: &Op<'a>) -> Option<Listing<'a>> {
         match (self, *op) {
             _ if mutant::active(Bug::SweepUnlistsOutsideStripe) => None,
             (Self::Expired { time }, Op::Delete { key }) => Some(Listing { time, table_id, key }),
@@ -323,7 +323,7 @@ impl PutOptions {
         self
     }
 
-    /// Stores a tag with the value. [`Value::type_tag`](super::Value::type_tag) returns it.
+    /// Stores a tag with the value. [`Value::type_tag`](crate::db::Value::type_tag) returns it.
     #[must_use]
     pub fn type_tag(mut self, tag: TypeTag) -> Self {
         self.type_tag = Some(tag);

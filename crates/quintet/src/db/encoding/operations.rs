@@ -133,7 +133,8 @@ impl<'a> Ops<'a> {
             _ => return None,
         };
         let keyed = !matches!(op, Op::DeleteRange { .. });
-        let sound = key.len() <= super::options::KEY_BYTES_MAX && !(keyed && key.is_empty());
+        let sound =
+            key.len() <= crate::db::api::options::KEY_BYTES_MAX && !(keyed && key.is_empty());
         sound.then_some((table_id, op))
     }
 }

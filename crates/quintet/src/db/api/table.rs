@@ -9,18 +9,20 @@ use std::{
 };
 
 use super::{
-    DeleteOptions, PutOptions, TableStats,
-    core::TableState,
     database::Session,
-    envelope::Envelope,
     options::{Condition, check_key, check_value},
-    value::{Key, Value},
 };
 use crate::{
     Error, Result,
     contract::{
         self, Cursor, Engine as _, EngineKind, Entry, EntryIter, KeyRange, MultiGetSink, Op,
         OrderedEngine,
+    },
+    db::{
+        DeleteOptions, PutOptions, TableStats,
+        core::TableState,
+        encoding::envelope::Envelope,
+        tables::value::{Key, Value},
     },
     util::types::TableTypes,
 };
@@ -32,8 +34,8 @@ use crate::{
 /// [`Error::StaleTable`]; after the database is closed, with [`Error::Closed`].
 #[derive(Clone, Debug)]
 pub struct Table {
-    pub(super) session: Arc<Session>,
-    pub(super) state: Arc<TableState>,
+    pub(crate) session: Arc<Session>,
+    pub(crate) state: Arc<TableState>,
 }
 
 impl Table {

@@ -1,13 +1,13 @@
 //! Verification of an open database. Never writes.
 
-use super::{
-    core::{Core, Status, TableState},
-    envelope::Envelope,
-    expiry::Listing,
-};
 use crate::{
     Error, Result,
     contract::{Cursor, Engine as _, Entry},
+    db::{
+        core::{Core, Status, TableState},
+        encoding::envelope::Envelope,
+        expiry::Listing,
+    },
     util::{report::Report, sync::lock},
 };
 
@@ -25,7 +25,7 @@ pub enum CheckLevel {
 const STEP_ENTRIES: usize = 1024;
 
 impl Core {
-    pub(super) fn check(&self, level: CheckLevel) -> Result<Report> {
+    pub(crate) fn check(&self, level: CheckLevel) -> Result<Report> {
         self.check_open()?;
         let mut report = Report::default();
         self.catalog.check(&mut report)?;

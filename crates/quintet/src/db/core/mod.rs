@@ -8,20 +8,24 @@
 //!
 //! Lock order: `ARCHITECTURE.md`. The slots of the jobs are never held across a call.
 
+pub(crate) mod stripes;
+
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use super::{
     Durability,
     catalog::Catalog,
-    envelope::{ENVELOPE_BYTES_MAX, Envelope, EnvelopeSink},
     expiry::{Clock, Expiries},
-    mount::Mounts,
-    stripes::Stripes,
-    value::Value,
 };
 use crate::{
     Error, Result,
     contract::{Engine as _, EngineKind, Host, Load, Presence, value_sink::HeadAndBuffer},
+    db::{
+        core::stripes::Stripes,
+        encoding::envelope::{ENVELOPE_BYTES_MAX, Envelope, EnvelopeSink},
+        session::Mounts,
+        tables::value::Value,
+    },
     engine::AnyEngine,
     io::{Dir, Env, JobHandle, LockGuard},
     util::{
@@ -39,7 +43,7 @@ use crate::{
 
 /// Whether a table takes operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
+pub(crate) enum Status {
     Open,
     /// A sorted load is in progress: no other writes.
     Loading,
@@ -62,34 +66,34 @@ impl Status {
 
 /// One open table.
 #[derive(Debug)]
-pub(super) struct TableState {
-    pub(super) id: u64,
-    pub(super) kind: EngineKind,
-    pub(super) hash: KeyHash,
-    pub(super) engine: AnyEngine,
+pub(crate) struct TableState {
+    pub(crate) id: u64,
+    pub(crate) kind: EngineKind,
+    pub(crate) hash: KeyHash,
+    pub(crate) engine: AnyEngine,
     status: AtomicU8,
     /// Why the table failed; set before the status changes.
     failure: OnceLock<String>,
     /// The last name, once the table is dropped.
-    pub(super) dropped_name: OnceLock<String>,
+    pub(crate) dropped_name: OnceLock<String>,
     /// Past the last applied operation. On its own cache line, because every write stores it while
     /// gets read the fields around it.
     applied_end: CachePadded<AtomicU64>,
     /// The LSN that the files are complete to.
     persisted: AtomicU64,
     /// Whether the table may have entries in the expiry index.
-    pub(super) may_expire: AtomicBool,
+    pub(crate) may_expire: AtomicBool,
     /// The types of keys and values; unset: any bytes.
     types: OnceLock<TableTypes>,
     /// The sorted load while the table is [`Status::Loading`].
-    pub(super) load: Mutex<Option<Box<dyn Load>>>,
+    pub(crate) load: Mutex<Option<Box<dyn Load>>>,
     /// Held while the engine checkpoints, compacts or checks, and while the table's files are
     /// removed.
-    pub(super) maintenance: Mutex<()>,
+    pub(crate) maintenance: Mutex<()>,
 }
 
 impl TableState {
-    pub(super) fn new(
+    pub(crate) fn new(
         id: u64,
         kind: EngineKind,
         hash: KeyHash,
@@ -115,7 +119,7 @@ impl TableState {
     }
 
     #[inline]
-    pub(super) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         match self.status.load(Ordering::Acquire) {
             0 => Status::Open,
             1 => Status::Loading,
@@ -126,57 +130,57 @@ impl TableState {
     }
 
     /// Returns whether the table takes reads and joins checkpoints.
-    pub(super) fn is_live(&self) -> bool {
+    pub(crate) fn is_live(&self) -> bool {
         matches!(self.status(), Status::Open | Status::Loading)
     }
 
     /// Moves the status forward. Only a load moves it back, see [`TableState::turn`].
-    pub(super) fn end(&self, status: Status) {
+    pub(crate) fn end(&self, status: Status) {
         self.status.fetch_max(status.code(), Ordering::AcqRel);
     }
 
     /// Changes the status between open and loading. Returns `false`, and changes nothing, if it was
     /// not `from`.
-    pub(super) fn turn(&self, from: Status, to: Status) -> bool {
+    pub(crate) fn turn(&self, from: Status, to: Status) -> bool {
         let codes = (from.code(), to.code());
         let order = (Ordering::AcqRel, Ordering::Acquire);
         self.status.compare_exchange(codes.0, codes.1, order.0, order.1).is_ok()
     }
 
     /// Stops the table: a logged operation could not be applied.
-    pub(super) fn fail(&self, reason: &Error) {
+    pub(crate) fn fail(&self, reason: &Error) {
         let _ = self.failure.set(reason.to_string());
         self.end(Status::Failed);
     }
 
-    pub(super) fn failure(&self) -> Option<&str> {
+    pub(crate) fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
     }
 
-    pub(super) fn types(&self) -> Option<&TableTypes> {
+    pub(crate) fn types(&self) -> Option<&TableTypes> {
         self.types.get()
     }
 
     /// Fixes the types for later writes. Returns the types in effect, which differ if they were
     /// fixed before.
-    pub(super) fn fix_types(&self, types: &TableTypes) -> &TableTypes {
+    pub(crate) fn fix_types(&self, types: &TableTypes) -> &TableTypes {
         self.types.get_or_init(|| types.clone())
     }
 
-    pub(super) fn note_applied(&self, end: Lsn) {
+    pub(crate) fn note_applied(&self, end: Lsn) {
         self.applied_end.fetch_max(end.0, Ordering::AcqRel);
     }
 
-    pub(super) fn note_persisted(&self, lsn: Lsn) {
+    pub(crate) fn note_persisted(&self, lsn: Lsn) {
         self.persisted.fetch_max(lsn.0, Ordering::AcqRel);
     }
 
-    pub(super) fn persisted(&self) -> Lsn {
+    pub(crate) fn persisted(&self) -> Lsn {
         Lsn(self.persisted.load(Ordering::Acquire))
     }
 
     /// Returns whether the files lack an applied operation.
-    pub(super) fn is_dirty(&self) -> bool {
+    pub(crate) fn is_dirty(&self) -> bool {
         self.applied_end.load(Ordering::Acquire) > self.persisted.load(Ordering::Acquire)
     }
 }
@@ -184,13 +188,13 @@ impl TableState {
 /// The part of the state that engines call back into. Separate from [`Core`], so that engines do
 /// not keep it alive.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) clock: Clock,
+pub(crate) struct Shared {
+    pub(crate) clock: Clock,
     /// Set when the log is open; unset while it is replayed.
-    pub(super) log: OnceLock<Arc<Log>>,
-    pub(super) jobs: Jobs,
+    pub(crate) log: OnceLock<Arc<Log>>,
+    pub(crate) jobs: Jobs,
     /// A writer found that a checkpoint round is due. The next round clears it.
-    pub(super) round_due: AtomicBool,
+    pub(crate) round_due: AtomicBool,
 }
 
 impl Host for Shared {
@@ -225,7 +229,7 @@ impl Host for Shared {
 
 /// The background jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum JobKind {
+pub(crate) enum JobKind {
     LogSync,
     LogPrepare,
     Persist,
@@ -234,7 +238,7 @@ pub(super) enum JobKind {
 
 /// The handles of the started jobs.
 #[derive(Debug, Default)]
-pub(super) struct Jobs {
+pub(crate) struct Jobs {
     slots: [Mutex<Option<JobHandle>>; 4],
 }
 
@@ -249,18 +253,18 @@ impl Jobs {
         }
     }
 
-    pub(super) fn set(&self, kind: JobKind, handle: JobHandle) {
+    pub(crate) fn set(&self, kind: JobKind, handle: JobHandle) {
         *lock(self.slot(kind)) = Some(handle);
     }
 
-    pub(super) fn wake(&self, kind: JobKind) {
+    pub(crate) fn wake(&self, kind: JobKind) {
         if let Some(handle) = &*lock(self.slot(kind)) {
             handle.wake();
         }
     }
 
     /// Stops all jobs and waits for those that run.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         for slot in &self.slots {
             // Dropped without the slot's lock: the job that the drop waits for may be waking
             // another job.
@@ -272,50 +276,50 @@ impl Jobs {
 
 /// Counters since the database was opened.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) commits: AtomicU64,
-    pub(super) expired_swept: AtomicU64,
-    pub(super) write_stalls: AtomicU64,
-    pub(super) write_delays: AtomicU64,
-    pub(super) persist_rounds: AtomicU64,
+pub(crate) struct Counters {
+    pub(crate) commits: AtomicU64,
+    pub(crate) expired_swept: AtomicU64,
+    pub(crate) write_stalls: AtomicU64,
+    pub(crate) write_delays: AtomicU64,
+    pub(crate) persist_rounds: AtomicU64,
 }
 
 /// The tables by number.
-pub(super) type Tables = RwLock<HashMap<u64, Arc<TableState>>>;
+pub(crate) type Tables = RwLock<HashMap<u64, Arc<TableState>>>;
 
 /// An open database.
-pub(super) struct Core {
-    pub(super) env: Arc<dyn Env>,
-    pub(super) dir: Arc<dyn Dir>,
-    pub(super) tables_dir: Arc<dyn Dir>,
-    pub(super) read_only: bool,
-    pub(super) durability: Durability,
-    pub(super) sync_interval: Duration,
-    pub(super) recovery_budget: u64,
-    pub(super) budget: Arc<Budget>,
-    pub(super) catalog: Catalog,
-    pub(super) mounts: Mounts,
-    pub(super) tables: Tables,
-    pub(super) expiries: Expiries,
-    pub(super) shared: Arc<Shared>,
-    pub(super) log: Arc<Log>,
-    pub(super) stripes: Stripes,
+pub(crate) struct Core {
+    pub(crate) env: Arc<dyn Env>,
+    pub(crate) dir: Arc<dyn Dir>,
+    pub(crate) tables_dir: Arc<dyn Dir>,
+    pub(crate) read_only: bool,
+    pub(crate) durability: Durability,
+    pub(crate) sync_interval: Duration,
+    pub(crate) recovery_budget: u64,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) catalog: Catalog,
+    pub(crate) mounts: Mounts,
+    pub(crate) tables: Tables,
+    pub(crate) expiries: Expiries,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) stripes: Stripes,
     /// Held by a checkpoint round; one at a time.
-    pub(super) round: FairMutex,
+    pub(crate) round: FairMutex,
     /// Dropped tables whose files are still to be removed.
-    pub(super) doomed: Mutex<Vec<Arc<TableState>>>,
+    pub(crate) doomed: Mutex<Vec<Arc<TableState>>>,
     /// No table needs the log below this LSN.
-    pub(super) log_start: AtomicU64,
+    pub(crate) log_start: AtomicU64,
     /// The LSN that the last successful round over all tables covered.
-    pub(super) round_end: AtomicU64,
-    pub(super) closed: AtomicBool,
-    pub(super) sync_armed: AtomicBool,
-    pub(super) prepare_armed: AtomicBool,
-    pub(super) counters: CachePadded<Counters>,
+    pub(crate) round_end: AtomicU64,
+    pub(crate) closed: AtomicBool,
+    pub(crate) sync_armed: AtomicBool,
+    pub(crate) prepare_armed: AtomicBool,
+    pub(crate) counters: CachePadded<Counters>,
     /// The last failure of a background job that has not succeeded since.
-    pub(super) background_failure: Mutex<Option<String>>,
+    pub(crate) background_failure: Mutex<Option<String>>,
     /// The lock of the directory. `None` once the database is closed.
-    pub(super) lock: Mutex<Option<Box<dyn LockGuard>>>,
+    pub(crate) lock: Mutex<Option<Box<dyn LockGuard>>>,
 }
 
 impl fmt::Debug for Core {
@@ -325,16 +329,16 @@ impl fmt::Debug for Core {
 }
 
 impl Core {
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    pub(super) fn check_open(&self) -> Result<()> {
+    pub(crate) fn check_open(&self) -> Result<()> {
         if self.is_closed() { Err(Error::Closed) } else { Ok(()) }
     }
 
     /// Fails if the database is closed or read-only, or its catalog has failed.
-    pub(super) fn check_writable(&self) -> Result<()> {
+    pub(crate) fn check_writable(&self) -> Result<()> {
         self.check_open()?;
         if self.read_only {
             return Err(Error::ReadOnly);
@@ -347,7 +351,7 @@ impl Core {
 
     /// Fails if the table takes no reads.
     #[inline]
-    pub(super) fn check_usable(&self, table: &TableState) -> Result<()> {
+    pub(crate) fn check_usable(&self, table: &TableState) -> Result<()> {
         match table.status() {
             Status::Open | Status::Loading => Ok(()),
             status => Err(self.unusable(table, status)),
@@ -356,7 +360,7 @@ impl Core {
 
     /// Fails if the table takes no writes.
     #[inline]
-    pub(super) fn check_takes_writes(&self, table: &TableState) -> Result<()> {
+    pub(crate) fn check_takes_writes(&self, table: &TableState) -> Result<()> {
         match table.status() {
             Status::Open => Ok(()),
             status => Err(self.unusable(table, status)),
@@ -378,7 +382,7 @@ impl Core {
     }
 
     /// Returns a table's current name, or its last one.
-    pub(super) fn name_of(&self, table: &TableState) -> String {
+    pub(crate) fn name_of(&self, table: &TableState) -> String {
         if let Some(name) = table.dropped_name.get() {
             return name.clone();
         }
@@ -387,7 +391,7 @@ impl Core {
     }
 
     /// Returns all tables, by number.
-    pub(super) fn all_tables(&self) -> Vec<Arc<TableState>> {
+    pub(crate) fn all_tables(&self) -> Vec<Arc<TableState>> {
         let mut tables: Vec<_> = read(&self.tables).values().cloned().collect();
         tables.sort_by_key(|table| table.id);
         tables
@@ -395,7 +399,7 @@ impl Core {
 
     /// Returns the value that a reader sees for a stored value of `key`: `None` once it is expired.
     #[inline]
-    pub(super) fn visible(
+    pub(crate) fn visible(
         &self,
         table: &TableState,
         key: &[u8],
@@ -430,14 +434,14 @@ impl Core {
     }
 
     #[cold]
-    pub(super) fn bad_envelope(&self, table: &TableState) -> Error {
+    pub(crate) fn bad_envelope(&self, table: &TableState) -> Error {
         let file = format!("tables/{}", table.id);
         Error::corruption(file, 0, format!("a value of {} has no envelope", self.name_of(table)))
     }
 
     /// Returns the visible value of a key.
     #[inline]
-    pub(super) fn get(&self, table: &TableState, key: &[u8]) -> Result<Option<Value>> {
+    pub(crate) fn get(&self, table: &TableState, key: &[u8]) -> Result<Option<Value>> {
         match table.engine.get(key)? {
             Some(stored) => self.visible(table, key, stored),
             None => Ok(None),
@@ -446,7 +450,7 @@ impl Core {
 
     /// Returns whether a reader sees a value of a key. Reads the value only if the engine cannot
     /// tell from its index, and copies no more than the envelope.
-    pub(super) fn contains(&self, table: &TableState, key: &[u8]) -> Result<bool> {
+    pub(crate) fn contains(&self, table: &TableState, key: &[u8]) -> Result<bool> {
         match table.engine.exists_hint(key)? {
             Presence::Absent => return Ok(false),
             Presence::Present => return Ok(true),
@@ -469,7 +473,7 @@ impl Core {
     /// Copies the visible value of a key into `out`. Returns `false` if there is none; the content
     /// of `out` is undefined then.
     #[inline]
-    pub(super) fn get_into(
+    pub(crate) fn get_into(
         &self,
         table: &TableState,
         key: &[u8],
@@ -512,11 +516,11 @@ impl Core {
     }
 
     /// Reports the number of durable catalog edits to the log.
-    pub(super) fn note_catalog(&self) {
+    pub(crate) fn note_catalog(&self) {
         self.log.record_catalog_edit(self.catalog.edits());
     }
 
-    pub(super) fn note_background(&self, result: &Result<()>) {
+    pub(crate) fn note_background(&self, result: &Result<()>) {
         let failure = result.as_ref().err().map(ToString::to_string);
         *lock(&self.background_failure) = failure;
     }

@@ -18,15 +18,15 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    Batch, Database, DeleteOptions, Entries, KeyBounds, PutOptions, Table,
-    core::{Core, TableState},
-    envelope::Envelope,
-    value::{Key, Value},
-};
 use crate::{
     Error, Result,
     contract::{Cursor, Engine as _, KeyRange, Op, TableOptions},
+    db::{
+        Batch, Database, DeleteOptions, Entries, KeyBounds, PutOptions, Table,
+        core::{Core, TableState},
+        encoding::envelope::Envelope,
+        tables::value::{Key, Value},
+    },
     util::types::{KeyPrefix, KeyRef, TableTypes, TypedKey, TypedValue, ValueRef},
 };
 
@@ -269,7 +269,7 @@ impl<K: TypedKey, V: TypedValue> DoubleEndedIterator for TypedEntries<K, V> {
 impl Core {
     /// Fails with [`Error::TypeMismatch`] for a write of other types than the table's.
     #[inline]
-    pub(super) fn check_types(&self, table: &TableState, op: &Op<'_>) -> Result<()> {
+    pub(crate) fn check_types(&self, table: &TableState, op: &Op<'_>) -> Result<()> {
         match table.types() {
             None => Ok(()),
             Some(types) => self.check_write(table, types, op),

@@ -17,12 +17,14 @@ use std::{borrow::Cow, sync::Arc};
 use super::{
     Durability,
     core::{Core, JobKind, TableState},
-    ops::{Frame, Ops, put_op, size_of_pieces},
-    options::Condition,
 };
 use crate::{
     Error, Result,
     contract::{Engine as _, Hint, Op},
+    db::{
+        api::options::Condition,
+        encoding::operations::{Frame, Ops, put_op, size_of_pieces},
+    },
     io::write_throttle::brake,
     util::{
         codec::Lsn,
@@ -46,7 +48,7 @@ const EXPECTED: usize = 256;
 
 impl Core {
     /// Commits one operation. Returns whether its condition held.
-    pub(super) fn commit_one(
+    pub(crate) fn commit_one(
         &self,
         table: &TableState,
         op: &Op<'_>,
@@ -182,7 +184,7 @@ impl Core {
     }
 
     /// Returns the bytes of log that opening would replay.
-    pub(super) fn unpersisted_bytes(&self, end: Lsn) -> u64 {
+    pub(crate) fn unpersisted_bytes(&self, end: Lsn) -> u64 {
         end.0.saturating_sub(self.log_start.load(Ordering::Relaxed))
     }
 
@@ -208,7 +210,7 @@ impl Core {
     }
 
     /// Commits all operations of `body` or none. `tables` are the tables that it names.
-    pub(super) fn commit_batch(
+    pub(crate) fn commit_batch(
         &self,
         body: &[u8],
         tables: &[BatchTable],

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::core::{Core, TableState};
 use crate::{
     contract::{Engine as _, EngineKind, EngineStats},
+    db::core::{Core, TableState},
     util::{
         codec::Lsn,
         sync::{Ordering, lock},
@@ -79,7 +79,7 @@ pub struct DatabaseStats {
 }
 
 impl Core {
-    pub(super) fn table_stats(&self, table: &TableState) -> TableStats {
+    pub(crate) fn table_stats(&self, table: &TableState) -> TableStats {
         let EngineStats {
             keys,
             live_bytes,
@@ -106,7 +106,7 @@ impl Core {
         }
     }
 
-    pub(super) fn stats(&self) -> DatabaseStats {
+    pub(crate) fn stats(&self) -> DatabaseStats {
         let visible = |table: &Arc<TableState>| !self.expiries.is_index(table);
         let tables = self.all_tables().into_iter().filter(visible);
         let mut tables: Vec<_> = tables.map(|table| self.table_stats(&table)).collect();

@@ -6,8 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::envelope::Envelope;
-use crate::{contract, util::types::TypeTag};
+use crate::{contract, db::encoding::envelope::Envelope, util::types::TypeTag};
 
 /// A key, as reads return it.
 pub type Key = Vec<u8>;

@@ -1,16 +1,16 @@
 //! Tables as a hierarchy: the content of directories, and the default options of tables in them.
 
-use super::{
-    Database, Table, TableInfo,
-    catalog::{
-        edit::TableDefaults,
-        places::{NodeKind, Place},
-        tree::check_path,
-    },
-};
 use crate::{
     Error, Result,
     contract::{EngineKind, TableOptions},
+    db::{
+        Database, Table, TableInfo,
+        catalog::{
+            edit::TableDefaults,
+            paths::{NodeKind, Place},
+            tree::check_path,
+        },
+    },
 };
 
 /// One name in a directory.

@@ -3,17 +3,22 @@
 use std::sync::Arc;
 
 use super::{
-    Durability, PutOptions, Table,
-    core::TableState,
     database::Session,
-    envelope::Envelope,
-    ops::put_op,
     options::{BATCH_BYTES_MAX, Condition, check_key, check_value},
 };
-use crate::{Error, Result, contract::Op, util::codec::to_u64};
+use crate::{
+    Error, Result,
+    contract::Op,
+    db::{
+        Durability, PutOptions, Table,
+        core::TableState,
+        encoding::{envelope::Envelope, operations::put_op},
+    },
+    util::codec::to_u64,
+};
 
 /// Operations on any number of tables of one database, committed atomically.
-/// [`Database::batch`](super::Database::batch) creates it.
+/// [`Database::batch`](crate::db::Database::batch) creates it.
 ///
 /// Operations apply in the order of addition. A batch is stored encoded, so it needs little more
 /// memory than its keys and values; its limit is [`BATCH_BYTES_MAX`]. A refused operation (limit,
@@ -40,7 +45,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    pub(super) fn new(session: Arc<Session>) -> Self {
+    pub(crate) fn new(session: Arc<Session>) -> Self {
         Self { session, body: Vec::new(), tables: Vec::new(), operations: 0, refused: None }
     }
 

@@ -18,6 +18,8 @@
 //! From: ckvs (its README: "could be partially mounted to some virtual store"), which names mounts
 //! and does not describe them.
 
+pub(crate) mod jobs;
+
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
@@ -26,16 +28,15 @@ use std::{
 
 use super::{
     Database, Options,
-    catalog::{
-        Catalog,
-        edit::MountRecord,
-        places::{MountPlace, Place},
-    },
+    catalog::{Catalog, edit::MountRecord},
     core::Core,
-    database::Session,
 };
 use crate::{
     Error, Result,
+    db::{
+        api::database::Session,
+        catalog::paths::{MountPlace, Place},
+    },
     io::Env,
     util::{
         budget::Budget,
@@ -94,11 +95,11 @@ pub struct MountInfo {
 }
 
 /// The databases that are open through mounts, by directory. All databases of a chain share it.
-pub(super) type Registry = Mutex<HashMap<PathBuf, Weak<Session>>>;
+pub(crate) type Registry = Mutex<HashMap<PathBuf, Weak<Session>>>;
 
 /// A database's part in mounts.
 #[derive(Debug, Default)]
-pub(super) struct Mounts {
+pub(crate) struct Mounts {
     registry: Arc<Registry>,
     /// The directories from the first database of the chain to this one.
     chain: Vec<PathBuf>,
@@ -128,7 +129,7 @@ impl Drop for Share {
 
 impl Mounts {
     /// Creates the state of a database at `path`, opened directly or through a mount of `parent`.
-    pub(super) fn new(env: &dyn Env, path: &Path, parent: Option<&Self>) -> Self {
+    pub(crate) fn new(env: &dyn Env, path: &Path, parent: Option<&Self>) -> Self {
         let own = env.canonical(path).unwrap_or_else(|_| path.to_owned());
         let mut chain = parent.map(|parent| parent.chain.clone()).unwrap_or_default();
         chain.push(own);
@@ -137,7 +138,7 @@ impl Mounts {
     }
 
     /// Closes the databases that were opened through mounts.
-    pub(super) fn close(&self) -> Result<()> {
+    pub(crate) fn close(&self) -> Result<()> {
         let opened = std::mem::take(&mut *lock(&self.opened));
         let close = |opened: Opened| opened.database.close();
         // All are closed; the first error is returned.
@@ -224,12 +225,12 @@ impl Database {
 
 impl MountPlace {
     /// Returns the path in the mounted database.
-    pub(super) fn target_path(&self) -> String {
+    pub(crate) fn target_path(&self) -> String {
         join(&self.record.subtree, &self.rest)
     }
 
     /// Converts a path of the mounted database to a path of the database that mounts it.
-    pub(super) fn shown_path(&self, path: &str) -> String {
+    pub(crate) fn shown_path(&self, path: &str) -> String {
         let below = path.strip_prefix(&self.record.subtree).unwrap_or(path);
         join(&self.path, below.trim_start_matches('/'))
     }
@@ -245,12 +246,12 @@ fn join(above: &str, below: &str) -> String {
 
 impl Core {
     /// Returns whether `path` leads through a mount.
-    pub(super) fn place(&self, path: &str) -> Place {
+    pub(crate) fn place(&self, path: &str) -> Place {
         self.catalog.look(|tree| tree.place(path))
     }
 
     /// Returns the database behind a mount, and opens it if necessary.
-    pub(super) fn open_mount(&self, place: &MountPlace) -> Result<Database> {
+    pub(crate) fn open_mount(&self, place: &MountPlace) -> Result<Database> {
         self.check_open()?;
         if let Some(opened) = lock(&self.mounts.opened).get(&place.id) {
             return Ok(opened.database.clone());
@@ -298,7 +299,7 @@ impl Core {
             .durability(self.durability)
             .sync_interval(self.sync_interval)
             .recovery_budget(self.recovery_budget)
-            .memory_budget(bytes.max(super::options::MEMORY_BUDGET_MIN));
+            .memory_budget(bytes.max(crate::db::api::options::MEMORY_BUDGET_MIN));
         let opened = Database::recover(&self.env, target, &options, Some(&self.mounts));
         match opened {
             Ok(database) => Ok(Opened { database, _memory: Some(memory) }),

@@ -22,15 +22,14 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    core::TableState,
-    envelope::Envelope,
-    expiry::{self, Listing},
-    ops::Ops,
-};
 use crate::{
     Error, Result,
     contract::{Engine as _, Op},
+    db::{
+        core::TableState,
+        encoding::{envelope::Envelope, operations::Ops},
+        expiry::{self, Listing},
+    },
     io::{Dir, Env},
     util::{
         budget::Budget,
@@ -59,16 +58,16 @@ const TOGETHER_OPS: usize = 32;
 const NO_VALUE: u32 = u32::MAX;
 
 /// What the log is replayed into.
-pub(super) struct Replayed<'a> {
-    pub(super) tables: &'a HashMap<u64, Arc<TableState>>,
+pub(crate) struct Replayed<'a> {
+    pub(crate) tables: &'a HashMap<u64, Arc<TableState>>,
     /// Numbers of tables from here on were never used.
-    pub(super) next_id: u64,
+    pub(crate) next_id: u64,
     /// The expiry index.
-    pub(super) index: Option<&'a TableState>,
+    pub(crate) index: Option<&'a TableState>,
 }
 
 /// Opens the log and replays it.
-pub(super) fn open_log(
+pub(crate) fn open_log(
     env: &Arc<dyn Env>,
     dir: &Arc<dyn Dir>,
     options: &LogOptions,

@@ -23,16 +23,16 @@ mod tests;
 
 use std::{borrow::Borrow, sync::Arc};
 
-use super::{
-    Batch, Durability, PutOptions, Table, TypedTable,
-    core::{Core, JobKind, Status, TableState},
-    envelope::Envelope,
-    expiry::expiry_of,
-    options::{Condition, check_key, check_value},
-};
+use super::options::{Condition, check_key, check_value};
 use crate::{
     Error, Result,
     contract::{BulkLoad, Engine as _, Op, OrderedEngine},
+    db::{
+        Batch, Durability, PutOptions, Table, TypedTable,
+        core::{Core, JobKind, Status, TableState},
+        encoding::envelope::Envelope,
+        expiry::expiry_of,
+    },
     util::{
         sync::{Ordering, lock},
         types::{TypedKey, TypedValue},

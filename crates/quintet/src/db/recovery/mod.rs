@@ -10,6 +10,8 @@
 //! - A table whose files are complete to less than the catalog records is refused as damaged.
 //! - Opening any number of times, interrupted anywhere, produces the same state.
 
+pub(crate) mod replay;
+
 use std::{collections::HashMap, io, path::Path, sync::Arc};
 
 use super::{
@@ -20,16 +22,17 @@ use super::{
         tree::{TableNode, Tree},
     },
     core::{Core, Shared, TableState, Tables},
-    database::Session,
     expiry::{Clock, Expiries},
-    jobs,
-    mount::Mounts,
-    replay::{self, Replayed},
-    stripes::Stripes,
 };
 use crate::{
     Error, Result,
     contract::{Context, Engine as _, Host},
+    db::{
+        api::database::Session,
+        core::stripes::Stripes,
+        recovery::replay::Replayed,
+        session::{Mounts, jobs},
+    },
     engine::AnyEngine,
     io::{Dir, Env, LockGuard},
     util::{
@@ -49,7 +52,7 @@ const TABLES_NAME: &str = "tables";
 
 impl Database {
     /// Opens the database at `path`, directly or through a mount. `options` are valid.
-    pub(super) fn recover(
+    pub(crate) fn recover(
         env: &Arc<dyn Env>,
         path: &Path,
         options: &Options,
@@ -225,13 +228,13 @@ fn is_being_created(catalog: &Catalog, tables_dir: &Arc<dyn Dir>) -> Result<bool
 }
 
 /// Opens the engines of tables.
-pub(super) struct Loader<'a> {
-    pub(super) env: &'a Arc<dyn Env>,
-    pub(super) tables_dir: &'a Arc<dyn Dir>,
-    pub(super) database_id: [u8; 16],
-    pub(super) budget: &'a Arc<Budget>,
-    pub(super) host: Arc<dyn Host>,
-    pub(super) read_only: bool,
+pub(crate) struct Loader<'a> {
+    pub(crate) env: &'a Arc<dyn Env>,
+    pub(crate) tables_dir: &'a Arc<dyn Dir>,
+    pub(crate) database_id: [u8; 16],
+    pub(crate) budget: &'a Arc<Budget>,
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) read_only: bool,
 }
 
 impl Loader<'_> {
@@ -253,7 +256,7 @@ impl Loader<'_> {
     }
 
     /// Opens a table's engine in the directory of its number.
-    pub(super) fn load(&self, id: u64, node: &TableNode) -> Result<TableState> {
+    pub(crate) fn load(&self, id: u64, node: &TableNode) -> Result<TableState> {
         let name = id.to_string();
         let dir = self.tables_dir.open_dir(&name, false).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
@@ -306,7 +309,7 @@ fn remove_strays(core: &Core) -> Result<()> {
 }
 
 /// Removes a directory with its content, if it exists.
-pub(super) fn remove_tree(dir: &Arc<dyn Dir>, name: &str) -> io::Result<()> {
+pub(crate) fn remove_tree(dir: &Arc<dyn Dir>, name: &str) -> io::Result<()> {
     let below = match dir.open_dir(name, false) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         below => below?,
@@ -335,7 +338,7 @@ fn note_new_log(core: &Core) -> Result<()> {
 }
 
 /// Returns a random seed for a new table's hash.
-pub(super) fn new_seed(env: &dyn Env) -> [u64; 2] {
+pub(crate) fn new_seed(env: &dyn Env) -> [u64; 2] {
     let mut bytes = [0; 16];
     env.random(&mut bytes);
     let mut decoder = Decoder::new(&bytes);

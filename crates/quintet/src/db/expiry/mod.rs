@@ -2,10 +2,10 @@
 //!
 //! A value carries its absolute expiry in its envelope and is invisible from that moment on. The
 //! *expiry index* is one hidden `btree` table of the database that lists every such value by its
-//! expiry, so that the [`sweep`](super::sweep) finds expired values without a scan of the others.
+//! expiry, so that the [`sweep`](crate::db::session::jobs::sweep) finds expired values without a scan of the others.
 //! One index serves the whole database: an index for each table would cost each a page cache and
 //! files, and the sweep a lookup in each. The price is that dropping a table needs a pass over the
-//! index ([`sweep`](super::sweep)).
+//! index ([`sweep`](crate::db::session::jobs::sweep)).
 //!
 //! The index is created, and recorded in the catalog, before the first value that expires is
 //! logged. A database without such values has none. The key of an entry:
@@ -28,7 +28,7 @@
 //!
 //! Invariants:
 //! - Every stored value that expires has its entry. Entries without a value are allowed; the
-//!   reverse is not ([`check`](super::check) verifies it).
+//!   reverse is not ([`check`](crate::db::api::check) verifies it).
 //! - An entry changes only under the stripe of its key, together with the value, except entries of
 //!   dropped tables. It is in the index before the record's log ticket is dropped, so files that
 //!   are complete past the record have it.
@@ -39,13 +39,11 @@
 
 use std::sync::Arc;
 
-use super::{
-    core::{Core, JobKind, TableState},
-    envelope::{Envelope, EnvelopeSink},
-};
+use super::core::{Core, JobKind, TableState};
 use crate::{
     Error, Result,
     contract::{Engine as _, EngineKind, Op, TableOptions},
+    db::encoding::envelope::{Envelope, EnvelopeSink},
     io::Env,
     util::{
         codec::{Decoder, Lsn, low_u8, to_u64},
@@ -57,18 +55,18 @@ use crate::{
 
 /// A clock in milliseconds since 1970 that never goes back.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     env: Arc<dyn Env>,
     latest: AtomicU64,
 }
 
 impl Clock {
-    pub(super) fn new(env: Arc<dyn Env>) -> Self {
+    pub(crate) fn new(env: Arc<dyn Env>) -> Self {
         Self { env, latest: AtomicU64::new(0) }
     }
 
     /// Returns the current time.
-    pub(super) fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         let now = self.env.unix_millis();
         let latest = self.latest.load(Ordering::Relaxed);
         if now <= latest {
@@ -80,7 +78,7 @@ impl Clock {
 
 /// Returns the options of the index: small pages, since most of them are written once and emptied
 /// once.
-pub(super) fn index_options() -> TableOptions {
+pub(crate) fn index_options() -> TableOptions {
     let options = TableOptions::new(EngineKind::BTree);
     let options = options.set("page_bytes", "4096").set("extend_granularity", "256");
     // A model checker makes each word of a cache anew for each run.
@@ -92,21 +90,21 @@ const ENTRY_BYTES_MAX: usize = 1 << 16;
 
 /// The expiry index of an open database, and signals to the sweep.
 #[derive(Debug)]
-pub(super) struct Expiries {
+pub(crate) struct Expiries {
     index: OnceLock<Arc<TableState>>,
     /// Held while the index is created.
     making: Mutex<()>,
     /// Held while an entry of long keys changes, because these keys may have different stripes.
     long: Mutex<()>,
     /// When the sweep runs next without a wake. A writer that adds an earlier entry wakes it.
-    pub(super) next_look: AtomicU64,
+    pub(crate) next_look: AtomicU64,
     /// A table with entries was dropped; the sweep must remove them.
-    pub(super) purge_wanted: AtomicBool,
+    pub(crate) purge_wanted: AtomicBool,
 }
 
 impl Expiries {
     /// Creates the state with the index that the catalog has.
-    pub(super) fn new(index: Option<Arc<TableState>>) -> Self {
+    pub(crate) fn new(index: Option<Arc<TableState>>) -> Self {
         Self {
             index: index.map_or_else(OnceLock::new, OnceLock::from),
             making: Mutex::new(()),
@@ -118,19 +116,19 @@ impl Expiries {
 
     /// Returns the index, if it exists.
     #[inline]
-    pub(super) fn index(&self) -> Option<&Arc<TableState>> {
+    pub(crate) fn index(&self) -> Option<&Arc<TableState>> {
         self.index.get()
     }
 
     /// Returns whether `table` is the index.
-    pub(super) fn is_index(&self, table: &TableState) -> bool {
+    pub(crate) fn is_index(&self, table: &TableState) -> bool {
         self.index().is_some_and(|index| index.id == table.id)
     }
 }
 
 /// Returns the expiry of a put's value.
 #[inline]
-pub(super) fn expiry_of(op: &Op<'_>) -> Option<u64> {
+pub(crate) fn expiry_of(op: &Op<'_>) -> Option<u64> {
     let Op::Put { head, body, .. } = op else { return None };
     let stored = if head.is_empty() { body } else { head };
     Envelope::decode(stored)?.0.expires_at
@@ -138,22 +136,22 @@ pub(super) fn expiry_of(op: &Op<'_>) -> Option<u64> {
 
 /// An entry of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Listing<'a> {
-    pub(super) time: u64,
-    pub(super) table_id: u64,
-    pub(super) key: &'a [u8],
+pub(crate) struct Listing<'a> {
+    pub(crate) time: u64,
+    pub(crate) table_id: u64,
+    pub(crate) key: &'a [u8],
 }
 
 impl<'a> Listing<'a> {
     /// Returns the entry of a put whose value expires.
     #[inline]
-    pub(super) fn of(table_id: u64, op: &Op<'a>) -> Option<Self> {
+    pub(crate) fn of(table_id: u64, op: &Op<'a>) -> Option<Self> {
         let Op::Put { key, .. } = *op else { return None };
         expiry_of(op).map(|time| Self { time, table_id, key })
     }
 
     /// Returns the key of the entry in the index.
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut entry = [&self.time.to_be_bytes(), &self.table_id.to_be_bytes(), self.key].concat();
         entry.truncate(ENTRY_BYTES_MAX);
         entry
@@ -166,7 +164,7 @@ impl<'a> Listing<'a> {
 
     /// Decodes the key of an entry. `None`: not an entry. For an entry of long keys, `key` is their
     /// common prefix.
-    pub(super) fn decode(entry: &'a [u8]) -> Option<Self> {
+    pub(crate) fn decode(entry: &'a [u8]) -> Option<Self> {
         let mut decoder = Decoder::new(entry);
         let (time, table_id) = (decoder.u64()?.swap_bytes(), decoder.u64()?.swap_bytes());
         let key = decoder.rest();
@@ -174,7 +172,7 @@ impl<'a> Listing<'a> {
     }
 
     /// Returns whether the index has the entry.
-    pub(super) fn is_in(&self, index: &TableState) -> Result<bool> {
+    pub(crate) fn is_in(&self, index: &TableState) -> Result<bool> {
         let value = index.engine.get(&self.encode())?;
         Ok(value
             .is_some_and(|value| self.rest().is_none_or(|rest| rests(&value).any(|it| it == rest))))
@@ -202,7 +200,7 @@ impl<'a> Listing<'a> {
 }
 
 /// Returns the suffixes of long keys in the value of an entry.
-pub(super) fn rests(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn rests(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut decoder = Decoder::new(value);
     std::iter::from_fn(move || {
         let length = decoder.u8()?;
@@ -211,7 +209,7 @@ pub(super) fn rests(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Adds the entry of a replayed value if the index's files lack it.
-pub(super) fn replay(index: &TableState, listing: &Listing<'_>, lsn: Lsn) -> Result<()> {
+pub(crate) fn replay(index: &TableState, listing: &Listing<'_>, lsn: Lsn) -> Result<()> {
     if lsn < index.persisted() {
         return Ok(());
     }
@@ -222,7 +220,7 @@ pub(super) fn replay(index: &TableState, listing: &Listing<'_>, lsn: Lsn) -> Res
 
 impl TableState {
     /// Returns the expiry of a key's stored value, whether or not it is visible.
-    pub(super) fn stored_expiry(&self, key: &[u8]) -> Result<Option<u64>> {
+    pub(crate) fn stored_expiry(&self, key: &[u8]) -> Result<Option<u64>> {
         let envelope = self.engine.get_with(key, &mut EnvelopeSink)?.flatten();
         Ok(envelope.and_then(|envelope| envelope.expires_at))
     }
@@ -231,7 +229,7 @@ impl TableState {
     /// too. A failed read counts as no expiry: the sweep removes the old entry when it is due. The
     /// caller holds the key's stripe.
     #[inline]
-    pub(super) fn replaced_expiry(&self, op: &Op<'_>) -> Option<u64> {
+    pub(crate) fn replaced_expiry(&self, op: &Op<'_>) -> Option<u64> {
         let Op::Put { key, .. } = op else { return None };
         expiry_of(op)?;
         self.stored_expiry(key).unwrap_or_default()
@@ -241,7 +239,7 @@ impl TableState {
 impl Core {
     /// Admits the entry of a put to the index, before the put is logged.
     #[inline]
-    pub(super) fn admit_expiry(&self, table: &TableState, op: &Op<'_>) -> Result<()> {
+    pub(crate) fn admit_expiry(&self, table: &TableState, op: &Op<'_>) -> Result<()> {
         match Listing::of(table.id, op) {
             None => Ok(()),
             Some(listing) => self.admit_listing(&listing),
@@ -249,7 +247,7 @@ impl Core {
     }
 
     /// Reverses [`Core::admit_expiry`].
-    pub(super) fn retract_expiry(&self, table: &TableState, op: &Op<'_>) {
+    pub(crate) fn retract_expiry(&self, table: &TableState, op: &Op<'_>) {
         if let (Some(listing), Some(index)) = (Listing::of(table.id, op), self.expiries.index()) {
             index.engine.cancel(&Op::Put { key: &listing.encode(), head: &[], body: &[] });
         }
@@ -276,7 +274,7 @@ impl Core {
     /// Adds the entry of a put whose value expires, and removes the entry of the value that it
     /// replaced. The caller holds the key's stripe and the ticket of the put's record.
     #[inline]
-    pub(super) fn list(
+    pub(crate) fn list(
         &self,
         table: &TableState,
         appended: Appended,
@@ -300,7 +298,7 @@ impl Core {
     /// Adds the entry of a value in a sorted load, before the load is adopted. The caller has
     /// admitted it, and persists the index before it adopts the load. If the load is discarded, the
     /// entry has no value.
-    pub(super) fn list_loaded(&self, table: &TableState, op: &Op<'_>) -> Result<()> {
+    pub(crate) fn list_loaded(&self, table: &TableState, op: &Op<'_>) -> Result<()> {
         let Some(listing) = Listing::of(table.id, op) else { return Ok(()) };
         let Some(index) = self.expiries.index() else { return Ok(()) };
         table.may_expire.store(true, Ordering::Release);
@@ -311,7 +309,7 @@ impl Core {
 
     /// Removes an entry. The caller holds the key's stripe, and the value does not expire at that
     /// time.
-    pub(super) fn unlist(&self, listing: &Listing<'_>) -> Result<()> {
+    pub(crate) fn unlist(&self, listing: &Listing<'_>) -> Result<()> {
         let Some(index) = self.expiries.index() else { return Ok(()) };
         self.change_listing(index, self.log.end(), listing, false)
     }
@@ -329,7 +327,7 @@ impl Core {
     }
 
     /// Removes an entry of a dropped table.
-    pub(super) fn forget_entry(&self, index: &TableState, entry: &[u8]) -> Result<()> {
+    pub(crate) fn forget_entry(&self, index: &TableState, entry: &[u8]) -> Result<()> {
         let outcome = index.engine.apply(self.log.end(), &Op::Delete { key: entry });
         outcome.map_err(|error| self.stop_index(index, &error))
     }

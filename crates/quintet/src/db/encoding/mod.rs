@@ -1,0 +1,5 @@
+//! The bytes that the database itself defines: the envelope of a value and the operations of a log
+//! record.
+
+pub(crate) mod envelope;
+pub(crate) mod operations;

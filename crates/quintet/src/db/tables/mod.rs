@@ -1,0 +1,3 @@
+//! The open tables.
+
+pub(crate) mod value;
