@@ -1,16 +1,33 @@
-//! What the user holds: databases, tables, batches, values and options.
+//! Databases, tables, batches, values and options: everything above the engines and the log.
 //!
 //! Names, atomicity, durability, expiry and limits are the same for every engine. This layer
 //! decides them once, above the engines ([`crate::engine`]) and the log ([`crate::wal`]), which do
 //! not know each other.
 //!
+//! Folders, each importing only from those below it:
+//!
+//! | folder | content |
+//! |---|---|
+//! | `api` | the public types: [`Database`], [`Table`], [`Batch`], options, statistics |
+//! | `api/session` | an open database with its background jobs and its mounts |
+//! | `recovery` | opening: options, replay of the log |
+//! | `commit` | the commit path: admit, lock, log, apply |
+//! | `core` | `Core`, which ties the components together; stripes |
+//! | `checkpoint`, `expiry` | the checkpoint rounds; the index of values that expire |
+//! | `tables` | the registry of open tables, their state, reads, the host that engines call |
+//! | `catalog`, `encoding` | the file of tables; the bytes of values and of log records |
+//! | `limits` | limits of names, keys and values |
+//!
+//! `inspect` prints files and imports `catalog` and `encoding` only. `recovery` and `commit` do not
+//! import each other, and neither do `checkpoint` and `expiry`.
+//!
 //! The path of a put: [`Table::put`] -> `commit` (admit, stripes, condition, log, apply) -> sync if
-//! asked. The path of an open: `recovery` (lock, catalog, engines, log) -> `jobs`.
+//! asked. The path of an open: `api/session` -> `recovery` (lock, catalog, engines, log) -> jobs.
 //!
 //! Files of a database: `LOCK`; `catalog` (see `catalog`); `log/` (see [`crate::wal`]);
 //! `tables/<number>/` (see each engine). Table names never become file names.
 //!
-//! Start reading at `commit`, `persist` and `recovery`; the shared state is in `core`.
+//! Start reading at `core`, `commit`, `checkpoint` and `recovery`.
 
 mod api;
 mod catalog;
@@ -24,19 +41,18 @@ mod limits;
 #[cfg(all(test, shuttle))]
 mod models;
 mod recovery;
-mod session;
 mod tables;
 #[cfg(all(test, not(model)))]
 mod tests;
 
 pub use self::{
     api::{
-        BATCH_BYTES_MAX, Batch, CheckLevel, Child, ChildKind, Database, DatabaseStats,
-        DeleteOptions, Durability, Entries, KEY_BYTES_MAX, KeyBounds, LoadOptions, Options,
-        PutOptions, SortedLoader, Table, TableInfo, TableStats, TypedEntries, TypedTable,
-        VALUE_BYTES_MAX,
+        Batch, CheckLevel, Child, ChildKind, Database, DatabaseStats, DeleteOptions, Entries,
+        KeyBounds, LoadOptions, MountInfo, MountOptions, PutOptions, SortedLoader, Table,
+        TableInfo, TableStats, TypedEntries, TypedTable,
     },
-    limits::{NAME_BYTES_MAX, NAME_DEPTH_MAX},
-    session::{MountInfo, MountOptions},
+    core::durability::Durability,
+    limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, NAME_DEPTH_MAX, VALUE_BYTES_MAX},
+    recovery::options::Options,
     tables::value::{Key, Value},
 };

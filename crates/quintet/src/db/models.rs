@@ -7,7 +7,10 @@
 
 use std::time::Duration;
 
-use super::{Database, Durability, Options, PutOptions, Table, expiry::Listing};
+use super::{
+    Database, Durability, Options, PutOptions, Table, api::session::jobs::sweep::delete_expired,
+    expiry::ExpiryEntry,
+};
 use crate::{
     EngineKind, TableOptions,
     io::{
@@ -164,8 +167,8 @@ fn shuttle_the_sweep_leaves_what_was_written_meanwhile() {
         let sweep = thread::spawn({
             let (db, table) = (db.clone(), table.clone());
             move || {
-                let listing = Listing { time, table_id: table.state.id, key: b"k" };
-                db.session.core.sweep(&table.state, &listing).unwrap()
+                let entry = ExpiryEntry { time, table_id: table.state.id, key: b"k" };
+                delete_expired(&db.session.core, &table.state, &entry).unwrap()
             }
         });
         table.put("k", "new").unwrap();
@@ -191,8 +194,8 @@ fn shuttle_the_sweep_leaves_the_entry_of_what_was_written_meanwhile() {
         let sweep = thread::spawn({
             let (db, table) = (db.clone(), table.clone());
             move || {
-                let listing = Listing { time, table_id: table.state.id, key: b"k" };
-                db.session.core.sweep(&table.state, &listing).unwrap()
+                let entry = ExpiryEntry { time, table_id: table.state.id, key: b"k" };
+                delete_expired(&db.session.core, &table.state, &entry).unwrap()
             }
         });
         batch.commit().unwrap();

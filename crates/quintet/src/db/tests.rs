@@ -10,13 +10,15 @@ use std::{
 
 use super::{
     Batch, Database, Durability, Options, PutOptions, Table,
-    core::{Core, JobKind},
-    expiry::Listing,
+    api::session::jobs::sweep::delete_expired,
+    core::{Core, stripes::Stripes},
+    expiry::ExpiryEntry,
+    limits::KEY_BYTES_MAX,
+    tables::{job_handles::JobKind, state::TableState},
 };
 use crate::{
     Error,
     contract::{EngineKind, TableOptions},
-    db::{api::options::KEY_BYTES_MAX, core::stripes::Stripes},
     io::{
         Env as _,
         sim::{Call, Damage, Effect, Fault, Policy, PolicyLimits, SimEnv, When},
@@ -44,6 +46,10 @@ fn create(db: &Database, name: &str) -> Table {
 
 fn core(db: &Database) -> &Core {
     &db.session.core
+}
+
+fn checkpoint(db: &Database, tables: &[Arc<TableState>]) {
+    core(db).checkpoints.checkpoint(&core(db).tables, tables).unwrap();
 }
 
 fn value(table: &Table, key: &str) -> Option<String> {
@@ -190,10 +196,10 @@ fn an_expiry_is_replayed() {
     assert_eq!(value(&table, "k"), None);
 }
 
-/// Has the sweep come to the entry of `key` and `time`.
+/// Lets the sweep process the entry of `key` and `time`. Returns whether it deleted a value.
 fn sweep(db: &Database, table: &Table, key: &str, time: u64) -> bool {
-    let listing = Listing { time, table_id: table.state.id, key: key.as_bytes() };
-    core(db).sweep(&table.state, &listing).unwrap()
+    let entry = ExpiryEntry { time, table_id: table.state.id, key: key.as_bytes() };
+    delete_expired(core(db), &table.state, &entry).unwrap()
 }
 
 fn pending(db: &Database) -> u64 {
@@ -277,7 +283,7 @@ fn a_database_without_expiries_has_no_index() {
     let table = create(&db, "t");
     table.put("k", "v").unwrap();
     assert!(table.put_with("k", "v", ttl(0)).is_err());
-    assert!(core(&db).expiries.index().is_none());
+    assert!(core(&db).expiry.table().is_none());
     table.put_with("k", "v", ttl(10)).unwrap();
     // It is no table that anybody sees.
     assert_eq!(db.tables().len(), 1);
@@ -317,9 +323,9 @@ fn a_refreshed_value_is_listed_once() {
 fn the_entries_of_a_dropped_table_go() {
     let env = SimEnv::new(7);
     let db = open(&env);
-    let (doomed, kept) = (create(&db, "d/t"), create(&db, "kept"));
+    let (dropped, kept) = (create(&db, "d/t"), create(&db, "kept"));
     for number in 0..1000_u32 {
-        doomed.put_with(number.to_be_bytes(), "v", ttl(1 << 40)).unwrap();
+        dropped.put_with(number.to_be_bytes(), "v", ttl(1 << 40)).unwrap();
         kept.put_with(number.to_be_bytes(), "v", ttl(1 << 40)).unwrap();
     }
     db.rename("d", "e").unwrap();
@@ -371,8 +377,8 @@ fn what_expires_is_swept_after_a_kill() {
         batch.put_with(&table, number.to_be_bytes(), "v", ttl(5000));
         batch.commit().unwrap();
         match number {
-            300 => core(&db).persist_tables(&core(&db).all_tables()[..1]).unwrap(),
-            600 => core(&db).persist_tables(&core(&db).all_tables()[1..]).unwrap(),
+            300 => checkpoint(&db, &core(&db).tables.all()[..1]),
+            600 => checkpoint(&db, &core(&db).tables.all()[1..]),
             _ => {}
         }
     }
@@ -568,7 +574,7 @@ fn a_dropped_tables_files_go_and_its_memory_comes_back() {
     assert!(db.stats().memory_bytes > before + 10_000);
     db.drop_table("t").unwrap();
     drop(table);
-    core(&db).shared.jobs.wake(JobKind::Persist);
+    core(&db).host.jobs.wake(JobKind::Persist);
     env.run_due();
     assert_eq!(db.stats().memory_bytes, before);
     let left = env.files().into_iter().filter(|(name, _)| name.starts_with("db/tables/"));

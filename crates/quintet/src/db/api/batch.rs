@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
-use super::{
-    database::Session,
-    options::{BATCH_BYTES_MAX, Condition, check_key, check_value},
-};
+use super::{session::Session, table::Table, write_options::PutOptions};
 use crate::{
     Error, Result,
     contract::Op,
     db::{
-        Durability, PutOptions, Table,
-        core::TableState,
+        core::condition::Condition,
+        core::durability::Durability,
         encoding::{envelope::Envelope, operations::put_op},
+        limits::{BATCH_BYTES_MAX, check_key, check_value},
+        tables::state::TableState,
     },
     util::codec::to_u64,
 };
@@ -70,14 +69,14 @@ impl Batch {
         options: PutOptions,
     ) -> &mut Self {
         let added = self.try_put(table, key.as_ref(), value.as_ref(), &options);
-        self.note(added)
+        self.keep_refusal(added)
     }
 
     /// Adds a delete.
     pub fn delete(&mut self, table: &Table, key: impl AsRef<[u8]>) -> &mut Self {
         let key = key.as_ref();
         let added = check_key(key).and_then(|()| self.add(table, &Op::Delete { key }));
-        self.note(added)
+        self.keep_refusal(added)
     }
 
     /// Returns the number of operations.
@@ -123,7 +122,7 @@ impl Batch {
         Ok(())
     }
 
-    fn note(&mut self, added: Result<()>) -> &mut Self {
+    fn keep_refusal(&mut self, added: Result<()>) -> &mut Self {
         if let Err(error) = added {
             self.refused.get_or_insert(error);
         }
@@ -142,10 +141,10 @@ impl Batch {
         if options.condition != Condition::Always || options.durability.is_some() {
             return Err(Error::InvalidOption {
                 name: "batch".to_owned(),
-                what: "a put in a batch has no condition and no durability of its own".to_owned(),
+                what: "a put in a batch has neither a condition nor a durability".to_owned(),
             });
         }
-        let clock = &self.session.core.shared.clock;
+        let clock = &self.session.core.host.clock;
         let expires_at = options.expiry(|| clock.now())?;
         let envelope = Envelope { expires_at, type_tag: options.type_tag }.encode();
         self.add(table, &Op::Put { key, head: envelope.as_slice(), body: value })
@@ -166,9 +165,9 @@ impl Batch {
             return Err(Error::Limit { what });
         }
         self.operations += 1;
-        let known = |other: &Arc<TableState>| Arc::ptr_eq(other, &table.state);
+        let is_known = |other: &Arc<TableState>| Arc::ptr_eq(other, &table.state);
         // Searched from the end: consecutive operations on one table are the common case.
-        if !self.tables.iter().rev().any(known) {
+        if !self.tables.iter().rev().any(is_known) {
             self.tables.push(Arc::clone(&table.state));
         }
         Ok(())

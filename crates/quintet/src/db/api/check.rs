@@ -4,9 +4,10 @@ use crate::{
     Error, Result,
     contract::{Cursor, Engine as _, Entry},
     db::{
-        core::{Core, Status, TableState},
+        core::Core,
         encoding::envelope::Envelope,
-        expiry::Listing,
+        expiry::ExpiryEntry,
+        tables::state::{TableState, TableStatus},
     },
     util::{report::Report, sync::lock},
 };
@@ -26,18 +27,18 @@ const STEP_ENTRIES: usize = 1024;
 
 impl Core {
     pub(crate) fn check(&self, level: CheckLevel) -> Result<Report> {
-        self.check_open()?;
+        self.tables.check_open()?;
         let mut report = Report::default();
-        self.catalog.check(&mut report)?;
+        self.tables.catalog.check(&mut report)?;
         self.log.check(&mut report)?;
         if let Some(reason) = self.log.failure() {
             report.add("log", 0, format!("it takes no more writes: {reason}"));
         }
-        if let Some(reason) = self.catalog.failure() {
+        if let Some(reason) = self.tables.catalog.failure() {
             report.add("catalog", 0, format!("it takes no more edits: {reason}"));
         }
         if level == CheckLevel::Deep {
-            for table in self.all_tables() {
+            for table in self.tables.all() {
                 self.check_table(&table, &mut report)?;
             }
         }
@@ -48,17 +49,17 @@ impl Core {
         let _maintenance = lock(&table.maintenance);
         let file = format!("tables/{}", table.id);
         match table.status() {
-            Status::Open | Status::Loading => {}
-            Status::Failed => {
+            TableStatus::Open | TableStatus::Loading => {}
+            TableStatus::Failed => {
                 let reason = table.failure().unwrap_or_default();
                 report.add(file, 0, format!("the table stopped: {reason}"));
                 return Ok(());
             }
-            Status::Dropped | Status::Closed => return Ok(()),
+            TableStatus::Dropped | TableStatus::Closed => return Ok(()),
         }
         table.engine.check(report)?;
-        let entries = if self.expiries.is_index(table) {
-            check_listings(table, report)
+        let entries = if self.expiry.is_index(table) {
+            check_index_entries(table, report)
         } else {
             self.check_entries(table, report)
         };
@@ -73,12 +74,12 @@ impl Core {
 
     /// Verifies that every entry has a valid envelope, and is in the expiry index if it expires.
     fn check_entries(&self, table: &TableState, report: &mut Report) -> Result<()> {
-        each_entry(table, report, |entry, report| {
+        for_each_entry(table, report, |entry, report| {
             report.checked_entries += 1;
             let wrong = match Envelope::decode(&entry.value) {
                 None => "has no envelope",
                 Some((Envelope { expires_at: Some(time), .. }, _))
-                    if !self.is_listed(table, &entry.key, time)? =>
+                    if !self.has_index_entry(table, &entry.key, time)? =>
                 {
                     "expires, and the expiry index does not list it"
                 }
@@ -92,22 +93,22 @@ impl Core {
 
     /// Returns whether the expiry index has the entry of a value that was read, or the value has
     /// changed since.
-    fn is_listed(&self, table: &TableState, key: &[u8], time: u64) -> Result<bool> {
-        let Some(index) = self.expiries.index() else { return Ok(false) };
-        let listing = Listing { time, table_id: table.id, key };
-        if listing.is_in(index)? {
+    fn has_index_entry(&self, table: &TableState, key: &[u8], time: u64) -> Result<bool> {
+        let Some(index) = self.expiry.table() else { return Ok(false) };
+        let entry = ExpiryEntry { time, table_id: table.id, key };
+        if entry.is_in(index)? {
             return Ok(true);
         }
         // Value and entry change together under the stripe.
         let _held = self.stripes.hold(self.stripes.index(table.id, table.hash.hash(key)));
-        Ok(table.stored_expiry(key)? != Some(time) || listing.is_in(index)?)
+        Ok(table.stored_expiry(key)? != Some(time) || entry.is_in(index)?)
     }
 }
 
 /// Verifies that every entry of the expiry index decodes.
-fn check_listings(index: &TableState, report: &mut Report) -> Result<()> {
-    each_entry(index, report, |entry, report| {
-        if Listing::decode(&entry.key).is_none() {
+fn check_index_entries(index: &TableState, report: &mut Report) -> Result<()> {
+    for_each_entry(index, report, |entry, report| {
+        if ExpiryEntry::decode(&entry.key).is_none() {
             let what = format!("\"{}\" is no entry", entry.key.escape_ascii());
             report.add(format!("tables/{}", index.id), 0, what);
         }
@@ -115,15 +116,15 @@ fn check_listings(index: &TableState, report: &mut Report) -> Result<()> {
     })
 }
 
-fn each_entry(
+fn for_each_entry(
     table: &TableState,
     report: &mut Report,
-    mut look: impl FnMut(&Entry, &mut Report) -> Result<()>,
+    mut check: impl FnMut(&Entry, &mut Report) -> Result<()>,
 ) -> Result<()> {
     let mut cursor = Cursor::START;
     loop {
         let (entries, next) = table.engine.scan(&cursor, STEP_ENTRIES)?;
-        entries.iter().try_for_each(|entry| look(entry, report))?;
+        entries.iter().try_for_each(|entry| check(entry, report))?;
         if next.is_start() {
             return Ok(());
         }

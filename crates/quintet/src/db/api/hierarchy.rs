@@ -1,15 +1,16 @@
 //! Tables as a hierarchy: the content of directories, and the default options of tables in them.
 
+use super::{
+    database::{Database, TableInfo},
+    table::Table,
+};
 use crate::{
     Error, Result,
     contract::{EngineKind, TableOptions},
-    db::{
-        Database, Table, TableInfo,
-        catalog::{
-            edit::TableDefaults,
-            paths::{NodeKind, Place},
-            tree::check_path,
-        },
+    db::catalog::{
+        edit::TableDefaults,
+        paths::{NodeKind, ResolvedPath},
+        tree::check_path,
     },
 };
 
@@ -41,16 +42,17 @@ impl Database {
     /// if it is behind a mount that cannot be opened.
     pub fn children(&self, path: &str) -> Result<Vec<Child>> {
         let core = &self.session.core;
-        core.check_open()?;
-        if let Place::Mount(place) = core.place(path) {
-            return core.open_mount(&place)?.children(&place.target_path());
+        core.tables.check_open()?;
+        if let ResolvedPath::Mount(mount) = core.tables.resolve(path) {
+            return self.open_mount(&mount)?.children(&mount.target_path());
         }
         let missing = || Error::NoSuchTable { name: path.to_owned() };
-        let children = core.catalog.look(|tree| tree.children_of(path)).ok_or_else(missing)?;
+        let children =
+            core.tables.catalog.with_tree(|tree| tree.children_of(path)).ok_or_else(missing)?;
         let child = |(name, kind, id)| {
             let kind = match kind {
                 NodeKind::Directory => ChildKind::Directory,
-                NodeKind::Table => ChildKind::Table(core.table_by_id(id)?.kind),
+                NodeKind::Table => ChildKind::Table(core.tables.find(id)?.kind),
                 NodeKind::Mount => ChildKind::Mount,
             };
             Some(Child { name, kind })
@@ -64,17 +66,17 @@ impl Database {
     /// [`Error::Mount`] for a mount that cannot be opened.
     pub fn walk(&self, path: &str) -> Result<Vec<TableInfo>> {
         let core = &self.session.core;
-        core.check_open()?;
-        if let Place::Mount(place) = core.place(path) {
-            let target = core.open_mount(&place)?;
-            let mut found = target.walk(&place.target_path())?;
+        core.tables.check_open()?;
+        if let ResolvedPath::Mount(mount) = core.tables.resolve(path) {
+            let target = self.open_mount(&mount)?;
+            let mut found = target.walk(&mount.target_path())?;
             for table in &mut found {
-                table.name = place.shown_path(&table.name);
+                table.name = mount.shown_path(&table.name);
             }
             return Ok(found);
         }
         let mut found = if path.is_empty() { self.tables() } else { self.tables_in(path)? };
-        for (name, _) in core.catalog.look(|tree| tree.mounts_below(path)) {
+        for (name, _) in core.tables.catalog.with_tree(|tree| tree.mounts_below(path)) {
             match self.walk(&name) {
                 // The mounted directory has no tables yet.
                 Err(Error::NoSuchTable { .. }) => {}
@@ -94,10 +96,10 @@ impl Database {
     /// options.
     pub fn set_default_options(&self, path: &str, options: Option<&TableOptions>) -> Result<()> {
         let core = &self.session.core;
-        core.before_edit()?;
-        if let Place::Mount(place) = core.place(path) {
-            let target = core.open_mount(&place)?;
-            return target.set_default_options(&place.target_path(), options);
+        core.tables.prepare_edit()?;
+        if let ResolvedPath::Mount(mount) = core.tables.resolve(path) {
+            let target = self.open_mount(&mount)?;
+            return target.set_default_options(&mount.target_path(), options);
         }
         if !path.is_empty() {
             check_path(path)?;
@@ -105,8 +107,8 @@ impl Database {
         if let Some(options) = options {
             options.check()?;
         }
-        core.catalog.set_defaults(path, options.map(TableDefaults::new))?;
-        core.note_catalog();
+        core.tables.catalog.set_defaults(path, options.map(TableDefaults::new))?;
+        core.tables.report_edits();
         Ok(())
     }
 
@@ -114,11 +116,14 @@ impl Database {
     /// above it that has some.
     pub fn default_options(&self, path: &str) -> Result<Option<TableOptions>> {
         let core = &self.session.core;
-        core.check_open()?;
-        if let Place::Mount(place) = core.place(path) {
-            return core.open_mount(&place)?.default_options(&place.target_path());
+        core.tables.check_open()?;
+        if let ResolvedPath::Mount(mount) = core.tables.resolve(path) {
+            return self.open_mount(&mount)?.default_options(&mount.target_path());
         }
-        core.catalog.look(|tree| tree.defaults_at(path).map(TableDefaults::options)).transpose()
+        core.tables
+            .catalog
+            .with_tree(|tree| tree.defaults_at(path).map(TableDefaults::options))
+            .transpose()
     }
 
     /// Creates a table with the default options of its directory. Otherwise as

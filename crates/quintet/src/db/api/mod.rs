@@ -1,28 +1,31 @@
-//! The public types of the database: handles, batches, options and statistics.
+//! The public types of the database: handles, batches, options and statistics. All handles share
+//! the [`session`] of their database.
 //!
 //! Start reading at [`Database`] and [`Table`].
 
 mod batch;
 mod check;
-pub(crate) mod database;
+mod database;
 mod hierarchy;
+mod key_bounds;
 mod load;
-pub(crate) mod options;
+mod mount;
+pub(crate) mod session;
 mod stats;
 mod table;
 mod typed;
+mod write_options;
 
 pub use self::{
     batch::Batch,
     check::CheckLevel,
     database::{Database, TableInfo},
     hierarchy::{Child, ChildKind},
+    key_bounds::KeyBounds,
     load::{LoadOptions, SortedLoader},
-    options::{
-        BATCH_BYTES_MAX, DeleteOptions, Durability, KEY_BYTES_MAX, Options, PutOptions,
-        VALUE_BYTES_MAX,
-    },
+    mount::{MountInfo, MountOptions},
     stats::{DatabaseStats, TableStats},
-    table::{Entries, KeyBounds, Table},
+    table::{Entries, Table},
     typed::{TypedEntries, TypedTable},
+    write_options::{DeleteOptions, PutOptions},
 };

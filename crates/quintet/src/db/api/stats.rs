@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     contract::{Engine as _, EngineKind, EngineStats},
-    db::core::{Core, TableState},
+    db::{core::Core, tables::state::TableState},
     util::{
         codec::Lsn,
         sync::{Ordering, lock},
@@ -91,7 +91,7 @@ impl Core {
             details,
         } = table.engine.stats();
         TableStats {
-            name: self.name_of(table),
+            name: self.tables.name_of(table),
             kind: table.kind,
             keys,
             live_bytes,
@@ -107,17 +107,17 @@ impl Core {
     }
 
     pub(crate) fn stats(&self) -> DatabaseStats {
-        let visible = |table: &Arc<TableState>| !self.expiries.is_index(table);
-        let tables = self.all_tables().into_iter().filter(visible);
+        let visible = |table: &Arc<TableState>| !self.expiry.is_index(table);
+        let tables = self.tables.all().into_iter().filter(visible);
         let mut tables: Vec<_> = tables.map(|table| self.table_stats(&table)).collect();
-        let index = self.expiries.index().map(|index| index.engine.stats()).unwrap_or_default();
+        let index = self.expiry.table().map(|index| index.engine.stats()).unwrap_or_default();
         tables.sort_by(|one, other| one.name.cmp(&other.name));
         let log = self.log.stats();
-        let catalog_bytes = self.catalog.file_bytes();
+        let catalog_bytes = self.tables.catalog.file_bytes();
         let table_bytes: u64 = tables.iter().map(|table| table.file_bytes).sum();
         let count = |counter: &crate::util::sync::AtomicU64| counter.load(Ordering::Relaxed);
         DatabaseStats {
-            unpersisted_bytes: self.unpersisted_bytes(log.end),
+            unpersisted_bytes: self.checkpoints.replayed_log_bytes(log.end),
             memory_bytes: self.budget.used(),
             memory_budget_bytes: self.budget.limit(),
             catalog_bytes,
@@ -126,9 +126,9 @@ impl Core {
             expiry_index_bytes: index.file_bytes,
             commits_total: count(&self.counters.commits),
             expired_swept_total: count(&self.counters.expired_swept),
-            write_stalls_total: count(&self.counters.write_stalls),
-            write_delays_total: count(&self.counters.write_delays),
-            persist_rounds_total: count(&self.counters.persist_rounds),
+            write_stalls_total: count(&self.checkpoints.write_stalls),
+            write_delays_total: count(&self.checkpoints.write_delays),
+            persist_rounds_total: count(&self.checkpoints.rounds),
             background_failure: lock(&self.background_failure).clone(),
             tables,
             log,

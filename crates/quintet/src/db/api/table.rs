@@ -1,28 +1,26 @@
 //! Operations on one table.
 
-use std::{
-    borrow::Borrow,
-    ops::{
-        Bound, ControlFlow, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive,
-    },
-    sync::Arc,
-};
+use std::{borrow::Borrow, ops::ControlFlow, sync::Arc};
 
 use super::{
-    database::Session,
-    options::{Condition, check_key, check_value},
+    key_bounds::KeyBounds,
+    session::Session,
+    stats::TableStats,
+    write_options::{DeleteOptions, PutOptions},
 };
 use crate::{
     Error, Result,
     contract::{
-        self, Cursor, Engine as _, EngineKind, Entry, EntryIter, KeyRange, MultiGetSink, Op,
-        OrderedEngine,
+        self, Cursor, Engine as _, EngineKind, Entry, EntryIter, MultiGetSink, Op, OrderedEngine,
     },
     db::{
-        DeleteOptions, PutOptions, TableStats,
-        core::TableState,
+        core::condition::Condition,
         encoding::envelope::Envelope,
-        tables::value::{Key, Value},
+        limits::{check_key, check_value},
+        tables::{
+            state::TableState,
+            value::{Key, Value},
+        },
     },
     util::types::TableTypes,
 };
@@ -41,7 +39,7 @@ pub struct Table {
 impl Table {
     /// Returns the current path, or the last one of a dropped table.
     pub fn name(&self) -> String {
-        self.session.core.name_of(&self.state)
+        self.session.core.tables.name_of(&self.state)
     }
 
     /// Returns the table's engine.
@@ -77,7 +75,7 @@ impl Table {
         check_key(key)?;
         check_value(body)?;
         let core = &self.session.core;
-        let expires_at = options.expiry(|| core.shared.clock.now())?;
+        let expires_at = options.expiry(|| core.host.clock.now())?;
         let envelope = Envelope { expires_at, type_tag: options.type_tag }.encode();
         let op = Op::Put { key, head: envelope.as_slice(), body };
         let durability = options.durability.unwrap_or(core.durability);
@@ -89,8 +87,8 @@ impl Table {
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = key.as_ref();
         check_key(key)?;
-        self.session.core.check_usable(&self.state)?;
-        self.session.core.get(&self.state, key)
+        self.session.core.tables.check_usable(&self.state)?;
+        self.session.core.tables.get(&self.state, key)
     }
 
     /// Copies the value of `key` into `out` and replaces its content. Returns whether the key has a
@@ -99,8 +97,8 @@ impl Table {
     pub fn get_into(&self, key: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Result<bool> {
         let key = key.as_ref();
         check_key(key)?;
-        self.session.core.check_usable(&self.state)?;
-        let found = self.session.core.get_into(&self.state, key, out);
+        self.session.core.tables.check_usable(&self.state)?;
+        let found = self.session.core.tables.get_into(&self.state, key, out);
         if !matches!(found, Ok(true)) {
             out.clear();
         }
@@ -113,11 +111,11 @@ impl Table {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         keys.iter().try_for_each(|key| check_key(key))?;
         let core = &self.session.core;
-        core.check_usable(&self.state)?;
+        core.tables.check_usable(&self.state)?;
         let mut stored = Vec::with_capacity(keys.len());
         self.state.engine.multi_get(&keys, MultiGetSink::Append(&mut stored))?;
         let visible = |(key, stored): (&&[u8], Option<_>)| match stored {
-            Some(stored) => core.visible(&self.state, key, stored),
+            Some(stored) => core.tables.visible(&self.state, key, stored),
             None => Ok(None),
         };
         keys.iter().zip(stored).map(visible).collect()
@@ -133,7 +131,7 @@ impl Table {
     ) -> Result<()> {
         keys.iter().try_for_each(|key| check_key(key))?;
         let core = &self.session.core;
-        core.check_usable(&self.state)?;
+        core.tables.check_usable(&self.state)?;
         let mut each_stored = |index: usize, stored: Option<&[u8]>| {
             let Some(stored) = stored else {
                 each(index, None);
@@ -144,7 +142,7 @@ impl Table {
                 return Ok(());
             }
             let key = keys.get(index).copied().unwrap_or(&[]);
-            let value = core.visible(&self.state, key, contract::Value::copy(stored))?;
+            let value = core.tables.visible(&self.state, key, contract::Value::copy(stored))?;
             each(index, value.as_deref());
             Ok(())
         };
@@ -156,8 +154,8 @@ impl Table {
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
         check_key(key)?;
-        self.session.core.check_usable(&self.state)?;
-        self.session.core.contains(&self.state, key)
+        self.session.core.tables.check_usable(&self.state)?;
+        self.session.core.tables.contains(&self.state, key)
     }
 
     /// Removes `key`, whether or not it is present. Fails as [`Table::put`] does.
@@ -230,17 +228,17 @@ impl Table {
     ) -> Result<()> {
         self.check_ordered()?;
         let core = &self.session.core;
-        let mut show = |key: &[u8], stored: &[u8]| {
+        let mut visit = |key: &[u8], stored: &[u8]| {
             let (envelope, start) =
-                Envelope::decode(stored).ok_or_else(|| core.bad_envelope(&self.state))?;
+                Envelope::decode(stored).ok_or_else(|| core.tables.bad_envelope(&self.state))?;
             if envelope.expires_at.is_none() {
                 return Ok(each(key, stored.get(start..).unwrap_or(&[])));
             }
             let stored = contract::Value::shared(stored.into());
-            let value = core.visible(&self.state, key, stored)?;
+            let value = core.tables.visible(&self.state, key, stored)?;
             Ok(value.map_or(ControlFlow::Continue(()), |value| each(key, &value)))
         };
-        self.ordered_engine()?.visit(range.into_key_range(), &mut show)
+        self.ordered_engine()?.visit(range.into_key_range(), &mut visit)
     }
 
     /// Returns an estimate of the number of keys in a range, within a small factor. It includes
@@ -264,11 +262,11 @@ impl Table {
         count: usize,
     ) -> Result<(Vec<(Key, Value)>, Cursor)> {
         let core = &self.session.core;
-        core.check_usable(&self.state)?;
+        core.tables.check_usable(&self.state)?;
         let (stored, next) = self.state.engine.scan(cursor.borrow(), count.max(1))?;
         let mut entries = Vec::with_capacity(stored.len());
         for entry in stored {
-            if let Some(value) = core.visible(&self.state, &entry.key, entry.value)? {
+            if let Some(value) = core.tables.visible(&self.state, &entry.key, entry.value)? {
                 entries.push((entry.key, value));
             }
         }
@@ -280,29 +278,29 @@ impl Table {
     /// [`Error::ReadOnly`], [`Error::DiskFull`] or [`Error::Io`]; earlier writes stay in the log.
     pub fn persist(&self) -> Result<()> {
         let core = &self.session.core;
-        core.check_writable()?;
-        core.check_usable(&self.state)?;
-        core.persist_tables(std::slice::from_ref(&self.state))
+        core.tables.check_writable()?;
+        core.tables.check_usable(&self.state)?;
+        core.checkpoints.checkpoint(&core.tables, std::slice::from_ref(&self.state))
     }
 
     /// Releases the space of deleted, replaced and expired entries, as far as the engine can. May
     /// read and write the whole table. Delays checkpoints of the database meanwhile.
     pub fn compact(&self) -> Result<()> {
         let core = &self.session.core;
-        core.check_writable()?;
-        core.check_usable(&self.state)?;
-        core.compact(&self.state)
+        core.tables.check_writable()?;
+        core.tables.check_usable(&self.state)?;
+        core.checkpoints.compact(&core.tables, &self.state)
     }
 
     /// Returns counters and sizes. Fails only if the table was dropped or has failed, or the
     /// database was closed.
     pub fn stats(&self) -> Result<TableStats> {
-        self.session.core.check_usable(&self.state)?;
+        self.session.core.tables.check_usable(&self.state)?;
         Ok(self.session.core.table_stats(&self.state))
     }
 
     fn check_ordered(&self) -> Result<()> {
-        self.session.core.check_usable(&self.state)?;
+        self.session.core.tables.check_usable(&self.state)?;
         if self.state.kind.is_ordered() { Ok(()) } else { Err(self.unordered()) }
     }
 
@@ -337,7 +335,7 @@ impl Entries {
         while !self.failed {
             let visible = next(&mut self.stored)?.and_then(|entry| {
                 let core = &self.table.session.core;
-                let value = core.visible(&self.table.state, &entry.key, entry.value)?;
+                let value = core.tables.visible(&self.table.state, &entry.key, entry.value)?;
                 Ok(value.map(|value| (entry.key, value)))
             });
             match visible {
@@ -364,143 +362,5 @@ impl Iterator for Entries {
 impl DoubleEndedIterator for Entries {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.next_visible(DoubleEndedIterator::next_back)
-    }
-}
-
-/// A range of keys: any Rust range over bytes or text (`b"a"..b"b"`, `"a"..="b"`, `..`), or a pair
-/// of [`Bound`]s.
-pub trait KeyBounds {
-    /// Converts to owned bounds.
-    fn into_key_range(self) -> KeyRange;
-}
-
-/// Returns the first key greater than `key`.
-fn after(key: &[u8]) -> Vec<u8> {
-    [key, &[0]].concat()
-}
-
-fn key_range<K: AsRef<[u8]>>(start: Bound<K>, end: Bound<K>) -> KeyRange {
-    KeyRange {
-        start: match start {
-            Bound::Included(key) => Some(key.as_ref().to_vec()),
-            Bound::Excluded(key) => Some(after(key.as_ref())),
-            Bound::Unbounded => None,
-        },
-        end: match end {
-            Bound::Included(key) => Some(after(key.as_ref())),
-            Bound::Excluded(key) => Some(key.as_ref().to_vec()),
-            Bound::Unbounded => None,
-        },
-    }
-}
-
-impl<K: AsRef<[u8]>> KeyBounds for Range<K> {
-    fn into_key_range(self) -> KeyRange {
-        key_range(Bound::Included(self.start), Bound::Excluded(self.end))
-    }
-}
-
-impl<K: AsRef<[u8]>> KeyBounds for RangeInclusive<K> {
-    fn into_key_range(self) -> KeyRange {
-        let (start, end) = self.into_inner();
-        key_range(Bound::Included(start), Bound::Included(end))
-    }
-}
-
-impl<K: AsRef<[u8]>> KeyBounds for RangeFrom<K> {
-    fn into_key_range(self) -> KeyRange {
-        key_range(Bound::Included(self.start), Bound::Unbounded)
-    }
-}
-
-impl<K: AsRef<[u8]>> KeyBounds for RangeTo<K> {
-    fn into_key_range(self) -> KeyRange {
-        key_range(Bound::Unbounded, Bound::Excluded(self.end))
-    }
-}
-
-impl<K: AsRef<[u8]>> KeyBounds for RangeToInclusive<K> {
-    fn into_key_range(self) -> KeyRange {
-        key_range(Bound::Unbounded, Bound::Included(self.end))
-    }
-}
-
-impl KeyBounds for RangeFull {
-    fn into_key_range(self) -> KeyRange {
-        KeyRange::default()
-    }
-}
-
-impl<K: AsRef<[u8]>> KeyBounds for (Bound<K>, Bound<K>) {
-    fn into_key_range(self) -> KeyRange {
-        key_range(self.0, self.1)
-    }
-}
-
-impl KeyBounds for KeyRange {
-    fn into_key_range(self) -> KeyRange {
-        self
-    }
-}
-
-impl KeyRange {
-    /// Returns the range of the keys that start with `prefix`.
-    pub fn prefix(prefix: &[u8]) -> Self {
-        let end = prefix.iter().rposition(|byte| *byte != u8::MAX).map(|last| {
-            let mut end = prefix.get(..=last).unwrap_or(prefix).to_vec();
-            if let Some(byte) = end.last_mut() {
-                *byte += 1;
-            }
-            end
-        });
-        Self { start: Some(prefix.to_vec()), end }
-    }
-
-    /// Returns whether no key can be in the range.
-    fn is_empty(&self) -> bool {
-        match (&self.start, &self.end) {
-            (_, Some(end)) if end.is_empty() => true,
-            (Some(start), Some(end)) => start >= end,
-            _ => false,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn bounds(range: impl KeyBounds) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
-        let range = range.into_key_range();
-        (range.start, range.end)
-    }
-
-    #[test]
-    fn every_kind_of_range_is_understood() {
-        let some = |key: &[u8]| Some(key.to_vec());
-        assert_eq!(bounds(b"a"..b"b"), (some(b"a"), some(b"b")));
-        assert_eq!(bounds("a"..="b"), (some(b"a"), some(b"b\0")));
-        assert_eq!(bounds(vec![1]..), (some(&[1]), None));
-        assert_eq!(bounds(..b"b".as_slice()), (None, some(b"b")));
-        assert_eq!(bounds(..="b"), (None, some(b"b\0")));
-        assert_eq!(bounds(..), (None, None));
-        let pair = (Bound::Excluded("a"), Bound::Unbounded);
-        assert_eq!(bounds(pair), (some(b"a\0"), None));
-    }
-
-    #[test]
-    fn the_end_of_a_prefix_skips_the_highest_bytes() {
-        let end = |prefix: &[u8]| KeyRange::prefix(prefix).end;
-        assert_eq!(end(b"ab"), Some(b"ac".to_vec()));
-        assert_eq!(end(b"a\xff\xff"), Some(b"b".to_vec()));
-        assert_eq!(end(b"\xff"), None);
-        assert_eq!(end(b""), None);
-    }
-
-    #[test]
-    fn ranges_without_keys_are_known() {
-        assert!((b"b"..b"a").into_key_range().is_empty());
-        assert!((.."").into_key_range().is_empty());
-        assert!(!(b"a"..).into_key_range().is_empty());
     }
 }

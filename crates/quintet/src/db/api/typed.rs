@@ -18,14 +18,22 @@ use std::{
     sync::Arc,
 };
 
+use super::{
+    batch::Batch,
+    database::Database,
+    key_bounds::KeyBounds,
+    table::{Entries, Table},
+    write_options::{DeleteOptions, PutOptions},
+};
 use crate::{
     Error, Result,
-    contract::{Cursor, Engine as _, KeyRange, Op, TableOptions},
+    contract::{Cursor, Engine as _, KeyRange, TableOptions},
     db::{
-        Batch, Database, DeleteOptions, Entries, KeyBounds, PutOptions, Table,
-        core::{Core, TableState},
-        encoding::envelope::Envelope,
-        tables::value::{Key, Value},
+        core::Core,
+        tables::{
+            state::TableState,
+            value::{Key, Value},
+        },
     },
     util::types::{KeyPrefix, KeyRef, TableTypes, TypedKey, TypedValue, ValueRef},
 };
@@ -267,70 +275,33 @@ impl<K: TypedKey, V: TypedValue> DoubleEndedIterator for TypedEntries<K, V> {
 }
 
 impl Core {
-    /// Fails with [`Error::TypeMismatch`] for a write of other types than the table's.
-    #[inline]
-    pub(crate) fn check_types(&self, table: &TableState, op: &Op<'_>) -> Result<()> {
-        match table.types() {
-            None => Ok(()),
-            Some(types) => self.check_write(table, types, op),
-        }
-    }
-
-    fn check_write(&self, table: &TableState, types: &TableTypes, op: &Op<'_>) -> Result<()> {
-        let (key, value) = match *op {
-            Op::Put { key, head, body } => (key, Some((head, body))),
-            Op::Delete { key } => (key, None),
-            Op::DeleteRange { .. } => return Ok(()),
-        };
-        if !types.is_key(key) {
-            let what = format!("a key of {} bytes that is no {}", key.len(), types.key_names());
-            return Err(self.mismatch(table, types, what));
-        }
-        let Some((head, body)) = value else { return Ok(()) };
-        // A batch carries envelope and value in one piece.
-        let start_of_value = if head.is_empty() { body } else { head };
-        let (envelope, start) =
-            Envelope::decode(start_of_value).ok_or_else(|| self.bad_envelope(table))?;
-        if let Some(tag) = envelope.type_tag.filter(|tag| *tag != types.value()) {
-            return Err(self.mismatch(table, types, format!("a value that is said to be {tag}")));
-        }
-        let body = if head.is_empty() { body.get(start..).unwrap_or(&[]) } else { body };
-        if types.is_value(body) {
-            return Ok(());
-        }
-        let what = format!("a value of {} bytes that is no {}", body.len(), types.value());
-        Err(self.mismatch(table, types, what))
-    }
-
-    fn mismatch(&self, table: &TableState, types: &TableTypes, found: String) -> Error {
-        Error::TypeMismatch { table: self.name_of(table), expected: types.to_string(), found }
-    }
-
     /// Checks that a table has the types `wanted`. Gives them to an untyped empty table.
     fn agree_types(&self, table: &Arc<TableState>, wanted: &TableTypes) -> Result<()> {
-        let recorded = self.catalog.look(|tree| tree.table(table.id)?.types.clone());
+        let recorded = self.tables.catalog.with_tree(|tree| tree.table(table.id)?.types.clone());
         match recorded {
             Some(types) if types == *wanted => return Ok(()),
-            Some(types) => return Err(self.mismatch(table, &types, wanted.to_string())),
+            Some(types) => {
+                return Err(self.tables.type_mismatch(table, &types, wanted.to_string()));
+            }
             None if *wanted == TableTypes::bytes() => return Ok(()),
             None => {}
         }
-        self.before_edit()?;
-        self.catalog.fix_types(table.id, wanted, || {
+        self.tables.prepare_edit()?;
+        self.tables.catalog.fix_types(table.id, wanted, || {
             // No write comes between the check that the table is empty and the types taking effect.
             let _every = self.stripes.hold_every();
-            self.check_takes_writes(table)?;
+            self.tables.check_takes_writes(table)?;
             if table.types().is_none() && !is_empty(table)? {
                 let expected = format!("{} (it was made without)", TableTypes::bytes());
-                let (table, found) = (self.name_of(table), wanted.to_string());
+                let (table, found) = (self.tables.name_of(table), wanted.to_string());
                 return Err(Error::TypeMismatch { table, expected, found });
             }
             match table.fix_types(wanted) {
                 fixed if fixed == wanted => Ok(()),
-                fixed => Err(self.mismatch(table, fixed, wanted.to_string())),
+                fixed => Err(self.tables.type_mismatch(table, fixed, wanted.to_string())),
             }
         })?;
-        self.note_catalog();
+        self.tables.report_edits();
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     io::{BLOCK_BYTES, Dir, File, Open, read_up_to, write_all_at},
     util::{
         codec::{Decoder, crc32c, crc32c_append, put_u32, put_u64, to_u64, to_usize},
-        mutant::{self, Bug, mutant},
+        mutant::mutant,
     },
 };
 
@@ -219,8 +219,8 @@ fn parse_edit<'a>(bytes: &'a [u8], contents: &Contents) -> Option<(u64, &'a [u8]
     }
     let in_order = contents.edits.is_empty() || sequence == contents.next_sequence;
     let body = decoder.take(to_usize(u64::from(length)))?;
-    let sound = edit_crc(contents.database_id, contents.end, sequence, body) == crc
-        || mutant::active(Bug::CatalogSkipsChecksum);
+    let expected = edit_crc(contents.database_id, contents.end, sequence, body);
+    let sound = mutant!(CatalogSkipsChecksum: true, else crc == expected);
     (in_order && sound).then_some((sequence, body))
 }
 
@@ -248,9 +248,8 @@ impl CatalogFile {
         remove_unfinished(dir)?;
         let file = dir.open(UNFINISHED_NAME, Open::CREATE).map_err(io_error("create"))?;
         write_all_at(&*file, &bytes, 0).map_err(io_error("write"))?;
-        if !mutant::active(Bug::CatalogRenamesBeforeSync) {
-            file.sync_all().map_err(io_error("sync"))?;
-        }
+        let synced = mutant!(CatalogRenamesBeforeSync: Ok(()), else file.sync_all());
+        synced.map_err(io_error("sync"))?;
         let end = to_u64(bytes.len());
         Ok(Self {
             dir: Arc::clone(dir),
@@ -331,9 +330,8 @@ impl CatalogFile {
         encode_edit(&mut bytes, self.database_id, self.end, self.sequence, &body);
         // A failed write has changed nothing that counts: the next edit is written over it.
         write_all_at(&*self.file, &bytes, self.end).map_err(io_error("write"))?;
-        if !mutant::active(Bug::CatalogSkipsSync)
-            && let Err(error) = self.file.sync_data()
-        {
+        let synced = mutant!(CatalogSkipsSync: Ok(()), else self.file.sync_data());
+        if let Err(error) = synced {
             let error = io_error("sync")(error);
             self.failure = Some(error.to_string());
             return Err(error);

@@ -41,6 +41,7 @@
 
 pub(crate) mod edit;
 mod file;
+mod mutants;
 pub(crate) mod paths;
 pub(crate) mod tree;
 
@@ -50,7 +51,7 @@ use edit::{Change, MountRecord, Progress, TableDefaults, TableRecord};
 use file::CatalogFile;
 
 pub(crate) use file::{NAME, UNFINISHED_NAME};
-use paths::Place;
+use paths::ResolvedPath;
 use tree::{TableNode, Tree};
 
 use crate::{
@@ -58,7 +59,7 @@ use crate::{
     io::{Dir, Open},
     util::{
         codec::Lsn,
-        mutant::{self, Bug},
+        mutant::mutant,
         report::Report,
         sync::{AtomicU64, Mutex, OnceLock, Ordering, RwLock, lock, read, write},
         types::TableTypes,
@@ -129,9 +130,9 @@ impl Catalog {
         self.edits.load(Ordering::Acquire)
     }
 
-    /// Calls `look` with the tree of names, under its read lock.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&Tree) -> T) -> T {
-        look(&read(&self.tree))
+    /// Calls `read_tree` with the tree of names, under its read lock.
+    pub(crate) fn with_tree<T>(&self, read_tree: impl FnOnce(&Tree) -> T) -> T {
+        read_tree(&read(&self.tree))
     }
 
     /// Creates a table and its missing directories. `prepare` receives the table's number and runs
@@ -205,9 +206,9 @@ impl Catalog {
 
     /// Removes the mount at `path` and returns its number.
     pub(crate) fn unmount(&self, path: &str) -> Result<u64> {
-        self.edit(|tree| match tree.place(path) {
-            Place::Mount(place) if place.rest.is_empty() => {
-                Ok((tree.plan_remove(place.id), place.id))
+        self.edit(|tree| match tree.resolve(path) {
+            ResolvedPath::Mount(mount) if mount.remainder.is_empty() => {
+                Ok((tree.plan_remove(mount.id), mount.id))
             }
             _ => Err(Error::NoSuchTable { name: path.to_owned() }),
         })
@@ -229,9 +230,7 @@ impl Catalog {
     pub(crate) fn progress(&self, mut progress: Progress) -> Result<()> {
         self.edit(|tree| {
             progress.tables.retain(|(id, _)| tree.table(*id).is_some());
-            if mutant::active(Bug::CatalogForgetsWatermark) {
-                progress.log_durable = Lsn(0);
-            }
+            mutant!(CatalogForgetsWatermark => progress.log_durable = Lsn(0));
             Ok((vec![Change::Progress(progress)], ()))
         })
     }
@@ -257,7 +256,7 @@ impl Catalog {
             return Ok(answer);
         }
         let appended = file.append(&changes);
-        self.note_failure(file);
+        self.keep_failure(file);
         appended?;
         self.edits.store(file.sequence(), Ordering::Release);
         {
@@ -271,12 +270,12 @@ impl Catalog {
         if file.wants_rewrite() {
             // The edit holds. A rewrite that fails is tried again with the next edit.
             let _ = file.rewrite(&read(&self.tree).dump());
-            self.note_failure(file);
+            self.keep_failure(file);
         }
         Ok(answer)
     }
 
-    fn note_failure(&self, file: &CatalogFile) {
+    fn keep_failure(&self, file: &CatalogFile) {
         if let Some(reason) = file.failure() {
             let _ = self.failure.set(reason.to_owned());
         }

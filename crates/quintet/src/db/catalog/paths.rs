@@ -1,7 +1,7 @@
 //! Directories, their children and default options, and mounts in the tree.
 //!
 //! A mount is a leaf of this tree. Everything below it belongs to another database, see
-//! `db::mount`.
+//! `db::session`.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -13,16 +13,16 @@ use crate::{Error, Result};
 
 /// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// This tree: a node, or nothing.
-    Here,
+pub(crate) enum ResolvedPath {
+    /// This database: a node, or nothing.
+    Local,
     /// A mount, or a path through it.
-    Mount(MountPlace),
+    Mount(MountedPath),
 }
 
 /// A path to or through a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MountPlace {
+pub(crate) struct MountedPath {
     /// The mount's node.
     pub(crate) id: u64,
     /// The mount's path.
@@ -30,7 +30,28 @@ pub(crate) struct MountPlace {
     /// The mounted target.
     pub(crate) record: MountRecord,
     /// The remaining path; empty: the mount itself.
-    pub(crate) rest: String,
+    pub(crate) remainder: String,
+}
+
+impl MountedPath {
+    /// Returns the path in the mounted database.
+    pub(crate) fn target_path(&self) -> String {
+        join(&self.record.subtree, &self.remainder)
+    }
+
+    /// Converts a path of the mounted database to a path of the database that mounts it.
+    pub(crate) fn shown_path(&self, path: &str) -> String {
+        let below = path.strip_prefix(&self.record.subtree).unwrap_or(path);
+        join(&self.path, below.trim_start_matches('/'))
+    }
+}
+
+fn join(above: &str, below: &str) -> String {
+    match (above.is_empty(), below.is_empty()) {
+        (true, _) => below.to_owned(),
+        (_, true) => above.to_owned(),
+        (false, false) => format!("{above}/{below}"),
+    }
 }
 
 /// The kind of a node.
@@ -59,7 +80,7 @@ impl Tree {
     }
 
     /// Returns whether `path` leads to or through a mount.
-    pub(crate) fn place(&self, path: &str) -> Place {
+    pub(crate) fn resolve(&self, path: &str) -> ResolvedPath {
         let mut id = ROOT;
         let mut end = 0;
         for name in path.split('/') {
@@ -69,16 +90,16 @@ impl Tree {
             end += name.len();
             if let Some(Content::Mount(record)) = self.content(id) {
                 let (above, rest) = path.split_at_checked(end).unwrap_or((path, ""));
-                return Place::Mount(MountPlace {
+                return ResolvedPath::Mount(MountedPath {
                     id,
                     path: above.to_owned(),
                     record: MountRecord::clone(record),
-                    rest: rest.strip_prefix('/').unwrap_or(rest).to_owned(),
+                    remainder: rest.strip_prefix('/').unwrap_or(rest).to_owned(),
                 });
             }
             end += 1;
         }
-        Place::Here
+        ResolvedPath::Local
     }
 
     /// Returns the names in a directory with their kinds and numbers, by name. `None`: there is no

@@ -22,7 +22,7 @@ fn dir(env: &SimEnv) -> Arc<dyn Dir> {
 }
 
 fn names(catalog: &Catalog) -> Vec<String> {
-    catalog.look(Tree::tables).into_iter().map(|(name, _)| name).collect()
+    catalog.with_tree(Tree::tables).into_iter().map(|(name, _)| name).collect()
 }
 
 fn create(catalog: &Catalog, path: &str) -> Result<u64> {
@@ -239,7 +239,7 @@ fn the_file_is_rewritten_when_it_is_mostly_dead() {
     assert!(largest < 16 << 10, "{largest}");
     let opened = reopen(&env.crash(Policy::AllLost)).unwrap();
     assert_eq!(names(&opened), ["kept"]);
-    assert_eq!(opened.look(|tree| tree.find_table("kept")), Some(kept));
+    assert_eq!(opened.with_tree(|tree| tree.find_table("kept")), Some(kept));
     // Numbers are not given again, even those that no edit names any more.
     assert_eq!(create(&opened, "next").unwrap(), 2 + 2 * 2000);
 }
@@ -403,7 +403,7 @@ fn numbers_are_never_given_again() {
 /// Each deliberate bug makes a test above fail.
 mod seeded_bugs {
     use super::*;
-    use crate::util::mutant::finds;
+    use crate::util::mutant::{Bug, finds};
 
     #[test]
     fn catalog_skips_sync() {
@@ -452,8 +452,8 @@ fn the_expiry_index_is_no_table_of_the_tree() {
     }
     drop(catalog);
     let catalog = reopen(&env).unwrap();
-    assert_eq!(catalog.look(Tree::expiry_index), Some(id));
-    let tables = catalog.look(Tree::open_tables);
+    assert_eq!(catalog.with_tree(Tree::expiry_index), Some(id));
+    let tables = catalog.with_tree(Tree::open_tables);
     let complete: Vec<_> = tables.iter().map(|(id, node)| (*id, node.complete)).collect();
     assert_eq!(complete, [(1, Lsn(0)), (id, Lsn(5000))]);
     assert_eq!(create(&catalog, "c").unwrap(), 3);

@@ -16,21 +16,20 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::edit::{Change, MountRecord, Progress, TableDefaults, TableRecord};
+use super::{
+    edit::{Change, MountRecord, Progress, TableDefaults, TableRecord},
+    mutants,
+};
 use crate::{
     Error, Result,
     db::limits::{NAME_BYTES_MAX, NAME_DEPTH_MAX},
-    util::{
-        codec::Lsn,
-        mutant::{self, Bug},
-        types::TableTypes,
-    },
+    util::{codec::Lsn, mutant::mutant, types::TableTypes},
 };
 
 /// The number of the root directory.
 pub(super) const ROOT: u64 = 0;
 /// The expiry index's name, for messages.
-const EXPIRY_INDEX_NAME: &str = ".expiry";
+pub(crate) const EXPIRY_INDEX_NAME: &str = ".expiry";
 
 #[derive(Debug)]
 pub(super) struct Node {
@@ -216,9 +215,7 @@ impl Tree {
         for id in self.below(id) {
             self.nodes.remove(&id);
         }
-        if mutant::active(Bug::CatalogReusesTableId) {
-            self.next_id = self.nodes.keys().max().map_or(ROOT, |id| *id) + 1;
-        }
+        mutant!(CatalogReusesTableId => self.next_id = mutants::id_after(self.nodes.keys()));
         Ok(())
     }
 

@@ -1,14 +1,21 @@
 //! Checkpoint rounds: engines write to their files what only the log holds, the catalog records how
 //! far each table is complete, and the log removes the segments that no table needs.
 //!
+//! A round of all tables:
+//! 1. `up_to` is the LSN below which every record is applied. The log is synced to it.
+//! 2. Each table checkpoints, under its `maintenance` lock, and returns the LSN that its files are
+//!    complete to.
+//! 3. One edit of the catalog records these LSNs and the new start of the log.
+//! 4. The log removes the segments below its new start.
+//! 5. If no table lacks anything, the log moves to a small segment, and a second edit advances its
+//!    start.
+//!
 //! Invariants:
 //! - Rounds run one at a time, in the order of request. A thread that persists or compacts in a
-//!   loop cannot starve a writer that needs a round. A round reads `up_to` (everything below is
-//!   applied) before it looks at any table. So a table with nothing un-persisted is complete to
-//!   `up_to`, and an idle table never holds the log.
+//!   loop cannot starve a writer that needs a round.
+//! - A round reads `up_to` before it looks at any table. So a table with nothing unpersisted is
+//!   complete to `up_to`, and an idle table never holds the log.
 //! - The log is durable to `up_to` before the catalog records that it starts there.
-//! - If nothing is left to persist, the log moves to a small segment, and a second edit of the
-//!   catalog advances its start.
 //! - A round waits for no merge: an engine pauses a merge when [`Host::is_round_due`] returns
 //!   true.
 //! - The catalog records an engine's LSN only after the engine's files are durable to it, and
@@ -18,105 +25,207 @@
 //!
 //! [`Host::is_round_due`]: crate::contract::Host::is_round_due
 
+mod mutants;
+
 use std::sync::Arc;
 
 use super::{
     catalog::edit::Progress,
-    core::{Core, TableState},
+    tables::{host::DatabaseHost, registry::TableRegistry, state::TableState},
 };
 use crate::{
     Error, Result,
     contract::{Engine as _, MaintenanceMode, PendingWork},
+    io::{Env, write_throttle::brake},
     util::{
         codec::Lsn,
-        mutant::{self, Bug, mutant},
-        sync::{Ordering, lock, read},
+        mutant::mutant,
+        sync::{AtomicU64, Ordering, fair_mutex::FairMutex, lock},
     },
+    wal::Log,
 };
 
-impl Core {
-    /// Checkpoints these tables now, however little they lack.
-    pub(crate) fn persist_tables(&self, tables: &[Arc<TableState>]) -> Result<()> {
+/// Writes are delayed in the last one of this many parts of the recovery budget.
+const DELAY_SHARE: u64 = 4;
+/// Minimum size in bytes of that part. A smaller one is persisted too soon for delays to help.
+const DELAY_BYTES_MIN: u64 = 1 << 20;
+
+/// Decides when tables are checkpointed, runs the rounds, and bounds the log that opening replays.
+#[derive(Debug)]
+pub(crate) struct CheckpointScheduler {
+    log: Arc<Log>,
+    host: Arc<DatabaseHost>,
+    /// Bound of the log that opening replays, in bytes.
+    recovery_budget: u64,
+    /// Held by a checkpoint round; one at a time.
+    pub(crate) round: FairMutex,
+    /// No table needs the log below this LSN.
+    log_start: AtomicU64,
+    /// The LSN that the last successful round over all tables covered.
+    round_end: AtomicU64,
+    /// Counters since the database was opened.
+    pub(crate) rounds: AtomicU64,
+    pub(crate) write_stalls: AtomicU64,
+    pub(crate) write_delays: AtomicU64,
+}
+
+impl CheckpointScheduler {
+    /// Creates the scheduler of a log that no table needs below `log_start`.
+    pub(crate) fn new(
+        log: Arc<Log>,
+        host: Arc<DatabaseHost>,
+        recovery_budget: u64,
+        log_start: Lsn,
+    ) -> Self {
+        Self {
+            log,
+            host,
+            recovery_budget,
+            round: FairMutex::default(),
+            log_start: AtomicU64::new(log_start.0),
+            round_end: AtomicU64::new(0),
+            rounds: AtomicU64::new(0),
+            write_stalls: AtomicU64::new(0),
+            write_delays: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the bound of the log that opening replays, in bytes.
+    pub(crate) fn recovery_budget(&self) -> u64 {
+        self.recovery_budget
+    }
+
+    /// Returns the LSN below which no table needs the log.
+    pub(crate) fn log_start(&self) -> Lsn {
+        Lsn(self.log_start.load(Ordering::Relaxed))
+    }
+
+    /// Returns the bytes of log that opening would replay.
+    pub(crate) fn replayed_log_bytes(&self, end: Lsn) -> u64 {
+        end.0.saturating_sub(self.log_start.load(Ordering::Relaxed))
+    }
+
+    /// Returns the bytes of log since the last round over all tables. Equal to
+    /// [`CheckpointScheduler::replayed_log_bytes`], unless a failed table holds the log. Another
+    /// round would not help then.
+    pub(crate) fn unpersisted_log_bytes(&self, end: Lsn) -> u64 {
+        let last = self.round_end.load(Ordering::Relaxed);
+        self.replayed_log_bytes(end).min(end.0.saturating_sub(last))
+    }
+
+    /// Returns whether the unpersisted log, up to `end`, is long enough for a round over all tables.
+    #[inline]
+    fn is_log_long(&self, end: Lsn) -> bool {
+        self.unpersisted_log_bytes(end) > self.recovery_budget / 2
+    }
+
+    /// Requests a round if the log, which ends at `end`, needs one. A writer calls it after its
+    /// commit.
+    #[inline]
+    pub(crate) fn request_round_if_due(&self, end: Lsn) {
+        if self.is_log_long(end) {
+            self.host.request_round();
+        }
+    }
+
+    /// Delays a writer, or makes it run a checkpoint round, if background work has fallen behind.
+    /// So recovery stays bounded. A write that `frees` space continues if the round fails, because
+    /// the disk may be full.
+    pub(crate) fn bound_recovery(
+        &self,
+        env: &dyn Env,
+        tables: &TableRegistry,
+        frees: bool,
+    ) -> Result<()> {
+        let unpersisted = self.unpersisted_log_bytes(self.log.end());
+        let delay_bytes = self.recovery_budget / DELAY_SHARE;
+        let excess = unpersisted.saturating_sub(self.recovery_budget - delay_bytes);
+        if excess == 0 {
+            return Ok(());
+        }
+        if unpersisted <= self.recovery_budget {
+            if delay_bytes >= DELAY_BYTES_MIN && !brake(env, excess, delay_bytes).is_zero() {
+                self.write_delays.fetch_add(1, Ordering::Relaxed);
+            }
+            return Ok(());
+        }
+        self.write_stalls.fetch_add(1, Ordering::Relaxed);
+        let outcome = self.checkpoint_all_above(tables, self.recovery_budget);
+        if frees { Ok(()) } else { outcome }
+    }
+
+    /// Checkpoints `chosen` now, even if little is unpersisted.
+    pub(crate) fn checkpoint(
+        &self,
+        tables: &TableRegistry,
+        chosen: &[Arc<TableState>],
+    ) -> Result<()> {
         let _round = self.round.lock();
-        self.persist_round(tables)
+        self.run_round(tables, chosen)
     }
 
     /// Checkpoints all tables now.
-    pub(crate) fn persist_all(&self) -> Result<()> {
+    pub(crate) fn checkpoint_all(&self, tables: &TableRegistry) -> Result<()> {
         let _round = self.round.lock();
-        self.persist_whole_round()
+        self.run_whole_round(tables)
     }
 
     /// Checkpoints all tables, unless another thread's round has meanwhile reduced the unpersisted
     /// log to at most `bytes`.
-    pub(crate) fn persist_all_over(&self, bytes: u64) -> Result<()> {
+    pub(crate) fn checkpoint_all_above(&self, tables: &TableRegistry, bytes: u64) -> Result<()> {
         let _round = self.round.lock();
-        if self.arrears(self.log.end()) <= bytes { Ok(()) } else { self.persist_whole_round() }
-    }
-
-    /// Returns the bytes of log since the last round over all tables. Equal to
-    /// [`Core::unpersisted_bytes`], unless a failed table holds the log, in which case another
-    /// round would not help.
-    pub(crate) fn arrears(&self, end: Lsn) -> u64 {
-        let last = self.round_end.load(Ordering::Relaxed);
-        self.unpersisted_bytes(end).min(end.0.saturating_sub(last))
+        if self.unpersisted_log_bytes(self.log.end()) <= bytes {
+            Ok(())
+        } else {
+            self.run_whole_round(tables)
+        }
     }
 
     /// Returns whether a table's engine, or the length of the log, needs a round.
-    pub(crate) fn is_anything_due(&self) -> bool {
-        let wants = |table: &Arc<TableState>| {
+    pub(crate) fn is_round_needed(&self, tables: &TableRegistry) -> bool {
+        let needs_round = |table: &Arc<TableState>| {
             table.is_live()
                 && matches!(
                     table.engine.pending_work(),
                     PendingWork::Checkpoint | PendingWork::Maintain
                 )
         };
-        self.arrears(self.log.end()) > self.recovery_budget / 2
-            || read(&self.tables).values().any(wants)
-    }
-
-    fn persist_whole_round(&self) -> Result<()> {
-        let up_to = self.log.applied();
-        self.persist_round(&self.all_tables())?;
-        self.round_end.fetch_max(up_to.0, Ordering::Relaxed);
-        self.shared.round_due.store(false, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Maintains and checkpoints the tables whose engines need it, and all tables when much of the
-    /// log is unpersisted.
-    pub(crate) fn persist_due(&self) -> Result<()> {
-        let _round = self.round.lock();
-        let mut tables = self.all_tables();
-        tables.retain(|table| table.is_live());
-        let mut outcome = Ok(());
-        // A writer that saw it due before the last round ended may have set it after.
-        self.shared.round_due.store(false, Ordering::Relaxed);
-        for table in &tables {
-            if table.engine.pending_work() == PendingWork::Maintain {
-                outcome = outcome.and(self.maintain(table, MaintenanceMode::Step));
-            }
-        }
-        if self.arrears(self.log.end()) > self.recovery_budget / 2 {
-            return outcome.and(self.persist_whole_round());
-        }
-        tables.retain(|table| table.engine.pending_work() == PendingWork::Checkpoint);
-        if tables.is_empty() { outcome } else { outcome.and(self.persist_round(&tables)) }
+        self.is_log_long(self.log.end()) || tables.any(needs_round)
     }
 
     /// Returns whether an engine has work for an idle time.
-    pub(crate) fn wants_persist_later(&self) -> bool {
-        self.all_tables()
-            .iter()
-            .any(|table| table.is_live() && table.engine.pending_work() == PendingWork::Later)
+    pub(crate) fn has_idle_work(&self, tables: &TableRegistry) -> bool {
+        let mut all = tables.all().into_iter();
+        all.any(|table| table.is_live() && table.engine.pending_work() == PendingWork::Later)
+    }
+
+    /// Maintains and checkpoints the tables whose engines need it, and all tables when the
+    /// unpersisted log is long.
+    pub(crate) fn run_due_work(&self, tables: &TableRegistry) -> Result<()> {
+        let _round = self.round.lock();
+        let mut live = tables.all();
+        live.retain(|table| table.is_live());
+        let mut outcome = Ok(());
+        // A writer may have requested this round after the round before had ended.
+        self.host.clear_round_request();
+        for table in &live {
+            if table.engine.pending_work() == PendingWork::Maintain {
+                outcome = outcome.and(maintain(tables, table, MaintenanceMode::Step));
+            }
+        }
+        if self.is_log_long(self.log.end()) {
+            return outcome.and(self.run_whole_round(tables));
+        }
+        live.retain(|table| table.engine.pending_work() == PendingWork::Checkpoint);
+        if live.is_empty() { outcome } else { outcome.and(self.run_round(tables, &live)) }
     }
 
     /// Compacts one table, and checkpoints it if the compaction leaves unwritten state.
-    pub(crate) fn compact(&self, table: &Arc<TableState>) -> Result<()> {
+    pub(crate) fn compact(&self, tables: &TableRegistry, table: &Arc<TableState>) -> Result<()> {
         let _round = self.round.lock();
-        self.maintain(table, MaintenanceMode::Full)?;
+        maintain(tables, table, MaintenanceMode::Full)?;
         if table.engine.pending_work() == PendingWork::Checkpoint {
-            self.persist_round(std::slice::from_ref(table))?;
+            self.run_round(tables, std::slice::from_ref(table))?;
         }
         Ok(())
     }
@@ -124,71 +233,79 @@ impl Core {
     /// Adopts a table's sorted load, as a round of that table. `also` is checkpointed before it.
     pub(crate) fn adopt_load(
         &self,
+        tables: &TableRegistry,
         table: &TableState,
         also: Option<&Arc<TableState>>,
     ) -> Result<()> {
         let _round = self.round.lock();
-        self.check_writable()?;
+        tables.check_writable()?;
         let up_to = self.log.applied();
         self.log.sync()?;
         let mut progress = Progress::default();
         if let Some(also) = also {
             let _maintenance = lock(&also.maintenance);
-            self.check_usable(also)?;
+            tables.check_usable(also)?;
             let lsn = also.engine.checkpoint(up_to)?;
-            also.note_persisted(lsn);
+            also.record_persisted(lsn);
             progress.tables.push((also.id, lsn));
         }
         {
             let _maintenance = lock(&table.maintenance);
-            self.check_usable(table)?;
+            tables.check_usable(table)?;
             let mut load = lock(&table.load);
             let load = load.as_mut().ok_or(Error::Closed)?;
             let lsn = load.adopt(up_to)?;
-            table.note_persisted(lsn);
+            table.record_persisted(lsn);
             progress.tables.push((table.id, lsn));
         }
-        self.advance_log(up_to, progress)
+        self.advance_log(tables, up_to, progress)
     }
 
-    fn maintain(&self, table: &TableState, mode: MaintenanceMode) -> Result<()> {
-        self.check_open()?;
-        let _maintenance = lock(&table.maintenance);
-        self.check_takes_writes(table)?;
-        table.engine.maintain(mode)
+    /// Removes the files of dropped tables, unless the database is closed: another process may use
+    /// the same numbers then.
+    pub(crate) fn remove_dropped(&self, tables: &TableRegistry) {
+        let _round = self.round.lock();
+        if !tables.is_closed() {
+            tables.remove_dropped();
+        }
     }
 
-    /// Runs a round over `tables`. The caller holds `round`.
-    fn persist_round(&self, tables: &[Arc<TableState>]) -> Result<()> {
-        self.check_open()?;
-        self.counters.persist_rounds.fetch_add(1, Ordering::Relaxed);
+    /// Runs a round over all tables. The caller holds `round`.
+    fn run_whole_round(&self, tables: &TableRegistry) -> Result<()> {
+        let up_to = self.log.applied();
+        self.run_round(tables, &tables.all())?;
+        self.round_end.fetch_max(up_to.0, Ordering::Relaxed);
+        self.host.clear_round_request();
+        Ok(())
+    }
+
+    /// Runs a round over the `chosen` tables. The caller holds `round`.
+    fn run_round(&self, tables: &TableRegistry, chosen: &[Arc<TableState>]) -> Result<()> {
+        tables.check_open()?;
+        self.rounds.fetch_add(1, Ordering::Relaxed);
         let up_to = self.log.applied();
         if self.log.durable() < up_to {
             self.log.sync()?;
         }
+        mutant!(CatalogRecordsCompleteEarly => mutants::record_early(tables, chosen, up_to)?);
         let mut outcome = Ok(());
         let mut progress = Progress::default();
-        if mutant::active(Bug::CatalogRecordsCompleteEarly) {
-            let tables = tables.iter().filter(|table| table.is_dirty());
-            let tables = tables.map(|table| (table.id, up_to)).collect();
-            self.catalog.progress(Progress { tables, ..Progress::default() })?;
-        }
-        for table in tables {
+        for table in chosen {
             // A table that fails does not keep the others from being checkpointed.
-            match persist_table(table, up_to) {
+            match checkpoint_table(table, up_to) {
                 Ok(Some(lsn)) => progress.tables.push((table.id, lsn)),
                 Ok(None) => {}
                 Err(error) => outcome = outcome.and(Err(error)),
             }
         }
-        self.advance_log(up_to, progress)?;
+        self.advance_log(tables, up_to, progress)?;
         // True if no write came since the round began.
         if outcome.is_ok()
-            && self.unpersisted_bytes(self.log.end()) == 0
+            && self.replayed_log_bytes(self.log.end()) == 0
             && self.log.move_to_small_segment()?
         {
             self.log.sync()?;
-            self.advance_log(self.log.applied(), Progress::default())?;
+            self.advance_log(tables, self.log.applied(), Progress::default())?;
             self.log.release_spares()?;
         }
         outcome
@@ -196,50 +313,36 @@ impl Core {
 
     /// Records in the catalog how far tables are complete, and removes the log below `up_to` that
     /// no table needs.
-    fn advance_log(&self, up_to: Lsn, mut progress: Progress) -> Result<()> {
-        let log_start = self.needed_from(up_to);
-        let advanced = log_start.0 > self.log_start.load(Ordering::Relaxed);
+    fn advance_log(
+        &self,
+        tables: &TableRegistry,
+        up_to: Lsn,
+        mut progress: Progress,
+    ) -> Result<()> {
+        let log_start = tables.needed_from(up_to);
+        let advanced = log_start > self.log_start();
         if !advanced && progress.tables.is_empty() {
             return Ok(());
         }
         progress.log_start = log_start;
         progress.log_durable = self.log.durable();
         mutant!(PrunesBeforeCatalog => self.log.prune(log_start)?);
-        self.catalog.progress(progress)?;
-        self.note_catalog();
+        tables.catalog.progress(progress)?;
+        tables.report_edits();
         self.log_start.fetch_max(log_start.0, Ordering::Relaxed);
         self.log.prune(log_start)
     }
+}
 
-    /// Returns the first LSN that some table still needs the log for, at most `up_to`.
-    fn needed_from(&self, up_to: Lsn) -> Lsn {
-        let needed = |table: &Arc<TableState>| {
-            if table.is_dirty() { table.persisted().min(up_to) } else { up_to }
-        };
-        read(&self.tables).values().map(needed).min().unwrap_or(up_to)
-    }
-
-    /// Removes the files of dropped tables. The next open removes what a failure leaves.
-    pub(crate) fn bury(&self) {
-        let _round = self.round.lock();
-        // After the close, another process may use the same numbers.
-        if !self.is_closed() {
-            self.bury_alone();
-        }
-    }
-
-    /// As [`Core::bury`]. The caller holds `round`, and the database's lock is held.
-    pub(crate) fn bury_alone(&self) {
-        let doomed = std::mem::take(&mut *lock(&self.doomed));
-        for table in &doomed {
-            let _maintenance = lock(&table.maintenance);
-            let _ = super::recovery::remove_tree(&self.tables_dir, &table.id.to_string());
-        }
-    }
+fn maintain(tables: &TableRegistry, table: &TableState, mode: MaintenanceMode) -> Result<()> {
+    tables.check_open()?;
+    let _maintenance = lock(&table.maintenance);
+    tables.check_takes_writes(table)?;
+    table.engine.maintain(mode)
 }
 
 /// Checkpoints a table. Returns the LSN that its files are complete to, if it has advanced.
-fn persist_table(table: &TableState, up_to: Lsn) -> Result<Option<Lsn>> {
+fn checkpoint_table(table: &TableState, up_to: Lsn) -> Result<Option<Lsn>> {
     let _maintenance = lock(&table.maintenance);
     let wanted = table.is_dirty() || table.engine.pending_work() == PendingWork::Checkpoint;
     if !table.is_live() || !wanted {
@@ -247,6 +350,6 @@ fn persist_table(table: &TableState, up_to: Lsn) -> Result<Option<Lsn>> {
     }
     let before = table.persisted();
     let lsn = table.engine.checkpoint(up_to)?;
-    table.note_persisted(lsn);
+    table.record_persisted(lsn);
     Ok((lsn > before).then_some(lsn))
 }

@@ -10,7 +10,7 @@
 
 use crate::util::{
     codec::{to_u64, to_usize},
-    mutant::{self, Bug},
+    mutant::mutant,
     sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock},
 };
 
@@ -69,27 +69,25 @@ impl Stripes {
     /// Locks one stripe.
     #[inline]
     pub(crate) fn hold(&self, index: StripeIndex) -> Held<'_> {
-        Held { one: self.take(index.0), more: Vec::new() }
+        Held { one: self.lock_at(index.0), more: Vec::new() }
     }
 
     /// Locks several stripes in order. Sorts `indexes`.
     pub(crate) fn hold_all_of(&self, indexes: &mut Vec<StripeIndex>) -> Held<'_> {
         indexes.sort_unstable();
         indexes.dedup();
-        let more = indexes.iter().filter_map(|index| self.take(index.0)).collect();
+        let more = indexes.iter().filter_map(|index| self.lock_at(index.0)).collect();
         Held { one: None, more }
     }
 
     /// Locks every stripe, so that nothing commits meanwhile.
     pub(crate) fn hold_every(&self) -> Held<'_> {
-        let more = (0..self.stripes.len()).filter_map(|index| self.take(index)).collect();
+        let more = (0..self.stripes.len()).filter_map(|index| self.lock_at(index)).collect();
         Held { one: None, more }
     }
 
-    fn take(&self, index: usize) -> Option<(&Stripe, MutexGuard<'_, ()>)> {
-        if mutant::active(Bug::StripesNotLocked) {
-            return None;
-        }
+    fn lock_at(&self, index: usize) -> Option<(&Stripe, MutexGuard<'_, ()>)> {
+        mutant!(StripesNotLocked => return None);
         let stripe = self.stripes.get(index)?;
         Some((stripe, lock(&stripe.lock)))
     }
@@ -143,6 +141,8 @@ mod tests {
 #[cfg(all(test, model))]
 mod models {
     use super::*;
+    #[cfg(loom)]
+    use crate::util::mutant::{Bug, finds};
     use crate::util::sync::{Arc, model_check::Exploration, thread};
 
     const EXPLORATION: Exploration =
@@ -168,7 +168,7 @@ mod models {
         });
     }
 
-    /// What a stripe guards is not changed by two at once.
+    /// Two threads never hold one stripe at the same time.
     fn a_stripe_has_one_holder() {
         EXPLORATION.explore(|| {
             let guarded = Arc::new((Stripes::new(2), AtomicU64::new(0)));
@@ -196,7 +196,7 @@ mod models {
     #[cfg(loom)]
     #[test]
     fn loom_finds_stripes_not_locked() {
-        mutant::finds(Bug::StripesNotLocked, a_stripe_has_one_holder);
+        finds(Bug::StripesNotLocked, a_stripe_has_one_holder);
     }
 
     #[cfg(shuttle)]

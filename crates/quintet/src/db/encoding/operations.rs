@@ -13,6 +13,7 @@
 
 use crate::{
     contract::Op,
+    db::limits::KEY_BYTES_MAX,
     util::codec::{Decoder, VARINT_BYTES_MAX, encode_varint, to_u64},
 };
 
@@ -133,8 +134,7 @@ impl<'a> Ops<'a> {
             _ => return None,
         };
         let keyed = !matches!(op, Op::DeleteRange { .. });
-        let sound =
-            key.len() <= crate::db::api::options::KEY_BYTES_MAX && !(keyed && key.is_empty());
+        let sound = key.len() <= KEY_BYTES_MAX && !(keyed && key.is_empty());
         sound.then_some((table_id, op))
     }
 }

@@ -1,20 +1,21 @@
 //! Parallel replay of the log into the tables, when a database is opened.
 //!
-//! One thread reads the log and gathers its operations in batches, distributed by key to lanes. All
-//! processors apply the lanes of the oldest batch meanwhile; the reader helps when it may not
-//! gather more. Reading, checking and decoding records takes about as long as applying them, so
-//! replay runs both at the same time.
+//! The reading thread reads the log and collects its operations in batches. Each batch distributes
+//! its operations by key over *lanes*. Helper threads, one for each processor, apply the lanes of
+//! the oldest batch meanwhile; the reading thread helps when the queue of batches is full. Reading,
+//! checking and decoding records takes about as long as applying them, so replay runs both at the
+//! same time.
 //!
 //! Invariants:
 //! - Operations on one key are in one lane, in the order of the log. A batch begins when the batch
 //!   before it has been applied. Engines accept operations on different keys in any order and from
 //!   several threads.
 //! - A record with an operation that is not on one key is applied alone, after everything before
-//!   it. The reading thread applies entries that are heap allocations, because memory allocated by
-//!   a thread that ends could not be reused by other threads.
-//! - Batches are bounded, however long the log is.
+//!   it. The reading thread itself applies operations whose entries are heap allocations, because
+//!   memory that a helper thread allocates could not be reused by other threads after its end.
+//! - The number and the size of batches are bounded, however long the log is.
 //!
-//! Threads: one thread gathers, any thread applies. No thread waits with a lock held.
+//! Threads: one thread reads, any thread applies. No thread waits with a lock held.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -22,72 +23,72 @@ use std::{
     sync::Arc,
 };
 
+use super::mutants;
 use crate::{
     Error, Result,
     contract::{Engine as _, Op},
-    db::{
-        core::TableState,
-        encoding::{envelope::Envelope, operations::Ops},
-        expiry::{self, Listing},
-    },
+    db::{encoding::operations::Ops, expiry::ExpiryEntry, tables::state::TableState},
     io::{Dir, Env},
     util::{
         budget::Budget,
         codec::{Lsn, crc32c, low_u32, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicBool, AtomicU32, Backoff, Mutex, Ordering, lock},
     },
     wal::{Anchor, Log, LogOptions},
 };
 
-/// Bytes of operations that wait in batches, and the part of the budget that this may be.
-const GATHERED_BYTES_MAX: usize = 4 << 20;
-const GATHERED_BYTES_MIN: usize = 64 << 10;
-const GATHERED_PART: u64 = 32;
-/// Batches that there are at once: one being gathered, one being applied, and what evens out.
-/// Small ones stay in the processor's cache between the two.
+/// Bounds of the bytes of operations in all batches.
+const BATCHED_BYTES_MAX: usize = 4 << 20;
+const BATCHED_BYTES_MIN: usize = 64 << 10;
+/// Between these bounds, batches use one part in this many of the memory budget.
+const BATCHED_SHARE: u64 = 32;
+/// Number of batches: one that is being filled, one that is being applied, and a queue between the
+/// two. Batches are small enough to stay in the processor's cache until they are applied.
 const BATCHES: usize = 8;
-/// By key, operations are dealt out to so many lanes.
+/// Number of lanes of a batch.
 const LANES: usize = 8;
-/// Operations on longer keys go alone: what the expiry index says of very long ones is shared.
+/// Operations on longer keys are applied alone, because expiry entries of very long keys share one
+/// key of the index.
 const LANE_KEY_BYTES_MAX: usize = 4 << 10;
-/// Operations of a lane that engines are given at once: enough to hide a miss in memory behind
-/// others.
-const TOGETHER_OPS: usize = 32;
-/// The value of an operation that deletes.
+/// Maximum number of operations that an engine replays in one call: enough to overlap the cache
+/// misses of several operations.
+const REPLAY_OPS: usize = 32;
+/// The size that stands for the missing value of a delete.
 const NO_VALUE: u32 = u32::MAX;
 
-/// What the log is replayed into.
-pub(crate) struct Replayed<'a> {
-    pub(crate) tables: &'a HashMap<u64, Arc<TableState>>,
-    /// Numbers of tables from here on were never used.
-    pub(crate) next_id: u64,
+/// The tables that the log is replayed into.
+pub(super) struct ReplayTarget<'a> {
+    pub(super) tables: &'a HashMap<u64, Arc<TableState>>,
+    /// The first number that no table ever had.
+    pub(super) next_id: u64,
     /// The expiry index.
-    pub(crate) index: Option<&'a TableState>,
+    pub(super) index: Option<&'a TableState>,
 }
 
 /// Opens the log and replays it.
-pub(crate) fn open_log(
+pub(super) fn open_log(
     env: &Arc<dyn Env>,
     dir: &Arc<dyn Dir>,
     options: &LogOptions,
     anchor: &Anchor,
-    (into, budget): (&Replayed<'_>, &Arc<Budget>),
+    (target, budget): (&ReplayTarget<'_>, &Arc<Budget>),
 ) -> Result<Log> {
-    let part = usize::try_from(budget.limit() / GATHERED_PART).unwrap_or(usize::MAX);
-    let bytes_max = part.clamp(GATHERED_BYTES_MIN, GATHERED_BYTES_MAX);
-    // Places in lanes take about as much as short records.
+    let share = usize::try_from(budget.limit() / BATCHED_SHARE).unwrap_or(usize::MAX);
+    let bytes_max = share.clamp(BATCHED_BYTES_MIN, BATCHED_BYTES_MAX);
+    // The lanes need about as much as the bytes of short records.
     let _memory = budget.reserve_transient(to_u64(2 * bytes_max));
-    let replay = Replay::new(into, bytes_max / BATCHES);
+    let replay = ParallelReplay::new(target, bytes_max / BATCHES);
     let opened = Mutex::new(None);
     env.parallel(LANES + 1, &|thread| {
         if thread > 0 {
-            return replay.help();
+            return replay.run_helper();
         }
-        let _end = Ending(&replay);
-        let mut gatherer = Gatherer { replay: &replay, batch: Batch::default(), last: None };
-        let log = Log::open(env, dir, options, anchor, &mut |lsn, body| gatherer.push(lsn, body));
-        *lock(&opened) = Some(log.and_then(|log| gatherer.drain().map(|()| log)));
+        let _end = EndOnDrop(&replay);
+        let mut reader =
+            BatchBuilder { replay: &replay, batch: ReplayBatch::default(), last: None };
+        let log = Log::open(env, dir, options, anchor, &mut |lsn, body| reader.push(lsn, body));
+        *lock(&opened) = Some(log.and_then(|log| reader.drain().map(|()| log)));
     });
     let opened = lock(&opened).take();
     opened.unwrap_or_else(|| Err(Error::io("replay the log", io::ErrorKind::Interrupted.into())))
@@ -95,18 +96,18 @@ pub(crate) fn open_log(
 
 /// An operation in a batch.
 #[derive(Clone, Copy, Debug)]
-struct Logged<'a> {
+struct LoggedOp<'a> {
     lsn: Lsn,
     table: &'a TableState,
-    /// Where in the batch the key is, and the value behind it.
-    at: u32,
+    /// Offset of the key in the batch's bytes; the value follows the key.
+    key_offset: u32,
     key_bytes: u32,
     value_bytes: u32,
 }
 
-impl Logged<'_> {
+impl LoggedOp<'_> {
     fn op<'b>(&self, bytes: &'b [u8]) -> Op<'b> {
-        let bytes = bytes.get(to_usize(self.at.into())..).unwrap_or(&[]);
+        let bytes = bytes.get(to_usize(self.key_offset.into())..).unwrap_or(&[]);
         let (key, rest) =
             bytes.split_at_checked(to_usize(self.key_bytes.into())).unwrap_or_default();
         if self.value_bytes == NO_VALUE {
@@ -117,66 +118,67 @@ impl Logged<'_> {
     }
 }
 
-/// Operations that are applied together.
+/// Operations that are applied in parallel.
 #[derive(Debug, Default)]
-struct Batch<'a> {
+struct ReplayBatch<'a> {
     bytes: Vec<u8>,
-    lanes: [Vec<Logged<'a>>; LANES],
+    lanes: [Vec<LoggedOp<'a>>; LANES],
     count: usize,
-    /// Lanes that somebody has taken on, and those that are done.
-    taken: AtomicU32,
-    done: AtomicU32,
+    /// Number of lanes that a thread has claimed; past the number of lanes once all are claimed.
+    lanes_claimed: AtomicU32,
+    lanes_finished: AtomicU32,
 }
 
-impl Batch<'_> {
+impl ReplayBatch<'_> {
     fn clear(&mut self) {
         self.bytes.clear();
         self.lanes.iter_mut().for_each(Vec::clear);
         self.count = 0;
-        (self.taken, self.done) = (AtomicU32::new(0), AtomicU32::new(0));
+        (self.lanes_claimed, self.lanes_finished) = (AtomicU32::new(0), AtomicU32::new(0));
     }
 }
 
-/// What the threads share.
-struct Replay<'a> {
-    into: &'a Replayed<'a>,
+/// The state that the threads share.
+struct ParallelReplay<'a> {
+    target: &'a ReplayTarget<'a>,
+    /// Maximum size of a batch in bytes.
     bytes_max: usize,
     /// Batches that are not applied, the oldest first.
-    waiting: Mutex<VecDeque<Arc<Batch<'a>>>>,
-    /// Batches whose memory serves again.
-    spare: Mutex<Vec<Batch<'a>>>,
-    /// There will be no more.
+    queue: Mutex<VecDeque<Arc<ReplayBatch<'a>>>>,
+    /// Empty batches whose memory is reused.
+    spare: Mutex<Vec<ReplayBatch<'a>>>,
+    /// The reading thread adds no more batches.
     ended: AtomicBool,
     has_failed: AtomicBool,
     failure: Mutex<Option<Error>>,
 }
 
-/// Ends the replay, whatever becomes of the reader.
-struct Ending<'r, 'a>(&'r Replay<'a>);
+/// Ends the replay on drop, also if the reading thread fails or panics.
+struct EndOnDrop<'r, 'a>(&'r ParallelReplay<'a>);
 
-impl Drop for Ending<'_, '_> {
+impl Drop for EndOnDrop<'_, '_> {
     fn drop(&mut self) {
         self.0.ended.store(true, Ordering::Release);
     }
 }
 
-/// Counts a lane as done, even where applying it panics: the reader would wait for ever, and the
-/// panic not be seen.
-struct LaneDone<'r, 'a> {
-    replay: &'r Replay<'a>,
-    batch: Option<Arc<Batch<'a>>>,
+/// Counts a lane as finished on drop, also if applying it panics. Otherwise the reading thread
+/// would wait forever and hide the panic.
+struct ClaimedLane<'r, 'a> {
+    replay: &'r ParallelReplay<'a>,
+    batch: Option<Arc<ReplayBatch<'a>>>,
 }
 
-impl Drop for LaneDone<'_, '_> {
+impl Drop for ClaimedLane<'_, '_> {
     fn drop(&mut self) {
         let Some(batch) = self.batch.take() else { return };
         if std::thread::panicking() {
             self.replay.has_failed.store(true, Ordering::Release);
         }
-        if to_usize(batch.done.fetch_add(1, Ordering::AcqRel).into()) + 1 < LANES {
+        if to_usize(batch.lanes_finished.fetch_add(1, Ordering::AcqRel).into()) + 1 < LANES {
             return;
         }
-        lock(&self.replay.waiting).pop_front();
+        lock(&self.replay.queue).pop_front();
         if let Ok(mut batch) = Arc::try_unwrap(batch) {
             batch.clear();
             lock(&self.replay.spare).push(batch);
@@ -184,12 +186,12 @@ impl Drop for LaneDone<'_, '_> {
     }
 }
 
-impl<'a> Replay<'a> {
-    fn new(into: &'a Replayed<'a>, bytes_max: usize) -> Self {
+impl<'a> ParallelReplay<'a> {
+    fn new(target: &'a ReplayTarget<'a>, bytes_max: usize) -> Self {
         Self {
-            into,
+            target,
             bytes_max,
-            waiting: Mutex::default(),
+            queue: Mutex::default(),
             spare: Mutex::default(),
             ended: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
@@ -197,59 +199,60 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Applies what is gathered until there will be no more.
-    fn help(&self) {
-        let mut patience = Backoff::default();
+    /// Applies lanes until the reading thread has ended and the queue is empty.
+    fn run_helper(&self) {
+        let mut backoff = Backoff::default();
         loop {
-            // What was gathered before the end is looked for after it was seen.
+            // Read before the queue: a batch that was added before the end is found after it.
             let ended = self.ended.load(Ordering::Acquire);
-            if self.work() {
-                patience = Backoff::default();
+            if self.apply_next_lane() {
+                backoff = Backoff::default();
             } else if ended {
                 return;
             } else {
-                patience.wait();
+                backoff.wait();
             }
         }
     }
 
-    /// Applies a lane of the oldest batch; `false`: none is left.
-    fn work(&self) -> bool {
-        let Some(batch) = lock(&self.waiting).front().map(Arc::clone) else { return false };
-        let lane = batch.taken.fetch_add(1, Ordering::Relaxed);
+    /// Applies a lane of the oldest batch. Returns `false` if there was no unclaimed lane.
+    fn apply_next_lane(&self) -> bool {
+        let Some(batch) = lock(&self.queue).front().map(Arc::clone) else { return false };
+        let lane = batch.lanes_claimed.fetch_add(1, Ordering::Relaxed);
         let Some(lane) = batch.lanes.get(to_usize(lane.into())) else { return false };
-        let lane_done = LaneDone { replay: self, batch: Some(Arc::clone(&batch)) };
+        let claimed = ClaimedLane { replay: self, batch: Some(Arc::clone(&batch)) };
         if !self.has_failed.load(Ordering::Relaxed)
             && let Err(error) = self.apply(&batch.bytes, lane)
         {
             lock(&self.failure).get_or_insert(error);
             self.has_failed.store(true, Ordering::Release);
         }
+        // First, so that the last lane can reuse the batch.
         drop(batch);
-        drop(lane_done);
+        drop(claimed);
         true
     }
 
-    /// Applies a lane's operations, some of one table at once.
-    fn apply(&self, bytes: &[u8], lane: &[Logged<'_>]) -> Result<()> {
-        let mut ops = Vec::with_capacity(TOGETHER_OPS);
+    /// Applies a lane's operations. An engine gets consecutive operations on one table together.
+    fn apply(&self, bytes: &[u8], lane: &[LoggedOp<'_>]) -> Result<()> {
+        let mut ops = Vec::with_capacity(REPLAY_OPS);
         let mut last: Option<&TableState> = None;
         for logged in lane {
             if let Some(table) = last
-                && (table.id != logged.table.id || ops.len() >= TOGETHER_OPS)
+                && (table.id != logged.table.id || ops.len() >= REPLAY_OPS)
             {
                 apply_together(table, &mut ops)?;
             }
             last = Some(logged.table);
             let op = logged.op(bytes);
-            if is_lacking(self.into, logged.table, logged.lsn, &op)? {
+            if is_missing(self.target, logged.table, logged.lsn, &op)? {
                 ops.push((logged.lsn, op));
             }
         }
         last.map_or(Ok(()), |table| apply_together(table, &mut ops))
     }
 
-    /// An error that kept an operation from being applied.
+    /// Fails with the first error of an operation.
     fn check(&self) -> Result<()> {
         if !self.has_failed.load(Ordering::Acquire) {
             return Ok(());
@@ -258,23 +261,23 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// The reading thread's side.
-struct Gatherer<'r, 'a> {
-    replay: &'r Replay<'a>,
-    batch: Batch<'a>,
-    /// The table of the last operation, or that there is none of this number.
+/// The reading thread's state: it collects operations in batches.
+struct BatchBuilder<'r, 'a> {
+    replay: &'r ParallelReplay<'a>,
+    batch: ReplayBatch<'a>,
+    /// The number of the last operation's table, and the table; `None` if it was dropped.
     last: Option<(u64, Option<&'a TableState>)>,
 }
 
-impl<'a> Gatherer<'_, 'a> {
-    /// Takes a record.
+impl<'a> BatchBuilder<'_, 'a> {
+    /// Adds the operations of a record, or applies it if it must be applied alone.
     fn push(&mut self, lsn: Lsn, body: &[u8]) -> Result<()> {
         let bytes_max = self.replay.bytes_max;
-        let places = size_of::<Logged<'_>>() * self.batch.count;
-        if self.batch.bytes.len() + body.len() > bytes_max || places > 2 * bytes_max {
-            self.publish()?;
+        let lane_bytes = size_of::<LoggedOp<'_>>() * self.batch.count;
+        if self.batch.bytes.len() + body.len() > bytes_max || lane_bytes > 2 * bytes_max {
+            self.submit()?;
         }
-        // What does not parse is found when it is applied.
+        // `replay_record` reports operations that do not parse.
         let fits_a_lane = |item| match item {
             Some((_, Op::Put { key, .. } | Op::Delete { key })) => key.len() <= LANE_KEY_BYTES_MAX,
             _ => false,
@@ -285,7 +288,7 @@ impl<'a> Gatherer<'_, 'a> {
         let fits = body.len() <= bytes_max && first.is_none_or(fits_a_lane);
         if !fits || !is_one && !ops.all(fits_a_lane) {
             self.drain()?;
-            return replay(self.replay.into, lsn, body);
+            return replay_record(self.replay.target, lsn, body);
         }
         if let (true, Some(Some((id, op)))) = (is_one, first) {
             return self.push_op(lsn, id, &op);
@@ -296,8 +299,8 @@ impl<'a> Gatherer<'_, 'a> {
     fn push_op(&mut self, lsn: Lsn, id: u64, op: &Op<'_>) -> Result<()> {
         let Some(table) = self.table(lsn, id)? else { return Ok(()) };
         if table.kind.allocates_per_entry() {
-            if apply_op(self.replay.into, table, lsn, op)? {
-                table.note_applied(Lsn(lsn.0 + 1));
+            if apply_op(self.replay.target, table, lsn, op)? {
+                table.record_applied(Lsn(lsn.0 + 1));
             }
             return Ok(());
         }
@@ -307,14 +310,14 @@ impl<'a> Gatherer<'_, 'a> {
             Op::DeleteRange { .. } => return Ok(()),
         };
         let size = |bytes: &[u8]| low_u32(to_u64(bytes.len()));
-        let Batch { bytes, lanes, count, .. } = &mut self.batch;
-        let at = size(bytes);
+        let ReplayBatch { bytes, lanes, count, .. } = &mut self.batch;
+        let key_offset = size(bytes);
         bytes.extend_from_slice(key);
         bytes.extend_from_slice(value.unwrap_or(&[]));
         let value_bytes = value.map_or(NO_VALUE, size);
         let lane = to_usize(u64::from(crc32c(key)) ^ id) % LANES;
         if let Some(lane) = lanes.get_mut(lane) {
-            lane.push(Logged { lsn, table, at, key_bytes: size(key), value_bytes });
+            lane.push(LoggedOp { lsn, table, key_offset, key_bytes: size(key), value_bytes });
         }
         *count += 1;
         Ok(())
@@ -324,53 +327,53 @@ impl<'a> Gatherer<'_, 'a> {
         match self.last {
             Some((last, table)) if last == id => Ok(table),
             _ => {
-                let table = find(self.replay.into, lsn, id)?;
+                let table = find(self.replay.target, lsn, id)?;
                 self.last = Some((id, table));
                 Ok(table)
             }
         }
     }
 
-    /// Has what is gathered applied, by whoever has time.
-    fn publish(&mut self) -> Result<()> {
+    /// Adds the batch to the queue and begins another one. Applies lanes while the queue is full.
+    fn submit(&mut self) -> Result<()> {
         let replay = self.replay;
-        let mut patience = Backoff::default();
-        // One is being gathered.
-        while lock(&replay.waiting).len() + 1 >= BATCHES {
-            if !replay.work() {
-                patience.wait();
+        let mut backoff = Backoff::default();
+        // The batch that is being filled counts.
+        while lock(&replay.queue).len() + 1 >= BATCHES {
+            if !replay.apply_next_lane() {
+                backoff.wait();
             }
         }
         let next = lock(&replay.spare).pop().unwrap_or_default();
         let batch = std::mem::replace(&mut self.batch, next);
-        lock(&replay.waiting).push_back(Arc::new(batch));
+        lock(&replay.queue).push_back(Arc::new(batch));
         replay.check()
     }
 
-    /// Waits until everything so far has been applied.
+    /// Waits until all operations so far have been applied.
     fn drain(&mut self) -> Result<()> {
         if self.batch.count > 0 {
-            self.publish()?;
+            self.submit()?;
         }
-        let mut patience = Backoff::default();
-        while !lock(&self.replay.waiting).is_empty() {
-            if !self.replay.work() {
-                patience.wait();
+        let mut backoff = Backoff::default();
+        while !lock(&self.replay.queue).is_empty() {
+            if !self.replay.apply_next_lane() {
+                backoff.wait();
             }
         }
         self.replay.check()
     }
 }
 
-/// Applies a record to the tables whose files lack it, and lists what expires.
-fn replay(into: &Replayed<'_>, lsn: Lsn, body: &[u8]) -> Result<()> {
+/// Applies a record to the tables whose files lack it, and adds its expiry entries.
+fn replay_record(target: &ReplayTarget<'_>, lsn: Lsn, body: &[u8]) -> Result<()> {
     for item in Ops::new(body) {
         let parsed = item.ok_or_else(|| damage(lsn, "a record's operations do not parse"));
         let (id, op) = parsed?;
-        if let Some(table) = find(into, lsn, id)?
-            && apply_op(into, table, lsn, &op)?
+        if let Some(table) = find(target, lsn, id)?
+            && apply_op(target, table, lsn, &op)?
         {
-            table.note_applied(Lsn(lsn.0 + 1));
+            table.record_applied(Lsn(lsn.0 + 1));
         }
     }
     Ok(())
@@ -380,67 +383,50 @@ fn damage(lsn: Lsn, what: &str) -> Error {
     Error::corruption(format!("log, LSN {lsn}"), 0, what)
 }
 
-/// The table of this number; `None`: it was dropped since.
-fn find<'a>(into: &Replayed<'a>, lsn: Lsn, id: u64) -> Result<Option<&'a TableState>> {
-    if id >= into.next_id {
+/// Returns the table with a number. `None`: it was dropped after the record.
+fn find<'a>(target: &ReplayTarget<'a>, lsn: Lsn, id: u64) -> Result<Option<&'a TableState>> {
+    if id >= target.next_id {
         return Err(damage(lsn, "a record names a table that the catalog never had"));
     }
-    Ok(into.tables.get(&id).map(|table| &**table))
+    Ok(target.tables.get(&id).map(|table| &**table))
 }
 
-/// Applies operations that the table's files lack, and notes how far that got.
+/// Applies operations that the table's files lack, and records the last one as applied.
 fn apply_together(table: &TableState, ops: &mut Vec<(Lsn, Op<'_>)>) -> Result<()> {
     let Some((lsn, _)) = ops.last() else { return Ok(()) };
     let end = Lsn(lsn.0 + 1);
-    if mutant::active(Bug::ReplayForgetsExpiry) {
-        ops.iter().try_for_each(|(lsn, op)| apply_without_expiry(table, *lsn, op))?;
-    } else {
-        table.engine.replay(ops)?;
-    }
-    table.note_applied(end);
+    mutant!(ReplayForgetsExpiry => mutants::remove_expiries(ops));
+    table.engine.replay(ops)?;
+    table.record_applied(end);
     ops.clear();
     Ok(())
 }
 
-/// Applies an operation, if the table's files lack it; whether they do.
-fn apply_op(into: &Replayed<'_>, table: &TableState, lsn: Lsn, op: &Op<'_>) -> Result<bool> {
-    if !is_lacking(into, table, lsn, op)? {
+/// Applies an operation if the table's files lack it. Returns whether they did.
+fn apply_op(target: &ReplayTarget<'_>, table: &TableState, lsn: Lsn, op: &Op<'_>) -> Result<bool> {
+    if !is_missing(target, table, lsn, op)? {
         return Ok(false);
     }
-    if mutant::active(Bug::ReplayForgetsExpiry) {
-        apply_without_expiry(table, lsn, op)?;
-    } else {
-        table.engine.apply(lsn, op)?;
-    }
+    let op = mutant!(ReplayForgetsExpiry: mutants::without_expiry(*op), else *op);
+    table.engine.apply(lsn, &op)?;
     Ok(true)
 }
 
-/// Whether the table's files lack an operation. What expires is listed, if the index's files lack
-/// that.
-fn is_lacking(into: &Replayed<'_>, table: &TableState, lsn: Lsn, op: &Op<'_>) -> Result<bool> {
-    let Replayed { tables, index, .. } = *into;
-    if mutant::active(Bug::ReplaySkipsDeletes) && matches!(op, Op::Delete { .. }) {
-        return Ok(false);
-    }
-    let mut complete = table.persisted();
-    if mutant::active(Bug::ReplayIgnoresComplete) {
-        complete = tables.values().map(|table| table.persisted()).max().unwrap_or(complete);
-    }
-    // Whether the index's files have the entry is another question than whether the table's have
-    // the value.
-    if let (Some(index), Some(listing)) = (index, Listing::of(table.id, op))
-        && !mutant::active(Bug::ReplayForgetsExpiryIndex)
-    {
-        expiry::replay(index, &listing, lsn)?;
+/// Returns whether the table's files lack an operation. Adds the expiry entry of a value if the
+/// index's files lack it.
+fn is_missing(
+    target: &ReplayTarget<'_>,
+    table: &TableState,
+    lsn: Lsn,
+    op: &Op<'_>,
+) -> Result<bool> {
+    mutant!(ReplaySkipsDeletes => if matches!(op, Op::Delete { .. }) { return Ok(false) });
+    let complete = mutant!(ReplayIgnoresComplete:
+        mutants::newest_complete(target.tables), else table.persisted());
+    let index = mutant!(ReplayForgetsExpiryIndex: None, else target.index);
+    // The index's files may lack the entry of a value that the table's files have.
+    if let (Some(index), Some(entry)) = (index, ExpiryEntry::of(table.id, op)) {
+        entry.replay(index, lsn)?;
     }
     Ok(lsn >= complete)
-}
-
-/// Planted bug: replay drops the expiry of a value.
-fn apply_without_expiry(table: &TableState, lsn: Lsn, op: &Op<'_>) -> Result<()> {
-    let Op::Put { key, body, .. } = *op else { return table.engine.apply(lsn, op) };
-    let start = Envelope::decode(body).map_or(0, |(_, start)| start);
-    let head = Envelope::default().encode();
-    let body = body.get(start..).unwrap_or(&[]);
-    table.engine.apply(lsn, &Op::Put { key, head: head.as_slice(), body })
 }

@@ -1,3 +1,12 @@
-//! The open tables.
+//! The open tables: their registry and state, reads, and the host that their engines call.
+//!
+//! Start reading at [`registry`] and [`state`].
 
+pub(crate) mod host;
+pub(crate) mod job_handles;
+pub(crate) mod loader;
+mod reads;
+pub(crate) mod registry;
+pub(crate) mod state;
+mod types;
 pub(crate) mod value;

@@ -5,7 +5,7 @@
 //! receive batches through the log. A logged entry is written several times and costs a
 //! microsecond; a page of a hundred sorted entries is written once.
 //!
-//! While a load bypasses the log, the table is [`Status::Loading`] and refuses other writes. The
+//! While a load bypasses the log, the table is [`TableStatus::Loading`] and refuses other writes. The
 //! pages of the load belong to no checkpoint until the last step adopts them all at once, durably.
 //! The log has no record of them. Recovery is still correct, because it starts from the table's
 //! files. A table that must be rebuilt from its log alone needs [`LoadOptions::logged`].
@@ -23,15 +23,20 @@ mod tests;
 
 use std::{borrow::Borrow, sync::Arc};
 
-use super::options::{Condition, check_key, check_value};
+use super::{batch::Batch, table::Table, typed::TypedTable, write_options::PutOptions};
 use crate::{
     Error, Result,
     contract::{BulkLoad, Engine as _, Op, OrderedEngine},
     db::{
-        Batch, Durability, PutOptions, Table, TypedTable,
-        core::{Core, JobKind, Status, TableState},
+        core::condition::Condition,
+        core::{Core, durability::Durability},
         encoding::envelope::Envelope,
-        expiry::expiry_of,
+        expiry::entry::expiry_of,
+        limits::{check_key, check_value},
+        tables::{
+            job_handles::JobKind,
+            state::{TableState, TableStatus},
+        },
     },
     util::{
         sync::{Ordering, lock},
@@ -78,7 +83,7 @@ impl LoadOptions {
 #[derive(Debug)]
 pub struct SortedLoader {
     table: Table,
-    way: Way,
+    path: LoadPath,
     /// The next key must be greater than this one; empty: any key is allowed.
     last: Vec<u8>,
     entries: u64,
@@ -88,10 +93,10 @@ pub struct SortedLoader {
 }
 
 #[derive(Debug)]
-enum Way {
+enum LoadPath {
     /// The engine's load is in [`TableState::load`].
-    RoundTheLog,
-    ThroughTheLog(Box<Batch>, Durability),
+    BypassesLog,
+    ThroughLog(Box<Batch>, Durability),
 }
 
 impl Table {
@@ -133,19 +138,19 @@ impl Table {
     /// Fails as [`Table::put`] does.
     pub fn sorted_loader(&self, options: LoadOptions) -> Result<SortedLoader> {
         let core = &self.session.core;
-        core.check_writable()?;
-        core.check_takes_writes(&self.state)?;
-        let (way, last) = if options.logged
+        core.tables.check_writable()?;
+        core.tables.check_takes_writes(&self.state)?;
+        let (path, last) = if options.logged
             || self.state.engine.ordered().and_then(OrderedEngine::bulk).is_none()
         {
             let batch = Box::new(Batch::new(Arc::clone(&self.session)));
             let durability = options.durability.unwrap_or(core.durability);
-            (Way::ThroughTheLog(batch, durability), Vec::new())
+            (LoadPath::ThroughLog(batch, durability), Vec::new())
         } else {
-            (Way::RoundTheLog, core.begin_load(&self.state)?)
+            (LoadPath::BypassesLog, core.begin_load(&self.state)?)
         };
         let table = self.clone();
-        Ok(SortedLoader { table, way, last, entries: 0, expires: false, failure: None })
+        Ok(SortedLoader { table, path, last, entries: 0, expires: false, failure: None })
     }
 }
 
@@ -188,14 +193,14 @@ impl SortedLoader {
         check_key(key)?;
         check_value(body)?;
         if options.condition != Condition::Always || options.durability.is_some() {
-            let what = "a put in a sorted load has no condition and no durability of its own";
+            let what = "a put in a sorted load has neither a condition nor a durability";
             return Err(Error::InvalidOption { name: "load".to_owned(), what: what.to_owned() });
         }
         let core = &self.table.session.core;
-        let expires_at = options.expiry(|| core.shared.clock.now())?;
+        let expires_at = options.expiry(|| core.host.clock.now())?;
         let envelope = Envelope { expires_at, type_tag: options.type_tag }.encode();
         let op = Op::Put { key, head: envelope.as_slice(), body };
-        core.check_types(&self.table.state, &op)?;
+        core.tables.check_types(&self.table.state, &op)?;
         if key <= &*self.last {
             return Err(Error::OutOfOrder { key: key.to_vec(), after: self.last.clone() });
         }
@@ -212,19 +217,19 @@ impl SortedLoader {
     fn add(&mut self, op: &Op<'_>, options: PutOptions) -> Result<()> {
         let Op::Put { key, head, body } = *op else { return Ok(()) };
         let (core, state) = (&self.table.session.core, &self.table.state);
-        match &mut self.way {
-            Way::ThroughTheLog(batch, durability) => {
+        match &mut self.path {
+            LoadPath::ThroughLog(batch, durability) => {
                 batch.put_with(&self.table, key, body, options);
                 if batch.bytes() < BATCH_BYTES { Ok(()) } else { batch.commit_with(*durability) }
             }
-            Way::RoundTheLog => {
+            LoadPath::BypassesLog => {
                 if expiry_of(op).is_some() {
-                    core.admit_expiry(state, op)?;
-                    core.list_loaded(state, op)?;
+                    core.expiry.admit(&core.tables, state, op)?;
+                    core.expiry.add_loaded(state, op)?;
                     self.expires = true;
                 }
                 let mut load = lock(&state.load);
-                let load = load.as_mut().ok_or_else(|| core.load_is_gone(state))?;
+                let load = load.as_mut().ok_or_else(|| core.missing_load(state))?;
                 load.put(key, head, body)
             }
         }
@@ -252,16 +257,16 @@ impl SortedLoader {
             return Err(failure);
         }
         let (core, state) = (&self.table.session.core, &self.table.state);
-        match &mut self.way {
-            Way::ThroughTheLog(batch, durability) => batch.commit_with(*durability)?,
-            Way::RoundTheLog if self.entries == 0 => {}
-            Way::RoundTheLog => {
+        match &mut self.path {
+            LoadPath::ThroughLog(batch, durability) => batch.commit_with(*durability)?,
+            LoadPath::BypassesLog if self.entries == 0 => {}
+            LoadPath::BypassesLog => {
                 {
                     let mut load = lock(&state.load);
-                    load.as_mut().ok_or_else(|| core.load_is_gone(state))?.finish()?;
+                    load.as_mut().ok_or_else(|| core.missing_load(state))?.finish()?;
                 }
-                let index = core.expiries.index().filter(|_| self.expires);
-                core.adopt_load(state, index)?;
+                let index = core.expiry.table().filter(|_| self.expires);
+                core.checkpoints.adopt_load(&core.tables, state, index)?;
                 core.counters.commits.fetch_add(1, Ordering::Relaxed);
                 core.stripes.hold_every().bump();
             }
@@ -272,11 +277,11 @@ impl SortedLoader {
 
 impl Drop for SortedLoader {
     fn drop(&mut self) {
-        if matches!(self.way, Way::RoundTheLog) {
+        if matches!(self.path, LoadPath::BypassesLog) {
             end_load(&self.table.state);
             if self.expires {
                 // The sweep skipped entries that became due during the load.
-                self.table.session.core.shared.jobs.wake(JobKind::Expire);
+                self.table.session.core.host.jobs.wake(JobKind::Expire);
             }
         }
     }
@@ -289,34 +294,34 @@ impl Core {
         {
             // A writer that checked the status before holds a stripe until its write is applied.
             let _every = self.stripes.hold_every();
-            self.check_open()?;
-            self.check_takes_writes(table)?;
-            if !table.turn(Status::Open, Status::Loading) {
-                return Err(Error::Loading { table: self.name_of(table) });
+            self.tables.check_open()?;
+            self.tables.check_takes_writes(table)?;
+            if !table.exchange_status(TableStatus::Open, TableStatus::Loading) {
+                return Err(Error::Loading { table: self.tables.name_of(table) });
             }
         }
         let begun = {
             let _maintenance = lock(&table.maintenance);
             table.engine.ordered().and_then(OrderedEngine::bulk).map(BulkLoad::begin_load)
         };
-        let begun = begun.unwrap_or_else(|| Err(self.load_is_gone(table)));
+        let begun = begun.unwrap_or_else(|| Err(self.missing_load(table)));
         let last = begun.and_then(|start| {
             *lock(&table.load) = Some(start.load);
             // Closing sets the status first and ends loads afterwards.
-            self.check_open()?;
+            self.tables.check_open()?;
             Ok(start.last.unwrap_or_default())
         });
         last.inspect_err(|_| end_load(table))
     }
 
     /// Returns the reason why a table has no load.
-    fn load_is_gone(&self, table: &TableState) -> Error {
-        self.check_usable(table).err().unwrap_or(Error::Closed)
+    fn missing_load(&self, table: &TableState) -> Error {
+        self.tables.check_usable(table).err().unwrap_or(Error::Closed)
     }
 }
 
 /// Drops a table's load, adopted or not, and lets other writes in.
 fn end_load(table: &TableState) {
     drop(lock(&table.load).take());
-    table.turn(Status::Loading, Status::Open);
+    table.exchange_status(TableStatus::Loading, TableStatus::Open);
 }

@@ -26,10 +26,10 @@ use crate::{
     Error, Result,
     contract::{Cursor, Engine as _, Entry, KeyRange, Op},
     db::{
-        Durability,
-        api::options::Condition,
-        core::{Core, Status, TableState},
-        expiry::{Listing, rests},
+        core::condition::Condition,
+        core::{Core, durability::Durability},
+        expiry::{ExpiryEntry, entry::key_suffixes},
+        tables::state::{TableState, TableStatus},
     },
     io::Next,
     util::{
@@ -42,7 +42,7 @@ use crate::{
 const STEP_ENTRIES: usize = 32;
 /// The sweep uses at most one part in this many of a core.
 const SHARE: u32 = 4;
-/// Bounds of the pause between steps. The upper bound is also the minimum time between two looks at
+/// Bounds of the pause between steps. The upper bound is also the minimum time between two reads of
 /// the index, so that values that expire one by one are swept in groups.
 const PAUSE_MIN: Duration = Duration::from_micros(500);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
@@ -58,16 +58,16 @@ const COMPACT_SHARE: u64 = 4;
 
 /// The sweep of one database.
 #[derive(Debug, Default)]
-pub(crate) struct Sweep {
-    state: Mutex<State>,
+pub(super) struct ExpirySweep {
+    state: Mutex<SweepState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// After the last entry of this pass that was processed; empty: the start.
-    from: Vec<u8>,
+struct SweepState {
+    /// Where this pass continues: a key of the index; empty: the start.
+    position: Vec<u8>,
     /// Number of entries of this pass that could not be swept.
-    kept: u64,
+    failed_entries: u64,
     /// When this pass began.
     began: Duration,
     /// Number of keys swept since the table was last compacted, by table number; includes the
@@ -77,9 +77,9 @@ struct State {
     purge: Option<Cursor>,
 }
 
-/// The work that is left after a step.
+/// The work that remains after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
+enum RemainingWork {
     /// Entries that were due at this time.
     Due(u64),
     /// Entries of dropped tables.
@@ -87,125 +87,132 @@ enum Left {
     /// Nothing before this time.
     Later(u64),
     /// Entries that could not be swept.
-    Kept,
+    Failed,
     Nothing,
 }
 
-impl Sweep {
+impl ExpirySweep {
     /// Runs one step and returns when the next one is due.
-    pub(crate) fn run(&self, core: &Core) -> Next {
-        let Some(index) = core.expiries.index() else { return Next::WhenWoken };
+    pub(super) fn run(&self, core: &Core) -> Next {
+        let Some(index) = core.expiry.table() else { return Next::WhenWoken };
         // A failed log takes no deletes, and a stopped index takes no changes.
         if core.log.failure().is_some() || !index.is_live() {
             return Next::WhenWoken;
         }
         let started = core.env.monotonic();
-        let left = lock(&self.state).step(core, index);
+        let remaining = lock(&self.state).step(core, index);
         let spent = core.env.monotonic().saturating_sub(started);
         let pause = (spent * (SHARE - 1)).clamp(PAUSE_MIN, PAUSE_MAX);
-        let now = core.shared.clock.now();
+        let now = core.host.clock.now();
         let until = |time: u64| Duration::from_millis(time.saturating_sub(now));
-        match left {
-            Ok(Left::Due(time)) if now.saturating_sub(time) > LAG_MAX => Next::Now,
-            Ok(Left::Due(_) | Left::Dropped) => Next::After(pause),
-            Ok(Left::Later(time)) => Next::After(until(time).clamp(PAUSE_MAX, SLEEP_MAX)),
-            Ok(Left::Kept) => Next::After(SLEEP_MAX),
-            Ok(Left::Nothing) => Next::WhenWoken,
+        match remaining {
+            Ok(RemainingWork::Due(time)) if now.saturating_sub(time) > LAG_MAX => Next::Now,
+            Ok(RemainingWork::Due(_) | RemainingWork::Dropped) => Next::After(pause),
+            Ok(RemainingWork::Later(time)) => Next::After(until(time).clamp(PAUSE_MAX, SLEEP_MAX)),
+            Ok(RemainingWork::Failed) => Next::After(SLEEP_MAX),
+            Ok(RemainingWork::Nothing) => Next::WhenWoken,
             // A full disk may have space later.
             Err(_) => Next::After(RETRY_PAUSE),
         }
     }
 }
 
-impl State {
-    fn step(&mut self, core: &Core, index: &TableState) -> Result<Left> {
-        core.check_open()?;
-        let now = core.shared.clock.now();
-        let due = due_entries(index, &self.from, now, STEP_ENTRIES)?;
-        let Some(first) = due.first().and_then(|entry| Listing::decode(&entry.key)) else {
-            return self.rest(core, index, now);
+impl SweepState {
+    fn step(&mut self, core: &Core, index: &TableState) -> Result<RemainingWork> {
+        core.tables.check_open()?;
+        let now = core.host.clock.now();
+        let due = due_entries(index, &self.position, now, STEP_ENTRIES)?;
+        let Some(first) = due.first().and_then(|entry| ExpiryEntry::decode(&entry.key)) else {
+            return self.work_without_due_entries(core, index, now);
         };
         for entry in &due {
-            self.settle(core, index, entry)?;
-            self.from = [&entry.key, &[0][..]].concat();
+            self.sweep_entry(core, index, entry)?;
+            self.position = [&entry.key, &[0][..]].concat();
         }
-        Ok(Left::Due(first.time))
+        Ok(RemainingWork::Due(first.time))
     }
 
-    /// Does the remaining work when nothing is due.
-    fn rest(&mut self, core: &Core, index: &TableState, now: u64) -> Result<Left> {
+    /// Removes entries of dropped tables, or compacts tables, and finds out when the next entry is
+    /// due.
+    fn work_without_due_entries(
+        &mut self,
+        core: &Core,
+        index: &TableState,
+        now: u64,
+    ) -> Result<RemainingWork> {
         // Entries that could not be swept are tried again after a pause, not with every due value.
         let monotonic = core.env.monotonic();
-        if self.kept == 0 || monotonic.saturating_sub(self.began) >= SLEEP_MAX {
-            self.from.clear();
-            self.kept = 0;
+        if self.failed_entries == 0 || monotonic.saturating_sub(self.began) >= SLEEP_MAX {
+            self.position.clear();
+            self.failed_entries = 0;
             self.began = monotonic;
         }
-        if core.expiries.purge_wanted.swap(false, Ordering::AcqRel) {
+        if core.expiry.purge_wanted.swap(false, Ordering::AcqRel) {
             self.purge = Some(Cursor::START);
         }
         if let Some(from) = self.purge.take() {
             self.purge = purge(core, index, &from)?;
-            return Ok(Left::Dropped);
+            return Ok(RemainingWork::Dropped);
         }
         self.compact(core)?;
         // From here on, a writer that adds an earlier entry than this step sees wakes the sweep.
-        core.expiries.next_look.store(u64::MAX, Ordering::SeqCst);
+        core.expiry.next_sweep.store(u64::MAX, Ordering::SeqCst);
         let coming = (now.saturating_add(1)).to_be_bytes();
         let range = KeyRange { start: Some(coming.to_vec()), end: None };
         let next = first_entry(index, range)?;
-        let Some(time) = next.and_then(|entry| Some(Listing::decode(&entry.key)?.time)) else {
-            return Ok(if self.kept > 0 { Left::Kept } else { Left::Nothing });
+        let Some(time) = next.and_then(|entry| Some(ExpiryEntry::decode(&entry.key)?.time)) else {
+            let has_failed = self.failed_entries > 0;
+            return Ok(if has_failed { RemainingWork::Failed } else { RemainingWork::Nothing });
         };
-        let look = time.max(now.saturating_add(1) + to_millis(PAUSE_MAX));
-        core.expiries.next_look.fetch_min(look, Ordering::SeqCst);
-        Ok(Left::Later(time))
+        let next_sweep = time.max(now.saturating_add(1) + to_millis(PAUSE_MAX));
+        core.expiry.next_sweep.fetch_min(next_sweep, Ordering::SeqCst);
+        Ok(RemainingWork::Later(time))
     }
 
-    /// Sweeps one entry.
-    fn settle(&mut self, core: &Core, index: &TableState, entry: &Entry) -> Result<()> {
-        let Some(listing) = Listing::decode(&entry.key) else {
-            let what = "the key of an entry is none that was listed";
+    /// Sweeps the keys of one entry of the index.
+    fn sweep_entry(&mut self, core: &Core, index: &TableState, stored: &Entry) -> Result<()> {
+        let Some(entry) = ExpiryEntry::decode(&stored.key) else {
+            let what = "a key of the expiry index is not the key of an entry";
             return Err(Error::corruption(format!("tables/{}", index.id), 0, what));
         };
-        let Some(table) = core.table_by_id(listing.table_id) else {
-            self.count(index);
-            return core.forget_entry(index, &entry.key);
+        let Some(table) = core.tables.find(entry.table_id) else {
+            self.count_swept(index);
+            return core.expiry.remove_dropped(index, &stored.key);
         };
-        if entry.value.is_empty() {
-            return self.settle_one(core, index, &table, &listing);
+        if stored.value.is_empty() {
+            return self.sweep_key(core, index, &table, &entry);
         }
-        for rest in rests(&entry.value) {
-            let key = [listing.key, rest].concat();
-            self.settle_one(core, index, &table, &Listing { key: &key, ..listing })?;
+        for suffix in key_suffixes(&stored.value) {
+            let key = [entry.key, suffix].concat();
+            self.sweep_key(core, index, &table, &ExpiryEntry { key: &key, ..entry })?;
         }
         Ok(())
     }
 
-    fn settle_one(
+    fn sweep_key(
         &mut self,
         core: &Core,
         index: &TableState,
         table: &TableState,
-        listing: &Listing<'_>,
+        entry: &ExpiryEntry<'_>,
     ) -> Result<()> {
-        match core.sweep(table, listing) {
+        match delete_expired(core, table, entry) {
             Ok(deleted) => {
-                self.count(index);
+                self.count_swept(index);
                 if deleted {
-                    self.count(table);
+                    self.count_swept(table);
                 }
             }
             // These errors hold for all entries.
             Err(error @ (Error::LogFailed { .. } | Error::DiskFull { .. } | Error::Closed)) => {
                 return Err(error);
             }
-            Err(_) => self.kept += 1,
+            Err(_) => self.failed_entries += 1,
         }
         Ok(())
     }
 
-    fn count(&mut self, table: &TableState) {
+    fn count_swept(&mut self, table: &TableState) {
         *self.swept.entry(table.id).or_default() += 1;
     }
 
@@ -213,17 +220,17 @@ impl State {
     fn compact(&mut self, core: &Core) -> Result<()> {
         let swept: Vec<_> = self.swept.iter().map(|(id, count)| (*id, *count)).collect();
         for (id, count) in swept {
-            let table = core.table_by_id(id);
-            let Some(table) = table.filter(|table| table.status() == Status::Open) else {
+            let table = core.tables.find(id);
+            let Some(table) = table.filter(|table| table.status() == TableStatus::Open) else {
                 self.swept.remove(&id);
                 continue;
             };
             let stats = table.engine.stats();
-            let much = count * COMPACT_SHARE > stats.keys + count
+            let is_due = count * COMPACT_SHARE > stats.keys + count
                 && stats.dead_bytes * COMPACT_SHARE > stats.file_bytes;
-            if much {
+            if is_due {
                 self.swept.remove(&id);
-                core.compact(&table)?;
+                core.checkpoints.compact(&core.tables, &table)?;
             }
         }
         Ok(())
@@ -255,25 +262,27 @@ fn first_entry(index: &TableState, range: KeyRange) -> Result<Option<Entry>> {
 fn purge(core: &Core, index: &TableState, from: &Cursor) -> Result<Option<Cursor>> {
     let (entries, next) = index.engine.scan(from, STEP_ENTRIES)?;
     for entry in entries {
-        let table_id = Listing::decode(&entry.key).map(|listing| listing.table_id);
-        if table_id.is_some_and(|id| core.table_by_id(id).is_none()) {
-            core.forget_entry(index, &entry.key)?;
+        let table_id = ExpiryEntry::decode(&entry.key).map(|entry| entry.table_id);
+        if table_id.is_some_and(|id| core.tables.find(id).is_none()) {
+            core.expiry.remove_dropped(index, &entry.key)?;
         }
     }
     Ok((!next.is_start()).then_some(next))
 }
 
-impl Core {
-    /// Deletes the value of an entry if it is expired, and removes the entry. Returns whether a
-    /// value was deleted.
-    pub(crate) fn sweep(&self, table: &TableState, listing: &Listing<'_>) -> Result<bool> {
-        let condition = Condition::Expired { time: listing.time };
-        let delete = Op::Delete { key: listing.key };
-        let deleted = self.commit_one(table, &delete, condition, Durability::Buffered)?;
-        if deleted {
-            self.counters.expired_swept.fetch_add(1, Ordering::Relaxed);
-        }
-        mutant!(SweepUnlistsOutsideStripe => self.unlist(listing)?);
-        Ok(deleted)
+/// Deletes the value of an entry if it is expired, and removes the entry. Returns whether a value
+/// was deleted.
+pub(crate) fn delete_expired(
+    core: &Core,
+    table: &TableState,
+    entry: &ExpiryEntry<'_>,
+) -> Result<bool> {
+    let condition = Condition::Expired { time: entry.time };
+    let delete = Op::Delete { key: entry.key };
+    let deleted = core.commit_one(table, &delete, condition, Durability::Buffered)?;
+    if deleted {
+        core.counters.expired_swept.fetch_add(1, Ordering::Relaxed);
     }
+    mutant!(SweepUnlistsOutsideStripe => core.expiry.remove(entry)?);
+    Ok(deleted)
 }

@@ -1,0 +1,159 @@
+//! Commits of batches: one record for all operations, under the stripes of all their keys.
+
+use std::sync::Arc;
+
+use super::{
+    mutants,
+    steps::{frees, hash_of},
+};
+use crate::{
+    Result,
+    contract::{Engine as _, Hint, Op},
+    db::{
+        core::{Core, durability::Durability},
+        encoding::operations::Ops,
+        tables::state::TableState,
+    },
+    util::{codec::to_u64, mutant::mutant},
+    wal::{Appended, Ticket},
+};
+
+/// A table of a batch.
+type BatchTable = Arc<TableState>;
+
+/// Number of operations of a batch that engines prefetch at once: a few times the queue depth of a
+/// disk.
+const PREFETCH_OPS: usize = 256;
+
+impl Core {
+    /// Commits all operations of `body` or none. `tables` are the tables that it names.
+    pub(crate) fn commit_batch(
+        &self,
+        body: &[u8],
+        tables: &[BatchTable],
+        durability: Durability,
+    ) -> Result<()> {
+        self.tables.check_writable()?;
+        if body.is_empty() {
+            return Ok(());
+        }
+        let all_free = operations(body, tables).all(|(_, op)| frees(&op));
+        self.bound_recovery(all_free)?;
+        let mut admitted = 0;
+        let logged = self
+            .admit_batch(body, tables, &mut admitted)
+            .and_then(|()| self.log_batch(body, tables, all_free));
+        match logged {
+            Ok((appended, applied)) => {
+                self.finish(appended, durability)?;
+                applied
+            }
+            Err(error) => {
+                for (table, op) in operations(body, tables).take(admitted) {
+                    self.cancel(table, &op);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn admit_batch(&self, body: &[u8], tables: &[BatchTable], admitted: &mut usize) -> Result<()> {
+        tables.iter().try_for_each(|table| self.tables.check_takes_writes(table))?;
+        for_each_prefetched(body, tables, |table, op| {
+            table.engine.prefetch(Hint::Write { hash: hash_of(table, &op), step: 0 });
+            table.engine.admit(&op)?;
+            *admitted += 1;
+            self.expiry.admit(&self.tables, table, &op)
+        })
+    }
+
+    /// Logs and applies a batch under its stripes. On an error nothing was logged.
+    fn log_batch(
+        &self,
+        body: &[u8],
+        tables: &[BatchTable],
+        frees: bool,
+    ) -> Result<(Appended, Result<()>)> {
+        self.log.admit(to_u64(body.len()), frees)?;
+        let mut indexes = Vec::new();
+        let mut every = false;
+        for (table, op) in operations(body, tables) {
+            match op {
+                Op::Put { key, .. } | Op::Delete { key } => {
+                    indexes.push(self.stripes.index(table.id, table.hash.hash(key)));
+                }
+                Op::DeleteRange { .. } => every = true,
+            }
+        }
+        let held =
+            if every { self.stripes.hold_every() } else { self.stripes.hold_all_of(&mut indexes) };
+        self.tables.check_open()?;
+        tables.iter().try_for_each(|table| self.tables.check_takes_writes(table))?;
+        operations(body, tables).try_for_each(|(table, op)| self.tables.check_types(table, &op))?;
+        mutant!(BatchSplits => return mutants::log_split(self, operations(body, tables)));
+        let mut ticket: Ticket<'_> = self.log.begin()?;
+        let logged = mutant!(BatchLogsFirstOnly: mutants::first_operation(body), else body);
+        let appended = ticket.append(&[logged])?;
+        let mut applied = Ok(());
+        for_each_prefetched(body, tables, |table, op| {
+            let replaced = table.replaced_expiry(&op);
+            // A table that fails does not keep the others from the batch: the log holds all of it.
+            let of_table = self.apply(table, appended, &op);
+            let of_index = mutant!(BatchForgetsExpiryIndex: Ok(()), else
+                self.expiry.add(table, appended, &op, replaced));
+            applied = std::mem::replace(&mut applied, Ok(())).and(of_table).and(of_index);
+            Ok(())
+        })?;
+        drop(ticket);
+        held.bump();
+        Ok((appended, applied))
+    }
+}
+
+/// Calls `work` with each operation of a batch's body until it fails. The tables prefetch
+/// [`PREFETCH_OPS`] operations at a time.
+fn for_each_prefetched(
+    body: &[u8],
+    tables: &[BatchTable],
+    mut work: impl FnMut(&BatchTable, Op<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut operations = operations(body, tables);
+    let mut prefetched = 0;
+    loop {
+        if prefetched == 0 {
+            for table in tables {
+                let ahead = operations.clone().take(PREFETCH_OPS);
+                let mut keys = ahead.filter(|(of, _)| of.id == table.id).filter_map(key_of);
+                table.engine.prefetch(Hint::Batch(&mut keys));
+            }
+            prefetched = PREFETCH_OPS;
+        }
+        let Some((table, op)) = operations.next() else { return Ok(()) };
+        work(table, op)?;
+        prefetched -= 1;
+    }
+}
+
+/// Returns the key of an operation, unless it is on a range.
+fn key_of<'a>((_, op): (&BatchTable, Op<'a>)) -> Option<&'a [u8]> {
+    match op {
+        Op::Put { key, .. } | Op::Delete { key } => Some(key),
+        Op::DeleteRange { .. } => None,
+    }
+}
+
+/// Returns the operations of a batch's body with their tables.
+fn operations<'a>(
+    body: &'a [u8],
+    tables: &'a [BatchTable],
+) -> impl Iterator<Item = (&'a BatchTable, Op<'a>)> + Clone {
+    let mut last: Option<&BatchTable> = None;
+    Ops::new(body).flatten().filter_map(move |(id, op)| {
+        // Consecutive operations on one table are the common case.
+        let table = last
+            .filter(|table| table.id == id)
+            .or_else(|| tables.iter().find(|table| table.id == id))?;
+        last = Some(table);
+        Some((table, op))
+    })
+}

@@ -1,0 +1,51 @@
+//! Wrong code of the planted bugs of the commit path.
+
+use std::sync::Arc;
+
+use crate::{
+    Result,
+    contract::Op,
+    db::{
+        core::{Core, condition::Condition},
+        encoding::operations::{Frame, Ops},
+        tables::state::TableState,
+    },
+    util::sync::yield_now,
+    wal::Appended,
+};
+
+/// Checks the condition before the stripe is held, with time for other writers between. A condition
+/// that holds is not checked again.
+pub(super) fn check_early(
+    core: &Core,
+    table: &TableState,
+    op: &Op<'_>,
+    condition: Condition,
+) -> Result<Condition> {
+    let holds = core.holds(table, op, condition)?;
+    (0..100).for_each(|_| yield_now());
+    Ok(if holds { Condition::Always } else { condition })
+}
+
+/// Logs and applies each operation of a batch as one record.
+pub(super) fn log_split<'a>(
+    core: &Core,
+    operations: impl Iterator<Item = (&'a Arc<TableState>, Op<'a>)>,
+) -> Result<(Appended, Result<()>)> {
+    let mut last = Appended { lsn: core.log.end(), end: core.log.end() };
+    for (table, op) in operations {
+        let frame = Frame::new(table.id, &op);
+        let mut ticket = core.log.begin()?;
+        last = ticket.append(&frame.pieces(&op))?;
+        core.apply(table, last, &op)?;
+        core.expiry.add(table, last, &op, None)?;
+    }
+    Ok((last, Ok(())))
+}
+
+/// Returns the first operation of a batch's body.
+pub(super) fn first_operation(body: &[u8]) -> &[u8] {
+    let mut operations = Ops::new(body);
+    let _first = operations.next();
+    body.get(..body.len() - operations.rest_bytes()).unwrap_or(body)
+}

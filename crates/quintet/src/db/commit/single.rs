@@ -1,0 +1,94 @@
+//! Commits of one operation: put, delete, range delete.
+
+use super::{
+    mutants,
+    steps::{frees, hash_of},
+};
+use crate::{
+    Result,
+    contract::{Engine as _, Hint, Op},
+    db::{
+        core::{Core, condition::Condition, durability::Durability},
+        encoding::operations::{Frame, size_of_pieces},
+        tables::state::TableState,
+    },
+    util::mutant::mutant,
+    wal::Appended,
+};
+
+impl Core {
+    /// Commits one operation. Returns whether its condition held.
+    pub(crate) fn commit_one(
+        &self,
+        table: &TableState,
+        op: &Op<'_>,
+        condition: Condition,
+        durability: Durability,
+    ) -> Result<bool> {
+        let hash = hash_of(table, op);
+        // Loads what applying the operation will read from memory, while the operation is logged.
+        table.engine.prefetch(Hint::Write { hash, step: 0 });
+        self.tables.check_writable()?;
+        self.tables.check_takes_writes(table)?;
+        self.bound_recovery(frees(op))?;
+        table.engine.admit(op)?;
+        table.engine.prefetch(Hint::Write { hash, step: 1 });
+        let logged = self
+            .expiry
+            .admit(&self.tables, table, op)
+            .and_then(|()| self.log_and_apply(table, (op, hash), condition));
+        match logged {
+            Ok(Some((appended, applied))) => {
+                self.finish(appended, durability)?;
+                applied.map(|()| true)
+            }
+            Ok(None) => {
+                self.cancel(table, op);
+                Ok(false)
+            }
+            Err(error) => {
+                self.cancel(table, op);
+                Err(error)
+            }
+        }
+    }
+
+    /// Logs and applies an operation under its stripes. On an error, and on `None` (the condition
+    /// does not hold), nothing was logged.
+    fn log_and_apply(
+        &self,
+        table: &TableState,
+        (op, hash): (&Op<'_>, u64),
+        condition: Condition,
+    ) -> Result<Option<(Appended, Result<()>)>> {
+        let frame = Frame::alone(table.id, op);
+        let pieces = frame.pieces(op);
+        self.log.admit(size_of_pieces(&pieces), frees(op))?;
+        let removed_entry = condition.removed_entry(table.id, op);
+        let condition = mutant!(ConditionOutsideStripe:
+            mutants::check_early(self, table, op, condition)?, else condition);
+        let held = match op {
+            Op::Put { .. } | Op::Delete { .. } => {
+                self.stripes.hold(self.stripes.index(table.id, hash))
+            }
+            Op::DeleteRange { .. } => self.stripes.hold_every(),
+        };
+        self.tables.check_open()?;
+        self.tables.check_takes_writes(table)?;
+        self.tables.check_types(table, op)?;
+        if !self.holds(table, op, condition)? {
+            removed_entry.map_or(Ok(()), |entry| self.expiry.remove(&entry))?;
+            return Ok(None);
+        }
+        let replaced = table.replaced_expiry(op);
+        let mut ticket = self.log.begin()?;
+        table.engine.prefetch(Hint::Write { hash, step: 2 });
+        let appended = ticket.append(&pieces)?;
+        let applied = self.apply(table, appended, op);
+        let added = self.expiry.add(table, appended, op, replaced);
+        let removed = removed_entry.map_or(Ok(()), |entry| self.expiry.remove(&entry));
+        drop(ticket);
+        held.bump();
+        Ok(Some((appended, applied.and(added).and(removed))))
+    }
+}

@@ -1,0 +1,82 @@
+//! The steps that commits of one operation and of batches share.
+
+use crate::{
+    Error, Result,
+    contract::{Engine as _, Op},
+    db::{
+        core::{Core, condition::Condition, durability::Durability},
+        tables::state::TableState,
+    },
+    util::{mutant::mutant, sync::Ordering},
+    wal::Appended,
+};
+
+/// Returns the hash of an operation's key; 0 for a range.
+#[inline]
+pub(super) fn hash_of(table: &TableState, op: &Op<'_>) -> u64 {
+    match op {
+        Op::Put { key, .. } | Op::Delete { key } => table.hash.hash(key),
+        Op::DeleteRange { .. } => 0,
+    }
+}
+
+/// Returns whether the operation releases space.
+pub(super) fn frees(op: &Op<'_>) -> bool {
+    !matches!(op, Op::Put { .. })
+}
+
+impl Core {
+    /// Delays the writer, or refuses its write, if checkpoints have fallen behind.
+    pub(super) fn bound_recovery(&self, frees: bool) -> Result<()> {
+        self.checkpoints.bound_recovery(&*self.env, &self.tables, frees)
+    }
+
+    /// Cancels an admitted operation, in the table and in the expiry index.
+    pub(super) fn cancel(&self, table: &TableState, op: &Op<'_>) {
+        table.engine.cancel(op);
+        self.expiry.cancel(table, op);
+    }
+
+    /// Returns whether the condition of an operation holds now.
+    pub(super) fn holds(
+        &self,
+        table: &TableState,
+        op: &Op<'_>,
+        condition: Condition,
+    ) -> Result<bool> {
+        let (Op::Put { key, .. } | Op::Delete { key }) = op else { return Ok(true) };
+        match condition {
+            Condition::Always => Ok(true),
+            Condition::Absent => self.tables.contains(table, key).map(|has| !has),
+            Condition::Present => self.tables.contains(table, key),
+            Condition::Expired { .. } => {
+                mutant!(SweepDoesNotLookAgain => return Ok(true));
+                let expires_at = table.stored_expiry(key)?;
+                Ok(expires_at.is_some_and(|time| time <= self.host.clock.now()))
+            }
+        }
+    }
+
+    /// Applies a logged operation. A failure stops the table, because the log holds the write and
+    /// the table does not.
+    pub(super) fn apply(&self, table: &TableState, appended: Appended, op: &Op<'_>) -> Result<()> {
+        table.record_applied(appended.end);
+        table.engine.apply(appended.lsn, op).map_err(|error| {
+            table.fail(&error);
+            Error::TableFailed { table: self.tables.name_of(table), reason: error.to_string() }
+        })
+    }
+
+    /// Runs after the stripes are released: wakes the jobs that the write made due, and waits for
+    /// the sync if asked.
+    pub(super) fn finish(&self, appended: Appended, durability: Durability) -> Result<()> {
+        self.counters.commits.fetch_add(1, Ordering::Relaxed);
+        self.log_jobs.request_prepare(&self.log, &self.host);
+        self.checkpoints.request_round_if_due(appended.end);
+        if durability == Durability::Sync {
+            return self.log.wait_durable(appended.end);
+        }
+        self.log_jobs.request_sync(&self.host);
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! The host that engines call back into: it syncs the log, wakes the persist job and knows whether a
+//! stored value is expired.
+//!
+//! Invariants:
+//! - The host holds neither tables nor engines, so an engine that holds its host keeps only the log
+//!   and the job handles alive.
+//! - The clock never goes back while the database is open, so an expired value stays invisible.
+
+use std::sync::Arc;
+
+use super::job_handles::{JobHandles, JobKind};
+use crate::{
+    Error, Result,
+    contract::Host,
+    db::encoding::envelope::Envelope,
+    io::Env,
+    util::sync::{AtomicBool, AtomicU64, OnceLock, Ordering},
+    wal::Log,
+};
+
+/// What engines call back into.
+#[derive(Debug)]
+pub(crate) struct DatabaseHost {
+    pub(crate) clock: WallClock,
+    /// Set when the log is open; unset while it is replayed.
+    pub(crate) log: OnceLock<Arc<Log>>,
+    pub(crate) jobs: JobHandles,
+    /// A writer has requested a checkpoint round. The next round clears it.
+    round_due: AtomicBool,
+}
+
+impl DatabaseHost {
+    /// Creates the host of a database whose log is not open yet.
+    pub(crate) fn new(env: Arc<dyn Env>) -> Self {
+        Self {
+            clock: WallClock::new(env),
+            log: OnceLock::new(),
+            jobs: JobHandles::default(),
+            round_due: AtomicBool::new(false),
+        }
+    }
+
+    /// Wakes the `persist` job. Merges pause until the next round has begun.
+    #[inline]
+    pub(crate) fn request_round(&self) {
+        // The load keeps the cache line shared while the round is already requested.
+        if !self.round_due.load(Ordering::Relaxed) {
+            self.round_due.store(true, Ordering::Relaxed);
+        }
+        self.jobs.wake(JobKind::Persist);
+    }
+
+    /// Ends the request of [`DatabaseHost::request_round`].
+    pub(crate) fn clear_round_request(&self) {
+        self.round_due.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Host for DatabaseHost {
+    fn sync_log(&self) -> Result<()> {
+        match self.log.get() {
+            Some(log) => log.sync().map(drop),
+            None => Err(Error::LogFailed { reason: "it is not open yet".to_owned() }),
+        }
+    }
+
+    fn wake(&self) {
+        self.jobs.wake(JobKind::Persist);
+    }
+
+    fn is_round_due(&self) -> bool {
+        self.round_due.load(Ordering::Relaxed)
+    }
+
+    fn is_expired(&self, stored: &[u8]) -> bool {
+        match Envelope::decode(stored) {
+            Some((envelope, _)) => {
+                envelope.expires_at.is_some() && envelope.is_expired(self.clock.now())
+            }
+            None => false,
+        }
+    }
+
+    fn expires(&self, stored: &[u8]) -> bool {
+        Envelope::decode(stored).is_none_or(|(envelope, _)| envelope.expires_at.is_some())
+    }
+}
+
+/// A wall clock in milliseconds since 1970 that never goes back.
+#[derive(Debug)]
+pub(crate) struct WallClock {
+    env: Arc<dyn Env>,
+    latest: AtomicU64,
+}
+
+impl WallClock {
+    pub(crate) fn new(env: Arc<dyn Env>) -> Self {
+        Self { env, latest: AtomicU64::new(0) }
+    }
+
+    /// Returns the current time.
+    pub(crate) fn now(&self) -> u64 {
+        let now = self.env.unix_millis();
+        let latest = self.latest.load(Ordering::Relaxed);
+        if now <= latest {
+            return latest;
+        }
+        self.latest.fetch_max(now, Ordering::Relaxed).max(now)
+    }
+}

@@ -1,0 +1,160 @@
+//! The state of one open table: its engine, its status, and how far its files are complete.
+//!
+//! Invariant: `applied_end` covers every operation of the table before the log ticket of that
+//! operation is dropped. So a table that has applied nothing past its persisted LSN is complete to
+//! every LSN up to [`Log::applied`](crate::wal::Log::applied).
+
+use crate::{
+    Error,
+    contract::{EngineKind, Load},
+    engine::AnyEngine,
+    util::{
+        codec::{KeyHash, Lsn},
+        sync::{AtomicBool, AtomicU8, AtomicU64, CachePadded, Mutex, OnceLock, Ordering},
+        types::TableTypes,
+    },
+};
+
+/// Which operations a table takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TableStatus {
+    Open,
+    /// A sorted load is in progress: no other writes.
+    Loading,
+    Failed,
+    Dropped,
+    Closed,
+}
+
+impl TableStatus {
+    const fn code(self) -> u8 {
+        match self {
+            Self::Open => 0,
+            Self::Loading => 1,
+            Self::Failed => 2,
+            Self::Dropped => 3,
+            Self::Closed => 4,
+        }
+    }
+}
+
+/// One open table.
+#[derive(Debug)]
+pub(crate) struct TableState {
+    pub(crate) id: u64,
+    pub(crate) kind: EngineKind,
+    pub(crate) hash: KeyHash,
+    pub(crate) engine: AnyEngine,
+    status: AtomicU8,
+    /// Why the table failed; set before the status changes.
+    failure: OnceLock<String>,
+    /// The last name, once the table is dropped.
+    pub(crate) dropped_name: OnceLock<String>,
+    /// Past the last applied operation. On its own cache line, because every write stores it while
+    /// gets read the fields around it.
+    applied_end: CachePadded<AtomicU64>,
+    /// The LSN that the files are complete to.
+    persisted: AtomicU64,
+    /// Whether the table may have entries in the expiry index.
+    pub(crate) may_expire: AtomicBool,
+    /// The types of keys and values; unset: any bytes.
+    types: OnceLock<TableTypes>,
+    /// The sorted load while the table is [`TableStatus::Loading`].
+    pub(crate) load: Mutex<Option<Box<dyn Load>>>,
+    /// Held while the engine checkpoints, compacts or checks, and while the table's files are
+    /// removed.
+    pub(crate) maintenance: Mutex<()>,
+}
+
+impl TableState {
+    pub(crate) fn new(
+        id: u64,
+        kind: EngineKind,
+        hash: KeyHash,
+        engine: AnyEngine,
+        persisted: Lsn,
+        types: Option<TableTypes>,
+    ) -> Self {
+        Self {
+            id,
+            kind,
+            hash,
+            engine,
+            status: AtomicU8::new(0),
+            failure: OnceLock::new(),
+            dropped_name: OnceLock::new(),
+            applied_end: CachePadded(AtomicU64::new(0)),
+            persisted: AtomicU64::new(persisted.0),
+            may_expire: AtomicBool::new(false),
+            types: types.map_or_else(OnceLock::new, OnceLock::from),
+            load: Mutex::new(None),
+            maintenance: Mutex::new(()),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn status(&self) -> TableStatus {
+        match self.status.load(Ordering::Acquire) {
+            0 => TableStatus::Open,
+            1 => TableStatus::Loading,
+            2 => TableStatus::Failed,
+            3 => TableStatus::Dropped,
+            _ => TableStatus::Closed,
+        }
+    }
+
+    /// Returns whether the table takes reads and joins checkpoints.
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(self.status(), TableStatus::Open | TableStatus::Loading)
+    }
+
+    /// Moves the status forward. Only a load moves it back, see [`TableState::exchange_status`].
+    pub(crate) fn advance_status(&self, status: TableStatus) {
+        self.status.fetch_max(status.code(), Ordering::AcqRel);
+    }
+
+    /// Changes the status between open and loading. Returns `false`, and changes nothing, if it was
+    /// not `from`.
+    pub(crate) fn exchange_status(&self, from: TableStatus, to: TableStatus) -> bool {
+        let codes = (from.code(), to.code());
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        self.status.compare_exchange(codes.0, codes.1, order.0, order.1).is_ok()
+    }
+
+    /// Stops the table: a logged operation could not be applied.
+    pub(crate) fn fail(&self, reason: &Error) {
+        let _ = self.failure.set(reason.to_string());
+        self.advance_status(TableStatus::Failed);
+    }
+
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    pub(crate) fn types(&self) -> Option<&TableTypes> {
+        self.types.get()
+    }
+
+    /// Fixes the types for later writes. Returns the types in effect, which differ if they were
+    /// fixed before.
+    pub(crate) fn fix_types(&self, types: &TableTypes) -> &TableTypes {
+        self.types.get_or_init(|| types.clone())
+    }
+
+    pub(crate) fn record_applied(&self, end: Lsn) {
+        self.applied_end.fetch_max(end.0, Ordering::AcqRel);
+    }
+
+    pub(crate) fn record_persisted(&self, lsn: Lsn) {
+        self.persisted.fetch_max(lsn.0, Ordering::AcqRel);
+    }
+
+    pub(crate) fn persisted(&self) -> Lsn {
+        Lsn(self.persisted.load(Ordering::Acquire))
+    }
+
+    /// Returns whether the files lack an applied operation.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.applied_end.load(Ordering::Acquire) > self.persisted.load(Ordering::Acquire)
+    }
+}
