@@ -14,7 +14,7 @@
 //!   engine calls [`Host::sync_log`] before it publishes such a file.
 //! - [`Engine::checkpoint`] returns only LSNs below which every effect is durable in the table's
 //!   own files.
-//! - Values are stored as given. Engines do not interpret the envelope (`db::envelope`).
+//! - Values are stored as given. Engines do not interpret the envelope (`db::encoding::envelope`).
 //! - Engines own no threads, clocks or randomness. They ask for background work with
 //!   [`Host::wake`]; the database then asks [`Engine::pending_work`] and calls
 //!   [`Engine::checkpoint`] or [`Engine::maintain`].

@@ -1,9 +1,9 @@
-//! Models of whole commits on the simulated system: writers beside a sync, a round of persisting,
-//! the sweep and a close, in many random interleavings; and that the deliberate bugs of this kind
-//! are found.
+//! Models of whole commits on the simulated system: writers run in parallel with a sync, a
+//! checkpoint round, the sweep or a close, in many random interleavings. The planted bugs of this
+//! kind are found.
 //!
-//! Run with `just shuttle`. Setting up runs on one thread, so every choice of the checker falls
-//! into the part that is concurrent.
+//! Run with `just shuttle`. The setup runs on one thread, so every choice of the checker is in the
+//! concurrent part.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn explore(model: fn()) {
 }
 
 fn open(env: &SimEnv) -> Database {
-    // As small as can be: the checker may switch at each word of a segment.
+    // The minimum: the checker may switch threads at each word of a segment.
     let options = Options::new().memory_budget(4 << 20).segment_bytes(16 << 10);
     options.open_in(std::sync::Arc::new(env.clone()), "db").unwrap()
 }
@@ -50,7 +50,7 @@ fn value(db: &Database, table: &str, key: &str) -> Option<Vec<u8>> {
     db.table(table).unwrap().get(key).unwrap().map(|value| value.to_vec())
 }
 
-/// A batch over both tables, and what the disk holds once it is acknowledged.
+/// Commits a batch over both tables. Returns the disk after a power loss at the acknowledgement.
 fn commit_batch(env: &SimEnv, db: &Database, text: &'static str) -> SimEnv {
     let (a, b) = (db.table("a").unwrap(), db.table("b").unwrap());
     let mut batch = db.batch();
@@ -59,10 +59,10 @@ fn commit_batch(env: &SimEnv, db: &Database, text: &'static str) -> SimEnv {
     env.crash(Policy::AllLost)
 }
 
-/// Two batches over the same keys beside a round of persisting and a sync: they have one order, in
-/// memory, in the log and on disk, and what was acknowledged is durable.
+/// Two batches over the same keys run in parallel with a checkpoint round and a sync. They have one
+/// order, in memory, in the log and on disk. Acknowledged batches are durable.
 #[test]
-fn shuttle_batches_beside_a_sync_and_a_persist_have_one_order() {
+fn shuttle_batches_have_one_order_during_a_sync_and_a_checkpoint() {
     explore(|| {
         let env = SimEnv::new(1);
         let db = open(&env);
@@ -92,8 +92,8 @@ fn shuttle_batches_beside_a_sync_and_a_persist_have_one_order() {
     });
 }
 
-/// Two puts and nothing else: what one of them has acknowledged as synced is on the disk, also
-/// where the other's sync was made while the first was being copied.
+/// Two `Sync` puts run in parallel. A put that has returned is on the disk, also if the other put's
+/// sync was made while this put's record was being copied.
 #[test]
 fn shuttle_a_put_that_is_acknowledged_as_synced_is_durable() {
     explore(|| {
@@ -108,14 +108,14 @@ fn shuttle_a_put_that_is_acknowledged_as_synced_is_durable() {
         };
         let other = thread::spawn(put(env.clone(), table.clone(), "other"));
         let images = [put(env, table, "one")(), other.join().unwrap()];
-        // Opened when both are done: it is no part of what is explored.
+        // Opened after both puts: opening is not part of the exploration.
         for (image, key) in images {
             assert_eq!(value(&open(&image), "a", key).as_deref(), Some(b"v".as_slice()), "{key}");
         }
     });
 }
 
-/// Two puts of one key: the one that memory shows is the one that replay ends with.
+/// Two puts of one key: memory and replay have the same last value.
 #[test]
 fn shuttle_puts_of_a_key_are_applied_in_log_order() {
     explore(|| {
@@ -132,7 +132,7 @@ fn shuttle_puts_of_a_key_are_applied_in_log_order() {
     });
 }
 
-/// Of two writers that want to be the first, one is.
+/// Of two writers with `if_absent`, exactly one writes.
 #[test]
 fn shuttle_one_of_two_conditional_writers_wins() {
     explore(|| {
@@ -153,9 +153,9 @@ fn shuttle_one_of_two_conditional_writers_wins() {
     });
 }
 
-/// The sweep has seen an expired value and comes to delete it, while a writer puts a new one.
+/// The sweep deletes a value that it has found expired, while a writer puts a new one.
 #[test]
-fn shuttle_the_sweep_leaves_what_was_written_meanwhile() {
+fn shuttle_the_sweep_keeps_a_value_that_was_written_meanwhile() {
     explore(|| {
         let env = SimEnv::new(4);
         let db = open(&env);
@@ -177,10 +177,10 @@ fn shuttle_the_sweep_leaves_what_was_written_meanwhile() {
     });
 }
 
-/// A value that expires at the very time of the one that is being swept: it was put before that
-/// time and comes to be applied after it.
+/// A batch replaces the value that is being swept by one with the same expiry. The batch is built
+/// before that time and applied after it.
 #[test]
-fn shuttle_the_sweep_leaves_the_entry_of_what_was_written_meanwhile() {
+fn shuttle_the_sweep_keeps_the_entry_of_a_value_that_was_written_meanwhile() {
     explore(|| {
         let env = SimEnv::new(4);
         let db = open(&env);
@@ -204,8 +204,8 @@ fn shuttle_the_sweep_leaves_the_entry_of_what_was_written_meanwhile() {
     });
 }
 
-/// A value that is replaced before its time: whoever reads it and then stalls until its time is
-/// over must not say that there is none.
+/// A value is replaced before it expires. A reader that has read the old value and stalls until its
+/// expiry still finds a value.
 #[test]
 fn shuttle_a_value_that_is_replaced_in_time_is_never_missed() {
     explore(|| {
@@ -224,7 +224,7 @@ fn shuttle_a_value_that_is_replaced_in_time_is_never_missed() {
     });
 }
 
-/// A put beside a close is refused, or durable when the close has returned.
+/// A put in parallel with a close is refused, or it is durable when the close has returned.
 #[test]
 fn shuttle_a_close_makes_what_was_acknowledged_durable() {
     explore(|| {
@@ -242,7 +242,7 @@ fn shuttle_a_close_makes_what_was_acknowledged_durable() {
 #[test]
 fn shuttle_finds_stripes_not_locked() {
     finds(Bug::StripesNotLocked, shuttle_puts_of_a_key_are_applied_in_log_order);
-    finds(Bug::StripesNotLocked, shuttle_batches_beside_a_sync_and_a_persist_have_one_order);
+    finds(Bug::StripesNotLocked, shuttle_batches_have_one_order_during_a_sync_and_a_checkpoint);
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn shuttle_finds_log_syncs_past_holes() {
 
 #[test]
 fn shuttle_finds_sweep_does_not_look_again() {
-    finds(Bug::SweepDoesNotLookAgain, shuttle_the_sweep_leaves_what_was_written_meanwhile);
+    finds(Bug::SweepDoesNotLookAgain, shuttle_the_sweep_keeps_a_value_that_was_written_meanwhile);
 }
 
 #[test]
@@ -270,6 +270,6 @@ fn shuttle_finds_expiry_is_not_looked_at_again() {
 fn shuttle_finds_sweep_unlists_outside_stripe() {
     finds(
         Bug::SweepUnlistsOutsideStripe,
-        shuttle_the_sweep_leaves_the_entry_of_what_was_written_meanwhile,
+        shuttle_the_sweep_keeps_the_entry_of_a_value_that_was_written_meanwhile,
     );
 }

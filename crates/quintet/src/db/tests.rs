@@ -1,5 +1,5 @@
-//! What the parts of the database promise together: recovery, commits and the sweep, on the
-//! simulated system; and that each deliberate bug in them is found.
+//! Tests of the database as a whole on the simulated system: recovery, commits and the sweep. Each
+//! planted bug in them is found.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -62,7 +62,7 @@ fn ttl(millis: u64) -> PutOptions {
 }
 
 #[test]
-fn puts_deletes_and_batches_come_back_after_a_kill() {
+fn puts_deletes_and_batches_survive_a_kill() {
     let env = SimEnv::new(1);
     let db = open(&env);
     let (a, b) = (create(&db, "a"), create(&db, "b"));
@@ -77,14 +77,14 @@ fn puts_deletes_and_batches_come_back_after_a_kill() {
 }
 
 #[test]
-fn a_batch_is_all_or_nothing_wherever_the_power_goes() {
+fn a_batch_is_all_or_nothing_after_a_power_loss() {
     let env = SimEnv::new(2);
     let db = open(&env);
     let (a, b) = (create(&db, "a"), create(&db, "b"));
     env.record_history();
     let start = env.mark();
     for round in 0..4 {
-        // Long enough that the halves of a batch lie in different sectors.
+        // The two halves of a batch are in different sectors.
         let text = round.to_string().repeat(300);
         let mut batch = db.batch();
         batch.put(&a, "k", &text).put(&b, "k", &text);
@@ -99,9 +99,10 @@ fn a_batch_is_all_or_nothing_wherever_the_power_goes() {
     }
 }
 
-/// A log that rests goes on in a small segment: no power loss on the way loses anything.
+/// The log of an idle database moves to a small segment. No power loss during the move loses a
+/// write.
 #[test]
-fn a_resting_log_is_small_wherever_the_power_goes() {
+fn an_idle_log_is_small_and_a_power_loss_loses_nothing() {
     let env = SimEnv::new(4);
     let open = |env: &SimEnv| {
         let options = Options::new().memory_budget(64 << 20).segment_bytes(512 << 10);
@@ -145,13 +146,13 @@ fn a_resting_log_is_small_wherever_the_power_goes() {
     }
 }
 
-/// Persisting while the power goes: no table lacks what the log no longer has.
+/// A power loss during a checkpoint: no table lacks a write that the log has pruned.
 #[test]
-fn a_round_of_persisting_loses_nothing_wherever_the_power_goes() {
+fn a_power_loss_during_a_checkpoint_loses_nothing() {
     let env = SimEnv::new(3);
     let db = open(&env);
     let (a, b) = (create(&db, "a"), create(&db, "b"));
-    // More segments than the log keeps to use again.
+    // More segments than the log recycles.
     for number in 0..900_u32 {
         a.put(number.to_be_bytes(), [1; 500]).unwrap();
     }
@@ -171,7 +172,7 @@ fn a_round_of_persisting_loses_nothing_wherever_the_power_goes() {
 }
 
 #[test]
-fn each_table_is_replayed_from_where_its_own_files_end() {
+fn each_table_is_replayed_from_its_own_persisted_lsn() {
     let env = SimEnv::new(4);
     let db = open(&env);
     let (a, b) = (create(&db, "a"), create(&db, "b"));
@@ -207,14 +208,14 @@ fn pending(db: &Database) -> u64 {
 }
 
 #[test]
-fn the_sweep_leaves_a_value_that_was_written_meanwhile() {
+fn the_sweep_keeps_a_value_that_was_written_meanwhile() {
     let env = SimEnv::new(6);
     let db = open(&env);
     let table = create(&db, "t");
     table.put_with("k", "old", ttl(10)).unwrap();
     let time = env.unix_millis() + 10;
     env.advance(Duration::from_millis(10));
-    // The sweep has seen the entry, and now comes to delete the value.
+    // The sweep has read the entry, and deletes the value after the put.
     table.put("k", "new").unwrap();
     assert!(!sweep(&db, &table, "k", time));
     assert_eq!(value(&table, "k").as_deref(), Some("new"));
@@ -226,7 +227,7 @@ fn the_sweep_leaves_a_value_that_was_written_meanwhile() {
 }
 
 #[test]
-fn the_sweep_empties_a_table_and_rests() {
+fn the_sweep_empties_a_table_and_sleeps() {
     let env = SimEnv::new(7);
     let db = open(&env);
     let table = create(&db, "t");
@@ -242,15 +243,15 @@ fn the_sweep_empties_a_table_and_rests() {
     assert_eq!(table.stats().unwrap().keys, 1);
     assert_eq!(db.stats().expired_swept_total, 3000);
     assert_eq!(pending(&db), 0);
-    // Nothing expires any more: the job is not due however late it gets.
+    // Nothing expires any more: the job is not due at any later time.
     env.advance(Duration::from_secs(100));
     env.run_due();
     env.advance(Duration::from_secs(100));
     assert_eq!(env.due_jobs(), Vec::<&str>::new());
 }
 
-/// The sweep reads what expires, not what exists: it sleeps until then, wakes for what comes
-/// earlier, and looks at nothing else.
+/// The sweep reads only entries that are due. It sleeps until the first value expires, and wakes for
+/// a put that expires earlier.
 #[test]
 fn the_sweep_sleeps_until_the_first_value_expires() {
     let env = SimEnv::new(7);
@@ -262,7 +263,7 @@ fn the_sweep_sleeps_until_the_first_value_expires() {
     env.run_due();
     env.advance(Duration::from_secs(40));
     assert!(!env.due_jobs().contains(&"expire"));
-    // Later than the first: nobody is woken. Earlier: the job looks anew.
+    // A later expiry than the first wakes no job. An earlier one does.
     table.put_with("later", "v", ttl(60_000)).unwrap();
     assert!(!env.due_jobs().contains(&"expire"));
     table.put_with("early", "v", ttl(500)).unwrap();
@@ -285,7 +286,7 @@ fn a_database_without_expiries_has_no_index() {
     assert!(table.put_with("k", "v", ttl(0)).is_err());
     assert!(core(&db).expiry.table().is_none());
     table.put_with("k", "v", ttl(10)).unwrap();
-    // It is no table that anybody sees.
+    // The index is not listed as a table.
     assert_eq!(db.tables().len(), 1);
     assert_eq!(db.stats().tables.len(), 1);
     assert!(matches!(db.table(".expiry"), Err(Error::NoSuchTable { .. })));
@@ -294,9 +295,10 @@ fn a_database_without_expiries_has_no_index() {
     assert!(db.rename("t", ".expiry").is_err());
 }
 
-/// Refreshing a value leaves one entry; plain puts and deletes leave theirs until it is due.
+/// A put with a ttl replaces the entry of the value before it. Plain puts and deletes leave the entry
+/// until it is due.
 #[test]
-fn a_refreshed_value_is_listed_once() {
+fn a_value_that_is_put_again_has_one_entry() {
     let env = SimEnv::new(7);
     let db = open(&env);
     let table = create(&db, "t");
@@ -320,7 +322,7 @@ fn a_refreshed_value_is_listed_once() {
 }
 
 #[test]
-fn the_entries_of_a_dropped_table_go() {
+fn the_entries_of_a_dropped_table_are_removed() {
     let env = SimEnv::new(7);
     let db = open(&env);
     let (dropped, kept) = (create(&db, "d/t"), create(&db, "kept"));
@@ -339,7 +341,7 @@ fn the_entries_of_a_dropped_table_go() {
     assert!(db.check().unwrap().is_sound());
 }
 
-/// A table that has stopped keeps its entries, and nobody else's from being swept.
+/// A stopped table keeps its entries. Those of other tables are swept.
 #[test]
 fn a_stopped_table_does_not_stop_the_sweep() {
     let env = SimEnv::new(7);
@@ -365,10 +367,10 @@ fn a_stopped_table_does_not_stop_the_sweep() {
     assert_eq!((db.table("a").unwrap().stats().unwrap().keys, pending(&db)), (0, 0));
 }
 
-/// What is in the log alone, and what the index's files have and the table's lack, or the other
-/// way round, is swept after a restart.
+/// Values are swept after a restart if only the log has them, only the files of the index have their
+/// entries, or only the files of the table have them.
 #[test]
-fn what_expires_is_swept_after_a_kill() {
+fn values_that_expire_are_swept_after_a_kill() {
     let env = SimEnv::new(7);
     let db = open(&env);
     let table = create(&db, "t");
@@ -394,7 +396,7 @@ fn what_expires_is_swept_after_a_kill() {
     assert_eq!((table.stats().unwrap().keys, pending(&db)), (0, 0));
 }
 
-/// The longest keys have their entries too.
+/// The longest keys have entries too.
 #[test]
 fn the_longest_keys_expire() {
     let env = SimEnv::new(7);
@@ -416,9 +418,9 @@ fn the_longest_keys_expire() {
     assert_eq!((table.stats().unwrap().keys, pending(&db)), (0, 0));
 }
 
-/// The last record has no later one that says it was durable: the catalog does.
+/// The last record is known to be durable from the catalog, because no later record says so.
 #[test]
-fn damage_to_the_last_record_is_noticed_after_a_clean_close() {
+fn damage_to_the_last_record_is_detected_after_a_clean_close() {
     let env = SimEnv::new(8);
     let db = open(&env);
     let table = create(&db, "t");
@@ -426,13 +428,13 @@ fn damage_to_the_last_record_is_noticed_after_a_clean_close() {
     let end = core(&db).log.end().0;
     db.close().unwrap();
     let (name, _) = env.files().into_iter().find(|(name, _)| name.starts_with("db/log/")).unwrap();
-    // Within the value.
+    // The offset is inside the value.
     env.damage(&name, &Damage::FlipBit { offset: end - 10, bit: 1 }).unwrap();
     let env = env.crash(Policy::AllLost);
     assert!(try_open(&env).is_err_and(|error| error.is_corruption()));
 }
 
-/// Of two writers that want to be the first, one is.
+/// Of two writers with `if_absent`, exactly one writes.
 fn first_writers(bug: Option<Bug>) {
     let env = SimEnv::new(9);
     let db = open(&env);
@@ -520,10 +522,10 @@ fn a_failed_log_refuses_writes_and_not_reads() {
     assert_eq!(value(&db.table("t").unwrap(), "k").as_deref(), Some("v"));
 }
 
-/// Creating a table fails at each of its I/Os in turn: nothing is left of it, and the next try
-/// holds.
+/// Creating a table fails at each of its I/Os in turn. Nothing remains of it, and the next attempt
+/// succeeds.
 #[test]
-fn a_creation_that_fails_anywhere_can_be_tried_again() {
+fn a_creation_that_fails_at_any_io_can_be_tried_again() {
     for number in 1..40 {
         let env = SimEnv::new(12);
         let db = open(&env);
@@ -564,7 +566,7 @@ fn handles_and_errors_cross_threads() {
 }
 
 #[test]
-fn a_dropped_tables_files_go_and_its_memory_comes_back() {
+fn a_dropped_table_releases_its_files_and_its_memory() {
     let env = SimEnv::new(13);
     let db = open(&env);
     let before = db.stats().memory_bytes;
@@ -583,7 +585,7 @@ fn a_dropped_tables_files_go_and_its_memory_comes_back() {
     assert_eq!(dir.list().unwrap(), []);
 }
 
-/// Two holders of one stripe are never inside together.
+/// Two threads never hold one stripe at the same time.
 fn exclusion(bug: Option<Bug>) {
     let (stripes, inside) = (Stripes::new(2), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -593,7 +595,7 @@ fn exclusion(bug: Option<Bug>) {
                 for _ in 0..200 {
                     let _held = stripes.hold(stripes.index(1, 42));
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
-                    // Long enough for the other to come in, if it can.
+                    // Gives the other thread time to enter, if the stripe is not locked.
                     (0..1000).for_each(|_| std::thread::yield_now());
                     inside.fetch_sub(1, Ordering::SeqCst);
                 }
@@ -610,7 +612,7 @@ fn a_stripe_has_one_holder() {
     exclusion(None);
 }
 
-/// Each deliberate bug makes a test above fail.
+/// Each planted bug makes a test above fail.
 mod seeded_bugs {
     use super::*;
 
@@ -625,24 +627,24 @@ mod seeded_bugs {
 
     found! {
         catalog_forgets_watermark: CatalogForgetsWatermark by
-            damage_to_the_last_record_is_noticed_after_a_clean_close;
+            damage_to_the_last_record_is_detected_after_a_clean_close;
         catalog_records_complete_early: CatalogRecordsCompleteEarly by
-            a_round_of_persisting_loses_nothing_wherever_the_power_goes;
+            a_power_loss_during_a_checkpoint_loses_nothing;
         prunes_before_catalog: PrunesBeforeCatalog by
-            a_round_of_persisting_loses_nothing_wherever_the_power_goes;
+            a_power_loss_during_a_checkpoint_loses_nothing;
         batch_logs_first_only: BatchLogsFirstOnly by
-            puts_deletes_and_batches_come_back_after_a_kill;
-        batch_splits: BatchSplits by a_batch_is_all_or_nothing_wherever_the_power_goes;
+            puts_deletes_and_batches_survive_a_kill;
+        batch_splits: BatchSplits by a_batch_is_all_or_nothing_after_a_power_loss;
         replay_skips_deletes: ReplaySkipsDeletes by
-            puts_deletes_and_batches_come_back_after_a_kill;
+            puts_deletes_and_batches_survive_a_kill;
         replay_ignores_complete: ReplayIgnoresComplete by
-            each_table_is_replayed_from_where_its_own_files_end;
+            each_table_is_replayed_from_its_own_persisted_lsn;
         replay_forgets_expiry: ReplayForgetsExpiry by an_expiry_is_replayed;
-        batch_forgets_expiry_index: BatchForgetsExpiryIndex by what_expires_is_swept_after_a_kill;
+        batch_forgets_expiry_index: BatchForgetsExpiryIndex by values_that_expire_are_swept_after_a_kill;
         replay_forgets_expiry_index: ReplayForgetsExpiryIndex by
-            what_expires_is_swept_after_a_kill;
+            values_that_expire_are_swept_after_a_kill;
         sweep_does_not_look_again: SweepDoesNotLookAgain by
-            the_sweep_leaves_a_value_that_was_written_meanwhile;
+            the_sweep_keeps_a_value_that_was_written_meanwhile;
     }
 
     #[test]

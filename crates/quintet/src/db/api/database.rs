@@ -45,29 +45,6 @@ pub struct TableInfo {
     pub types: Option<TableTypes>,
 }
 
-impl Options {
-    /// Opens the database in the directory `path` and replays the log past the last checkpoint,
-    /// about [`Options::recovery_budget`] bytes at most.
-    ///
-    /// Fails with [`Error::Locked`] if it is open elsewhere, [`Error::NotADatabase`] if it is
-    /// missing and [`Options::create`] is off or the directory has other files,
-    /// [`Error::Corruption`] for damage, [`Error::NewerFormat`] for files of a newer release,
-    /// [`Error::InvalidOption`] and [`Error::Io`].
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Database> {
-        self.validate()?;
-        let env: Arc<dyn Env> = Arc::new(OsEnv::new().on(self.memory));
-        Ok(Database { session: Session::open(&env, path.as_ref(), self)? })
-    }
-
-    /// Same as [`Options::open`], on the caller's [`Env`]. For tests.
-    #[cfg(feature = "testing")]
-    #[expect(clippy::needless_pass_by_value, reason = "tests hand over a fresh clone")]
-    pub fn open_in(&self, env: Arc<dyn Env>, path: impl AsRef<Path>) -> Result<Database> {
-        self.validate()?;
-        Ok(Database { session: Session::open(&env, path.as_ref(), self)? })
-    }
-}
-
 impl Database {
     /// Opens the database in the directory `path` with the default [`Options`], and creates it if
     /// it is missing. Fails as [`Options::open`] does.
@@ -255,6 +232,29 @@ impl Database {
     /// Opens the database behind a mount.
     pub(super) fn open_mount(&self, path: &MountedPath) -> Result<Self> {
         Ok(Self { session: self.session.open_mount(path)? })
+    }
+}
+
+impl Options {
+    /// Opens the database in the directory `path` and replays the log past the last checkpoint,
+    /// about [`Options::recovery_budget`] bytes at most.
+    ///
+    /// Fails with [`Error::Locked`] if it is open elsewhere. Fails with [`Error::NotADatabase`] if
+    /// it is missing and [`Options::create`] is off, or the directory has other files. Fails with
+    /// [`Error::Corruption`] for damage, [`Error::NewerFormat`] for files of a newer release,
+    /// [`Error::InvalidOption`] and [`Error::Io`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Database> {
+        self.validate()?;
+        let env: Arc<dyn Env> = Arc::new(OsEnv::new().on(self.memory));
+        Ok(Database { session: Session::open(&env, path.as_ref(), self)? })
+    }
+
+    /// Same as [`Options::open`], on the caller's [`Env`]. For tests.
+    #[cfg(feature = "testing")]
+    #[expect(clippy::needless_pass_by_value, reason = "tests hand over a fresh clone")]
+    pub fn open_in(&self, env: Arc<dyn Env>, path: impl AsRef<Path>) -> Result<Database> {
+        self.validate()?;
+        Ok(Database { session: Session::open(&env, path.as_ref(), self)? })
     }
 }
 

@@ -219,8 +219,8 @@ impl Table {
     /// [`Table::range`], but allocates nothing for each entry that does not expire. On `slm`,
     /// values of 512 bytes or more are borrowed from the block cache.
     ///
-    /// `each` may use the table, and no lock is held while it runs. The block of a borrowed value
-    /// stays pinned until `each` returns.
+    /// `each` may use the table: no lock is held while it runs. The block of a borrowed value stays
+    /// pinned until `each` returns.
     pub fn visit(
         &self,
         range: impl KeyBounds,

@@ -1,11 +1,11 @@
-//! What an edit of the catalog says, and its bytes.
+//! The changes of a catalog edit, and their bytes.
 //!
-//! An edit is a run of changes; all of them take effect or none. Each change:
+//! An edit is a sequence of changes. All of them take effect or none. Each change:
 //!
 //! | tag | change | fields |
 //! |---|---|---|
 //! | 1 | add directory | id, parent (varints), name (length varint + bytes) |
-//! | 2 | add table | id, parent, name, engine (name of it), seed (16 bytes), option count (varint), then each option's name and value |
+//! | 2 | add table | id, parent, name, name of the engine, seed (16 bytes), option count (varint), then each option's name and value |
 //! | 3 | move | id, new parent, new name |
 //! | 4 | remove | id: the node and everything below it |
 //! | 5 | progress | log start, log durable (varints), table count, then each table's id and the LSN its files are complete to |
@@ -29,74 +29,74 @@ use crate::{
 
 /// One change of the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum CatalogChange {
     /// A new directory of tables.
     AddDirectory {
-        /// Its number.
+        /// The number of the new node.
         id: u64,
-        /// The directory that it is in; 0 is the root.
+        /// The directory that contains it; 0 is the root.
         parent: u64,
-        /// Its name there.
+        /// Its name in the directory.
         name: String,
     },
     /// A new table.
     AddTable {
-        /// Its number.
+        /// The number of the new node.
         id: u64,
-        /// The directory that it is in; 0 is the root.
+        /// The directory that contains it; 0 is the root.
         parent: u64,
-        /// Its name there.
+        /// Its name in the directory.
         name: String,
-        /// What stays the same for the table's whole life.
-        table: TableRecord,
+        /// The engine and the options, which never change.
+        table: TableDefinition,
     },
-    /// A new place for a node and everything below it.
+    /// A node, with everything below it, moves to another directory or name.
     Move {
         /// The node.
         id: u64,
-        /// The directory that it goes to.
+        /// The new directory.
         parent: u64,
-        /// Its name there.
+        /// The new name.
         name: String,
     },
-    /// The end of a node and everything below it.
+    /// The removal of a node and everything below it.
     Remove {
         /// The node.
         id: u64,
     },
-    /// How far persisting has come.
+    /// The LSNs that tables and log are persisted to.
     Progress(Progress),
-    /// The next number to give to a node.
+    /// The number of the next new node.
     NextId {
         /// The number.
         id: u64,
     },
-    /// What tables in a directory are made with unless said otherwise.
+    /// The default options of tables created in a directory.
     Defaults {
         /// The directory; 0 is the root.
         id: u64,
-        /// The options; `None` takes those away that there are.
+        /// The options; `None` removes them.
         defaults: Option<TableDefaults>,
     },
     /// A new mount.
     AddMount {
-        /// Its number.
+        /// The number of the new node.
         id: u64,
-        /// The directory that it is in; 0 is the root.
+        /// The directory that contains it; 0 is the root.
         parent: u64,
-        /// Its name there.
+        /// Its name in the directory.
         name: String,
-        /// What is mounted.
+        /// The mounted database and directory.
         mount: MountRecord,
     },
-    /// The hidden table of what will expire.
+    /// The hidden table of the expiry index.
     AddExpiryIndex {
-        /// Its number.
+        /// The number of the table.
         id: u64,
-        /// What stays the same for its whole life.
-        table: TableRecord,
+        /// The engine and the options, which never change.
+        table: TableDefinition,
     },
-    /// The types of a table that had none.
+    /// The types of a table that was untyped.
     Types {
         /// The table.
         id: u64,
@@ -105,25 +105,26 @@ pub(crate) enum Change {
     },
 }
 
-/// What the catalog keeps of a table beside its place.
+/// The engine and the options of a table. They never change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TableRecord {
-    /// Engine and options. An engine that this build lacks is kept by name.
+pub(crate) struct TableDefinition {
+    /// The engine's name. This build need not have the engine.
     pub(crate) engine: String,
-    /// Of the table's keyed hash.
+    /// The seed of the table's keyed hash.
     pub(crate) seed: [u64; 2],
     /// Option names and values.
     pub(crate) settings: Vec<(String, String)>,
 }
 
-impl TableRecord {
+impl TableDefinition {
     pub(crate) fn new(options: &TableOptions, seed: [u64; 2]) -> Self {
         let settings =
             options.settings().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         Self { engine: options.kind().name().to_owned(), seed, settings }
     }
 
-    /// The options to open the table's engine with.
+    /// Returns the options that open the table's engine. Fails with [`crate::Error::UnknownEngine`]
+    /// if this build does not have it.
     pub(crate) fn options(&self) -> crate::Result<TableOptions> {
         let options = TableOptions::new(self.engine.parse()?);
         let settings = self.settings.iter();
@@ -131,7 +132,7 @@ impl TableRecord {
     }
 }
 
-/// The options of tables that are made without any.
+/// The default options of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TableDefaults {
     /// The engine's name.
@@ -144,13 +145,13 @@ pub(crate) struct TableDefaults {
 
 impl TableDefaults {
     pub(crate) fn new(options: &TableOptions) -> Self {
-        let TableRecord { engine, settings, .. } = TableRecord::new(options, [0; 2]);
+        let TableDefinition { engine, settings, .. } = TableDefinition::new(options, [0; 2]);
         Self { engine, settings, types: options.table_types().cloned() }
     }
 
     pub(crate) fn options(&self) -> crate::Result<TableOptions> {
         let (engine, settings) = (self.engine.clone(), self.settings.clone());
-        let options = TableRecord { engine, seed: [0; 2], settings }.options()?;
+        let options = TableDefinition { engine, seed: [0; 2], settings }.options()?;
         Ok(match &self.types {
             Some(types) => options.types(types.clone()),
             None => options,
@@ -158,29 +159,29 @@ impl TableDefaults {
     }
 }
 
-/// Another database, or a part of it, under a name of this one.
+/// The target of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MountRecord {
     /// The other database's directory.
     pub(crate) target: String,
-    /// The directory in it that is shown; empty: all of it.
+    /// The mounted directory of its tree; empty: all of it.
     pub(crate) subtree: String,
-    /// Nothing is written to it from here.
+    /// Whether writes through the mount are refused.
     pub(crate) read_only: bool,
 }
 
-/// How far persisting has come.
+/// The LSNs that tables and log are persisted to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// The log may have been pruned below.
+    /// The log may lack records below this LSN.
     pub(crate) log_start: Lsn,
-    /// The log was durable below.
+    /// The log was durable below this LSN.
     pub(crate) log_durable: Lsn,
-    /// The LSN that a table's files are complete to, by table id.
+    /// For tables by number, the LSN that their files are complete to.
     pub(crate) tables: Vec<(u64, Lsn)>,
 }
 
-impl fmt::Display for TableRecord {
+impl fmt::Display for TableDefinition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { engine, seed: [first, second], settings } = self;
         write!(f, ", engine {engine}, seed {first:016x} {second:016x}")?;
@@ -188,8 +189,8 @@ impl fmt::Display for TableRecord {
     }
 }
 
-/// As `quintet inspect` prints it.
-impl fmt::Display for Change {
+/// The form in which `quintet inspect` prints it.
+impl fmt::Display for CatalogChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AddDirectory { id, parent, name } => {
@@ -241,7 +242,7 @@ const DEFAULTS: u8 = 8;
 const ADD_MOUNT: u8 = 9;
 const ADD_EXPIRY_INDEX: u8 = 10;
 
-impl Change {
+impl CatalogChange {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let node = |out: &mut Vec<u8>, tag, id, parent, name: &str| {
             out.push(tag);
@@ -348,13 +349,13 @@ fn text(decoder: &mut Decoder<'_>) -> Option<String> {
     String::from_utf8(decoder.bytes()?.to_vec()).ok()
 }
 
-fn table_record(decoder: &mut Decoder<'_>) -> Option<TableRecord> {
+fn table_record(decoder: &mut Decoder<'_>) -> Option<TableDefinition> {
     let engine = text(decoder)?;
     let seed = [decoder.u64()?, decoder.u64()?];
-    Some(TableRecord { engine, seed, settings: settings(decoder)? })
+    Some(TableDefinition { engine, seed, settings: settings(decoder)? })
 }
 
-fn put_table_record(out: &mut Vec<u8>, table: &TableRecord) {
+fn put_table_record(out: &mut Vec<u8>, table: &TableDefinition) {
     put_bytes(out, table.engine.as_bytes());
     for word in table.seed {
         put_u64(out, word);
@@ -411,12 +412,12 @@ fn types(decoder: &mut Decoder<'_>) -> Option<TableTypes> {
     TableTypes::new(key, TypeTag::from_byte(decoder.u8()?)?).ok()
 }
 
-/// The changes of an edit's body; `None` where it is not a whole number of them.
-pub(crate) fn decode_all(body: &[u8]) -> Option<Vec<Change>> {
+/// Decodes the changes of an edit's body. `None`: the body is not a sequence of changes.
+pub(crate) fn decode_all(body: &[u8]) -> Option<Vec<CatalogChange>> {
     let mut decoder = Decoder::new(body);
     let mut changes = Vec::new();
     while !decoder.is_empty() {
-        changes.push(Change::decode(&mut decoder)?);
+        changes.push(CatalogChange::decode(&mut decoder)?);
     }
     Some(changes)
 }

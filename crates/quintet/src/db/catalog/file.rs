@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::edit::{Change, decode_all};
+use super::edit::{CatalogChange, decode_all};
 use crate::{
     Error, Result,
     io::{BLOCK_BYTES, Dir, File, Open, read_up_to, write_all_at},
@@ -17,14 +17,15 @@ use crate::{
 
 /// The file's name in the database's directory.
 pub(crate) const NAME: &str = "catalog";
-/// The name of a catalog that is being written.
+/// The name of a catalog until it is complete and durable.
 pub(crate) const UNFINISHED_NAME: &str = "catalog.tmp";
 
 const MAGIC: &[u8; 8] = b"QUINTCAT";
 const VERSION: u32 = 1;
 /// The head's checksum covers everything before it.
 const HEAD_CRC_OFFSET: usize = 32;
-/// Each in its own sector, so that a torn write of one leaves the other intact.
+/// Offsets of the two records of the length. Each is in its own sector, so that a torn write of one
+/// leaves the other intact.
 const SLOT_OFFSETS: [u64; 2] = [512, 1024];
 const SLOT_BYTES: usize = 20;
 const EDITS_OFFSET: u64 = BLOCK_BYTES;
@@ -38,36 +39,37 @@ const REWRITE_BYTES_MIN: u64 = 8 << 10;
 /// The file is rewritten when less than one byte in this many is live.
 const REWRITE_FACTOR: u64 = 4;
 
-/// The open file. One owner at a time: the catalog's lock.
+/// The open file. The lock of the catalog protects it.
 #[derive(Debug)]
 pub(super) struct CatalogFile {
     dir: Arc<dyn Dir>,
     file: Arc<dyn File>,
     database_id: [u8; 16],
-    /// Where the next edit goes.
+    /// Offset of the next edit.
     end: u64,
-    /// Of the next edit.
+    /// Sequence of the next edit.
     sequence: u64,
-    /// The slot to write next: not the newest one that is whole.
+    /// The slot to write next. Never the newest one that is valid.
     next_slot: usize,
-    /// The file is rewritten when it is longer.
+    /// Size in bytes above which the file is rewritten.
     rewrite_at: u64,
-    /// The first failed sync: whether the last edit is on the disk is not known.
+    /// The first failed sync. It is unknown then whether the last edit is durable.
     failure: Option<String>,
 }
 
-/// What a catalog's file holds.
+/// The contents of a catalog's file.
 #[derive(Debug)]
-pub(super) struct Contents {
+pub(super) struct CatalogContents {
     pub(super) database_id: [u8; 16],
-    /// Past the last whole edit.
+    /// Past the last complete edit.
     pub(super) end: u64,
     pub(super) next_sequence: u64,
-    /// The slot that is damaged, or holds the older length.
+    /// The slot that is damaged or has the older length.
     pub(super) next_slot: usize,
-    /// The size of the file; what lies past `end` is a torn edit.
+    /// The size of the file in bytes. A torn edit is past `end`.
     pub(super) file_bytes: u64,
-    pub(super) edits: Vec<(u64, Vec<Change>)>,
+    /// The edits, with their offsets.
+    pub(super) edits: Vec<(u64, Vec<CatalogChange>)>,
 }
 
 fn io_error(doing: &str) -> impl FnOnce(std::io::Error) -> Error {
@@ -101,7 +103,7 @@ fn edit_crc(database_id: [u8; 16], offset: u64, sequence: u64, body: &[u8]) -> u
     crc32c_append(crc32c_append(crc, &to_u64(body.len()).to_le_bytes()), body)
 }
 
-/// Appends the bytes of an edit that will lie at `offset`.
+/// Appends the bytes of an edit at `offset` of the file.
 fn encode_edit(out: &mut Vec<u8>, database_id: [u8; 16], offset: u64, sequence: u64, body: &[u8]) {
     put_u32(out, u32::try_from(body.len()).unwrap_or(u32::MAX));
     put_u32(out, edit_crc(database_id, offset, sequence, body));
@@ -109,8 +111,12 @@ fn encode_edit(out: &mut Vec<u8>, database_id: [u8; 16], offset: u64, sequence: 
     out.extend_from_slice(body);
 }
 
-/// The bytes of a whole catalog that holds `changes`, and the number of edits.
-fn encode_file(database_id: [u8; 16], first_sequence: u64, changes: &[Change]) -> (Vec<u8>, u64) {
+/// Returns the bytes of a catalog with `changes`, and the sequence after its last edit.
+fn encode_file(
+    database_id: [u8; 16],
+    first_sequence: u64,
+    changes: &[CatalogChange],
+) -> (Vec<u8>, u64) {
     let mut bytes = Vec::new();
     bytes.extend_from_slice(MAGIC);
     put_u32(&mut bytes, VERSION);
@@ -141,9 +147,9 @@ fn encode_file(database_id: [u8; 16], first_sequence: u64, changes: &[Change]) -
 }
 
 /// Reads and verifies a catalog.
-pub(super) fn read(file: &dyn File) -> Result<Contents> {
+pub(super) fn read(file: &dyn File) -> Result<CatalogContents> {
     let size = file.len().map_err(io_error("measure"))?;
-    // After a failed sync the cache may show what the disk does not have, and never will.
+    // After a failed sync the cache may have bytes that will never reach the disk.
     let _ = file.drop_cache();
     let mut bytes = vec![0; to_usize(size)];
     let read = read_up_to(file, &mut bytes, 0).map_err(io_error("read"))?;
@@ -152,7 +158,7 @@ pub(super) fn read(file: &dyn File) -> Result<Contents> {
 }
 
 /// Verifies the bytes of a catalog.
-pub(super) fn parse(bytes: &[u8]) -> Result<Contents> {
+pub(super) fn parse(bytes: &[u8]) -> Result<CatalogContents> {
     let database_id = parse_head(bytes)?;
     let slot = |offset: u64| {
         let bytes = bytes.get(to_usize(offset)..)?.get(..SLOT_BYTES)?;
@@ -164,7 +170,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Contents> {
         .filter_map(|(index, offset)| Some((index, slot(offset)?)))
         .max_by_key(|(_, slot)| *slot)
         .ok_or_else(|| damage(first_slot, "both records of its length are damaged"))?;
-    let mut contents = Contents {
+    let mut contents = CatalogContents {
         database_id,
         end: EDITS_OFFSET,
         next_sequence: 0,
@@ -210,8 +216,8 @@ fn parse_head(bytes: &[u8]) -> Result<[u8; 16]> {
     Ok(id)
 }
 
-/// The edit at the end of what is read so far, where a whole one is there.
-fn parse_edit<'a>(bytes: &'a [u8], contents: &Contents) -> Option<(u64, &'a [u8])> {
+/// Returns the sequence and the body of the edit after those that `contents` has, if it is complete.
+fn parse_edit<'a>(bytes: &'a [u8], contents: &CatalogContents) -> Option<(u64, &'a [u8])> {
     let mut decoder = Decoder::new(bytes.get(to_usize(contents.end)..)?);
     let (length, crc, sequence) = (decoder.u32()?, decoder.u32()?, decoder.u64()?);
     if length == 0 || length > EDIT_BYTES_MAX || sequence == u64::MAX {
@@ -225,24 +231,24 @@ fn parse_edit<'a>(bytes: &'a [u8], contents: &Contents) -> Option<(u64, &'a [u8]
 }
 
 impl CatalogFile {
-    /// Makes a catalog that holds `changes`, in place of any there. Durable when this returns.
+    /// Creates a catalog with `changes`, and replaces an older one. Durable when the call returns.
     pub(super) fn create(
         dir: &Arc<dyn Dir>,
         database_id: [u8; 16],
         first_sequence: u64,
-        changes: &[Change],
+        changes: &[CatalogChange],
     ) -> Result<Self> {
         let file = Self::prepare(dir, database_id, first_sequence, changes)?;
         file.publish()?;
         Ok(file)
     }
 
-    /// Writes a whole catalog under the unfinished name; its content is durable when this returns.
+    /// Writes a catalog under the unfinished name. Its content is durable when the call returns.
     fn prepare(
         dir: &Arc<dyn Dir>,
         database_id: [u8; 16],
         first_sequence: u64,
-        changes: &[Change],
+        changes: &[CatalogChange],
     ) -> Result<Self> {
         let (bytes, sequence) = encode_file(database_id, first_sequence, changes);
         remove_unfinished(dir)?;
@@ -263,23 +269,27 @@ impl CatalogFile {
         })
     }
 
-    /// Gives a prepared catalog its name.
+    /// Renames a prepared catalog to its final name. Durable when the call returns.
     fn publish(&self) -> Result<()> {
         self.dir.rename(UNFINISHED_NAME, NAME).map_err(io_error("rename"))?;
         mutant!(CatalogSkipsDirSync => return Ok(()));
         self.dir.sync().map_err(io_error("sync the directory of"))
     }
 
-    /// Goes on with a catalog that was read; a torn last edit is cut off for good.
-    pub(super) fn resume(dir: &Arc<dyn Dir>, contents: &Contents, live_bytes: u64) -> Result<Self> {
+    /// Opens a catalog that was read for more edits, and cuts a torn last edit off.
+    pub(super) fn resume(
+        dir: &Arc<dyn Dir>,
+        contents: &CatalogContents,
+        live_bytes: u64,
+    ) -> Result<Self> {
         let file = dir.open(NAME, Open::WRITE).map_err(io_error("open"))?;
         if contents.end < contents.file_bytes {
             file.set_len(contents.end).map_err(io_error("cut"))?;
         }
-        // A process that died may have left an edit that is whole in the cache alone. What is
-        // served from here on rests on it.
+        // The last edit of a process that died may be in the cache only. Later answers depend on
+        // it, so it must be durable first.
         file.sync_all().map_err(io_error("sync"))?;
-        // Its name too: a creation or a rewrite may have died, or failed, before it was durable.
+        // A creation or a rewrite may have failed before the name was durable.
         dir.sync().map_err(io_error("sync the directory of"))?;
         Ok(Self {
             dir: Arc::clone(dir),
@@ -293,34 +303,35 @@ impl CatalogFile {
         })
     }
 
-    /// The size of a catalog that holds `changes` alone.
-    pub(super) fn size_of(changes: &[Change]) -> u64 {
+    /// Returns the size in bytes of a catalog with `changes` only.
+    pub(super) fn size_of(changes: &[CatalogChange]) -> u64 {
         let (bytes, _) = encode_file([0; 16], 0, changes);
         to_u64(bytes.len())
     }
 
-    /// Of the next edit: how many there have been.
+    /// Returns the sequence of the next edit, which is the number of edits so far.
     pub(super) fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// The file's size in bytes.
+    /// Returns the file's size in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.end
     }
 
-    /// The first failed sync.
+    /// Returns the first failed sync.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// Whether the file is mostly dead.
+    /// Returns whether the file is long enough for a rewrite.
     pub(super) fn wants_rewrite(&self) -> bool {
         self.end > self.rewrite_at && self.failure.is_none()
     }
 
-    /// Appends an edit. Durable when this returns. After a failed sync nothing more is taken.
-    pub(super) fn append(&mut self, changes: &[Change]) -> Result<()> {
+    /// Appends an edit. Durable when the call returns. Fails with [`Error::LogFailed`] after a failed
+    /// sync.
+    pub(super) fn append(&mut self, changes: &[CatalogChange]) -> Result<()> {
         self.check_sound()?;
         let mut body = Vec::new();
         for change in changes {
@@ -328,7 +339,7 @@ impl CatalogFile {
         }
         let mut bytes = Vec::new();
         encode_edit(&mut bytes, self.database_id, self.end, self.sequence, &body);
-        // A failed write has changed nothing that counts: the next edit is written over it.
+        // The next edit overwrites the bytes of a failed write.
         write_all_at(&*self.file, &bytes, self.end).map_err(io_error("write"))?;
         let synced = mutant!(CatalogSkipsSync: Ok(()), else self.file.sync_data());
         if let Err(error) = synced {
@@ -338,29 +349,30 @@ impl CatalogFile {
         }
         self.end += to_u64(bytes.len());
         self.sequence += 1;
-        // Alternating, and synced with the next edit: it only has to tell a damaged edit from a
-        // torn one. After a crash it goes on with the one that may be torn, so that one is always
-        // whole.
+        // The slots alternate, and are synced with the next edit: they only tell a damaged edit
+        // from a torn one. After a crash the slot that may be torn is written first, so one slot
+        // is always valid.
         let slot = encode_slot(self.database_id, self.sequence, self.end);
         let [first, second] = SLOT_OFFSETS;
         let offset = if self.next_slot == 0 { first } else { second };
         self.next_slot = 1 - self.next_slot;
-        // The edit is durable: a slot that cannot be written costs only that distinction.
+        // The edit is durable. A slot that cannot be written costs only that distinction.
         let _ = write_all_at(&*self.file, &slot, offset);
         Ok(())
     }
 
-    /// Replaces the file by one that holds `changes` alone. The old one stays where that fails
-    /// early.
-    pub(super) fn rewrite(&mut self, changes: &[Change]) -> Result<()> {
+    /// Replaces the file by one with `changes` only. The old file stays in use if the new one cannot
+    /// be prepared.
+    pub(super) fn rewrite(&mut self, changes: &[CatalogChange]) -> Result<()> {
         self.check_sound()?;
         let prepared = Self::prepare(&self.dir, self.database_id, self.sequence, changes);
         let file = match prepared {
             Ok(file) => file,
             Err(error) => {
-                // The space may be what is missing.
+                // The disk may be full.
                 let _ = self.dir.remove(UNFINISHED_NAME);
-                // Not with every edit: when the file has grown as much again.
+                // The next attempt follows when the file has grown as much again, not with the next
+                // edit.
                 self.rewrite_at = rewrite_at(self.end);
                 return Err(error);
             }
@@ -371,14 +383,14 @@ impl CatalogFile {
                 Ok(())
             }
             Err(error) => {
-                // Which of the two has the name after a crash is not known.
+                // It is unknown which of the two files has the name after a crash.
                 self.failure = Some(error.to_string());
                 Err(error)
             }
         }
     }
 
-    /// Makes everything in the file durable, the slots included.
+    /// Makes all edits and both slots durable.
     pub(super) fn sync(&mut self) -> Result<()> {
         self.check_sound()?;
         self.file.sync_data().map_err(|error| {
@@ -405,6 +417,8 @@ fn remove_unfinished(dir: &Arc<dyn Dir>) -> Result<()> {
     }
 }
 
+/// Returns the size in bytes above which a file with `live_bytes` after its last rewrite is
+/// rewritten.
 fn rewrite_at(live_bytes: u64) -> u64 {
     EDITS_OFFSET
         + ((live_bytes - EDITS_OFFSET.min(live_bytes)) * REWRITE_FACTOR).max(REWRITE_BYTES_MIN)

@@ -27,7 +27,7 @@
 //! | 16 | 16 | database id | random; in the head of every file of the database |
 //! | 32 | 4 | crc | CRC32C of bytes 0 to 31 |
 //! | 512 | 20 | length, first | next sequence (8), past the last edit (8), CRC32C of database id and both (4) |
-//! | 1024 | 20 | length, second | the same; the older or torn one of both is written after an edit's sync, and durable with the next |
+//! | 1024 | 20 | length, second | the same. After an edit's sync the older or torn one of both is written; the next sync makes it durable |
 //! | 4096 | | edits | back to back |
 //!
 //! Each edit:
@@ -47,12 +47,12 @@ pub(crate) mod tree;
 
 use std::sync::Arc;
 
-use edit::{Change, MountRecord, Progress, TableDefaults, TableRecord};
+use edit::{CatalogChange, MountRecord, Progress, TableDefaults, TableDefinition};
 use file::CatalogFile;
 
 pub(crate) use file::{NAME, UNFINISHED_NAME};
 use paths::ResolvedPath;
-use tree::{TableNode, Tree};
+use tree::{CatalogTree, TableNode};
 
 use crate::{
     Error, Result,
@@ -76,7 +76,7 @@ pub(crate) struct Catalog {
     file: Mutex<Option<CatalogFile>>,
     /// Size in bytes of the head and the edits when the catalog was opened.
     opened_bytes: u64,
-    tree: RwLock<Tree>,
+    tree: RwLock<CatalogTree>,
     /// Number of durable edits since the database was created.
     edits: AtomicU64,
     /// The first failed sync.
@@ -86,7 +86,7 @@ pub(crate) struct Catalog {
 impl Catalog {
     /// Creates the catalog of a new database. Durable when the call returns.
     pub(crate) fn create(dir: &Arc<dyn Dir>, database_id: [u8; 16]) -> Result<Self> {
-        let tree = Tree::default();
+        let tree = CatalogTree::default();
         let file = CatalogFile::create(dir, database_id, 0, &tree.dump())?;
         Ok(Self {
             dir: Arc::clone(dir),
@@ -131,7 +131,7 @@ impl Catalog {
     }
 
     /// Calls `read_tree` with the tree of names, under its read lock.
-    pub(crate) fn with_tree<T>(&self, read_tree: impl FnOnce(&Tree) -> T) -> T {
+    pub(crate) fn with_tree<T>(&self, read_tree: impl FnOnce(&CatalogTree) -> T) -> T {
         read_tree(&read(&self.tree))
     }
 
@@ -140,7 +140,7 @@ impl Catalog {
     pub(crate) fn create_table(
         &self,
         path: &str,
-        record: TableRecord,
+        record: TableDefinition,
         types: Option<TableTypes>,
         prepare: impl FnOnce(u64) -> Result<()>,
     ) -> Result<u64> {
@@ -154,12 +154,12 @@ impl Catalog {
     /// Creates the expiry index. `prepare` receives its number and runs before the edit.
     pub(crate) fn create_expiry_index(
         &self,
-        record: TableRecord,
+        record: TableDefinition,
         prepare: impl FnOnce(u64) -> Result<()>,
     ) -> Result<u64> {
         self.edit(|tree| {
             let (changes, id) = tree.plan_expiry_index(record);
-            // One that is there keeps what it has.
+            // An index that exists keeps its directory.
             if !changes.is_empty() {
                 prepare(id)?;
             }
@@ -170,7 +170,7 @@ impl Catalog {
     /// Moves a table or a directory to another path.
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
         self.edit(|tree| {
-            // To its own name: nothing to do, if it is there.
+            // A rename to the same path does nothing if the path exists.
             if from == to {
                 return tree.find_existing(from).map(|_| (Vec::new(), ()));
             }
@@ -188,7 +188,7 @@ impl Catalog {
         self.edit(|tree| match tree.table(id) {
             Some(TableNode { types: None, .. }) => {
                 prepare()?;
-                Ok((vec![Change::Types { id, types: types.clone() }], ()))
+                Ok((vec![CatalogChange::Types { id, types: types.clone() }], ()))
             }
             _ => Ok((Vec::new(), ())),
         })
@@ -231,7 +231,7 @@ impl Catalog {
         self.edit(|tree| {
             progress.tables.retain(|(id, _)| tree.table(*id).is_some());
             mutant!(CatalogForgetsWatermark => progress.log_durable = Lsn(0));
-            Ok((vec![Change::Progress(progress)], ()))
+            Ok((vec![CatalogChange::Progress(progress)], ()))
         })
     }
 
@@ -247,7 +247,10 @@ impl Catalog {
     }
 
     /// Plans an edit, makes it durable, and then applies it to the tree.
-    fn edit<T>(&self, plan: impl FnOnce(&Tree) -> Result<(Vec<Change>, T)>) -> Result<T> {
+    fn edit<T>(
+        &self,
+        plan: impl FnOnce(&CatalogTree) -> Result<(Vec<CatalogChange>, T)>,
+    ) -> Result<T> {
         let mut file = lock(&self.file);
         let refusal = if self.read_only { Error::ReadOnly } else { Error::Closed };
         let file = file.as_mut().ok_or(refusal)?;
@@ -268,7 +271,7 @@ impl Catalog {
             }
         }
         if file.wants_rewrite() {
-            // The edit holds. A rewrite that fails is tried again with the next edit.
+            // The edit is durable. A failed rewrite is tried again with a later edit.
             let _ = file.rewrite(&read(&self.tree).dump());
             self.keep_failure(file);
         }
@@ -296,7 +299,7 @@ impl Catalog {
             Ok(Some((contents, tree))) => {
                 report.checked_bytes += contents.file_bytes;
                 if tree.dump() != read(&self.tree).dump() {
-                    report.add(NAME, 0, "the file says something else than the open catalog");
+                    report.add(NAME, 0, "the file differs from the open catalog");
                 }
                 Ok(())
             }
@@ -313,7 +316,7 @@ impl Catalog {
     }
 }
 
-fn load(dir: &Arc<dyn Dir>) -> Result<Option<(file::Contents, Tree)>> {
+fn load(dir: &Arc<dyn Dir>) -> Result<Option<(file::CatalogContents, CatalogTree)>> {
     let file = match dir.open(NAME, Open::READ) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -324,8 +327,8 @@ fn load(dir: &Arc<dyn Dir>) -> Result<Option<(file::Contents, Tree)>> {
     Ok(Some((contents, tree)))
 }
 
-fn replay(contents: &file::Contents) -> Result<Tree> {
-    let mut tree = Tree::default();
+fn replay(contents: &file::CatalogContents) -> Result<CatalogTree> {
+    let mut tree = CatalogTree::default();
     for (offset, changes) in &contents.edits {
         for change in changes {
             tree.apply(change).map_err(|what| Error::corruption(NAME, *offset, what))?;
@@ -347,7 +350,7 @@ pub(crate) fn describe(bytes: &[u8]) -> Result<Vec<(u64, String)>> {
 /// A table's state for recovery.
 pub(crate) type OpenTable = (u64, TableNode);
 
-impl Tree {
+impl CatalogTree {
     /// Returns every table with its record, by number, including the expiry index.
     pub(crate) fn open_tables(&self) -> Vec<OpenTable> {
         let tables = self.tables().into_iter().map(|(_, id)| id).chain(self.expiry_index());

@@ -6,8 +6,8 @@
 #![deny(clippy::indexing_slicing)]
 
 use super::{
-    edit::{Change, MountRecord, TableDefaults},
-    tree::{Content, Node, ROOT, Tree},
+    edit::{CatalogChange, MountRecord, TableDefaults},
+    tree::{CatalogNode, CatalogTree, NodeContent, ROOT},
 };
 use crate::{Error, Result};
 
@@ -65,13 +65,13 @@ pub(crate) enum NodeKind {
     Mount,
 }
 
-impl Tree {
-    fn content(&self, id: u64) -> Option<&Content> {
+impl CatalogTree {
+    fn content(&self, id: u64) -> Option<&NodeContent> {
         self.nodes.get(&id).map(|node| &node.content)
     }
 
     pub(super) fn is_directory(&self, id: u64) -> bool {
-        matches!(self.content(id), Some(Content::Directory(_)))
+        matches!(self.content(id), Some(NodeContent::Directory(_)))
     }
 
     /// Returns the directory, table or mount at `path`; the empty path is the root.
@@ -84,11 +84,11 @@ impl Tree {
         let mut id = ROOT;
         let mut end = 0;
         for name in path.split('/') {
-            let Some(Content::Directory(directory)) = self.content(id) else { break };
+            let Some(NodeContent::Directory(directory)) = self.content(id) else { break };
             let Some(child) = directory.children.get(name) else { break };
             id = *child;
             end += name.len();
-            if let Some(Content::Mount(record)) = self.content(id) {
+            if let Some(NodeContent::Mount(record)) = self.content(id) {
                 let (above, rest) = path.split_at_checked(end).unwrap_or((path, ""));
                 return ResolvedPath::Mount(MountedPath {
                     id,
@@ -105,13 +105,13 @@ impl Tree {
     /// Returns the names in a directory with their kinds and numbers, by name. `None`: there is no
     /// such directory.
     pub(crate) fn children_of(&self, path: &str) -> Option<Vec<(String, NodeKind, u64)>> {
-        let Some(Content::Directory(directory)) = self.content(self.find_any(path)?) else {
+        let Some(NodeContent::Directory(directory)) = self.content(self.find_any(path)?) else {
             return None;
         };
         let kind = |id| match self.content(id)? {
-            Content::Directory(_) => Some(NodeKind::Directory),
-            Content::Table(_) => Some(NodeKind::Table),
-            Content::Mount(_) => Some(NodeKind::Mount),
+            NodeContent::Directory(_) => Some(NodeKind::Directory),
+            NodeContent::Table(_) => Some(NodeKind::Table),
+            NodeContent::Mount(_) => Some(NodeKind::Mount),
         };
         let children = directory.children.iter();
         Some(children.filter_map(|(name, id)| Some((name.clone(), kind(*id)?, *id))).collect())
@@ -124,7 +124,7 @@ impl Tree {
             .below(top)
             .into_iter()
             .filter_map(|id| match self.nodes.get(&id) {
-                Some(Node { content: Content::Mount(record), .. }) => {
+                Some(CatalogNode { content: NodeContent::Mount(record), .. }) => {
                     Some((self.path(id)?, MountRecord::clone(record)))
                 }
                 _ => None,
@@ -136,8 +136,8 @@ impl Tree {
 
     pub(super) fn own_defaults(&self, id: u64) -> Option<&TableDefaults> {
         match self.content(id)? {
-            Content::Directory(directory) => directory.defaults.as_deref(),
-            Content::Table(_) | Content::Mount(_) => None,
+            NodeContent::Directory(directory) => directory.defaults.as_deref(),
+            NodeContent::Table(_) | NodeContent::Mount(_) => None,
         }
     }
 
@@ -146,7 +146,7 @@ impl Tree {
         let mut id = ROOT;
         let mut found = self.own_defaults(id);
         for name in path.split('/') {
-            let Some(Content::Directory(directory)) = self.content(id) else { break };
+            let Some(NodeContent::Directory(directory)) = self.content(id) else { break };
             let Some(child) = directory.children.get(name) else { break };
             id = *child;
             found = self.own_defaults(id).or(found);
@@ -160,29 +160,29 @@ impl Tree {
         &self,
         path: &str,
         defaults: Option<TableDefaults>,
-    ) -> Result<Vec<Change>> {
+    ) -> Result<Vec<CatalogChange>> {
         let Some(id) = self.find_any(path) else {
             if defaults.is_none() {
                 return Err(Error::NoSuchTable { name: path.to_owned() });
             }
-            let (mut changes, parent, id, name) = self.plan_place(path)?;
-            changes.push(Change::AddDirectory { id, parent, name: name.to_owned() });
-            changes.push(Change::Defaults { id, defaults });
+            let (mut changes, parent, id, name) = self.plan_parents(path)?;
+            changes.push(CatalogChange::AddDirectory { id, parent, name: name.to_owned() });
+            changes.push(CatalogChange::Defaults { id, defaults });
             return Ok(changes);
         };
-        let Some(Content::Directory(directory)) = self.content(id) else {
+        let Some(NodeContent::Directory(directory)) = self.content(id) else {
             return Err(Error::TableExists { name: path.to_owned() });
         };
         if defaults.is_none() && directory.children.is_empty() && id != ROOT {
             return Ok(self.plan_remove(id));
         }
-        Ok(vec![Change::Defaults { id, defaults }])
+        Ok(vec![CatalogChange::Defaults { id, defaults }])
     }
 
     /// Returns the edit that creates a mount.
-    pub(crate) fn plan_mount(&self, path: &str, mount: MountRecord) -> Result<Vec<Change>> {
-        let (mut changes, parent, id, name) = self.plan_place(path)?;
-        changes.push(Change::AddMount { id, parent, name: name.to_owned(), mount });
+    pub(crate) fn plan_mount(&self, path: &str, mount: MountRecord) -> Result<Vec<CatalogChange>> {
+        let (mut changes, parent, id, name) = self.plan_parents(path)?;
+        changes.push(CatalogChange::AddMount { id, parent, name: name.to_owned(), mount });
         Ok(changes)
     }
 }

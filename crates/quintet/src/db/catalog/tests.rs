@@ -12,9 +12,9 @@ use crate::{
 
 const ID: [u8; 16] = *b"0123456789abcdef";
 
-fn record() -> TableRecord {
+fn record() -> TableDefinition {
     let options = TableOptions::new(EngineKind::Naive).set("snapshot_bytes", "4096");
-    TableRecord::new(&options, [1, 2])
+    TableDefinition::new(&options, [1, 2])
 }
 
 fn dir(env: &SimEnv) -> Arc<dyn Dir> {
@@ -22,7 +22,7 @@ fn dir(env: &SimEnv) -> Arc<dyn Dir> {
 }
 
 fn names(catalog: &Catalog) -> Vec<String> {
-    catalog.with_tree(Tree::tables).into_iter().map(|(name, _)| name).collect()
+    catalog.with_tree(CatalogTree::tables).into_iter().map(|(name, _)| name).collect()
 }
 
 fn create(catalog: &Catalog, path: &str) -> Result<u64> {
@@ -33,7 +33,7 @@ fn reopen(env: &SimEnv) -> Result<Catalog> {
     Ok(Catalog::open(&dir(env), false)?.unwrap())
 }
 
-/// Overwrites the file, durably.
+/// Overwrites the file. Durable when the call returns.
 fn store(env: &SimEnv, bytes: &[u8]) {
     let dir = dir(env);
     dir.remove(NAME).unwrap();
@@ -103,22 +103,30 @@ fn types_defaults_and_mounts_have_pinned_bytes_and_words() {
     };
     let (target, subtree) = ("/x".to_owned(), "eu".to_owned());
     let mount = MountRecord { target, subtree, read_only: true };
-    let table = TableRecord { engine: "btree".to_owned(), seed: [1, 2], settings: Vec::new() };
-    let cases: [(Change, &[u8], &str); 5] = [
+    let table = TableDefinition { engine: "btree".to_owned(), seed: [1, 2], settings: Vec::new() };
+    let cases: [(CatalogChange, &[u8], &str); 5] = [
         (
-            Change::AddExpiryIndex { id: 6, table },
+            CatalogChange::AddExpiryIndex { id: 6, table },
             b"\x0a\x06\x05btree\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\0",
             "add expiry index 6, engine btree, seed 0000000000000001 0000000000000002",
         ),
-        (Change::Types { id: 5, types }, &[7, 5, 2, 6, 2, 5], "types of 5, string,u64 -> f64"),
         (
-            Change::Defaults { id: 0, defaults: Some(defaults) },
+            CatalogChange::Types { id: 5, types },
+            &[7, 5, 2, 6, 2, 5],
+            "types of 5, string,u64 -> f64",
+        ),
+        (
+            CatalogChange::Defaults { id: 0, defaults: Some(defaults) },
             b"\x08\0\x01\x05naive\x01\x01a\x01b\x01\x02\x06\x02\x05",
             "defaults for tables in 0, engine naive, a=b, types string,u64 -> f64",
         ),
-        (Change::Defaults { id: 3, defaults: None }, &[8, 3, 0], "no defaults for tables in 3"),
         (
-            Change::AddMount { id: 4, parent: 0, name: "m".to_owned(), mount },
+            CatalogChange::Defaults { id: 3, defaults: None },
+            &[8, 3, 0],
+            "no defaults for tables in 3",
+        ),
+        (
+            CatalogChange::AddMount { id: 4, parent: 0, name: "m".to_owned(), mount },
             b"\x09\x04\0\x01m\x02/x\x02eu\x01",
             "add mount 4 \"m\" in 0 of \"/x\", below \"eu\", read only",
         ),
@@ -138,7 +146,7 @@ fn types_defaults_and_mounts_have_pinned_bytes_and_words() {
 }
 
 #[test]
-fn changes_are_told_in_words() {
+fn changes_are_described() {
     let env = SimEnv::new(1);
     let catalog = Catalog::create(&dir(&env), ID).unwrap();
     create(&catalog, "app/users").unwrap();
@@ -165,14 +173,14 @@ fn changes_are_told_in_words() {
         subtree: "app".to_owned(),
         read_only: true,
     };
-    let mount = Change::AddMount { id: 7, parent: 0, name: "m".to_owned(), mount };
+    let mount = CatalogChange::AddMount { id: 7, parent: 0, name: "m".to_owned(), mount };
     let golden = "add mount 7 \"m\" in 0 of \"/data/other\", below \"app\", read only";
     assert_eq!(mount.to_string(), golden);
     let options = TableOptions::new(EngineKind::Naive).set("snapshot_bytes", "4096");
-    let defaults = Change::Defaults { id: 3, defaults: Some(TableDefaults::new(&options)) };
+    let defaults = CatalogChange::Defaults { id: 3, defaults: Some(TableDefaults::new(&options)) };
     let golden = "defaults for tables in 3, engine naive, snapshot_bytes=4096";
     assert_eq!(defaults.to_string(), golden);
-    let none = Change::Defaults { id: 3, defaults: None };
+    let none = CatalogChange::Defaults { id: 3, defaults: None };
     assert_eq!(none.to_string(), "no defaults for tables in 3");
     let size = catalog.file_bytes();
     drop(catalog);
@@ -180,7 +188,7 @@ fn changes_are_told_in_words() {
     assert_eq!(catalog.file_bytes(), size, "opened for reading as well");
 }
 
-/// Every edit takes effect as a whole or not at all, whatever happens at any moment of it.
+/// After a crash at any event, each edit has taken effect as a whole or not at all.
 #[test]
 fn a_crash_at_any_event_leaves_the_state_before_or_after_an_edit() {
     let env = SimEnv::new(7);
@@ -215,7 +223,7 @@ fn a_crash_at_any_event_leaves_the_state_before_or_after_an_edit() {
                 allowed.iter().any(|(_, names)| *names == found),
                 "{event} {policy}: {found:?}"
             );
-            // It goes on from there, and what was cut off stays away.
+            // Further edits work, and the part that was cut off does not return.
             create(&opened, "after/crash").unwrap();
             assert_eq!(names(&opened).len(), names(&reopen(&image).unwrap()).len());
             images += 1;
@@ -240,7 +248,7 @@ fn the_file_is_rewritten_when_it_is_mostly_dead() {
     let opened = reopen(&env.crash(Policy::AllLost)).unwrap();
     assert_eq!(names(&opened), ["kept"]);
     assert_eq!(opened.with_tree(|tree| tree.find_table("kept")), Some(kept));
-    // Numbers are not given again, even those that no edit names any more.
+    // Numbers are not reused, even those that no edit names any more.
     assert_eq!(create(&opened, "next").unwrap(), 2 + 2 * 2000);
 }
 
@@ -253,23 +261,23 @@ fn a_torn_last_edit_is_cut_and_a_damaged_one_is_refused() {
     create(&catalog, "two").unwrap();
     let after = bytes(&env);
     drop(catalog);
-    // The edit was being written: its length is not recorded yet.
+    // The crash was during the write of the edit: its length is not recorded yet.
     for cut in before.len()..after.len() {
         let torn = [&before[..], &after[before.len()..cut]].concat();
         store(&env, &torn);
         assert_eq!(names(&reopen(&env).unwrap()), ["one"], "cut at {cut}");
         assert_eq!(bytes(&env), before);
     }
-    // It was whole, and its length is recorded.
+    // The edit was complete, and its length is recorded.
     for cut in before.len()..after.len() {
         store(&env, &after[..cut]);
         assert!(reopen(&env).is_err_and(|error| error.is_corruption()), "cut at {cut}");
     }
 }
 
-/// Whatever single byte is wrong: an error, or the right answer.
+/// With any single byte wrong, opening fails or returns the right content.
 #[test]
-fn every_flipped_byte_is_noticed_or_harmless() {
+fn every_flipped_byte_is_detected_or_harmless() {
     let env = SimEnv::new(4);
     let catalog = Catalog::create(&dir(&env), ID).unwrap();
     for name in ["a/x", "a/y", "b"] {
@@ -289,16 +297,18 @@ fn every_flipped_byte_is_noticed_or_harmless() {
             }
         }
     }
-    // All of the edits, and the head but for its unused bytes and one of two lengths.
+    // All bytes of the edits are checked, and those of the head, except its unused bytes and one of
+    // the two lengths.
     assert_eq!(refused[&1], 3 * (sound.len() - 4096));
     assert!(refused[&0] >= 3 * 36);
 }
 
 #[test]
-fn changes_that_cannot_be_are_damage() {
-    let add = |id, parent, name: &str| Change::AddDirectory { id, parent, name: name.to_owned() };
-    let moved = |id, parent, name: &str| Change::Move { id, parent, name: name.to_owned() };
-    let bad: [&[Change]; 9] = [
+fn impossible_changes_are_damage() {
+    let add =
+        |id, parent, name: &str| CatalogChange::AddDirectory { id, parent, name: name.to_owned() };
+    let moved = |id, parent, name: &str| CatalogChange::Move { id, parent, name: name.to_owned() };
+    let bad: [&[CatalogChange]; 9] = [
         &[add(0, 0, "root")],
         &[add(1, 0, "a"), add(1, 0, "b")],
         &[add(1, 0, "a"), add(2, 0, "a")],
@@ -307,10 +317,10 @@ fn changes_that_cannot_be_are_damage() {
         &[add(u64::MAX, 0, "a")],
         &[add(1, 0, "a"), add(2, 1, "b"), moved(1, 2, "c")],
         &[moved(1, 0, "a")],
-        &[Change::Remove { id: 0 }],
+        &[CatalogChange::Remove { id: 0 }],
     ];
     for changes in bad {
-        let mut tree = Tree::default();
+        let mut tree = CatalogTree::default();
         let outcome = changes.iter().try_for_each(|change| tree.apply(change));
         assert!(outcome.is_err(), "{changes:?}");
     }
@@ -339,7 +349,7 @@ fn renaming_keeps_the_tree_whole() {
     for name in ["a/b/c/t", "a/u", "z"] {
         create(&catalog, name).unwrap();
     }
-    // Into a directory that only now comes to be, below one that would else be empty.
+    // Into a new directory, below one that would otherwise be empty.
     catalog.rename("a/b/c/t", "a/b/d/t").unwrap();
     assert_eq!(names(&catalog), ["a/b/d/t", "a/u", "z"]);
     catalog.rename("a/b", "b").unwrap();
@@ -356,7 +366,7 @@ fn renaming_keeps_the_tree_whole() {
     assert!(report.is_sound());
 }
 
-/// A crash at any event of a rewrite leaves the old file or the new one, and edits after it hold.
+/// A crash at any event of a rewrite leaves the old file or the new one. Later edits are durable.
 #[test]
 fn a_crash_at_any_event_of_a_rewrite_loses_nothing() {
     let env = SimEnv::new(8);
@@ -392,7 +402,7 @@ fn a_crash_at_any_event_of_a_rewrite_loses_nothing() {
 }
 
 #[test]
-fn numbers_are_never_given_again() {
+fn numbers_are_never_reused() {
     let env = SimEnv::new(9);
     let catalog = Catalog::create(&dir(&env), ID).unwrap();
     let first = create(&catalog, "t").unwrap();
@@ -400,7 +410,7 @@ fn numbers_are_never_given_again() {
     assert!(create(&catalog, "t").unwrap() > first);
 }
 
-/// Each deliberate bug makes a test above fail.
+/// Each planted bug makes a test above fail.
 mod seeded_bugs {
     use super::*;
     use crate::util::mutant::{Bug, finds};
@@ -412,7 +422,7 @@ mod seeded_bugs {
 
     #[test]
     fn catalog_skips_checksum() {
-        finds(Bug::CatalogSkipsChecksum, every_flipped_byte_is_noticed_or_harmless);
+        finds(Bug::CatalogSkipsChecksum, every_flipped_byte_is_detected_or_harmless);
     }
 
     #[test]
@@ -427,11 +437,11 @@ mod seeded_bugs {
 
     #[test]
     fn catalog_reuses_table_id() {
-        finds(Bug::CatalogReusesTableId, numbers_are_never_given_again);
+        finds(Bug::CatalogReusesTableId, numbers_are_never_reused);
     }
 }
 
-/// The expiry index has a number and no place: names do not lead to it, a rewrite keeps it.
+/// The expiry index has a number and no path. No name leads to it, and a rewrite keeps it.
 #[test]
 fn the_expiry_index_is_no_table_of_the_tree() {
     let env = SimEnv::new(1);
@@ -452,8 +462,8 @@ fn the_expiry_index_is_no_table_of_the_tree() {
     }
     drop(catalog);
     let catalog = reopen(&env).unwrap();
-    assert_eq!(catalog.with_tree(Tree::expiry_index), Some(id));
-    let tables = catalog.with_tree(Tree::open_tables);
+    assert_eq!(catalog.with_tree(CatalogTree::expiry_index), Some(id));
+    let tables = catalog.with_tree(CatalogTree::open_tables);
     let complete: Vec<_> = tables.iter().map(|(id, node)| (*id, node.complete)).collect();
     assert_eq!(complete, [(1, Lsn(0)), (id, Lsn(5000))]);
     assert_eq!(create(&catalog, "c").unwrap(), 3);

@@ -9,7 +9,7 @@
 //! stays.
 //!
 //! Invariants: the root is number 0; the parent of every other node, except the expiry index, is a
-//! directory that lists it; there are no cycles; numbers are below `next_id`. [`Tree::apply`]
+//! directory that lists it; there are no cycles; numbers are below `next_id`. [`CatalogTree::apply`]
 //! refuses a change that would break one, because its bytes may be damaged.
 
 #![deny(clippy::indexing_slicing)]
@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{
-    edit::{Change, MountRecord, Progress, TableDefaults, TableRecord},
+    edit::{CatalogChange, MountRecord, Progress, TableDefaults, TableDefinition},
     mutants,
 };
 use crate::{
@@ -32,14 +32,14 @@ pub(super) const ROOT: u64 = 0;
 pub(crate) const EXPIRY_INDEX_NAME: &str = ".expiry";
 
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct CatalogNode {
     parent: u64,
     name: String,
-    pub(super) content: Content,
+    pub(super) content: NodeContent,
 }
 
 #[derive(Debug)]
-pub(super) enum Content {
+pub(super) enum NodeContent {
     Directory(Directory),
     Table(Box<TableNode>),
     Mount(Box<MountRecord>),
@@ -54,7 +54,7 @@ pub(super) struct Directory {
 /// The catalog's record of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TableNode {
-    pub(crate) record: TableRecord,
+    pub(crate) record: TableDefinition,
     /// The LSN that the files were complete to when it was last recorded.
     pub(crate) complete: Lsn,
     /// The types of keys and values, if they are fixed.
@@ -63,8 +63,8 @@ pub(crate) struct TableNode {
 
 /// The names, the tables' records and the log's bounds.
 #[derive(Debug)]
-pub(crate) struct Tree {
-    pub(super) nodes: HashMap<u64, Node>,
+pub(crate) struct CatalogTree {
+    pub(super) nodes: HashMap<u64, CatalogNode>,
     next_id: u64,
     expiry_index: Option<u64>,
     pub(crate) log_start: Lsn,
@@ -74,10 +74,10 @@ pub(crate) struct Tree {
 /// Why a change is impossible.
 pub(crate) type Refusal = &'static str;
 
-impl Default for Tree {
+impl Default for CatalogTree {
     fn default() -> Self {
-        let content = Content::Directory(Directory::default());
-        let root = Node { parent: ROOT, name: String::new(), content };
+        let content = NodeContent::Directory(Directory::default());
+        let root = CatalogNode { parent: ROOT, name: String::new(), content };
         Self {
             nodes: HashMap::from([(ROOT, root)]),
             next_id: ROOT + 1,
@@ -88,7 +88,7 @@ impl Default for Tree {
     }
 }
 
-impl Tree {
+impl CatalogTree {
     /// Returns the first number that was never used.
     pub(crate) fn next_id(&self) -> u64 {
         self.next_id
@@ -100,40 +100,40 @@ impl Tree {
     }
 
     /// Applies a change.
-    pub(crate) fn apply(&mut self, change: &Change) -> Result<(), Refusal> {
+    pub(crate) fn apply(&mut self, change: &CatalogChange) -> Result<(), Refusal> {
         match change {
-            Change::AddDirectory { id, parent, name } => {
-                self.add(*id, *parent, name, Content::Directory(Directory::default()))
+            CatalogChange::AddDirectory { id, parent, name } => {
+                self.add(*id, *parent, name, NodeContent::Directory(Directory::default()))
             }
-            Change::AddTable { id, parent, name, table } => {
+            CatalogChange::AddTable { id, parent, name, table } => {
                 let node = TableNode { record: table.clone(), complete: Lsn(0), types: None };
-                self.add(*id, *parent, name, Content::Table(Box::new(node)))
+                self.add(*id, *parent, name, NodeContent::Table(Box::new(node)))
             }
-            Change::Move { id, parent, name } => self.relocate(*id, *parent, name),
-            Change::Remove { id } => self.remove(*id),
-            Change::Progress(progress) => {
+            CatalogChange::Move { id, parent, name } => self.relocate(*id, *parent, name),
+            CatalogChange::Remove { id } => self.remove(*id),
+            CatalogChange::Progress(progress) => {
                 self.progress(progress);
                 Ok(())
             }
-            Change::Types { id, types } => {
+            CatalogChange::Types { id, types } => {
                 match self.nodes.get_mut(id).map(|node| &mut node.content) {
-                    Some(Content::Table(table)) if table.types.is_none() => {
+                    Some(NodeContent::Table(table)) if table.types.is_none() => {
                         table.types = Some(types.clone());
                         Ok(())
                     }
-                    Some(Content::Table(_)) => Err("a table's types are fixed twice"),
+                    Some(NodeContent::Table(_)) => Err("a table's types are fixed twice"),
                     _ => Err("types are given to what is no table"),
                 }
             }
-            Change::AddMount { id, parent, name, mount } => {
-                self.add(*id, *parent, name, Content::Mount(Box::new(mount.clone())))
+            CatalogChange::AddMount { id, parent, name, mount } => {
+                self.add(*id, *parent, name, NodeContent::Mount(Box::new(mount.clone())))
             }
-            Change::AddExpiryIndex { id, table } => self.add_expiry_index(*id, table),
-            Change::Defaults { id, defaults } => {
+            CatalogChange::AddExpiryIndex { id, table } => self.add_expiry_index(*id, table),
+            CatalogChange::Defaults { id, defaults } => {
                 self.directory(*id)?.defaults = defaults.clone().map(Box::new);
                 Ok(())
             }
-            Change::NextId { id } => {
+            CatalogChange::NextId { id } => {
                 self.next_id = self.next_id.max(*id);
                 Ok(())
             }
@@ -142,7 +142,7 @@ impl Tree {
 
     fn directory(&mut self, id: u64) -> Result<&mut Directory, Refusal> {
         match self.nodes.get_mut(&id).map(|node| &mut node.content) {
-            Some(Content::Directory(directory)) => Ok(directory),
+            Some(NodeContent::Directory(directory)) => Ok(directory),
             _ => Err("a change names a directory that is none"),
         }
     }
@@ -151,7 +151,7 @@ impl Tree {
         Ok(&mut self.directory(id)?.children)
     }
 
-    fn enter(&mut self, id: u64, parent: u64, name: &str) -> Result<(), Refusal> {
+    fn attach(&mut self, id: u64, parent: u64, name: &str) -> Result<(), Refusal> {
         check_component(name).map_err(|_| "a name is outside its limits")?;
         let children = self.children(parent)?;
         if children.contains_key(name) {
@@ -161,17 +161,23 @@ impl Tree {
         Ok(())
     }
 
-    fn add(&mut self, id: u64, parent: u64, name: &str, content: Content) -> Result<(), Refusal> {
+    fn add(
+        &mut self,
+        id: u64,
+        parent: u64,
+        name: &str,
+        content: NodeContent,
+    ) -> Result<(), Refusal> {
         if self.nodes.contains_key(&id) || id == u64::MAX {
             return Err("a node's number is used twice");
         }
-        self.enter(id, parent, name)?;
-        self.nodes.insert(id, Node { parent, name: name.to_owned(), content });
+        self.attach(id, parent, name)?;
+        self.nodes.insert(id, CatalogNode { parent, name: name.to_owned(), content });
         self.next_id = self.next_id.max(id + 1);
         Ok(())
     }
 
-    fn add_expiry_index(&mut self, id: u64, table: &TableRecord) -> Result<(), Refusal> {
+    fn add_expiry_index(&mut self, id: u64, table: &TableDefinition) -> Result<(), Refusal> {
         if self.expiry_index.is_some() {
             return Err("there are two expiry indexes");
         }
@@ -179,14 +185,14 @@ impl Tree {
             return Err("a node's number is used twice");
         }
         let table = TableNode { record: table.clone(), complete: Lsn(0), types: None };
-        let (name, content) = (EXPIRY_INDEX_NAME.to_owned(), Content::Table(Box::new(table)));
-        self.nodes.insert(id, Node { parent: ROOT, name, content });
+        let (name, content) = (EXPIRY_INDEX_NAME.to_owned(), NodeContent::Table(Box::new(table)));
+        self.nodes.insert(id, CatalogNode { parent: ROOT, name, content });
         self.next_id = self.next_id.max(id + 1);
         self.expiry_index = Some(id);
         Ok(())
     }
 
-    fn leave(&mut self, id: u64) -> Result<(), Refusal> {
+    fn detach(&mut self, id: u64) -> Result<(), Refusal> {
         if id == ROOT {
             return Err("the root does not move");
         }
@@ -201,8 +207,8 @@ impl Tree {
             return Err("a directory would move into itself");
         }
         self.children(parent)?;
-        self.leave(id)?;
-        self.enter(id, parent, name)?;
+        self.detach(id)?;
+        self.attach(id, parent, name)?;
         if let Some(node) = self.nodes.get_mut(&id) {
             node.parent = parent;
             name.clone_into(&mut node.name);
@@ -211,7 +217,7 @@ impl Tree {
     }
 
     fn remove(&mut self, id: u64) -> Result<(), Refusal> {
-        self.leave(id)?;
+        self.detach(id)?;
         for id in self.below(id) {
             self.nodes.remove(&id);
         }
@@ -223,7 +229,9 @@ impl Tree {
         self.log_start = self.log_start.max(progress.log_start);
         self.log_durable = self.log_durable.max(progress.log_durable);
         for (id, lsn) in &progress.tables {
-            if let Some(Node { content: Content::Table(table), .. }) = self.nodes.get_mut(id) {
+            if let Some(CatalogNode { content: NodeContent::Table(table), .. }) =
+                self.nodes.get_mut(id)
+            {
                 table.complete = table.complete.max(*lsn);
             }
         }
@@ -245,7 +253,9 @@ impl Tree {
         let mut next = 0;
         while let Some(id) = found.get(next).copied() {
             next += 1;
-            if let Some(Node { content: Content::Directory(directory), .. }) = self.nodes.get(&id) {
+            if let Some(CatalogNode { content: NodeContent::Directory(directory), .. }) =
+                self.nodes.get(&id)
+            {
                 found.extend(directory.children.values());
             }
         }
@@ -255,8 +265,8 @@ impl Tree {
     /// Returns the node at `path`.
     pub(crate) fn find(&self, path: &str) -> Option<u64> {
         path.split('/').try_fold(ROOT, |id, name| match &self.nodes.get(&id)?.content {
-            Content::Directory(directory) => directory.children.get(name).copied(),
-            Content::Table(_) | Content::Mount(_) => None,
+            NodeContent::Directory(directory) => directory.children.get(name).copied(),
+            NodeContent::Table(_) | NodeContent::Mount(_) => None,
         })
     }
 
@@ -268,8 +278,8 @@ impl Tree {
     /// Returns a table's record.
     pub(crate) fn table(&self, id: u64) -> Option<&TableNode> {
         match &self.nodes.get(&id)?.content {
-            Content::Table(table) => Some(table),
-            Content::Directory(_) | Content::Mount(_) => None,
+            NodeContent::Table(table) => Some(table),
+            NodeContent::Directory(_) | NodeContent::Mount(_) => None,
         }
     }
 
@@ -279,12 +289,12 @@ impl Tree {
     }
 
     /// Returns the edit that creates the expiry index, and its number.
-    pub(crate) fn plan_expiry_index(&self, table: TableRecord) -> (Vec<Change>, u64) {
+    pub(crate) fn plan_expiry_index(&self, table: TableDefinition) -> (Vec<CatalogChange>, u64) {
         if let Some(id) = self.expiry_index {
             return (Vec::new(), id);
         }
         let id = self.next_id;
-        (vec![Change::AddExpiryIndex { id, table }], id)
+        (vec![CatalogChange::AddExpiryIndex { id, table }], id)
     }
 
     /// Returns the path of a node.
@@ -317,23 +327,28 @@ impl Tree {
 
     /// Returns the changes that create the missing directories above the last component of `path`,
     /// then the parent, number and name of a new node there. Numbers start at `next_id`.
-    pub(super) fn plan_place<'a>(&self, path: &'a str) -> Result<(Vec<Change>, u64, u64, &'a str)> {
+    pub(super) fn plan_parents<'a>(
+        &self,
+        path: &'a str,
+    ) -> Result<(Vec<CatalogChange>, u64, u64, &'a str)> {
         check_path(path)?;
         let (above, last) = path.rsplit_once('/').unwrap_or(("", path));
         let (mut changes, mut parent, mut next_id) = (Vec::new(), ROOT, self.next_id);
         for name in above.split('/').filter(|name| !name.is_empty()) {
             match self.nodes.get(&parent).map(|node| &node.content) {
-                Some(Content::Table(_) | Content::Mount(_)) => {
+                Some(NodeContent::Table(_) | NodeContent::Mount(_)) => {
                     let name = self.path(parent).unwrap_or_default();
                     return Err(Error::TableExists { name });
                 }
-                Some(Content::Directory(directory)) if directory.children.contains_key(name) => {
+                Some(NodeContent::Directory(directory))
+                    if directory.children.contains_key(name) =>
+                {
                     parent = directory.children.get(name).copied().unwrap_or(ROOT);
                 }
                 _ => {
                     let id = next_id;
                     next_id += 1;
-                    changes.push(Change::AddDirectory { id, parent, name: name.to_owned() });
+                    changes.push(CatalogChange::AddDirectory { id, parent, name: name.to_owned() });
                     parent = id;
                 }
             }
@@ -351,19 +366,19 @@ impl Tree {
     pub(crate) fn plan_create(
         &self,
         path: &str,
-        table: TableRecord,
+        table: TableDefinition,
         types: Option<TableTypes>,
-    ) -> Result<(Vec<Change>, u64)> {
-        let (mut changes, parent, id, name) = self.plan_place(path)?;
-        changes.push(Change::AddTable { id, parent, name: name.to_owned(), table });
-        changes.extend(types.map(|types| Change::Types { id, types }));
+    ) -> Result<(Vec<CatalogChange>, u64)> {
+        let (mut changes, parent, id, name) = self.plan_parents(path)?;
+        changes.push(CatalogChange::AddTable { id, parent, name: name.to_owned(), table });
+        changes.extend(types.map(|types| CatalogChange::Types { id, types }));
         Ok((changes, id))
     }
 
     /// Returns the edit that moves a table or a directory to another path.
-    pub(crate) fn plan_rename(&self, from: &str, to: &str) -> Result<Vec<Change>> {
+    pub(crate) fn plan_rename(&self, from: &str, to: &str) -> Result<Vec<CatalogChange>> {
         let id = self.find_existing(from)?;
-        let (mut changes, parent, _, name) = self.plan_place(to)?;
+        let (mut changes, parent, _, name) = self.plan_parents(to)?;
         if to.strip_prefix(from).is_some_and(|rest| rest.starts_with('/')) {
             let what = format!("{from:?} cannot be moved into itself ({to:?})");
             return Err(Error::Limit { what });
@@ -380,30 +395,34 @@ impl Tree {
         }
         // Directories that become empty are removed, except those that contain the new path.
         let entered = match changes.first() {
-            Some(Change::AddDirectory { parent, .. }) => *parent,
+            Some(CatalogChange::AddDirectory { parent, .. }) => *parent,
             _ => parent,
         };
         let kept: Vec<u64> = self.lineage(entered).collect();
-        changes.push(Change::Move { id, parent, name: name.to_owned() });
+        changes.push(CatalogChange::Move { id, parent, name: name.to_owned() });
         changes.extend(self.emptied_by(id, &kept));
         Ok(changes)
     }
 
     /// Returns the edit that removes a node and everything below it.
-    pub(crate) fn plan_remove(&self, id: u64) -> Vec<Change> {
+    pub(crate) fn plan_remove(&self, id: u64) -> Vec<CatalogChange> {
         let emptied = self.emptied_by(id, &[]);
-        if emptied.is_some() { emptied.into_iter().collect() } else { vec![Change::Remove { id }] }
+        if emptied.is_some() {
+            emptied.into_iter().collect()
+        } else {
+            vec![CatalogChange::Remove { id }]
+        }
     }
 
     /// Returns the removal of the highest directory that holds nothing but `id` and is not in
     /// `kept`.
-    pub(super) fn emptied_by(&self, id: u64, kept: &[u64]) -> Option<Change> {
+    pub(super) fn emptied_by(&self, id: u64, kept: &[u64]) -> Option<CatalogChange> {
         let emptied = self
             .lineage(id)
             .skip(1)
             .take_while(|ancestor| {
                 let alone = match self.nodes.get(ancestor).map(|node| &node.content) {
-                    Some(Content::Directory(directory)) => {
+                    Some(NodeContent::Directory(directory)) => {
                         directory.children.len() == 1 && directory.defaults.is_none()
                     }
                     _ => false,
@@ -411,7 +430,7 @@ impl Tree {
                 alone && !kept.contains(ancestor)
             })
             .last()?;
-        Some(Change::Remove { id: emptied })
+        Some(CatalogChange::Remove { id: emptied })
     }
 
     /// Returns the node at `path`, or [`Error::NoSuchTable`].
@@ -420,10 +439,10 @@ impl Tree {
     }
 
     /// Returns the changes that build this tree, parents first.
-    pub(crate) fn dump(&self) -> Vec<Change> {
-        let mut changes = vec![Change::NextId { id: self.next_id }];
+    pub(crate) fn dump(&self) -> Vec<CatalogChange> {
+        let mut changes = vec![CatalogChange::NextId { id: self.next_id }];
         if let Some(defaults) = self.own_defaults(ROOT).cloned() {
-            changes.push(Change::Defaults { id: ROOT, defaults: Some(defaults) });
+            changes.push(CatalogChange::Defaults { id: ROOT, defaults: Some(defaults) });
         }
         let mut progress = Progress {
             log_start: self.log_start,
@@ -434,29 +453,31 @@ impl Tree {
             let Some(node) = self.nodes.get(&id) else { continue };
             let (parent, name) = (node.parent, node.name.clone());
             match &node.content {
-                Content::Directory(directory) => {
-                    changes.push(Change::AddDirectory { id, parent, name });
+                NodeContent::Directory(directory) => {
+                    changes.push(CatalogChange::AddDirectory { id, parent, name });
                     let defaults = directory.defaults.as_deref().cloned();
-                    changes.extend(defaults.map(|it| Change::Defaults { id, defaults: Some(it) }));
+                    changes.extend(
+                        defaults.map(|it| CatalogChange::Defaults { id, defaults: Some(it) }),
+                    );
                 }
-                Content::Mount(mount) => {
+                NodeContent::Mount(mount) => {
                     let mount = MountRecord::clone(mount);
-                    changes.push(Change::AddMount { id, parent, name, mount });
+                    changes.push(CatalogChange::AddMount { id, parent, name, mount });
                 }
-                Content::Table(table) if self.expiry_index == Some(id) => {
+                NodeContent::Table(table) if self.expiry_index == Some(id) => {
                     progress.tables.push((id, table.complete));
-                    changes.push(Change::AddExpiryIndex { id, table: table.record.clone() });
+                    changes.push(CatalogChange::AddExpiryIndex { id, table: table.record.clone() });
                 }
-                Content::Table(table) => {
+                NodeContent::Table(table) => {
                     progress.tables.push((id, table.complete));
                     let types = table.types.clone();
                     let table = table.record.clone();
-                    changes.push(Change::AddTable { id, parent, name, table });
-                    changes.extend(types.map(|types| Change::Types { id, types }));
+                    changes.push(CatalogChange::AddTable { id, parent, name, table });
+                    changes.extend(types.map(|types| CatalogChange::Types { id, types }));
                 }
             }
         }
-        changes.push(Change::Progress(progress));
+        changes.push(CatalogChange::Progress(progress));
         changes
     }
 }

@@ -1,5 +1,5 @@
-//! Checkpoint rounds: engines write to their files what only the log holds, the catalog records how
-//! far each table is complete, and the log removes the segments that no table needs.
+//! Checkpoint rounds. Engines write to their files what only the log holds. The catalog records how
+//! far each table is complete. The log removes the segments that no table needs.
 //!
 //! A round of all tables:
 //! 1. `up_to` is the LSN below which every record is applied. The log is synced to it.
@@ -113,7 +113,7 @@ impl CheckpointScheduler {
         self.replayed_log_bytes(end).min(end.0.saturating_sub(last))
     }
 
-    /// Returns whether the unpersisted log, up to `end`, is long enough for a round over all tables.
+    /// Returns whether the unpersisted log, up to `end`, is long enough for a round of all tables.
     #[inline]
     fn is_log_long(&self, end: Lsn) -> bool {
         self.unpersisted_log_bytes(end) > self.recovery_budget / 2

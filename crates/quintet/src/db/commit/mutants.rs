@@ -47,5 +47,5 @@ pub(super) fn log_split<'a>(
 pub(super) fn first_operation(body: &[u8]) -> &[u8] {
     let mut operations = Ops::new(body);
     let _first = operations.next();
-    body.get(..body.len() - operations.rest_bytes()).unwrap_or(body)
+    body.get(..body.len() - operations.remaining_bytes()).unwrap_or(body)
 }

@@ -23,7 +23,7 @@ const STRIPE_COUNT: usize = 4;
 /// One lock, on its own cache line.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Stripe {
+struct WriteStripe {
     lock: Mutex<()>,
     version: AtomicU64,
 }
@@ -31,7 +31,7 @@ struct Stripe {
 /// The array.
 #[derive(Debug)]
 pub(crate) struct Stripes {
-    stripes: Box<[Stripe]>,
+    stripes: Box<[WriteStripe]>,
 }
 
 /// The index of a key's stripe in the array.
@@ -40,9 +40,9 @@ pub(crate) struct StripeIndex(usize);
 
 /// Guard of locked stripes. Dropping it unlocks them.
 #[derive(Debug)]
-pub(crate) struct Held<'a> {
-    one: Option<(&'a Stripe, MutexGuard<'a, ()>)>,
-    more: Vec<(&'a Stripe, MutexGuard<'a, ()>)>,
+pub(crate) struct StripesGuard<'a> {
+    one: Option<(&'a WriteStripe, MutexGuard<'a, ()>)>,
+    more: Vec<(&'a WriteStripe, MutexGuard<'a, ()>)>,
 }
 
 impl Default for Stripes {
@@ -54,7 +54,7 @@ impl Default for Stripes {
 impl Stripes {
     /// Creates `count` stripes, a power of two.
     pub(crate) fn new(count: usize) -> Self {
-        let stripe = || Stripe { lock: Mutex::new(()), version: AtomicU64::new(0) };
+        let stripe = || WriteStripe { lock: Mutex::new(()), version: AtomicU64::new(0) };
         Self { stripes: (0..count).map(|_| stripe()).collect() }
     }
 
@@ -68,25 +68,25 @@ impl Stripes {
 
     /// Locks one stripe.
     #[inline]
-    pub(crate) fn hold(&self, index: StripeIndex) -> Held<'_> {
-        Held { one: self.lock_at(index.0), more: Vec::new() }
+    pub(crate) fn hold(&self, index: StripeIndex) -> StripesGuard<'_> {
+        StripesGuard { one: self.lock_at(index.0), more: Vec::new() }
     }
 
     /// Locks several stripes in order. Sorts `indexes`.
-    pub(crate) fn hold_all_of(&self, indexes: &mut Vec<StripeIndex>) -> Held<'_> {
+    pub(crate) fn hold_all_of(&self, indexes: &mut Vec<StripeIndex>) -> StripesGuard<'_> {
         indexes.sort_unstable();
         indexes.dedup();
         let more = indexes.iter().filter_map(|index| self.lock_at(index.0)).collect();
-        Held { one: None, more }
+        StripesGuard { one: None, more }
     }
 
     /// Locks every stripe, so that nothing commits meanwhile.
-    pub(crate) fn hold_every(&self) -> Held<'_> {
+    pub(crate) fn hold_every(&self) -> StripesGuard<'_> {
         let more = (0..self.stripes.len()).filter_map(|index| self.lock_at(index)).collect();
-        Held { one: None, more }
+        StripesGuard { one: None, more }
     }
 
-    fn lock_at(&self, index: usize) -> Option<(&Stripe, MutexGuard<'_, ()>)> {
+    fn lock_at(&self, index: usize) -> Option<(&WriteStripe, MutexGuard<'_, ()>)> {
         mutant!(StripesNotLocked => return None);
         let stripe = self.stripes.get(index)?;
         Some((stripe, lock(&stripe.lock)))
@@ -100,7 +100,7 @@ impl Stripes {
     }
 }
 
-impl Held<'_> {
+impl StripesGuard<'_> {
     /// Records a write under these stripes.
     pub(crate) fn bump(&self) {
         for (stripe, _) in self.one.iter().chain(&self.more) {

@@ -33,12 +33,12 @@ pub(crate) struct Envelope {
 
 /// The bytes of an envelope, on the stack.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Encoded {
+pub(crate) struct EncodedEnvelope {
     bytes: [u8; ENVELOPE_BYTES_MAX],
     length: usize,
 }
 
-impl Encoded {
+impl EncodedEnvelope {
     pub(crate) fn as_slice(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or(&[])
     }
@@ -55,8 +55,8 @@ impl Envelope {
     /// The only byte of an envelope with neither expiry nor type tag.
     pub(crate) const PLAIN: u8 = 0;
 
-    pub(crate) fn encode(&self) -> Encoded {
-        let mut encoded = Encoded { bytes: [0; ENVELOPE_BYTES_MAX], length: 0 };
+    pub(crate) fn encode(&self) -> EncodedEnvelope {
+        let mut encoded = EncodedEnvelope { bytes: [0; ENVELOPE_BYTES_MAX], length: 0 };
         let expiry = if self.expires_at.is_some() { HAS_EXPIRY } else { 0 };
         let tag = if self.type_tag.is_some() { HAS_TAG } else { 0 };
         encoded.push(&[expiry | tag]);

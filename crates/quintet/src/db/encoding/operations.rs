@@ -115,7 +115,7 @@ impl<'a> Ops<'a> {
     }
 
     /// Returns the number of remaining bytes.
-    pub(crate) fn rest_bytes(&self) -> usize {
+    pub(crate) fn remaining_bytes(&self) -> usize {
         self.decoder.rest().len()
     }
 
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_put_alone_goes_without_its_size() {
+    fn a_put_alone_omits_the_size_of_its_value() {
         let op = Op::Put { key: b"k", head: &[0], body: b"value" };
         let body = Frame::alone(300, &op).pieces(&op).concat();
         assert_eq!(body, b"\xac\x02\x04\x01k\0value");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_is_noticed() {
+    fn every_truncation_is_detected() {
         let body = body();
         let whole = [11, 19, body.len()];
         for cut in 1..body.len() {

@@ -2,8 +2,8 @@
 //!
 //! A value carries its absolute expiry in its envelope and is invisible from that moment on. The
 //! *expiry index* is one hidden `btree` table of the database that lists every such value, so that
-//! the sweep ([`session::jobs`](crate::db::api::session::jobs)) finds expired values without a scan of
-//! the others. One index serves the whole database: an index for each table would cost each a page
+//! the [sweep](crate::db::api::session::jobs) finds expired values without a scan of the others.
+//! One index serves the whole database: an index for each table would cost each a page
 //! cache and files, and the sweep a lookup in each. The price is that the sweep passes over the
 //! whole index after a table was dropped.
 //!
@@ -23,8 +23,8 @@
 //! The log does not hold the index. An entry follows from the envelope of the logged value: a put
 //! adds it under the stripe of the key, and replay adds it again. Entries are removed without a
 //! record. Replay, or an older state of the index's files, may restore them, and the sweep checks
-//! the value of each entry. So a put without expiry costs one comparison, a put with an expiry logs
-//! no additional byte, and no crash separates value and entry.
+//! the value of each entry. So a put without expiry costs one comparison. A put with an expiry logs
+//! no additional byte. No crash separates value and entry.
 //!
 //! Invariants:
 //! - Every stored value that expires has its entry. Entries without a value are allowed; the

@@ -51,7 +51,7 @@ pub fn file(path: &Path, sink: &mut Sink<'_>) -> Result<()> {
     let file = dir.open(name, Open::READ).map_err(io)?;
     let mut head = vec![0; btree::HEAD_BYTES];
     let count = read_up_to(&*file, &mut head, 0).map_err(io)?;
-    let mut lines = Lines { sink, is_wanted: true };
+    let mut lines = LineWriter { sink, is_wanted: true };
     if btree::is_pages(head.get(..count).unwrap_or(&[])) {
         return btree::describe(&*file, &shown, &mut |line| lines.write(line));
     }
@@ -123,12 +123,12 @@ pub fn stored_value(stored: &[u8]) -> Result<String> {
 }
 
 /// Passes lines to the sink until it returns `Break`.
-struct Lines<'a, 'b> {
+struct LineWriter<'a, 'b> {
     sink: &'a mut Sink<'b>,
     is_wanted: bool,
 }
 
-impl Lines<'_, '_> {
+impl LineWriter<'_, '_> {
     /// Passes a line on. Returns whether the sink wants more.
     fn write(&mut self, line: impl AsRef<str>) -> bool {
         if self.is_wanted {
@@ -138,7 +138,7 @@ impl Lines<'_, '_> {
     }
 }
 
-fn describe_segment(file: Arc<dyn File>, name: &str, lines: &mut Lines<'_, '_>) -> Result<()> {
+fn describe_segment(file: Arc<dyn File>, name: &str, lines: &mut LineWriter<'_, '_>) -> Result<()> {
     let mut reader = SegmentReader::open(file, name)?;
     let head = *reader.head();
     lines.write("log segment");
@@ -171,7 +171,7 @@ fn describe_segment(file: Arc<dyn File>, name: &str, lines: &mut Lines<'_, '_>) 
 fn describe_record(
     reader: &mut SegmentReader,
     found: &RecordInfo,
-    lines: &mut Lines<'_, '_>,
+    lines: &mut LineWriter<'_, '_>,
 ) -> Result<()> {
     let RecordInfo { kind, offset, lsn, durable, body_bytes, .. } = *found;
     let kind_name = match kind {
@@ -190,7 +190,7 @@ fn describe_record(
     Ok(())
 }
 
-fn describe_catalog(bytes: &[u8], lines: &mut Lines<'_, '_>) -> Result<()> {
+fn describe_catalog(bytes: &[u8], lines: &mut LineWriter<'_, '_>) -> Result<()> {
     lines.write("catalog");
     for (offset, change) in catalog(bytes)? {
         lines.write(format!("byte {offset}: {change}"));
@@ -198,7 +198,7 @@ fn describe_catalog(bytes: &[u8], lines: &mut Lines<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-fn describe_snapshot(file: &dyn File, name: &str, lines: &mut Lines<'_, '_>) -> Result<()> {
+fn describe_snapshot(file: &dyn File, name: &str, lines: &mut LineWriter<'_, '_>) -> Result<()> {
     let identity = checkpoint::identify(file, name)?;
     lines.write("snapshot of a naive table");
     lines.write(format!("  database id  {}", hex(&identity.database_id)));

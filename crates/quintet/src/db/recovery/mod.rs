@@ -27,7 +27,7 @@ use options::Options;
 use replay::ReplayTarget;
 
 use super::{
-    catalog::{self, Catalog, edit::Progress, tree::Tree},
+    catalog::{self, Catalog, edit::Progress, tree::CatalogTree},
     checkpoint::CheckpointScheduler,
     core::{Core, log_jobs::LogJobs, stripes::Stripes},
     expiry::ExpiryIndex,
@@ -146,11 +146,12 @@ fn load_and_replay(
         read_only: options.read_only,
     };
     let tables = loader.load_all(&catalog)?;
-    let (log_start, log_durable) = catalog.with_tree(Tree::log_bounds);
-    let index = catalog.with_tree(Tree::expiry_index).and_then(|id| tables.get(&id)).cloned();
+    let (log_start, log_durable) = catalog.with_tree(CatalogTree::log_bounds);
+    let index =
+        catalog.with_tree(CatalogTree::expiry_index).and_then(|id| tables.get(&id)).cloned();
     let target = ReplayTarget {
         tables: &tables,
-        next_id: catalog.with_tree(Tree::next_id),
+        next_id: catalog.with_tree(CatalogTree::next_id),
         index: index.as_deref(),
     };
     let anchor = Anchor {
@@ -195,12 +196,12 @@ fn load_and_replay(
 /// Returns whether the creation was interrupted: until the log's start is recorded, the database is
 /// empty. Fails if the catalog says so although there are tables or commits.
 fn is_being_created(catalog: &Catalog, tables_dir: &Arc<dyn Dir>) -> Result<bool> {
-    let (log_start, log_durable) = catalog.with_tree(Tree::log_bounds);
+    let (log_start, log_durable) = catalog.with_tree(CatalogTree::log_bounds);
     if log_start > Lsn(0) {
         return Ok(false);
     }
     let entries = tables_dir.list().map_err(|error| Error::io("list tables", error))?;
-    if log_durable > Lsn(0) || catalog.with_tree(Tree::had_nodes) || !entries.is_empty() {
+    if log_durable > Lsn(0) || catalog.with_tree(CatalogTree::had_nodes) || !entries.is_empty() {
         let what = "there were tables, or commits, but it does not say where the log starts";
         return Err(Error::corruption(catalog::NAME, 0, what));
     }
@@ -219,7 +220,7 @@ fn remove_unowned(core: &Core) -> Result<()> {
 
 /// Records where the log of a new database starts, so that missing log files are detected.
 fn record_new_log(core: &Core) -> Result<()> {
-    let (recorded, _) = core.tables.catalog.with_tree(Tree::log_bounds);
+    let (recorded, _) = core.tables.catalog.with_tree(CatalogTree::log_bounds);
     if recorded > Lsn(0) {
         return Ok(());
     }

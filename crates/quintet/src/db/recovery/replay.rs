@@ -284,7 +284,7 @@ impl<'a> BatchBuilder<'_, 'a> {
         };
         let mut ops = Ops::new(body);
         let first = ops.next();
-        let is_one = ops.rest_bytes() == 0;
+        let is_one = ops.remaining_bytes() == 0;
         let fits = body.len() <= bytes_max && first.is_none_or(fits_a_lane);
         if !fits || !is_one && !ops.all(fits_a_lane) {
             self.drain()?;

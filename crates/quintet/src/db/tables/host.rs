@@ -1,5 +1,5 @@
-//! The host that engines call back into: it syncs the log, wakes the persist job and knows whether a
-//! stored value is expired.
+//! The host that engines call back into: it syncs the log, wakes the persist job, and tells whether
+//! a stored value is expired.
 //!
 //! Invariants:
 //! - The host holds neither tables nor engines, so an engine that holds its host keeps only the log

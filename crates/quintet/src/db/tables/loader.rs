@@ -8,7 +8,7 @@ use crate::{
     contract::{Context, Host},
     db::catalog::{
         Catalog,
-        tree::{TableNode, Tree},
+        tree::{CatalogTree, TableNode},
     },
     engine::AnyEngine,
     io::{Dir, Env},
@@ -30,7 +30,7 @@ impl TableLoader {
     /// Opens the engines of all tables of the catalog, and returns the tables by number.
     pub(crate) fn load_all(&self, catalog: &Catalog) -> Result<HashMap<u64, Arc<TableState>>> {
         let mut tables = HashMap::new();
-        for (id, node) in catalog.with_tree(Tree::open_tables) {
+        for (id, node) in catalog.with_tree(CatalogTree::open_tables) {
             let state = self.load(id, &node)?;
             if state.persisted() < node.complete {
                 let what = format!(

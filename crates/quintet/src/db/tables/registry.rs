@@ -23,9 +23,9 @@ use crate::{
     contract::TableOptions,
     db::catalog::{
         Catalog,
-        edit::TableRecord,
+        edit::TableDefinition,
         paths::ResolvedPath,
-        tree::{TableNode, Tree},
+        tree::{CatalogTree, TableNode},
     },
     io::{Dir, Env},
     util::{
@@ -189,7 +189,7 @@ impl TableRegistry {
     pub(crate) fn create(&self, path: &str, options: &TableOptions) -> Result<Arc<TableState>> {
         self.prepare_edit()?;
         options.check()?;
-        let record = TableRecord::new(options, new_seed(&*self.loader.env));
+        let record = TableDefinition::new(options, new_seed(&*self.loader.env));
         let types = options.table_types().cloned();
         let node = TableNode { record: record.clone(), complete: Lsn(0), types: types.clone() };
         let mut state = None;
@@ -201,7 +201,7 @@ impl TableRegistry {
     /// Creates the table of the expiry index.
     pub(crate) fn create_expiry_index(&self, options: &TableOptions) -> Result<Arc<TableState>> {
         self.prepare_edit()?;
-        let record = TableRecord::new(options, new_seed(&*self.loader.env));
+        let record = TableDefinition::new(options, new_seed(&*self.loader.env));
         let node = TableNode { record: record.clone(), complete: Lsn(0), types: None };
         let mut state = None;
         let prepare = |id| self.open_new(id, &node, &mut state);
@@ -294,7 +294,7 @@ impl TableRegistry {
 
     /// Returns every table of the catalog with its path, without the expiry index.
     pub(crate) fn paths(&self) -> Vec<(String, u64)> {
-        self.catalog.with_tree(Tree::tables)
+        self.catalog.with_tree(CatalogTree::tables)
     }
 }
 

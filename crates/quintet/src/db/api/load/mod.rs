@@ -5,10 +5,10 @@
 //! receive batches through the log. A logged entry is written several times and costs a
 //! microsecond; a page of a hundred sorted entries is written once.
 //!
-//! While a load bypasses the log, the table is [`TableStatus::Loading`] and refuses other writes. The
-//! pages of the load belong to no checkpoint until the last step adopts them all at once, durably.
-//! The log has no record of them. Recovery is still correct, because it starts from the table's
-//! files. A table that must be rebuilt from its log alone needs [`LoadOptions::logged`].
+//! While a load bypasses the log, the table is [`TableStatus::Loading`] and refuses other writes.
+//! The pages of the load belong to no checkpoint until the last step adopts them all at once,
+//! durably. The log has no record of them. Recovery is still correct, because it starts from the
+//! table's files. A table that must be rebuilt from its log alone needs [`LoadOptions::logged`].
 //!
 //! Invariants:
 //! - A load is ended before its database is closed. No load writes to files that another process
@@ -44,7 +44,7 @@ use crate::{
     },
 };
 
-/// Encoded size in bytes at which a batch is committed. Large enough that the commit costs little
+/// EncodedEnvelope size in bytes at which a batch is committed. Large enough that the commit costs little
 /// for each entry, and small beside the smallest memory budget.
 const BATCH_BYTES: u64 = 256 << 10;
 

@@ -1,6 +1,6 @@
-//! Goal: a load has the entries of puts in the same order, in full leaves, on every engine; round
-//! the log it is there whole or not at all, whatever fails or crashes; and others are kept out of
-//! its way, or it out of theirs.
+//! Goal: on every engine a load has the same result as puts in the same order, in full leaves. A
+//! load that bypasses the log takes effect whole or not at all, after any failure or crash. Other
+//! writes are refused during a load, or do not disturb it.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -33,8 +33,8 @@ fn contents(table: &Table) -> Rows {
     entries.map(|(key, value)| (key, value.to_vec())).collect()
 }
 
-/// Entries as unlike as they come: short and long keys, no value, values in extents and in direct
-/// ones, all above `from`.
+/// Returns entries of all kinds, above `from`: short and long keys, empty values, values in extents
+/// and in direct extents.
 fn rows(from: u32, count: u32) -> Rows {
     let one = |number: u32| {
         let mut key = number.to_be_bytes().to_vec();
@@ -61,7 +61,7 @@ fn detail(table: &Table, name: &str) -> u64 {
     details.iter().find(|(known, _)| *known == name).unwrap().1
 }
 
-/// Pages in use, but for the maps of pages, which come with the file's growth.
+/// Returns the number of pages in use, without the maps of pages, which grow with the file.
 fn nodes(table: &Table) -> u64 {
     let used = detail(table, "used_pages");
     used - (used + detail(table, "free_pages")) / 64
@@ -72,7 +72,7 @@ fn assert_sound(db: &Database) {
     assert!(report.is_sound(), "{report:?}");
 }
 
-/// Loads behind what is there, whatever that is, with other writes in between.
+/// Loads after the last key of tables with different content, with other writes between the loads.
 #[test]
 fn loads_and_other_writes_agree_with_a_map() {
     for seed in 0..6_u32 {
@@ -85,7 +85,7 @@ fn loads_and_other_writes_agree_with_a_map() {
             let choice = (seed * 31 + step * 17) % 7;
             match choice {
                 0 => {
-                    // The end goes, and with it whole leaves.
+                    // Removes the last keys, and with them whole leaves.
                     let from = (next / 3 * 2).to_be_bytes();
                     table.delete_range(from..).unwrap();
                     model.split_off(&from[..]);
@@ -128,7 +128,7 @@ fn loads_and_other_writes_agree_with_a_map() {
             assert_eq!(table.stats().unwrap().keys, u64::try_from(model.len()).unwrap());
             assert_sound(&db);
         }
-        // Deletes and inserts everywhere in what was loaded.
+        // Deletes and inserts in all parts of the loaded entries.
         for (index, key) in model.keys().cloned().collect::<Vec<_>>().iter().enumerate() {
             if index % 2 == 0 {
                 table.delete(key).unwrap();
@@ -147,7 +147,7 @@ fn loads_and_other_writes_agree_with_a_map() {
 }
 
 #[test]
-fn every_engine_takes_a_load() {
+fn every_engine_loads_sorted_entries() {
     let rows = rows(1, 300);
     for (kind, logged) in
         EngineKind::AVAILABLE.iter().flat_map(|kind| [(kind, false), (kind, true)])
@@ -173,7 +173,7 @@ fn every_engine_takes_a_load() {
 }
 
 #[test]
-fn keys_out_of_order_are_named_and_not_taken() {
+fn keys_out_of_order_are_refused_by_name() {
     let env = SimEnv::new(1);
     let db = open(&env);
     for kind in EngineKind::AVAILABLE {
@@ -203,7 +203,7 @@ fn keys_out_of_order_are_named_and_not_taken() {
     assert_eq!(table.load_sorted([("d", "")]).unwrap(), 1);
 }
 
-/// 100 bytes of sorted entry take little more than 100 bytes.
+/// A sorted entry of 100 bytes takes little more than 100 bytes of file.
 #[test]
 fn leaves_are_full() {
     let env = SimEnv::new(1);
@@ -216,7 +216,7 @@ fn leaves_are_full() {
     let filled = stats.live_bytes + stats.keys * 12;
     assert!(filled * 100 >= leaves * 16_384 * 95, "{leaves} leaves for {filled} bytes");
     assert_eq!((inner, detail(&table, "height")), (1, 2));
-    // Ascending puts go on with full leaves, and others split them.
+    // Ascending puts fill further leaves. Other puts split leaves.
     let before = leaves;
     for number in 20_000..30_000 {
         table.put(key(number), [7; 128]).unwrap();
@@ -229,8 +229,8 @@ fn leaves_are_full() {
     assert_sound(&db);
 }
 
-/// What the pages that a load takes held before is not seen after it.
-fn pages_are_used_again() {
+/// The old content of pages that a load reuses is not read after the load.
+fn pages_are_reused() {
     let env = SimEnv::new(1);
     let db = open(&env);
     let table = db.create_table("t", btree()).unwrap();
@@ -247,13 +247,13 @@ fn pages_are_used_again() {
 }
 
 #[test]
-fn freed_pages_serve_again() {
-    pages_are_used_again();
-    mutant::finds(Bug::LoadForgetsNothing, pages_are_used_again);
+fn freed_pages_are_reused() {
+    pages_are_reused();
+    mutant::finds(Bug::LoadForgetsNothing, pages_are_reused);
 }
 
 #[test]
-fn others_are_kept_out_and_readers_see_nothing_of_it() {
+fn a_load_refuses_other_writes_and_is_invisible_until_its_commit() {
     let env = SimEnv::new(1);
     let db = open(&env);
     let table = db.create_table("t", btree()).unwrap();
@@ -284,7 +284,7 @@ fn others_are_kept_out_and_readers_see_nothing_of_it() {
     assert_eq!(contents(&table), before);
     table.put("k", "v").unwrap();
     table.delete("k").unwrap();
-    // Closing and dropping the table end a load.
+    // A load ends when its database is closed or its table is dropped.
     let mut loader = table.sorted_loader(LoadOptions::new()).unwrap();
     let mut of_other = other.sorted_loader(LoadOptions::new()).unwrap();
     loader.put("z", "v").unwrap();
@@ -300,9 +300,9 @@ fn others_are_kept_out_and_readers_see_nothing_of_it() {
     assert_eq!(contents(&db.table("t").unwrap()), before);
 }
 
-/// Readers in the middle of the last step: they see all or nothing.
+/// Readers during the last step see all of the load or nothing.
 #[test]
-fn readers_beside_a_load_see_all_or_nothing() {
+fn readers_during_a_load_see_all_or_nothing() {
     let env = SimEnv::new(1);
     let db = open(&env);
     let table = db.create_table("t", btree()).unwrap();
@@ -314,7 +314,7 @@ fn readers_beside_a_load_see_all_or_nothing() {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     let seen = table.range(..).unwrap().count();
-                    // A scan that comes to the end of what was there may go on in what is new.
+                    // A scan that reaches the old end may continue with loaded entries.
                     assert!((count..=count_after).contains(&seen), "{seen}");
                     let last = (round * 500 + 499).to_be_bytes();
                     let first = (round * 500).to_be_bytes();
@@ -333,7 +333,7 @@ fn readers_beside_a_load_see_all_or_nothing() {
 }
 
 #[test]
-fn what_expires_is_swept_and_types_are_held_to() {
+fn loaded_values_expire_and_their_types_are_checked() {
     let env = SimEnv::new(1);
     let db = open(&env);
     let table = db.create_table("t", btree()).unwrap();
@@ -364,8 +364,8 @@ fn what_expires_is_swept_and_types_are_held_to() {
     assert_eq!(typed.table().types().unwrap(), TableTypes::of::<i64, String>());
 }
 
-/// A table with entries, another one, and a load that is to be disturbed.
-fn ground(env: &SimEnv) -> Database {
+/// Creates a table with entries, another table, and a load.
+fn create_tables(env: &SimEnv) -> Database {
     let db = open(env);
     let table = db.create_table("t", btree()).unwrap();
     for (key, value) in rows(1, 150).into_iter().chain(rows(2000, 400)) {
@@ -373,31 +373,31 @@ fn ground(env: &SimEnv) -> Database {
     }
     db.create_table("u", btree()).unwrap();
     db.persist().unwrap();
-    // Room within the file.
+    // Free pages within the file.
     table.delete_range(2000_u32.to_be_bytes()..).unwrap();
     db.persist().unwrap();
     db
 }
 
-/// A load between two writes to another table.
-fn disturbed(db: &Database) -> Result<()> {
+/// Runs a load between two writes to another table.
+fn load_between_writes(db: &Database) -> Result<()> {
     let (table, other) = (db.table("t")?, db.table("u")?);
     other.put_with("before", "1", PutOptions::new().durability(Durability::Sync))?;
     table.load_sorted(rows(1000, 250))?;
     other.put("after", "2")
 }
 
-/// After a crash at each event a load is whole or not there, as is what was synced before it.
+/// After a crash at each event a load is whole or missing. Writes that were synced before it are there.
 fn crashes_leave_all_or_nothing() {
     let env = SimEnv::new(3);
-    ground(&env).close().unwrap();
+    create_tables(&env).close().unwrap();
     let env = env.crash(Policy::AllKept);
     let (old, new) = (rows(1, 150), [rows(1, 150), rows(1000, 250)]);
     let new: Rows = new.into_iter().flatten().collect();
     let db = open(&env);
     env.record_history();
     let begun = env.mark();
-    disturbed(&db).unwrap();
+    load_between_writes(&db).unwrap();
     let (mut states, mut with) = (0, 0);
     let limits = PolicyLimits { each: 5, random: 3, torn: 2, copying: 0 };
     for event in env.history() {
@@ -431,8 +431,8 @@ fn a_crash_leaves_all_of_a_load_or_nothing() {
     mutant::finds(Bug::LoadSkipsSync, crashes_leave_all_or_nothing);
 }
 
-/// Each call fails once, or from there on: an error that says so, nothing changed, and the next
-/// load succeeds.
+/// Each I/O fails once, or with all later ones. The load returns an error, nothing has changed, and
+/// the next load succeeds.
 fn faults_change_nothing() {
     let old = rows(1, 150);
     let new: Rows = [rows(1, 150), rows(1000, 250)].into_iter().flatten().collect();
@@ -447,7 +447,7 @@ fn faults_change_nothing() {
             let (mut number, mut failed) = (1, 0);
             loop {
                 let env = SimEnv::new(5);
-                let db = ground(&env);
+                let db = create_tables(&env);
                 let table = db.table("t").unwrap();
                 let used = nodes(&table);
                 env.inject(Fault::new(calls, when(number), effect).on("tables/"));
@@ -471,7 +471,7 @@ fn faults_change_nothing() {
                 drop((table, db));
                 let db = open(&env.kill());
                 let again = contents(&db.table("t").unwrap());
-                // A sync that failed may have done its work.
+                // A sync that failed may have made the bytes durable.
                 assert!(again == found || calls == [Call::Sync] && again == new);
                 assert_sound(&db);
                 if fired == 0 {
@@ -479,7 +479,7 @@ fn faults_change_nothing() {
                 }
                 number += 1;
             }
-            // What the cache has need not be read.
+            // Pages in the cache are not read.
             assert!(failed > 0 || calls.contains(&Call::Read), "{calls:?}");
         }
     }
@@ -491,11 +491,11 @@ fn a_load_that_fails_changes_nothing() {
     mutant::finds(Bug::LoadShownEarly, faults_change_nothing);
 }
 
-/// What a load has written when it is given up, or the process dies, takes no space for good.
+/// The space of a load is released after it was discarded, or after the process died.
 #[test]
-fn space_of_a_load_that_ends_early_is_given_back() {
+fn a_discarded_load_releases_its_space() {
     let env = SimEnv::new(1);
-    let db = ground(&env);
+    let db = create_tables(&env);
     let table = db.table("t").unwrap();
     let size = |env: &SimEnv| {
         let files = env.files();
@@ -524,7 +524,7 @@ fn space_of_a_load_that_ends_early_is_given_back() {
     assert_eq!(contents(&db.table("t").unwrap()), rows(1, 150));
 }
 
-/// However large, a load takes the memory of a few buffers.
+/// A load of any size uses the memory of a few buffers.
 #[test]
 fn memory_stays_within_a_few_buffers() {
     let env = SimEnv::new(1);
