@@ -250,8 +250,8 @@ fn the_sweep_empties_a_table_and_sleeps() {
     assert_eq!(env.due_jobs(), Vec::<&str>::new());
 }
 
-/// The sweep reads only entries that are due. It sleeps until the first value expires, and wakes for
-/// a put that expires earlier.
+/// The sweep reads only entries that are due. It sleeps until the first value expires, and wakes
+/// for a put that expires earlier.
 #[test]
 fn the_sweep_sleeps_until_the_first_value_expires() {
     let env = SimEnv::new(7);
@@ -295,8 +295,8 @@ fn a_database_without_expiries_has_no_index() {
     assert!(db.rename("t", ".expiry").is_err());
 }
 
-/// A put with a ttl replaces the entry of the value before it. Plain puts and deletes leave the entry
-/// until it is due.
+/// A put with a ttl replaces the entry of the value before it. Plain puts and deletes leave the
+/// entry until it is due.
 #[test]
 fn a_value_that_is_put_again_has_one_entry() {
     let env = SimEnv::new(7);
@@ -367,8 +367,8 @@ fn a_stopped_table_does_not_stop_the_sweep() {
     assert_eq!((db.table("a").unwrap().stats().unwrap().keys, pending(&db)), (0, 0));
 }
 
-/// Values are swept after a restart if only the log has them, only the files of the index have their
-/// entries, or only the files of the table have them.
+/// Values are swept after a restart if only the log has them, only the files of the index have
+/// their entries, or only the files of the table have them.
 #[test]
 fn values_that_expire_are_swept_after_a_kill() {
     let env = SimEnv::new(7);
@@ -640,7 +640,8 @@ mod seeded_bugs {
         replay_ignores_complete: ReplayIgnoresComplete by
             each_table_is_replayed_from_its_own_persisted_lsn;
         replay_forgets_expiry: ReplayForgetsExpiry by an_expiry_is_replayed;
-        batch_forgets_expiry_index: BatchForgetsExpiryIndex by values_that_expire_are_swept_after_a_kill;
+        batch_forgets_expiry_index: BatchForgetsExpiryIndex by
+            values_that_expire_are_swept_after_a_kill;
         replay_forgets_expiry_index: ReplayForgetsExpiryIndex by
             values_that_expire_are_swept_after_a_kill;
         sweep_does_not_look_again: SweepDoesNotLookAgain by

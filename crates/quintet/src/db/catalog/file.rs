@@ -216,7 +216,8 @@ fn parse_head(bytes: &[u8]) -> Result<[u8; 16]> {
     Ok(id)
 }
 
-/// Returns the sequence and the body of the edit after those that `contents` has, if it is complete.
+/// Returns the sequence and the body of the edit after those that `contents` has, if it is
+/// complete.
 fn parse_edit<'a>(bytes: &'a [u8], contents: &CatalogContents) -> Option<(u64, &'a [u8])> {
     let mut decoder = Decoder::new(bytes.get(to_usize(contents.end)..)?);
     let (length, crc, sequence) = (decoder.u32()?, decoder.u32()?, decoder.u64()?);
@@ -329,8 +330,8 @@ impl CatalogFile {
         self.end > self.rewrite_at && self.failure.is_none()
     }
 
-    /// Appends an edit. Durable when the call returns. Fails with [`Error::LogFailed`] after a failed
-    /// sync.
+    /// Appends an edit. Durable when the call returns. Fails with [`Error::LogFailed`] after a
+    /// failed sync.
     pub(super) fn append(&mut self, changes: &[CatalogChange]) -> Result<()> {
         self.check_sound()?;
         let mut body = Vec::new();
@@ -361,8 +362,8 @@ impl CatalogFile {
         Ok(())
     }
 
-    /// Replaces the file by one with `changes` only. The old file stays in use if the new one cannot
-    /// be prepared.
+    /// Replaces the file by one with `changes` only. The old file stays in use if the new one
+    /// cannot be prepared.
     pub(super) fn rewrite(&mut self, changes: &[CatalogChange]) -> Result<()> {
         self.check_sound()?;
         let prepared = Self::prepare(&self.dir, self.database_id, self.sequence, changes);

@@ -9,8 +9,8 @@
 //! stays.
 //!
 //! Invariants: the root is number 0; the parent of every other node, except the expiry index, is a
-//! directory that lists it; there are no cycles; numbers are below `next_id`. [`CatalogTree::apply`]
-//! refuses a change that would break one, because its bytes may be damaged.
+//! directory that lists it; there are no cycles; numbers are below `next_id`.
+//! [`CatalogTree::apply`] refuses a change that would break one, because its bytes may be damaged.
 
 #![deny(clippy::indexing_slicing)]
 

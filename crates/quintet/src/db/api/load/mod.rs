@@ -44,8 +44,8 @@ use crate::{
     },
 };
 
-/// EncodedEnvelope size in bytes at which a batch is committed. Large enough that the commit costs little
-/// for each entry, and small beside the smallest memory budget.
+/// EncodedEnvelope size in bytes at which a batch is committed. Large enough that the commit costs
+/// little for each entry, and small beside the smallest memory budget.
 const BATCH_BYTES: u64 = 256 << 10;
 
 /// Options of a sorted load.

@@ -387,7 +387,8 @@ fn load_between_writes(db: &Database) -> Result<()> {
     other.put("after", "2")
 }
 
-/// After a crash at each event a load is whole or missing. Writes that were synced before it are there.
+/// After a crash at each event a load is whole or missing. Writes that were synced before it are
+/// there.
 fn crashes_leave_all_or_nothing() {
     let env = SimEnv::new(3);
     create_tables(&env).close().unwrap();
