@@ -122,7 +122,7 @@ impl CatalogTree {
                         Ok(())
                     }
                     Some(NodeContent::Table(_)) => Err("a table's types are fixed twice"),
-                    _ => Err("types are given to what is no table"),
+                    _ => Err("a change fixes the types of a node that is no table"),
                 }
             }
             CatalogChange::AddMount { id, parent, name, mount } => {
@@ -143,7 +143,7 @@ impl CatalogTree {
     fn directory(&mut self, id: u64) -> Result<&mut Directory, Refusal> {
         match self.nodes.get_mut(&id).map(|node| &mut node.content) {
             Some(NodeContent::Directory(directory)) => Ok(directory),
-            _ => Err("a change names a directory that is none"),
+            _ => Err("a change needs a directory, and its node is none"),
         }
     }
 

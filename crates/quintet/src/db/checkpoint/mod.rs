@@ -193,12 +193,6 @@ impl CheckpointScheduler {
         self.is_log_long(self.log.end()) || tables.any(needs_round)
     }
 
-    /// Returns whether an engine has work for an idle time.
-    pub(crate) fn has_idle_work(&self, tables: &TableRegistry) -> bool {
-        let mut all = tables.all().into_iter();
-        all.any(|table| table.is_live() && table.engine.pending_work() == PendingWork::Later)
-    }
-
     /// Maintains and checkpoints the tables whose engines need it, and all tables when the
     /// unpersisted log is long.
     pub(crate) fn run_due_work(&self, tables: &TableRegistry) -> Result<()> {

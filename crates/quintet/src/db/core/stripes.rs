@@ -61,7 +61,7 @@ impl Stripes {
     /// Returns the stripe of a key, from its hash.
     #[inline]
     pub(crate) fn index(&self, table_id: u64, key_hash: u64) -> StripeIndex {
-        // Engines use both ends of the hash: mix it with the table anew.
+        // Engines use both ends of the hash, so it is mixed again, with the table.
         let mixed = (key_hash ^ table_id).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         StripeIndex(to_usize(mixed % to_u64(self.stripes.len())))
     }

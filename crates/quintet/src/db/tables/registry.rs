@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::TableOptions,
+    contract::{Engine as _, PendingWork, TableOptions},
     db::catalog::{
         Catalog,
         edit::TableDefinition,
@@ -158,6 +158,12 @@ impl TableRegistry {
     /// Returns whether `holds` is true for some table. Calls it under the lock of the map.
     pub(crate) fn any(&self, holds: impl FnMut(&Arc<TableState>) -> bool) -> bool {
         read(&self.tables).values().any(holds)
+    }
+
+    /// Returns whether an engine has work for an idle time.
+    pub(crate) fn has_idle_work(&self) -> bool {
+        let mut all = self.all().into_iter();
+        all.any(|table| table.is_live() && table.engine.pending_work() == PendingWork::Later)
     }
 
     /// Returns the first LSN that some table still needs the log for, at most `up_to`.

@@ -44,7 +44,7 @@ use crate::{
     },
 };
 
-/// EncodedEnvelope size in bytes at which a batch is committed. Large enough that the commit costs
+/// Encoded size in bytes at which a batch is committed. Large enough that the commit costs
 /// little for each entry, and small beside the smallest memory budget.
 const BATCH_BYTES: u64 = 256 << 10;
 

@@ -103,9 +103,7 @@ fn persist(core: &Core) -> Next {
     let again = outcome.is_ok() && core.checkpoints.is_round_needed(&core.tables);
     match finish(core, &outcome) {
         _ if again => Next::Now,
-        Next::WhenWoken if core.checkpoints.has_idle_work(&core.tables) => {
-            Next::After(IDLE_WORK_PAUSE)
-        }
+        Next::WhenWoken if core.tables.has_idle_work() => Next::After(IDLE_WORK_PAUSE),
         next => next,
     }
 }
