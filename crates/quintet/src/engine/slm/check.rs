@@ -17,7 +17,7 @@ use crate::{
 
 use std::sync::Arc;
 
-/// Places that one step copies.
+/// Index values that one step copies.
 const STEP: usize = 1024;
 
 impl Inner {
@@ -41,13 +41,13 @@ impl Inner {
         let placed = self.check_places(&view.version, report);
         let placed = placed.or_else(|error| note(report, Err(error)).map(|()| live))?;
         if placed != live {
-            let what = format!("it has {placed} keys, of which {live} lead to their entry");
+            let what = format!("the index has {placed} keys, but only {live} point to an entry");
             report.add(self.paged.tree.cache().label(), 0, what);
         }
         Ok(())
     }
 
-    /// Walks over a run: order, bounds and counts; how many entries the index points to.
+    /// Checks order, bounds and counts of a run. Returns how many entries the index points to.
     fn check_run(&self, run: &Run, report: &mut Report) -> Result<u64> {
         let label = &*run.sst.label;
         let mut cursor = SstCursor::new(Arc::clone(&run.sst), ScanStart::up(None), Ahead::WHOLE);
@@ -60,7 +60,7 @@ impl Inner {
                 report.add(label, 0, format!("key {} is out of order", key.escape_ascii()));
             }
             if last.is_none() && key != run.low {
-                report.add(label, 0, "the first key is not the one that the run says");
+                report.add(label, 0, "the first key is not the lower bound of the run");
             }
             if cursor.block() != block {
                 (block, offset) = (cursor.block(), 0);
@@ -70,7 +70,7 @@ impl Inner {
                 live += 1;
                 if run.beginning(entered).is_some_and(|bytes| !bytes.contains(&offset)) {
                     let key = key.escape_ascii();
-                    report.add(label, 0, format!("the index says that {key} begins elsewhere"));
+                    report.add(label, 0, format!("the index has another offset for key {key}"));
                 }
             }
             offset += block::entry_bytes(key.len(), cursor.value().map_or(0, <[u8]>::len));
@@ -80,18 +80,19 @@ impl Inner {
             cursor.advance()?;
         }
         if last.is_some_and(|last| last != run.high) {
-            report.add(label, 0, "the last key is not the one that the run says");
+            report.add(label, 0, "the last key is not the upper bound of the run");
         }
         if (entries, live) != (run.entries(), run.live()) {
             let (all, counted) = (run.entries(), run.live());
-            let what =
-                format!("{live} of {entries} entries are live, counted were {counted} of {all}");
+            let what = format!(
+                "{live} of {entries} entries are live, the manifest counts {counted} of {all}"
+            );
             report.add(label, 0, what);
         }
         Ok(live)
     }
 
-    /// Walks over the index: how many keys it has.
+    /// Checks every key and value of the index. Returns the number of keys.
     fn check_places(&self, runs: &Runs, report: &mut Report) -> Result<u64> {
         let (mut ascent, mut step) = (Ascent::new(FIRST_KEY.to_vec(), None), IndexRun::default());
         let (mut count, mut restored) = (0, Vec::new());

@@ -31,7 +31,7 @@ use crate::{
     util::{
         budget::Reservation,
         codec::to_u64,
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Ordering, lock},
     },
 };
@@ -42,11 +42,12 @@ const STEP_BYTES: usize = if cfg!(test) { 4 << 10 } else { 256 << 10 };
 const READ_BYTES: u64 = 8 << 20;
 const READ_BYTES_MIN: u64 = 64 << 10;
 
-/// Bytes a second that a merge for order alone passes over while gets or ranges read the disk: with
-/// reads and writes a twentieth of what a disk does, and 1 GB a minute.
+/// Rate in bytes a second of a merge for order alone while gets or ranges read the disk. Reads and
+/// writes of the merge then take about a twentieth of a disk's throughput, and it passes 1 GB a
+/// minute.
 const YIELD_RATE: u64 = 16 << 20;
-/// The same while most of these reads are those of ranges that go through too many runs: they are
-/// who the merge is for, and each of its bytes spares them reads.
+/// Rate in bytes a second of such a merge while ranges that go through too many runs cause most of
+/// these reads. The merge is for these ranges: each byte that it merges saves them reads.
 const RANGES_RATE: u64 = 512 << 20;
 
 /// The input of a merge.
@@ -57,7 +58,7 @@ pub(super) struct Sources {
     /// The position of the last lookup in the index.
     near: Finger,
     step_bytes: usize,
-    /// No run was chosen for dead entries: the merge yields the disk to gets and ranges.
+    /// Whether the merge yields the disk to gets and ranges: it removes no dead entries.
     yields: bool,
     /// Disk reads of gets and ranges at the last check, and those of ranges alone.
     reads_before: (u64, u64),
@@ -71,6 +72,7 @@ pub(super) struct Merging {
 }
 
 impl Sources {
+    /// Opens a merging cursor over all entries of the runs.
     pub(super) fn new(runs: Vec<Arc<Run>>, flow: &Flow) -> Result<Self> {
         let share = (READ_BYTES / to_u64(runs.len().max(1))).clamp(READ_BYTES_MIN, 1 << 20);
         let ahead = Ahead::bounded(share);
@@ -88,14 +90,13 @@ impl Sources {
         })
     }
 
-    /// Bytes a second that the merge may pass over after so many reads of the disk, those of ranges
-    /// among them, and at most `most`; 0: no limit.
+    /// Returns the rate of the merge in bytes a second, at most `most`; 0 is no limit. `reads` are
+    /// the disk reads of gets and ranges since the last call, `of_ranges` those of ranges alone.
     fn rate(&self, most: u64, (reads, of_ranges): (u64, u64)) -> u64 {
         if !self.yields || reads == 0 {
             return most;
         }
-        // Ranges that go through too many runs are who it is for: they may have begun to since it
-        // has.
+        // A run may have become a candidate for ranges after the merge began.
         let waits = |run: &Arc<Run>| run.reasons() & RANGES != 0;
         let is_theirs = of_ranges * 2 > reads && self.runs.iter().any(waits);
         let gently = if is_theirs { RANGES_RATE } else { YIELD_RATE };
@@ -231,11 +232,7 @@ impl Inner {
             draft.moves.push((self.hash(key), in_index), None, Some(place));
             return Ok(());
         }
-        let value = if mutant::active(Bug::SlmCopiesAnyEntry) {
-            sources.merge.value().unwrap_or(value)
-        } else {
-            value
-        };
+        let value = mutant!(SlmCopiesAnyEntry: sources.merge.value().unwrap_or(value), else value);
         let room = run.sst.room_of_copy(place.block, &self.cache);
         let to = draft.add(key, value, room)?;
         draft.moves.push((self.hash(key), in_index), Some(to), Some(place));
@@ -272,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_merge_that_ranges_come_to_wait_for_hurries() {
+    fn a_merge_for_ranges_is_faster_while_ranges_read_the_disk() {
         let engine = crate::engine::slm::tests::of_runs(60, &[10; 4]);
         let inner = &engine.inner;
         let runs: Vec<_> = inner.front.view.load().version.iter().cloned().collect();
@@ -284,7 +281,7 @@ mod tests {
         assert_eq!((sources.rate(0, (9, 9)), sources.rate(5, (9, 9))), (YIELD_RATE, 5));
         runs.last().unwrap().nominate(RANGES);
         assert_eq!((sources.rate(0, (9, 9)), sources.rate(5, (9, 9))), (RANGES_RATE, 5));
-        // Most of those who read the disk are gets.
+        // Gets cause most reads.
         assert_eq!(sources.rate(0, (9, 4)), YIELD_RATE);
     }
 }

@@ -1,12 +1,12 @@
-//! Selective compaction: which runs are merged, and when.
+//! Compaction picker: selects the runs that a merge takes (selective compaction).
 //!
-//! | selection | what becomes a candidate | option that is 0 to switch it off |
+//! | selection | candidates | disabled by 0 in |
 //! |---|---|---|
-//! | live keys | a run of whose entries fewer than `live_ratio` per cent are live | `live_ratio` |
-//! | leaves | the runs of a window of the index, if they are more than `leaf_threshold`; one window, in turn, whenever the background compacts | `leaf_threshold` |
-//! | ranges | the runs of `range_keys` entries of a range query, if they are more than `range_threshold`; of each query the worst | `range_threshold` |
-//! | at rest | while nobody writes, runs that three others overlap, each by a quarter | `leaf_threshold` |
-//! | small | the smallest runs, where there are too many | - |
+//! | live keys | a run with fewer than `live_ratio` per cent of live entries | `live_ratio` |
+//! | leaves | the runs of a window of the index, if there are more than `leaf_threshold`; each compaction step scans the next window | `leaf_threshold` |
+//! | ranges | the runs of `range_keys` consecutive entries of a range query, if there are more than `range_threshold`; the worst such part of each query counts | `range_threshold` |
+//! | idle | while the memtables are empty, runs that three others overlap, each by a quarter | `leaf_threshold` |
+//! | small | the smallest runs, if there are too many | - |
 //!
 //! With at least `compaction_runs` candidates, the one that overlaps the others most is merged with
 //! those that it overlaps, at most `merge_runs` at once. The overlap of two runs is the length of
@@ -14,14 +14,14 @@
 //! are computed from the first eight bytes behind the common prefix of all four bounds.
 //!
 //! Invariant: each merge replaces overlapping runs by runs that do not overlap, removes dead
-//! entries, or reduces the number of runs. So compaction ends when nobody writes.
+//! entries, or reduces the number of runs. So compaction ends when writes end.
 //!
 //! How we differ from the paper:
 //! - Small runs are a separate selection, because frequent checkpoints would add files forever.
 //! - Runs of large entries are not selected for leaves or ranges.
-//! - When nobody writes, fewer overlapping runs remain than the paper's thresholds allow: the merge
-//!   then costs no writer.
-//! - Seeks are not counted as in `LevelDB`, because no get reads a run in vain.
+//! - An idle table keeps fewer overlapping runs than the paper's thresholds allow: the merge then
+//!   delays no writer.
+//! - Seeks are not counted as in `LevelDB`, because a get reads only the run that has its key.
 
 use std::{cell::Cell, collections::BTreeSet, sync::Arc};
 
@@ -38,45 +38,47 @@ use crate::{
     },
 };
 
-/// Places that one step of a scan over leaves copies.
+/// Index values that one step of a leaf scan copies.
 const SCAN_STEP: usize = 1024;
-/// Keys of a window at most, so that a step of the background stays short.
+/// Maximum number of keys in a window, so that a compaction step stays short.
 const WINDOW_KEYS_MAX: u64 = 1 << 20;
-/// Where nobody writes, a run that so many others lie over is merged with them.
+/// Number of overlapping runs from which an idle table merges a run with them.
 const OTHERS_AT_REST: usize = 3;
-/// Runs lie over one another if they overlap by so many millionths: a few entries from all over the
-/// table are no reason to write again what lies between them.
+/// Minimum overlap in millionths that counts on an idle table. Below it, a run with a few entries
+/// from the whole key range would cause all others to be rewritten.
 const OVERLAP_MIN: u64 = 250_000;
-/// A run is small below this part of what runs have.
+/// A run is small below this fraction of `run_bytes`: a quarter.
 const SMALL_SHARE: u64 = 4;
-/// So many small runs are left alone.
+/// Number of small runs that cause no merge.
 const SMALL_RUNS_MAX: usize = 30;
-/// Runs of entries that are larger on average are not merged for order: reading each of these alone
-/// keeps a disk about as busy as reading them together.
+/// Maximum average entry size of runs that are merged for order. A disk is about as busy with one
+/// read for each larger entry as with reads of several together.
 const ORDERED_BYTES_MAX: u64 = 8 << 10;
-/// Candidates that are compared with one another.
+/// Maximum number of candidates that one pick compares with each other.
 const COMPARED_MAX: usize = 128;
 
-/// Runs that a range query goes through.
+/// Counts the runs that a range query reads, and remembers the worst part of the query.
 #[derive(Debug)]
 pub(super) struct Sequence {
+    /// Entries of a part.
     keys: usize,
-    /// Of the part of the query that it is in: keys, and the runs that they are in.
+    /// Entries of the current part so far.
     count: usize,
+    /// Runs of the current part.
     runs: Vec<u32>,
-    /// The most that a part had.
+    /// Runs of the part with the most runs.
     worst: Vec<u32>,
 }
 
 impl Sequence {
-    /// `None` where queries are not watched.
+    /// Returns `None` if range queries select no runs (`range_threshold` is 0).
     pub(super) fn new(inner: &Inner) -> Option<Self> {
         let keys = inner.settings.range_keys;
         let (count, runs, worst) = Default::default();
         (inner.settings.range_threshold > 0).then_some(Self { keys, count, runs, worst })
     }
 
-    /// The query has come to an entry of this run.
+    /// Records that the query has returned an entry of this run.
     pub(super) fn note(&mut self, run: u32) {
         if self.runs.last() != Some(&run) && !self.runs.contains(&run) {
             self.runs.push(run);
@@ -95,7 +97,7 @@ impl Sequence {
         self.count = 0;
     }
 
-    /// The query has ended.
+    /// Ends the query, and makes the runs of its worst part candidates if they are too many.
     pub(super) fn end(mut self, inner: &Inner) {
         self.end_part();
         if self.worst.len() > inner.settings.range_threshold {
@@ -104,7 +106,7 @@ impl Sequence {
     }
 }
 
-/// A key as a number, behind what all bounds share.
+/// Returns the eight bytes of a key after the first `shared` ones as a number.
 fn number_of(key: &[u8], shared: usize) -> u64 {
     let mut bytes = [0; 8];
     for (to, from) in bytes.iter_mut().zip(key.iter().skip(shared)) {
@@ -113,7 +115,7 @@ fn number_of(key: &[u8], shared: usize) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// The overlap of two runs' key ranges, in millionths.
+/// Returns the overlap of two key ranges in millionths.
 pub(super) fn overlap(one: (&[u8], &[u8]), other: (&[u8], &[u8])) -> u64 {
     let (low, high) = (one.0.max(other.0), one.1.min(other.1));
     if low > high {
@@ -133,12 +135,12 @@ fn bounds(run: &Run) -> (&[u8], &[u8]) {
     (&run.low, &run.high)
 }
 
-/// Whether it is worth merging for order alone.
+/// Whether merging the run for order alone is worth its cost.
 fn is_to_be_ordered(run: &Run) -> bool {
     run.entry_bytes() <= ORDERED_BYTES_MAX
 }
 
-/// The run that most others lie over, and then these, if they are so many at least.
+/// Returns the run that most others overlap, followed by these; `None` if fewer than `others` do.
 fn crowd(runs: &[Arc<Run>], others: usize) -> Option<Vec<Arc<Run>>> {
     let mut counts: Vec<_> = runs.iter().map(|run| (run, Cell::new(0))).collect();
     counts.sort_by(|(one, _), (other, _)| one.low.cmp(&other.low));
@@ -160,7 +162,7 @@ fn lies_over(one: &Run, other: &Run) -> bool {
 }
 
 impl Inner {
-    /// Makes runs candidates for the sake of order.
+    /// Makes runs of these numbers candidates for order, unless their entries are too large.
     pub(super) fn nominate(&self, numbers: &[u32], reason: u8) {
         let view = self.front.view.load();
         let runs = numbers.iter().filter_map(|number| view.version.find(*number));
@@ -170,7 +172,7 @@ impl Inner {
         }
     }
 
-    /// Looks at the next window of the index.
+    /// Scans the next window of the index, and makes its runs candidates if they are too many.
     pub(super) fn scan_leaves(&self) -> Result<()> {
         let settings = &self.settings;
         let view = self.front.view.load_full();
@@ -206,7 +208,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Nominates what can be seen without the index.
+    /// Makes runs with few live entries candidates, and small runs if there are too many.
     fn look_at_runs(&self, runs: &[Arc<Run>]) {
         let settings = &self.settings;
         let is_wasteful = |run: &&Arc<Run>| run.live() * 100 < run.entries() * settings.live_ratio;
@@ -221,7 +223,7 @@ impl Inner {
         }
     }
 
-    /// The runs that are to be merged.
+    /// Returns the runs to merge next; `None` if no merge is due.
     pub(super) fn pick(&self) -> Option<Vec<Arc<Run>>> {
         let view = self.front.view.load_full();
         let runs: Vec<_> = view.version.iter().filter(|run| run.live() > 0).cloned().collect();
@@ -230,7 +232,7 @@ impl Inner {
         if picked.is_some() || !view.is_unwritten() { picked } else { self.pick_at_rest(runs) }
     }
 
-    /// Runs that are over one another, though these are too few to become candidates.
+    /// Returns overlapping runs of an idle table, although too few for the other selections.
     fn pick_at_rest(&self, mut runs: Vec<Arc<Run>>) -> Option<Vec<Arc<Run>>> {
         if self.settings.leaf_threshold == 0 {
             return None;
@@ -247,14 +249,15 @@ impl Inner {
         Some(picked)
     }
 
-    /// Of the runs that are candidates, those that are to be merged.
+    /// Returns the candidates to merge. If they overlap nowhere and a merge would gain nothing,
+    /// unmarks them.
     fn pick_candidates(&self, runs: &[Arc<Run>]) -> Option<Vec<Arc<Run>>> {
         let candidates = runs.iter().filter(|run| run.reasons() != 0);
         let mut candidates: Vec<_> = candidates.cloned().collect();
         if candidates.len() < self.settings.compaction_runs {
             return None;
         }
-        // The oldest first, of very many.
+        // Keeps the oldest.
         candidates.truncate(COMPARED_MAX);
         let picked = self.most_overlapping(&candidates);
         if picked.len() > 1 {
@@ -270,14 +273,14 @@ impl Inner {
                 return Some(these);
             }
         }
-        // They follow one another in key order already.
+        // They do not overlap, so a merge for order would change nothing.
         for run in &candidates {
             run.dismiss();
         }
         None
     }
 
-    /// The candidate that overlaps the others most, with those that it overlaps.
+    /// Returns the candidate with the largest sum of overlaps, followed by those that it overlaps.
     fn most_overlapping(&self, candidates: &[Arc<Run>]) -> Vec<Arc<Run>> {
         let share = |one: &Arc<Run>, other: &Arc<Run>| {
             if one.number == other.number { 0 } else { overlap(bounds(one), bounds(other)) }

@@ -1,12 +1,12 @@
-//! Flushes memtables to runs, and enters the runs into the index.
+//! Flushes: writes memtables to runs, and applies the runs to the index.
 //!
 //! A flush freezes the active memtable while no insert is in progress. So the runs have all effects
 //! below the LSN that the caller was promised. They may have later effects too, which replay
-//! repeats. A delete is in no run: the flush removes the key's place from the index.
+//! repeats. A delete is in no run: the flush removes the key from the index.
 //!
-//! Invariant: memtables leave the view only when the index has all their places, so readers find
-//! each key throughout. A failed flush keeps its memtables, and the next flush writes all of them
-//! again. The runs of the failed flush then have no live entry.
+//! Invariant: memtables leave the super version only when the index has all their keys, so readers
+//! find each key throughout. A failed flush keeps its memtables, and the next flush writes all of
+//! them again. The runs of the failed flush then have no live entry.
 
 use std::sync::Arc;
 
@@ -28,18 +28,21 @@ use crate::{
     },
     util::{
         codec::{Lsn, to_u64},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{Ordering, lock},
     },
 };
 
-/// What a move takes in memory, with a key of 24 bytes.
+/// Bytes of memory of an index update with a key of 24 bytes.
 const MOVE_BYTES: u64 = 72;
 
-/// A run in the making. Its file goes if it is not finished.
+/// Writes a run and collects the index updates for its entries. Dropping it before
+/// [`Self::finish`] removes the file.
 pub(super) struct Draft<'a> {
     inner: &'a Inner,
+    /// Number of the run, once it has an entry.
     number: u32,
+    /// `None` before the first entry: a flush of deletes alone writes no file.
     writer: Option<SstWriter>,
     low: Vec<u8>,
     high: Vec<u8>,
@@ -47,12 +50,14 @@ pub(super) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
+    /// Creates a builder without a file.
     pub(super) fn new(inner: &'a Inner) -> Self {
         let (low, high, moves) = Default::default();
         Self { inner, number: 0, writer: None, low, high, moves }
     }
 
-    /// Adds an entry and says where it is. Its block gets this room in the cache at least.
+    /// Appends an entry, and returns its index value. The block cache admits its block by `room`
+    /// or by a higher class that another entry of the block has.
     pub(super) fn add(
         &mut self,
         key: &[u8],
@@ -74,23 +79,22 @@ impl<'a> Draft<'a> {
             Some(writer) => writer.add(key, Some(value), room)?,
             None => (0, 0),
         };
-        let lasts = !self.inner.context.host.expires(value);
-        let lasts = lasts || mutant::active(Bug::SlmTakesAllForLasting);
-        let mut part = part_of(offset, self.inner.settings.shape.block_bytes);
-        if mutant::active(Bug::SlmMarksNextPart) {
-            part = part.saturating_add(1);
-        }
+        let expires = self.inner.context.host.expires(value);
+        let lasts = mutant!(SlmTakesAllForLasting: true, else !expires);
+        let part = part_of(offset, self.inner.settings.shape.block_bytes);
+        let part = mutant!(SlmMarksNextPart: part.saturating_add(1), else part);
         Ok(Entered { place: Place { run: self.number, block }, lasts, part })
     }
 
-    /// Whether a run of it would be large enough.
+    /// Whether the run has reached `run_bytes`, or the updates the limit of their memory.
     pub(super) fn is_full(&self) -> bool {
         let bytes = self.writer.as_ref().map_or(0, SstWriter::data_bytes);
-        // Deletes are no part of the file, but of memory.
+        // Deletes add updates but no bytes to the file.
         bytes >= self.inner.settings.run_bytes || self.moves.len() >= MOVES_MAX
     }
 
-    /// Makes the file durable and shows it to readers, to whom nothing points to it yet.
+    /// Makes the file durable and adds the run to the super version. The index does not point to
+    /// it yet.
     pub(super) fn finish(mut self) -> Result<Batch> {
         let moves = std::mem::take(&mut self.moves);
         let Some(writer) = self.writer.take() else { return Ok(Batch { run: None, moves }) };
@@ -113,13 +117,13 @@ impl<'a> Draft<'a> {
     }
 
     fn remove(&self) {
-        // Should this fail, the next opening removes it.
+        // If this fails, the next opening removes the file.
         let name = self.inner.owner.kind.name_of(u64::from(self.number));
         let _ = self.inner.owner.dir.remove(&name);
     }
 }
 
-/// Moves that one batch may have.
+/// Maximum number of index updates of one run.
 const MOVES_MAX: usize = 1 << 20;
 
 impl Drop for Draft<'_> {
@@ -131,7 +135,8 @@ impl Drop for Draft<'_> {
 }
 
 impl Inner {
-    /// Makes every effect below `up_to` durable in the files.
+    /// Makes every effect below `up_to` durable in the files. Returns the LSN up to which they are
+    /// complete.
     pub(super) fn flush_to(&self, up_to: Lsn) -> Result<Lsn> {
         self.flush_all()?;
         self.cut(Some(up_to))
@@ -144,8 +149,9 @@ impl Inner {
         self.flush_frozen(true)
     }
 
-    /// Takes a cut of the index with the list of runs: the files are complete to `up_to` then, or
-    /// to where they were. Files that no list names go.
+    /// Takes a checkpoint of the index with the list of runs. Returns the LSN up to which the files
+    /// are complete: `up_to`, or the previous one if that is higher. Removes the files of runs that
+    /// the checkpoint leaves out.
     pub(super) fn cut(&self, up_to: Option<Lsn>) -> Result<Lsn> {
         let mut keeper = lock(&self.paged.keeper);
         let complete = keeper.complete();
@@ -162,14 +168,15 @@ impl Inner {
         outcome.map(|()| complete)
     }
 
-    /// Flushes what is frozen, and, where nothing is, the active memtable.
+    /// Flushes the oldest frozen memtables, or the active one if none is frozen. Returns without a
+    /// flush if another thread has flushed meanwhile.
     pub(super) fn flush_some(&self) -> Result<()> {
-        // No view is held while waiting: see `WriteBuffer::make_room`.
+        // The super version is released before the wait: it would pin memory of flushed memtables.
         let before = self.front.view.load().frozen.len();
         let _flushing = lock(&self.flushing);
         let view = self.front.view.load_full();
         if view.frozen.len() < before {
-            // Whoever held the lock did it.
+            // The previous holder of the lock has flushed.
             return Ok(());
         }
         if view.frozen.is_empty() {
@@ -178,8 +185,7 @@ impl Inner {
         self.flush_frozen(false)
     }
 
-    /// Flushes what is frozen now, from the oldest on: all of it, or as much as makes room for a
-    /// memtable.
+    /// Flushes frozen memtables from the oldest on: all of them, or as many as one flush takes.
     fn flush_frozen(&self, all: bool) -> Result<()> {
         let view = self.front.view.load_full();
         let mut left = view.frozen.as_slice();
@@ -196,6 +202,7 @@ impl Inner {
         Ok(())
     }
 
+    /// Writes memtables to runs, applies these to the index, and drops the memtables.
     fn flush_these(&self, frozen: &[Arc<Memtable>]) -> Result<()> {
         self.counters.flushes_total.fetch_add(1, Ordering::Relaxed);
         if !self.keys.is_decided() {
@@ -228,13 +235,14 @@ impl Inner {
         Ok(())
     }
 
-    /// What the moves of a flush or a merge take in memory: those of one run are entered while
-    /// those of the next one come.
+    /// Estimates the memory of the index updates of a flush or a merge. Those of one run are
+    /// applied while those of the next one are collected.
     pub(super) fn moves_bytes(keys: u64, of_run: u64) -> u64 {
         keys.min(of_run * 2).min(to_u64(MOVES_MAX) * 2) * MOVE_BYTES
     }
 
-    /// Removes runs that nothing names any more. What cannot be removed now is tried again.
+    /// Removes the runs that the newest durable list leaves out from the super version and from
+    /// disk. Files that cannot be removed are tried again at the next call.
     pub(super) fn clean(&self) {
         let gone = self.ledger.take_gone();
         let mut obsolete = lock(&self.obsolete);
@@ -255,8 +263,8 @@ impl Inner {
         });
     }
 
-    /// Leaves the index the memory that its pages take, up to what its cache may have, and has the
-    /// cache of blocks give back what exceeds the budget.
+    /// Divides memory between the two caches: the block cache gets what the pages of the index
+    /// leave, and shrinks by the excess over the budget.
     pub(super) fn make_space(&self) {
         let pages = self.paged.tree.cache();
         let wanted = self.paged.tree.space().used().min(pages.capacity());
@@ -269,18 +277,19 @@ impl Inner {
         }
     }
 
-    /// Draws what a run takes in memory.
+    /// Reserves the memory of a run.
     fn charge_runs(&self, bytes: u64) {
         self.context.budget.reserve_unchecked(bytes);
         self.runs_charged.fetch_add(bytes, Ordering::Relaxed);
         self.make_space();
     }
 
+    /// Releases the memory of removed runs.
     fn give_runs(&self, bytes: u64) {
         self.runs_charged.fetch_sub(bytes, Ordering::Relaxed);
         self.context.budget.release(bytes);
     }
 }
 
-const _: () = assert!(size_of::<Place>() == 8, "a place is one word");
+const _: () = assert!(size_of::<Place>() == 8, "an address of a block is one word");
 const _: () = assert!(MOVES_MAX >> BLOCKS_MAX.trailing_zeros() == 0);

@@ -1,16 +1,18 @@
 //! Scans of the index in key order, in both directions, with the entries' values.
 //!
-//! How: a step copies some places out of the index. The stream prefetches their cached blocks, and
+//! How: a step copies some values out of the index. The scan prefetches their cached blocks, and
 //! reads the missing blocks ahead ([`crate::engine::slm::read_ahead`]). Then it returns the entries
 //! one by one, in the memory of their blocks. Steps grow with the length of the scan. They start
 //! larger if earlier ranges found neighbours together on disk.
 //!
-//! If an entry's block is cached and the place says where the entry begins, the key comes from the
-//! entry, not from the index: no key is decoded, hashed or searched. [`Stream::key`] decodes the
-//! key for callers that need it before the entry.
+//! If an entry's block is cached and the index value says where the entry begins, the key comes
+//! from the entry, not from the index: no key is decoded, hashed or searched. [`Stream::key`]
+//! decodes the key for callers that need it before the entry.
 //!
-//! Invariant: a stream holds the files that it reads from. If a file was removed before the stream
-//! got it, or a block has left the cache since, the stream asks the index again for that key.
+//! Invariant: a scan holds the files that it reads from. If a file was removed before the scan
+//! opened it, or a block has left the cache since, the scan asks the index again for that key.
+//!
+//! Thread rules: one thread uses a scan. It takes no lock of the table.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -34,27 +36,29 @@ use crate::{
     util::sync::{AtomicU32, Ordering},
 };
 
-/// Places of the first step, and of the second; each two further steps take twice as many as the
-/// two before. Half as many in all as with each step twice the one before: ranges are short.
+/// Entries of the first and of the second step. Every second step doubles the size. Doubling at
+/// each step would copy twice as much in all, and most ranges are short.
 const FIRST_STEP: usize = 16;
+/// Number of doublings: the largest step has 1024 entries.
 const DOUBLINGS: u32 = 6;
-/// Leaves of the index that are read from the disk at once.
+/// Maximum number of index leaves that a step reads from disk at once.
 const AHEAD_MAX: isize = 16;
-/// Places of a step for one read of the disk at least, where neighbours in key order lie together.
+/// Minimum number of entries per disk read of a step whose neighbours in key order are together on
+/// disk.
 const TOGETHER: usize = 4;
-/// So many steps are left out by ranges that lately found it so: who waits for the disk does better
-/// to read some of it in vain than to wait again.
+/// Number of small steps that ranges skip if recent ranges found neighbours together on disk. A
+/// range that waits for the disk anyway loses less by reading too much than by waiting again.
 const STEPS_TOGETHER: u32 = 4;
-/// Entries that are on their way to the processor while as many before them are given out.
+/// Number of entries that are prefetched into processor caches ahead of the current one.
 const NEAR: usize = 16;
-/// Values of so many bytes are not copied before they are shown.
+/// Values of at least this size are passed to the visitor in the cache's memory, without a copy.
 const IN_PLACE_BYTES: usize = 512;
 
-/// What was copied out of the index.
+/// An entry that a step has copied out of the index.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     entered: Entered,
-    /// Its run among those that there were; none, if it went before.
+    /// Index of its run in [`Stream::runs`]; `None` if the run was removed before.
     run: Option<u32>,
 }
 
@@ -64,7 +68,8 @@ impl Found {
     }
 }
 
-/// Of keys that lie one behind the other, with where each ends, the one that so many are left from.
+/// Returns the key that has `left` keys from itself to the end, among concatenated keys with the
+/// end of each.
 #[inline]
 fn key_at<'k>((keys, ends): (&'k [u8], &[usize]), left: usize) -> Option<&'k [u8]> {
     let index = ends.len().checked_sub(left)?;
@@ -73,11 +78,12 @@ fn key_at<'k>((keys, ends): (&'k [u8], &[usize]), left: usize) -> Option<&'k [u8
     keys.get(start.unwrap_or(0)..end)
 }
 
-/// Whether ranges that read the disk lately found together what they asked for.
+/// Estimates whether neighbours in key order are together on disk, from the disk reads of recent
+/// ranges.
 #[derive(Debug, Default)]
 pub(super) struct Together {
-    /// Up for steps of which that was so, down for others; down a little for those that read
-    /// nothing, so that it is forgotten where memory has everything.
+    /// Rises with steps that needed few reads, falls with the others. It falls slowly with steps
+    /// that read nothing, so that a table in memory returns to small steps.
     score: AtomicU32,
 }
 
@@ -85,11 +91,12 @@ impl Together {
     const MOST: u32 = 64;
     const READ: u32 = 8;
 
+    /// Whether recent ranges found neighbours together.
     fn is_usual(&self) -> bool {
         self.score.load(Ordering::Relaxed) > Self::MOST / 2
     }
 
-    /// Notes a step of so many places that made so many reads.
+    /// Records a step of `places` entries that took `reads` disk reads.
     fn note(&self, places: usize, reads: usize) {
         let before = self.score.load(Ordering::Relaxed);
         let after = match reads {
@@ -97,8 +104,8 @@ impl Together {
             reads if reads * TOGETHER <= places => (before + Self::READ).min(Self::MOST),
             _ => before.saturating_sub(Self::READ),
         };
-        // Where nothing changes, no line of memory goes from processor to processor. Two at once
-        // may count as one: nothing but speed depends on it.
+        // A store without a change would move the cache line between processors. A lost update of
+        // two concurrent ones affects only speed.
         if after != before {
             self.score.store(after, Ordering::Relaxed);
         }
@@ -109,40 +116,44 @@ impl Together {
 #[derive(Debug)]
 pub(super) struct Stream {
     way: Direction,
-    /// Where the index goes on: from `ascent.start` up, or from `ascent.end` down.
+    /// The part of the index that is not copied yet: from `ascent.start` up, or from `ascent.end`
+    /// down.
     ascent: Ascent,
-    /// Steps that were taken.
+    /// Number of steps taken.
     steps: u32,
-    /// Copied out, in the order of the stream: keys as the index has them, and what it says.
+    /// The keys and values of the step, in scan order, as the index stores them.
     run: IndexRun,
+    /// The decoded values of `run`.
     found: Vec<Found>,
-    /// Those before this one were given out.
+    /// Index of the current entry in `found`.
     next: usize,
-    /// Keys as they were written, of some places up to `restored`, and where each ends: these, and
-    /// what helped to decode them.
+    /// User keys of the entries up to `restored`, one after the other.
     keys: Vec<u8>,
+    /// The end of each key in `keys`.
     key_ends: Vec<usize>,
+    /// Entries before this index have their user keys in `keys`, or are passed.
     restored: usize,
+    /// Decoder of user keys.
     series: Series,
-    /// The key that was shown last.
+    /// The last user key that came from an entry.
     shown: Vec<u8>,
-    /// Entries of places before this one were sent for.
+    /// Entries before this index are prefetched into processor caches.
     near: usize,
-    /// Blocks of places before this one were in the cache, or have come.
+    /// Blocks of entries before this index are cached or read.
     loaded: usize,
-    /// Those of places before this one were in the cache, or were asked for.
+    /// Blocks of entries before this index are cached or requested.
     asked: usize,
     ahead: Ahead,
-    /// The runs that there were once that was copied.
+    /// The runs at the time after the step was copied.
     runs: Arc<Runs>,
-    /// What the runs of a range query are watched with.
+    /// Counts the runs of a range query; `None` for other scans.
     sequence: Option<Sequence>,
-    /// Values are shown where they lie: the last one was worth it.
+    /// The last value was large: the next one is passed on without a copy.
     are_large: bool,
 }
 
 impl Stream {
-    /// Over the keys from `start` (included) to `end` (excluded).
+    /// Creates a scan over the keys from `start` (included) to `end` (excluded).
     pub(super) fn new(
         keys: &Keys,
         way: Direction,
@@ -156,7 +167,7 @@ impl Stream {
         let start = bound(start).map(|start| start.max(FIRST_KEY.to_vec()));
         let is_empty = start.is_none();
         let mut ascent = Ascent::new(start.unwrap_or_default(), end.and_then(bound));
-        // What comes later is none of its business: see `Keys`.
+        // While the coding is not chosen the index is empty, and the scan stays empty.
         ascent.is_over |= is_empty;
         Self {
             way,
@@ -180,8 +191,8 @@ impl Stream {
         }
     }
 
-    /// Shows `each` key and value of the entry that the stream is at, the value where it lies if
-    /// it is large, else in `buffer`; what `each` says, or `None` where the entry was removed.
+    /// Passes the current entry to `each` and returns its answer; `None` if the entry was removed.
+    /// A large value is passed in the cache's memory, a small one in `buffer`.
     pub(super) fn show(
         &mut self,
         inner: &Inner,
@@ -206,8 +217,8 @@ impl Stream {
         key.map(|key| each(key, buffer)).transpose()
     }
 
-    /// As [`Self::show`], of an entry that lies in the cache where its place says; `None` where
-    /// that is not known.
+    /// As [`Self::show`], of an entry whose block is cached and whose offset is known; otherwise
+    /// `None`.
     fn show_lying(
         &mut self,
         inner: &Inner,
@@ -250,7 +261,7 @@ impl Stream {
         flow.transpose()
     }
 
-    /// As [`Self::show`], of a value that lies in memory as one SST.
+    /// As [`Self::show`], of a value that is contiguous in memory; otherwise `None`.
     fn show_in_place(&mut self, inner: &Inner, each: Visit<'_>) -> Result<Option<ControlFlow<()>>> {
         let Some(found) = self.found() else { return Ok(None) };
         let Some(run) = found.run_in(&self.runs) else { return Ok(None) };
@@ -278,7 +289,7 @@ impl Stream {
         flow.transpose()
     }
 
-    /// Gives back what it read into, and says what the runs of the query were like.
+    /// Ends the scan: returns read buffers, and records the runs of a range query.
     pub(super) fn end(self, inner: &Inner) {
         self.ahead.end(inner);
         if let Some(sequence) = self.sequence {
@@ -286,28 +297,28 @@ impl Stream {
         }
     }
 
-    /// What the stream is at.
+    /// Returns the current entry.
     fn found(&self) -> Option<Found> {
         self.found.get(self.next).copied()
     }
 
-    /// Whether the stream is at this key.
+    /// Whether this is the key of the current entry.
     fn is_at(&self, inner: &Inner, key: &[u8]) -> bool {
         let mut coded = Vec::new();
         inner.keys.push(key, &mut coded) && self.coded().is_some_and(|at| at.0 == coded)
     }
 
-    /// The key that the stream is at, as the index has it.
+    /// Returns the current key as the index stores it.
     pub(super) fn coded(&self) -> Option<IndexKey<'_>> {
         self.run.entry(self.next).map(|(key, _)| IndexKey(key))
     }
 
-    /// The key that the stream is at, once it was restored.
+    /// Returns the current user key; `None` before [`Self::restore`].
     pub(super) fn key(&self) -> Option<&[u8]> {
         key_at((&self.keys, &self.key_ends), self.restored.checked_sub(self.next)?)
     }
 
-    /// Copies on where nothing is left.
+    /// Copies the next step if all entries are passed.
     pub(super) fn settle(&mut self, inner: &Inner) -> Result<()> {
         while self.next >= self.found.len() && !self.ascent.is_over {
             self.copy_more(inner)?;
@@ -315,8 +326,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Restores the key that the stream is at, if it is at one, with some of those that follow: of
-    /// what a step copies much may never be asked for.
+    /// Decodes the current user key and at most [`NEAR`] in all. Callers may never ask for the rest
+    /// of a step.
     pub(super) fn restore(&mut self, inner: &Inner) -> Result<()> {
         if self.next < self.restored || self.next >= self.found.len() {
             return Ok(());
@@ -334,14 +345,14 @@ impl Stream {
         Ok(())
     }
 
-    /// Goes past the key that the stream is at.
+    /// Advances to the next entry.
     pub(super) fn advance(&mut self, inner: &Inner) -> Result<()> {
         self.next += 1;
         self.settle(inner)
     }
 
-    /// What `take` makes of the value of the key that the stream is at, which was restored; `None`
-    /// where it was removed meanwhile.
+    /// Passes the value of the current key to the sink; `None` if it was removed meanwhile. The
+    /// caller has called [`Self::restore`].
     pub(super) fn value<T: ValueSink>(
         &mut self,
         inner: &Inner,
@@ -360,7 +371,7 @@ impl Stream {
             sequence.note(place.run);
         }
         let hash = inner.hash(key);
-        // Without its run, it went before this stream got hold of it.
+        // Without its run, the entry has moved before this scan has loaded the runs.
         if let Some(run) = found.run_in(&self.runs) {
             let answer = if let Some(found) = self.ahead.find(place, key) {
                 Some(found.value().map(|value| take.of_bytes(value)))
@@ -377,7 +388,7 @@ impl Stream {
         inner.read_indexed(&inner.front.view.load(), (hash, key), None, take)
     }
 
-    /// Copies places out of the index.
+    /// Copies the next step out of the index.
     fn copy_more(&mut self, inner: &Inner) -> Result<()> {
         self.found.clear();
         self.ahead.clear(inner);
@@ -406,7 +417,7 @@ impl Stream {
                 }
             }
         }
-        // Later than the index: a run that went since then is the only one that may be missing.
+        // Loaded after the index was read, so only runs that were removed since are missing.
         self.runs = Arc::clone(&inner.front.view.load().version);
         for (key, value) in (0..self.run.len()).filter_map(|index| self.run.entry(index)) {
             let entered = Entered::decode(value);
@@ -420,7 +431,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Sends for the next entries whose blocks are in the cache.
+    /// Prefetches the next entries whose blocks are cached.
     pub(super) fn send(&mut self, inner: &Inner) {
         let after = self.found.len().min(self.next + 2 * NEAR);
         for found in self.found.get(self.near.max(self.next)..after).unwrap_or(&[]) {
@@ -431,8 +442,8 @@ impl Stream {
         self.near = after;
     }
 
-    /// Brings the blocks of the next places: has those that the cache has come nearer, a few at a
-    /// time, and asks the disk for those that it lacks.
+    /// Loads the blocks of the next entries: prefetches the cached ones, requests the others from
+    /// disk, and waits for that of the current entry.
     fn load(&mut self, inner: &Inner) {
         self.send(inner);
         if self.asked <= self.next {
@@ -457,7 +468,7 @@ impl Stream {
         self.loaded = self.next + here.count().max(1);
     }
 
-    /// Asks for the blocks of the next places that the cache lacks, if few are on their way.
+    /// Requests the uncached blocks of the next entries, if less than half a window is in flight.
     fn ask(&mut self, inner: &Inner) {
         self.ahead.pass(self.next, inner);
         let (first, mut bytes) = (self.asked.max(self.next), 0);

@@ -1,15 +1,15 @@
-//! Index updates: the only code that changes places in the index.
+//! Index updates: the only code that changes values in the index.
 //!
-//! A [`Batch`] is a durable run and the places of its entries. A flush replaces whatever place a
-//! key had. A compaction changes a place only if the index still points to the entry
-//! that it copied, because a flush may have replaced it meanwhile. The change of the place and of
-//! both runs' live counts happens inside the gate: a checkpoint has all of it or nothing.
+//! A [`Batch`] is a durable run and the index values of its entries. A flush replaces any previous
+//! value of a key. A compaction changes a value only if the index still points to the entry that it
+//! copied, because a flush may have replaced it meanwhile. The change of the value and of both
+//! runs' live counts happens inside the gate: a checkpoint has all of it or nothing.
 //!
-//! Each turn clears the keys' words in the location cache
-//! ([`crate::engine::slm::location_cache`]).
+//! After each [`TURN`] keys, their words in the location cache
+//! ([`crate::engine::slm::location_cache`]) are invalidated.
 //!
-//! Thread rules: `entering` is held for some keys at a time. Between the lookup of a place and its
-//! change no other thread changes it, and flushes and compactions alternate.
+//! Thread rules: `entering` is held for [`TURN`] keys at a time. Between the lookup of a value and
+//! its change no other thread changes it, and flushes and compactions alternate.
 
 use std::{ops::Range, sync::Arc};
 
@@ -22,36 +22,37 @@ use crate::{
     Error, Result,
     bptree::{checkpoint::CHANGE_PAGES, finger::Finger},
     util::{
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{Mutex, lock},
     },
 };
 
-/// Keys that are entered before others have their turn.
+/// Number of keys that are updated before another flush or compaction may take the lock.
 const TURN: usize = 256;
 
-/// What becomes of a key's place.
+/// The change of one key's value in the index.
 #[derive(Clone, Copy, Debug)]
 struct Move {
-    /// Where its key ends among the keys.
+    /// End of the key in [`Moves::keys`].
     key_end: usize,
-    /// Of the key as it was written.
+    /// Hash of the user key.
     hash: u64,
-    /// The new place; `None`: the key goes.
+    /// The new value; `None` removes the key.
     to: Option<Entered>,
-    /// Only from here; `None`: from wherever it was.
+    /// The address that the index must still have; `None` applies the update unconditionally.
     from: Option<Place>,
 }
 
-/// Moves of keys, in key order.
+/// Index updates, in key order.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    /// As the index has them.
+    /// The keys as the index stores them, one after the other.
     keys: Vec<u8>,
     list: Vec<Move>,
 }
 
 impl Moves {
+    /// Appends an update of a key that is greater than the previous ones.
     pub(super) fn push(
         &mut self,
         (hash, key): (u64, IndexKey<'_>),
@@ -81,15 +82,16 @@ impl Moves {
     }
 }
 
-/// A run, or none, and what is to be entered with it.
+/// A run and the index updates that point to it.
 #[derive(Debug)]
 pub(super) struct Batch {
+    /// `None` if all updates remove keys.
     pub(super) run: Option<Arc<Run>>,
     pub(super) moves: Moves,
 }
 
 impl Drop for Batch {
-    /// Entered or given up: nothing more will point to the run.
+    /// Applied or abandoned: no further update will point to the run.
     fn drop(&mut self) {
         if let Some(run) = &self.run {
             run.seal();
@@ -97,11 +99,11 @@ impl Drop for Batch {
     }
 }
 
-/// What makes batches, one after the other.
+/// Returns the next edit, or `None` at the end.
 pub(super) type Produce<'p> = dyn FnMut() -> Result<Option<Batch>> + Send + 'p;
 
 impl Inner {
-    /// Enters all batches that come, each while the next one is made.
+    /// Applies all edits of a flush or a merge. Each is applied while the next one is produced.
     pub(super) fn enter_all(&self, produce: &mut Produce<'_>) -> Result<()> {
         let mut ready = produce()?;
         while let Some(batch) = ready.take() {
@@ -123,7 +125,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Enters one batch.
+    /// Applies one edit.
     fn enter(&self, batch: &Batch) -> Result<()> {
         let count = batch.moves.len();
         let (mut first, mut near) = (0, Finger::default());
@@ -136,7 +138,7 @@ impl Inner {
                     self.enter_one(&batch.moves, index, &view.version, &mut near)
                 })
             };
-            // Of those before one that failed, too.
+            // Also after a failure: the keys before the failed one have changed.
             self.shortcuts.forget(batch.moves.hashes(first..last));
             entered?;
             first = last;
@@ -144,14 +146,16 @@ impl Inner {
         Ok(())
     }
 
+    /// Applies one update: changes the index and both live counts, and drops the old block from the
+    /// block cache if the replaced entry was alone in it.
     fn enter_one(&self, moves: &Moves, index: usize, runs: &Runs, near: &mut Finger) -> Result<()> {
         let (key, Some(one)) = (moves.key(index), moves.list.get(index)) else { return Ok(()) };
         let tree = &self.paged.tree;
         self.paged.make_room(CHANGE_PAGES + tree.pages_for(key.0, size_of::<Place>()))?;
         let pass = self.paged.gate.enter(key.0);
         let old = self.locate_near(near, key)?;
-        let is_sure = one.from.is_none() || mutant::active(Bug::SlmMovesUnconditionally);
-        if !is_sure && old != one.from {
+        let is_stale = one.from.is_some() && old != one.from;
+        if mutant!(SlmMovesUnconditionally: false, else is_stale) {
             return Ok(());
         }
         let find = |place: Place| {
@@ -161,10 +165,8 @@ impl Inner {
             (old.map(find).transpose()?, one.to.map(|to| find(to.place)).transpose()?);
         let change = match one.to {
             Some(to) => tree.put_near(near, key.0, &to.encode())?,
-            None if old.is_some() && !mutant::active(Bug::SlmForgetsDeletes) => {
-                tree.delete(key.0, None)?
-            }
-            None => return Ok(()),
+            None if mutant!(SlmForgetsDeletes: true, else old.is_none()) => return Ok(()),
+            None => tree.delete(key.0, None)?,
         };
         after.inspect(|run| run.gain());
         before.inspect(|run| run.lose());
@@ -177,9 +179,9 @@ impl Inner {
         Ok(())
     }
 
-    /// The index points where there is nothing.
+    /// Returns the error of an index value that points to a run that does not exist.
     pub(super) fn no_run(&self, key: impl std::fmt::Display, place: Place) -> Error {
-        let what = format!("key {key} is said to be in run {:08x}", place.run);
+        let what = format!("key {key} points to run {:08x}, which does not exist", place.run);
         Error::corruption(self.paged.tree.cache().label(), 0, what)
     }
 }

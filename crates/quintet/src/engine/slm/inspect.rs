@@ -1,4 +1,4 @@
-//! A run in words.
+//! Descriptions of run files for `inspect`.
 
 use std::sync::Arc;
 
@@ -10,13 +10,14 @@ use crate::{
     util::format::{LineSink, brief},
 };
 
-/// Describes a run.
+/// Passes a description of a run's file to `say`, line by line. Fails with `Corruption` if the file
+/// is damaged.
 pub fn run(dir: &Arc<dyn Dir>, file: &dyn File, label: &str, say: &mut LineSink<'_>) -> Result<()> {
     describe::sst((dir, file, label), (Kind::RUN, "slm run"), say, |sst, say| {
         let section = sst.footer.index;
         let bounds = decode_bounds(&sst.section(section)?);
         let (low, high) =
-            bounds.ok_or_else(|| sst.damage(section.offset, "its bounds do not parse"))?;
+            bounds.ok_or_else(|| sst.damage(section.offset, "the key bounds cannot be decoded"))?;
         say(&format!("  first key    {}", brief(&low)));
         say(&format!("  last key     {}", brief(&high)));
         Ok(())

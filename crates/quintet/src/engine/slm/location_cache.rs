@@ -42,7 +42,7 @@ use crate::{
     io::{Region, prefetch},
     util::{
         codec::{low_u8, low_u32, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicBool, AtomicU64, Ordering, fence},
     },
 };
@@ -61,12 +61,12 @@ const ASKED: u64 = 1 << (RUN_AT + RUN_BITS);
 const PRINT_AT: u32 = RUN_AT + RUN_BITS + 1;
 const PRINT_BITS: u32 = u64::BITS - PRINT_AT;
 
-/// See the module head.
+/// The location cache of a table.
 #[derive(Debug)]
 pub(super) struct Shortcuts {
     words: Region,
     sets: u64,
-    /// Something was claimed since the table was opened.
+    /// A word was claimed since the table was opened. Until then [`Self::forget`] has no work.
     is_used: AtomicBool,
 }
 
@@ -93,12 +93,13 @@ pub(super) struct Claim<'a> {
     print: u64,
 }
 
-/// The hash's bits in a word: never zero.
+/// Returns the bits of a hash that a word stores. They are never zero.
 #[inline]
 fn print_of(hash: u64) -> u64 {
     (hash % (1 << PRINT_BITS)).max(1)
 }
 
+/// Returns the word of an entry; `None` if its run or block number is too large for a word.
 #[inline]
 fn encode(print: u64, entered: Entered) -> Option<u64> {
     let Place { run, block } = entered.place;
@@ -111,12 +112,12 @@ fn encode(print: u64, entered: Entered) -> Option<u64> {
 fn decode(word: u64) -> Entered {
     let run = low_u32(word >> RUN_AT) % (1 << RUN_BITS);
     let block = low_u32(word >> BLOCK_AT) % (1 << BLOCK_BITS);
-    // What is remembered of an entry is where it is, and not whether it expires.
+    // A word does not say whether the value expires.
     Entered { place: Place { run, block }, lasts: false, part: low_u8(word) }
 }
 
 impl Shortcuts {
-    /// A table of at most so many bytes of memory, but of one set at least.
+    /// Creates a table of at most `bytes` of memory, but of at least one set.
     pub(super) fn new(bytes: u64) -> io::Result<Self> {
         let sets = (bytes / SET_BYTES).clamp(1, u64::from(u32::MAX));
         let words = Region::reserve(sets * SET_BYTES)?;
@@ -126,6 +127,7 @@ impl Shortcuts {
         Ok(Self { words, sets, is_used: AtomicBool::new(false) })
     }
 
+    /// Returns the bytes of memory that the table takes when all its sets are used.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.sets * SET_BYTES
     }
@@ -136,7 +138,7 @@ impl Shortcuts {
         sets.get(to_usize(((hash >> 32) * self.sets) >> 32))
     }
 
-    /// Starts loading a key's set. A hint.
+    /// Prefetches the set of a hash.
     #[inline]
     pub(super) fn approach(&self, hash: u64) {
         self.set(hash).into_iter().for_each(prefetch);
@@ -153,7 +155,8 @@ impl Shortcuts {
     /// Clears the words and claims of these hashes after a change of the index.
     pub(super) fn forget(&self, hashes: impl Iterator<Item = u64> + Clone) {
         fence(Ordering::SeqCst);
-        if !self.is_used.load(Ordering::Relaxed) || mutant::active(Bug::ShortcutsKeepPlace) {
+        mutant!(ShortcutsKeepPlace => return);
+        if !self.is_used.load(Ordering::Relaxed) {
             return;
         }
         hashes.clone().for_each(|hash| self.approach(hash));
@@ -163,8 +166,8 @@ impl Shortcuts {
                 let found = word.load(Ordering::Relaxed);
                 // A claim does not say its key, so every claim of the set is cleared.
                 let is_claim = found != 0 && found >> PRINT_AT == 0;
-                let is_kept = is_claim && mutant::active(Bug::ShortcutsKeepClaim);
-                if (is_claim && !is_kept) || found >> PRINT_AT == print {
+                let is_claim = mutant!(ShortcutsKeepClaim: false, else is_claim);
+                if is_claim || found >> PRINT_AT == print {
                     word.swap(0, Ordering::Relaxed);
                 }
             }
@@ -198,7 +201,8 @@ impl<'a> Known<'a> {
         self.set.get(to_usize(at.into()))
     }
 
-    /// The first thing that `look` makes of a place where the entry of such a key may be.
+    /// Calls `look` with each cached location of a key with this print, until it returns a value.
+    /// Marks the word of that location as asked.
     #[inline]
     pub(super) fn follow<T>(&self, mut look: impl FnMut(Entered) -> Option<T>) -> Option<T> {
         let mut left = self.matches;
@@ -217,8 +221,8 @@ impl<'a> Known<'a> {
         None
     }
 
-    /// Claims a word for a key, before the index is asked for it; `None` where its set has a word
-    /// with its print, or none that gives way.
+    /// Claims a word before the caller asks the index. Returns `None` if the set has a word with
+    /// this print or no word that can be evicted.
     #[inline]
     pub(super) fn claim(&self, token: &'a Token) -> Option<Claim<'a>> {
         let claimed = to_u64((&raw const token.0).addr());
@@ -235,13 +239,14 @@ impl<'a> Known<'a> {
         Some(Claim { word, claimed, print: self.print })
     }
 
-    /// The word of the set that gives way to another key, and what is in it.
+    /// Returns the word of the set to evict and its content. If all words have the asked bit,
+    /// clears one of them and returns `None`.
     #[inline]
     fn give_way(&self) -> Option<(&'a AtomicU64, u64)> {
         if let Some(empty) = self.word(bits_of(self.set, |word| word == 0).trailing_zeros()) {
             return Some((empty, 0));
         }
-        // Those from the first one on come first.
+        // The hash picks where the search begins, so that all words of a set are evicted in turn.
         let first = low_u32(self.hash >> PRINT_BITS) % SET_BITS;
         let old = bits_of(self.set, |word| word & ASKED == 0);
         let old = (old | old << SET_BITS) >> first;
@@ -254,6 +259,7 @@ impl<'a> Known<'a> {
     }
 }
 
+/// Replaces a word if it still has the content `before`.
 #[inline]
 fn exchange(word: &AtomicU64, before: u64, after: u64) -> Result<u64, u64> {
     word.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed)
@@ -300,27 +306,27 @@ mod tests {
         shortcuts.known(hash)?.follow(Some)
     }
 
-    /// Who looks at the index before it changes, and learns of it afterwards.
+    /// A reader asks the index before a change and fills its claim afterwards.
     #[cfg(not(model))]
-    fn a_look_beside_a_change() {
+    fn a_claim_from_before_a_change() {
         let shortcuts = small();
         let token = Token::default();
         let claim = shortcuts.known(77).unwrap().claim(&token).unwrap();
         shortcuts.forget([77].into_iter());
         claim.fill(entered(1));
-        assert_eq!(leads_to(&shortcuts, 77), None, "that is where it was before");
+        assert_eq!(leads_to(&shortcuts, 77), None, "that is the old location");
     }
 
     #[cfg(not(model))]
     mod alone {
         use super::*;
-        use crate::util::mutant::finds;
+        use crate::util::mutant::{Bug, finds};
 
         #[test]
-        fn a_key_is_led_to_its_entry_until_the_index_changes() {
+        fn a_location_is_cached_until_the_index_changes() {
             let shortcuts = small();
             assert!(add(&shortcuts, 5, 8) && add(&shortcuts, 6, 9));
-            assert!(!add(&shortcuts, 5, 10), "it is known");
+            assert!(!add(&shortcuts, 5, 10), "it is cached already");
             assert_eq!(leads_to(&shortcuts, 5), Some(entered(8)));
             assert_eq!(shortcuts.count(), 2);
             shortcuts.forget([7, 5].into_iter());
@@ -329,13 +335,13 @@ mod tests {
         }
 
         #[test]
-        fn a_place_from_before_a_change_is_not_learned() {
-            a_look_beside_a_change();
-            finds(Bug::ShortcutsKeepClaim, a_look_beside_a_change);
+        fn a_location_from_before_a_change_is_not_cached() {
+            a_claim_from_before_a_change();
+            finds(Bug::ShortcutsKeepClaim, a_claim_from_before_a_change);
         }
 
         #[test]
-        fn what_is_given_up_leaves_nothing() {
+        fn a_dropped_claim_and_a_too_large_location_leave_an_empty_word() {
             let shortcuts = small();
             drop(shortcuts.known(5).unwrap().claim(&Token::default()));
             let large =
@@ -352,8 +358,8 @@ mod tests {
         }
 
         #[test]
-        fn what_is_asked_for_stays_while_others_come_and_go() {
-            // One set. Prints differ, and where the search begins for what gives way.
+        fn requested_words_stay_while_others_are_evicted() {
+            // One set. The prints differ, and so do the words at which the search begins.
             let shortcuts = Shortcuts::new(0).unwrap();
             let hash = |number: u64| number << PRINT_BITS | number;
             for number in 1..=8 {
@@ -369,10 +375,10 @@ mod tests {
         }
 
         #[test]
-        fn keys_of_one_print_are_tried_in_turn() {
+        fn a_key_with_the_print_of_another_is_not_cached() {
             let shortcuts = small();
             assert!(add(&shortcuts, 1, 20));
-            // Its print is that of 1, because none is zero.
+            // The print of 0 is that of 1, because no print is zero.
             assert!(!add(&shortcuts, 0, 21));
             let is_it = |entered: Entered| (entered.place.run == 21).then_some(());
             let seen = shortcuts.known(0).unwrap().follow(is_it);
@@ -383,14 +389,16 @@ mod tests {
     #[cfg(model)]
     mod races {
         use super::*;
+        #[cfg(shuttle)]
+        use crate::util::mutant::Bug;
         use crate::util::sync::{Arc, model_check::Exploration, thread};
 
         fn explore(model: impl Fn() + Send + Sync + 'static) {
             Exploration { priority_changes: 3, ..Exploration::DEFAULT }.explore(model);
         }
 
-        /// What the index says of a key changes while a get learns of it. Once the change is told,
-        /// nobody is led to where the entry was.
+        /// The index value of a key changes while a get caches it. After the change has invalidated
+        /// the hash, no reader finds the old location.
         fn a_get_beside_a_change() {
             let shared = Arc::new((Shortcuts::new(SET_BYTES).unwrap(), AtomicU64::new(1)));
             let reader = {
@@ -405,9 +413,9 @@ mod tests {
             shared.1.store(2, Ordering::Relaxed);
             shared.0.forget([5].into_iter());
             let is_new = |found: Entered| found == entered(2);
-            assert!(leads_to(&shared.0, 5).is_none_or(is_new), "led to where it was");
+            assert!(leads_to(&shared.0, 5).is_none_or(is_new), "the old location is cached");
             reader.join().unwrap();
-            assert!(leads_to(&shared.0, 5).is_none_or(is_new), "led to where it was");
+            assert!(leads_to(&shared.0, 5).is_none_or(is_new), "the old location is cached");
         }
 
         #[cfg(loom)]

@@ -45,6 +45,7 @@ pub mod inspect;
 pub(crate) mod key_code;
 mod keys;
 mod location_cache;
+mod mutants;
 mod options;
 mod range;
 mod read;

@@ -12,31 +12,32 @@ use crate::{
     contract::{Entry, KeyRange, OwnedValue, Value, Visit},
     engine::slm::{compaction_picker::Sequence, index_scan::Stream},
     lsm::cursor::merge::{Direction, MemtableCursor, Merge, ScanStart},
-    util::mutant::{self, Bug},
+    util::mutant::mutant,
 };
 
-/// See the module head.
+/// An iterator over the entries of a range, from both ends.
 #[derive(Debug)]
 pub(super) struct Range {
     inner: Arc<Inner>,
     walk: Walk,
 }
 
-/// A range without what keeps its table alive.
+/// A scan of a range from both ends. It does not own the table.
 #[derive(Debug)]
 pub(super) struct Walk {
     view: SuperVersion,
     start: Vec<u8>,
     end: Option<Vec<u8>>,
-    /// Whether its runs are watched for compaction.
+    /// Whether the runs that the scan reads count for compaction.
     is_query: bool,
-    /// Nothing is left.
     is_done: bool,
+    /// The upward scan, once begun.
     front: Option<Both>,
+    /// The downward scan, once begun.
     back: Option<Both>,
 }
 
-/// Shows `each` the entries of a range, in key order, until it breaks off.
+/// Passes the entries of a range to `each` in key order, until it breaks.
 pub(super) fn visit(inner: &Inner, range: KeyRange, each: Visit<'_>) -> Result<()> {
     let view = inner.front.view.load_full();
     let mut walk = Walk::new(&view, range, true);
@@ -50,25 +51,25 @@ pub(super) fn visit(inner: &Inner, range: KeyRange, each: Visit<'_>) -> Result<(
     outcome
 }
 
-/// Memory and files, walked side by side.
+/// A merged scan of memtables and index in one direction.
 #[derive(Debug)]
 struct Both {
     memory: Merge<MemtableCursor>,
     stored: Stream,
 }
 
-/// Which of the two has the next entry.
+/// The source of the next entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Memory,
-    /// Memory, and what is stored under the same key is older.
+    /// Memory; the index has an older entry of the same key.
     Both,
     Stored,
 }
 
 impl Both {
-    /// Who has the next entry in key order. `coded` is for the key in memory as the index would
-    /// have it; it is made where it is empty.
+    /// Returns the source of the next entry in key order. `coded` keeps the key in memory as the
+    /// index would store it, and is filled if it is empty.
     fn next(&self, coded: &mut Vec<u8>, inner: &Inner) -> Option<Next> {
         let (Some(memory), Some(stored)) = (self.memory.key(), self.stored.coded()) else {
             let memory = self.memory.key().map(|_| Next::Memory);
@@ -84,7 +85,7 @@ impl Both {
         })
     }
 
-    /// The next key, and whether memory has it.
+    /// Returns the next user key, and whether memory has it.
     fn restored(&mut self, way: Direction, inner: &Inner) -> Result<Option<(&[u8], bool)>> {
         self.stored.restore(inner)?;
         Ok(match (self.memory.key(), self.stored.key()) {
@@ -101,11 +102,11 @@ impl Both {
         })
     }
 
-    /// Shows `each` the entries below `end`, until it breaks off.
+    /// Passes the entries below `end` to `each`, until it breaks.
     fn visit(&mut self, end: Option<&[u8]>, inner: &Inner, each: Visit<'_>) -> Result<()> {
         let (mut value, mut coded) = (Vec::new(), Vec::new());
         while let Some(next) = self.next(&mut coded, inner) {
-            // What is stored ends there by itself.
+            // The index scan has the bound already.
             let is_over = |key: &[u8]| end.is_some_and(|end| key >= end);
             if next != Next::Stored && self.memory.key().is_some_and(is_over) {
                 return Ok(());
@@ -117,7 +118,7 @@ impl Both {
             } else {
                 let shown = self.memory.key().zip(self.memory.value());
                 let flow = shown.map(|(key, value)| each(key, value)).transpose()?;
-                if next == Next::Both && !mutant::active(Bug::SlmRangeShowsBoth) {
+                if mutant!(SlmRangeShowsBoth: false, else next == Next::Both) {
                     self.stored.advance(inner)?;
                 }
                 self.memory.advance()?;
@@ -131,7 +132,7 @@ impl Both {
         Ok(())
     }
 
-    /// The value of the next key, where it has one, and goes past it.
+    /// Returns the value of the next key, if it has one, and advances.
     fn take(&mut self, (key, is_memory): (&[u8], bool), inner: &Inner) -> Result<Option<Value>> {
         if !is_memory {
             let value = self.stored.value(inner, &mut OwnedValue)?;
@@ -139,7 +140,8 @@ impl Both {
             return Ok(value);
         }
         let value = self.memory.value().map(Value::copy);
-        if self.stored.key() == Some(key) && !mutant::active(Bug::SlmRangeShowsBoth) {
+        let is_stored = self.stored.key() == Some(key);
+        if mutant!(SlmRangeShowsBoth: false, else is_stored) {
             self.stored.advance(inner)?;
         }
         self.memory.advance()?;
@@ -148,6 +150,7 @@ impl Both {
 }
 
 impl Range {
+    /// Creates an iterator. It reads nothing before the first call.
     pub(super) fn new(inner: Arc<Inner>, range: KeyRange, is_query: bool) -> Self {
         let view = inner.front.view.load();
         let walk = Walk::new(&view, range, is_query);
@@ -157,6 +160,7 @@ impl Range {
 }
 
 impl Walk {
+    /// Creates a scan. It reads nothing before the first call.
     pub(super) fn new(view: &SuperVersion, range: KeyRange, is_query: bool) -> Self {
         let start = range.start.unwrap_or_default();
         let is_done = range.end.as_ref().is_some_and(|end| *end <= start);
@@ -164,6 +168,7 @@ impl Walk {
         Self { view, start, end, is_query, is_done, front: None, back: None }
     }
 
+    /// Opens the merged scan of one direction.
     fn open(&self, way: Direction, inner: &Inner) -> Result<Both> {
         let key = match way {
             Direction::Up => Some(self.start.as_slice().into()),
@@ -173,7 +178,7 @@ impl Walk {
         let bounds = (self.start.as_slice(), self.end.as_deref());
         let mut stored = Stream::new(&inner.keys, way, bounds, sequence);
         stored.settle(inner)?;
-        // The first entries come nearer while memory is searched.
+        // The prefetches run while the memtables are searched.
         stored.send(inner);
         let start = ScanStart { way, key, cache: None, flow: None };
         let memtables = self.view.memtables().cloned().collect();
@@ -182,7 +187,7 @@ impl Walk {
         Ok(Both { memory, stored })
     }
 
-    /// The next entry from one end.
+    /// Returns the next entry from one end.
     pub(super) fn step(
         &mut self,
         way: Direction,
@@ -199,13 +204,14 @@ impl Walk {
         found
     }
 
-    /// Lets go of everything, and says what the runs of the query were like.
+    /// Ends both scans, and records the runs of a range query.
     fn end(&mut self, inner: &Inner) {
         for both in [self.front.take(), self.back.take()].into_iter().flatten() {
             both.stored.end(inner);
         }
     }
 
+    /// As [`Self::step`], for a scan that is not done.
     fn find(&mut self, way: Direction, inner: &Inner) -> Result<Option<(Vec<u8>, Value)>> {
         let open = match way {
             Direction::Up => self.front.take(),
@@ -227,7 +233,7 @@ impl Walk {
             let Some(value) = both.take((&key, is_memory), inner)? else { continue };
             match way {
                 Direction::Up => {
-                    // The back stops before what the front has given.
+                    // The back end stops before this key.
                     self.start.clear();
                     self.start.extend_from_slice(&key);
                     self.start.push(0);
@@ -247,7 +253,7 @@ impl Walk {
         Ok(None)
     }
 
-    /// The next key that has an entry. No run is read.
+    /// Returns the next key with an entry. Reads no run.
     pub(super) fn next_key(&mut self, inner: &Inner) -> Result<Option<Vec<u8>>> {
         let mut both = match self.front.take() {
             Some(both) => both,

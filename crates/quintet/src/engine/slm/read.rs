@@ -99,15 +99,18 @@ impl Inner {
         })
     }
 
+    /// Returns the error of an index value that cannot be decoded.
     #[cold]
     pub(super) fn no_place(&self, key: IndexKey<'_>) -> Error {
-        let what = format!("what the index has of key {} is no place", self.keys.shown(key));
+        let key = self.keys.shown(key);
+        let what = format!("the index value of key {key} cannot be decoded");
         Error::corruption(self.paged.tree.cache().label(), 0, what)
     }
 
+    /// Returns the error of an index key that is not the code of a user key.
     #[cold]
     pub(super) fn no_key(&self, key: IndexKey<'_>) -> Error {
-        let what = format!("no key is written as {}, which the index has", key.0.escape_ascii());
+        let what = format!("index key {} is not the code of a key", key.0.escape_ascii());
         Error::corruption(self.paged.tree.cache().label(), 0, what)
     }
 
@@ -241,6 +244,7 @@ impl Inner {
         taken
     }
 
+    /// Counts a disk read.
     pub(super) fn note_read(&self, span: Span) {
         self.counters.reads_total.fetch_add(1, Ordering::Relaxed);
         self.counters.read_bytes_total.fetch_add(to_u64(span.whole()), Ordering::Relaxed);
@@ -383,7 +387,6 @@ fn put_in(out: &mut [Option<Value>], slot: usize, value: Option<Value>) {
 /// The error of an index entry that points to a block without the key.
 #[cold]
 pub(super) fn not_there(run: &Run, number: u32, key: &[u8]) -> Error {
-    let what =
-        format!("block {number} lacks key {}, which is said to be there", key.escape_ascii());
-    run.sst.damage(0, what)
+    let key = key.escape_ascii();
+    run.sst.damage(0, format!("block {number} lacks key {key}, to which the index points"))
 }

@@ -2,17 +2,17 @@
 //!
 //! Problem: a disk returns 64 KiB in 90 us and 1 MiB in 800 us. A scan that waits for each read
 //! before it submits the next gets half of the disk's throughput. A scan that reads far ahead reads
-//! blocks that nobody needs.
+//! blocks that the caller never asks for.
 //!
-//! How: the stream names the blocks that it will need. Adjacent blocks of one file become one read.
-//! Reads are in flight while the stream returns entries. The stream submits more reads when less
-//! than half of a window is left, so the disk stays busy. A range reads at most one window in vain.
-//! The window grows with the blocks that the stream has read.
+//! How: the scan names the blocks that it will need. Adjacent blocks of one file become one read.
+//! Reads are in flight while the scan returns entries. The scan submits more reads when less than
+//! half of a window is left, so the disk stays busy. A range reads at most one window too much. The
+//! window grows with the blocks that the scan has read.
 //!
-//! Invariants: a failed read-ahead is dropped; the stream reads that block alone when it reaches
-//! it, and only then returns an error. Reads in flight at the end of a range complete unobserved.
+//! Invariants: a failed read-ahead is dropped. The scan reads that block alone when it reaches it,
+//! and only then returns an error. Reads in flight at the end of a range complete unobserved.
 //!
-//! Thread rules: one stream owns it.
+//! Thread rules: one scan owns it.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -32,39 +32,46 @@ use crate::{
     util::{codec::to_u64, sync::Ordering},
 };
 
-/// Bytes of blocks in a window at least: so many blocks, within these bounds. A disk needs about
-/// the first to give what it can, and several requests at a time where they are of one block each.
+/// Minimum bytes of a window. A disk needs about this much in flight for its full throughput.
 const WINDOW_BYTES_MIN: usize = 128 << 10;
+/// Minimum number of blocks of a window: large blocks are one request each, and a disk needs
+/// several requests in flight.
 const WINDOW_BLOCKS: usize = 16;
+/// Limit of the bytes of these [`WINDOW_BLOCKS`].
 const WINDOW_BLOCKS_BYTES_MAX: usize = 384 << 10;
-/// From there on, one byte of so many that the stream has read, and at most so many.
+/// Fraction of the bytes that the scan has read which the window grows to: a 16th.
 const WINDOW_SHARE: usize = 16;
+/// Maximum bytes of a window that has grown.
 const WINDOW_BYTES_MAX: usize = 1 << 20;
-/// Blocks of one file are read together up to half a window, and across so many bytes between them.
+/// Maximum number of unwanted bytes between two blocks of one read. Reading one page too much costs
+/// less than another read.
 const GAP_BYTES: u64 = 4 << 10;
 
-/// See the module head.
+/// The reads in flight and the blocks read of a scan.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
+    /// Queue of the reads in flight; `None` if none was in flight lately.
     flow: Option<Flow>,
-    /// In the order in which they were asked for; those before `oldest` are gone.
+    /// In the order of their requests. Those before `oldest` are discarded.
     reads: Vec<Read>,
     oldest: usize,
     blocks: BTreeMap<Place, Block>,
-    /// Bytes of blocks that were asked for so far.
+    /// Bytes of all blocks that were requested so far.
     bytes: usize,
     /// Bytes of the window.
     window: usize,
 }
 
-/// Blocks of one run that lie together, in order, with few bytes between them.
+/// A read of several blocks of one run, in order, with small gaps between them.
 #[derive(Debug)]
 struct Read {
     run: Arc<Run>,
     blocks: Vec<u32>,
-    /// The first and the last of the stream's places that want one of them.
+    /// The first of the scan's entries that needs one of the blocks.
     first_place: usize,
+    /// The last one.
     last_place: usize,
+    /// Bytes of the blocks without the gaps.
     bytes: usize,
     state: State,
 }
@@ -76,24 +83,26 @@ enum State {
     Gone,
 }
 
+/// A requested block.
 #[derive(Debug)]
 struct Block {
-    /// The read that brings it.
+    /// Index of its read.
     read: usize,
     entries: Entries,
-    /// Where the last look ended.
+    /// Offset behind the entry that was found last.
     at: usize,
 }
 
+/// The entries of a requested block.
 #[derive(Debug)]
 enum Entries {
     UnderWay,
-    /// In these bytes of what was read.
+    /// In these bytes of the read's buffer.
     Lying(Range<usize>),
     Unpacked(Vec<u8>),
 }
 
-/// A block that is to be asked for, and the first and the last of the stream's places that want it.
+/// A block to request, with the first and the last of the scan's entries that need it.
 #[derive(Debug)]
 pub(super) struct Wanted<'r> {
     pub(super) run: &'r Arc<Run>,
@@ -102,7 +111,7 @@ pub(super) struct Wanted<'r> {
 }
 
 impl Ahead {
-    /// Lets go of what lies before place `next`, where the stream is.
+    /// Discards the reads that only entries before index `next` need.
     pub(super) fn pass(&mut self, next: usize, inner: &Inner) {
         while let Some(read) = self.reads.get_mut(self.oldest).filter(|read| read.last_place < next)
         {
@@ -112,7 +121,7 @@ impl Ahead {
             }
             match state {
                 State::Here(buffer) => inner.buffers.keep(buffer),
-                // The stream went past it: what it would bring must not pile up.
+                // Reads that the scan has passed must not accumulate.
                 State::UnderWay(pending) => inner.buffers.keep(pending.wait().buffer),
                 State::Gone => {}
             }
@@ -120,8 +129,8 @@ impl Ahead {
         }
     }
 
-    /// Bytes of blocks that may be asked for now, if the next one is of `block_bytes`: none, or
-    /// half a window and more.
+    /// Returns the bytes of blocks that the scan may request now if the next block has
+    /// `block_bytes`: 0, or at least half a window.
     pub(super) fn room(&mut self, block_bytes: usize) -> usize {
         let least = (block_bytes * WINDOW_BLOCKS).min(WINDOW_BLOCKS_BYTES_MAX);
         let least = least.max(WINDOW_BYTES_MIN);
@@ -130,7 +139,7 @@ impl Ahead {
         if left > self.window / 2 { 0 } else { self.window - left }
     }
 
-    /// Whether a block was asked for, and is not behind; if so, place `index` wants it too.
+    /// Whether a block is requested and not discarded. If so, notes that entry `index` needs it.
     pub(super) fn has(&mut self, place: Place, index: usize) -> bool {
         let Some(block) = self.blocks.get(&place) else { return false };
         if let Some(read) = self.reads.get_mut(block.read) {
@@ -139,17 +148,18 @@ impl Ahead {
         true
     }
 
+    /// Whether no block is requested.
     pub(super) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// Whether a block is on its way.
+    /// Whether a block is requested and its read is in flight.
     pub(super) fn is_under_way(&self, place: Place) -> bool {
         let block = self.blocks.get(&place);
         block.is_some_and(|block| matches!(block.entries, Entries::UnderWay))
     }
 
-    /// Asks for blocks; how many reads that are.
+    /// Requests blocks. Returns the number of reads.
     pub(super) fn ask(
         &mut self,
         wanted: BTreeMap<Place, Wanted<'_>>,
@@ -202,7 +212,8 @@ impl Ahead {
         count
     }
 
-    /// Reads what is waited for at once, with nothing else under way: one call of the system.
+    /// Reads synchronously, in one system call: the scan waits for this read, and no other is in
+    /// flight.
     fn read_alone(&mut self, token: usize, way: Direction, inner: &Inner) {
         let Some(read) = self.reads.get(token) else { return };
         let mut buffer = inner.buffers.lend(read.span().whole());
@@ -210,7 +221,7 @@ impl Ahead {
         self.take(token, outcome.is_ok().then_some(buffer), way, inner);
     }
 
-    /// Has the reads from this one on under way.
+    /// Submits the reads from index `first` on.
     fn start(&mut self, first: usize, way: Direction, inner: &Inner) {
         if self.flow.is_none() {
             self.flow = inner.queues.flow(&*inner.context.env).ok();
@@ -231,7 +242,7 @@ impl Ahead {
         }
     }
 
-    /// Waits for a block that is on its way.
+    /// Waits for the read of a block, if it is in flight.
     pub(super) fn wait_for(&mut self, place: Place, way: Direction, inner: &Inner) {
         if !self.is_under_way(place) {
             return;
@@ -246,16 +257,17 @@ impl Ahead {
         self.take(token, is_whole.then_some(completion.buffer), way, inner);
         let is_waiting = |read: &Read| matches!(read.state, State::UnderWay(_));
         if !self.reads.iter().skip(self.oldest).any(is_waiting) {
-            // Whoever rests here has no queue of the system.
+            // A paused scan must not hold one of the system's queues.
             self.flow = None;
         }
     }
 
-    /// Takes the blocks of a read, if it went well.
+    /// Stores the blocks of a read and fills the block cache with them. `buffer` is `None` if the
+    /// read failed.
     fn take(&mut self, token: usize, buffer: Option<AlignedBuffer>, way: Direction, inner: &Inner) {
         let Some(read) = self.reads.get_mut(token) else { return };
         let sst = &read.run.sst;
-        // What came along, on the way that the stream goes, is likely what it asks for next.
+        // The scan is likely to need the other whole blocks of the buffer next.
         let whole = sst.whole_blocks(read.first_block()..read.last_block() + 1, way);
         let span = sst.span(whole.clone());
         for number in whole.clone() {
@@ -272,7 +284,7 @@ impl Ahead {
                         block.entries = Entries::of(open);
                     }
                 }
-                // Who comes to it reads it alone, and is told what is wrong.
+                // The scan reads it alone when it reaches it, and returns the error.
                 (None, Some(_)) => drop(self.blocks.remove(&place)),
                 (None, None) => {}
             }
@@ -280,7 +292,7 @@ impl Ahead {
         read.state = buffer.map_or(State::Gone, State::Here);
     }
 
-    /// The value of a key in a block that was asked for; `None` where it was not.
+    /// Returns the value of a key in a block that is read ahead; `None` for other blocks.
     pub(super) fn find(&mut self, place: Place, key: &[u8]) -> Option<Answer<&[u8]>> {
         let Block { read, entries, at } = self.blocks.get_mut(&place)?;
         let entries = match (entries, self.reads.get(*read).map(|read| &read.state)) {
@@ -298,7 +310,7 @@ impl Ahead {
         Some(value.map_or(Answer::Nothing, Answer::Value))
     }
 
-    /// Forgets everything: the stream numbers its places anew.
+    /// Discards all reads: the next step of the scan counts its entries from 0.
     pub(super) fn clear(&mut self, inner: &Inner) {
         self.pass(usize::MAX, inner);
         self.reads.clear();
@@ -306,7 +318,7 @@ impl Ahead {
         self.oldest = 0;
     }
 
-    /// The stream ends here: what is under way is left to itself.
+    /// Ends the scan. Reads in flight complete without it.
     pub(super) fn end(self, inner: &Inner) {
         for read in self.reads {
             match read.state {
@@ -338,8 +350,8 @@ impl Read {
         self.run.sst.span(self.first_block()..self.last_block() + 1)
     }
 
-    /// Whether a block follows, and there is room for it. Those between it and the last one are in
-    /// the cache, or nobody asked for them: to read a page of them costs less than another read.
+    /// Whether the read can be extended to a block: it follows in the same run after a small gap,
+    /// and the read stays below `most` bytes.
     fn takes(&self, run: &Run, block: u32, most: usize) -> bool {
         run.number == self.run.number
             && self.run.sst.gap_bytes(self.last_block()..block) <= GAP_BYTES
@@ -347,7 +359,8 @@ impl Read {
     }
 }
 
-/// The value of a key in a block's entries from one on, and where the next entry begins.
+/// Finds a key in a block's entries from offset `at` on. Returns the bytes of its value, and the
+/// offset of the next entry.
 fn find_from(entries: &[u8], mut at: usize, key: &[u8]) -> Option<(Range<usize>, usize)> {
     while let Some((entry, next)) = block::entry_at(entries, at) {
         let found = entries.get(entry.key)?;

@@ -28,20 +28,24 @@ use crate::{
     },
 };
 
-/// Memtables are frozen at this size: inserts find their places in the processor's caches.
+/// Size in bytes at which a memtable list is frozen. Inserts into a small list find most of its
+/// nodes in the processor's caches.
 const LIST_BYTES_MAX: u64 = if cfg!(test) { 64 << 10 } else { 16 << 20 };
 
-/// Shortcuts take one byte of so many of the cache's at most: what fits in the processor's caches
-/// is worth more than more of them.
+/// The location cache takes at most this fraction of the block cache's bytes: a 1024th. A table
+/// that fits in the processor's caches saves more time than a larger one.
 const SHORTCUTS_SHARE: u64 = 1024;
 
 impl Inner {
+    /// Opens a table, or creates one in an empty directory. Also returns the LSN up to which its
+    /// files are complete.
     pub(super) fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
         let budget = context.budget.limit();
         let settings = SlmSettings::parse(options, budget)?;
         let index =
             checkpoint::Settings::new(options, &context, ("index_cache_bytes", budget / 2))?;
-        // A page of it leads to hundreds of entries, a block has a few.
+        // The index keeps its pages before blocks: a page leads to hundreds of entries, a block has
+        // a few.
         let index = index.before_blocks().of_values(size_of::<Place>());
         let owner = Owner {
             kind: Kind::RUN,
@@ -66,8 +70,9 @@ impl Inner {
         let memory = (settings.memtable_bytes, settings.memtables);
         let front = WriteBuffer::new(&context, memory, LIST_BYTES_MAX, runs)?;
         let shortcuts = Shortcuts::new(settings.cache_bytes.min(budget) / SHORTCUTS_SHARE)
-            .map_err(|error| Error::io("reserve address space for shortcuts", error))?;
-        // Not lent: nobody is to wait until it comes back.
+            .map_err(|error| Error::io("reserve address space for the location cache", error))?;
+        // Not transient: the memory stays reserved until the table is closed, so no writer may
+        // wait for it.
         context.budget.reserve_unchecked(shortcuts.memory_bytes());
         let buffers = Buffers::new(&context.budget);
         let inner = Self {
@@ -83,7 +88,7 @@ impl Inner {
             obsolete: Mutex::default(),
             scan_from: Mutex::default(),
             runs_charged: AtomicU64::new(charged),
-            // There may have been more to do.
+            // Candidates from before the last close may wait for a merge.
             compaction_wanted: AtomicBool::new(!list.runs.is_empty()),
             rest: IdleDetector::default(),
             together: Together::default(),
@@ -100,7 +105,7 @@ impl Inner {
     }
 }
 
-/// The list of runs that the index has.
+/// Reads the list of runs from the index. Fails with `Corruption` if a checkpointed index has none.
 fn load_list(paged: &Paged, complete: Lsn) -> Result<RunList> {
     let label = paged.tree.cache().label();
     let copy = |length: usize, fill: &mut dyn FnMut(&mut [u8])| {
@@ -115,7 +120,7 @@ fn load_list(paged: &Paged, complete: Lsn) -> Result<RunList> {
     }
 }
 
-/// Opens all runs, side by side.
+/// Opens all runs in parallel.
 fn load_runs(context: &Context, owner: &Owner, list: &RunList) -> Result<Runs> {
     let records = &list.runs;
     let opened: Vec<Mutex<Option<Result<Run>>>> =
@@ -133,7 +138,7 @@ fn load_runs(context: &Context, owner: &Owner, list: &RunList) -> Result<Runs> {
     Ok(Runs::new(runs))
 }
 
-/// Removes files that the list does not name: left by a crash.
+/// Removes the run files that a crash has left: those that the list does not name.
 fn remove_strays(owner: &Owner, list: &RunList) -> Result<()> {
     let io = |what: &str, error| Error::io(format!("{what} {}", owner.label("")), error);
     let used: BTreeSet<u64> = list.runs.iter().map(|run| u64::from(run.number)).collect();

@@ -31,7 +31,10 @@
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
-use super::keys::{Coding, Keys};
+use super::{
+    keys::{Coding, Keys},
+    mutants,
+};
 use crate::{
     Error, Result,
     bptree::{Change, Tree, checkpoint::CheckpointParticipant},
@@ -42,30 +45,33 @@ use crate::{
     },
     util::{
         codec::{Decoder, low_u8, low_u32, put_bytes, put_varint, to_u64, to_usize},
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, OnceLock, Ordering, lock},
     },
 };
 
 const FORMAT: u8 = 3;
-/// Formats that are read, and say nothing of keys.
+/// Older formats that opening accepts. Their lists do not say how the index stores keys.
 const PLAIN_FORMATS: std::ops::RangeInclusive<u8> = 1..=2;
-/// The key of the list.
+/// Key of the list in the index. No entry can have the empty key.
 pub(super) const LIST_KEY: &[u8] = b"";
-/// The first key that an entry can have.
+/// The lowest key that an entry can have.
 pub(super) const FIRST_KEY: &[u8] = &[0];
 
-/// Too many of its entries are dead.
+// Reasons why a run is a candidate for compaction: bits of one byte.
+
+/// Too many of the run's entries are dead.
 pub(super) const DEAD: u8 = 1;
-/// Neighbouring leaves of the index point into too many runs, it among them.
+/// Neighbouring leaves of the index point into too many runs, this one among them.
 pub(super) const LEAVES: u8 = 2;
-/// A range query went through too many runs, it among them.
+/// A range query read too many runs, this one among them.
 pub(super) const RANGES: u8 = 4;
-/// There are too many small ones.
+/// The run is small, and the table has too many small runs.
 pub(super) const SMALL: u8 = 8;
+/// All reasons.
 const REASONS: u8 = 15;
 
-/// Where an entry is.
+/// Address of a block: the number of its run, and its number in the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) run: u32,
@@ -73,40 +79,39 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The place in what the index holds; `None` for what is none.
+    /// Decodes the address in a value of the index; `None` if the value has a wrong length.
     #[inline]
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         Entered::decode(bytes).map(|entered| entered.place)
     }
 }
 
-/// Runs have fewer blocks, and fewer entries.
+/// Exclusive limit of the blocks of a run, and of its entries: a block number has 23 bits.
 pub(super) const BLOCKS_MAX: u32 = 1 << 23;
 /// Bits of a block's number.
 const BLOCK_BITS: u32 = BLOCKS_MAX.trailing_zeros();
-/// The bit that says so.
+/// Bit of the high word that marks a value without an expiry time.
 const LASTS: u32 = 1 << 31;
-/// Parts of a block that hints tell apart, to the power of two.
+/// Logarithm of the number of parts into which a block is divided.
 const PART_BITS: u32 = 8;
 
-/// What the index holds of a key.
+/// The value of a key in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entered {
     pub(super) place: Place,
-    /// The value has no time at which it expires: that the key is here is enough to know that it
-    /// has a value.
+    /// The value has no expiry time, so the key exists: no read is needed to know that.
     pub(super) lasts: bool,
-    /// The part of the block in which the entry begins: gets ask memory for it ahead, ranges take
-    /// the entry there, where the run says what the parts are of.
+    /// The part of the block in which the entry begins. Gets prefetch it, and ranges read the entry
+    /// there without a search. Runs that do not record their block size have no parts.
     pub(super) part: u8,
 }
 
-/// The part of a block of `block_bytes` in which byte `offset` of its entries lies.
+/// Returns the part of a block of `block_bytes` that contains byte `offset` of its entries.
 pub(super) fn part_of(offset: usize, block_bytes: usize) -> u8 {
     low_u8(to_u64((offset << PART_BITS) / block_bytes).min(u64::from(u8::MAX)))
 }
 
-/// The bytes of a block's entries that are its part of this number.
+/// Returns the offsets in a block's entries that belong to a part. The last part has no end.
 pub(super) fn bytes_of(part: u8, block_bytes: usize) -> Range<usize> {
     let first = |part: usize| (part * block_bytes).div_ceil(1 << PART_BITS);
     let part = usize::from(part);
@@ -114,13 +119,14 @@ pub(super) fn bytes_of(part: u8, block_bytes: usize) -> Range<usize> {
 }
 
 impl Entered {
-    /// The value in the index.
+    /// Encodes the value for the index.
     pub(super) fn encode(self) -> [u8; 8] {
         let part = u32::from(self.part) << BLOCK_BITS;
         let block = self.place.block | part | if self.lasts { LASTS } else { 0 };
         (u64::from(block) << 32 | u64::from(self.place.run)).to_le_bytes()
     }
 
+    /// Decodes a value of the index; `None` if it has a wrong length.
     #[inline]
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let word = u64::from_le_bytes(*bytes.first_chunk::<8>().filter(|_| bytes.len() == 8)?);
@@ -130,7 +136,7 @@ impl Entered {
         Some(Self { place, lasts: block & LASTS != 0, part })
     }
 
-    /// As [`Entered::decode`], for lookups in the index.
+    /// As [`Entered::decode`], as the callback of a lookup in the index.
     #[inline]
     pub(super) fn take(length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Option<Self> {
         let mut bytes = [0; 8];
@@ -142,7 +148,7 @@ impl Entered {
     }
 }
 
-/// A run as the list names it.
+/// A run in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RunRecord {
     pub(super) number: u32,
@@ -151,15 +157,19 @@ pub(super) struct RunRecord {
     pub(super) reasons: u8,
 }
 
-/// The list.
+/// The list of runs of a checkpoint. See the module head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RunList {
+    /// Number of the next run.
     pub(super) next: u32,
+    /// In ascending order of their numbers.
     pub(super) runs: Vec<RunRecord>,
+    /// How the index stores keys.
     pub(super) coding: Coding,
 }
 
 impl RunList {
+    /// Encodes the list in the current format.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = vec![FORMAT];
         put_varint(&mut out, u64::from(self.next));
@@ -181,17 +191,17 @@ impl RunList {
         out
     }
 
-    /// The list in what the index of this name has.
+    /// Decodes the list of the index called `label`. Fails with `NewerFormat` or `Corruption`.
     pub(super) fn open(bytes: &[u8], label: &str) -> Result<Self> {
         if let Some(found) = bytes.first().copied().filter(|found| *found > FORMAT) {
             let (file, found, supported) = (label.to_owned(), found.into(), FORMAT.into());
             return Err(Error::NewerFormat { file, found, supported });
         }
-        let damaged = || Error::corruption(label, 0, "the list of runs does not parse");
+        let damaged = || Error::corruption(label, 0, "the list of runs cannot be decoded");
         Self::decode(bytes).ok_or_else(damaged)
     }
 
-    /// `None` for what no writer makes.
+    /// Decodes a list; `None` if no version writes these bytes.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut decoder = Decoder::new(bytes);
         let format = decoder.u8()?;
@@ -211,7 +221,7 @@ impl RunList {
         list.coding = match format {
             FORMAT => coding(&mut decoder)?,
             _ if !PLAIN_FORMATS.contains(&format) => return None,
-            // The index is empty where no run has anything.
+            // Without runs the index is empty.
             _ if list.runs.is_empty() => Coding::Open,
             _ => Coding::Plain,
         };
@@ -233,25 +243,28 @@ fn number(decoder: &mut Decoder<'_>) -> Option<u32> {
     u32::try_from(decoder.varint()?).ok()
 }
 
-/// A run. See the module head.
+/// A sorted run: a file of entries in key order, and which share of them is live.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) number: u32,
     pub(super) sst: Arc<Sst>,
-    /// Entries of a block, on average.
+    /// Average number of entries in a block.
     of_block: usize,
-    /// The first key, and the last.
+    /// The first key.
     pub(super) low: Vec<u8>,
+    /// The last key.
     pub(super) high: Vec<u8>,
     /// Entries that the index points to.
     live: AtomicU64,
+    /// Why the run is a candidate for compaction; 0 if it is none.
     reasons: AtomicU8,
-    /// Whoever made it has pointed to it what there is: from here on entries only die.
+    /// The flush or merge that wrote the run has applied all its index updates. From then on the
+    /// live count only falls.
     sealed: AtomicBool,
 }
 
 impl Run {
-    /// A run that nothing points to yet.
+    /// Creates a run of a file to which the index does not point yet.
     pub(super) fn new(number: u32, sst: Sst, (low, high): (Vec<u8>, Vec<u8>)) -> Self {
         let blocks = u64::from(sst.blocks()).max(1);
         Self {
@@ -266,15 +279,16 @@ impl Run {
         }
     }
 
-    /// One that the list names.
+    /// Opens a run of the list. Fails with `Corruption` if its file disagrees with the list.
     pub(super) fn open(owner: &Owner, record: &RunRecord) -> Result<Self> {
         let sst = Sst::open(owner, u64::from(record.number), record.file_bytes)?;
         let section = sst.footer.index;
         let bytes = sst.section(section)?;
         let damage = |what: &str| sst.damage(section.offset, what);
-        let bounds = decode_bounds(&bytes).ok_or_else(|| damage("its bounds do not parse"))?;
+        let bounds =
+            decode_bounds(&bytes).ok_or_else(|| damage("the key bounds cannot be decoded"))?;
         if record.live > sst.footer.entries {
-            return Err(damage("more entries are live than it has"));
+            return Err(damage("the list of runs counts more live entries than the file has"));
         }
         let run = Self::new(record.number, sst, bounds);
         run.live.store(record.live, Ordering::Relaxed);
@@ -283,25 +297,27 @@ impl Run {
         Ok(run)
     }
 
-    /// Nothing more will point to it.
+    /// Marks that no further index update will point to the run.
     pub(super) fn seal(&self) {
         self.sealed.store(true, Ordering::Relaxed);
     }
 
-    /// The bytes of a block's entries among which an entry begins, where the run can tell.
+    /// Returns the offsets in the block's entries among which an entry begins; `None` if the run
+    /// does not record its block size.
     #[inline]
     pub(super) fn beginning(&self, entered: Entered) -> Option<Range<usize>> {
         let block_bytes = to_usize(self.sst.footer.block_bytes);
         (block_bytes > 0).then(|| bytes_of(entered.part, block_bytes))
     }
 
-    /// Whether entries mostly begin alone in their part of a block, and the run can tell.
+    /// Whether the location cache may hold entries of the run: it records its block size, and most
+    /// of its entries are the only one that begins in their part of a block.
     #[inline]
     pub(super) fn has_shortcuts(&self) -> bool {
         self.sst.footer.block_bytes > 0 && self.of_block <= (1 << PART_BITS) / 2
     }
 
-    /// Starts loading what says where a block is in the cache.
+    /// Prefetches the slot that says where a block is in the block cache.
     #[inline]
     pub(super) fn prefetch_place(&self, place: Place) {
         if let Some(slot) = self.sst.slot(place.block) {
@@ -309,73 +325,72 @@ impl Run {
         }
     }
 
-    /// Starts loading an entry of it, if its block is in the cache.
+    /// Prefetches an entry if its block is cached.
     #[inline]
     pub(super) fn prefetch(&self, entered: Entered, cache: &DecodedBlockCache) {
         let at = bytes_of(entered.part, cache.block_bytes).start;
         cache.prefetch_entry(self.sst.slot(entered.place.block), (self.of_block, at));
     }
 
-    /// Entries that the index points to.
+    /// Returns the number of entries to which the index points.
     pub(super) fn live(&self) -> u64 {
         self.live.load(Ordering::Relaxed)
     }
 
-    /// The index points to one entry more.
+    /// Counts an entry to which the index points now.
     pub(super) fn gain(&self) {
         self.live.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The index points to one entry less.
+    /// Uncounts an entry to which the index no longer points.
     pub(super) fn lose(&self) {
-        if !mutant::active(Bug::SlmMiscountsLive) {
-            self.live.fetch_sub(1, Ordering::Relaxed);
-        }
+        mutant!(SlmMiscountsLive => return);
+        self.live.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Entries in the file.
+    /// Returns the number of entries in the file.
     pub(super) fn entries(&self) -> u64 {
         self.sst.footer.entries
     }
 
-    /// Nothing points to it, nor ever will.
+    /// Whether the index does not point to the run and no later update will.
     pub(super) fn is_dead(&self) -> bool {
         self.sealed.load(Ordering::Relaxed) && self.live() == 0
     }
 
-    /// Why it is a candidate for compaction.
+    /// Returns why the run is a candidate for compaction; 0 if it is none.
     pub(super) fn reasons(&self) -> u8 {
         self.reasons.load(Ordering::Relaxed)
     }
 
-    /// Makes it a candidate; whether it was none.
+    /// Makes the run a candidate. Returns whether it was none before.
     pub(super) fn nominate(&self, reason: u8) -> bool {
         self.reasons.fetch_or(reason, Ordering::Relaxed) == 0
     }
 
-    /// It is no candidate any more.
+    /// Makes the run no candidate.
     pub(super) fn dismiss(&self) {
         self.reasons.store(0, Ordering::Relaxed);
     }
 
-    /// Bytes of keys and values of live entries, about.
+    /// Estimates the bytes of keys and values of live entries.
     pub(super) fn live_bytes(&self) -> u64 {
         let all = u128::from(self.sst.footer.payload_bytes) * u128::from(self.live());
         crate::util::codec::low_u64(all / u128::from(self.entries().max(1)))
     }
 
-    /// Bytes of key and value of an entry, on average.
+    /// Returns the average bytes of key and value of an entry.
     pub(super) fn entry_bytes(&self) -> u64 {
         self.sst.footer.payload_bytes / self.entries().max(1)
     }
 
-    /// Bytes of memory that finding entries takes.
+    /// Returns the bytes of memory that the run takes, without its cached blocks.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.sst.memory_bytes() + to_u64(self.low.len() + self.high.len())
     }
 }
 
-/// What a run's file says of its first and its last key.
+/// Encodes the first and the last key of a run for the index section of its file.
 pub(super) fn encode_bounds(low: &[u8], high: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     put_bytes(&mut out, low);
@@ -383,117 +398,127 @@ pub(super) fn encode_bounds(low: &[u8], high: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Decodes the first and the last key of a run; `None` if these bytes are damaged.
 pub(super) fn decode_bounds(bytes: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut decoder = Decoder::new(bytes);
     let bounds = (decoder.bytes()?.to_vec(), decoder.bytes()?.to_vec());
     (decoder.is_empty() && bounds.0 <= bounds.1).then_some(bounds)
 }
 
-/// The runs that readers see, by number.
+/// The set of runs that readers see, in ascending order of their numbers. It is immutable.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
     all: Vec<Arc<Run>>,
-    /// Their numbers, side by side for who looks for one.
+    /// The numbers of `all`, side by side: a binary search touches few cache lines.
     numbers: Vec<u32>,
 }
 
 impl Runs {
+    /// Creates a set of runs in any order.
     pub(super) fn new(mut all: Vec<Arc<Run>>) -> Self {
         all.sort_by_key(|run| run.number);
         let numbers = all.iter().map(|run| run.number).collect();
         Self { all, numbers }
     }
 
-    /// The run of a number.
+    /// Returns the run with a number.
     #[inline]
     pub(super) fn find(&self, number: u32) -> Option<&Arc<Run>> {
         self.at(self.index_of(number)?)
     }
 
-    /// Which run has a number, for [`Self::at`].
+    /// Returns the index of the run with a number, for [`Self::at`].
     #[inline]
     pub(super) fn index_of(&self, number: u32) -> Option<u32> {
         self.numbers.binary_search(&number).ok().and_then(|index| u32::try_from(index).ok())
     }
 
+    /// Returns the run at an index.
     #[inline]
     pub(super) fn at(&self, index: u32) -> Option<&Arc<Run>> {
         self.all.get(to_usize(u64::from(index)))
     }
 
+    /// Iterates over the runs in ascending order of their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Run>> {
         self.all.iter()
     }
 
+    /// Returns the number of runs.
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// With one more, of a higher number than all.
+    /// Returns this set and one more run.
     pub(super) fn with(&self, run: &Arc<Run>) -> Self {
         Self::new(self.all.iter().chain([run]).cloned().collect())
     }
 
-    /// Without those of these numbers.
+    /// Returns this set without the runs of these numbers.
     pub(super) fn without(&self, gone: &[u32]) -> Self {
         Self::new(self.all.iter().filter(|run| !gone.contains(&run.number)).cloned().collect())
     }
 }
 
+/// The mutable state of the manifest.
 #[derive(Debug, Default)]
 struct Entries {
+    /// Every run that has a file, by number.
     runs: BTreeMap<u32, Arc<Run>>,
-    /// Left out of the newest cut's list, and of the newest durable one's.
+    /// Numbers of the dead runs that the list of the newest checkpoint leaves out. That checkpoint
+    /// may not be durable yet.
     left_out: Vec<u32>,
+    /// Numbers of the runs that the newest durable list leaves out: their files can be removed.
     gone: Vec<u32>,
-    /// A name may not be durable yet.
+    /// The name of a run's file may not be durable yet.
     has_new_names: bool,
 }
 
-/// See the module head.
+/// The manifest of a table's runs. It takes part in each checkpoint of the index.
 #[derive(Debug)]
 pub(super) struct Ledger {
     owner: Owner,
     entries: Mutex<Entries>,
     /// The number of the next run.
     next: AtomicU64,
-    /// How the index writes keys; without it, it has none.
+    /// How the index stores keys. Unset until [`Self::load`].
     keys: OnceLock<Arc<Keys>>,
 }
 
 impl Ledger {
+    /// Creates an empty manifest.
     pub(super) fn new(owner: Owner) -> Self {
         let (entries, keys) = Default::default();
         Self { owner, entries, next: AtomicU64::new(1), keys }
     }
 
-    /// Takes over what was found at opening.
+    /// Fills the manifest with the runs that opening has found.
     pub(super) fn load(&self, next: u32, runs: &Runs, keys: &Arc<Keys>) {
         let _ = self.keys.set(Arc::clone(keys));
         self.next.store(u64::from(next).max(1), Ordering::Relaxed);
         lock(&self.entries).runs = runs.iter().map(|run| (run.number, Arc::clone(run))).collect();
     }
 
-    /// A number for a run.
+    /// Allocates a run number. Fails with `Limit` after 2^32 runs.
     pub(super) fn next_number(&self) -> Result<u32> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let exhausted = |_| Error::Limit { what: "a table has had 2^32 runs".to_owned() };
-        u32::try_from(number).map_err(exhausted)
+        let what = "the table has used all 2^32 run numbers; copy it to a new table";
+        u32::try_from(number).map_err(|_| Error::Limit { what: what.to_owned() })
     }
 
-    /// A run was written.
+    /// Adds a run whose file is complete.
     pub(super) fn add(&self, run: &Arc<Run>) {
         let mut entries = lock(&self.entries);
         entries.runs.insert(run.number, Arc::clone(run));
         entries.has_new_names = true;
     }
 
-    /// Whether the next cut lets go of a run.
+    /// Whether the next checkpoint drops a run.
     pub(super) fn has_dead(&self) -> bool {
         lock(&self.entries).runs.values().any(|run| run.is_dead())
     }
 
-    /// The runs that no durable list names any more: they are out of the ledger.
+    /// Removes the runs that the newest durable list leaves out, and returns their numbers.
     pub(super) fn take_gone(&self) -> Vec<u32> {
         let mut entries = lock(&self.entries);
         let gone = std::mem::take(&mut entries.gone);
@@ -519,24 +544,18 @@ impl CheckpointParticipant for Ledger {
         }
         let next = u32::try_from(self.next.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
         let coding = self.keys.get().map_or(Coding::Open, |keys| keys.coding());
-        let is_forgotten = coding != Coding::Open && mutant::active(Bug::SlmForgetsKeyCode);
-        let coding = if is_forgotten { Coding::Plain } else { coding };
+        let coding = mutant!(SlmForgetsKeyCode: mutants::without_code(coding), else coding);
         let list = RunList { next, runs, coding }.encode();
-        if mutant::active(Bug::SlmRemovesRunsEarly) {
-            for number in &left_out {
-                let _ = self.owner.dir.remove(&self.owner.kind.name_of(u64::from(*number)));
-            }
-        }
+        mutant!(SlmRemovesRunsEarly => mutants::remove_runs(&self.owner, &left_out));
         entries.left_out = left_out;
-        if mutant::active(Bug::SlmCutsWithoutList) && !entries.runs.is_empty() {
-            return Ok(Change::default());
-        }
+        let is_empty = entries.runs.is_empty();
+        mutant!(SlmCutsWithoutList => if !is_empty { return Ok(Change::default()); });
         tree.put(LIST_KEY, [&list, &[]], None)
     }
 
     fn settle(&self) -> Result<()> {
         let has_new_names = std::mem::take(&mut lock(&self.entries).has_new_names);
-        if !has_new_names || mutant::active(Bug::SlmSkipsDirSync) {
+        if mutant!(SlmSkipsDirSync: true, else !has_new_names) {
             return Ok(());
         }
         let synced = self.owner.dir.sync();
@@ -563,7 +582,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_pinned_and_comes_back() {
+    fn the_list_of_runs_has_the_documented_layout_and_decodes() {
         let one = |number, live| RunRecord { number, file_bytes: 8192, live, reasons: DEAD };
         let runs = vec![one(3, 1), one(8, 300)];
         let list = RunList { next: 9, runs, coding: Coding::Plain };
@@ -573,7 +592,7 @@ mod tests {
         for cut in 0..bytes.len() {
             assert_eq!(RunList::decode(&bytes[..cut]), None);
         }
-        // Of builds before hints, and before codes; of builds to come.
+        // Formats before hints and before key codes, and a newer format.
         let of_format = |format| [&[format], &bytes[1..]].concat();
         for format in [1, 2] {
             let mut old = of_format(format);
@@ -590,14 +609,14 @@ mod tests {
             RunList { next: 8, ..list.clone() },
             RunList { runs: vec![one(8, 1), one(3, 1)], ..list.clone() },
             RunList { runs: vec![one(3, 0)], ..list.clone() },
-            // Keys, and no word of how they are written.
+            // The index has keys, and the list does not say how they are stored.
             RunList { coding: Coding::Open, ..list },
         ];
         assert!(bad.iter().all(|list| RunList::decode(&list.encode()).is_none()));
     }
 
     #[test]
-    fn the_code_of_keys_comes_back_with_the_list() {
+    fn the_list_of_runs_keeps_the_key_code() {
         let mut lengths = [8; SYMBOLS];
         lengths[..2].copy_from_slice(&[9, 9]);
         let code = Arc::new(KeyCode::from_lengths(&lengths).unwrap());
@@ -619,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn places_and_bounds_come_back() {
+    fn index_values_and_bounds_have_the_documented_layout_and_decode() {
         let place = Place { run: 7, block: 0x0002_0304 };
         let entered = |lasts, part| Entered { place, lasts, part };
         assert_eq!(entered(false, 0).encode(), [7, 0, 0, 0, 4, 3, 2, 0]);

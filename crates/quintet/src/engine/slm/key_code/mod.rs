@@ -1,42 +1,47 @@
-//! Key codes: keys in fewer bits, in the same order.
+//! Key codes: order-preserving compression of keys.
 //!
-//! What: a code of bits for each byte, alphabetic (a greater byte has a greater code) and free of
-//! prefixes, made from a sample of keys ([`train`]); [`KeyCode::encode`] puts the codes of a key's
-//! bytes side by side, [`KeyCode::decode`] gives the key back.
-//! Why: an index of coded keys holds more of them in a page. Ten digits take 3.6 bits each: 3.4
-//! would be the least for ten, and the rest is for the bytes that no key of the sample has.
+//! Problem: most of an index page is keys. A page of shorter keys holds more of them.
 //!
-//! There is one symbol more than there are bytes, the end of a key: the lowest, so its code is all
-//! zeros, and so is what follows it. So zeros at the end are left out: the end takes no room, and a
-//! coded key is as many bytes as there are up to the last one that is not zero.
+//! How: each byte value has a code of bits. The code is alphabetic (a greater byte has a greater
+//! code) and prefix-free, and is trained on a sample of keys ([`train`]). [`KeyCode::encode`]
+//! concatenates the codes of a key's bytes, and [`KeyCode::decode`] returns the key. Ten digits
+//! take 3.6 bits each; the minimum for ten symbols is 3.4, and the rest goes to the bytes that the
+//! sample lacks.
+//!
+//! One more symbol is the end of a key. It is the lowest, so its code is all zeros, and padding is
+//! zeros too. Zero bytes at the end of a coded key are left out, so the end takes no space.
 //!
 //! Invariants:
-//! - For all keys a and b: a < b just if coded a < coded b, both as byte strings; so one coded key
-//!   is one key's. Two keys differ at a symbol, whose codes differ at a bit that both have. Zeros
-//!   behind the last byte change no order between byte strings that do not end in zero.
-//! - Every key can be coded: each byte has a code, of at most [`BITS_MAX`] bits. The empty key is
+//! - For all keys a and b: a < b if and only if coded a < coded b, both as byte strings. So two
+//!   keys never have the same code. Two keys differ at a symbol, whose codes differ at a bit that
+//!   both have. Zeros behind the last byte do not change the order of byte strings that do not end
+//!   in zero.
+//! - Every key can be coded: each byte has a code of at most [`BITS_MAX`] bits. The empty key is
 //!   the only one whose code is empty.
-//! - Decoding accepts what encoding makes, and nothing else, and never panics.
+//! - Decoding accepts exactly the output of encoding, and never panics.
 //!
-//! Layout: a code is stored as the lengths of its symbols' codes, from which they follow, since
-//! each begins where the one before ends (canonical order is the order of the symbols):
+//! Layout: a code is stored as the lengths of its symbols' codes. They determine the codes, because
+//! each code begins where the one before ends (canonical order is the order of the symbols):
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
 //! | 0 | 1 | end | bits of the end of a key, 1 to 16 |
 //! | 1 | 256 | bytes | bits of each byte in turn, 1 to 16 |
 //!
-//! Lengths of which any code would begin in the midst of another, or that leave a sequence of bits
-//! without a meaning, are damage.
+//! Lengths are damaged if a code would begin inside another, or if some sequence of bits has no
+//! symbol.
 //!
-//! Thread rules: none, a code never changes.
+//! Thread rules: none. A code never changes.
 //!
 //! Paper: Zhang and others, "Order-Preserving Key Compression for In-Memory Search Trees" (HOPE,
-//! SIGMOD 2020), its Single-Char scheme. How we differ: the end of a key is a symbol, so codes keep
-//! keys apart that are prefixes of one another, without their length in bits; decoding is built
-//! (the paper's trees never decode); bits are counted for bytes behind what a key shares with the
-//! one before it, because pages leave out prefixes by themselves; the code is the optimal
-//! alphabetic tree by Garsia and Wachs' algorithm instead of Hu and Tucker's.
+//! SIGMOD 2020), its Single-Char scheme. How we differ:
+//! - The end of a key is a symbol. So keys that are prefixes of one another have different codes,
+//!   without a stored length in bits.
+//! - Keys can be decoded. The paper's trees never decode.
+//! - Training counts only the bytes that a key does not share with the one before it, because pages
+//!   compress prefixes already.
+//! - The code is the optimal alphabetic tree by the algorithm of Garsia and Wachs, not Hu and
+//!   Tucker's.
 
 mod train;
 
@@ -48,31 +53,33 @@ pub use train::Trainer;
 
 use crate::util::{
     codec::{low_u8, low_u32, to_u64, to_usize},
-    mutant::{self, Bug},
+    mutant::mutant,
 };
 
-/// The end of a key, and every byte.
+/// Number of symbols: the end of a key, and every byte value.
 pub const SYMBOLS: usize = 257;
-/// Longest code: a window of a word holds several, and the code of a byte is a half-word.
+/// Maximum bits of a code. It fits in a half-word, and the 64-bit window of the decoder holds
+/// several codes.
 pub const BITS_MAX: u32 = 16;
-/// What one word may give at most in decoding, and the word that is written whole.
+/// Bytes of output space that decoding one 64-bit window needs, with the eight-byte stores that pass
+/// its last symbol.
 const SLACK: usize = 64;
-/// Bytes of a coded key for each of the key's, at most.
+/// Maximum ratio of the bytes of a coded key to those of the key.
 pub const GROWTH_MAX: usize = 2;
-/// Bits that decoding looks up at once: three digits, in a table of 16 KiB.
+/// Bits that the decoder looks up at once: three digits. The table has 16 KiB.
 const LOOK_BITS: u32 = 11;
-/// Symbols that one look-up gives at most.
+/// Maximum number of symbols of one lookup.
 const LOOK_SYMBOLS: usize = 6;
-/// Keys of at most this many bytes are coded without a look for memory.
+/// Maximum bytes of a key that is coded without an allocation.
 const INLINE_KEY_BYTES: usize = 56;
 
-/// Bytes that coding a key of so many needs to write in.
+/// Returns the bytes of output space that coding a key needs.
 const fn room_for(key_bytes: usize) -> usize {
-    // And the word that is written whole.
+    // Eight-byte stores may pass the end.
     key_bytes * GROWTH_MAX + 8
 }
 
-/// Room for a coded key.
+/// A buffer for a coded key.
 #[derive(Debug)]
 pub struct Buffer {
     short: [u8; room_for(INLINE_KEY_BYTES)],
@@ -86,17 +93,18 @@ impl Default for Buffer {
     }
 }
 
-/// A code. See the module head.
+/// An alphabetic code. See the module head.
 #[derive(Clone)]
 pub struct KeyCode {
-    /// Of each byte: its code, and below it, in 8 bits, the number of its bits.
+    /// For each byte value: its code, shifted left by 8, and the number of its bits.
     codes: Box<[u32; 256]>,
-    /// Of what the next bits may be: the symbols whose codes are whole in them, up to the end of a
-    /// key, from the low byte on; in byte 6 how many, in byte 7 their bits. Where there is none, in
-    /// bytes 0 and 1 the first symbol whose code may begin so.
+    /// Decoding table, by the next [`LOOK_BITS`] bits. Bytes 0 to 5 are the symbols whose codes are
+    /// complete in these bits, up to the end of a key; byte 6 is their count, byte 7 the number of
+    /// their bits. If the count is 0, bytes 0 and 1 are the first symbol whose code may begin so.
     looks: Box<[u64; 1 << LOOK_BITS]>,
-    /// Of each symbol, its code at the high end of 16 bits: ascending.
+    /// For each symbol, its code at the high end of 16 bits: ascending.
     starts: Box<[u16; SYMBOLS]>,
+    /// For each symbol, the number of bits of its code.
     lengths: Box<[u8; SYMBOLS]>,
 }
 
@@ -115,13 +123,13 @@ impl std::fmt::Debug for KeyCode {
 }
 
 impl KeyCode {
-    /// The code whose symbols have these lengths in bits; `None` where there is none.
+    /// Creates the code whose symbols have these lengths in bits; `None` if no such code exists.
     pub fn from_lengths(lengths: &[u8]) -> Option<Self> {
         let lengths: [u8; SYMBOLS] = lengths.try_into().ok()?;
         let (mut starts, mut next) = ([0; SYMBOLS], 0_u32);
         for (start, length) in starts.iter_mut().zip(lengths) {
             let free = BITS_MAX.checked_sub(u32::from(length)).filter(|free| *free < BITS_MAX)?;
-            // It would be a part of another's.
+            // The code would begin inside the previous one.
             if next.trailing_zeros() < free {
                 return None;
             }
@@ -136,9 +144,7 @@ impl KeyCode {
             let (start, length) = (u32::from(starts[symbol]), u32::from(lengths[symbol]));
             *code = (start >> (BITS_MAX - length)) << 8 | length;
         }
-        if mutant::active(Bug::KeyCodeLacksEnd) {
-            codes[0] = u32::from(lengths[0]);
-        }
+        mutant!(KeyCodeLacksEnd => codes[0] = u32::from(lengths[0]));
         let mut code = Self {
             codes: Box::new(codes),
             looks: Box::new([0; 1 << LOOK_BITS]),
@@ -151,12 +157,12 @@ impl KeyCode {
         Some(code)
     }
 
-    /// What it is stored as.
+    /// Returns the lengths of the symbols' codes in bits: the stored form of the code.
     pub fn lengths(&self) -> &[u8; SYMBOLS] {
         &self.lengths
     }
 
-    /// The entry of `looks` for the high bits of a word.
+    /// Returns the entry of `looks` for the high bits of a word.
     fn look(&self, mut word: u64) -> u64 {
         let (mut bytes, mut count, mut used) = ([0; 8], 0, 0);
         while count < LOOK_SYMBOLS {
@@ -177,14 +183,14 @@ impl KeyCode {
         u64::from_le_bytes(bytes)
     }
 
-    /// The symbol whose code a word begins with, and the number of its bits.
+    /// Returns the symbol whose code a word begins with, and the number of its bits.
     fn symbol_at(&self, word: u64) -> (usize, u32) {
         let window = low_u32(word >> (64 - BITS_MAX));
         let symbol = self.starts.partition_point(|start| u32::from(*start) <= window) - 1;
         (symbol, u32::from(self.lengths[symbol]))
     }
 
-    /// The same, from a symbol on that is not beyond it.
+    /// As [`Self::symbol_at`], by a linear search from a symbol that is not greater.
     #[inline]
     fn symbol_from(&self, mut symbol: usize, word: u64) -> (usize, u32) {
         let window = word >> (64 - BITS_MAX);
@@ -194,7 +200,7 @@ impl KeyCode {
         (symbol, u32::from(self.lengths[symbol]))
     }
 
-    /// Adds a key, coded.
+    /// Appends a key in coded form.
     pub fn encode(&self, key: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         out.resize(start + room_for(key.len()), 0);
@@ -202,7 +208,7 @@ impl KeyCode {
         out.truncate(start + length);
     }
 
-    /// A key, coded, in a buffer.
+    /// Returns a key in coded form, in the buffer. Allocates only for long keys.
     #[inline]
     pub fn encode_in<'b>(&self, key: &[u8], buffer: &'b mut Buffer) -> &'b [u8] {
         if key.len() > INLINE_KEY_BYTES {
@@ -214,7 +220,7 @@ impl KeyCode {
         buffer.short.get(..length).unwrap_or(&[])
     }
 
-    /// Writes a coded key to where there is [`room_for`] it; returns how many bytes it has.
+    /// Writes a key in coded form and returns its length. `out` has [`room_for`] the key.
     #[inline]
     fn write(&self, key: &[u8], out: &mut [u8]) -> usize {
         // The low `held` bits of `word`, fewer than 8, are not written yet.
@@ -248,7 +254,8 @@ impl KeyCode {
         length
     }
 
-    /// Adds the key of a coded one; `None`, and nothing, where no key is coded so.
+    /// Appends the key of a coded key. Returns `None` and appends nothing if it is not the code of
+    /// a key.
     pub fn decode(&self, coded: &[u8], out: &mut Vec<u8>) -> Option<()> {
         let start = out.len();
         let end = self.read(coded, Step { bits: 0, at: start }, out, &mut |_| {});
@@ -256,8 +263,8 @@ impl KeyCode {
         end.map(|_| ())
     }
 
-    /// The key of a coded one, which is likely to share its start with the one before; `None` where
-    /// no key is coded so.
+    /// Returns the key of a coded key; `None` if it is not the code of a key. Cheap if it shares
+    /// its start with the key of the previous call.
     pub fn decode_next<'s>(&self, coded: &[u8], series: &'s mut Series) -> Option<&'s [u8]> {
         let Series { coded: before, steps, key } = series;
         let shared = shared_bits(before, coded);
@@ -273,8 +280,8 @@ impl KeyCode {
         key.get(..end?)
     }
 
-    /// Writes the key into `out`, from a step on up to which it is there; says where it ends, and
-    /// each step that it takes.
+    /// Decodes into `out`, which has the key up to the step `from`. Returns the end of the key, and
+    /// passes each step to `note`.
     #[inline]
     fn read(
         &self,
@@ -298,7 +305,7 @@ impl KeyCode {
             let skip = low_u32(done % 8);
             let mut word = word_at(coded, to_usize(done / 8)) << skip;
             let mut used = 0;
-            // Whatever comes next is whole in what is left of the word.
+            // The rest of the word has room for one more code of any length.
             while used + skip + BITS_MAX <= 64 {
                 let look = self.looks[to_usize(word >> (64 - LOOK_BITS))];
                 let [first, second, .., count, bits] = look.to_le_bytes();
@@ -325,27 +332,29 @@ impl KeyCode {
     }
 }
 
-/// How far decoding has come.
+/// A position between two symbols of a coded key.
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
-    /// Bits that were read.
+    /// Bits of the coded key that were read.
     bits: u64,
-    /// Where the next byte of the key goes.
+    /// Bytes of the key that were written.
     at: usize,
 }
 
-/// Keys that are decoded in their order: each from where it is another than the one before.
+/// State of [`KeyCode::decode_next`] between keys in ascending order. Each key is decoded from
+/// where it differs from the one before.
 #[derive(Debug, Default)]
 pub struct Series {
-    /// The last one, coded, if it is the code of a key.
+    /// The last coded key; empty if it was not the code of a key.
     coded: Vec<u8>,
-    /// That were taken in decoding it.
+    /// The steps of its decoding.
     steps: Vec<Step>,
-    /// It, and what serves as room behind it.
+    /// The last key, followed by output space.
     key: Vec<u8>,
 }
 
-/// The bits that two byte strings share at their start, with zeros behind the last byte of each.
+/// Returns the number of bits that two byte strings share at their start, with zeros behind the
+/// last byte of each.
 fn shared_bits(one: &[u8], other: &[u8]) -> u64 {
     let words = one.len().max(other.len()).div_ceil(8);
     let differs = (0..words).map(|word| word_at(one, word * 8) ^ word_at(other, word * 8));
@@ -359,7 +368,7 @@ fn shared_bits(one: &[u8], other: &[u8]) -> u64 {
     bits
 }
 
-/// The eight bytes from `at` on, the first one highest, zeros behind the last.
+/// Returns the eight bytes from `at` on as a big-endian number, with zeros behind the last byte.
 #[inline]
 fn word_at(bytes: &[u8], at: usize) -> u64 {
     let rest = bytes.get(at..).unwrap_or(&[]);
