@@ -1,9 +1,9 @@
 //! Verifies the pages of the index, every block of every run, and that both agree.
 
 use super::{
-    Inner,
+    SlmTable,
     keys::IndexKey,
-    runs::{FIRST_KEY, Place, Run, Runs},
+    runs::{BlockAddress, FIRST_KEY, RunSet, SortedRun},
 };
 use crate::{
     Error, Result,
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Index values that one step copies.
 const STEP: usize = 1024;
 
-impl Inner {
+impl SlmTable {
     /// Verifies the files. Flushes and merges wait meanwhile.
     pub(super) fn check_all(&self, report: &mut Report) -> Result<()> {
         let _compacting = lock(&self.compacting);
@@ -29,26 +29,26 @@ impl Inner {
             let mut keeper = lock(&self.paged.keeper);
             self.paged.check_files(&mut keeper, report)?;
         }
-        self.clean();
-        let view = self.front.view.load_full();
+        self.remove_obsolete_runs();
+        let view = self.write_buffer.view.load_full();
         let mut live = 0;
         for run in view.version.iter() {
             report.checked_bytes += run.sst.file_bytes;
-            note(report, run.sst.check_head())?;
+            record(report, run.sst.check_head())?;
             let found = self.check_run(run, report);
-            live += found.or_else(|error| note(report, Err(error)).map(|()| run.live()))?;
+            live += found.or_else(|error| record(report, Err(error)).map(|()| run.live()))?;
         }
-        let placed = self.check_places(&view.version, report);
-        let placed = placed.or_else(|error| note(report, Err(error)).map(|()| live))?;
-        if placed != live {
-            let what = format!("the index has {placed} keys, but only {live} point to an entry");
+        let indexed = self.check_index(&view.version, report);
+        let indexed = indexed.or_else(|error| record(report, Err(error)).map(|()| live))?;
+        if indexed != live {
+            let what = format!("the index has {indexed} keys, but only {live} point to an entry");
             report.add(self.paged.tree.cache().label(), 0, what);
         }
         Ok(())
     }
 
     /// Checks order, bounds and counts of a run. Returns how many entries the index points to.
-    fn check_run(&self, run: &Run, report: &mut Report) -> Result<u64> {
+    fn check_run(&self, run: &SortedRun, report: &mut Report) -> Result<u64> {
         let label = &*run.sst.label;
         let mut cursor = SstCursor::new(Arc::clone(&run.sst), ScanStart::up(None), Ahead::WHOLE);
         cursor.settle()?;
@@ -65,10 +65,12 @@ impl Inner {
             if cursor.block() != block {
                 (block, offset) = (cursor.block(), 0);
             }
-            let place = Place { run: run.number, block };
-            if let Some(entered) = self.entered(key)?.filter(|entered| entered.place == place) {
+            let address = BlockAddress { run: run.number, block };
+            if let Some(index_value) =
+                self.index_value(key)?.filter(|index_value| index_value.address == address)
+            {
                 live += 1;
-                if run.beginning(entered).is_some_and(|bytes| !bytes.contains(&offset)) {
+                if run.entry_offsets(index_value).is_some_and(|bytes| !bytes.contains(&offset)) {
                     let key = key.escape_ascii();
                     report.add(label, 0, format!("the index has another offset for key {key}"));
                 }
@@ -93,7 +95,7 @@ impl Inner {
     }
 
     /// Checks every key and value of the index. Returns the number of keys.
-    fn check_places(&self, runs: &Runs, report: &mut Report) -> Result<u64> {
+    fn check_index(&self, runs: &RunSet, report: &mut Report) -> Result<u64> {
         let (mut ascent, mut step) = (Ascent::new(FIRST_KEY.to_vec(), None), IndexRun::default());
         let (mut count, mut restored) = (0, Vec::new());
         while !ascent.is_over {
@@ -101,14 +103,15 @@ impl Inner {
             count += to_u64(step.len());
             for (key, value) in (0..step.len()).filter_map(|index| step.entry(index)) {
                 let key = IndexKey(key);
-                let place = Place::decode(value).ok_or_else(|| self.no_place(key))?;
-                let run = runs.find(place.run);
-                if run.is_none_or(|run| place.block >= run.sst.blocks()) {
-                    note(report, Err(self.no_run(self.keys.shown(key), place)))?;
+                let address =
+                    BlockAddress::decode(value).ok_or_else(|| self.undecodable_value(key))?;
+                let run = runs.find(address.run);
+                if run.is_none_or(|run| address.block >= run.sst.blocks()) {
+                    record(report, Err(self.missing_run(self.keys.format(key), address)))?;
                 }
                 restored.clear();
                 if self.keys.restore(key, &mut restored).is_none() {
-                    note(report, Err(self.no_key(key)))?;
+                    record(report, Err(self.undecodable_key(key)))?;
                 }
             }
         }
@@ -117,7 +120,7 @@ impl Inner {
 }
 
 /// Damage becomes a finding; other errors end the check.
-fn note(report: &mut Report, outcome: Result<()>) -> Result<()> {
+fn record(report: &mut Report, outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(Error::Corruption { file, offset, what }) => {
             report.add(file, offset, what);

@@ -26,8 +26,8 @@
 use std::{cell::Cell, collections::BTreeSet, sync::Arc};
 
 use super::{
-    Inner,
-    runs::{DEAD, FIRST_KEY, LEAVES, Place, RANGES, Run, SMALL},
+    SlmTable,
+    runs::{BlockAddress, DEAD, FIRST_KEY, LEAVES, RANGES, SMALL, SortedRun},
 };
 use crate::{
     Result,
@@ -43,7 +43,7 @@ const SCAN_STEP: usize = 1024;
 /// Maximum number of keys in a window, so that a compaction step stays short.
 const WINDOW_KEYS_MAX: u64 = 1 << 20;
 /// Number of overlapping runs from which an idle table merges a run with them.
-const OTHERS_AT_REST: usize = 3;
+const IDLE_OVERLAPS_MIN: usize = 3;
 /// Minimum overlap in millionths that counts on an idle table. Below it, a run with a few entries
 /// from the whole key range would cause all others to be rewritten.
 const OVERLAP_MIN: u64 = 250_000;
@@ -59,7 +59,7 @@ const COMPARED_MAX: usize = 128;
 
 /// Counts the runs that a range query reads, and remembers the worst part of the query.
 #[derive(Debug)]
-pub(super) struct Sequence {
+pub(super) struct ScanFragmentation {
     /// Entries of a part.
     keys: usize,
     /// Entries of the current part so far.
@@ -70,16 +70,16 @@ pub(super) struct Sequence {
     worst: Vec<u32>,
 }
 
-impl Sequence {
+impl ScanFragmentation {
     /// Returns `None` if range queries select no runs (`range_threshold` is 0).
-    pub(super) fn new(inner: &Inner) -> Option<Self> {
-        let keys = inner.settings.range_keys;
+    pub(super) fn new(table: &SlmTable) -> Option<Self> {
+        let keys = table.settings.range_keys;
         let (count, runs, worst) = Default::default();
-        (inner.settings.range_threshold > 0).then_some(Self { keys, count, runs, worst })
+        (table.settings.range_threshold > 0).then_some(Self { keys, count, runs, worst })
     }
 
     /// Records that the query has returned an entry of this run.
-    pub(super) fn note(&mut self, run: u32) {
+    pub(super) fn record(&mut self, run: u32) {
         if self.runs.last() != Some(&run) && !self.runs.contains(&run) {
             self.runs.push(run);
         }
@@ -98,10 +98,10 @@ impl Sequence {
     }
 
     /// Ends the query, and makes the runs of its worst part candidates if they are too many.
-    pub(super) fn end(mut self, inner: &Inner) {
+    pub(super) fn end(mut self, table: &SlmTable) {
         self.end_part();
-        if self.worst.len() > inner.settings.range_threshold {
-            inner.nominate(&self.worst, RANGES);
+        if self.worst.len() > table.settings.range_threshold {
+            table.mark_candidate(&self.worst, RANGES);
         }
     }
 }
@@ -131,58 +131,60 @@ pub(super) fn overlap(one: (&[u8], &[u8]), other: (&[u8], &[u8])) -> u64 {
     crate::util::codec::low_u64(u128::from(common) * 1_000_000 / u128::from(spanned))
 }
 
-fn bounds(run: &Run) -> (&[u8], &[u8]) {
+fn bounds(run: &SortedRun) -> (&[u8], &[u8]) {
     (&run.low, &run.high)
 }
 
 /// Whether merging the run for order alone is worth its cost.
-fn is_to_be_ordered(run: &Run) -> bool {
+fn is_worth_ordering(run: &SortedRun) -> bool {
     run.entry_bytes() <= ORDERED_BYTES_MAX
 }
 
 /// Returns the run that most others overlap, followed by these; `None` if fewer than `others` do.
-fn crowd(runs: &[Arc<Run>], others: usize) -> Option<Vec<Arc<Run>>> {
+fn most_overlapped(runs: &[Arc<SortedRun>], others: usize) -> Option<Vec<Arc<SortedRun>>> {
     let mut counts: Vec<_> = runs.iter().map(|run| (run, Cell::new(0))).collect();
     counts.sort_by(|(one, _), (other, _)| one.low.cmp(&other.low));
     for (place, (one, count)) in counts.iter().enumerate() {
         let later = counts.iter().skip(place + 1).take_while(|(other, _)| other.low <= one.high);
-        for (_, theirs) in later.filter(|(other, _)| lies_over(one, other)) {
+        for (_, theirs) in later.filter(|(other, _)| overlap_much(one, other)) {
             count.update(|count| count + 1);
             theirs.update(|count| count + 1);
         }
     }
     let (most, count) = counts.iter().max_by_key(|(_, count)| count.get())?;
-    let is_over_it = |run: &&Arc<Run>| run.number != most.number && lies_over(most, run);
-    let these = || std::iter::once(*most).chain(runs.iter().filter(is_over_it)).cloned().collect();
+    let overlaps_most =
+        |run: &&Arc<SortedRun>| run.number != most.number && overlap_much(most, run);
+    let these =
+        || std::iter::once(*most).chain(runs.iter().filter(overlaps_most)).cloned().collect();
     (count.get() >= others).then(these)
 }
 
-fn lies_over(one: &Run, other: &Run) -> bool {
+fn overlap_much(one: &SortedRun, other: &SortedRun) -> bool {
     overlap(bounds(one), bounds(other)) >= OVERLAP_MIN
 }
 
-impl Inner {
+impl SlmTable {
     /// Makes runs of these numbers candidates for order, unless their entries are too large.
-    pub(super) fn nominate(&self, numbers: &[u32], reason: u8) {
-        let view = self.front.view.load();
+    pub(super) fn mark_candidate(&self, numbers: &[u32], reason: u8) {
+        let view = self.write_buffer.view.load();
         let runs = numbers.iter().filter_map(|number| view.version.find(*number));
-        let fresh = runs.filter(|run| is_to_be_ordered(run) && run.nominate(reason)).count();
+        let fresh = runs.filter(|run| is_worth_ordering(run) && run.mark_candidate(reason)).count();
         if fresh > 0 {
-            self.is_changed();
+            self.wake_compaction();
         }
     }
 
     /// Scans the next window of the index, and makes its runs candidates if they are too many.
     pub(super) fn scan_leaves(&self) -> Result<()> {
         let settings = &self.settings;
-        let view = self.front.view.load_full();
+        let view = self.write_buffer.view.load_full();
         let count = to_u64(view.version.len());
         if settings.leaf_threshold == 0 || count <= to_u64(settings.leaf_threshold) {
             return Ok(());
         }
         let entries: u64 = view.version.iter().map(|run| run.entries()).sum();
         let window = (entries / count * settings.leaf_runs).clamp(1, WINDOW_KEYS_MAX);
-        let mut from = lock(&self.scan_from);
+        let mut from = lock(&self.leaf_scan_start);
         let start = std::mem::take(&mut *from);
         let mut ascent = Ascent::new(start.as_slice().max(FIRST_KEY).to_vec(), None);
         let (mut run, mut seen, mut keys) = (IndexRun::default(), BTreeSet::new(), 0);
@@ -192,7 +194,7 @@ impl Inner {
             self.paged.tree.ascend(&mut ascent, (step, 1), &mut run)?;
             keys += to_u64(run.len());
             for (_, value) in (0..run.len()).filter_map(|index| run.entry(index)) {
-                let number = Place::decode(value).map(|place| place.run);
+                let number = BlockAddress::decode(value).map(|place| place.run);
                 if number != last {
                     seen.extend(number);
                     last = number;
@@ -203,55 +205,57 @@ impl Inner {
             from.clone_from(&ascent.start);
         }
         if seen.len() > settings.leaf_threshold {
-            self.nominate(&seen.into_iter().collect::<Vec<_>>(), LEAVES);
+            self.mark_candidate(&seen.into_iter().collect::<Vec<_>>(), LEAVES);
         }
         Ok(())
     }
 
     /// Makes runs with few live entries candidates, and small runs if there are too many.
-    fn look_at_runs(&self, runs: &[Arc<Run>]) {
+    fn mark_dead_and_small(&self, runs: &[Arc<SortedRun>]) {
         let settings = &self.settings;
-        let is_wasteful = |run: &&Arc<Run>| run.live() * 100 < run.entries() * settings.live_ratio;
+        let is_wasteful =
+            |run: &&Arc<SortedRun>| run.live() * 100 < run.entries() * settings.live_ratio;
         for run in runs.iter().filter(is_wasteful) {
-            run.nominate(DEAD);
+            run.mark_candidate(DEAD);
         }
-        let is_small = |run: &&Arc<Run>| run.sst.data_bytes() < settings.run_bytes / SMALL_SHARE;
+        let is_small =
+            |run: &&Arc<SortedRun>| run.sst.data_bytes() < settings.run_bytes / SMALL_SHARE;
         if runs.iter().filter(is_small).count() > SMALL_RUNS_MAX.min(settings.merge_runs * 2) {
             for run in runs.iter().filter(is_small) {
-                run.nominate(SMALL);
+                run.mark_candidate(SMALL);
             }
         }
     }
 
     /// Returns the runs to merge next; `None` if no merge is due.
-    pub(super) fn pick(&self) -> Option<Vec<Arc<Run>>> {
-        let view = self.front.view.load_full();
+    pub(super) fn pick(&self) -> Option<Vec<Arc<SortedRun>>> {
+        let view = self.write_buffer.view.load_full();
         let runs: Vec<_> = view.version.iter().filter(|run| run.live() > 0).cloned().collect();
-        self.look_at_runs(&runs);
+        self.mark_dead_and_small(&runs);
         let picked = self.pick_candidates(&runs);
-        if picked.is_some() || !view.is_unwritten() { picked } else { self.pick_at_rest(runs) }
+        if picked.is_some() || !view.is_unwritten() { picked } else { self.pick_idle(runs) }
     }
 
     /// Returns overlapping runs of an idle table, although too few for the other selections.
-    fn pick_at_rest(&self, mut runs: Vec<Arc<Run>>) -> Option<Vec<Arc<Run>>> {
+    fn pick_idle(&self, mut runs: Vec<Arc<SortedRun>>) -> Option<Vec<Arc<SortedRun>>> {
         if self.settings.leaf_threshold == 0 {
             return None;
         }
-        runs.retain(|run| is_to_be_ordered(run));
-        let mut picked = crowd(&runs, OTHERS_AT_REST)?;
+        runs.retain(|run| is_worth_ordering(run));
+        let mut picked = most_overlapped(&runs, IDLE_OVERLAPS_MIN)?;
         picked.truncate(self.settings.merge_runs);
         if picked.len() < self.settings.compaction_runs {
             return None;
         }
         for run in &picked {
-            run.nominate(LEAVES);
+            run.mark_candidate(LEAVES);
         }
         Some(picked)
     }
 
     /// Returns the candidates to merge. If they overlap nowhere and a merge would gain nothing,
     /// unmarks them.
-    fn pick_candidates(&self, runs: &[Arc<Run>]) -> Option<Vec<Arc<Run>>> {
+    fn pick_candidates(&self, runs: &[Arc<SortedRun>]) -> Option<Vec<Arc<SortedRun>>> {
         let candidates = runs.iter().filter(|run| run.reasons() != 0);
         let mut candidates: Vec<_> = candidates.cloned().collect();
         if candidates.len() < self.settings.compaction_runs {
@@ -275,17 +279,18 @@ impl Inner {
         }
         // They do not overlap, so a merge for order would change nothing.
         for run in &candidates {
-            run.dismiss();
+            run.unmark_candidate();
         }
         None
     }
 
     /// Returns the candidate with the largest sum of overlaps, followed by those that it overlaps.
-    fn most_overlapping(&self, candidates: &[Arc<Run>]) -> Vec<Arc<Run>> {
-        let share = |one: &Arc<Run>, other: &Arc<Run>| {
+    fn most_overlapping(&self, candidates: &[Arc<SortedRun>]) -> Vec<Arc<SortedRun>> {
+        let share = |one: &Arc<SortedRun>, other: &Arc<SortedRun>| {
             if one.number == other.number { 0 } else { overlap(bounds(one), bounds(other)) }
         };
-        let sum = |one: &Arc<Run>| candidates.iter().map(|other| share(one, other)).sum::<u64>();
+        let sum =
+            |one: &Arc<SortedRun>| candidates.iter().map(|other| share(one, other)).sum::<u64>();
         let Some(best) = candidates.iter().max_by_key(|run| sum(run)) else { return Vec::new() };
         let with_shares = candidates.iter().map(|other| (share(best, other), Arc::clone(other)));
         let mut others: Vec<_> = with_shares.filter(|(share, _)| *share > 0).collect();

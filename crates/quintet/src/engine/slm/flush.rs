@@ -11,14 +11,14 @@
 use std::sync::Arc;
 
 use super::{
-    Inner,
-    runs::{BLOCKS_MAX, Entered, Place, Run, encode_bounds, part_of},
+    SlmTable,
+    runs::{BLOCKS_MAX, BlockAddress, IndexValue, SortedRun, encode_bounds, part_of_offset},
 };
 use crate::{
     Result,
     engine::slm::{
-        index_update::{Batch, Moves},
-        key_code::Buffer,
+        index_update::{IndexEdit, IndexUpdates},
+        key_code::KeyBuffer,
     },
     lsm::{
         block_cache::CacheAdmission,
@@ -34,26 +34,26 @@ use crate::{
 };
 
 /// Bytes of memory of an index update with a key of 24 bytes.
-const MOVE_BYTES: u64 = 72;
+const UPDATE_BYTES: u64 = 72;
 
 /// Writes a run and collects the index updates for its entries. Dropping it before
 /// [`Self::finish`] removes the file.
-pub(super) struct Draft<'a> {
-    inner: &'a Inner,
+pub(super) struct RunBuilder<'a> {
+    table: &'a SlmTable,
     /// Number of the run, once it has an entry.
     number: u32,
     /// `None` before the first entry: a flush of deletes alone writes no file.
     writer: Option<SstWriter>,
     low: Vec<u8>,
     high: Vec<u8>,
-    pub(super) moves: Moves,
+    pub(super) updates: IndexUpdates,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> RunBuilder<'a> {
     /// Creates a builder without a file.
-    pub(super) fn new(inner: &'a Inner) -> Self {
-        let (low, high, moves) = Default::default();
-        Self { inner, number: 0, writer: None, low, high, moves }
+    pub(super) fn new(table: &'a SlmTable) -> Self {
+        let (low, high, updates) = Default::default();
+        Self { table, number: 0, writer: None, low, high, updates }
     }
 
     /// Appends an entry, and returns its index value. The block cache admits its block by `room`
@@ -63,13 +63,13 @@ impl<'a> Draft<'a> {
         key: &[u8],
         value: &[u8],
         room: CacheAdmission,
-    ) -> Result<Entered> {
+    ) -> Result<IndexValue> {
         if self.writer.is_none() {
-            self.number = self.inner.ledger.next_number()?;
-            let (inner, number) = (self.inner, u64::from(self.number));
-            let flow = inner.queues.flow(&*inner.context.env)?;
-            let shape = inner.settings.shape;
-            let writer = SstWriter::create(&inner.owner, number, shape, (&inner.cache, &flow))?;
+            self.number = self.table.manifest.next_number()?;
+            let (table, number) = (self.table, u64::from(self.number));
+            let flow = table.queues.flow(&*table.context.env)?;
+            let shape = table.settings.shape;
+            let writer = SstWriter::create(&table.owner, number, shape, (&table.cache, &flow))?;
             self.writer = Some(writer);
             self.low = key.to_vec();
         }
@@ -79,35 +79,35 @@ impl<'a> Draft<'a> {
             Some(writer) => writer.add(key, Some(value), room)?,
             None => (0, 0),
         };
-        let expires = self.inner.context.host.expires(value);
-        let lasts = mutant!(SlmTakesAllForLasting: true, else !expires);
-        let part = part_of(offset, self.inner.settings.shape.block_bytes);
+        let expires = self.table.context.host.expires(value);
+        let never_expires = mutant!(SlmTakesAllForLasting: true, else !expires);
+        let part = part_of_offset(offset, self.table.settings.shape.block_bytes);
         let part = mutant!(SlmMarksNextPart: part.saturating_add(1), else part);
-        Ok(Entered { place: Place { run: self.number, block }, lasts, part })
+        Ok(IndexValue { address: BlockAddress { run: self.number, block }, never_expires, part })
     }
 
     /// Whether the run has reached `run_bytes`, or the updates the limit of their memory.
     pub(super) fn is_full(&self) -> bool {
         let bytes = self.writer.as_ref().map_or(0, SstWriter::data_bytes);
         // Deletes add updates but no bytes to the file.
-        bytes >= self.inner.settings.run_bytes || self.moves.len() >= MOVES_MAX
+        bytes >= self.table.settings.run_bytes || self.updates.len() >= UPDATES_MAX
     }
 
     /// Makes the file durable and adds the run to the super version. The index does not point to
     /// it yet.
-    pub(super) fn finish(mut self) -> Result<Batch> {
-        let moves = std::mem::take(&mut self.moves);
-        let Some(writer) = self.writer.take() else { return Ok(Batch { run: None, moves }) };
+    pub(super) fn finish(mut self) -> Result<IndexEdit> {
+        let updates = std::mem::take(&mut self.updates);
+        let Some(writer) = self.writer.take() else { return Ok(IndexEdit { run: None, updates }) };
         let bounds = (std::mem::take(&mut self.low), std::mem::take(&mut self.high));
-        let inner = self.inner;
+        let table = self.table;
         match writer.finish([encode_bounds(&bounds.0, &bounds.1)]) {
             Ok(sst) => {
-                inner.counters.written_bytes_total.fetch_add(sst.file_bytes, Ordering::Relaxed);
-                let run = Arc::new(Run::new(self.number, sst, bounds));
-                inner.ledger.add(&run);
-                inner.charge_runs(run.memory_bytes());
-                inner.front.show(|runs| runs.with(&run), &[], inner);
-                Ok(Batch { run: Some(run), moves })
+                table.counters.written_bytes_total.fetch_add(sst.file_bytes, Ordering::Relaxed);
+                let run = Arc::new(SortedRun::new(self.number, sst, bounds));
+                table.manifest.add(&run);
+                table.reserve_run_memory(run.memory_bytes());
+                table.write_buffer.show(|runs| runs.with(&run), &[], table);
+                Ok(IndexEdit { run: Some(run), updates })
             }
             Err(error) => {
                 self.remove();
@@ -118,15 +118,15 @@ impl<'a> Draft<'a> {
 
     fn remove(&self) {
         // If this fails, the next opening removes the file.
-        let name = self.inner.owner.kind.name_of(u64::from(self.number));
-        let _ = self.inner.owner.dir.remove(&name);
+        let name = self.table.owner.kind.name_of(u64::from(self.number));
+        let _ = self.table.owner.dir.remove(&name);
     }
 }
 
 /// Maximum number of index updates of one run.
-const MOVES_MAX: usize = 1 << 20;
+const UPDATES_MAX: usize = 1 << 20;
 
-impl Drop for Draft<'_> {
+impl Drop for RunBuilder<'_> {
     fn drop(&mut self) {
         if self.writer.take().is_some() {
             self.remove();
@@ -134,29 +134,29 @@ impl Drop for Draft<'_> {
     }
 }
 
-impl Inner {
+impl SlmTable {
     /// Makes every effect below `up_to` durable in the files. Returns the LSN up to which they are
     /// complete.
     pub(super) fn flush_to(&self, up_to: Lsn) -> Result<Lsn> {
         self.flush_all()?;
-        self.cut(Some(up_to))
+        self.take_checkpoint(Some(up_to))
     }
 
     /// Flushes all memtables.
     pub(super) fn flush_all(&self) -> Result<()> {
         let _flushing = lock(&self.flushing);
-        self.front.rotate_any(self)?;
+        self.write_buffer.rotate_any(self)?;
         self.flush_frozen(true)
     }
 
     /// Takes a checkpoint of the index with the list of runs. Returns the LSN up to which the files
     /// are complete: `up_to`, or the previous one if that is higher. Removes the files of runs that
     /// the checkpoint leaves out.
-    pub(super) fn cut(&self, up_to: Option<Lsn>) -> Result<Lsn> {
+    pub(super) fn take_checkpoint(&self, up_to: Option<Lsn>) -> Result<Lsn> {
         let mut keeper = lock(&self.paged.keeper);
         let complete = keeper.complete();
         let lsn = up_to.map_or(complete, |lsn| lsn.max(complete));
-        let is_dirty = self.paged.is_unsettled() || self.ledger.has_dead();
+        let is_dirty = self.paged.is_unsettled() || self.manifest.has_dead();
         let outcome = if lsn > complete || is_dirty {
             self.paged.persist_cut(&mut keeper, lsn)
         } else {
@@ -164,36 +164,36 @@ impl Inner {
         };
         let complete = keeper.complete();
         drop(keeper);
-        self.clean();
+        self.remove_obsolete_runs();
         outcome.map(|()| complete)
     }
 
     /// Flushes the oldest frozen memtables, or the active one if none is frozen. Returns without a
     /// flush if another thread has flushed meanwhile.
-    pub(super) fn flush_some(&self) -> Result<()> {
+    pub(super) fn flush_oldest(&self) -> Result<()> {
         // The super version is released before the wait: it would pin memory of flushed memtables.
-        let before = self.front.view.load().frozen.len();
+        let before = self.write_buffer.view.load().frozen.len();
         let _flushing = lock(&self.flushing);
-        let view = self.front.view.load_full();
+        let view = self.write_buffer.view.load_full();
         if view.frozen.len() < before {
             // The previous holder of the lock has flushed.
             return Ok(());
         }
         if view.frozen.is_empty() {
-            self.front.rotate_any(self)?;
+            self.write_buffer.rotate_any(self)?;
         }
         self.flush_frozen(false)
     }
 
     /// Flushes frozen memtables from the oldest on: all of them, or as many as one flush takes.
     fn flush_frozen(&self, all: bool) -> Result<()> {
-        let view = self.front.view.load_full();
+        let view = self.write_buffer.view.load_full();
         let mut left = view.frozen.as_slice();
         while !left.is_empty() {
-            let (rest, these) = self.front.oldest(left);
+            let (rest, these) = self.write_buffer.oldest(left);
             let began = self.context.env.monotonic();
-            self.flush_these(these)?;
-            self.front.note_flush(these, began);
+            self.flush_memtables(these)?;
+            self.write_buffer.note_flush(these, began);
             if !all {
                 break;
             }
@@ -203,7 +203,7 @@ impl Inner {
     }
 
     /// Writes memtables to runs, applies these to the index, and drops the memtables.
-    fn flush_these(&self, frozen: &[Arc<Memtable>]) -> Result<()> {
+    fn flush_memtables(&self, frozen: &[Arc<Memtable>]) -> Result<()> {
         self.counters.flushes_total.fetch_add(1, Ordering::Relaxed);
         if !self.keys.is_decided() {
             self.keys.decide(frozen, self.settings.has_key_code)?;
@@ -211,49 +211,50 @@ impl Inner {
         let keys: u64 = frozen.iter().map(|one| one.keys()).sum();
         let bytes: u64 = frozen.iter().map(|one| one.payload_bytes()).sum();
         let of_run = self.settings.run_bytes / (bytes / keys.max(1)).max(1);
-        let _memory = self.context.budget.reserve_transient(Self::moves_bytes(keys, of_run));
-        self.make_space();
+        let _memory = self.context.budget.reserve_transient(Self::updates_bytes(keys, of_run));
+        self.divide_memory();
         let start = ScanStart::up(None);
         let mut merge = Merge::new(MemtableCursor::all(frozen.to_vec(), &start), Direction::Up);
         merge.settle()?;
-        self.enter_all(&mut || {
-            let mut draft = Draft::new(self);
-            while let Some(key) = merge.key().filter(|_| !draft.is_full()) {
+        self.apply_edits(&mut || {
+            let mut builder = RunBuilder::new(self);
+            while let Some(key) = merge.key().filter(|_| !builder.is_full()) {
                 let value = merge.value().filter(|value| !self.context.host.is_expired(value));
-                let to =
-                    value.map(|value| draft.add(key, value, CacheAdmission::Normal)).transpose()?;
-                let mut buffer = Buffer::default();
+                let to = value
+                    .map(|value| builder.add(key, value, CacheAdmission::Normal))
+                    .transpose()?;
+                let mut buffer = KeyBuffer::default();
                 if let Some(coded) = self.keys.index_key(key, &mut buffer) {
-                    draft.moves.push((self.hash(key), coded), to, None);
+                    builder.updates.push((self.hash(key), coded), to, None);
                 }
                 merge.advance()?;
             }
-            if draft.moves.is_empty() { Ok(None) } else { draft.finish().map(Some) }
+            if builder.updates.is_empty() { Ok(None) } else { builder.finish().map(Some) }
         })?;
-        self.front.show(Clone::clone, frozen, self);
-        self.is_changed();
+        self.write_buffer.show(Clone::clone, frozen, self);
+        self.wake_compaction();
         Ok(())
     }
 
     /// Estimates the memory of the index updates of a flush or a merge. Those of one run are
     /// applied while those of the next one are collected.
-    pub(super) fn moves_bytes(keys: u64, of_run: u64) -> u64 {
-        keys.min(of_run * 2).min(to_u64(MOVES_MAX) * 2) * MOVE_BYTES
+    pub(super) fn updates_bytes(keys: u64, of_run: u64) -> u64 {
+        keys.min(of_run * 2).min(to_u64(UPDATES_MAX) * 2) * UPDATE_BYTES
     }
 
     /// Removes the runs that the newest durable list leaves out from the super version and from
     /// disk. Files that cannot be removed are tried again at the next call.
-    pub(super) fn clean(&self) {
-        let gone = self.ledger.take_gone();
-        let mut obsolete = lock(&self.obsolete);
+    pub(super) fn remove_obsolete_runs(&self) {
+        let gone = self.manifest.remove_unlisted();
+        let mut unremoved_runs = lock(&self.unremoved_runs);
         if !gone.is_empty() {
-            let view = self.front.view.load_full();
+            let view = self.write_buffer.view.load_full();
             let runs = gone.iter().filter_map(|number| view.version.find(*number));
-            self.give_runs(runs.map(|run| run.memory_bytes()).sum());
-            self.front.show(|runs| runs.without(&gone), &[], self);
-            obsolete.extend(gone);
+            self.release_run_memory(runs.map(|run| run.memory_bytes()).sum());
+            self.write_buffer.show(|runs| runs.without(&gone), &[], self);
+            unremoved_runs.extend(gone);
         }
-        obsolete.retain(|number| {
+        unremoved_runs.retain(|number| {
             let removed = self.owner.dir.remove(&self.owner.kind.name_of(u64::from(*number)));
             let failed = removed.is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound);
             if failed {
@@ -265,7 +266,7 @@ impl Inner {
 
     /// Divides memory between the two caches: the block cache gets what the pages of the index
     /// leave, and shrinks by the excess over the budget.
-    pub(super) fn make_space(&self) {
+    pub(super) fn divide_memory(&self) {
         let pages = self.paged.tree.cache();
         let wanted = self.paged.tree.space().used().min(pages.capacity());
         let most = self.settings.cache_bytes.saturating_sub(wanted * to_u64(pages.page_bytes()));
@@ -278,18 +279,18 @@ impl Inner {
     }
 
     /// Reserves the memory of a run.
-    fn charge_runs(&self, bytes: u64) {
+    fn reserve_run_memory(&self, bytes: u64) {
         self.context.budget.reserve_unchecked(bytes);
-        self.runs_charged.fetch_add(bytes, Ordering::Relaxed);
-        self.make_space();
+        self.run_memory_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.divide_memory();
     }
 
     /// Releases the memory of removed runs.
-    fn give_runs(&self, bytes: u64) {
-        self.runs_charged.fetch_sub(bytes, Ordering::Relaxed);
+    fn release_run_memory(&self, bytes: u64) {
+        self.run_memory_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.context.budget.release(bytes);
     }
 }
 
-const _: () = assert!(size_of::<Place>() == 8, "an address of a block is one word");
-const _: () = assert!(MOVES_MAX >> BLOCKS_MAX.trailing_zeros() == 0);
+const _: () = assert!(size_of::<BlockAddress>() == 8, "an address of a block is one word");
+const _: () = assert!(UPDATES_MAX >> BLOCKS_MAX.trailing_zeros() == 0);

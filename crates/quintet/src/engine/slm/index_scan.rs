@@ -6,7 +6,7 @@
 //! larger if earlier ranges found neighbours together on disk.
 //!
 //! If an entry's block is cached and the index value says where the entry begins, the key comes
-//! from the entry, not from the index: no key is decoded, hashed or searched. [`Stream::key`]
+//! from the entry, not from the index: no key is decoded, hashed or searched. [`IndexScan::key`]
 //! decodes the key for callers that need it before the entry.
 //!
 //! Invariant: a scan holds the files that it reads from. If a file was removed before the scan
@@ -19,18 +19,18 @@
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 
 use super::{
-    Inner,
-    keys::{IndexKey, Keys},
-    runs::{Entered, FIRST_KEY, Place, Run, Runs},
+    SlmTable,
+    keys::{IndexKey, IndexKeyCodec},
+    runs::{BlockAddress, FIRST_KEY, IndexValue, RunSet, SortedRun},
 };
 use crate::{
     Result,
     bptree::scan_forward::{Ascent, Run as IndexRun},
     contract::{ValueSink, Visit, value_sink::IntoBuffer},
     engine::slm::{
-        compaction_picker::Sequence,
-        key_code::Series,
-        read_ahead::{Ahead, Wanted},
+        compaction_picker::ScanFragmentation,
+        key_code::DecodeState,
+        read_ahead::{ScanReadAhead, WantedBlock},
     },
     lsm::{cursor::merge::Direction, memtable::Answer},
     util::sync::{AtomicU32, Ordering},
@@ -56,14 +56,14 @@ const IN_PLACE_BYTES: usize = 512;
 
 /// An entry that a step has copied out of the index.
 #[derive(Clone, Copy, Debug)]
-struct Found {
-    entered: Entered,
-    /// Index of its run in [`Stream::runs`]; `None` if the run was removed before.
+struct ScanItem {
+    value: IndexValue,
+    /// Index of its run in [`IndexScan::runs`]; `None` if the run was removed before.
     run: Option<u32>,
 }
 
-impl Found {
-    fn run_in(self, runs: &Runs) -> Option<&Arc<Run>> {
+impl ScanItem {
+    fn run_in(self, runs: &RunSet) -> Option<&Arc<SortedRun>> {
         runs.at(self.run?)
     }
 }
@@ -81,13 +81,13 @@ fn key_at<'k>((keys, ends): (&'k [u8], &[usize]), left: usize) -> Option<&'k [u8
 /// Estimates whether neighbours in key order are together on disk, from the disk reads of recent
 /// ranges.
 #[derive(Debug, Default)]
-pub(super) struct Together {
+pub(super) struct ReadLocality {
     /// Rises with steps that needed few reads, falls with the others. It falls slowly with steps
     /// that read nothing, so that a table in memory returns to small steps.
     score: AtomicU32,
 }
 
-impl Together {
+impl ReadLocality {
     const MOST: u32 = 64;
     const READ: u32 = 8;
 
@@ -96,12 +96,12 @@ impl Together {
         self.score.load(Ordering::Relaxed) > Self::MOST / 2
     }
 
-    /// Records a step of `places` entries that took `reads` disk reads.
-    fn note(&self, places: usize, reads: usize) {
+    /// Records a step of `entries` entries that took `reads` disk reads.
+    fn record(&self, entries: usize, reads: usize) {
         let before = self.score.load(Ordering::Relaxed);
         let after = match reads {
             0 => before.saturating_sub(1),
-            reads if reads * TOGETHER <= places => (before + Self::READ).min(Self::MOST),
+            reads if reads * TOGETHER <= entries => (before + Self::READ).min(Self::MOST),
             _ => before.saturating_sub(Self::READ),
         };
         // A store without a change would move the cache line between processors. A lost update of
@@ -114,8 +114,8 @@ impl Together {
 
 /// See the module head.
 #[derive(Debug)]
-pub(super) struct Stream {
-    way: Direction,
+pub(super) struct IndexScan {
+    direction: Direction,
     /// The part of the index that is not copied yet: from `ascent.start` up, or from `ascent.end`
     /// down.
     ascent: Ascent,
@@ -124,7 +124,7 @@ pub(super) struct Stream {
     /// The keys and values of the step, in scan order, as the index stores them.
     run: IndexRun,
     /// The decoded values of `run`.
-    found: Vec<Found>,
+    found: Vec<ScanItem>,
     /// Index of the current entry in `found`.
     next: usize,
     /// User keys of the entries up to `restored`, one after the other.
@@ -134,31 +134,31 @@ pub(super) struct Stream {
     /// Entries before this index have their user keys in `keys`, or are passed.
     restored: usize,
     /// Decoder of user keys.
-    series: Series,
+    series: DecodeState,
     /// The last user key that came from an entry.
-    shown: Vec<u8>,
+    last_key: Vec<u8>,
     /// Entries before this index are prefetched into processor caches.
-    near: usize,
+    prefetched: usize,
     /// Blocks of entries before this index are cached or read.
     loaded: usize,
     /// Blocks of entries before this index are cached or requested.
-    asked: usize,
-    ahead: Ahead,
+    requested: usize,
+    ahead: ScanReadAhead,
     /// The runs at the time after the step was copied.
-    runs: Arc<Runs>,
+    runs: Arc<RunSet>,
     /// Counts the runs of a range query; `None` for other scans.
-    sequence: Option<Sequence>,
+    sequence: Option<ScanFragmentation>,
     /// The last value was large: the next one is passed on without a copy.
     are_large: bool,
 }
 
-impl Stream {
+impl IndexScan {
     /// Creates a scan over the keys from `start` (included) to `end` (excluded).
     pub(super) fn new(
-        keys: &Keys,
-        way: Direction,
+        keys: &IndexKeyCodec,
+        direction: Direction,
         (start, end): (&[u8], Option<&[u8]>),
-        sequence: Option<Sequence>,
+        sequence: Option<ScanFragmentation>,
     ) -> Self {
         let bound = |key: &[u8]| {
             let mut bound = Vec::new();
@@ -170,7 +170,7 @@ impl Stream {
         // While the coding is not chosen the index is empty, and the scan stays empty.
         ascent.is_over |= is_empty;
         Self {
-            way,
+            direction,
             ascent,
             steps: 0,
             run: IndexRun::default(),
@@ -179,12 +179,12 @@ impl Stream {
             keys: Vec::new(),
             key_ends: Vec::new(),
             restored: 0,
-            series: Series::default(),
-            shown: Vec::new(),
-            near: 0,
+            series: DecodeState::default(),
+            last_key: Vec::new(),
+            prefetched: 0,
             loaded: 0,
-            asked: 0,
-            ahead: Ahead::default(),
+            requested: 0,
+            ahead: ScanReadAhead::default(),
             runs: Arc::default(),
             sequence,
             are_large: false,
@@ -195,23 +195,23 @@ impl Stream {
     /// A large value is passed in the cache's memory, a small one in `buffer`.
     pub(super) fn show(
         &mut self,
-        inner: &Inner,
+        table: &SlmTable,
         buffer: &mut Vec<u8>,
         each: Visit<'_>,
     ) -> Result<Option<ControlFlow<()>>> {
         if self.next >= self.loaded {
-            self.load(inner);
+            self.load(table);
         }
-        if let Some(flow) = self.show_lying(inner, buffer, each)? {
+        if let Some(flow) = self.show_at_offset(table, buffer, each)? {
             return Ok(Some(flow));
         }
-        self.restore(inner)?;
+        self.restore(table)?;
         if self.are_large
-            && let Some(flow) = self.show_in_place(inner, each)?
+            && let Some(flow) = self.show_contiguous(table, each)?
         {
             return Ok(Some(flow));
         }
-        let found = self.value(inner, &mut IntoBuffer(buffer))?;
+        let found = self.value(table, &mut IntoBuffer(buffer))?;
         self.are_large = buffer.len() >= IN_PLACE_BYTES;
         let key = self.key().filter(|_| found.is_some());
         key.map(|key| each(key, buffer)).transpose()
@@ -219,24 +219,24 @@ impl Stream {
 
     /// As [`Self::show`], of an entry whose block is cached and whose offset is known; otherwise
     /// `None`.
-    fn show_lying(
+    fn show_at_offset(
         &mut self,
-        inner: &Inner,
+        table: &SlmTable,
         buffer: &mut Vec<u8>,
         each: Visit<'_>,
     ) -> Result<Option<ControlFlow<()>>> {
         let Some(found) = self.found() else { return Ok(None) };
-        let place = found.entered.place;
-        if !self.ahead.is_empty() && self.ahead.has(place, self.next) {
+        let address = found.value.address;
+        if !self.ahead.is_empty() && self.ahead.has(address, self.next) {
             return Ok(None);
         }
         let Some(run) = found.run_in(&self.runs) else { return Ok(None) };
-        let Some(at) = run.beginning(found.entered) else { return Ok(None) };
-        let slot = run.sst.slot(place.block);
+        let Some(at) = run.entry_offsets(found.value) else { return Ok(None) };
+        let slot = run.sst.slot(address.block);
         let flow = if self.are_large {
             let mut bytes = 0;
-            let flow = inner.cache.show_at(slot, at, |key, value| {
-                debug_assert!(self.is_at(inner, key), "{place:?} is not that of its key");
+            let flow = table.cache.show_at(slot, at, |key, value| {
+                debug_assert!(self.is_at(table, key), "{address:?} is not the block of its key");
                 bytes = value.len();
                 each(key, value)
             });
@@ -245,71 +245,75 @@ impl Stream {
             }
             flow
         } else {
-            let found = inner.cache.find_at(slot, at, &mut self.shown, &mut IntoBuffer(buffer));
+            let found = table.cache.find_at(slot, at, &mut self.last_key, &mut IntoBuffer(buffer));
             self.are_large = buffer.len() >= IN_PLACE_BYTES;
             debug_assert!(
-                found.is_none() || self.is_at(inner, &self.shown),
-                "{place:?} is not that of its key"
+                found.is_none() || self.is_at(table, &self.last_key),
+                "{address:?} is not the block of its key"
             );
-            found.map(|()| each(&self.shown, buffer))
+            found.map(|()| each(&self.last_key, buffer))
         };
         if flow.is_some()
             && let Some(sequence) = &mut self.sequence
         {
-            sequence.note(place.run);
+            sequence.record(address.run);
         }
         flow.transpose()
     }
 
     /// As [`Self::show`], of a value that is contiguous in memory; otherwise `None`.
-    fn show_in_place(&mut self, inner: &Inner, each: Visit<'_>) -> Result<Option<ControlFlow<()>>> {
+    fn show_contiguous(
+        &mut self,
+        table: &SlmTable,
+        each: Visit<'_>,
+    ) -> Result<Option<ControlFlow<()>>> {
         let Some(found) = self.found() else { return Ok(None) };
         let Some(run) = found.run_in(&self.runs) else { return Ok(None) };
-        let place = found.entered.place;
+        let address = found.value.address;
         let Some(key) = key_at((&self.keys, &self.key_ends), self.restored - self.next) else {
             return Ok(None);
         };
         let mut bytes = 0;
-        let shown = |value: &[u8]| {
+        let pass_on = |value: &[u8]| {
             bytes = value.len();
             each(key, value)
         };
-        let flow = if let Some(found) = self.ahead.find(place, key) {
-            found.value().map(shown)
+        let flow = if let Some(found) = self.ahead.find(address, key) {
+            found.value().map(pass_on)
         } else {
-            let slot = run.sst.slot(place.block);
-            inner.cache.show(slot, (inner.hash(key), key), shown).and_then(Answer::value)
+            let slot = run.sst.slot(address.block);
+            table.cache.show(slot, (table.hash(key), key), pass_on).and_then(Answer::value)
         };
         if flow.is_some() {
             self.are_large = bytes >= IN_PLACE_BYTES;
             if let Some(sequence) = &mut self.sequence {
-                sequence.note(place.run);
+                sequence.record(address.run);
             }
         }
         flow.transpose()
     }
 
     /// Ends the scan: returns read buffers, and records the runs of a range query.
-    pub(super) fn end(self, inner: &Inner) {
-        self.ahead.end(inner);
+    pub(super) fn end(self, table: &SlmTable) {
+        self.ahead.end(table);
         if let Some(sequence) = self.sequence {
-            sequence.end(inner);
+            sequence.end(table);
         }
     }
 
     /// Returns the current entry.
-    fn found(&self) -> Option<Found> {
+    fn found(&self) -> Option<ScanItem> {
         self.found.get(self.next).copied()
     }
 
     /// Whether this is the key of the current entry.
-    fn is_at(&self, inner: &Inner, key: &[u8]) -> bool {
-        let mut coded = Vec::new();
-        inner.keys.push(key, &mut coded) && self.coded().is_some_and(|at| at.0 == coded)
+    fn is_at(&self, table: &SlmTable, key: &[u8]) -> bool {
+        let mut index_key = Vec::new();
+        table.keys.push(key, &mut index_key) && self.index_key().is_some_and(|at| at.0 == index_key)
     }
 
     /// Returns the current key as the index stores it.
-    pub(super) fn coded(&self) -> Option<IndexKey<'_>> {
+    pub(super) fn index_key(&self) -> Option<IndexKey<'_>> {
         self.run.entry(self.next).map(|(key, _)| IndexKey(key))
     }
 
@@ -319,16 +323,16 @@ impl Stream {
     }
 
     /// Copies the next step if all entries are passed.
-    pub(super) fn settle(&mut self, inner: &Inner) -> Result<()> {
+    pub(super) fn refill(&mut self, table: &SlmTable) -> Result<()> {
         while self.next >= self.found.len() && !self.ascent.is_over {
-            self.copy_more(inner)?;
+            self.copy_more(table)?;
         }
         Ok(())
     }
 
     /// Decodes the current user key and at most [`NEAR`] in all. Callers may never ask for the rest
     /// of a step.
-    pub(super) fn restore(&mut self, inner: &Inner) -> Result<()> {
+    pub(super) fn restore(&mut self, table: &SlmTable) -> Result<()> {
         if self.next < self.restored || self.next >= self.found.len() {
             return Ok(());
         }
@@ -336,9 +340,9 @@ impl Stream {
         self.key_ends.clear();
         let last = self.found.len().min(self.next + NEAR);
         for index in self.next..last {
-            let coded = IndexKey(self.run.entry(index).map_or(&[][..], |(key, _)| key));
-            let restored = inner.keys.restore_next(coded, &mut self.series, &mut self.keys);
-            restored.ok_or_else(|| inner.no_key(coded))?;
+            let index_key = IndexKey(self.run.entry(index).map_or(&[][..], |(key, _)| key));
+            let restored = table.keys.restore_next(index_key, &mut self.series, &mut self.keys);
+            restored.ok_or_else(|| table.undecodable_key(index_key))?;
             self.key_ends.push(self.keys.len());
         }
         self.restored = last;
@@ -346,70 +350,71 @@ impl Stream {
     }
 
     /// Advances to the next entry.
-    pub(super) fn advance(&mut self, inner: &Inner) -> Result<()> {
+    pub(super) fn advance(&mut self, table: &SlmTable) -> Result<()> {
         self.next += 1;
-        self.settle(inner)
+        self.refill(table)
     }
 
     /// Passes the value of the current key to the sink; `None` if it was removed meanwhile. The
     /// caller has called [`Self::restore`].
     pub(super) fn value<T: ValueSink>(
         &mut self,
-        inner: &Inner,
-        take: &mut T,
+        table: &SlmTable,
+        sink: &mut T,
     ) -> Result<Option<T::Output>> {
         if self.next >= self.loaded {
-            self.load(inner);
+            self.load(table);
         }
         let Some(found) = self.found() else { return Ok(None) };
-        let place = found.entered.place;
+        let address = found.value.address;
         let key = self.restored.checked_sub(self.next);
         let Some(key) = key.and_then(|left| key_at((&self.keys, &self.key_ends), left)) else {
             return Ok(None);
         };
         if let Some(sequence) = &mut self.sequence {
-            sequence.note(place.run);
+            sequence.record(address.run);
         }
-        let hash = inner.hash(key);
+        let hash = table.hash(key);
         // Without its run, the entry has moved before this scan has loaded the runs.
         if let Some(run) = found.run_in(&self.runs) {
-            let answer = if let Some(found) = self.ahead.find(place, key) {
-                Some(found.value().map(|value| take.of_bytes(value)))
+            let answer = if let Some(found) = self.ahead.find(address, key) {
+                Some(found.value().map(|value| sink.of_bytes(value)))
             } else {
-                let slot = run.sst.slot(place.block);
-                inner.cache.find(slot, (hash, key), take).map(Answer::value)
+                let slot = run.sst.slot(address.block);
+                table.cache.find(slot, (hash, key), sink).map(Answer::value)
             };
             match answer {
                 Some(Some(taken)) => return Ok(Some(taken)),
-                Some(None) => return Err(super::read::not_there(run, place.block, key)),
+                Some(None) => return Err(super::read::missing_key(run, address.block, key)),
                 None => {}
             }
         }
-        inner.read_indexed(&inner.front.view.load(), (hash, key), None, take)
+        table.read_indexed(&table.write_buffer.view.load(), (hash, key), None, sink)
     }
 
     /// Copies the next step out of the index.
-    fn copy_more(&mut self, inner: &Inner) -> Result<()> {
+    fn copy_more(&mut self, table: &SlmTable) -> Result<()> {
         self.found.clear();
-        self.ahead.clear(inner);
-        (self.next, self.near, self.loaded, self.asked, self.restored) = (0, 0, 0, 0, 0);
-        if self.steps == 0 && inner.together.is_usual() {
+        self.ahead.clear(table);
+        (self.next, self.prefetched, self.loaded, self.requested, self.restored) = (0, 0, 0, 0, 0);
+        if self.steps == 0 && table.read_locality.is_usual() {
             self.steps = STEPS_TOGETHER;
         }
         let step = FIRST_STEP << (self.steps / 2).min(DOUBLINGS);
         let ahead = AHEAD_MAX.min((1 << self.steps.min(DOUBLINGS)) - 1);
         self.steps += 1;
-        let tree = &inner.paged.tree;
-        match self.way {
+        let tree = &table.paged.tree;
+        match self.direction {
             Direction::Up => tree.ascend(&mut self.ascent, (step, ahead), &mut self.run)?,
             Direction::Down => {
                 self.run.clear();
                 let range = (self.ascent.end.as_deref(), Some(&*self.ascent.start));
-                let pair = |key, entered| (key, entered);
-                let found = tree.scan_down(range, (step, ahead), Entered::take, pair)?;
-                for (key, entered) in found.entries {
-                    let entered = entered.ok_or_else(|| inner.no_place(IndexKey(&key)))?;
-                    self.run.push(&key, &entered.encode());
+                let pair = |key, index_value| (key, index_value);
+                let found = tree.scan_down(range, (step, ahead), IndexValue::from_lookup, pair)?;
+                for (key, index_value) in found.entries {
+                    let index_value =
+                        index_value.ok_or_else(|| table.undecodable_value(IndexKey(&key)))?;
+                    self.run.push(&key, &index_value.encode());
                 }
                 match found.next {
                     Some(next) => self.ascent.end = Some(next),
@@ -418,86 +423,86 @@ impl Stream {
             }
         }
         // Loaded after the index was read, so only runs that were removed since are missing.
-        self.runs = Arc::clone(&inner.front.view.load().version);
+        self.runs = Arc::clone(&table.write_buffer.view.load().version);
         for (key, value) in (0..self.run.len()).filter_map(|index| self.run.entry(index)) {
-            let entered = Entered::decode(value);
-            let entered = entered.ok_or_else(|| inner.no_place(IndexKey(key)))?;
-            let run = self.runs.index_of(entered.place.run);
+            let index_value = IndexValue::decode(value);
+            let index_value = index_value.ok_or_else(|| table.undecodable_value(IndexKey(key)))?;
+            let run = self.runs.index_of(index_value.address.run);
             if let Some(run) = run.and_then(|run| self.runs.at(run)) {
-                run.prefetch_place(entered.place);
+                run.prefetch_place(index_value.address);
             }
-            self.found.push(Found { entered, run });
+            self.found.push(ScanItem { value: index_value, run });
         }
         Ok(())
     }
 
     /// Prefetches the next entries whose blocks are cached.
-    pub(super) fn send(&mut self, inner: &Inner) {
+    pub(super) fn prefetch_entries(&mut self, table: &SlmTable) {
         let after = self.found.len().min(self.next + 2 * NEAR);
-        for found in self.found.get(self.near.max(self.next)..after).unwrap_or(&[]) {
+        for found in self.found.get(self.prefetched.max(self.next)..after).unwrap_or(&[]) {
             if let Some(run) = found.run_in(&self.runs) {
-                run.prefetch(found.entered, &inner.cache);
+                run.prefetch(found.value, &table.cache);
             }
         }
-        self.near = after;
+        self.prefetched = after;
     }
 
     /// Loads the blocks of the next entries: prefetches the cached ones, requests the others from
     /// disk, and waits for that of the current entry.
-    fn load(&mut self, inner: &Inner) {
-        self.send(inner);
-        if self.asked <= self.next {
+    fn load(&mut self, table: &SlmTable) {
+        self.prefetch_entries(table);
+        if self.requested <= self.next {
             let last = self.found.len().min(self.next + NEAR);
-            let is_near = |found: &Found| {
-                let is_here =
-                    |run: &Arc<Run>| inner.cache.has(run.sst.slot(found.entered.place.block));
-                found.run_in(&self.runs).is_none_or(is_here)
+            let is_loaded = |found: &ScanItem| {
+                let is_cached =
+                    |run: &Arc<SortedRun>| table.cache.has(run.sst.slot(found.value.address.block));
+                found.run_in(&self.runs).is_none_or(is_cached)
             };
-            if self.found.get(self.next..last).unwrap_or(&[]).iter().all(is_near) {
-                inner.together.note(last - self.next, 0);
-                (self.loaded, self.asked) = (last, last);
+            if self.found.get(self.next..last).unwrap_or(&[]).iter().all(is_loaded) {
+                table.read_locality.record(last - self.next, 0);
+                (self.loaded, self.requested) = (last, last);
                 return;
             }
         }
-        self.ask(inner);
+        self.request(table);
         if let Some(found) = self.found() {
-            self.ahead.wait_for(found.entered.place, self.way, inner);
+            self.ahead.wait_for(found.value.address, self.direction, table);
         }
-        let rest = self.found.get(self.next..self.asked).unwrap_or(&[]);
-        let here = rest.iter().take_while(|one| !self.ahead.is_under_way(one.entered.place));
+        let rest = self.found.get(self.next..self.requested).unwrap_or(&[]);
+        let here = rest.iter().take_while(|one| !self.ahead.is_in_flight(one.value.address));
         self.loaded = self.next + here.count().max(1);
     }
 
     /// Requests the uncached blocks of the next entries, if less than half a window is in flight.
-    fn ask(&mut self, inner: &Inner) {
-        self.ahead.pass(self.next, inner);
-        let (first, mut bytes) = (self.asked.max(self.next), 0);
-        let (mut wanted, mut room) = (BTreeMap::<Place, Wanted<'_>>::new(), None);
-        self.asked = first;
+    fn request(&mut self, table: &SlmTable) {
+        self.ahead.pass(self.next, table);
+        let (first, mut bytes) = (self.requested.max(self.next), 0);
+        let (mut wanted, mut room) = (BTreeMap::<BlockAddress, WantedBlock<'_>>::new(), None);
+        self.requested = first;
         for (index, found) in (first..).zip(self.found.get(first..).unwrap_or(&[])) {
-            let place = found.entered.place;
-            let is_missing = |run: &&Arc<Run>| {
-                place.block < run.sst.blocks()
-                    && !self.ahead.has(place, index)
-                    && !inner.cache.has(run.sst.slot(place.block))
+            let address = found.value.address;
+            let is_missing = |run: &&Arc<SortedRun>| {
+                address.block < run.sst.blocks()
+                    && !self.ahead.has(address, index)
+                    && !table.cache.has(run.sst.slot(address.block))
             };
-            if let Some(one) = wanted.get_mut(&place) {
+            if let Some(one) = wanted.get_mut(&address) {
                 one.last = index;
             } else if let Some(run) = found.run_in(&self.runs).filter(is_missing) {
-                let size = run.sst.span(place.block..place.block + 1).bytes;
+                let size = run.sst.span(address.block..address.block + 1).bytes;
                 let most = *room.get_or_insert_with(|| self.ahead.room(size));
                 if most == 0 || (bytes > 0 && bytes + size > most) {
                     break;
                 }
                 bytes += size;
-                wanted.insert(place, Wanted { run, first: index, last: index });
+                wanted.insert(address, WantedBlock { run, first: index, last: index });
             }
-            self.asked = index + 1;
+            self.requested = index + 1;
         }
-        let places = self.asked - first;
-        let reads = self.ahead.ask(wanted, self.way, inner);
-        if places > 0 {
-            inner.together.note(places, reads);
+        let entries = self.requested - first;
+        let reads = self.ahead.request(wanted, self.direction, table);
+        if entries > 0 {
+            table.read_locality.record(entries, reads);
         }
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use crate::{
     bptree::KEY_BYTES_MAX,
-    engine::slm::key_code::{Buffer, GROWTH_MAX, KeyCode, Series, Trainer},
+    engine::slm::key_code::{DecodeState, GROWTH_MAX, KeyBuffer, KeyCode, Trainer},
     lsm::{
         cursor::merge::{Direction, MemtableCursor, Merge, ScanStart},
         memtable::Memtable,
@@ -46,12 +46,12 @@ pub(super) enum Coding {
 
 /// See the module head.
 #[derive(Debug, Default)]
-pub(super) struct Keys {
+pub(super) struct IndexKeyCodec {
     /// None: as they are.
     code: OnceLock<Option<Arc<KeyCode>>>,
 }
 
-impl Keys {
+impl IndexKeyCodec {
     /// Creates it from the coding of a list of runs.
     pub(super) fn new(coding: Coding) -> Self {
         match coding {
@@ -88,7 +88,7 @@ impl Keys {
     pub(super) fn index_key<'k>(
         &self,
         key: &'k [u8],
-        buffer: &'k mut Buffer,
+        buffer: &'k mut KeyBuffer,
     ) -> Option<IndexKey<'k>> {
         Some(IndexKey(match self.code.get()? {
             None => key,
@@ -116,12 +116,12 @@ impl Keys {
         Some(())
     }
 
-    /// As [`Keys::restore`], cheaper for keys in index order.
+    /// As [`IndexKeyCodec::restore`], cheaper for keys in index order.
     #[inline]
     pub(super) fn restore_next(
         &self,
         IndexKey(key): IndexKey<'_>,
-        series: &mut Series,
+        series: &mut DecodeState,
         out: &mut Vec<u8>,
     ) -> Option<()> {
         match self.code.get() {
@@ -132,7 +132,7 @@ impl Keys {
     }
 
     /// Formats an index key for messages: the user key, or the stored bytes if none decodes.
-    pub(super) fn shown(&self, key: IndexKey<'_>) -> String {
+    pub(super) fn format(&self, key: IndexKey<'_>) -> String {
         let mut out = Vec::new();
         match self.restore(key, &mut out) {
             Some(()) => out.escape_ascii().to_string(),
@@ -146,15 +146,15 @@ fn train(memtables: &[Arc<Memtable>]) -> crate::Result<Option<KeyCode>> {
     let keys: u64 = memtables.iter().map(|memtable| memtable.keys()).sum();
     let (every, mut number) = ((keys / SAMPLE).max(1), 0_u64);
     let mut trainer = Trainer::default();
-    let mut walk =
+    let mut cursor =
         Merge::new(MemtableCursor::all(memtables.to_vec(), &ScanStart::up(None)), Direction::Up);
-    walk.settle()?;
-    while let Some(key) = walk.key() {
+    cursor.settle()?;
+    while let Some(key) = cursor.key() {
         if number.is_multiple_of(every) {
-            trainer.note(key);
+            trainer.add(key);
         }
         number += 1;
-        walk.advance()?;
+        cursor.advance()?;
     }
     Ok(trainer.finish())
 }

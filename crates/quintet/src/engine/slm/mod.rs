@@ -14,7 +14,7 @@
 //! 1. a run's file is written and synced;
 //! 2. the index gets the new places, in the page cache only; both runs' live counts change;
 //! 3. the index is checkpointed; the list of runs with their live counts is in it, as the value of
-//!    the empty key ([`runs::Ledger`]);
+//!    the empty key ([`runs::RunManifest`]);
 //! 4. the log is synced past every effect in the checkpoint; the directory of the runs is synced;
 //! 5. the redo journal commits the changes as one group: the checkpoint is durable from here on;
 //! 6. files of runs that the list lacks are removed.
@@ -33,7 +33,7 @@
 //! - A failed flush or merge keeps its index updates: they are true. The rest it wrote is dead.
 //!
 //! Thread rules: gets take no lock. Lock order: `compacting`, `flushing`, the write buffer's,
-//! `entering`, those of the index, the ledger's, `obsolete`.
+//! `index_writer`, those of the index, the ledger's, `unremoved_runs`.
 
 mod check;
 mod compact;
@@ -59,11 +59,11 @@ mod tests;
 use std::sync::Arc;
 
 use self::{
-    keys::Keys,
-    location_cache::Shortcuts,
+    keys::IndexKeyCodec,
+    location_cache::LocationCache,
     options::SlmSettings,
-    range::{Range, Walk},
-    runs::{Ledger, Runs},
+    range::{RangeEntries, TwoEndedScan},
+    runs::{RunManifest, RunSet},
 };
 use crate::{
     Error, Result,
@@ -94,10 +94,10 @@ const CURSOR_TAG: u8 = b'k';
 const COUNTED_ENTRIES: u64 = 4096;
 
 /// What readers see.
-type SuperVersion = crate::lsm::super_version::SuperVersion<Runs>;
+type SuperVersion = crate::lsm::super_version::SuperVersion<RunSet>;
 
 #[derive(Debug, Default)]
-struct Counters {
+struct SlmCounters {
     reads_total: AtomicU64,
     read_bytes_total: AtomicU64,
     /// The part of `reads_total` that ranges caused.
@@ -126,57 +126,57 @@ struct Counters {
 ///   exact after a crash.
 #[derive(Debug)]
 pub struct Slm {
-    inner: Arc<Inner>,
+    table: Arc<SlmTable>,
 }
 
 /// The state that the table and its iterators share.
 #[derive(Debug)]
-struct Inner {
+struct SlmTable {
     context: Context,
     settings: SlmSettings,
     owner: Owner,
     /// The index, and how it writes keys.
     paged: Paged,
-    keys: Arc<Keys>,
-    ledger: Arc<Ledger>,
-    front: WriteBuffer<Runs>,
+    keys: Arc<IndexKeyCodec>,
+    manifest: Arc<RunManifest>,
+    write_buffer: WriteBuffer<RunSet>,
     flushing: Mutex<()>,
     /// Holds the merge that has paused, if one has.
-    compacting: Mutex<Option<compact::Merging>>,
+    compacting: Mutex<Option<compact::MergeJob>>,
     /// Serialises changes of the index.
-    entering: Mutex<()>,
+    index_writer: Mutex<()>,
     /// Runs whose files could not be removed.
-    obsolete: Mutex<Vec<u32>>,
+    unremoved_runs: Mutex<Vec<u32>>,
     /// Where the next window of the index begins.
-    scan_from: Mutex<Vec<u8>>,
+    leaf_scan_start: Mutex<Vec<u8>>,
     /// Bytes that the budget has reserved for the runs' memory.
-    runs_charged: AtomicU64,
+    run_memory_bytes: AtomicU64,
     /// Set by changes that may justify a merge.
     compaction_wanted: AtomicBool,
-    rest: IdleDetector,
+    idle: IdleDetector,
     /// Estimates how much a range should read at once.
-    together: index_scan::Together,
+    read_locality: index_scan::ReadLocality,
     queues: Queues,
     /// Read buffers of gets and ranges.
     buffers: Arc<Buffers>,
-    merge_pace: RateLimiter,
+    merge_limiter: RateLimiter,
     /// Hot blocks of the runs.
     cache: Arc<DecodedBlockCache>,
     /// Location cache: where gets have found entries.
-    shortcuts: Shortcuts,
-    counters: Counters,
+    location_cache: LocationCache,
+    counters: SlmCounters,
 }
 
 impl Slm {
     /// Opens a table, or creates one in an empty directory. Also returns the LSN up to which its
     /// files are complete.
     pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
-        let (inner, complete) = Inner::open(options, context)?;
-        Ok((Self { inner: Arc::new(inner) }, complete))
+        let (table, complete) = SlmTable::open(options, context)?;
+        Ok((Self { table: Arc::new(table) }, complete))
     }
 }
 
-impl Inner {
+impl SlmTable {
     #[inline]
     fn hash(&self, key: &[u8]) -> u64 {
         self.context.hash.hash(key)
@@ -187,7 +187,7 @@ impl Inner {
     }
 
     /// Wakes the background if this is the first change since it last chose runs.
-    fn is_changed(&self) {
+    fn wake_compaction(&self) {
         if !self.compaction_wanted.swap(true, Ordering::Relaxed) {
             self.context.host.wake();
         }
@@ -195,17 +195,17 @@ impl Inner {
 
     fn insert(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
         let (Op::Put { key, .. } | Op::Delete { key }) = op else { return Ok(()) };
-        self.front.insert(lsn, op, self.hash(key), self)
+        self.write_buffer.insert(lsn, op, self.hash(key), self)
     }
 
     /// Deletes every key of a range, with one delete a key.
     fn delete_range(&self, lsn: Lsn, start: &[u8], end: &[u8]) -> Result<()> {
         let end = (!end.is_empty()).then(|| end.to_vec());
         let range = KeyRange { start: Some(start.to_vec()), end };
-        let mut keys = Walk::new(&self.front.view.load_full(), range, false);
+        let mut keys = TwoEndedScan::new(&self.write_buffer.view.load_full(), range, false);
         while let Some(key) = keys.next_key(self)? {
             self.insert(lsn, &Op::Delete { key: &key })?;
-            self.front.rotate_full(self)?;
+            self.write_buffer.rotate_full(self)?;
         }
         Ok(())
     }
@@ -216,7 +216,7 @@ impl Inner {
         if memory == 0 || memory + stored > COUNTED_ENTRIES {
             return memory + stored;
         }
-        let mut keys = Walk::new(view, KeyRange::default(), false);
+        let mut keys = TwoEndedScan::new(view, KeyRange::default(), false);
         let mut count = 0;
         while let Ok(Some(_)) = keys.next_key(self) {
             count += 1;
@@ -225,9 +225,9 @@ impl Inner {
     }
 }
 
-impl FlushTarget<Runs> for Inner {
+impl FlushTarget<RunSet> for SlmTable {
     fn flush_backlog(&self) -> Result<()> {
-        self.flush_some()
+        self.flush_oldest()
     }
 
     fn await_work(&self) {
@@ -236,56 +236,59 @@ impl FlushTarget<Runs> for Inner {
     }
 
     fn set_rate(&self, view: &SuperVersion) {
-        let rate =
-            if self.front.is_nearly_full(view) { self.front.flushed.rate() / 10 * 9 } else { 0 };
-        self.front.set_write_rate(rate);
+        let rate = if self.write_buffer.is_nearly_full(view) {
+            self.write_buffer.flushed.rate() / 10 * 9
+        } else {
+            0
+        };
+        self.write_buffer.set_write_rate(rate);
     }
 }
 
-impl Drop for Inner {
+impl Drop for SlmTable {
     fn drop(&mut self) {
-        let runs = self.runs_charged.load(Ordering::Relaxed);
-        self.context.budget.release(runs + self.shortcuts.memory_bytes());
+        let runs = self.run_memory_bytes.load(Ordering::Relaxed);
+        self.context.budget.release(runs + self.location_cache.memory_bytes());
     }
 }
 
 impl Engine for Slm {
     #[inline]
     fn get_with<S: ValueSink>(&self, key: &[u8], sink: &mut S) -> Result<Option<S::Output>> {
-        self.inner.read_value(key, sink)
+        self.table.read_value(key, sink)
     }
 
     fn multi_get(&self, keys: &[&[u8]], sink: MultiGetSink<'_>) -> Result<()> {
-        sink.fill(keys.len(), |out| self.inner.read_many(keys, out))
+        sink.fill(keys.len(), |out| self.table.read_many(keys, out))
     }
 
     fn exists_hint(&self, key: &[u8]) -> Result<Presence> {
-        self.inner.presence(key)
+        self.table.exists_hint(key)
     }
 
     #[inline]
     fn prefetch(&self, hint: Hint<'_, '_>) {
         if let Hint::Write { hash, step: 0 } = hint {
-            self.inner.front.approach(hash);
+            self.table.write_buffer.approach(hash);
         }
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {
-        self.inner.front.admit(op, &*self.inner)
+        self.table.write_buffer.admit(op, &*self.table)
     }
 
     fn cancel(&self, op: &Op<'_>) {
-        self.inner.front.retract(op);
+        self.table.write_buffer.retract(op);
     }
 
     fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {
-        self.inner.front.insert_replayed(ops, &*self.inner)
+        self.table.write_buffer.insert_replayed(ops, &*self.table)
     }
 
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
         match op {
-            Op::Put { .. } | Op::Delete { .. } => self.inner.insert(lsn, op),
-            Op::DeleteRange { start, end } => self.inner.delete_range(lsn, start, end),
+            Op::Put { .. } | Op::Delete { .. } => self.table.insert(lsn, op),
+            Op::DeleteRange { start, end } => self.table.delete_range(lsn, start, end),
         }
     }
 
@@ -300,7 +303,7 @@ impl Engine for Slm {
         };
         let range = KeyRange { start: Some(start.to_vec()), end: None };
         let mut found = Vec::new();
-        for entry in Range::new(Arc::clone(&self.inner), range, false).take(limit.max(1)) {
+        for entry in RangeEntries::new(Arc::clone(&self.table), range, false).take(limit.max(1)) {
             found.push(entry?);
         }
         let next = match found.last() {
@@ -317,46 +320,47 @@ impl Engine for Slm {
     }
 
     fn checkpoint(&self, up_to: Lsn) -> Result<Lsn> {
-        self.inner.check_usable()?;
-        self.inner.flush_to(up_to)
+        self.table.check_usable()?;
+        self.table.flush_to(up_to)
     }
 
     fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
-        self.inner.check_usable()?;
+        self.table.check_usable()?;
         match mode {
-            MaintenanceMode::Step if self.inner.can_settle() => self.inner.paged.settle(),
-            MaintenanceMode::Step => self.inner.compact_step(),
-            MaintenanceMode::Full => self.inner.compact_all(),
+            MaintenanceMode::Step if self.table.can_write_back() => self.table.paged.settle(),
+            MaintenanceMode::Step => self.table.compact_step(),
+            MaintenanceMode::Full => self.table.compact_all(),
         }
     }
 
     fn check(&self, report: &mut Report) -> Result<()> {
-        self.inner.check_all(report)
+        self.table.check_all(report)
     }
 
     fn stats(&self) -> EngineStats {
-        self.inner.stats()
+        self.table.stats()
     }
 
     fn pending_work(&self) -> PendingWork {
-        let inner = &self.inner;
-        let view = inner.front.view.load();
-        if inner.context.read_only {
+        let table = &self.table;
+        let view = table.write_buffer.view.load();
+        if table.context.read_only {
             PendingWork::None
-        } else if inner.front.is_flush_due(&view) || inner.compaction_wanted.load(Ordering::Relaxed)
+        } else if table.write_buffer.is_flush_due(&view)
+            || table.compaction_wanted.load(Ordering::Relaxed)
         {
             PendingWork::Maintain
-        } else if inner.paged.is_cut_due() || inner.paged.is_overlay_in_the_way() {
+        } else if table.paged.is_cut_due() || table.paged.is_overlay_in_the_way() {
             PendingWork::Checkpoint
-        } else if inner.is_clean(&view) {
-            if !inner.paged.is_journal_long() {
+        } else if table.is_clean(&view) {
+            if !table.paged.is_journal_long() {
                 PendingWork::None
-            } else if inner.is_calm() {
+            } else if table.is_idle() {
                 PendingWork::Maintain
             } else {
                 PendingWork::Later
             }
-        } else if inner.front.is_at_rest(&view.active) {
+        } else if table.write_buffer.is_at_rest(&view.active) {
             // Gets need not descend through it any more, and the log can go.
             PendingWork::Checkpoint
         } else {
@@ -367,15 +371,15 @@ impl Engine for Slm {
 
 impl OrderedEngine for Slm {
     fn range(&self, range: KeyRange) -> Result<EntryIter> {
-        Ok(Box::new(Range::new(Arc::clone(&self.inner), range, true)))
+        Ok(Box::new(RangeEntries::new(Arc::clone(&self.table), range, true)))
     }
 
     fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<()> {
-        range::visit(&self.inner, range, each)
+        range::visit(&self.table, range, each)
     }
 
     fn estimate_count(&self, range: &KeyRange) -> Result<u64> {
-        self.inner.estimate_count(range)
+        self.table.estimate_count(range)
     }
 
     fn bulk(&self) -> Option<&dyn BulkLoad> {
@@ -383,7 +387,7 @@ impl OrderedEngine for Slm {
     }
 }
 
-impl Inner {
+impl SlmTable {
     /// Returns whether the files have everything: no memtable and no page has changes.
     fn is_clean(&self, view: &SuperVersion) -> bool {
         view.is_unwritten() && self.paged.tree.cache().dirty_count() == 0
@@ -391,19 +395,19 @@ impl Inner {
 
     /// Returns whether the index's journal is to be written back and truncated: the table is idle,
     /// and nothing else is to be done.
-    fn can_settle(&self) -> bool {
-        let view = self.front.view.load();
-        !self.front.is_flush_due(&view)
+    fn can_write_back(&self) -> bool {
+        let view = self.write_buffer.view.load();
+        !self.write_buffer.is_flush_due(&view)
             && !self.compaction_wanted.load(Ordering::Relaxed)
             && self.is_clean(&view)
             && self.paged.is_journal_long()
-            && self.is_calm()
+            && self.is_idle()
     }
 
     /// Returns about how many keys a range holds: two descents of the index, and a sample of each
     /// memtable. A key that is both in memory and in the index counts twice.
     fn estimate_count(&self, range: &KeyRange) -> Result<u64> {
-        let view = self.front.view.load_full();
+        let view = self.write_buffer.view.load_full();
         let (start, end) = (range.start.as_deref(), range.end.as_deref());
         let in_memory: u64 = view.memtables().map(|one| one.estimate_count(start, end)).sum();
         if !self.keys.is_decided() {
@@ -423,9 +427,9 @@ impl Inner {
     }
 
     /// Whether no cut was taken for a while.
-    fn is_calm(&self) -> bool {
+    fn is_idle(&self) -> bool {
         let cuts = self.paged.cuts_total.load(Ordering::Relaxed);
-        self.rest.has_come(&*self.context.env, cuts)
+        self.idle.has_come(&*self.context.env, cuts)
     }
 
     /// Pages of the index that take space in its file.
@@ -441,17 +445,17 @@ impl Inner {
     }
 
     fn stats(&self) -> EngineStats {
-        let view = self.front.view.load_full();
-        let (counters, front) = (&self.counters, &self.front.counters);
+        let view = self.write_buffer.view.load_full();
+        let (counters, front) = (&self.counters, &self.write_buffer.counters);
         let runs = || view.version.iter();
         let in_memory: u64 = view.memtables().map(|one| one.memory_bytes()).sum();
         let unflushed: u64 = view.memtables().map(|one| one.payload_bytes()).sum();
         let page_bytes = to_u64(self.paged.tree.shape().page_bytes);
         let cache = self.paged.tree.cache().stats();
         let (journal_bytes, journal_live) = self.journal_bytes();
-        let sum = |of: &dyn Fn(&runs::Run) -> u64| runs().map(|run| of(run)).sum::<u64>();
-        let run_memory = sum(&runs::Run::memory_bytes);
-        let live_bytes = sum(&runs::Run::live_bytes);
+        let sum = |of: &dyn Fn(&runs::SortedRun) -> u64| runs().map(|run| of(run)).sum::<u64>();
+        let run_memory = sum(&runs::SortedRun::memory_bytes);
+        let live_bytes = sum(&runs::SortedRun::live_bytes);
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let index_written = load(&self.paged.written_bytes_total);
         let [dead, leaves, ranges, small] = &counters.merges_by_reason;
@@ -467,15 +471,15 @@ impl Inner {
                 + run_memory
                 + self.paged.tree.cache().memory_bytes()
                 + self.cache.blocks.memory_bytes()
-                + self.shortcuts.memory_bytes(),
+                + self.location_cache.memory_bytes(),
             index_bytes: index_pages * page_bytes + run_memory,
             written_bytes_total: load(&counters.written_bytes_total) + index_written,
             details: vec![
                 ("runs", to_u64(view.version.len())),
                 ("runs_dead", to_u64(runs().filter(|run| run.is_dead()).count())),
                 ("candidates", to_u64(runs().filter(|run| run.reasons() != 0).count())),
-                ("entries", sum(&runs::Run::entries)),
-                ("entries_live", sum(&runs::Run::live)),
+                ("entries", sum(&runs::SortedRun::entries)),
+                ("entries_live", sum(&runs::SortedRun::live)),
                 ("memtables", to_u64(view.memtables().count())),
                 ("memtable_bytes", in_memory),
                 ("index_pages", index_pages),
@@ -487,8 +491,8 @@ impl Inner {
                 ("cuts_total", load(&self.paged.cuts_total)),
                 ("index_helps_total", load(&self.paged.helps_total)),
                 ("cache_bytes", self.cache.blocks.memory_bytes()),
-                ("shortcuts", self.shortcuts.count()),
-                ("shortcut_bytes", self.shortcuts.memory_bytes()),
+                ("shortcuts", self.location_cache.count()),
+                ("shortcut_bytes", self.location_cache.memory_bytes()),
                 ("cache_fills_total", self.cache.blocks.totals().0),
                 ("cache_evicted_total", self.cache.blocks.totals().1),
                 ("reads_total", load(&counters.reads_total)),
@@ -501,7 +505,7 @@ impl Inner {
                 ("merges_for_small_total", load(small)),
                 ("merge_read_bytes_total", load(&counters.merge_read_bytes_total)),
                 ("left_behind_total", load(&counters.left_behind_total)),
-                ("write_rate", self.front.write_rate()),
+                ("write_rate", self.write_buffer.write_rate()),
                 ("write_delays_total", load(&front.delays_total)),
                 ("write_delay_micros_total", load(&front.delay_micros_total)),
                 ("writer_helps_total", load(&front.helps_total)),

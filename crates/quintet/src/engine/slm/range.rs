@@ -6,25 +6,25 @@
 
 use std::{cmp::Ordering, sync::Arc};
 
-use super::{Inner, SuperVersion};
+use super::{SlmTable, SuperVersion};
 use crate::{
     Result,
     contract::{Entry, KeyRange, OwnedValue, Value, Visit},
-    engine::slm::{compaction_picker::Sequence, index_scan::Stream},
+    engine::slm::{compaction_picker::ScanFragmentation, index_scan::IndexScan},
     lsm::cursor::merge::{Direction, MemtableCursor, Merge, ScanStart},
     util::mutant::mutant,
 };
 
 /// An iterator over the entries of a range, from both ends.
 #[derive(Debug)]
-pub(super) struct Range {
-    inner: Arc<Inner>,
-    walk: Walk,
+pub(super) struct RangeEntries {
+    table: Arc<SlmTable>,
+    scan: TwoEndedScan,
 }
 
 /// A scan of a range from both ends. It does not own the table.
 #[derive(Debug)]
-pub(super) struct Walk {
+pub(super) struct TwoEndedScan {
     view: SuperVersion,
     start: Vec<u8>,
     end: Option<Vec<u8>>,
@@ -32,65 +32,69 @@ pub(super) struct Walk {
     is_query: bool,
     is_done: bool,
     /// The upward scan, once begun.
-    front: Option<Both>,
+    front: Option<MergedScan>,
     /// The downward scan, once begun.
-    back: Option<Both>,
+    back: Option<MergedScan>,
 }
 
 /// Passes the entries of a range to `each` in key order, until it breaks.
-pub(super) fn visit(inner: &Inner, range: KeyRange, each: Visit<'_>) -> Result<()> {
-    let view = inner.front.view.load_full();
-    let mut walk = Walk::new(&view, range, true);
-    if walk.is_done {
+pub(super) fn visit(table: &SlmTable, range: KeyRange, each: Visit<'_>) -> Result<()> {
+    let view = table.write_buffer.view.load_full();
+    let mut scan = TwoEndedScan::new(&view, range, true);
+    if scan.is_done {
         return Ok(());
     }
-    let mut both = walk.open(Direction::Up, inner)?;
-    let outcome = both.visit(walk.end.as_deref(), inner, each);
-    walk.front = Some(both);
-    walk.end(inner);
+    let mut merged = scan.open(Direction::Up, table)?;
+    let outcome = merged.visit(scan.end.as_deref(), table, each);
+    scan.front = Some(merged);
+    scan.end(table);
     outcome
 }
 
 /// A merged scan of memtables and index in one direction.
 #[derive(Debug)]
-struct Both {
+struct MergedScan {
     memory: Merge<MemtableCursor>,
-    stored: Stream,
+    stored: IndexScan,
 }
 
 /// The source of the next entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum NextSource {
     Memory,
     /// Memory; the index has an older entry of the same key.
     Both,
     Stored,
 }
 
-impl Both {
-    /// Returns the source of the next entry in key order. `coded` keeps the key in memory as the
+impl MergedScan {
+    /// Returns the source of the next entry in key order. `index_key` keeps the key in memory as the
     /// index would store it, and is filled if it is empty.
-    fn next(&self, coded: &mut Vec<u8>, inner: &Inner) -> Option<Next> {
-        let (Some(memory), Some(stored)) = (self.memory.key(), self.stored.coded()) else {
-            let memory = self.memory.key().map(|_| Next::Memory);
-            return memory.or(self.stored.coded().map(|_| Next::Stored));
+    fn next(&self, index_key: &mut Vec<u8>, table: &SlmTable) -> Option<NextSource> {
+        let (Some(memory), Some(stored)) = (self.memory.key(), self.stored.index_key()) else {
+            let memory = self.memory.key().map(|_| NextSource::Memory);
+            return memory.or(self.stored.index_key().map(|_| NextSource::Stored));
         };
-        if coded.is_empty() {
-            inner.keys.push(memory, coded);
+        if index_key.is_empty() {
+            table.keys.push(memory, index_key);
         }
-        Some(match stored.0.cmp(coded) {
-            Ordering::Less => Next::Stored,
-            Ordering::Equal => Next::Both,
-            Ordering::Greater => Next::Memory,
+        Some(match stored.0.cmp(index_key) {
+            Ordering::Less => NextSource::Stored,
+            Ordering::Equal => NextSource::Both,
+            Ordering::Greater => NextSource::Memory,
         })
     }
 
     /// Returns the next user key, and whether memory has it.
-    fn restored(&mut self, way: Direction, inner: &Inner) -> Result<Option<(&[u8], bool)>> {
-        self.stored.restore(inner)?;
+    fn next_user_key(
+        &mut self,
+        direction: Direction,
+        table: &SlmTable,
+    ) -> Result<Option<(&[u8], bool)>> {
+        self.stored.restore(table)?;
         Ok(match (self.memory.key(), self.stored.key()) {
             (Some(memory), Some(stored)) => {
-                let is_memory = match way {
+                let is_memory = match direction {
                     Direction::Up => memory <= stored,
                     Direction::Down => memory >= stored,
                 };
@@ -103,26 +107,26 @@ impl Both {
     }
 
     /// Passes the entries below `end` to `each`, until it breaks.
-    fn visit(&mut self, end: Option<&[u8]>, inner: &Inner, each: Visit<'_>) -> Result<()> {
-        let (mut value, mut coded) = (Vec::new(), Vec::new());
-        while let Some(next) = self.next(&mut coded, inner) {
+    fn visit(&mut self, end: Option<&[u8]>, table: &SlmTable, each: Visit<'_>) -> Result<()> {
+        let (mut value, mut index_key) = (Vec::new(), Vec::new());
+        while let Some(next) = self.next(&mut index_key, table) {
             // The index scan has the bound already.
             let is_over = |key: &[u8]| end.is_some_and(|end| key >= end);
-            if next != Next::Stored && self.memory.key().is_some_and(is_over) {
+            if next != NextSource::Stored && self.memory.key().is_some_and(is_over) {
                 return Ok(());
             }
-            let flow = if next == Next::Stored {
-                let flow = self.stored.show(inner, &mut value, each)?;
-                self.stored.advance(inner)?;
+            let flow = if next == NextSource::Stored {
+                let flow = self.stored.show(table, &mut value, each)?;
+                self.stored.advance(table)?;
                 flow
             } else {
                 let shown = self.memory.key().zip(self.memory.value());
                 let flow = shown.map(|(key, value)| each(key, value)).transpose()?;
-                if mutant!(SlmRangeShowsBoth: false, else next == Next::Both) {
-                    self.stored.advance(inner)?;
+                if mutant!(SlmRangeShowsBoth: false, else next == NextSource::Both) {
+                    self.stored.advance(table)?;
                 }
                 self.memory.advance()?;
-                coded.clear();
+                index_key.clear();
                 flow
             };
             if flow.is_some_and(|flow| flow.is_break()) {
@@ -133,33 +137,33 @@ impl Both {
     }
 
     /// Returns the value of the next key, if it has one, and advances.
-    fn take(&mut self, (key, is_memory): (&[u8], bool), inner: &Inner) -> Result<Option<Value>> {
+    fn take(&mut self, (key, is_memory): (&[u8], bool), table: &SlmTable) -> Result<Option<Value>> {
         if !is_memory {
-            let value = self.stored.value(inner, &mut OwnedValue)?;
-            self.stored.advance(inner)?;
+            let value = self.stored.value(table, &mut OwnedValue)?;
+            self.stored.advance(table)?;
             return Ok(value);
         }
         let value = self.memory.value().map(Value::copy);
         let is_stored = self.stored.key() == Some(key);
         if mutant!(SlmRangeShowsBoth: false, else is_stored) {
-            self.stored.advance(inner)?;
+            self.stored.advance(table)?;
         }
         self.memory.advance()?;
         Ok(value)
     }
 }
 
-impl Range {
+impl RangeEntries {
     /// Creates an iterator. It reads nothing before the first call.
-    pub(super) fn new(inner: Arc<Inner>, range: KeyRange, is_query: bool) -> Self {
-        let view = inner.front.view.load();
-        let walk = Walk::new(&view, range, is_query);
+    pub(super) fn new(table: Arc<SlmTable>, range: KeyRange, is_query: bool) -> Self {
+        let view = table.write_buffer.view.load();
+        let scan = TwoEndedScan::new(&view, range, is_query);
         drop(view);
-        Self { inner, walk }
+        Self { table, scan }
     }
 }
 
-impl Walk {
+impl TwoEndedScan {
     /// Creates a scan. It reads nothing before the first call.
     pub(super) fn new(view: &SuperVersion, range: KeyRange, is_query: bool) -> Self {
         let start = range.start.unwrap_or_default();
@@ -169,60 +173,60 @@ impl Walk {
     }
 
     /// Opens the merged scan of one direction.
-    fn open(&self, way: Direction, inner: &Inner) -> Result<Both> {
-        let key = match way {
+    fn open(&self, direction: Direction, table: &SlmTable) -> Result<MergedScan> {
+        let key = match direction {
             Direction::Up => Some(self.start.as_slice().into()),
             Direction::Down => self.end.as_deref().map(Arc::from),
         };
-        let sequence = self.is_query.then(|| Sequence::new(inner)).flatten();
+        let sequence = self.is_query.then(|| ScanFragmentation::new(table)).flatten();
         let bounds = (self.start.as_slice(), self.end.as_deref());
-        let mut stored = Stream::new(&inner.keys, way, bounds, sequence);
-        stored.settle(inner)?;
+        let mut stored = IndexScan::new(&table.keys, direction, bounds, sequence);
+        stored.refill(table)?;
         // The prefetches run while the memtables are searched.
-        stored.send(inner);
-        let start = ScanStart { way, key, cache: None, flow: None };
+        stored.prefetch_entries(table);
+        let start = ScanStart { way: direction, key, cache: None, flow: None };
         let memtables = self.view.memtables().cloned().collect();
-        let mut memory = Merge::new(MemtableCursor::all(memtables, &start), way);
+        let mut memory = Merge::new(MemtableCursor::all(memtables, &start), direction);
         memory.settle()?;
-        Ok(Both { memory, stored })
+        Ok(MergedScan { memory, stored })
     }
 
     /// Returns the next entry from one end.
     pub(super) fn step(
         &mut self,
-        way: Direction,
-        inner: &Inner,
+        direction: Direction,
+        table: &SlmTable,
     ) -> Result<Option<(Vec<u8>, Value)>> {
         if self.is_done {
             return Ok(None);
         }
-        let found = self.find(way, inner);
+        let found = self.find(direction, table);
         if !matches!(found, Ok(Some(_))) {
             self.is_done = true;
-            self.end(inner);
+            self.end(table);
         }
         found
     }
 
     /// Ends both scans, and records the runs of a range query.
-    fn end(&mut self, inner: &Inner) {
-        for both in [self.front.take(), self.back.take()].into_iter().flatten() {
-            both.stored.end(inner);
+    fn end(&mut self, table: &SlmTable) {
+        for merged in [self.front.take(), self.back.take()].into_iter().flatten() {
+            merged.stored.end(table);
         }
     }
 
     /// As [`Self::step`], for a scan that is not done.
-    fn find(&mut self, way: Direction, inner: &Inner) -> Result<Option<(Vec<u8>, Value)>> {
-        let open = match way {
+    fn find(&mut self, direction: Direction, table: &SlmTable) -> Result<Option<(Vec<u8>, Value)>> {
+        let open = match direction {
             Direction::Up => self.front.take(),
             Direction::Down => self.back.take(),
         };
-        let mut both = match open {
-            Some(both) => both,
-            None => self.open(way, inner)?,
+        let mut merged = match open {
+            Some(merged) => merged,
+            None => self.open(direction, table)?,
         };
-        while let Some((key, is_memory)) = both.restored(way, inner)? {
-            let inside = match way {
+        while let Some((key, is_memory)) = merged.next_user_key(direction, table)? {
+            let inside = match direction {
                 Direction::Up => self.end.as_deref().is_none_or(|end| key < end),
                 Direction::Down => key >= self.start.as_slice(),
             };
@@ -230,50 +234,50 @@ impl Walk {
                 break;
             }
             let key = key.to_vec();
-            let Some(value) = both.take((&key, is_memory), inner)? else { continue };
-            match way {
+            let Some(value) = merged.take((&key, is_memory), table)? else { continue };
+            match direction {
                 Direction::Up => {
                     // The back end stops before this key.
                     self.start.clear();
                     self.start.extend_from_slice(&key);
                     self.start.push(0);
-                    self.front = Some(both);
+                    self.front = Some(merged);
                 }
                 Direction::Down => {
                     self.end = Some(key.clone());
-                    self.back = Some(both);
+                    self.back = Some(merged);
                 }
             }
             return Ok(Some((key, value)));
         }
-        match way {
-            Direction::Up => self.front = Some(both),
-            Direction::Down => self.back = Some(both),
+        match direction {
+            Direction::Up => self.front = Some(merged),
+            Direction::Down => self.back = Some(merged),
         }
         Ok(None)
     }
 
     /// Returns the next key with an entry. Reads no run.
-    pub(super) fn next_key(&mut self, inner: &Inner) -> Result<Option<Vec<u8>>> {
-        let mut both = match self.front.take() {
-            Some(both) => both,
-            None => self.open(Direction::Up, inner)?,
+    pub(super) fn next_key(&mut self, table: &SlmTable) -> Result<Option<Vec<u8>>> {
+        let mut merged = match self.front.take() {
+            Some(merged) => merged,
+            None => self.open(Direction::Up, table)?,
         };
-        while let Some((key, is_memory)) = both.restored(Direction::Up, inner)? {
+        while let Some((key, is_memory)) = merged.next_user_key(Direction::Up, table)? {
             if self.end.as_deref().is_some_and(|end| key >= end) {
                 return Ok(None);
             }
             let key = key.to_vec();
             let mut is_there = !is_memory;
             if is_memory {
-                is_there = both.memory.value().is_some();
-                both.memory.advance()?;
+                is_there = merged.memory.value().is_some();
+                merged.memory.advance()?;
             }
-            if both.stored.key() == Some(&*key) {
-                both.stored.advance(inner)?;
+            if merged.stored.key() == Some(&*key) {
+                merged.stored.advance(table)?;
             }
             if is_there {
-                self.front = Some(both);
+                self.front = Some(merged);
                 return Ok(Some(key));
             }
         }
@@ -281,24 +285,24 @@ impl Walk {
     }
 }
 
-impl Drop for Range {
+impl Drop for RangeEntries {
     fn drop(&mut self) {
-        self.walk.end(&self.inner);
+        self.scan.end(&self.table);
     }
 }
 
-impl Iterator for Range {
+impl Iterator for RangeEntries {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let found = self.walk.step(Direction::Up, &self.inner).transpose();
+        let found = self.scan.step(Direction::Up, &self.table).transpose();
         found.map(|found| found.map(|(key, value)| Entry { key, value }))
     }
 }
 
-impl DoubleEndedIterator for Range {
+impl DoubleEndedIterator for RangeEntries {
     fn next_back(&mut self) -> Option<Self::Item> {
-        let found = self.walk.step(Direction::Down, &self.inner).transpose();
+        let found = self.scan.step(Direction::Down, &self.table).transpose();
         found.map(|found| found.map(|(key, value)| Entry { key, value }))
     }
 }

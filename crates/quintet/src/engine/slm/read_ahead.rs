@@ -19,8 +19,8 @@
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use super::{
-    Inner,
-    runs::{Place, Run},
+    SlmTable,
+    runs::{BlockAddress, SortedRun},
 };
 use crate::{
     io::{AlignedBuffer, Flow, Pending, Request},
@@ -49,13 +49,13 @@ const GAP_BYTES: u64 = 4 << 10;
 
 /// The reads in flight and the blocks read of a scan.
 #[derive(Debug, Default)]
-pub(super) struct Ahead {
+pub(super) struct ScanReadAhead {
     /// Queue of the reads in flight; `None` if none was in flight lately.
     flow: Option<Flow>,
     /// In the order of their requests. Those before `oldest` are discarded.
-    reads: Vec<Read>,
+    reads: Vec<PendingRead>,
     oldest: usize,
-    blocks: BTreeMap<Place, Block>,
+    blocks: BTreeMap<BlockAddress, RequestedBlock>,
     /// Bytes of all blocks that were requested so far.
     bytes: usize,
     /// Bytes of the window.
@@ -64,66 +64,66 @@ pub(super) struct Ahead {
 
 /// A read of several blocks of one run, in order, with small gaps between them.
 #[derive(Debug)]
-struct Read {
-    run: Arc<Run>,
+struct PendingRead {
+    run: Arc<SortedRun>,
     blocks: Vec<u32>,
     /// The first of the scan's entries that needs one of the blocks.
-    first_place: usize,
+    first_index: usize,
     /// The last one.
-    last_place: usize,
+    last_index: usize,
     /// Bytes of the blocks without the gaps.
     bytes: usize,
-    state: State,
+    state: PendingReadState,
 }
 
 #[derive(Debug)]
-enum State {
-    UnderWay(Pending),
-    Here(AlignedBuffer),
-    Gone,
+enum PendingReadState {
+    InFlight(Pending),
+    Done(AlignedBuffer),
+    Discarded,
 }
 
 /// A requested block.
 #[derive(Debug)]
-struct Block {
+struct RequestedBlock {
     /// Index of its read.
     read: usize,
-    entries: Entries,
+    entries: FetchedEntries,
     /// Offset behind the entry that was found last.
     at: usize,
 }
 
 /// The entries of a requested block.
 #[derive(Debug)]
-enum Entries {
-    UnderWay,
+enum FetchedEntries {
+    InFlight,
     /// In these bytes of the read's buffer.
-    Lying(Range<usize>),
+    InBuffer(Range<usize>),
     Unpacked(Vec<u8>),
 }
 
 /// A block to request, with the first and the last of the scan's entries that need it.
 #[derive(Debug)]
-pub(super) struct Wanted<'r> {
-    pub(super) run: &'r Arc<Run>,
+pub(super) struct WantedBlock<'r> {
+    pub(super) run: &'r Arc<SortedRun>,
     pub(super) first: usize,
     pub(super) last: usize,
 }
 
-impl Ahead {
+impl ScanReadAhead {
     /// Discards the reads that only entries before index `next` need.
-    pub(super) fn pass(&mut self, next: usize, inner: &Inner) {
-        while let Some(read) = self.reads.get_mut(self.oldest).filter(|read| read.last_place < next)
+    pub(super) fn pass(&mut self, next: usize, table: &SlmTable) {
+        while let Some(read) = self.reads.get_mut(self.oldest).filter(|read| read.last_index < next)
         {
-            let state = std::mem::replace(&mut read.state, State::Gone);
+            let state = std::mem::replace(&mut read.state, PendingReadState::Discarded);
             for block in &read.blocks {
-                self.blocks.remove(&Place { run: read.run.number, block: *block });
+                self.blocks.remove(&BlockAddress { run: read.run.number, block: *block });
             }
             match state {
-                State::Here(buffer) => inner.buffers.keep(buffer),
+                PendingReadState::Done(buffer) => table.buffers.keep(buffer),
                 // Reads that the scan has passed must not accumulate.
-                State::UnderWay(pending) => inner.buffers.keep(pending.wait().buffer),
-                State::Gone => {}
+                PendingReadState::InFlight(pending) => table.buffers.keep(pending.wait().buffer),
+                PendingReadState::Discarded => {}
             }
             self.oldest += 1;
         }
@@ -140,10 +140,10 @@ impl Ahead {
     }
 
     /// Whether a block is requested and not discarded. If so, notes that entry `index` needs it.
-    pub(super) fn has(&mut self, place: Place, index: usize) -> bool {
-        let Some(block) = self.blocks.get(&place) else { return false };
+    pub(super) fn has(&mut self, address: BlockAddress, index: usize) -> bool {
+        let Some(block) = self.blocks.get(&address) else { return false };
         if let Some(read) = self.reads.get_mut(block.read) {
-            read.last_place = read.last_place.max(index);
+            read.last_index = read.last_index.max(index);
         }
         true
     }
@@ -154,108 +154,116 @@ impl Ahead {
     }
 
     /// Whether a block is requested and its read is in flight.
-    pub(super) fn is_under_way(&self, place: Place) -> bool {
-        let block = self.blocks.get(&place);
-        block.is_some_and(|block| matches!(block.entries, Entries::UnderWay))
+    pub(super) fn is_in_flight(&self, address: BlockAddress) -> bool {
+        let block = self.blocks.get(&address);
+        block.is_some_and(|block| matches!(block.entries, FetchedEntries::InFlight))
     }
 
     /// Requests blocks. Returns the number of reads.
-    pub(super) fn ask(
+    pub(super) fn request(
         &mut self,
-        wanted: BTreeMap<Place, Wanted<'_>>,
-        way: Direction,
-        inner: &Inner,
+        wanted: BTreeMap<BlockAddress, WantedBlock<'_>>,
+        direction: Direction,
+        table: &SlmTable,
     ) -> usize {
         let most = self.window / 2;
-        let mut fresh: Vec<Read> = Vec::new();
-        for (Place { block, .. }, Wanted { run, first, last }) in wanted {
+        let mut added: Vec<PendingRead> = Vec::new();
+        for (BlockAddress { block, .. }, WantedBlock { run, first, last }) in wanted {
             let bytes = run.sst.span(block..block + 1).bytes;
             self.bytes += bytes;
-            match fresh.last_mut().filter(|read| read.takes(run, block, most)) {
+            match added.last_mut().filter(|read| read.can_extend_to(run, block, most)) {
                 Some(read) => {
-                    read.first_place = read.first_place.min(first);
-                    read.last_place = read.last_place.max(last);
+                    read.first_index = read.first_index.min(first);
+                    read.last_index = read.last_index.max(last);
                     read.blocks.push(block);
                     read.bytes += bytes;
                 }
-                None => fresh.push(Read {
+                None => added.push(PendingRead {
                     run: Arc::clone(run),
                     blocks: vec![block],
-                    first_place: first,
-                    last_place: last,
+                    first_index: first,
+                    last_index: last,
                     bytes,
-                    state: State::Gone,
+                    state: PendingReadState::Discarded,
                 }),
             }
         }
-        fresh.sort_unstable_by_key(|read| read.first_place);
-        for read in &fresh {
-            inner.note_read(read.span());
+        added.sort_unstable_by_key(|read| read.first_index);
+        for read in &added {
+            table.count_read(read.span());
         }
-        let count = fresh.len();
-        inner.counters.range_reads_total.fetch_add(to_u64(count), Ordering::Relaxed);
+        let count = added.len();
+        table.counters.range_reads_total.fetch_add(to_u64(count), Ordering::Relaxed);
         let first = self.reads.len();
-        for (token, read) in (first..).zip(&fresh) {
+        for (token, read) in (first..).zip(&added) {
             for block in &read.blocks {
-                let place = Place { run: read.run.number, block: *block };
-                let block = Block { read: token, entries: Entries::UnderWay, at: 0 };
-                self.blocks.insert(place, block);
+                let address = BlockAddress { run: read.run.number, block: *block };
+                let block =
+                    RequestedBlock { read: token, entries: FetchedEntries::InFlight, at: 0 };
+                self.blocks.insert(address, block);
             }
         }
         let is_alone = first == self.oldest && count == 1;
-        self.reads.append(&mut fresh);
+        self.reads.append(&mut added);
         if is_alone {
-            self.read_alone(first, way, inner);
+            self.read_alone(first, direction, table);
         } else if count > 0 {
-            self.start(first, way, inner);
+            self.start(first, direction, table);
         }
         count
     }
 
     /// Reads synchronously, in one system call: the scan waits for this read, and no other is in
     /// flight.
-    fn read_alone(&mut self, token: usize, way: Direction, inner: &Inner) {
+    fn read_alone(&mut self, token: usize, direction: Direction, table: &SlmTable) {
         let Some(read) = self.reads.get(token) else { return };
-        let mut buffer = inner.buffers.lend(read.span().whole());
+        let mut buffer = table.buffers.lend(read.span().whole());
         let outcome = read.run.sst.read_into(read.span(), &mut buffer);
-        self.take(token, outcome.is_ok().then_some(buffer), way, inner);
+        self.finish_read(token, outcome.is_ok().then_some(buffer), direction, table);
     }
 
     /// Submits the reads from index `first` on.
-    fn start(&mut self, first: usize, way: Direction, inner: &Inner) {
+    fn start(&mut self, first: usize, direction: Direction, table: &SlmTable) {
         if self.flow.is_none() {
-            self.flow = inner.queues.flow(&*inner.context.env).ok();
+            self.flow = table.queues.flow(&*table.context.env).ok();
         }
         let Some(flow) = &self.flow else {
-            (first..self.reads.len()).for_each(|token| self.read_alone(token, way, inner));
+            (first..self.reads.len()).for_each(|token| self.read_alone(token, direction, table));
             return;
         };
-        let request = |read: &Read| {
+        let request = |read: &PendingRead| {
             let span = read.span();
-            let buffer = inner.buffers.lend(span.whole());
+            let buffer = table.buffers.lend(span.whole());
             let (file, length) = (Arc::clone(read.run.sst.file()), buffer.len());
             Request::Read { file, offset: span.offset, buffer, length }
         };
         let started = flow.start_all(self.reads.iter().skip(first).map(request));
         for (read, pending) in self.reads.iter_mut().skip(first).zip(started) {
-            read.state = State::UnderWay(pending);
+            read.state = PendingReadState::InFlight(pending);
         }
     }
 
     /// Waits for the read of a block, if it is in flight.
-    pub(super) fn wait_for(&mut self, place: Place, way: Direction, inner: &Inner) {
-        if !self.is_under_way(place) {
+    pub(super) fn wait_for(
+        &mut self,
+        address: BlockAddress,
+        direction: Direction,
+        table: &SlmTable,
+    ) {
+        if !self.is_in_flight(address) {
             return;
         }
-        let Some(token) = self.blocks.get(&place).map(|block| block.read) else { return };
+        let Some(token) = self.blocks.get(&address).map(|block| block.read) else { return };
         let Some(read) = self.reads.get_mut(token) else { return };
-        let State::UnderWay(pending) = std::mem::replace(&mut read.state, State::Gone) else {
+        let PendingReadState::InFlight(pending) =
+            std::mem::replace(&mut read.state, PendingReadState::Discarded)
+        else {
             return;
         };
         let completion = pending.wait();
         let is_whole = completion.result.is_ok_and(|count| count == completion.buffer.len());
-        self.take(token, is_whole.then_some(completion.buffer), way, inner);
-        let is_waiting = |read: &Read| matches!(read.state, State::UnderWay(_));
+        self.finish_read(token, is_whole.then_some(completion.buffer), direction, table);
+        let is_waiting = |read: &PendingRead| matches!(read.state, PendingReadState::InFlight(_));
         if !self.reads.iter().skip(self.oldest).any(is_waiting) {
             // A paused scan must not hold one of the system's queues.
             self.flow = None;
@@ -264,42 +272,48 @@ impl Ahead {
 
     /// Stores the blocks of a read and fills the block cache with them. `buffer` is `None` if the
     /// read failed.
-    fn take(&mut self, token: usize, buffer: Option<AlignedBuffer>, way: Direction, inner: &Inner) {
+    fn finish_read(
+        &mut self,
+        token: usize,
+        buffer: Option<AlignedBuffer>,
+        direction: Direction,
+        table: &SlmTable,
+    ) {
         let Some(read) = self.reads.get_mut(token) else { return };
         let sst = &read.run.sst;
         // The scan is likely to need the other whole blocks of the buffer next.
-        let whole = sst.whole_blocks(read.first_block()..read.last_block() + 1, way);
+        let whole = sst.whole_blocks(read.first_block()..read.last_block() + 1, direction);
         let span = sst.span(whole.clone());
         for number in whole.clone() {
-            let place = Place { run: read.run.number, block: number };
-            let wanted = self.blocks.get_mut(&place).filter(|block| block.read == token);
+            let address = BlockAddress { run: read.run.number, block: number };
+            let wanted = self.blocks.get_mut(&address).filter(|block| block.read == token);
             let within = (read.first_block()..=read.last_block()).contains(&number);
             let open = buffer.as_ref().filter(|_| wanted.is_some() || !within);
             let open =
                 open.and_then(|buffer| sst.open_block(buffer, span, (whole.start, number)).ok());
             match (open, wanted) {
                 (Some(open), wanted) => {
-                    inner.cache.fill(sst.slot_to_fill(number, &inner.cache), open.entries());
+                    table.cache.fill(sst.slot_to_fill(number, &table.cache), open.entries());
                     if let Some(block) = wanted {
-                        block.entries = Entries::of(open);
+                        block.entries = FetchedEntries::of(open);
                     }
                 }
                 // The scan reads it alone when it reaches it, and returns the error.
-                (None, Some(_)) => drop(self.blocks.remove(&place)),
+                (None, Some(_)) => drop(self.blocks.remove(&address)),
                 (None, None) => {}
             }
         }
-        read.state = buffer.map_or(State::Gone, State::Here);
+        read.state = buffer.map_or(PendingReadState::Discarded, PendingReadState::Done);
     }
 
     /// Returns the value of a key in a block that is read ahead; `None` for other blocks.
-    pub(super) fn find(&mut self, place: Place, key: &[u8]) -> Option<Answer<&[u8]>> {
-        let Block { read, entries, at } = self.blocks.get_mut(&place)?;
+    pub(super) fn find(&mut self, address: BlockAddress, key: &[u8]) -> Option<Answer<&[u8]>> {
+        let RequestedBlock { read, entries, at } = self.blocks.get_mut(&address)?;
         let entries = match (entries, self.reads.get(*read).map(|read| &read.state)) {
-            (Entries::Lying(range), Some(State::Here(buffer))) => {
+            (FetchedEntries::InBuffer(range), Some(PendingReadState::Done(buffer))) => {
                 buffer.as_slice().get(range.clone())?
             }
-            (Entries::Unpacked(bytes), _) => bytes.as_slice(),
+            (FetchedEntries::Unpacked(bytes), _) => bytes.as_slice(),
             _ => return None,
         };
         let found = find_from(entries, *at, key).or_else(|| find_from(entries, 0, key));
@@ -311,33 +325,33 @@ impl Ahead {
     }
 
     /// Discards all reads: the next step of the scan counts its entries from 0.
-    pub(super) fn clear(&mut self, inner: &Inner) {
-        self.pass(usize::MAX, inner);
+    pub(super) fn clear(&mut self, table: &SlmTable) {
+        self.pass(usize::MAX, table);
         self.reads.clear();
         self.blocks.clear();
         self.oldest = 0;
     }
 
     /// Ends the scan. Reads in flight complete without it.
-    pub(super) fn end(self, inner: &Inner) {
+    pub(super) fn end(self, table: &SlmTable) {
         for read in self.reads {
             match read.state {
-                State::Here(buffer) => inner.buffers.keep(buffer),
-                State::UnderWay(pending) => pending.abandon(),
-                State::Gone => {}
+                PendingReadState::Done(buffer) => table.buffers.keep(buffer),
+                PendingReadState::InFlight(pending) => pending.abandon(),
+                PendingReadState::Discarded => {}
             }
         }
     }
 }
 
-impl Entries {
+impl FetchedEntries {
     fn of(open: OpenBlock<'_>) -> Self {
-        let lying = open.in_place().map(Self::Lying);
+        let lying = open.in_place().map(Self::InBuffer);
         lying.unwrap_or_else(|| Self::Unpacked(open.into_entries()))
     }
 }
 
-impl Read {
+impl PendingRead {
     fn first_block(&self) -> u32 {
         self.blocks.first().copied().unwrap_or(0)
     }
@@ -352,7 +366,7 @@ impl Read {
 
     /// Whether the read can be extended to a block: it follows in the same run after a small gap,
     /// and the read stays below `most` bytes.
-    fn takes(&self, run: &Run, block: u32, most: usize) -> bool {
+    fn can_extend_to(&self, run: &SortedRun, block: u32, most: usize) -> bool {
         run.number == self.run.number
             && self.run.sst.gap_bytes(self.last_block()..block) <= GAP_BYTES
             && self.span().bytes < most

@@ -4,16 +4,16 @@
 use std::{collections::BTreeSet, io, sync::Arc};
 
 use super::{
-    Counters, Inner,
-    keys::Keys,
+    SlmCounters, SlmTable,
+    keys::IndexKeyCodec,
     options::SlmSettings,
-    runs::{LIST_KEY, Ledger, Place, Run, RunList, Runs},
+    runs::{BlockAddress, LIST_KEY, RunList, RunManifest, RunSet, SortedRun},
 };
 use crate::{
     Error, Result,
     bptree::checkpoint::{self, Paged},
     contract::{Context, TableOptions},
-    engine::slm::{index_scan::Together, location_cache::Shortcuts},
+    engine::slm::{index_scan::ReadLocality, location_cache::LocationCache},
     io::Queues,
     lsm::{
         rate_limiter::{IdleDetector, RateLimiter},
@@ -36,7 +36,7 @@ const LIST_BYTES_MAX: u64 = if cfg!(test) { 64 << 10 } else { 16 << 20 };
 /// that fits in the processor's caches saves more time than a larger one.
 const SHORTCUTS_SHARE: u64 = 1024;
 
-impl Inner {
+impl SlmTable {
     /// Opens a table, or creates one in an empty directory. Also returns the LSN up to which its
     /// files are complete.
     pub(super) fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
@@ -46,20 +46,20 @@ impl Inner {
             checkpoint::Settings::new(options, &context, ("index_cache_bytes", budget / 2))?;
         // The index keeps its pages before blocks: a page leads to hundreds of entries, a block has
         // a few.
-        let index = index.before_blocks().of_values(size_of::<Place>());
+        let index = index.before_blocks().of_values(size_of::<BlockAddress>());
         let owner = Owner {
             kind: Kind::RUN,
             dir: Arc::clone(&context.dir),
             database_id: context.database_id,
             table_id: context.table_id,
         };
-        let ledger = Arc::new(Ledger::new(owner.clone()));
-        let beside = Arc::clone(&ledger) as Arc<dyn checkpoint::CheckpointParticipant>;
+        let manifest = Arc::new(RunManifest::new(owner.clone()));
+        let beside = Arc::clone(&manifest) as Arc<dyn checkpoint::CheckpointParticipant>;
         let (paged, complete) = Paged::open(&index, context.clone(), Some(beside))?;
         let list = load_list(&paged, complete)?;
-        let keys = Arc::new(Keys::new(list.coding.clone()));
+        let keys = Arc::new(IndexKeyCodec::new(list.coding.clone()));
         let runs = load_runs(&context, &owner, &list)?;
-        ledger.load(list.next, &runs, &keys);
+        manifest.load(list.next, &runs, &keys);
         if !context.read_only && complete >= context.complete {
             remove_strays(&owner, &list)?;
         }
@@ -68,40 +68,40 @@ impl Inner {
         let charged = runs.iter().map(|run| run.memory_bytes()).sum();
         context.budget.reserve_unchecked(charged);
         let memory = (settings.memtable_bytes, settings.memtables);
-        let front = WriteBuffer::new(&context, memory, LIST_BYTES_MAX, runs)?;
-        let shortcuts = Shortcuts::new(settings.cache_bytes.min(budget) / SHORTCUTS_SHARE)
+        let write_buffer = WriteBuffer::new(&context, memory, LIST_BYTES_MAX, runs)?;
+        let location_cache = LocationCache::new(settings.cache_bytes.min(budget) / SHORTCUTS_SHARE)
             .map_err(|error| Error::io("reserve address space for the location cache", error))?;
         // Not transient: the memory stays reserved until the table is closed, so no writer may
         // wait for it.
-        context.budget.reserve_unchecked(shortcuts.memory_bytes());
+        context.budget.reserve_unchecked(location_cache.memory_bytes());
         let buffers = Buffers::new(&context.budget);
-        let inner = Self {
+        let table = Self {
             settings,
             owner,
             paged,
             keys,
-            ledger,
-            front,
+            manifest,
+            write_buffer,
             flushing: Mutex::new(()),
             compacting: Mutex::default(),
-            entering: Mutex::new(()),
-            obsolete: Mutex::default(),
-            scan_from: Mutex::default(),
-            runs_charged: AtomicU64::new(charged),
+            index_writer: Mutex::new(()),
+            unremoved_runs: Mutex::default(),
+            leaf_scan_start: Mutex::default(),
+            run_memory_bytes: AtomicU64::new(charged),
             // Candidates from before the last close may wait for a merge.
             compaction_wanted: AtomicBool::new(!list.runs.is_empty()),
-            rest: IdleDetector::default(),
-            together: Together::default(),
+            idle: IdleDetector::default(),
+            read_locality: ReadLocality::default(),
             queues: Queues::default(),
             buffers,
-            merge_pace: RateLimiter::default(),
+            merge_limiter: RateLimiter::default(),
             cache,
-            shortcuts,
-            counters: Counters::default(),
+            location_cache,
+            counters: SlmCounters::default(),
             context,
         };
-        inner.make_space();
-        Ok((inner, complete))
+        table.divide_memory();
+        Ok((table, complete))
     }
 }
 
@@ -121,13 +121,13 @@ fn load_list(paged: &Paged, complete: Lsn) -> Result<RunList> {
 }
 
 /// Opens all runs in parallel.
-fn load_runs(context: &Context, owner: &Owner, list: &RunList) -> Result<Runs> {
+fn load_runs(context: &Context, owner: &Owner, list: &RunList) -> Result<RunSet> {
     let records = &list.runs;
-    let opened: Vec<Mutex<Option<Result<Run>>>> =
+    let opened: Vec<Mutex<Option<Result<SortedRun>>>> =
         records.iter().map(|_| Mutex::new(None)).collect();
     context.env.parallel(records.len(), &|number| {
         if let (Some(record), Some(slot)) = (records.get(number), opened.get(number)) {
-            *lock(slot) = Some(Run::open(owner, record));
+            *lock(slot) = Some(SortedRun::open(owner, record));
         }
     });
     let mut runs = Vec::new();
@@ -135,7 +135,7 @@ fn load_runs(context: &Context, owner: &Owner, list: &RunList) -> Result<Runs> {
         let outcome = lock(&slot).take();
         runs.extend(outcome.transpose()?.map(Arc::new));
     }
-    Ok(Runs::new(runs))
+    Ok(RunSet::new(runs))
 }
 
 /// Removes the run files that a crash has left: those that the list does not name.

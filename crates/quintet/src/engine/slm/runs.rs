@@ -1,7 +1,7 @@
 //! Runs: the files that the index points into, and the list of them in each checkpoint.
 //!
-//! A [`Run`] is a file of entries in key order ([`crate::lsm::sst`]) with the count of its live
-//! entries. [`Runs`] is the set that readers see. The [`Ledger`] has every run that has a file. It
+//! A [`SortedRun`] is a file of entries in key order ([`crate::lsm::sst`]) with the count of its live
+//! entries. [`RunSet`] is the set that readers see. The [`RunManifest`] has every run that has a file. It
 //! writes the list of runs with live entries into the index at each checkpoint.
 //!
 //! The list is the value of the empty key, which no entry can have:
@@ -14,7 +14,7 @@
 //! | runs | by number, each: varints number, file bytes, live entries; 1 byte why it is a candidate for compaction (bits: 1 dead entries, 2 leaves, 4 ranges, 8 it is small) |
 //! | keys | 1 byte how the index writes keys: 0 it has none yet, 1 as they are, 2 in the code that follows: [`KeyCode::lengths`] |
 //!
-//! The value of any other key is an [`Entered`], 8 bytes:
+//! The value of any other key is an [`IndexValue`], 8 bytes:
 //!
 //! | bits | meaning |
 //! |---|---|
@@ -32,7 +32,7 @@
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use super::{
-    keys::{Coding, Keys},
+    keys::{Coding, IndexKeyCodec},
     mutants,
 };
 use crate::{
@@ -73,16 +73,16 @@ const REASONS: u8 = 15;
 
 /// Address of a block: the number of its run, and its number in the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct BlockAddress {
     pub(super) run: u32,
     pub(super) block: u32,
 }
 
-impl Place {
+impl BlockAddress {
     /// Decodes the address in a value of the index; `None` if the value has a wrong length.
     #[inline]
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        Entered::decode(bytes).map(|entered| entered.place)
+        IndexValue::decode(bytes).map(|index_value| index_value.address)
     }
 }
 
@@ -91,39 +91,39 @@ pub(super) const BLOCKS_MAX: u32 = 1 << 23;
 /// Bits of a block's number.
 const BLOCK_BITS: u32 = BLOCKS_MAX.trailing_zeros();
 /// Bit of the high word that marks a value without an expiry time.
-const LASTS: u32 = 1 << 31;
+const NEVER_EXPIRES: u32 = 1 << 31;
 /// Logarithm of the number of parts into which a block is divided.
 const PART_BITS: u32 = 8;
 
 /// The value of a key in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entered {
-    pub(super) place: Place,
+pub(super) struct IndexValue {
+    pub(super) address: BlockAddress,
     /// The value has no expiry time, so the key exists: no read is needed to know that.
-    pub(super) lasts: bool,
+    pub(super) never_expires: bool,
     /// The part of the block in which the entry begins. Gets prefetch it, and ranges read the entry
     /// there without a search. Runs that do not record their block size have no parts.
     pub(super) part: u8,
 }
 
 /// Returns the part of a block of `block_bytes` that contains byte `offset` of its entries.
-pub(super) fn part_of(offset: usize, block_bytes: usize) -> u8 {
+pub(super) fn part_of_offset(offset: usize, block_bytes: usize) -> u8 {
     low_u8(to_u64((offset << PART_BITS) / block_bytes).min(u64::from(u8::MAX)))
 }
 
 /// Returns the offsets in a block's entries that belong to a part. The last part has no end.
-pub(super) fn bytes_of(part: u8, block_bytes: usize) -> Range<usize> {
+pub(super) fn offsets_of_part(part: u8, block_bytes: usize) -> Range<usize> {
     let first = |part: usize| (part * block_bytes).div_ceil(1 << PART_BITS);
     let part = usize::from(part);
     first(part)..if part < usize::from(u8::MAX) { first(part + 1) } else { usize::MAX }
 }
 
-impl Entered {
+impl IndexValue {
     /// Encodes the value for the index.
     pub(super) fn encode(self) -> [u8; 8] {
         let part = u32::from(self.part) << BLOCK_BITS;
-        let block = self.place.block | part | if self.lasts { LASTS } else { 0 };
-        (u64::from(block) << 32 | u64::from(self.place.run)).to_le_bytes()
+        let block = self.address.block | part | if self.never_expires { NEVER_EXPIRES } else { 0 };
+        (u64::from(block) << 32 | u64::from(self.address.run)).to_le_bytes()
     }
 
     /// Decodes a value of the index; `None` if it has a wrong length.
@@ -131,14 +131,14 @@ impl Entered {
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let word = u64::from_le_bytes(*bytes.first_chunk::<8>().filter(|_| bytes.len() == 8)?);
         let block = low_u32(word >> 32);
-        let place = Place { run: low_u32(word), block: block % BLOCKS_MAX };
+        let address = BlockAddress { run: low_u32(word), block: block % BLOCKS_MAX };
         let part = low_u8(u64::from(block >> BLOCK_BITS));
-        Some(Self { place, lasts: block & LASTS != 0, part })
+        Some(Self { address, never_expires: block & NEVER_EXPIRES != 0, part })
     }
 
-    /// As [`Entered::decode`], as the callback of a lookup in the index.
+    /// As [`IndexValue::decode`], as the callback of a lookup in the index.
     #[inline]
-    pub(super) fn take(length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Option<Self> {
+    pub(super) fn from_lookup(length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Option<Self> {
         let mut bytes = [0; 8];
         if length == bytes.len() {
             fill(&mut bytes);
@@ -245,11 +245,11 @@ fn number(decoder: &mut Decoder<'_>) -> Option<u32> {
 
 /// A sorted run: a file of entries in key order, and which share of them is live.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct SortedRun {
     pub(super) number: u32,
     pub(super) sst: Arc<Sst>,
     /// Average number of entries in a block.
-    of_block: usize,
+    entries_per_block: usize,
     /// The first key.
     pub(super) low: Vec<u8>,
     /// The last key.
@@ -263,13 +263,13 @@ pub(super) struct Run {
     sealed: AtomicBool,
 }
 
-impl Run {
+impl SortedRun {
     /// Creates a run of a file to which the index does not point yet.
     pub(super) fn new(number: u32, sst: Sst, (low, high): (Vec<u8>, Vec<u8>)) -> Self {
         let blocks = u64::from(sst.blocks()).max(1);
         Self {
             number,
-            of_block: to_usize(sst.footer.entries / blocks),
+            entries_per_block: to_usize(sst.footer.entries / blocks),
             sst: Arc::new(sst),
             low,
             high,
@@ -305,31 +305,32 @@ impl Run {
     /// Returns the offsets in the block's entries among which an entry begins; `None` if the run
     /// does not record its block size.
     #[inline]
-    pub(super) fn beginning(&self, entered: Entered) -> Option<Range<usize>> {
+    pub(super) fn entry_offsets(&self, index_value: IndexValue) -> Option<Range<usize>> {
         let block_bytes = to_usize(self.sst.footer.block_bytes);
-        (block_bytes > 0).then(|| bytes_of(entered.part, block_bytes))
+        (block_bytes > 0).then(|| offsets_of_part(index_value.part, block_bytes))
     }
 
     /// Whether the location cache may hold entries of the run: it records its block size, and most
     /// of its entries are the only one that begins in their part of a block.
     #[inline]
-    pub(super) fn has_shortcuts(&self) -> bool {
-        self.sst.footer.block_bytes > 0 && self.of_block <= (1 << PART_BITS) / 2
+    pub(super) fn is_cacheable(&self) -> bool {
+        self.sst.footer.block_bytes > 0 && self.entries_per_block <= (1 << PART_BITS) / 2
     }
 
     /// Prefetches the slot that says where a block is in the block cache.
     #[inline]
-    pub(super) fn prefetch_place(&self, place: Place) {
-        if let Some(slot) = self.sst.slot(place.block) {
+    pub(super) fn prefetch_place(&self, address: BlockAddress) {
+        if let Some(slot) = self.sst.slot(address.block) {
             slot.prefetch();
         }
     }
 
     /// Prefetches an entry if its block is cached.
     #[inline]
-    pub(super) fn prefetch(&self, entered: Entered, cache: &DecodedBlockCache) {
-        let at = bytes_of(entered.part, cache.block_bytes).start;
-        cache.prefetch_entry(self.sst.slot(entered.place.block), (self.of_block, at));
+    pub(super) fn prefetch(&self, index_value: IndexValue, cache: &DecodedBlockCache) {
+        let at = offsets_of_part(index_value.part, cache.block_bytes).start;
+        cache
+            .prefetch_entry(self.sst.slot(index_value.address.block), (self.entries_per_block, at));
     }
 
     /// Returns the number of entries to which the index points.
@@ -338,12 +339,12 @@ impl Run {
     }
 
     /// Counts an entry to which the index points now.
-    pub(super) fn gain(&self) {
+    pub(super) fn add_live(&self) {
         self.live.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Uncounts an entry to which the index no longer points.
-    pub(super) fn lose(&self) {
+    pub(super) fn remove_live(&self) {
         mutant!(SlmMiscountsLive => return);
         self.live.fetch_sub(1, Ordering::Relaxed);
     }
@@ -364,12 +365,12 @@ impl Run {
     }
 
     /// Makes the run a candidate. Returns whether it was none before.
-    pub(super) fn nominate(&self, reason: u8) -> bool {
+    pub(super) fn mark_candidate(&self, reason: u8) -> bool {
         self.reasons.fetch_or(reason, Ordering::Relaxed) == 0
     }
 
     /// Makes the run no candidate.
-    pub(super) fn dismiss(&self) {
+    pub(super) fn unmark_candidate(&self) {
         self.reasons.store(0, Ordering::Relaxed);
     }
 
@@ -407,15 +408,15 @@ pub(super) fn decode_bounds(bytes: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
 
 /// The set of runs that readers see, in ascending order of their numbers. It is immutable.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Runs {
-    all: Vec<Arc<Run>>,
+pub(super) struct RunSet {
+    all: Vec<Arc<SortedRun>>,
     /// The numbers of `all`, side by side: a binary search touches few cache lines.
     numbers: Vec<u32>,
 }
 
-impl Runs {
+impl RunSet {
     /// Creates a set of runs in any order.
-    pub(super) fn new(mut all: Vec<Arc<Run>>) -> Self {
+    pub(super) fn new(mut all: Vec<Arc<SortedRun>>) -> Self {
         all.sort_by_key(|run| run.number);
         let numbers = all.iter().map(|run| run.number).collect();
         Self { all, numbers }
@@ -423,7 +424,7 @@ impl Runs {
 
     /// Returns the run with a number.
     #[inline]
-    pub(super) fn find(&self, number: u32) -> Option<&Arc<Run>> {
+    pub(super) fn find(&self, number: u32) -> Option<&Arc<SortedRun>> {
         self.at(self.index_of(number)?)
     }
 
@@ -435,12 +436,12 @@ impl Runs {
 
     /// Returns the run at an index.
     #[inline]
-    pub(super) fn at(&self, index: u32) -> Option<&Arc<Run>> {
+    pub(super) fn at(&self, index: u32) -> Option<&Arc<SortedRun>> {
         self.all.get(to_usize(u64::from(index)))
     }
 
     /// Iterates over the runs in ascending order of their numbers.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Run>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<SortedRun>> {
         self.all.iter()
     }
 
@@ -450,7 +451,7 @@ impl Runs {
     }
 
     /// Returns this set and one more run.
-    pub(super) fn with(&self, run: &Arc<Run>) -> Self {
+    pub(super) fn with(&self, run: &Arc<SortedRun>) -> Self {
         Self::new(self.all.iter().chain([run]).cloned().collect())
     }
 
@@ -462,30 +463,30 @@ impl Runs {
 
 /// The mutable state of the manifest.
 #[derive(Debug, Default)]
-struct Entries {
+struct ManifestState {
     /// Every run that has a file, by number.
-    runs: BTreeMap<u32, Arc<Run>>,
+    runs: BTreeMap<u32, Arc<SortedRun>>,
     /// Numbers of the dead runs that the list of the newest checkpoint leaves out. That checkpoint
     /// may not be durable yet.
-    left_out: Vec<u32>,
+    omitted_runs: Vec<u32>,
     /// Numbers of the runs that the newest durable list leaves out: their files can be removed.
-    gone: Vec<u32>,
+    removable_runs: Vec<u32>,
     /// The name of a run's file may not be durable yet.
     has_new_names: bool,
 }
 
 /// The manifest of a table's runs. It takes part in each checkpoint of the index.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct RunManifest {
     owner: Owner,
-    entries: Mutex<Entries>,
+    entries: Mutex<ManifestState>,
     /// The number of the next run.
     next: AtomicU64,
     /// How the index stores keys. Unset until [`Self::load`].
-    keys: OnceLock<Arc<Keys>>,
+    keys: OnceLock<Arc<IndexKeyCodec>>,
 }
 
-impl Ledger {
+impl RunManifest {
     /// Creates an empty manifest.
     pub(super) fn new(owner: Owner) -> Self {
         let (entries, keys) = Default::default();
@@ -493,7 +494,7 @@ impl Ledger {
     }
 
     /// Fills the manifest with the runs that opening has found.
-    pub(super) fn load(&self, next: u32, runs: &Runs, keys: &Arc<Keys>) {
+    pub(super) fn load(&self, next: u32, runs: &RunSet, keys: &Arc<IndexKeyCodec>) {
         let _ = self.keys.set(Arc::clone(keys));
         self.next.store(u64::from(next).max(1), Ordering::Relaxed);
         lock(&self.entries).runs = runs.iter().map(|run| (run.number, Arc::clone(run))).collect();
@@ -507,7 +508,7 @@ impl Ledger {
     }
 
     /// Adds a run whose file is complete.
-    pub(super) fn add(&self, run: &Arc<Run>) {
+    pub(super) fn add(&self, run: &Arc<SortedRun>) {
         let mut entries = lock(&self.entries);
         entries.runs.insert(run.number, Arc::clone(run));
         entries.has_new_names = true;
@@ -519,9 +520,9 @@ impl Ledger {
     }
 
     /// Removes the runs that the newest durable list leaves out, and returns their numbers.
-    pub(super) fn take_gone(&self) -> Vec<u32> {
+    pub(super) fn remove_unlisted(&self) -> Vec<u32> {
         let mut entries = lock(&self.entries);
-        let gone = std::mem::take(&mut entries.gone);
+        let gone = std::mem::take(&mut entries.removable_runs);
         for number in &gone {
             entries.runs.remove(number);
         }
@@ -529,25 +530,25 @@ impl Ledger {
     }
 }
 
-impl CheckpointParticipant for Ledger {
+impl CheckpointParticipant for RunManifest {
     fn join(&self, tree: &Tree) -> Result<Change> {
         let mut entries = lock(&self.entries);
-        let (mut left_out, mut runs) = (Vec::new(), Vec::new());
+        let (mut omitted_runs, mut runs) = (Vec::new(), Vec::new());
         for run in entries.runs.values() {
             let (live, reasons) = (run.live(), run.reasons());
             if live > 0 {
                 let file_bytes = run.sst.file_bytes;
                 runs.push(RunRecord { number: run.number, file_bytes, live, reasons });
             } else if run.is_dead() {
-                left_out.push(run.number);
+                omitted_runs.push(run.number);
             }
         }
         let next = u32::try_from(self.next.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
         let coding = self.keys.get().map_or(Coding::Open, |keys| keys.coding());
         let coding = mutant!(SlmForgetsKeyCode: mutants::without_code(coding), else coding);
         let list = RunList { next, runs, coding }.encode();
-        mutant!(SlmRemovesRunsEarly => mutants::remove_runs(&self.owner, &left_out));
-        entries.left_out = left_out;
+        mutant!(SlmRemovesRunsEarly => mutants::remove_runs(&self.owner, &omitted_runs));
+        entries.omitted_runs = omitted_runs;
         let is_empty = entries.runs.is_empty();
         mutant!(SlmCutsWithoutList => if !is_empty { return Ok(Change::default()); });
         tree.put(LIST_KEY, [&list, &[]], None)
@@ -567,10 +568,10 @@ impl CheckpointParticipant for Ledger {
 
     fn stored(&self) {
         let mut entries = lock(&self.entries);
-        let left_out = std::mem::take(&mut entries.left_out);
-        for number in left_out {
-            if !entries.gone.contains(&number) {
-                entries.gone.push(number);
+        let omitted_runs = std::mem::take(&mut entries.omitted_runs);
+        for number in omitted_runs {
+            if !entries.removable_runs.contains(&number) {
+                entries.removable_runs.push(number);
             }
         }
     }
@@ -639,28 +640,31 @@ mod tests {
 
     #[test]
     fn index_values_and_bounds_have_the_documented_layout_and_decode() {
-        let place = Place { run: 7, block: 0x0002_0304 };
-        let entered = |lasts, part| Entered { place, lasts, part };
-        assert_eq!(entered(false, 0).encode(), [7, 0, 0, 0, 4, 3, 2, 0]);
-        assert_eq!(entered(true, 0).encode(), [7, 0, 0, 0, 4, 3, 2, 128]);
-        assert_eq!(entered(false, 3).encode(), [7, 0, 0, 0, 4, 3, 130, 1]);
+        let address = BlockAddress { run: 7, block: 0x0002_0304 };
+        let index_value = |never_expires, part| IndexValue { address, never_expires, part };
+        assert_eq!(index_value(false, 0).encode(), [7, 0, 0, 0, 4, 3, 2, 0]);
+        assert_eq!(index_value(true, 0).encode(), [7, 0, 0, 0, 4, 3, 2, 128]);
+        assert_eq!(index_value(false, 3).encode(), [7, 0, 0, 0, 4, 3, 130, 1]);
         for part in [0, 1, 128, 255] {
-            for entered in [entered(false, part), entered(true, part)] {
-                assert_eq!(Entered::decode(&entered.encode()), Some(entered));
-                assert_eq!(Place::decode(&entered.encode()), Some(place));
+            for index_value in [index_value(false, part), index_value(true, part)] {
+                assert_eq!(IndexValue::decode(&index_value.encode()), Some(index_value));
+                assert_eq!(BlockAddress::decode(&index_value.encode()), Some(address));
             }
         }
-        let last = Place { run: u32::MAX, block: BLOCKS_MAX - 1 };
-        let last = Entered { place: last, lasts: true, part: 255 };
-        assert_eq!(Entered::decode(&last.encode()), Some(last));
-        assert_eq!([0, 15, 16, 4087, 1 << 20].map(|at| part_of(at, 4096)), [0, 0, 1, 255, 255]);
+        let last = BlockAddress { run: u32::MAX, block: BLOCKS_MAX - 1 };
+        let last = IndexValue { address: last, never_expires: true, part: 255 };
+        assert_eq!(IndexValue::decode(&last.encode()), Some(last));
+        assert_eq!(
+            [0, 15, 16, 4087, 1 << 20].map(|at| part_of_offset(at, 4096)),
+            [0, 0, 1, 255, 255]
+        );
         for block_bytes in [512, 1000, 4096, 5000, 1 << 20] {
             for at in (0..2 * block_bytes).step_by(block_bytes / 500) {
-                let bytes = bytes_of(part_of(at, block_bytes), block_bytes);
+                let bytes = offsets_of_part(part_of_offset(at, block_bytes), block_bytes);
                 assert!(bytes.contains(&at), "{at} of {block_bytes}: {bytes:?}");
             }
         }
-        assert_eq!(Place::decode(&[0; 9]), None);
+        assert_eq!(BlockAddress::decode(&[0; 9]), None);
         let bounds = (b"a".to_vec(), b"z".to_vec());
         assert_eq!(decode_bounds(&encode_bounds(b"a", b"z")), Some(bounds));
         assert_eq!(decode_bounds(&encode_bounds(b"z", b"a")), None);

@@ -67,29 +67,29 @@ const SLACK: usize = 64;
 /// Maximum ratio of the bytes of a coded key to those of the key.
 pub const GROWTH_MAX: usize = 2;
 /// Bits that the decoder looks up at once: three digits. The table has 16 KiB.
-const LOOK_BITS: u32 = 11;
+const LOOKUP_BITS: u32 = 11;
 /// Maximum number of symbols of one lookup.
-const LOOK_SYMBOLS: usize = 6;
+const LOOKUP_SYMBOLS: usize = 6;
 /// Maximum bytes of a key that is coded without an allocation.
 const INLINE_KEY_BYTES: usize = 56;
 
 /// Returns the bytes of output space that coding a key needs.
-const fn room_for(key_bytes: usize) -> usize {
+const fn space_for(key_bytes: usize) -> usize {
     // Eight-byte stores may pass the end.
     key_bytes * GROWTH_MAX + 8
 }
 
 /// A buffer for a coded key.
 #[derive(Debug)]
-pub struct Buffer {
-    short: [u8; room_for(INLINE_KEY_BYTES)],
+pub struct KeyBuffer {
+    short: [u8; space_for(INLINE_KEY_BYTES)],
     long: Vec<u8>,
 }
 
-impl Default for Buffer {
+impl Default for KeyBuffer {
     #[inline]
     fn default() -> Self {
-        Self { short: [0; room_for(INLINE_KEY_BYTES)], long: Vec::new() }
+        Self { short: [0; space_for(INLINE_KEY_BYTES)], long: Vec::new() }
     }
 }
 
@@ -98,10 +98,10 @@ impl Default for Buffer {
 pub struct KeyCode {
     /// For each byte value: its code, shifted left by 8, and the number of its bits.
     codes: Box<[u32; 256]>,
-    /// Decoding table, by the next [`LOOK_BITS`] bits. Bytes 0 to 5 are the symbols whose codes are
+    /// Decoding table, by the next [`LOOKUP_BITS`] bits. Bytes 0 to 5 are the symbols whose codes are
     /// complete in these bits, up to the end of a key; byte 6 is their count, byte 7 the number of
     /// their bits. If the count is 0, bytes 0 and 1 are the first symbol whose code may begin so.
-    looks: Box<[u64; 1 << LOOK_BITS]>,
+    decode_table: Box<[u64; 1 << LOOKUP_BITS]>,
     /// For each symbol, its code at the high end of 16 bits: ascending.
     starts: Box<[u16; SYMBOLS]>,
     /// For each symbol, the number of bits of its code.
@@ -147,12 +147,12 @@ impl KeyCode {
         mutant!(KeyCodeLacksEnd => codes[0] = u32::from(lengths[0]));
         let mut code = Self {
             codes: Box::new(codes),
-            looks: Box::new([0; 1 << LOOK_BITS]),
+            decode_table: Box::new([0; 1 << LOOKUP_BITS]),
             starts: Box::new(starts),
             lengths: Box::new(lengths),
         };
-        for index in 0..code.looks.len() {
-            code.looks[index] = code.look(to_u64(index) << (64 - LOOK_BITS));
+        for index in 0..code.decode_table.len() {
+            code.decode_table[index] = code.lookup(to_u64(index) << (64 - LOOKUP_BITS));
         }
         Some(code)
     }
@@ -162,12 +162,12 @@ impl KeyCode {
         &self.lengths
     }
 
-    /// Returns the entry of `looks` for the high bits of a word.
-    fn look(&self, mut word: u64) -> u64 {
+    /// Returns the entry of `decode_table` for the high bits of a word.
+    fn lookup(&self, mut word: u64) -> u64 {
         let (mut bytes, mut count, mut used) = ([0; 8], 0, 0);
-        while count < LOOK_SYMBOLS {
+        while count < LOOKUP_SYMBOLS {
             let (symbol, bits) = self.symbol_at(word);
-            let Some(byte) = symbol.checked_sub(1).filter(|_| used + bits <= LOOK_BITS) else {
+            let Some(byte) = symbol.checked_sub(1).filter(|_| used + bits <= LOOKUP_BITS) else {
                 break;
             };
             bytes[count] = low_u8(to_u64(byte));
@@ -203,14 +203,14 @@ impl KeyCode {
     /// Appends a key in coded form.
     pub fn encode(&self, key: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
-        out.resize(start + room_for(key.len()), 0);
+        out.resize(start + space_for(key.len()), 0);
         let length = self.write(key, out.get_mut(start..).unwrap_or(&mut []));
         out.truncate(start + length);
     }
 
     /// Returns a key in coded form, in the buffer. Allocates only for long keys.
     #[inline]
-    pub fn encode_in<'b>(&self, key: &[u8], buffer: &'b mut Buffer) -> &'b [u8] {
+    pub fn encode_in<'b>(&self, key: &[u8], buffer: &'b mut KeyBuffer) -> &'b [u8] {
         if key.len() > INLINE_KEY_BYTES {
             buffer.long.clear();
             self.encode(key, &mut buffer.long);
@@ -220,7 +220,7 @@ impl KeyCode {
         buffer.short.get(..length).unwrap_or(&[])
     }
 
-    /// Writes a key in coded form and returns its length. `out` has [`room_for`] the key.
+    /// Writes a key in coded form and returns its length. `out` has [`space_for`] the key.
     #[inline]
     fn write(&self, key: &[u8], out: &mut [u8]) -> usize {
         // The low `held` bits of `word`, fewer than 8, are not written yet.
@@ -258,20 +258,20 @@ impl KeyCode {
     /// a key.
     pub fn decode(&self, coded: &[u8], out: &mut Vec<u8>) -> Option<()> {
         let start = out.len();
-        let end = self.read(coded, Step { bits: 0, at: start }, out, &mut |_| {});
+        let end = self.decode_from(coded, DecodeStep { bits: 0, at: start }, out, &mut |_| {});
         out.truncate(end.unwrap_or(start));
         end.map(|_| ())
     }
 
     /// Returns the key of a coded key; `None` if it is not the code of a key. Cheap if it shares
     /// its start with the key of the previous call.
-    pub fn decode_next<'s>(&self, coded: &[u8], series: &'s mut Series) -> Option<&'s [u8]> {
-        let Series { coded: before, steps, key } = series;
+    pub fn decode_next<'s>(&self, coded: &[u8], series: &'s mut DecodeState) -> Option<&'s [u8]> {
+        let DecodeState { coded: before, steps, key } = series;
         let shared = shared_bits(before, coded);
         while steps.pop_if(|step| step.bits > shared).is_some() {}
         let from = steps.last().copied().unwrap_or_default();
         before.clear();
-        let end = self.read(coded, from, key, &mut |step| steps.push(step));
+        let end = self.decode_from(coded, from, key, &mut |step| steps.push(step));
         if end.is_none() {
             steps.clear();
         } else {
@@ -283,12 +283,12 @@ impl KeyCode {
     /// Decodes into `out`, which has the key up to the step `from`. Returns the end of the key, and
     /// passes each step to `note`.
     #[inline]
-    fn read(
+    fn decode_from(
         &self,
         coded: &[u8],
-        from: Step,
+        from: DecodeStep,
         out: &mut Vec<u8>,
-        note: &mut impl FnMut(Step),
+        note: &mut impl FnMut(DecodeStep),
     ) -> Option<usize> {
         // The end of the key is not before the last bit that is set.
         let last = to_u64(coded.len()) * 8
@@ -297,7 +297,7 @@ impl KeyCode {
                 Some(0) => return None,
                 Some(byte) => u64::from(byte.trailing_zeros()),
             };
-        let Step { bits: mut done, mut at } = from;
+        let DecodeStep { bits: mut done, mut at } = from;
         loop {
             if out.len() < at + SLACK {
                 out.resize((at + SLACK) * 2, 0);
@@ -307,10 +307,10 @@ impl KeyCode {
             let mut used = 0;
             // The rest of the word has room for one more code of any length.
             while used + skip + BITS_MAX <= 64 {
-                let look = self.looks[to_usize(word >> (64 - LOOK_BITS))];
-                let [first, second, .., count, bits] = look.to_le_bytes();
+                let lookup = self.decode_table[to_usize(word >> (64 - LOOKUP_BITS))];
+                let [first, second, .., count, bits] = lookup.to_le_bytes();
                 let bits = if count > 0 {
-                    *out.get_mut(at..)?.first_chunk_mut::<8>()? = look.to_le_bytes();
+                    *out.get_mut(at..)?.first_chunk_mut::<8>()? = lookup.to_le_bytes();
                     at += usize::from(count);
                     u32::from(bits)
                 } else {
@@ -325,7 +325,7 @@ impl KeyCode {
                 };
                 word <<= bits;
                 used += bits;
-                note(Step { bits: done + u64::from(used), at });
+                note(DecodeStep { bits: done + u64::from(used), at });
             }
             done += u64::from(used);
         }
@@ -334,7 +334,7 @@ impl KeyCode {
 
 /// A position between two symbols of a coded key.
 #[derive(Clone, Copy, Debug, Default)]
-struct Step {
+struct DecodeStep {
     /// Bits of the coded key that were read.
     bits: u64,
     /// Bytes of the key that were written.
@@ -344,11 +344,11 @@ struct Step {
 /// State of [`KeyCode::decode_next`] between keys in ascending order. Each key is decoded from
 /// where it differs from the one before.
 #[derive(Debug, Default)]
-pub struct Series {
+pub struct DecodeState {
     /// The last coded key; empty if it was not the code of a key.
     coded: Vec<u8>,
     /// The steps of its decoding.
-    steps: Vec<Step>,
+    steps: Vec<DecodeStep>,
     /// The last key, followed by output space.
     key: Vec<u8>,
 }

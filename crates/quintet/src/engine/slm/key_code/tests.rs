@@ -11,7 +11,7 @@ fn code_for<'k>(sample: impl IntoIterator<Item = &'k [u8]>) -> KeyCode {
     keys.sort_unstable();
     let mut trainer = Trainer::default();
     for key in &keys {
-        trainer.note(key);
+        trainer.add(key);
     }
     trainer.code().unwrap()
 }
@@ -31,7 +31,7 @@ fn encoded(code: &KeyCode, key: &[u8]) -> Vec<u8> {
     let mut out = b"before".to_vec();
     code.encode(key, &mut out);
     let out = out.split_off(6);
-    assert_eq!(code.encode_in(key, &mut Buffer::default()), out);
+    assert_eq!(code.encode_in(key, &mut KeyBuffer::default()), out);
     out
 }
 
@@ -71,11 +71,11 @@ fn what_would_not_gain_has_no_code() {
     let mut keys: Vec<[u8; 8]> = (0..5_000).map(|number| spread(number).to_be_bytes()).collect();
     keys.sort_unstable();
     for key in &keys {
-        trainer.note(key);
+        trainer.add(key);
     }
     assert!(trainer.finish().is_none());
     let mut trainer = Trainer::default();
-    trainer.note(b"user1");
+    trainer.add(b"user1");
     assert!(trainer.finish().is_some());
 }
 
@@ -208,7 +208,7 @@ proptest! {
         if sorts {
             keys.sort_unstable();
         }
-        let mut series = Series::default();
+        let mut series = DecodeState::default();
         for key in &keys {
             let coded = encoded(&code, key);
             prop_assert_eq!(code.decode_next(&coded, &mut series), Some(&key[..]));

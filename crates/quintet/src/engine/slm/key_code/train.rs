@@ -40,7 +40,7 @@ impl Default for Trainer {
 
 impl Trainer {
     /// Adds a key to the sample.
-    pub fn note(&mut self, key: &[u8]) {
+    pub fn add(&mut self, key: &[u8]) {
         let shared = self.last.iter().zip(key).take_while(|(one, other)| one == other).count();
         for byte in key.iter().skip(shared) {
             self.counts[usize::from(*byte)] += 1;

@@ -41,9 +41,9 @@ fn what_the_journal_has_of_an_index_larger_than_its_cache_is_placed_and_then_the
     drop(engine);
     let bench = bench.set("index_cache_bytes", "65536");
     let (engine, lsn) = bench.open();
-    assert!(engine.inner.paged.is_overlay_in_the_way());
+    assert!(engine.table.paged.is_overlay_in_the_way());
     background(&engine, lsn.0);
-    assert!(!engine.inner.paged.tree.cache().is_overlaid());
+    assert!(!engine.table.paged.tree.cache().is_overlaid());
     for number in 0..20_000 {
         assert_eq!(engine.get(&key(number)).unwrap().unwrap(), 1_u64.to_be_bytes());
     }
@@ -104,12 +104,12 @@ fn blocks_take_the_memory_that_the_index_leaves_and_give_it_back() {
 fn a_merge_ends_and_its_runs_follow_one_another() {
     let (engine, rows) = load(&Bench::new(22), 1 << 40, 6_000);
     engine.maintain(MaintenanceMode::Full).unwrap();
-    let view = engine.inner.front.view.load_full();
+    let view = engine.table.write_buffer.view.load_full();
     let mut runs: Vec<_> = view.version.iter().collect();
     runs.sort_by(|one, other| one.low.cmp(&other.low));
     assert!(runs.len() > 5);
     assert!(runs.windows(2).all(|pair| pair[0].high < pair[1].low));
-    let bounds = |run: &runs::Run| (run.low.clone(), run.high.clone());
+    let bounds = |run: &runs::SortedRun| (run.low.clone(), run.high.clone());
     let (one, other) = (bounds(runs[0]), bounds(runs[1]));
     assert_eq!(compaction_picker::overlap((&one.0, &one.1), (&other.0, &other.1)), 0);
     compare(&engine, &rows);

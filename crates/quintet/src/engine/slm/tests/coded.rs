@@ -36,7 +36,7 @@ fn coded(seed: u64) -> Bench {
 }
 
 fn is_coded(engine: &Slm) -> bool {
-    matches!(engine.inner.keys.coding(), Coding::Code(_))
+    matches!(engine.table.keys.coding(), Coding::Code(_))
 }
 
 /// Ranges between keys, and bounds that are none, from both ends.
@@ -100,7 +100,7 @@ fn agrees(first: usize, seed: u64) {
     write(&engine, &mut rows, shape, 0..300);
     // Nothing is decided yet, and the index is asked all the same.
     compare(&engine, &rows);
-    assert_eq!(engine.inner.keys.coding(), Coding::Open);
+    assert_eq!(engine.table.keys.coding(), Coding::Open);
     compare_ranges(&engine, &rows, &mut random);
     engine.checkpoint(Lsn(300)).unwrap();
     assert_eq!(is_coded(&engine), name != "binary", "{name}");
@@ -115,10 +115,10 @@ fn agrees(first: usize, seed: u64) {
     compare_presence(&engine, &rows);
     engine.maintain(MaintenanceMode::Full).unwrap();
     compare(&engine, &rows);
-    let coding = engine.inner.keys.coding();
+    let coding = engine.table.keys.coding();
     drop(engine);
     let (engine, complete) = bench.open();
-    assert_eq!((complete, engine.inner.keys.coding()), (Lsn(last), coding));
+    assert_eq!((complete, engine.table.keys.coding()), (Lsn(last), coding));
     for (_, other) in SHAPES {
         write(&engine, &mut rows, other, 350..600);
     }
@@ -190,12 +190,12 @@ fn a_range_goes_on_across_the_first_flush() {
 #[test]
 fn a_get_goes_on_across_the_first_flush() {
     let (engine, _) = coded(71).open();
-    let (inner, key) = (&engine.inner, SHAPES[0].1(1));
-    let view = inner.front.view.load_full();
-    assert_eq!(inner.entered(&key).unwrap(), None);
+    let (table, key) = (&engine.table, SHAPES[0].1(1));
+    let view = table.write_buffer.view.load_full();
+    assert_eq!(table.index_value(&key).unwrap(), None);
     put(&engine, 1, &key, b"v");
-    let hash = inner.hash(&key);
-    let stored = || inner.read_stored(&view, (hash, &key), &mut OwnedValue);
+    let hash = table.hash(&key);
+    let stored = || table.read_stored(&view, (hash, &key), &mut OwnedValue);
     assert!(stored().unwrap().is_none());
     engine.checkpoint(Lsn(2)).unwrap();
     assert_eq!(stored().unwrap().as_deref(), Some(&b"v"[..]));

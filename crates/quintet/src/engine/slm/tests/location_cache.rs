@@ -93,7 +93,7 @@ fn entries_that_lie_close_together_have_no_shortcuts() {
 #[test]
 fn the_table_holds_its_memory_and_does_not_lend_it() {
     let engine = roomy(64);
-    let budget = Arc::clone(&engine.inner.context.budget);
+    let budget = Arc::clone(&engine.table.context.budget);
     assert_eq!(budget.transient_bytes(), 0);
     assert!(budget.used() >= detail(&engine, "shortcut_bytes"));
     drop(engine);

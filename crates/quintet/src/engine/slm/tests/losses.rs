@@ -31,15 +31,15 @@ fn writes_between() {
             engine.checkpoint(Lsn(step)).unwrap();
         }
     }
-    let inner = &engine.inner;
-    let runs = inner.front.view.load().version.iter().cloned().collect();
-    let flow = inner.queues.flow(&*inner.context.env).unwrap();
-    let mut sources = compact::Sources::new(runs, &flow).unwrap();
+    let table = &engine.table;
+    let runs = table.write_buffer.view.load().version.iter().cloned().collect();
+    let flow = table.queues.flow(&*table.context.env).unwrap();
+    let mut input = compact::MergeInput::new(runs, &flow).unwrap();
     let mut came_between = false;
     let mut step = 600;
-    inner
-        .enter_all(&mut || {
-            let batch = inner.next_batch(&mut sources)?;
+    table
+        .apply_edits(&mut || {
+            let edit = table.next_edit(&mut input)?;
             if !std::mem::replace(&mut came_between, true) {
                 for number in 0..300_u64 {
                     step += 1;
@@ -52,12 +52,12 @@ fn writes_between() {
                         rows.insert(key, b"newer".to_vec());
                     }
                 }
-                inner.flush_all()?;
+                table.flush_all()?;
             }
-            Ok(batch)
+            Ok(edit)
         })
         .unwrap();
-    inner.cut(None).unwrap();
+    table.take_checkpoint(None).unwrap();
     compare(&engine, &rows);
 }
 
@@ -195,24 +195,24 @@ fn a_cut_may_be_taken_between_any_two_keys() {
     for number in 0..400_u64 {
         put(&engine, number + 401, format!("{number:05}").as_bytes(), b"new");
     }
-    let inner = &engine.inner;
-    inner.front.rotate_any(&**inner).unwrap();
-    let frozen = inner.front.view.load().frozen.clone();
+    let table = &engine.table;
+    table.write_buffer.rotate_any(&**table).unwrap();
+    let frozen = table.write_buffer.view.load().frozen.clone();
     let start = ScanStart::up(None);
     let mut cursor = MemtableCursor::all(vec![Arc::clone(&frozen[0])], &start).remove(0);
-    inner
-        .enter_all(&mut || {
-            let mut draft = flush::Draft::new(inner);
-            while let Some(key) = cursor.key().filter(|_| draft.moves.len() < 97) {
+    table
+        .apply_edits(&mut || {
+            let mut builder = flush::RunBuilder::new(table);
+            while let Some(key) = cursor.key().filter(|_| builder.updates.len() < 97) {
                 let key = key.to_vec();
-                let place = draft.add(&key, cursor.value().unwrap(), CacheAdmission::IfFree)?;
-                let mut buffer = Buffer::default();
-                let coded = inner.keys.index_key(&key, &mut buffer).unwrap();
-                draft.moves.push((inner.hash(&key), coded), Some(place), None);
+                let place = builder.add(&key, cursor.value().unwrap(), CacheAdmission::IfFree)?;
+                let mut buffer = KeyBuffer::default();
+                let coded = table.keys.index_key(&key, &mut buffer).unwrap();
+                builder.updates.push((table.hash(&key), coded), Some(place), None);
                 cursor.advance()?;
             }
-            inner.cut(None)?;
-            if draft.moves.is_empty() { Ok(None) } else { draft.finish().map(Some) }
+            table.take_checkpoint(None)?;
+            if builder.updates.is_empty() { Ok(None) } else { builder.finish().map(Some) }
         })
         .unwrap();
     let env = bench.env.crash(Policy::AllLost);

@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, ops};
 use super::*;
 use crate::{
     contract::{EngineKind, Host, fake_host::FakeHost},
-    engine::slm::{compaction_picker, key_code::Buffer},
+    engine::slm::{compaction_picker, key_code::KeyBuffer},
     io::sim::{Call, Damage, Effect, Fault, Policy, SimEnv, When},
     lsm::{
         block_cache::CacheAdmission,
@@ -324,7 +324,7 @@ pub(super) fn of_runs(seed: u64, counts: &[u64]) -> Slm {
 /// Adds runs of so many keys each, from all over a range.
 fn add_runs(engine: &Slm, counts: &[u64], keys: ops::Range<u64>) {
     for count in counts {
-        let version = Arc::clone(&engine.inner.front.view.load().version);
+        let version = Arc::clone(&engine.table.write_buffer.view.load().version);
         let (first, number): (u64, usize) =
             (version.iter().map(|run| run.entries()).sum(), version.len());
         for place in 0..*count {

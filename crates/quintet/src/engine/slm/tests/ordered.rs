@@ -4,14 +4,14 @@ use super::*;
 
 /// How many runs the background would merge.
 fn picked(engine: &Slm) -> usize {
-    engine.inner.pick().map_or(0, |runs| runs.len())
+    engine.table.pick().map_or(0, |runs| runs.len())
 }
 
 #[test]
 fn fewer_runs_lie_over_one_another_at_rest_than_while_somebody_writes() {
     let engine = of_runs(62, &[100; 6]);
     put(&engine, 601, b"somebody writes", b"value");
-    engine.inner.scan_leaves().unwrap();
+    engine.table.scan_leaves().unwrap();
     assert_eq!(picked(&engine), 0);
     engine.checkpoint(Lsn(602)).unwrap();
     // The run of the one key is over no other.
@@ -34,7 +34,7 @@ fn a_few_entries_from_all_over_are_no_reason_to_write_others_again() {
     assert_eq!(picked(&engine), 0);
     // Once there are four, these are merged with one another alone.
     add_runs(&engine, &[5], 0..1_000_000);
-    let few = engine.inner.pick().unwrap();
+    let few = engine.table.pick().unwrap();
     assert!(few.len() == 4 && few.iter().all(|run| run.entries() == 5));
 }
 
@@ -54,8 +54,8 @@ fn the_run_that_others_lie_over_is_merged_with_them_where_not_all_can_be() {
         add_runs(&engine, &[100], part * 100_000..(part + 1) * 100_000);
     }
     add_runs(&engine, &[300], 0..300_000);
-    let wide = engine.inner.front.view.load().version.iter().last().map(|run| run.number);
-    let runs = engine.inner.pick().unwrap();
+    let wide = engine.table.write_buffer.view.load().version.iter().last().map(|run| run.number);
+    let runs = engine.table.pick().unwrap();
     assert_eq!(runs.len(), 3);
     assert!(runs.iter().any(|run| Some(run.number) == wide), "{runs:?}");
     background(&engine, 2_000);

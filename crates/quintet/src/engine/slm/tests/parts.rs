@@ -1,11 +1,11 @@
 //! The index says in which part of its block an entry begins.
 
 use super::*;
-use crate::{engine::slm::runs::part_of, lsm::sst::block};
+use crate::{engine::slm::runs::part_of_offset, lsm::sst::block};
 
 /// The number of entries that begin where the index says, of all that it points to.
 fn true_parts(engine: &Slm) -> u64 {
-    let (view, mut count) = (engine.inner.front.view.load_full(), 0);
+    let (view, mut count) = (engine.table.write_buffer.view.load_full(), 0);
     for run in view.version.iter() {
         for number in 0..run.sst.blocks() {
             let span = run.sst.span(number..number + 1);
@@ -14,9 +14,14 @@ fn true_parts(engine: &Slm) -> u64 {
             let mut at = 0;
             while let Some((entry, next)) = block::entry_at(open.entries(), at) {
                 let key = &open.entries()[entry.key];
-                let entered = engine.inner.entered(key).unwrap().unwrap();
-                if (entered.place.run, entered.place.block) == (run.number, number) {
-                    assert_eq!(entered.part, part_of(at, 1024), "{}", key.escape_ascii());
+                let index_value = engine.table.index_value(key).unwrap().unwrap();
+                if (index_value.address.run, index_value.address.block) == (run.number, number) {
+                    assert_eq!(
+                        index_value.part,
+                        part_of_offset(at, 1024),
+                        "{}",
+                        key.escape_ascii()
+                    );
                     count += 1;
                 }
                 at = next;

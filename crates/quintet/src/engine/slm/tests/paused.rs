@@ -32,7 +32,7 @@ fn assert_holds(engine: &Slm, model: &BTreeMap<[u8; 8], Vec<u8>>) {
 }
 
 fn is_paused(engine: &Slm) -> bool {
-    lock(&engine.inner.compacting).is_some()
+    lock(&engine.table.compacting).is_some()
 }
 
 #[test]
@@ -72,12 +72,12 @@ fn a_paused_merge_is_given_up_for_memory_and_for_a_whole_one() {
         assert!(is_paused(&engine));
     };
     pause();
-    let lent = engine.inner.context.budget.transient_bytes();
-    engine.inner.await_work();
-    assert!(!is_paused(&engine) && engine.inner.context.budget.transient_bytes() < lent);
+    let lent = engine.table.context.budget.transient_bytes();
+    engine.table.await_work();
+    assert!(!is_paused(&engine) && engine.table.context.budget.transient_bytes() < lent);
     assert_holds(&engine, &model);
     pause();
-    engine.inner.compact_all().unwrap();
+    engine.table.compact_all().unwrap();
     assert!(!is_paused(&engine));
     assert_holds(&engine, &model);
     check(&engine);

@@ -127,7 +127,7 @@ fn a_range_of_large_values_reads_little_in_vain() {
         assert!(bytes >= to_u64(entries.min(59)) * (64 << 10), "{bytes} bytes for {entries}");
         assert!(bytes <= asked + (384 << 10), "{bytes} bytes for {entries} entries");
     }
-    assert!(engine.inner.buffers.reclaimable_bytes() <= 2 << 20);
+    assert!(engine.table.buffers.reclaimable_bytes() <= 2 << 20);
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn values_are_shown_as_they_were() {
             assert_eq!(found, key(number), "round {round}");
             if shown % 10 == 3 {
                 // Others want all of its memory.
-                engine.inner.cache.blocks.shrink(u64::MAX);
+                engine.table.cache.blocks.shrink(u64::MAX);
             }
             // Blocks come into the cache, and files go, while this value is shown.
             for step in 1..=20 {
