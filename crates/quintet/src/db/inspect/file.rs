@@ -21,8 +21,8 @@ use super::{catalog, record_body, stored_value};
 use crate::{
     Error, Result,
     engine::{
-        btree::inspect as btree, hashlog::describe, naive::checkpoint, slm::inspect as slm,
-        tph::inspect as tph, trie::inspect as trie,
+        btree::inspect as btree, hashlog::describe, naive::checkpoint, slm, tph::inspect as tph,
+        trie::inspect as trie,
     },
     io::{Env as _, File, Open, os::OsEnv, read_up_to},
     util::{
@@ -65,7 +65,7 @@ pub fn file(path: &Path, sink: &mut Sink<'_>) -> Result<()> {
         b"QHLINDEX" => describe::manifest(&dir, file, &shown, &mut |line| lines.say(line)),
         b"QTPHMANI" => tph::manifest(&*file, &shown, &mut |line| lines.say(line)),
         b"QTPHPIEC" => tph::sst(&dir, &*file, &shown, &mut |line| lines.say(line)),
-        b"QSLMRUN\0" => slm::run(&dir, &*file, &shown, &mut |line| lines.say(line)),
+        b"QSLMRUN\0" => slm::describe_run(&dir, &*file, &shown, &mut |line| lines.say(line)),
         b"QTRIENOD" | b"QTRIEDAT" | b"QTRIEEXT" => {
             trie::pages(&*file, &shown, &mut |line| lines.say(line))
         }

@@ -1,9 +1,10 @@
 //! Verifies the pages of the index, every block of every run, and that both agree.
 
 use super::{
-    SlmTable,
-    keys::IndexKey,
-    runs::{BlockAddress, FIRST_KEY, RunSet, SortedRun},
+    index_key::{FIRST_KEY, IndexKey},
+    index_value::BlockAddress,
+    run::{RunSet, SortedRun},
+    table::SlmTable,
 };
 use crate::{
     Error, Result,

@@ -14,22 +14,20 @@
 use std::sync::Arc;
 
 use super::{
-    SlmTable,
-    flush::RunBuilder,
-    keys::IndexKey,
-    runs::{BlockAddress, DEAD, RANGES, SortedRun},
+    index_key::IndexKey,
+    index_update::{IndexEdit, IndexUpdates},
+    index_value::BlockAddress,
+    key_code::KeyBuffer,
+    merge_input::{MergeInput, MergeJob, READ_BYTES},
+    run::SortedRun,
+    run_builder::RunBuilder,
+    run_list::DEAD,
+    table::SlmTable,
 };
 use crate::{
     Result,
-    bptree::finger::Finger,
-    engine::slm::{index_update::IndexEdit, key_code::KeyBuffer},
-    io::Flow,
-    lsm::{
-        cursor::merge::{Ahead, Direction, Merge, ScanStart, SortedCursor as _, SstCursor},
-        rate_limiter::MERGE_DELAY_MAX,
-    },
+    lsm::{cursor::merge::SortedCursor as _, rate_limiter::MERGE_DELAY_MAX},
     util::{
-        budget::Reservation,
         codec::to_u64,
         mutant::mutant,
         sync::{AtomicU64, Ordering, lock},
@@ -38,78 +36,6 @@ use crate::{
 
 /// Bytes of entries between two checks of the rate and of due flushes.
 const STEP_BYTES: usize = if cfg!(test) { 4 << 10 } else { 256 << 10 };
-/// Maximum bytes of all read buffers of a merge, and minimum of one. Reads in flight double it.
-const READ_BYTES: u64 = 8 << 20;
-const READ_BYTES_MIN: u64 = 64 << 10;
-
-/// Rate in bytes a second of a merge for order alone while gets or ranges read the disk. Reads and
-/// writes of the merge then take about a twentieth of a disk's throughput, and it passes 1 GB a
-/// minute.
-const YIELD_RATE: u64 = 16 << 20;
-/// Rate in bytes a second of such a merge while ranges that go through too many runs cause most of
-/// these reads. The merge is for these ranges: each byte that it merges saves them reads.
-const RANGES_RATE: u64 = 512 << 20;
-
-/// The input of a merge.
-#[derive(Debug)]
-pub(super) struct MergeInput {
-    runs: Vec<Arc<SortedRun>>,
-    merge: Merge<SstCursor>,
-    /// The position of the last lookup in the index.
-    finger: Finger,
-    step_bytes: usize,
-    /// Whether the merge yields the disk to gets and ranges: it removes no dead entries.
-    yields: bool,
-    /// Disk reads of gets and ranges at the last check, and those of ranges alone.
-    reads_before: (u64, u64),
-}
-
-/// A merge in progress, with its memory reservation.
-#[derive(Debug)]
-pub(super) struct MergeJob {
-    input: MergeInput,
-    _memory: Reservation,
-}
-
-impl MergeInput {
-    /// Opens a merging cursor over all entries of the runs.
-    pub(super) fn new(runs: Vec<Arc<SortedRun>>, flow: &Flow) -> Result<Self> {
-        let share = (READ_BYTES / to_u64(runs.len().max(1))).clamp(READ_BYTES_MIN, 1 << 20);
-        let ahead = Ahead::bounded(share);
-        let start = ScanStart::up(None).with(flow);
-        let cursor =
-            |run: &Arc<SortedRun>| SstCursor::new(Arc::clone(&run.sst), start.clone(), ahead);
-        let mut merge = Merge::new(runs.iter().map(cursor).collect(), Direction::Up);
-        merge.settle()?;
-        Ok(Self {
-            runs,
-            merge,
-            finger: Finger::default(),
-            step_bytes: 0,
-            yields: false,
-            reads_before: (0, 0),
-        })
-    }
-
-    /// Returns the rate of the merge in bytes a second, at most `most`; 0 is no limit. `reads` are
-    /// the disk reads of gets and ranges since the last call, `of_ranges` those of ranges alone.
-    fn rate(&self, most: u64, (reads, of_ranges): (u64, u64)) -> u64 {
-        if !self.yields || reads == 0 {
-            return most;
-        }
-        // A run may have become a candidate for ranges after the merge began.
-        let waits = |run: &Arc<SortedRun>| run.reasons() & RANGES != 0;
-        let is_theirs = of_ranges * 2 > reads && self.runs.iter().any(waits);
-        let gently = if is_theirs { RANGES_RATE } else { YIELD_RATE };
-        if most == 0 { gently } else { most.min(gently) }
-    }
-
-    /// Returns the cursor and the run of a place; `None` if the run is not an input.
-    fn source_of(&self, address: BlockAddress) -> Option<(&SstCursor, &Arc<SortedRun>)> {
-        let index = self.runs.iter().position(|run| run.number == address.run)?;
-        Some((self.merge.sources.get(index)?, self.runs.get(index)?))
-    }
-}
 
 impl SlmTable {
     /// One step of the background: a due flush, or a scan of the index and a merge.
@@ -168,12 +94,12 @@ impl SlmTable {
             }
         }
         let entries: u64 = runs.iter().map(|run| run.live()).sum();
-        let updates =
-            Self::updates_bytes(entries, self.settings.run_bytes / (bytes / entries.max(1)).max(1));
+        let run_keys = self.settings.run_bytes / (bytes / entries.max(1)).max(1);
+        let updates = IndexUpdates::memory_bytes(entries, run_keys);
         let memory = self.context.budget.reserve_transient(READ_BYTES.min(bytes) * 2 + updates);
         self.divide_memory();
         let input = MergeInput::new(runs, &self.queues.flow(&*self.context.env)?)?;
-        Ok(MergeJob { input, _memory: memory })
+        Ok(MergeJob::new(input, memory))
     }
 
     /// Merges to the end and returns `None`. If `may_pause` and a checkpoint is due, returns the
@@ -228,7 +154,7 @@ impl SlmTable {
         let Some((cursor, run)) = input.source_of(address) else { return Ok(()) };
         let has = cursor.key() == Some(key) && cursor.block() == address.block;
         let value = cursor.value().filter(|_| has);
-        let value = value.ok_or_else(|| super::read::missing_key(run, address.block, key))?;
+        let value = value.ok_or_else(|| run.missing_key(address.block, key))?;
         if self.context.host.is_expired(value) {
             builder.updates.push((self.hash(key), in_index), None, Some(address));
             return Ok(());
@@ -261,28 +187,5 @@ impl SlmTable {
             // If it fails, the next step of the background fails too and reports the error.
             let _ = self.flush_oldest();
         }
-    }
-}
-
-#[cfg(test)]
-#[cfg(not(model))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_merge_for_ranges_is_faster_while_ranges_read_the_disk() {
-        let engine = crate::engine::slm::tests::of_runs(60, &[10; 4]);
-        let table = &engine.table;
-        let runs: Vec<_> = table.write_buffer.view.load().version.iter().cloned().collect();
-        let flow = table.queues.flow(&*table.context.env).unwrap();
-        let mut input = MergeInput::new(runs.clone(), &flow).unwrap();
-        assert_eq!((input.rate(0, (9, 9)), input.rate(5, (9, 9))), (0, 5));
-        input.yields = true;
-        assert_eq!((input.rate(0, (0, 0)), input.rate(5, (0, 0))), (0, 5));
-        assert_eq!((input.rate(0, (9, 9)), input.rate(5, (9, 9))), (YIELD_RATE, 5));
-        runs.last().unwrap().mark_candidate(RANGES);
-        assert_eq!((input.rate(0, (9, 9)), input.rate(5, (9, 9))), (RANGES_RATE, 5));
-        // Gets cause most reads.
-        assert_eq!(input.rate(0, (9, 4)), YIELD_RATE);
     }
 }

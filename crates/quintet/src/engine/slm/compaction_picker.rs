@@ -26,14 +26,17 @@
 use std::{cell::Cell, collections::BTreeSet, sync::Arc};
 
 use super::{
-    SlmTable,
-    runs::{BlockAddress, DEAD, FIRST_KEY, LEAVES, RANGES, SMALL, SortedRun},
+    index_key::FIRST_KEY,
+    index_value::BlockAddress,
+    run::SortedRun,
+    run_list::{DEAD, LEAVES, SMALL},
+    table::SlmTable,
 };
 use crate::{
     Result,
     bptree::scan_forward::{Ascent, Run as IndexRun},
     util::{
-        codec::{to_u64, to_usize},
+        codec::{low_u64, to_u64, to_usize},
         sync::lock,
     },
 };
@@ -57,55 +60,6 @@ const ORDERED_BYTES_MAX: u64 = 8 << 10;
 /// Maximum number of candidates that one pick compares with each other.
 const COMPARED_MAX: usize = 128;
 
-/// Counts the runs that a range query reads, and remembers the worst part of the query.
-#[derive(Debug)]
-pub(super) struct ScanFragmentation {
-    /// Entries of a part.
-    keys: usize,
-    /// Entries of the current part so far.
-    count: usize,
-    /// Runs of the current part.
-    runs: Vec<u32>,
-    /// Runs of the part with the most runs.
-    worst: Vec<u32>,
-}
-
-impl ScanFragmentation {
-    /// Returns `None` if range queries select no runs (`range_threshold` is 0).
-    pub(super) fn new(table: &SlmTable) -> Option<Self> {
-        let keys = table.settings.range_keys;
-        let (count, runs, worst) = Default::default();
-        (table.settings.range_threshold > 0).then_some(Self { keys, count, runs, worst })
-    }
-
-    /// Records that the query has returned an entry of this run.
-    pub(super) fn record(&mut self, run: u32) {
-        if self.runs.last() != Some(&run) && !self.runs.contains(&run) {
-            self.runs.push(run);
-        }
-        self.count += 1;
-        if self.count >= self.keys {
-            self.end_part();
-        }
-    }
-
-    fn end_part(&mut self) {
-        if self.runs.len() > self.worst.len() {
-            std::mem::swap(&mut self.runs, &mut self.worst);
-        }
-        self.runs.clear();
-        self.count = 0;
-    }
-
-    /// Ends the query, and makes the runs of its worst part candidates if they are too many.
-    pub(super) fn end(mut self, table: &SlmTable) {
-        self.end_part();
-        if self.worst.len() > table.settings.range_threshold {
-            table.mark_candidate(&self.worst, RANGES);
-        }
-    }
-}
-
 /// Returns the eight bytes of a key after the first `shared` ones as a number.
 fn number_of(key: &[u8], shared: usize) -> u64 {
     let mut bytes = [0; 8];
@@ -128,7 +82,7 @@ pub(super) fn overlap(one: (&[u8], &[u8]), other: (&[u8], &[u8])) -> u64 {
     if spanned == 0 {
         return 1_000_000;
     }
-    crate::util::codec::low_u64(u128::from(common) * 1_000_000 / u128::from(spanned))
+    low_u64(u128::from(common) * 1_000_000 / u128::from(spanned))
 }
 
 fn bounds(run: &SortedRun) -> (&[u8], &[u8]) {
@@ -144,8 +98,8 @@ fn is_worth_ordering(run: &SortedRun) -> bool {
 fn most_overlapped(runs: &[Arc<SortedRun>], others: usize) -> Option<Vec<Arc<SortedRun>>> {
     let mut counts: Vec<_> = runs.iter().map(|run| (run, Cell::new(0))).collect();
     counts.sort_by(|(one, _), (other, _)| one.low.cmp(&other.low));
-    for (place, (one, count)) in counts.iter().enumerate() {
-        let later = counts.iter().skip(place + 1).take_while(|(other, _)| other.low <= one.high);
+    for (index, (one, count)) in counts.iter().enumerate() {
+        let later = counts.iter().skip(index + 1).take_while(|(other, _)| other.low <= one.high);
         for (_, theirs) in later.filter(|(other, _)| overlap_much(one, other)) {
             count.update(|count| count + 1);
             theirs.update(|count| count + 1);

@@ -14,14 +14,16 @@
 use std::{ops::Range, sync::Arc};
 
 use super::{
-    SlmTable,
-    keys::IndexKey,
-    runs::{BlockAddress, IndexValue, RunSet, SortedRun},
+    index_key::IndexKey,
+    index_value::{BLOCKS_MAX, BlockAddress, IndexValue},
+    run::{RunSet, SortedRun},
+    table::SlmTable,
 };
 use crate::{
-    Error, Result,
+    Result,
     bptree::{checkpoint::CHANGE_PAGES, finger::Finger},
     util::{
+        codec::to_u64,
         mutant::mutant,
         sync::{Mutex, lock},
     },
@@ -29,6 +31,12 @@ use crate::{
 
 /// Number of keys that are updated before another flush or compaction may take the lock.
 const UPDATE_BATCH: usize = 256;
+
+/// Bytes of memory of an update with a key of 24 bytes.
+const UPDATE_BYTES: u64 = 72;
+/// Maximum number of updates of one run.
+const UPDATES_MAX: usize = 1 << 20;
+const _: () = assert!(UPDATES_MAX >> BLOCKS_MAX.trailing_zeros() == 0);
 
 /// The change of one key's value in the index.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +69,17 @@ impl IndexUpdates {
     ) {
         self.keys.extend_from_slice(key.0);
         self.list.push(IndexUpdate { key_end: self.keys.len(), hash, to, from });
+    }
+
+    /// Estimates the memory of the updates of a flush or a merge of `keys` keys. Those of one run
+    /// (of `run_keys` keys) are applied while those of the next one are collected.
+    pub(super) fn memory_bytes(keys: u64, run_keys: u64) -> u64 {
+        keys.min(run_keys * 2).min(to_u64(UPDATES_MAX) * 2) * UPDATE_BYTES
+    }
+
+    /// Whether the updates have reached the limit of their memory.
+    pub(super) fn is_full(&self) -> bool {
+        self.list.len() >= UPDATES_MAX
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -183,11 +202,5 @@ impl SlmTable {
         }
         pass.note(change);
         Ok(())
-    }
-
-    /// Returns the error of an index value that points to a run that does not exist.
-    pub(super) fn missing_run(&self, key: impl std::fmt::Display, address: BlockAddress) -> Error {
-        let what = format!("key {key} points to run {:08x}, which does not exist", address.run);
-        Error::corruption(self.paged.tree.cache().label(), 0, what)
     }
 }

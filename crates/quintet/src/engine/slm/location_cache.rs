@@ -7,7 +7,7 @@
 //!
 //! | bits | meaning |
 //! |---|---|
-//! | 0 to 7 | the part of the block in which the entry begins ([`super::runs::IndexValue`]) |
+//! | 0 to 7 | the part of the block in which the entry begins ([`super::index_value`]) |
 //! | 8 to 27 | number of the block |
 //! | 28 to 51 | number of the run |
 //! | 52 | asked: a get has hit the word since CLOCK last cleared the bit |
@@ -37,7 +37,7 @@
 
 use std::io;
 
-use super::runs::{BlockAddress, IndexValue};
+use super::index_value::{BlockAddress, IndexValue};
 use crate::{
     io::{Region, prefetch},
     util::{

@@ -1,6 +1,6 @@
 //! Wrong code of planted bugs. See [`crate::util::mutant`].
 
-use super::keys::Coding;
+use super::index_key::Coding;
 use crate::lsm::sst::Owner;
 
 /// `SlmForgetsKeyCode`: the coding that a list without the key code has.

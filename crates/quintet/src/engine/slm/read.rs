@@ -11,20 +11,19 @@
 use std::sync::Arc;
 
 use super::{
-    SlmTable, SuperVersion,
-    keys::IndexKey,
-    runs::{BlockAddress, IndexValue, SortedRun},
+    index_key::IndexKey,
+    index_value::{BlockAddress, IndexValue},
+    key_code::KeyBuffer,
+    location_cache::{Claim, ClaimToken},
+    run::SortedRun,
+    table::{SlmTable, SuperVersion},
 };
 use crate::{
-    Error, Result,
+    Result,
     bptree::finger::Finger,
     contract::{
         OwnedValue, Presence, Value, ValueSink,
         value_sink::{AppendOwned, ValueLocation},
-    },
-    engine::slm::{
-        key_code::KeyBuffer,
-        location_cache::{Claim, ClaimToken},
     },
     io::{AlignedBuffer, Completion, Queue, Request},
     lsm::{
@@ -97,21 +96,6 @@ impl SlmTable {
             Some(index_value) if index_value.never_expires => Presence::Present,
             Some(_) => Presence::InValue,
         })
-    }
-
-    /// Returns the error of an index value that cannot be decoded.
-    #[cold]
-    pub(super) fn undecodable_value(&self, key: IndexKey<'_>) -> Error {
-        let key = self.keys.format(key);
-        let what = format!("the index value of key {key} cannot be decoded");
-        Error::corruption(self.paged.tree.cache().label(), 0, what)
-    }
-
-    /// Returns the error of an index key that is not the code of a user key.
-    #[cold]
-    pub(super) fn undecodable_key(&self, key: IndexKey<'_>) -> Error {
-        let what = format!("index key {} is not the code of a key", key.0.escape_ascii());
-        Error::corruption(self.paged.tree.cache().label(), 0, what)
     }
 
     /// Passes the value of a key to the sink; `None` if the key does not exist.
@@ -220,7 +204,7 @@ impl SlmTable {
     ) -> Result<T::Output> {
         match self.cache.find(run.sst.slot(number), (hash, key), sink) {
             Some(Answer::Value(value)) => Ok(value),
-            Some(_) => Err(missing_key(run, number, key)),
+            Some(_) => Err(run.missing_key(number, key)),
             None => self.read_block(run, number, key, sink),
         }
     }
@@ -235,7 +219,7 @@ impl SlmTable {
         sink: &mut T,
     ) -> Result<T::Output> {
         if number >= run.sst.blocks() {
-            return Err(missing_key(run, number, key));
+            return Err(run.missing_key(number, key));
         }
         let span = run.sst.span(number..number + 1);
         self.count_read(span);
@@ -264,7 +248,7 @@ impl SlmTable {
         let entries = open.entries();
         self.cache.fill(run.sst.slot_to_fill(number, &self.cache), entries);
         let entry = block::find(entries, key).filter(|entry| !entry.tombstone);
-        let entry = entry.ok_or_else(|| missing_key(run, number, key))?;
+        let entry = entry.ok_or_else(|| run.missing_key(number, key))?;
         Ok(sink.of_bytes(entries.get(entry.value).unwrap_or(&[])))
     }
 
@@ -336,7 +320,7 @@ impl SlmTable {
                     let (run, block) = (Arc::clone(run), address.block);
                     pending.push(PendingGet { key, hash, slot, run, block, span });
                 }
-                _ => return Err(missing_key(run, address.block, key)),
+                _ => return Err(run.missing_key(address.block, key)),
             }
         }
         Ok(())
@@ -384,11 +368,4 @@ fn set_value(out: &mut [Option<Value>], slot: usize, value: Option<Value>) {
     if let Some(place) = out.get_mut(slot) {
         *place = value;
     }
-}
-
-/// The error of an index entry that points to a block without the key.
-#[cold]
-pub(super) fn missing_key(run: &SortedRun, number: u32, key: &[u8]) -> Error {
-    let key = key.escape_ascii();
-    run.sst.damage(0, format!("block {number} lacks key {key}, to which the index points"))
 }

@@ -4,16 +4,20 @@
 use std::{collections::BTreeSet, io, sync::Arc};
 
 use super::{
-    SlmCounters, SlmTable,
-    keys::IndexKeyCodec,
+    index_key::{IndexKeyCodec, LIST_KEY},
+    index_value::BlockAddress,
+    location_cache::LocationCache,
     options::SlmSettings,
-    runs::{BlockAddress, LIST_KEY, RunList, RunManifest, RunSet, SortedRun},
+    read_locality::ReadLocality,
+    run::{RunSet, SortedRun},
+    run_list::RunList,
+    run_manifest::RunManifest,
+    table::{SlmCounters, SlmTable},
 };
 use crate::{
     Error, Result,
     bptree::checkpoint::{self, Paged},
     contract::{Context, TableOptions},
-    engine::slm::{index_scan::ReadLocality, location_cache::LocationCache},
     io::Queues,
     lsm::{
         rate_limiter::{IdleDetector, RateLimiter},
@@ -34,7 +38,7 @@ const LIST_BYTES_MAX: u64 = if cfg!(test) { 64 << 10 } else { 16 << 20 };
 
 /// The location cache takes at most this fraction of the block cache's bytes: a 1024th. A table
 /// that fits in the processor's caches saves more time than a larger one.
-const SHORTCUTS_SHARE: u64 = 1024;
+const LOCATION_CACHE_SHARE: u64 = 1024;
 
 impl SlmTable {
     /// Opens a table, or creates one in an empty directory. Also returns the LSN up to which its
@@ -69,8 +73,10 @@ impl SlmTable {
         context.budget.reserve_unchecked(charged);
         let memory = (settings.memtable_bytes, settings.memtables);
         let write_buffer = WriteBuffer::new(&context, memory, LIST_BYTES_MAX, runs)?;
-        let location_cache = LocationCache::new(settings.cache_bytes.min(budget) / SHORTCUTS_SHARE)
-            .map_err(|error| Error::io("reserve address space for the location cache", error))?;
+        let location_cache = LocationCache::new(
+            settings.cache_bytes.min(budget) / LOCATION_CACHE_SHARE,
+        )
+        .map_err(|error| Error::io("reserve address space for the location cache", error))?;
         // Not transient: the memory stays reserved until the table is closed, so no writer may
         // wait for it.
         context.budget.reserve_unchecked(location_cache.memory_bytes());

@@ -2,7 +2,7 @@
 
 use proptest::{collection::vec, prelude::*, sample::select};
 
-use super::{train::alphabetic_lengths, *};
+use super::{trainer::alphabetic_lengths, *};
 use crate::util::mutant::{Bug, finds};
 
 /// The code for a sample, whether it is worth it or not.

@@ -1,6 +1,7 @@
 //! Options, memory, and what is written.
 
 use super::*;
+use crate::engine::slm::{compaction_picker::overlap, run::SortedRun};
 
 #[test]
 fn options_are_checked_and_memory_is_given_back() {
@@ -109,9 +110,9 @@ fn a_merge_ends_and_its_runs_follow_one_another() {
     runs.sort_by(|one, other| one.low.cmp(&other.low));
     assert!(runs.len() > 5);
     assert!(runs.windows(2).all(|pair| pair[0].high < pair[1].low));
-    let bounds = |run: &runs::SortedRun| (run.low.clone(), run.high.clone());
+    let bounds = |run: &SortedRun| (run.low.clone(), run.high.clone());
     let (one, other) = (bounds(runs[0]), bounds(runs[1]));
-    assert_eq!(compaction_picker::overlap((&one.0, &one.1), (&other.0, &other.1)), 0);
+    assert_eq!(overlap((&one.0, &one.1), (&other.0, &other.1)), 0);
     compare(&engine, &rows);
 }
 

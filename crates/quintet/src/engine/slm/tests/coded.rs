@@ -1,7 +1,7 @@
 //! Keys of the index in a code of the table's own.
 
-use super::{keys::Coding, *};
-use crate::contract::OwnedValue;
+use super::*;
+use crate::{contract::OwnedValue, engine::slm::index_key::Coding};
 
 type SstShape = fn(u64) -> Vec<u8>;
 

@@ -1,6 +1,7 @@
 //! What must not be lost: beside merges, under damage, at power loss, after a failure.
 
 use super::*;
+use crate::engine::slm::{key_code::KeyBuffer, merge_input::MergeInput, run_builder::RunBuilder};
 
 /// Loads and updates, and compares everything.
 fn loads() {
@@ -34,7 +35,7 @@ fn writes_between() {
     let table = &engine.table;
     let runs = table.write_buffer.view.load().version.iter().cloned().collect();
     let flow = table.queues.flow(&*table.context.env).unwrap();
-    let mut input = compact::MergeInput::new(runs, &flow).unwrap();
+    let mut input = MergeInput::new(runs, &flow).unwrap();
     let mut came_between = false;
     let mut step = 600;
     table
@@ -202,7 +203,7 @@ fn a_cut_may_be_taken_between_any_two_keys() {
     let mut cursor = MemtableCursor::all(vec![Arc::clone(&frozen[0])], &start).remove(0);
     table
         .apply_edits(&mut || {
-            let mut builder = flush::RunBuilder::new(table);
+            let mut builder = RunBuilder::new(table);
             while let Some(key) = cursor.key().filter(|_| builder.updates.len() < 97) {
                 let key = key.to_vec();
                 let place = builder.add(&key, cursor.value().unwrap(), CacheAdmission::IfFree)?;

@@ -13,20 +13,20 @@ mod reads;
 mod settled;
 mod shown;
 
-use std::{collections::BTreeMap, ops};
+use std::{collections::BTreeMap, ops, sync::Arc};
 
 use super::*;
 use crate::{
     contract::{EngineKind, Host, fake_host::FakeHost},
-    engine::slm::{compaction_picker, key_code::KeyBuffer},
     io::sim::{Call, Damage, Effect, Fault, Policy, SimEnv, When},
     lsm::{
         block_cache::CacheAdmission,
         cursor::merge::{MemtableCursor, ScanStart, SortedCursor as _},
     },
     util::{
-        codec::to_usize,
+        codec::{to_u64, to_usize},
         mutant::{Bug, finds},
+        sync::{Ordering, lock},
     },
 };
 

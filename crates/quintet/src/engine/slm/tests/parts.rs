@@ -1,7 +1,7 @@
 //! The index says in which part of its block an entry begins.
 
 use super::*;
-use crate::{engine::slm::runs::part_of_offset, lsm::sst::block};
+use crate::{engine::slm::index_value::part_of_offset, lsm::sst::block};
 
 /// The number of entries that begin where the index says, of all that it points to.
 fn true_parts(engine: &Slm) -> u64 {

@@ -1,6 +1,7 @@
 //! Merges that pause for rounds of persisting, and what is replayed at once.
 
 use super::*;
+use crate::lsm::write_buffer::FlushTarget as _;
 
 fn key(number: u64) -> [u8; 8] {
     (number * 7919 % 4_000).to_be_bytes()

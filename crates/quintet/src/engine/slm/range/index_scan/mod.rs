@@ -1,7 +1,7 @@
 //! Scans of the index in key order, in both directions, with the entries' values.
 //!
 //! How: a step copies some values out of the index. The scan prefetches their cached blocks, and
-//! reads the missing blocks ahead ([`crate::engine::slm::read_ahead`]). Then it returns the entries
+//! reads the missing blocks ahead ([`read_ahead`]). Then it returns the entries
 //! one by one, in the memory of their blocks. Steps grow with the length of the scan. They start
 //! larger if earlier ranges found neighbours together on disk.
 //!
@@ -16,24 +16,24 @@
 
 #![deny(clippy::indexing_slicing)]
 
+mod read_ahead;
+
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 
-use super::{
-    SlmTable,
-    keys::{IndexKey, IndexKeyCodec},
-    runs::{BlockAddress, FIRST_KEY, IndexValue, RunSet, SortedRun},
-};
+use self::read_ahead::{ScanReadAhead, WantedBlock};
+use super::fragmentation::ScanFragmentation;
 use crate::{
     Result,
     bptree::scan_forward::{Ascent, Run as IndexRun},
     contract::{ValueSink, Visit, value_sink::IntoBuffer},
     engine::slm::{
-        compaction_picker::ScanFragmentation,
+        index_key::{FIRST_KEY, IndexKey, IndexKeyCodec},
+        index_value::{BlockAddress, IndexValue},
         key_code::DecodeState,
-        read_ahead::{ScanReadAhead, WantedBlock},
+        run::{RunSet, SortedRun},
+        table::SlmTable,
     },
     lsm::{cursor::merge::Direction, memtable::Answer},
-    util::sync::{AtomicU32, Ordering},
 };
 
 /// Entries of the first and of the second step. Every second step doubles the size. Doubling at
@@ -43,9 +43,6 @@ const FIRST_STEP: usize = 16;
 const DOUBLINGS: u32 = 6;
 /// Maximum number of index leaves that a step reads from disk at once.
 const AHEAD_MAX: isize = 16;
-/// Minimum number of entries per disk read of a step whose neighbours in key order are together on
-/// disk.
-const TOGETHER: usize = 4;
 /// Number of small steps that ranges skip if recent ranges found neighbours together on disk. A
 /// range that waits for the disk anyway loses less by reading too much than by waiting again.
 const STEPS_TOGETHER: u32 = 4;
@@ -78,41 +75,7 @@ fn key_at<'k>((keys, ends): (&'k [u8], &[usize]), left: usize) -> Option<&'k [u8
     keys.get(start.unwrap_or(0)..end)
 }
 
-/// Estimates whether neighbours in key order are together on disk, from the disk reads of recent
-/// ranges.
-#[derive(Debug, Default)]
-pub(super) struct ReadLocality {
-    /// Rises with steps that needed few reads, falls with the others. It falls slowly with steps
-    /// that read nothing, so that a table in memory returns to small steps.
-    score: AtomicU32,
-}
-
-impl ReadLocality {
-    const MOST: u32 = 64;
-    const READ: u32 = 8;
-
-    /// Whether recent ranges found neighbours together.
-    fn is_usual(&self) -> bool {
-        self.score.load(Ordering::Relaxed) > Self::MOST / 2
-    }
-
-    /// Records a step of `entries` entries that took `reads` disk reads.
-    fn record(&self, entries: usize, reads: usize) {
-        let before = self.score.load(Ordering::Relaxed);
-        let after = match reads {
-            0 => before.saturating_sub(1),
-            reads if reads * TOGETHER <= entries => (before + Self::READ).min(Self::MOST),
-            _ => before.saturating_sub(Self::READ),
-        };
-        // A store without a change would move the cache line between processors. A lost update of
-        // two concurrent ones affects only speed.
-        if after != before {
-            self.score.store(after, Ordering::Relaxed);
-        }
-    }
-}
-
-/// See the module head.
+/// A scan of the index in one direction. See the module head.
 #[derive(Debug)]
 pub(super) struct IndexScan {
     direction: Direction,
@@ -385,7 +348,7 @@ impl IndexScan {
             };
             match answer {
                 Some(Some(taken)) => return Ok(Some(taken)),
-                Some(None) => return Err(super::read::missing_key(run, address.block, key)),
+                Some(None) => return Err(run.missing_key(address.block, key)),
                 None => {}
             }
         }
@@ -429,7 +392,7 @@ impl IndexScan {
             let index_value = index_value.ok_or_else(|| table.undecodable_value(IndexKey(key)))?;
             let run = self.runs.index_of(index_value.address.run);
             if let Some(run) = run.and_then(|run| self.runs.at(run)) {
-                run.prefetch_place(index_value.address);
+                run.prefetch_slot(index_value.address);
             }
             self.found.push(ScanItem { value: index_value, run });
         }

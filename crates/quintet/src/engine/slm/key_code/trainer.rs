@@ -8,7 +8,7 @@
 //! The code is the alphabetic tree of least weighted length: Garsia and Wachs, "A New Algorithm
 //! for Minimum Cost Binary Trees" (SIAM J. Comput., 1977), as in Knuth, TAOCP vol. 3, 6.2.2.
 
-use super::{BITS_MAX, KeyCode, SYMBOLS};
+use super::code::{BITS_MAX, KeyCode, SYMBOLS};
 use crate::util::codec::{low_u8, to_u64};
 
 /// Classes of bytes: if some bytes of a class occur, others are likely.

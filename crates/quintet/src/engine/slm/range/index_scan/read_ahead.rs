@@ -18,11 +18,8 @@
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
-use super::{
-    SlmTable,
-    runs::{BlockAddress, SortedRun},
-};
 use crate::{
+    engine::slm::{index_value::BlockAddress, run::SortedRun, table::SlmTable},
     io::{AlignedBuffer, Flow, Pending, Request},
     lsm::{
         cursor::merge::Direction,

@@ -4,15 +4,18 @@
 //! - The front end never passes the back end: no key is returned twice.
 //! - A range sees the memtables of its beginning, and the index at the time of each step.
 
-use std::{cmp::Ordering, sync::Arc};
+mod fragmentation;
+mod index_scan;
+mod merged_scan;
 
-use super::{SlmTable, SuperVersion};
+use std::sync::Arc;
+
+use self::{fragmentation::ScanFragmentation, index_scan::IndexScan, merged_scan::MergedScan};
+use super::table::{SlmTable, SuperVersion};
 use crate::{
     Result,
-    contract::{Entry, KeyRange, OwnedValue, Value, Visit},
-    engine::slm::{compaction_picker::ScanFragmentation, index_scan::IndexScan},
+    contract::{Entry, KeyRange, Value, Visit},
     lsm::cursor::merge::{Direction, MemtableCursor, Merge, ScanStart},
-    util::mutant::mutant,
 };
 
 /// An iterator over the entries of a range, from both ends.
@@ -49,108 +52,6 @@ pub(super) fn visit(table: &SlmTable, range: KeyRange, each: Visit<'_>) -> Resul
     scan.front = Some(merged);
     scan.end(table);
     outcome
-}
-
-/// A merged scan of memtables and index in one direction.
-#[derive(Debug)]
-struct MergedScan {
-    memory: Merge<MemtableCursor>,
-    stored: IndexScan,
-}
-
-/// The source of the next entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NextSource {
-    Memory,
-    /// Memory; the index has an older entry of the same key.
-    Both,
-    Stored,
-}
-
-impl MergedScan {
-    /// Returns the source of the next entry in key order. `index_key` keeps the key in memory as the
-    /// index would store it, and is filled if it is empty.
-    fn next(&self, index_key: &mut Vec<u8>, table: &SlmTable) -> Option<NextSource> {
-        let (Some(memory), Some(stored)) = (self.memory.key(), self.stored.index_key()) else {
-            let memory = self.memory.key().map(|_| NextSource::Memory);
-            return memory.or(self.stored.index_key().map(|_| NextSource::Stored));
-        };
-        if index_key.is_empty() {
-            table.keys.push(memory, index_key);
-        }
-        Some(match stored.0.cmp(index_key) {
-            Ordering::Less => NextSource::Stored,
-            Ordering::Equal => NextSource::Both,
-            Ordering::Greater => NextSource::Memory,
-        })
-    }
-
-    /// Returns the next user key, and whether memory has it.
-    fn next_user_key(
-        &mut self,
-        direction: Direction,
-        table: &SlmTable,
-    ) -> Result<Option<(&[u8], bool)>> {
-        self.stored.restore(table)?;
-        Ok(match (self.memory.key(), self.stored.key()) {
-            (Some(memory), Some(stored)) => {
-                let is_memory = match direction {
-                    Direction::Up => memory <= stored,
-                    Direction::Down => memory >= stored,
-                };
-                Some(if is_memory { (memory, true) } else { (stored, false) })
-            }
-            (Some(memory), None) => Some((memory, true)),
-            (None, Some(stored)) => Some((stored, false)),
-            (None, None) => None,
-        })
-    }
-
-    /// Passes the entries below `end` to `each`, until it breaks.
-    fn visit(&mut self, end: Option<&[u8]>, table: &SlmTable, each: Visit<'_>) -> Result<()> {
-        let (mut value, mut index_key) = (Vec::new(), Vec::new());
-        while let Some(next) = self.next(&mut index_key, table) {
-            // The index scan has the bound already.
-            let is_over = |key: &[u8]| end.is_some_and(|end| key >= end);
-            if next != NextSource::Stored && self.memory.key().is_some_and(is_over) {
-                return Ok(());
-            }
-            let flow = if next == NextSource::Stored {
-                let flow = self.stored.show(table, &mut value, each)?;
-                self.stored.advance(table)?;
-                flow
-            } else {
-                let shown = self.memory.key().zip(self.memory.value());
-                let flow = shown.map(|(key, value)| each(key, value)).transpose()?;
-                if mutant!(SlmRangeShowsBoth: false, else next == NextSource::Both) {
-                    self.stored.advance(table)?;
-                }
-                self.memory.advance()?;
-                index_key.clear();
-                flow
-            };
-            if flow.is_some_and(|flow| flow.is_break()) {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the value of the next key, if it has one, and advances.
-    fn take(&mut self, (key, is_memory): (&[u8], bool), table: &SlmTable) -> Result<Option<Value>> {
-        if !is_memory {
-            let value = self.stored.value(table, &mut OwnedValue)?;
-            self.stored.advance(table)?;
-            return Ok(value);
-        }
-        let value = self.memory.value().map(Value::copy);
-        let is_stored = self.stored.key() == Some(key);
-        if mutant!(SlmRangeShowsBoth: false, else is_stored) {
-            self.stored.advance(table)?;
-        }
-        self.memory.advance()?;
-        Ok(value)
-    }
 }
 
 impl RangeEntries {

@@ -6,28 +6,23 @@
 //!
 //! Invariants:
 //! - The choice is made before the index has any key. Each checkpoint saves it with the list of
-//!   runs ([`super::runs`]). A crash before the first checkpoint finds an empty index, so the next
+//!   runs ([`super::run_list`]). A crash before the first checkpoint finds an empty index, so the next
 //!   flush may choose again.
-//! - The index is empty until the choice is made. A reader that finds no choice has loaded its view
-//!   of the memtables before: these have all earlier writes, so "absent" is a correct answer.
+//! - The index is empty until the choice is made. A reader that finds no choice has loaded its super
+//!   version before: its memtables have all earlier writes, so "absent" is a correct answer.
 //! - No coded key is empty: the empty key has the list of runs and is never coded.
 //!
 //! Thread rules: the choice is made once, under `flushing`; reading it takes no lock.
 
 use std::sync::Arc;
 
-use crate::{
-    bptree::KEY_BYTES_MAX,
-    engine::slm::key_code::{DecodeState, GROWTH_MAX, KeyBuffer, KeyCode, Trainer},
-    lsm::{
-        cursor::merge::{Direction, MemtableCursor, Merge, ScanStart},
-        memtable::Memtable,
-    },
-    util::sync::OnceLock,
-};
+use super::key_code::{self, DecodeState, GROWTH_MAX, KeyBuffer, KeyCode};
+use crate::{Result, bptree::KEY_BYTES_MAX, lsm::memtable::Memtable, util::sync::OnceLock};
 
-/// Approximate number of sampled keys. More would not change a code much.
-const SAMPLE: u64 = 10_000;
+/// Key of the list of runs in the index. No entry can have the empty key.
+pub(super) const LIST_KEY: &[u8] = b"";
+/// The lowest key that an entry can have.
+pub(super) const FIRST_KEY: &[u8] = &[0];
 
 /// A key as the index stores it.
 #[derive(Clone, Copy, Debug)]
@@ -41,13 +36,14 @@ pub(super) enum Coding {
     Open,
     /// As they are.
     Plain,
+    /// In a code of the table.
     Code(Arc<KeyCode>),
 }
 
-/// See the module head.
+/// Encodes and decodes the keys of a table's index.
 #[derive(Debug, Default)]
 pub(super) struct IndexKeyCodec {
-    /// None: as they are.
+    /// `None` inside: as they are.
     code: OnceLock<Option<Arc<KeyCode>>>,
 }
 
@@ -70,14 +66,15 @@ impl IndexKeyCodec {
         }
     }
 
+    /// Whether the coding is chosen.
     pub(super) fn is_decided(&self) -> bool {
         self.code.get().is_some()
     }
 
     /// Chooses the coding for keys like those of these memtables: plain unless `is_coded` and a
     /// code saves enough.
-    pub(super) fn decide(&self, memtables: &[Arc<Memtable>], is_coded: bool) -> crate::Result<()> {
-        let code = if is_coded { train(memtables)? } else { None };
+    pub(super) fn decide(&self, memtables: &[Arc<Memtable>], is_coded: bool) -> Result<()> {
+        let code = if is_coded { key_code::train(memtables)? } else { None };
         // The first choice stays.
         let _ = self.code.set(code.map(Arc::new));
         Ok(())
@@ -139,24 +136,6 @@ impl IndexKeyCodec {
             None => format!("{} (as the index has it)", key.0.escape_ascii()),
         }
     }
-}
-
-/// Trains a code on a sample of the keys of some memtables.
-fn train(memtables: &[Arc<Memtable>]) -> crate::Result<Option<KeyCode>> {
-    let keys: u64 = memtables.iter().map(|memtable| memtable.keys()).sum();
-    let (every, mut number) = ((keys / SAMPLE).max(1), 0_u64);
-    let mut trainer = Trainer::default();
-    let mut cursor =
-        Merge::new(MemtableCursor::all(memtables.to_vec(), &ScanStart::up(None)), Direction::Up);
-    cursor.settle()?;
-    while let Some(key) = cursor.key() {
-        if number.is_multiple_of(every) {
-            trainer.add(key);
-        }
-        number += 1;
-        cursor.advance()?;
-    }
-    Ok(trainer.finish())
 }
 
 const _: () = assert!((1 << 16) * GROWTH_MAX <= KEY_BYTES_MAX, "the index has every key whole");
