@@ -1,5 +1,7 @@
 //! Verifies the pages of the index, every block of every run, and that both agree.
 
+use std::sync::Arc;
+
 use super::{
     index_key::{FIRST_KEY, IndexKey},
     index_value::BlockAddress,
@@ -15,8 +17,6 @@ use crate::{
     },
     util::{codec::to_u64, report::Report, sync::lock},
 };
-
-use std::sync::Arc;
 
 /// Index values that one step copies.
 const STEP: usize = 1024;
@@ -120,7 +120,7 @@ impl SlmTable {
     }
 }
 
-/// Damage becomes a finding; other errors end the check.
+/// Adds damage to the report as a finding. Returns other errors.
 fn record(report: &mut Report, outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(Error::Corruption { file, offset, what }) => {

@@ -1,6 +1,19 @@
 //! Checkpoints of the index with the list of runs, and the removal of runs that they leave out.
 //!
-//! The order of the steps of a checkpoint is in the head of [`super`].
+//! A checkpoint has these steps, each after the one before is done:
+//! 1. a run's file is written and synced;
+//! 2. the index gets the new values, in the page cache only; both runs' live counts change;
+//! 3. the index is checkpointed; the list of runs with their live counts is in it, as the value of
+//!    the empty key ([`super::run_list`]);
+//! 4. the log is synced past every effect in the checkpoint; the directory of the runs is synced;
+//! 5. the redo journal commits the changes as one group: the checkpoint is durable from here on;
+//! 6. files of runs that the list lacks are removed.
+//!
+//! A crash before 5 finds the previous checkpoint, whose files all exist. Opening
+//! ([`super::recover`]) removes files that no list names; the log has their entries. A checkpoint
+//! may be taken between any two keys of a flush or a merge: its list then has the old and the new
+//! runs. One group of the journal holds index, list and counts, so they cannot disagree, and there
+//! is no compaction log.
 
 use super::table::SlmTable;
 use crate::{

@@ -38,7 +38,7 @@ use crate::{
 const STEP_BYTES: usize = if cfg!(test) { 4 << 10 } else { 256 << 10 };
 
 impl SlmTable {
-    /// One step of the background: a due flush, or a scan of the index and a merge.
+    /// Runs one step of the background: a due flush, or a scan of the index and a merge.
     pub(super) fn compact_step(&self) -> Result<()> {
         if self.write_buffer.is_flush_due(&self.write_buffer.view.load()) {
             return self.flush_oldest();
@@ -129,9 +129,9 @@ impl SlmTable {
         while let Some(key) = input.merge.key().filter(|_| !builder.is_full()) {
             let bytes = key.len() + input.merge.value().map_or(0, <[u8]>::len);
             let mut buffer = KeyBuffer::default();
-            if let Some(in_index) = self.keys.index_key(key, &mut buffer) {
-                let address = self.locate_near(&mut input.finger, in_index)?;
-                self.copy_live(input, (key, in_index), address, &mut builder)?;
+            if let Some(index_key) = self.keys.index_key(key, &mut buffer) {
+                let address = self.locate_near(&mut input.finger, index_key)?;
+                self.copy_live(input, (key, index_key), address, &mut builder)?;
             }
             input.merge.advance()?;
             input.step_bytes += bytes;
@@ -146,7 +146,7 @@ impl SlmTable {
     fn copy_live(
         &self,
         input: &MergeInput,
-        (key, in_index): (&[u8], IndexKey<'_>),
+        (key, index_key): (&[u8], IndexKey<'_>),
         address: Option<BlockAddress>,
         builder: &mut RunBuilder<'_>,
     ) -> Result<()> {
@@ -156,13 +156,13 @@ impl SlmTable {
         let value = cursor.value().filter(|_| has);
         let value = value.ok_or_else(|| run.missing_key(address.block, key))?;
         if self.context.host.is_expired(value) {
-            builder.updates.push((self.hash(key), in_index), None, Some(address));
+            builder.updates.push((self.hash(key), index_key), None, Some(address));
             return Ok(());
         }
         let value = mutant!(SlmCopiesAnyEntry: input.merge.value().unwrap_or(value), else value);
         let room = run.sst.room_of_copy(address.block, &self.cache);
         let to = builder.add(key, value, room)?;
-        builder.updates.push((self.hash(key), in_index), Some(to), Some(address));
+        builder.updates.push((self.hash(key), index_key), Some(to), Some(address));
         Ok(())
     }
 

@@ -98,8 +98,8 @@ impl SlmTable {
                     .map(|value| builder.add(key, value, CacheAdmission::Normal))
                     .transpose()?;
                 let mut buffer = KeyBuffer::default();
-                if let Some(coded) = self.keys.index_key(key, &mut buffer) {
-                    builder.updates.push((self.hash(key), coded), to, None);
+                if let Some(index_key) = self.keys.index_key(key, &mut buffer) {
+                    builder.updates.push((self.hash(key), index_key), to, None);
                 }
                 merge.advance()?;
             }

@@ -6,10 +6,10 @@
 //!
 //! Invariants:
 //! - The choice is made before the index has any key. Each checkpoint saves it with the list of
-//!   runs ([`super::run_list`]). A crash before the first checkpoint finds an empty index, so the next
-//!   flush may choose again.
-//! - The index is empty until the choice is made. A reader that finds no choice has loaded its super
-//!   version before: its memtables have all earlier writes, so "absent" is a correct answer.
+//!   runs ([`super::run_list`]). A crash before the first checkpoint finds an empty index, so the
+//!   next flush may choose again.
+//! - The index is empty until the choice is made. A reader that finds no choice has loaded its
+//!   super version before: its memtables have all earlier writes, so "absent" is a correct answer.
 //! - No coded key is empty: the empty key has the list of runs and is never coded.
 //!
 //! Thread rules: the choice is made once, under `flushing`; reading it takes no lock.
@@ -48,7 +48,7 @@ pub(super) struct IndexKeyCodec {
 }
 
 impl IndexKeyCodec {
-    /// Creates it from the coding of a list of runs.
+    /// Creates the codec from the coding of a list of runs.
     pub(super) fn new(coding: Coding) -> Self {
         match coding {
             Coding::Open => Self::default(),
@@ -118,11 +118,11 @@ impl IndexKeyCodec {
     pub(super) fn restore_next(
         &self,
         IndexKey(key): IndexKey<'_>,
-        series: &mut DecodeState,
+        state: &mut DecodeState,
         out: &mut Vec<u8>,
     ) -> Option<()> {
         match self.code.get() {
-            Some(Some(code)) => out.extend_from_slice(code.decode_next(key, series)?),
+            Some(Some(code)) => out.extend_from_slice(code.decode_next(key, state)?),
             _ => out.extend_from_slice(key),
         }
         Some(())
@@ -133,7 +133,7 @@ impl IndexKeyCodec {
         let mut out = Vec::new();
         match self.restore(key, &mut out) {
             Some(()) => out.escape_ascii().to_string(),
-            None => format!("{} (as the index has it)", key.0.escape_ascii()),
+            None => format!("{} (as the index stores it)", key.0.escape_ascii()),
         }
     }
 }

@@ -1,15 +1,15 @@
 //! Index updates: the only code that changes values in the index.
 //!
-//! A [`IndexEdit`] is a durable run and the index values of its entries. A flush replaces any previous
-//! value of a key. A compaction changes a value only if the index still points to the entry that it
-//! copied, because a flush may have replaced it meanwhile. The change of the value and of both
-//! runs' live counts happens inside the gate: a checkpoint has all of it or nothing.
+//! An [`IndexEdit`] is a durable run and the index values of its entries. A flush replaces any
+//! previous value of a key. A compaction changes a value only if the index still points to the
+//! entry that it copied, because a flush may have replaced it meanwhile. The change of the value
+//! and of both runs' live counts happens inside the gate: a checkpoint has all of it or nothing.
 //!
 //! After each [`UPDATE_BATCH`] keys, their words in the location cache
 //! ([`crate::engine::slm::location_cache`]) are invalidated.
 //!
-//! Thread rules: `index_writer` is held for [`UPDATE_BATCH`] keys at a time. Between the lookup of a value and
-//! its change no other thread changes it, and flushes and compactions alternate.
+//! Thread rules: `index_writer` is held for [`UPDATE_BATCH`] keys at a time. Between the lookup of
+//! a value and its change no other thread changes it, and flushes and compactions alternate.
 
 use std::{ops::Range, sync::Arc};
 
@@ -151,7 +151,7 @@ impl SlmTable {
         while first < count {
             let last = (first + UPDATE_BATCH).min(count);
             let applied = {
-                let _entering = lock(&self.index_writer);
+                let _writing = lock(&self.index_writer);
                 let view = self.write_buffer.view.load();
                 (first..last).try_for_each(|index| {
                     self.apply_update(&edit.updates, index, &view.version, &mut finger)

@@ -11,6 +11,8 @@
 //!
 //! The value of the empty key is the list of runs ([`super::run_list`]) and has another layout.
 
+#![deny(clippy::indexing_slicing)]
+
 use std::ops::Range;
 
 use crate::util::codec::{low_u8, low_u32, to_u64};
@@ -18,7 +20,9 @@ use crate::util::codec::{low_u8, low_u32, to_u64};
 /// Address of a block: the number of its run, and its number in the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct BlockAddress {
+    /// Number of the run.
     pub(super) run: u32,
+    /// Number of the block in the run.
     pub(super) block: u32,
 }
 
@@ -42,6 +46,7 @@ pub(super) const PART_BITS: u32 = 8;
 /// The value of a key in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IndexValue {
+    /// The block of the entry.
     pub(super) address: BlockAddress,
     /// The value has no expiry time, so the key exists: no read is needed to know that.
     pub(super) never_expires: bool,

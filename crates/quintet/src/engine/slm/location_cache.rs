@@ -1,33 +1,34 @@
-//! Location cache: a fixed-size table from key hash to the place of a key's entry.
+//! Location cache: a fixed-size table from key hash to the location of a key's entry.
 //!
 //! Problem: a get from memory waits for cache lines in turn. Three of them belong to the leaf of
 //! the index: its header, its slots, the entry. A hit in this table costs one.
 //!
-//! The table is sets of eight words, a line each. A word is 0, or
+//! How: sets of eight words, a cache line each. A word is 0, or
 //!
 //! | bits | meaning |
 //! |---|---|
 //! | 0 to 7 | the part of the block in which the entry begins ([`super::index_value`]) |
 //! | 8 to 27 | number of the block |
 //! | 28 to 51 | number of the run |
-//! | 52 | asked: a get has hit the word since CLOCK last cleared the bit |
-//! | 53 to 63 | print: bits of the key's hash, not all zero |
+//! | 52 | referenced: a get has hit the word since CLOCK last cleared the bit |
+//! | 53 to 63 | fingerprint: bits of the key's hash, not all zero |
 //!
-//! or a *claim*: the print is zero, the rest is the address of the claimant's token, unique as long
-//! as the claim stands.
+//! or a *claim*: the fingerprint is zero, the rest is the address of the claimant's token, unique
+//! as long as the claim stands.
 //!
-//! A word without the asked bit is evicted for another key. If all words of a set have it, one of
-//! them loses it (CLOCK). Runs and blocks with numbers too large for a word are not cached.
+//! A word without the referenced bit is evicted for another key. If all words of a set have it, one
+//! of them loses it (CLOCK). Runs and blocks with numbers too large for a word are not cached.
 //!
 //! Invariants:
-//! - A word with a key's print has the place of that key's entry, or of another key with the same
-//!   set and print. A reader that finds its key at that place, alone in its part of the block, has
-//!   the entry that the index points to.
+//! - A word has the location of a key's entry, or of that of another key with the same set and
+//!   fingerprint. A reader that finds its key there, alone in its part of the block, has the entry
+//!   that the index points to.
 //! - A reader claims a word before it asks the index, and fills it only if the claim is still
 //!   there. A change of the index clears the words and claims of the key's set afterwards, before
-//!   the memtables with the key leave the view. Both sides have a sequentially consistent fence in
-//!   between: either the reader sees the change, or the change sees the claim. A reader that reads
-//!   a word in between has these memtables in its view, and has asked them first.
+//!   the memtables with the key leave the super version. Both sides have a sequentially consistent
+//!   fence in between: either the reader sees the change, or the change sees the claim. A reader
+//!   that reads a word in between has these memtables in its super version, and has asked them
+//!   first.
 //!
 //! Thread rules: any thread; no lock.
 //!
@@ -57,9 +58,9 @@ const BLOCK_AT: u32 = 8;
 const RUN_AT: u32 = 28;
 const RUN_BITS: u32 = 24;
 const BLOCK_BITS: u32 = RUN_AT - BLOCK_AT;
-const ASKED: u64 = 1 << (RUN_AT + RUN_BITS);
-const PRINT_AT: u32 = RUN_AT + RUN_BITS + 1;
-const PRINT_BITS: u32 = u64::BITS - PRINT_AT;
+const REFERENCED: u64 = 1 << (RUN_AT + RUN_BITS);
+const FINGERPRINT_AT: u32 = RUN_AT + RUN_BITS + 1;
+const FINGERPRINT_BITS: u32 = u64::BITS - FINGERPRINT_AT;
 
 /// The location cache of a table.
 #[derive(Debug)]
@@ -70,13 +71,13 @@ pub(super) struct LocationCache {
     has_claims: AtomicBool,
 }
 
-/// A key's set, and which of its words have the key's print.
+/// A key's set, and which of its words have the key's fingerprint.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LocationLookup<'a> {
     cache: &'a LocationCache,
     set: &'a [AtomicU64; SET_WORDS],
     hash: u64,
-    print: u64,
+    fingerprint: u64,
     matches: u32,
 }
 
@@ -84,29 +85,29 @@ pub(super) struct LocationLookup<'a> {
 #[derive(Debug, Default)]
 pub(super) struct ClaimToken(u64);
 
-/// A claimed word. Dropping the claim without a place empties the word.
+/// A claimed word. Dropping an unfilled claim empties the word.
 #[derive(Debug)]
 pub(super) struct Claim<'a> {
     word: &'a AtomicU64,
     /// Its content, as long as the claim stands.
     claimed: u64,
-    print: u64,
+    fingerprint: u64,
 }
 
 /// Returns the bits of a hash that a word stores. They are never zero.
 #[inline]
-fn print_of(hash: u64) -> u64 {
-    (hash % (1 << PRINT_BITS)).max(1)
+fn fingerprint_of(hash: u64) -> u64 {
+    (hash % (1 << FINGERPRINT_BITS)).max(1)
 }
 
 /// Returns the word of an entry; `None` if its run or block number is too large for a word.
 #[inline]
-fn encode(print: u64, index_value: IndexValue) -> Option<u64> {
+fn encode(fingerprint: u64, index_value: IndexValue) -> Option<u64> {
     let BlockAddress { run, block } = index_value.address;
     let has_room = run < 1 << RUN_BITS && block < 1 << BLOCK_BITS;
     let address =
         u64::from(run) << RUN_AT | u64::from(block) << BLOCK_AT | u64::from(index_value.part);
-    has_room.then_some(print << PRINT_AT | address)
+    has_room.then_some(fingerprint << FINGERPRINT_AT | address)
 }
 
 #[inline]
@@ -145,12 +146,12 @@ impl LocationCache {
         self.set(hash).into_iter().for_each(prefetch);
     }
 
-    /// Returns the set of a hash, and which of its words have the hash's print.
+    /// Returns the set of a hash, and which of its words have the hash's fingerprint.
     #[inline]
     pub(super) fn lookup(&self, hash: u64) -> Option<LocationLookup<'_>> {
-        let (set, print) = (self.set(hash)?, print_of(hash));
-        let matches = bits_of(set, |word| word >> PRINT_AT == print);
-        Some(LocationLookup { cache: self, set, hash, print, matches })
+        let (set, fingerprint) = (self.set(hash)?, fingerprint_of(hash));
+        let matches = bits_of(set, |word| word >> FINGERPRINT_AT == fingerprint);
+        Some(LocationLookup { cache: self, set, hash, fingerprint, matches })
     }
 
     /// Clears the words and claims of these hashes after a change of the index.
@@ -162,13 +163,13 @@ impl LocationCache {
         }
         hashes.clone().for_each(|hash| self.prefetch(hash));
         for hash in hashes {
-            let print = print_of(hash);
+            let fingerprint = fingerprint_of(hash);
             for word in self.set(hash).into_iter().flatten() {
                 let found = word.load(Ordering::Relaxed);
                 // A claim does not say its key, so every claim of the set is cleared.
-                let is_claim = found != 0 && found >> PRINT_AT == 0;
+                let is_claim = found != 0 && found >> FINGERPRINT_AT == 0;
                 let is_claim = mutant!(ShortcutsKeepClaim: false, else is_claim);
-                if is_claim || found >> PRINT_AT == print {
+                if is_claim || found >> FINGERPRINT_AT == fingerprint {
                     word.swap(0, Ordering::Relaxed);
                 }
             }
@@ -180,7 +181,7 @@ impl LocationCache {
         const LOOKED_AT: usize = 1 << 16;
         let words = self.words.words();
         let looked = words.get(..words.len().min(LOOKED_AT)).unwrap_or(&[]);
-        let is_set = |word: &&AtomicU64| word.load(Ordering::Relaxed) >> PRINT_AT != 0;
+        let is_set = |word: &&AtomicU64| word.load(Ordering::Relaxed) >> FINGERPRINT_AT != 0;
         let set = to_u64(looked.iter().filter(is_set).count());
         set * to_u64(words.len()) / to_u64(looked.len()).max(1)
     }
@@ -202,19 +203,19 @@ impl<'a> LocationLookup<'a> {
         self.set.get(to_usize(at.into()))
     }
 
-    /// Calls `lookup` with each cached location of a key with this print, until it returns a value.
-    /// Marks the word of that location as asked.
+    /// Calls `lookup` with each cached location of a key with this fingerprint, until it returns a
+    /// value. Marks the word of that location as referenced.
     #[inline]
     pub(super) fn find<T>(&self, mut visit: impl FnMut(IndexValue) -> Option<T>) -> Option<T> {
         let mut left = self.matches;
         while let Some(word) = self.word(left.trailing_zeros()) {
             left &= left - 1;
             let found = word.load(Ordering::Relaxed);
-            if found >> PRINT_AT == self.print
+            if found >> FINGERPRINT_AT == self.fingerprint
                 && let Some(value) = visit(decode(found))
             {
-                if found & ASKED == 0 {
-                    let _ = exchange(word, found, found | ASKED);
+                if found & REFERENCED == 0 {
+                    let _ = exchange(word, found, found | REFERENCED);
                 }
                 return Some(value);
             }
@@ -223,11 +224,11 @@ impl<'a> LocationLookup<'a> {
     }
 
     /// Claims a word before the caller asks the index. Returns `None` if the set has a word with
-    /// this print or no word that can be evicted.
+    /// this fingerprint or no word that can be evicted.
     #[inline]
     pub(super) fn claim(&self, token: &'a ClaimToken) -> Option<Claim<'a>> {
         let claimed = to_u64((&raw const token.0).addr());
-        if self.matches != 0 || claimed >> PRINT_AT != 0 {
+        if self.matches != 0 || claimed >> FINGERPRINT_AT != 0 {
             return None;
         }
         let (word, before) = self.victim()?;
@@ -237,10 +238,10 @@ impl<'a> LocationLookup<'a> {
             has_claims.store(true, Ordering::Relaxed);
         }
         fence(Ordering::SeqCst);
-        Some(Claim { word, claimed, print: self.print })
+        Some(Claim { word, claimed, fingerprint: self.fingerprint })
     }
 
-    /// Returns the word of the set to evict and its content. If all words have the asked bit,
+    /// Returns the word of the set to evict and its content. If all words have the referenced bit,
     /// clears one of them and returns `None`.
     #[inline]
     fn victim(&self) -> Option<(&'a AtomicU64, u64)> {
@@ -248,12 +249,12 @@ impl<'a> LocationLookup<'a> {
             return Some((empty, 0));
         }
         // The hash picks where the search begins, so that all words of a set are evicted in turn.
-        let first = low_u32(self.hash >> PRINT_BITS) % SET_BITS;
-        let old = bits_of(self.set, |word| word & ASKED == 0);
+        let first = low_u32(self.hash >> FINGERPRINT_BITS) % SET_BITS;
+        let old = bits_of(self.set, |word| word & REFERENCED == 0);
         let old = (old | old << SET_BITS) >> first;
         let word = self.word((first + old.trailing_zeros()) % SET_BITS)?;
         if old == 0 {
-            self.word(first)?.fetch_and(!ASKED, Ordering::Relaxed);
+            self.word(first)?.fetch_and(!REFERENCED, Ordering::Relaxed);
             return None;
         }
         Some((word, word.load(Ordering::Relaxed)))
@@ -267,10 +268,10 @@ fn exchange(word: &AtomicU64, before: u64, after: u64) -> Result<u64, u64> {
 }
 
 impl Claim<'_> {
-    /// Stores the place that the index has, if the claim still stands.
+    /// Stores the location of the index value, if the claim still stands.
     #[inline]
     pub(super) fn fill(self, index_value: IndexValue) {
-        if let Some(word) = encode(self.print, index_value) {
+        if let Some(word) = encode(self.fingerprint, index_value) {
             let _ = exchange(self.word, self.claimed, word);
         }
     }
@@ -366,9 +367,9 @@ mod tests {
 
         #[test]
         fn requested_words_stay_while_others_are_evicted() {
-            // One set. The prints differ, and so do the words at which the search begins.
+            // One set. The fingerprints differ, and so do the words at which the search begins.
             let cache = LocationCache::new(0).unwrap();
-            let hash = |number: u64| number << PRINT_BITS | number;
+            let hash = |number: u64| number << FINGERPRINT_BITS | number;
             for number in 1..=8 {
                 assert!(add(&cache, hash(number), 1));
             }
@@ -385,7 +386,7 @@ mod tests {
         fn a_key_with_the_print_of_another_is_not_cached() {
             let cache = small();
             assert!(add(&cache, 1, 20));
-            // The print of 0 is that of 1, because no print is zero.
+            // The fingerprint of 0 is that of 1, because no fingerprint is zero.
             assert!(!add(&cache, 0, 21));
             let is_it = |index_value: IndexValue| (index_value.address.run == 21).then_some(());
             let seen = cache.lookup(0).unwrap().find(is_it);

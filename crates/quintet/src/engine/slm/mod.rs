@@ -6,25 +6,11 @@
 //! How: memtables ([`crate::lsm::write_buffer`]) are flushed to runs ([`run`]): immutable files of
 //! blocks in key order. A B+-tree ([`crate::bptree::checkpoint`]) maps each key to the run and the
 //! block of its one live entry ([`index_value`]).
-//! - Put ([`write`]): admit (memory for the memtable, or help to flush), then insert into the active
-//!   memtable. Get ([`read`]): memtables, index, one block. Range ([`range`]): the index and the
-//!   memtables, merged.
-//! - Background ([`pending_work`]): flush ([`flush`]), update the index ([`index_update`]), pick runs
-//!   ([`compaction_picker`]), merge them ([`compact`]), take a checkpoint ([`checkpoint`]).
-//!
-//! A checkpoint has these steps, each after the one before is done:
-//! 1. a run's file is written and synced;
-//! 2. the index gets the new values, in the page cache only; both runs' live counts change;
-//! 3. the index is checkpointed; the list of runs with their live counts is in it, as the value of
-//!    the empty key ([`run_list`], [`run_manifest`]);
-//! 4. the log is synced past every effect in the checkpoint; the directory of the runs is synced;
-//! 5. the redo journal commits the changes as one group: the checkpoint is durable from here on;
-//! 6. files of runs that the list lacks are removed.
-//!
-//! A crash before 5 finds the previous checkpoint, whose files all exist. Opening ([`recover`])
-//! removes files that no list names; the log has their entries. A checkpoint may be taken between
-//! any two keys of a flush or a merge: its list then has the old and the new runs. One group of the
-//! journal holds index, list and counts, so they cannot disagree, and there is no compaction log.
+//! - Put ([`write`]): admit (memory for the memtable, or help to flush), then insert into the
+//!   active memtable. Get ([`read`]): memtables, index, one block. Range ([`range`]): the index and
+//!   the memtables, merged.
+//! - Background ([`pending_work`]): flush ([`flush`]), update the index ([`index_update`]), pick
+//!   runs ([`compaction_picker`]), merge them ([`compact`]), take a checkpoint ([`checkpoint`]).
 //!
 //! Invariants:
 //! - The index has exactly the live keys of the runs. The value of a key is the address of its

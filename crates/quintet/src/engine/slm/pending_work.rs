@@ -36,8 +36,8 @@ impl SlmTable {
         view.is_unwritten() && self.paged.tree.cache().dirty_count() == 0
     }
 
-    /// Returns whether the index's journal is to be written back and truncated now: the table is idle,
-    /// and no other work is due.
+    /// Returns whether the index's journal is to be written back and truncated now: the table is
+    /// idle and has no other work.
     pub(super) fn can_write_back(&self) -> bool {
         let view = self.write_buffer.view.load();
         !self.write_buffer.is_flush_due(&view)

@@ -41,7 +41,7 @@ const WINDOW: usize = 32;
 /// Maximum number of blocks of a batch in memory at once.
 const READS_MAX: usize = 256;
 
-/// A block that is being read for a key.
+/// A get of a batch that waits for its block.
 struct PendingGet<'k> {
     key: &'k [u8],
     hash: u64,
@@ -53,7 +53,7 @@ struct PendingGet<'k> {
 }
 
 impl SlmTable {
-    /// Returns what the index has for a key, or `None` if the index lacks it.
+    /// Returns the index value of a key, or `None` if the index lacks it.
     #[inline]
     pub(super) fn index_value(&self, key: &[u8]) -> Result<Option<IndexValue>> {
         let mut buffer = KeyBuffer::default();
@@ -68,7 +68,7 @@ impl SlmTable {
         index_value.ok_or_else(|| self.undecodable_value(key))
     }
 
-    /// Returns the place of a key's entry, or `None` if the index lacks the key.
+    /// Returns the address of a key's block, or `None` if the index lacks the key.
     #[inline]
     pub(super) fn locate(&self, key: &[u8]) -> Result<Option<BlockAddress>> {
         Ok(self.index_value(key)?.map(|index_value| index_value.address))
@@ -114,7 +114,8 @@ impl SlmTable {
         }
     }
 
-    /// Reads a key that the memtables of the view lack: by the location cache, then by the index.
+    /// Reads a key that the memtables of the super version lack: by the location cache, then by the
+    /// index.
     #[inline]
     pub(super) fn read_stored<T: ValueSink>(
         &self,
@@ -124,8 +125,8 @@ impl SlmTable {
     ) -> Result<Option<T::Output>> {
         let there = |index_value| self.read_at_location(view, index_value, key, sink);
         let lookup = self.location_cache.lookup(hash);
-        if let Some(taken) = lookup.as_ref().and_then(|lookup| lookup.find(there)) {
-            return Ok(Some(taken));
+        if let Some(output) = lookup.as_ref().and_then(|lookup| lookup.find(there)) {
+            return Ok(Some(output));
         }
         let token = ClaimToken::default();
         let claim = lookup.and_then(|lookup| lookup.claim(&token));
@@ -155,8 +156,8 @@ impl SlmTable {
         }
     }
 
-    /// Reads a key at a cached place. Returns `None` unless its block is cached and the key's entry
-    /// is the only one that begins in that part of the block.
+    /// Reads a key at a cached location. Returns `None` unless its block is cached and the key's
+    /// entry is the only one that begins in that part of the block.
     #[inline]
     fn read_at_location<T: ValueSink>(
         &self,
@@ -171,7 +172,7 @@ impl SlmTable {
         self.cache.find_key_at(run.sst.slot(index_value.address.block), at, key, sink)
     }
 
-    /// Reads a key whose run the view lacks: the run is newer, or a compaction removed it.
+    /// Reads a key whose run the super version lacks: the run is newer, or a compaction removed it.
     #[cold]
     fn read_moved<T: ValueSink>(
         &self,
@@ -225,9 +226,9 @@ impl SlmTable {
         self.count_read(span);
         let mut buffer = self.buffers.lend(span.whole());
         run.sst.read_into(span, &mut buffer)?;
-        let taken = self.find_in_block((run, number), (span, &buffer), key, sink);
+        let output = self.find_in_block((run, number), (span, &buffer), key, sink);
         self.buffers.keep(buffer);
-        taken
+        output
     }
 
     /// Counts a disk read.
@@ -298,15 +299,15 @@ impl SlmTable {
         let starts = std::iter::once(0).chain(ends.iter().copied());
         let bounds = starts.zip(ends.iter().copied());
         let stored: Vec<&[u8]> = bounds.map(|(from, to)| &coded[from..to]).collect();
-        let mut places = Vec::with_capacity(stored.len());
-        self.paged.tree.multi_get(&stored, IndexValue::from_lookup, &mut places)?;
-        for index_value in places.iter().flatten().flatten() {
+        let mut values = Vec::with_capacity(stored.len());
+        self.paged.tree.multi_get(&stored, IndexValue::from_lookup, &mut values)?;
+        for index_value in values.iter().flatten().flatten() {
             if let Some(run) = view.version.find(index_value.address.run) {
                 run.prefetch(*index_value, &self.cache);
             }
         }
         let wanted = wanted.into_iter().zip(&stored);
-        for (((key, hash, slot), coded), index_value) in wanted.zip(places) {
+        for (((key, hash, slot), coded), index_value) in wanted.zip(values) {
             let Some(index_value) = index_value else { continue };
             let address = self.decoded(IndexKey(coded), index_value)?.address;
             let Some(run) = view.version.find(address.run) else {

@@ -34,7 +34,7 @@ use crate::{
 
 /// Size in bytes at which a memtable list is frozen. Inserts into a small list find most of its
 /// nodes in the processor's caches.
-const LIST_BYTES_MAX: u64 = if cfg!(test) { 64 << 10 } else { 16 << 20 };
+const MEMTABLE_LIST_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 16 << 20 };
 
 /// The location cache takes at most this fraction of the block cache's bytes: a 1024th. A table
 /// that fits in the processor's caches saves more time than a larger one.
@@ -72,7 +72,7 @@ impl SlmTable {
         let charged = runs.iter().map(|run| run.memory_bytes()).sum();
         context.budget.reserve_unchecked(charged);
         let memory = (settings.memtable_bytes, settings.memtables);
-        let write_buffer = WriteBuffer::new(&context, memory, LIST_BYTES_MAX, runs)?;
+        let write_buffer = WriteBuffer::new(&context, memory, MEMTABLE_LIST_BYTES, runs)?;
         let location_cache = LocationCache::new(
             settings.cache_bytes.min(budget) / LOCATION_CACHE_SHARE,
         )

@@ -1,10 +1,11 @@
 //! Sorted runs: the files that the index points into, and the set of them that readers see.
 //!
-//! A [`SortedRun`] is a file of entries in key order ([`crate::lsm::sst`]) with the count of its live
-//! entries. The index section of the file has the first and the last key, each with its length.
+//! A [`SortedRun`] is a file of entries in key order ([`crate::lsm::sst`]) with the count of its
+//! live entries. The index section of the file has the first and the last key, each with its
+//! length.
 //!
-//! Invariant: live counts change together with the index, inside the gate of the checkpoints. So the
-//! counts of a checkpoint's list agree with the index values in it.
+//! Invariant: live counts change together with the index, inside the gate of the checkpoints. So
+//! the counts of a checkpoint's list agree with the index values in it.
 //!
 //! Thread rules: counts and reasons are atomic. A [`RunSet`] never changes.
 
@@ -95,8 +96,8 @@ impl SortedRun {
         (block_bytes > 0).then(|| offsets_of_part(index_value.part, block_bytes))
     }
 
-    /// Whether the location cache may hold entries of the run: it records its block size, and most
-    /// of its entries are the only one that begins in their part of a block.
+    /// Whether the location cache may hold entries of the run. The run must record its block size,
+    /// and most of its entries must be the only one that begins in their part of a block.
     #[inline]
     pub(super) fn is_cacheable(&self) -> bool {
         self.sst.footer.block_bytes > 0 && self.entries_per_block <= (1 << PART_BITS) / 2

@@ -8,8 +8,7 @@
 //! | next run | varint: the number of the next run |
 //! | count | varint |
 //! | runs | by number, each: varints number, file bytes, live entries; 1 byte why it is a candidate for compaction (bits: 1 dead entries, 2 leaves, 4 ranges, 8 it is small) |
-//! | keys | 1 byte how the index writes keys: 0 it has none yet, 1 as they are, 2 in the code that follows: [`KeyCode::lengths`] |
-//!
+//! | keys | 1 byte how the index stores keys: 0 it has none yet, 1 as they are, 2 in the code that follows: [`KeyCode::lengths`] |
 
 #![deny(clippy::indexing_slicing)]
 
@@ -24,9 +23,11 @@ use crate::{
     util::codec::{Decoder, put_varint, to_u64},
 };
 
+/// The current format.
 const FORMAT: u8 = 3;
 /// Older formats that opening accepts. Their lists do not say how the index stores keys.
 const PLAIN_FORMATS: std::ops::RangeInclusive<u8> = 1..=2;
+
 // Reasons why a run is a candidate for compaction: bits of one byte.
 
 /// Too many of the run's entries are dead.
@@ -45,7 +46,9 @@ const REASONS: u8 = 15;
 pub(super) struct RunRecord {
     pub(super) number: u32,
     pub(super) file_bytes: u64,
+    /// Number of live entries.
     pub(super) live: u64,
+    /// Why the run is a candidate for compaction; 0 if it is none.
     pub(super) reasons: u8,
 }
 

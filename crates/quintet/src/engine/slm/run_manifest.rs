@@ -1,12 +1,15 @@
 //! The manifest: all runs that have a file, and their part in checkpoints of the index.
 //!
-//! At each checkpoint the manifest writes the list of runs with live entries into the index
+//! At each checkpoint the manifest writes the list of runs with live state into the index
 //! ([`super::run_list`]). So one group of the redo journal has index, list and live counts.
 //!
 //! Invariant: the list leaves out a run whose entries are all dead and to which no later index
-//! update will point. Its file is removed once that checkpoint is durable. No other file is removed.
+//! update will point. Its file is removed once that checkpoint is durable. No other file is
+//! removed.
 //!
 //! Thread rules: one lock, the last but one in the lock order of the table.
+
+#![deny(clippy::indexing_slicing)]
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -44,7 +47,7 @@ struct ManifestState {
 #[derive(Debug)]
 pub(super) struct RunManifest {
     owner: Owner,
-    entries: Mutex<ManifestState>,
+    state: Mutex<ManifestState>,
     /// The number of the next run.
     next: AtomicU64,
     /// How the index stores keys. Unset until [`Self::load`].
@@ -54,15 +57,15 @@ pub(super) struct RunManifest {
 impl RunManifest {
     /// Creates an empty manifest.
     pub(super) fn new(owner: Owner) -> Self {
-        let (entries, keys) = Default::default();
-        Self { owner, entries, next: AtomicU64::new(1), keys }
+        let (state, keys) = Default::default();
+        Self { owner, state, next: AtomicU64::new(1), keys }
     }
 
     /// Fills the manifest with the runs that opening has found.
     pub(super) fn load(&self, next: u32, runs: &RunSet, keys: &Arc<IndexKeyCodec>) {
         let _ = self.keys.set(Arc::clone(keys));
         self.next.store(u64::from(next).max(1), Ordering::Relaxed);
-        lock(&self.entries).runs = runs.iter().map(|run| (run.number, Arc::clone(run))).collect();
+        lock(&self.state).runs = runs.iter().map(|run| (run.number, Arc::clone(run))).collect();
     }
 
     /// Allocates a run number. Fails with `Limit` after 2^32 runs.
@@ -74,32 +77,32 @@ impl RunManifest {
 
     /// Adds a run whose file is complete.
     pub(super) fn add(&self, run: &Arc<SortedRun>) {
-        let mut entries = lock(&self.entries);
-        entries.runs.insert(run.number, Arc::clone(run));
-        entries.has_new_names = true;
+        let mut state = lock(&self.state);
+        state.runs.insert(run.number, Arc::clone(run));
+        state.has_new_names = true;
     }
 
     /// Whether the next checkpoint drops a run.
     pub(super) fn has_dead(&self) -> bool {
-        lock(&self.entries).runs.values().any(|run| run.is_dead())
+        lock(&self.state).runs.values().any(|run| run.is_dead())
     }
 
     /// Removes the runs that the newest durable list leaves out, and returns their numbers.
     pub(super) fn remove_unlisted(&self) -> Vec<u32> {
-        let mut entries = lock(&self.entries);
-        let gone = std::mem::take(&mut entries.removable_runs);
-        for number in &gone {
-            entries.runs.remove(number);
+        let mut state = lock(&self.state);
+        let removed = std::mem::take(&mut state.removable_runs);
+        for number in &removed {
+            state.runs.remove(number);
         }
-        gone
+        removed
     }
 }
 
 impl CheckpointParticipant for RunManifest {
     fn join(&self, tree: &Tree) -> Result<Change> {
-        let mut entries = lock(&self.entries);
+        let mut state = lock(&self.state);
         let (mut omitted_runs, mut runs) = (Vec::new(), Vec::new());
-        for run in entries.runs.values() {
+        for run in state.runs.values() {
             let (live, reasons) = (run.live(), run.reasons());
             if live > 0 {
                 let file_bytes = run.sst.file_bytes;
@@ -113,30 +116,30 @@ impl CheckpointParticipant for RunManifest {
         let coding = mutant!(SlmForgetsKeyCode: mutants::without_code(coding), else coding);
         let list = RunList { next, runs, coding }.encode();
         mutant!(SlmRemovesRunsEarly => mutants::remove_runs(&self.owner, &omitted_runs));
-        entries.omitted_runs = omitted_runs;
-        let is_empty = entries.runs.is_empty();
+        state.omitted_runs = omitted_runs;
+        let is_empty = state.runs.is_empty();
         mutant!(SlmCutsWithoutList => if !is_empty { return Ok(Change::default()); });
         tree.put(LIST_KEY, [&list, &[]], None)
     }
 
     fn settle(&self) -> Result<()> {
-        let has_new_names = std::mem::take(&mut lock(&self.entries).has_new_names);
+        let has_new_names = std::mem::take(&mut lock(&self.state).has_new_names);
         if mutant!(SlmSkipsDirSync: true, else !has_new_names) {
             return Ok(());
         }
         let synced = self.owner.dir.sync();
         synced.map_err(|error| {
-            lock(&self.entries).has_new_names = true;
+            lock(&self.state).has_new_names = true;
             Error::io(format!("sync {}", self.owner.label("")), error)
         })
     }
 
     fn stored(&self) {
-        let mut entries = lock(&self.entries);
-        let omitted_runs = std::mem::take(&mut entries.omitted_runs);
+        let mut state = lock(&self.state);
+        let omitted_runs = std::mem::take(&mut state.omitted_runs);
         for number in omitted_runs {
-            if !entries.removable_runs.contains(&number) {
-                entries.removable_runs.push(number);
+            if !state.removable_runs.contains(&number) {
+                state.removable_runs.push(number);
             }
         }
     }

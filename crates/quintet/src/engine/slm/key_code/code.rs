@@ -1,4 +1,15 @@
-//! The code itself: encoding and decoding. See [`super`].
+//! The code itself: encoding, decoding and the stored form. See [`super`].
+//!
+//! Layout: a code is stored as the lengths of its symbols' codes. They determine the codes, because
+//! each code begins where the one before ends (canonical order is the order of the symbols):
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 1 | end | bits of the end of a key, 1 to 16 |
+//! | 1 | 256 | bytes | bits of each byte in turn, 1 to 16 |
+//!
+//! Lengths are damaged if a code would begin inside another, or if some sequence of bits has no
+//! symbol.
 
 use crate::util::{
     codec::{low_u8, low_u32, to_u64, to_usize},
@@ -10,8 +21,8 @@ pub const SYMBOLS: usize = 257;
 /// Maximum bits of a code. It fits in a half-word, and the 64-bit window of the decoder holds
 /// several codes.
 pub const BITS_MAX: u32 = 16;
-/// Bytes of output space that decoding one 64-bit window needs, with the eight-byte stores that pass
-/// its last symbol.
+/// Bytes of output space that decoding one 64-bit window needs, with the eight-byte stores that
+/// pass its last symbol.
 const SLACK: usize = 64;
 /// Maximum ratio of the bytes of a coded key to those of the key.
 pub const GROWTH_MAX: usize = 2;
@@ -47,9 +58,10 @@ impl Default for KeyBuffer {
 pub struct KeyCode {
     /// For each byte value: its code, shifted left by 8, and the number of its bits.
     codes: Box<[u32; 256]>,
-    /// Decoding table, by the next [`LOOKUP_BITS`] bits. Bytes 0 to 5 are the symbols whose codes are
-    /// complete in these bits, up to the end of a key; byte 6 is their count, byte 7 the number of
-    /// their bits. If the count is 0, bytes 0 and 1 are the first symbol whose code may begin so.
+    /// Decoding table, by the next [`LOOKUP_BITS`] bits. Bytes 0 to 5 are the symbols whose codes
+    /// are complete in these bits, up to the end of a key. Byte 6 is their count. Byte 7 is the
+    /// number of their bits. If the count is 0, bytes 0 and 1 are the first symbol whose code may
+    /// begin so.
     decode_table: Box<[u64; 1 << LOOKUP_BITS]>,
     /// For each symbol, its code at the high end of 16 bits: ascending.
     pub(super) starts: Box<[u16; SYMBOLS]>,

@@ -20,17 +20,6 @@
 //!   the only one whose code is empty.
 //! - Decoding accepts exactly the output of encoding, and never panics.
 //!
-//! Layout: a code is stored as the lengths of its symbols' codes. They determine the codes, because
-//! each code begins where the one before ends (canonical order is the order of the symbols):
-//!
-//! | offset | size | name | meaning |
-//! |---|---|---|---|
-//! | 0 | 1 | end | bits of the end of a key, 1 to 16 |
-//! | 1 | 256 | bytes | bits of each byte in turn, 1 to 16 |
-//!
-//! Lengths are damaged if a code would begin inside another, or if some sequence of bits has no
-//! symbol.
-//!
 //! Thread rules: none. A code never changes.
 //!
 //! Paper: Zhang and others, "Order-Preserving Key Compression for In-Memory Search Trees" (HOPE,

@@ -37,6 +37,7 @@ impl ScanFragmentation {
         }
     }
 
+    /// Ends the current part, and keeps it if it is the worst.
     fn end_part(&mut self) {
         if self.runs.len() > self.worst.len() {
             std::mem::swap(&mut self.runs, &mut self.worst);

@@ -1,4 +1,4 @@
-//! A merged scan of memtables and index in one direction.
+//! Merged scans of memtables and index in one direction.
 //!
 //! The memtables are newer: of two entries of one key, theirs is current.
 
@@ -16,7 +16,9 @@ use crate::{
 /// A merged scan of memtables and index in one direction.
 #[derive(Debug)]
 pub(super) struct MergedScan {
+    /// The memtables, merged.
     pub(super) memory: Merge<MemtableCursor>,
+    /// The entries that the index points to.
     pub(super) stored: IndexScan,
 }
 
@@ -30,8 +32,8 @@ enum NextSource {
 }
 
 impl MergedScan {
-    /// Returns the source of the next entry in key order. `index_key` keeps the key in memory as the
-    /// index would store it, and is filled if it is empty.
+    /// Returns the source of the next entry in key order. `index_key` keeps the key in memory as
+    /// the index would store it, and is filled if it is empty.
     fn next(&self, index_key: &mut Vec<u8>, table: &SlmTable) -> Option<NextSource> {
         let (Some(memory), Some(stored)) = (self.memory.key(), self.stored.index_key()) else {
             let memory = self.memory.key().map(|_| NextSource::Memory);
@@ -83,7 +85,7 @@ impl MergedScan {
                 return Ok(());
             }
             let flow = if next == NextSource::Stored {
-                let flow = self.stored.show(table, &mut value, each)?;
+                let flow = self.stored.visit_entry(table, &mut value, each)?;
                 self.stored.advance(table)?;
                 flow
             } else {

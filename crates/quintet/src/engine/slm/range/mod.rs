@@ -79,9 +79,9 @@ impl TwoEndedScan {
             Direction::Up => Some(self.start.as_slice().into()),
             Direction::Down => self.end.as_deref().map(Arc::from),
         };
-        let sequence = self.is_query.then(|| ScanFragmentation::new(table)).flatten();
+        let fragmentation = self.is_query.then(|| ScanFragmentation::new(table)).flatten();
         let bounds = (self.start.as_slice(), self.end.as_deref());
-        let mut stored = IndexScan::new(&table.keys, direction, bounds, sequence);
+        let mut stored = IndexScan::new(&table.keys, direction, bounds, fragmentation);
         stored.refill(table)?;
         // The prefetches run while the memtables are searched.
         stored.prefetch_entries(table);

@@ -1,12 +1,12 @@
 //! Scans of the index in key order, in both directions, with the entries' values.
 //!
 //! How: a step copies some values out of the index. The scan prefetches their cached blocks, and
-//! reads the missing blocks ahead ([`read_ahead`]). Then it returns the entries
-//! one by one, in the memory of their blocks. Steps grow with the length of the scan. They start
-//! larger if earlier ranges found neighbours together on disk.
+//! reads the missing blocks ahead ([`read_ahead`]). Then it returns the entries one by one, in the
+//! memory of their blocks. Steps grow with the length of the scan. They start larger if earlier
+//! ranges found neighbours together on disk.
 //!
 //! If an entry's block is cached and the index value says where the entry begins, the key comes
-//! from the entry, not from the index: no key is decoded, hashed or searched. [`IndexScan::key`]
+//! from the entry. Then no key of the index is decoded, hashed or searched. [`IndexScan::key`]
 //! decodes the key for callers that need it before the entry.
 //!
 //! Invariant: a scan holds the files that it reads from. If a file was removed before the scan
@@ -60,6 +60,7 @@ struct ScanItem {
 }
 
 impl ScanItem {
+    /// Returns the run of the entry.
     fn run_in(self, runs: &RunSet) -> Option<&Arc<SortedRun>> {
         runs.at(self.run?)
     }
@@ -97,7 +98,7 @@ pub(super) struct IndexScan {
     /// Entries before this index have their user keys in `keys`, or are passed.
     restored: usize,
     /// Decoder of user keys.
-    series: DecodeState,
+    decode_state: DecodeState,
     /// The last user key that came from an entry.
     last_key: Vec<u8>,
     /// Entries before this index are prefetched into processor caches.
@@ -110,7 +111,7 @@ pub(super) struct IndexScan {
     /// The runs at the time after the step was copied.
     runs: Arc<RunSet>,
     /// Counts the runs of a range query; `None` for other scans.
-    sequence: Option<ScanFragmentation>,
+    fragmentation: Option<ScanFragmentation>,
     /// The last value was large: the next one is passed on without a copy.
     are_large: bool,
 }
@@ -121,7 +122,7 @@ impl IndexScan {
         keys: &IndexKeyCodec,
         direction: Direction,
         (start, end): (&[u8], Option<&[u8]>),
-        sequence: Option<ScanFragmentation>,
+        fragmentation: Option<ScanFragmentation>,
     ) -> Self {
         let bound = |key: &[u8]| {
             let mut bound = Vec::new();
@@ -142,21 +143,21 @@ impl IndexScan {
             keys: Vec::new(),
             key_ends: Vec::new(),
             restored: 0,
-            series: DecodeState::default(),
+            decode_state: DecodeState::default(),
             last_key: Vec::new(),
             prefetched: 0,
             loaded: 0,
             requested: 0,
             ahead: ScanReadAhead::default(),
             runs: Arc::default(),
-            sequence,
+            fragmentation,
             are_large: false,
         }
     }
 
     /// Passes the current entry to `each` and returns its answer; `None` if the entry was removed.
     /// A large value is passed in the cache's memory, a small one in `buffer`.
-    pub(super) fn show(
+    pub(super) fn visit_entry(
         &mut self,
         table: &SlmTable,
         buffer: &mut Vec<u8>,
@@ -165,12 +166,12 @@ impl IndexScan {
         if self.next >= self.loaded {
             self.load(table);
         }
-        if let Some(flow) = self.show_at_offset(table, buffer, each)? {
+        if let Some(flow) = self.visit_at_offset(table, buffer, each)? {
             return Ok(Some(flow));
         }
         self.restore(table)?;
         if self.are_large
-            && let Some(flow) = self.show_contiguous(table, each)?
+            && let Some(flow) = self.visit_contiguous(table, each)?
         {
             return Ok(Some(flow));
         }
@@ -180,9 +181,9 @@ impl IndexScan {
         key.map(|key| each(key, buffer)).transpose()
     }
 
-    /// As [`Self::show`], of an entry whose block is cached and whose offset is known; otherwise
-    /// `None`.
-    fn show_at_offset(
+    /// As [`Self::visit_entry`], of an entry whose block is cached and whose offset is known;
+    /// otherwise `None`.
+    fn visit_at_offset(
         &mut self,
         table: &SlmTable,
         buffer: &mut Vec<u8>,
@@ -217,15 +218,15 @@ impl IndexScan {
             found.map(|()| each(&self.last_key, buffer))
         };
         if flow.is_some()
-            && let Some(sequence) = &mut self.sequence
+            && let Some(fragmentation) = &mut self.fragmentation
         {
-            sequence.record(address.run);
+            fragmentation.record(address.run);
         }
         flow.transpose()
     }
 
-    /// As [`Self::show`], of a value that is contiguous in memory; otherwise `None`.
-    fn show_contiguous(
+    /// As [`Self::visit_entry`], of a value that is contiguous in memory; otherwise `None`.
+    fn visit_contiguous(
         &mut self,
         table: &SlmTable,
         each: Visit<'_>,
@@ -249,8 +250,8 @@ impl IndexScan {
         };
         if flow.is_some() {
             self.are_large = bytes >= IN_PLACE_BYTES;
-            if let Some(sequence) = &mut self.sequence {
-                sequence.record(address.run);
+            if let Some(fragmentation) = &mut self.fragmentation {
+                fragmentation.record(address.run);
             }
         }
         flow.transpose()
@@ -259,8 +260,8 @@ impl IndexScan {
     /// Ends the scan: returns read buffers, and records the runs of a range query.
     pub(super) fn end(self, table: &SlmTable) {
         self.ahead.end(table);
-        if let Some(sequence) = self.sequence {
-            sequence.end(table);
+        if let Some(fragmentation) = self.fragmentation {
+            fragmentation.end(table);
         }
     }
 
@@ -293,8 +294,8 @@ impl IndexScan {
         Ok(())
     }
 
-    /// Decodes the current user key and at most [`NEAR`] in all. Callers may never ask for the rest
-    /// of a step.
+    /// Decodes the current user key and those that follow, at most [`NEAR`] in all. Callers may
+    /// never ask for the rest of a step.
     pub(super) fn restore(&mut self, table: &SlmTable) -> Result<()> {
         if self.next < self.restored || self.next >= self.found.len() {
             return Ok(());
@@ -304,7 +305,8 @@ impl IndexScan {
         let last = self.found.len().min(self.next + NEAR);
         for index in self.next..last {
             let index_key = IndexKey(self.run.entry(index).map_or(&[][..], |(key, _)| key));
-            let restored = table.keys.restore_next(index_key, &mut self.series, &mut self.keys);
+            let restored =
+                table.keys.restore_next(index_key, &mut self.decode_state, &mut self.keys);
             restored.ok_or_else(|| table.undecodable_key(index_key))?;
             self.key_ends.push(self.keys.len());
         }
@@ -334,11 +336,11 @@ impl IndexScan {
         let Some(key) = key.and_then(|left| key_at((&self.keys, &self.key_ends), left)) else {
             return Ok(None);
         };
-        if let Some(sequence) = &mut self.sequence {
-            sequence.record(address.run);
+        if let Some(fragmentation) = &mut self.fragmentation {
+            fragmentation.record(address.run);
         }
         let hash = table.hash(key);
-        // Without its run, the entry has moved before this scan has loaded the runs.
+        // Without its run: it was removed before this scan loaded the runs.
         if let Some(run) = found.run_in(&self.runs) {
             let answer = if let Some(found) = self.ahead.find(address, key) {
                 Some(found.value().map(|value| sink.of_bytes(value)))
@@ -347,7 +349,7 @@ impl IndexScan {
                 table.cache.find(slot, (hash, key), sink).map(Answer::value)
             };
             match answer {
-                Some(Some(taken)) => return Ok(Some(taken)),
+                Some(Some(output)) => return Ok(Some(output)),
                 Some(None) => return Err(run.missing_key(address.block, key)),
                 None => {}
             }

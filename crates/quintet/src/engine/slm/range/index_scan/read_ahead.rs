@@ -210,7 +210,7 @@ impl ScanReadAhead {
         count
     }
 
-    /// Reads synchronously, in one system call: the scan waits for this read, and no other is in
+    /// Reads synchronously, in one system call. The scan waits for this read while none is in
     /// flight.
     fn read_alone(&mut self, token: usize, direction: Direction, table: &SlmTable) {
         let Some(read) = self.reads.get(token) else { return };
@@ -343,8 +343,8 @@ impl ScanReadAhead {
 
 impl FetchedEntries {
     fn of(open: OpenBlock<'_>) -> Self {
-        let lying = open.in_place().map(Self::InBuffer);
-        lying.unwrap_or_else(|| Self::Unpacked(open.into_entries()))
+        let in_buffer = open.in_place().map(Self::InBuffer);
+        in_buffer.unwrap_or_else(|| Self::Unpacked(open.into_entries()))
     }
 }
 
