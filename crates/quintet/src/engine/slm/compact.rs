@@ -160,8 +160,8 @@ impl SlmTable {
             return Ok(());
         }
         let value = mutant!(SlmCopiesAnyEntry: input.merge.value().unwrap_or(value), else value);
-        let room = run.sst.room_of_copy(address.block, &self.cache);
-        let to = builder.add(key, value, room)?;
+        let admission = run.sst.room_of_copy(address.block, &self.cache);
+        let to = builder.add(key, value, admission)?;
         builder.updates.push((self.hash(key), index_key), Some(to), Some(address));
         Ok(())
     }

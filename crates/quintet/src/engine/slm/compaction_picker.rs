@@ -61,7 +61,7 @@ const ORDERED_BYTES_MAX: u64 = 8 << 10;
 const COMPARED_MAX: usize = 128;
 
 /// Returns the eight bytes of a key after the first `shared` ones as a number.
-fn number_of(key: &[u8], shared: usize) -> u64 {
+fn key_number(key: &[u8], shared: usize) -> u64 {
     let mut bytes = [0; 8];
     for (to, from) in bytes.iter_mut().zip(key.iter().skip(shared)) {
         *to = *from;
@@ -77,7 +77,7 @@ pub(super) fn overlap(one: (&[u8], &[u8]), other: (&[u8], &[u8])) -> u64 {
     }
     let (first, last) = (one.0.min(other.0), one.1.max(other.1));
     let shared = first.iter().zip(last).take_while(|(one, other)| one == other).count();
-    let length = |from, to| number_of(to, shared).saturating_sub(number_of(from, shared));
+    let length = |from, to| key_number(to, shared).saturating_sub(key_number(from, shared));
     let (common, spanned) = (length(low, high), length(first, last));
     if spanned == 0 {
         return 1_000_000;
@@ -100,20 +100,21 @@ fn most_overlapped(runs: &[Arc<SortedRun>], others: usize) -> Option<Vec<Arc<Sor
     counts.sort_by(|(one, _), (other, _)| one.low.cmp(&other.low));
     for (index, (one, count)) in counts.iter().enumerate() {
         let later = counts.iter().skip(index + 1).take_while(|(other, _)| other.low <= one.high);
-        for (_, theirs) in later.filter(|(other, _)| overlap_much(one, other)) {
+        for (_, theirs) in later.filter(|(other, _)| overlaps_enough(one, other)) {
             count.update(|count| count + 1);
             theirs.update(|count| count + 1);
         }
     }
     let (most, count) = counts.iter().max_by_key(|(_, count)| count.get())?;
     let overlaps_most =
-        |run: &&Arc<SortedRun>| run.number != most.number && overlap_much(most, run);
+        |run: &&Arc<SortedRun>| run.number != most.number && overlaps_enough(most, run);
     let these =
         || std::iter::once(*most).chain(runs.iter().filter(overlaps_most)).cloned().collect();
     (count.get() >= others).then(these)
 }
 
-fn overlap_much(one: &SortedRun, other: &SortedRun) -> bool {
+/// Whether the overlap of two runs counts on an idle table.
+fn overlaps_enough(one: &SortedRun, other: &SortedRun) -> bool {
     overlap(bounds(one), bounds(other)) >= OVERLAP_MIN
 }
 
@@ -122,8 +123,8 @@ impl SlmTable {
     pub(super) fn mark_candidate(&self, numbers: &[u32], reason: u8) {
         let view = self.write_buffer.view.load();
         let runs = numbers.iter().filter_map(|number| view.version.find(*number));
-        let fresh = runs.filter(|run| is_worth_ordering(run) && run.mark_candidate(reason)).count();
-        if fresh > 0 {
+        let added = runs.filter(|run| is_worth_ordering(run) && run.mark_candidate(reason)).count();
+        if added > 0 {
             self.wake_compaction();
         }
     }
@@ -141,16 +142,16 @@ impl SlmTable {
         let mut from = lock(&self.leaf_scan_start);
         let start = std::mem::take(&mut *from);
         let mut ascent = Ascent::new(start.as_slice().max(FIRST_KEY).to_vec(), None);
-        let (mut run, mut seen, mut keys) = (IndexRun::default(), BTreeSet::new(), 0);
+        let (mut run, mut run_numbers, mut keys) = (IndexRun::default(), BTreeSet::new(), 0);
         let mut last = None;
         while keys < window && !ascent.is_over {
             let step = to_usize(window - keys).min(SCAN_STEP);
             self.paged.tree.ascend(&mut ascent, (step, 1), &mut run)?;
             keys += to_u64(run.len());
             for (_, value) in (0..run.len()).filter_map(|index| run.entry(index)) {
-                let number = BlockAddress::decode(value).map(|place| place.run);
+                let number = BlockAddress::decode(value).map(|address| address.run);
                 if number != last {
-                    seen.extend(number);
+                    run_numbers.extend(number);
                     last = number;
                 }
             }
@@ -158,8 +159,8 @@ impl SlmTable {
         if !ascent.is_over {
             from.clone_from(&ascent.start);
         }
-        if seen.len() > settings.leaf_threshold {
-            self.mark_candidate(&seen.into_iter().collect::<Vec<_>>(), LEAVES);
+        if run_numbers.len() > settings.leaf_threshold {
+            self.mark_candidate(&run_numbers.into_iter().collect::<Vec<_>>(), LEAVES);
         }
         Ok(())
     }

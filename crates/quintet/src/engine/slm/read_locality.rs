@@ -8,7 +8,7 @@
 use crate::util::sync::{AtomicU32, Ordering};
 
 /// Minimum number of entries per disk read of a step that found neighbours together.
-const TOGETHER: usize = 4;
+const ENTRIES_PER_READ_MIN: usize = 4;
 /// Estimates whether neighbours in key order are together on disk, from the disk reads of recent
 /// ranges.
 #[derive(Debug, Default)]
@@ -20,13 +20,13 @@ pub(super) struct ReadLocality {
 
 impl ReadLocality {
     /// Maximum score.
-    const MOST: u32 = 64;
+    const SCORE_MAX: u32 = 64;
     /// Change of the score by a step that read the disk.
-    const READ: u32 = 8;
+    const READ_WEIGHT: u32 = 8;
 
     /// Whether recent ranges found neighbours together.
-    pub(super) fn is_usual(&self) -> bool {
-        self.score.load(Ordering::Relaxed) > Self::MOST / 2
+    pub(super) fn is_high(&self) -> bool {
+        self.score.load(Ordering::Relaxed) > Self::SCORE_MAX / 2
     }
 
     /// Records a step of `entries` entries that took `reads` disk reads.
@@ -34,8 +34,10 @@ impl ReadLocality {
         let before = self.score.load(Ordering::Relaxed);
         let after = match reads {
             0 => before.saturating_sub(1),
-            reads if reads * TOGETHER <= entries => (before + Self::READ).min(Self::MOST),
-            _ => before.saturating_sub(Self::READ),
+            reads if reads * ENTRIES_PER_READ_MIN <= entries => {
+                (before + Self::READ_WEIGHT).min(Self::SCORE_MAX)
+            }
+            _ => before.saturating_sub(Self::READ_WEIGHT),
         };
         // A store without a change would move the cache line between processors. A lost update of
         // two concurrent ones affects only speed.

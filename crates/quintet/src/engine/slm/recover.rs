@@ -58,8 +58,8 @@ impl SlmTable {
             table_id: context.table_id,
         };
         let manifest = Arc::new(RunManifest::new(owner.clone()));
-        let beside = Arc::clone(&manifest) as Arc<dyn checkpoint::CheckpointParticipant>;
-        let (paged, complete) = Paged::open(&index, context.clone(), Some(beside))?;
+        let participant = Arc::clone(&manifest) as Arc<dyn checkpoint::CheckpointParticipant>;
+        let (paged, complete) = Paged::open(&index, context.clone(), Some(participant))?;
         let list = load_list(&paged, complete)?;
         let keys = Arc::new(IndexKeyCodec::new(list.coding.clone()));
         let runs = load_runs(&context, &owner, &list)?;
@@ -69,8 +69,8 @@ impl SlmTable {
         }
         let sizes = (settings.cache_bytes, settings.shape.block_bytes);
         let cache = Arc::new(DecodedBlockCache::new(sizes, &context, u64::MAX)?);
-        let charged = runs.iter().map(|run| run.memory_bytes()).sum();
-        context.budget.reserve_unchecked(charged);
+        let run_memory = runs.iter().map(|run| run.memory_bytes()).sum();
+        context.budget.reserve_unchecked(run_memory);
         let memory = (settings.memtable_bytes, settings.memtables);
         let write_buffer = WriteBuffer::new(&context, memory, MEMTABLE_LIST_BYTES, runs)?;
         let location_cache = LocationCache::new(
@@ -93,7 +93,7 @@ impl SlmTable {
             index_writer: Mutex::new(()),
             unremoved_runs: Mutex::default(),
             leaf_scan_start: Mutex::default(),
-            run_memory_bytes: AtomicU64::new(charged),
+            run_memory_bytes: AtomicU64::new(run_memory),
             // Candidates from before the last close may wait for a merge.
             compaction_wanted: AtomicBool::new(!list.runs.is_empty()),
             idle: IdleDetector::default(),

@@ -36,13 +36,13 @@ impl<'a> RunBuilder<'a> {
         Self { table, number: 0, writer: None, low, high, updates }
     }
 
-    /// Appends an entry, and returns its index value. The block cache admits its block by `room`
-    /// or by a higher class that another entry of the block has.
+    /// Appends an entry, and returns its index value. The block cache admits its block by
+    /// `admission` or by a higher class that another entry of the block has.
     pub(super) fn add(
         &mut self,
         key: &[u8],
         value: &[u8],
-        room: CacheAdmission,
+        admission: CacheAdmission,
     ) -> Result<IndexValue> {
         if self.writer.is_none() {
             self.number = self.table.manifest.next_number()?;
@@ -56,7 +56,7 @@ impl<'a> RunBuilder<'a> {
         self.high.clear();
         self.high.extend_from_slice(key);
         let (block, offset) = match &mut self.writer {
-            Some(writer) => writer.add(key, Some(value), room)?,
+            Some(writer) => writer.add(key, Some(value), admission)?,
             None => (0, 0),
         };
         let expires = self.table.context.host.expires(value);

@@ -1,10 +1,10 @@
-//! Options, memory, and what is written.
+//! Options, memory limits, and bytes written.
 
 use super::*;
 use crate::engine::slm::{compaction_picker::overlap, run::SortedRun};
 
 #[test]
-fn options_are_checked_and_memory_is_given_back() {
+fn options_are_checked_and_a_closed_table_releases_its_memory() {
     let bench = Bench::new(20);
     for (name, value) in
         [("live_ratio", "101"), ("merge_runs", "1"), ("page_bytes", "5"), ("x", "1")]
@@ -29,7 +29,7 @@ fn options_are_checked_and_memory_is_given_back() {
 }
 
 #[test]
-fn what_the_journal_has_of_an_index_larger_than_its_cache_is_placed_and_then_there_is_rest() {
+fn a_journal_larger_than_the_index_cache_is_written_back_in_the_background() {
     let bench = Bench::new(31);
     let (engine, _) = bench.open();
     let key = |number: u64| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40).to_be_bytes();
@@ -51,7 +51,7 @@ fn what_the_journal_has_of_an_index_larger_than_its_cache_is_placed_and_then_the
 }
 
 #[test]
-fn a_budget_that_is_too_small_flushes_and_never_overflows() {
+fn a_small_budget_causes_flushes_and_is_never_exceeded() {
     let mut bench = Bench::new(21).set("cache_bytes", "1048576");
     bench.budget = 6 << 20;
     let context = bench.context();
@@ -60,7 +60,7 @@ fn a_budget_that_is_too_small_flushes_and_never_overflows() {
     for step in 1..20_000_u64 {
         put(&engine, step, &(step * 7919 % 10_007).to_be_bytes(), &[7; 500]);
         if step % 3 == 0 {
-            // The cache takes what is free, and gives it back.
+            // The block cache takes free memory, and releases it to writers.
             drop(engine.get(&(step * 104_729 % 10_007).to_be_bytes()).unwrap());
         }
     }
@@ -73,7 +73,7 @@ fn a_budget_that_is_too_small_flushes_and_never_overflows() {
 }
 
 #[test]
-fn blocks_take_the_memory_that_the_index_leaves_and_give_it_back() {
+fn the_block_cache_takes_the_memory_that_the_index_leaves() {
     let env = SimEnv::new(23);
     let context = Arc::new(FakeHost::default()).context(&env, 8 << 20);
     let budget = Arc::clone(&context.budget);
@@ -102,7 +102,7 @@ fn blocks_take_the_memory_that_the_index_leaves_and_give_it_back() {
 }
 
 #[test]
-fn a_merge_ends_and_its_runs_follow_one_another() {
+fn a_full_compaction_leaves_runs_that_do_not_overlap() {
     let (engine, rows) = load(&Bench::new(22), 1 << 40, 6_000);
     engine.maintain(MaintenanceMode::Full).unwrap();
     let view = engine.table.write_buffer.view.load_full();
@@ -116,7 +116,7 @@ fn a_merge_ends_and_its_runs_follow_one_another() {
     compare(&engine, &rows);
 }
 
-/// Bytes written for each byte that a user writes, by what they are for.
+/// Prints the write amplification.
 #[test]
 #[ignore = "prints figures: run it with --nocapture"]
 fn bytes_written_for_each_user_byte() {
@@ -137,7 +137,7 @@ fn bytes_written_for_each_user_byte() {
             user += to_u64(key.len() + value);
             since += to_u64(key.len() + value);
             if since > 2 * memtable {
-                // As the database does for its recovery budget.
+                // The database does this for its recovery budget.
                 since = 0;
                 engine.checkpoint(Lsn(step)).unwrap();
             }

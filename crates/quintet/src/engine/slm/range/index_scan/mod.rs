@@ -42,12 +42,12 @@ const FIRST_STEP: usize = 16;
 /// Number of doublings: the largest step has 1024 entries.
 const DOUBLINGS: u32 = 6;
 /// Maximum number of index leaves that a step reads from disk at once.
-const AHEAD_MAX: isize = 16;
+const LEAVES_AHEAD_MAX: isize = 16;
 /// Number of small steps that ranges skip if recent ranges found neighbours together on disk. A
 /// range that waits for the disk anyway loses less by reading too much than by waiting again.
-const STEPS_TOGETHER: u32 = 4;
+const SKIPPED_STEPS: u32 = 4;
 /// Number of entries that are prefetched into processor caches ahead of the current one.
-const NEAR: usize = 16;
+const LOOKAHEAD: usize = 16;
 /// Values of at least this size are passed to the visitor in the cache's memory, without a copy.
 const IN_PLACE_BYTES: usize = 512;
 
@@ -86,10 +86,10 @@ pub(super) struct IndexScan {
     /// Number of steps taken.
     steps: u32,
     /// The keys and values of the step, in scan order, as the index stores them.
-    run: IndexRun,
-    /// The decoded values of `run`.
-    found: Vec<ScanItem>,
-    /// Index of the current entry in `found`.
+    index_run: IndexRun,
+    /// The decoded values of `index_run`.
+    items: Vec<ScanItem>,
+    /// Index of the current entry in `items`.
     next: usize,
     /// User keys of the entries up to `restored`, one after the other.
     keys: Vec<u8>,
@@ -113,7 +113,7 @@ pub(super) struct IndexScan {
     /// Counts the runs of a range query; `None` for other scans.
     fragmentation: Option<ScanFragmentation>,
     /// The last value was large: the next one is passed on without a copy.
-    are_large: bool,
+    expects_large: bool,
 }
 
 impl IndexScan {
@@ -137,8 +137,8 @@ impl IndexScan {
             direction,
             ascent,
             steps: 0,
-            run: IndexRun::default(),
-            found: Vec::new(),
+            index_run: IndexRun::default(),
+            items: Vec::new(),
             next: 0,
             keys: Vec::new(),
             key_ends: Vec::new(),
@@ -151,7 +151,7 @@ impl IndexScan {
             ahead: ScanReadAhead::default(),
             runs: Arc::default(),
             fragmentation,
-            are_large: false,
+            expects_large: false,
         }
     }
 
@@ -170,13 +170,13 @@ impl IndexScan {
             return Ok(Some(flow));
         }
         self.restore(table)?;
-        if self.are_large
+        if self.expects_large
             && let Some(flow) = self.visit_contiguous(table, each)?
         {
             return Ok(Some(flow));
         }
         let found = self.value(table, &mut IntoBuffer(buffer))?;
-        self.are_large = buffer.len() >= IN_PLACE_BYTES;
+        self.expects_large = buffer.len() >= IN_PLACE_BYTES;
         let key = self.key().filter(|_| found.is_some());
         key.map(|key| each(key, buffer)).transpose()
     }
@@ -189,15 +189,15 @@ impl IndexScan {
         buffer: &mut Vec<u8>,
         each: Visit<'_>,
     ) -> Result<Option<ControlFlow<()>>> {
-        let Some(found) = self.found() else { return Ok(None) };
-        let address = found.value.address;
-        if !self.ahead.is_empty() && self.ahead.has(address, self.next) {
+        let Some(item) = self.current() else { return Ok(None) };
+        let address = item.value.address;
+        if !self.ahead.is_empty() && self.ahead.mark_needed(address, self.next) {
             return Ok(None);
         }
-        let Some(run) = found.run_in(&self.runs) else { return Ok(None) };
-        let Some(at) = run.entry_offsets(found.value) else { return Ok(None) };
+        let Some(run) = item.run_in(&self.runs) else { return Ok(None) };
+        let Some(at) = run.entry_offsets(item.value) else { return Ok(None) };
         let slot = run.sst.slot(address.block);
-        let flow = if self.are_large {
+        let flow = if self.expects_large {
             let mut bytes = 0;
             let flow = table.cache.show_at(slot, at, |key, value| {
                 debug_assert!(self.is_at(table, key), "{address:?} is not the block of its key");
@@ -205,12 +205,12 @@ impl IndexScan {
                 each(key, value)
             });
             if flow.is_some() {
-                self.are_large = bytes >= IN_PLACE_BYTES;
+                self.expects_large = bytes >= IN_PLACE_BYTES;
             }
             flow
         } else {
             let found = table.cache.find_at(slot, at, &mut self.last_key, &mut IntoBuffer(buffer));
-            self.are_large = buffer.len() >= IN_PLACE_BYTES;
+            self.expects_large = buffer.len() >= IN_PLACE_BYTES;
             debug_assert!(
                 found.is_none() || self.is_at(table, &self.last_key),
                 "{address:?} is not the block of its key"
@@ -231,9 +231,9 @@ impl IndexScan {
         table: &SlmTable,
         each: Visit<'_>,
     ) -> Result<Option<ControlFlow<()>>> {
-        let Some(found) = self.found() else { return Ok(None) };
-        let Some(run) = found.run_in(&self.runs) else { return Ok(None) };
-        let address = found.value.address;
+        let Some(item) = self.current() else { return Ok(None) };
+        let Some(run) = item.run_in(&self.runs) else { return Ok(None) };
+        let address = item.value.address;
         let Some(key) = key_at((&self.keys, &self.key_ends), self.restored - self.next) else {
             return Ok(None);
         };
@@ -249,7 +249,7 @@ impl IndexScan {
             table.cache.show(slot, (table.hash(key), key), pass_on).and_then(Answer::value)
         };
         if flow.is_some() {
-            self.are_large = bytes >= IN_PLACE_BYTES;
+            self.expects_large = bytes >= IN_PLACE_BYTES;
             if let Some(fragmentation) = &mut self.fragmentation {
                 fragmentation.record(address.run);
             }
@@ -266,8 +266,8 @@ impl IndexScan {
     }
 
     /// Returns the current entry.
-    fn found(&self) -> Option<ScanItem> {
-        self.found.get(self.next).copied()
+    fn current(&self) -> Option<ScanItem> {
+        self.items.get(self.next).copied()
     }
 
     /// Whether this is the key of the current entry.
@@ -278,7 +278,7 @@ impl IndexScan {
 
     /// Returns the current key as the index stores it.
     pub(super) fn index_key(&self) -> Option<IndexKey<'_>> {
-        self.run.entry(self.next).map(|(key, _)| IndexKey(key))
+        self.index_run.entry(self.next).map(|(key, _)| IndexKey(key))
     }
 
     /// Returns the current user key; `None` before [`Self::restore`].
@@ -288,23 +288,23 @@ impl IndexScan {
 
     /// Copies the next step if all entries are passed.
     pub(super) fn refill(&mut self, table: &SlmTable) -> Result<()> {
-        while self.next >= self.found.len() && !self.ascent.is_over {
+        while self.next >= self.items.len() && !self.ascent.is_over {
             self.copy_more(table)?;
         }
         Ok(())
     }
 
-    /// Decodes the current user key and those that follow, at most [`NEAR`] in all. Callers may
-    /// never ask for the rest of a step.
+    /// Decodes the current user key and those that follow, at most [`LOOKAHEAD`] in all. Callers
+    /// may never ask for the rest of a step.
     pub(super) fn restore(&mut self, table: &SlmTable) -> Result<()> {
-        if self.next < self.restored || self.next >= self.found.len() {
+        if self.next < self.restored || self.next >= self.items.len() {
             return Ok(());
         }
         self.keys.clear();
         self.key_ends.clear();
-        let last = self.found.len().min(self.next + NEAR);
+        let last = self.items.len().min(self.next + LOOKAHEAD);
         for index in self.next..last {
-            let index_key = IndexKey(self.run.entry(index).map_or(&[][..], |(key, _)| key));
+            let index_key = IndexKey(self.index_run.entry(index).map_or(&[][..], |(key, _)| key));
             let restored =
                 table.keys.restore_next(index_key, &mut self.decode_state, &mut self.keys);
             restored.ok_or_else(|| table.undecodable_key(index_key))?;
@@ -330,8 +330,8 @@ impl IndexScan {
         if self.next >= self.loaded {
             self.load(table);
         }
-        let Some(found) = self.found() else { return Ok(None) };
-        let address = found.value.address;
+        let Some(item) = self.current() else { return Ok(None) };
+        let address = item.value.address;
         let key = self.restored.checked_sub(self.next);
         let Some(key) = key.and_then(|left| key_at((&self.keys, &self.key_ends), left)) else {
             return Ok(None);
@@ -341,7 +341,7 @@ impl IndexScan {
         }
         let hash = table.hash(key);
         // Without its run: it was removed before this scan loaded the runs.
-        if let Some(run) = found.run_in(&self.runs) {
+        if let Some(run) = item.run_in(&self.runs) {
             let answer = if let Some(found) = self.ahead.find(address, key) {
                 Some(found.value().map(|value| sink.of_bytes(value)))
             } else {
@@ -359,27 +359,27 @@ impl IndexScan {
 
     /// Copies the next step out of the index.
     fn copy_more(&mut self, table: &SlmTable) -> Result<()> {
-        self.found.clear();
+        self.items.clear();
         self.ahead.clear(table);
         (self.next, self.prefetched, self.loaded, self.requested, self.restored) = (0, 0, 0, 0, 0);
-        if self.steps == 0 && table.read_locality.is_usual() {
-            self.steps = STEPS_TOGETHER;
+        if self.steps == 0 && table.read_locality.is_high() {
+            self.steps = SKIPPED_STEPS;
         }
         let step = FIRST_STEP << (self.steps / 2).min(DOUBLINGS);
-        let ahead = AHEAD_MAX.min((1 << self.steps.min(DOUBLINGS)) - 1);
+        let ahead = LEAVES_AHEAD_MAX.min((1 << self.steps.min(DOUBLINGS)) - 1);
         self.steps += 1;
         let tree = &table.paged.tree;
         match self.direction {
-            Direction::Up => tree.ascend(&mut self.ascent, (step, ahead), &mut self.run)?,
+            Direction::Up => tree.ascend(&mut self.ascent, (step, ahead), &mut self.index_run)?,
             Direction::Down => {
-                self.run.clear();
+                self.index_run.clear();
                 let range = (self.ascent.end.as_deref(), Some(&*self.ascent.start));
                 let pair = |key, index_value| (key, index_value);
                 let found = tree.scan_down(range, (step, ahead), IndexValue::from_lookup, pair)?;
                 for (key, index_value) in found.entries {
                     let index_value =
                         index_value.ok_or_else(|| table.undecodable_value(IndexKey(&key)))?;
-                    self.run.push(&key, &index_value.encode());
+                    self.index_run.push(&key, &index_value.encode());
                 }
                 match found.next {
                     Some(next) => self.ascent.end = Some(next),
@@ -389,24 +389,26 @@ impl IndexScan {
         }
         // Loaded after the index was read, so only runs that were removed since are missing.
         self.runs = Arc::clone(&table.write_buffer.view.load().version);
-        for (key, value) in (0..self.run.len()).filter_map(|index| self.run.entry(index)) {
+        for (key, value) in
+            (0..self.index_run.len()).filter_map(|index| self.index_run.entry(index))
+        {
             let index_value = IndexValue::decode(value);
             let index_value = index_value.ok_or_else(|| table.undecodable_value(IndexKey(key)))?;
             let run = self.runs.index_of(index_value.address.run);
             if let Some(run) = run.and_then(|run| self.runs.at(run)) {
                 run.prefetch_slot(index_value.address);
             }
-            self.found.push(ScanItem { value: index_value, run });
+            self.items.push(ScanItem { value: index_value, run });
         }
         Ok(())
     }
 
     /// Prefetches the next entries whose blocks are cached.
     pub(super) fn prefetch_entries(&mut self, table: &SlmTable) {
-        let after = self.found.len().min(self.next + 2 * NEAR);
-        for found in self.found.get(self.prefetched.max(self.next)..after).unwrap_or(&[]) {
-            if let Some(run) = found.run_in(&self.runs) {
-                run.prefetch(found.value, &table.cache);
+        let after = self.items.len().min(self.next + 2 * LOOKAHEAD);
+        for item in self.items.get(self.prefetched.max(self.next)..after).unwrap_or(&[]) {
+            if let Some(run) = item.run_in(&self.runs) {
+                run.prefetch(item.value, &table.cache);
             }
         }
         self.prefetched = after;
@@ -417,45 +419,45 @@ impl IndexScan {
     fn load(&mut self, table: &SlmTable) {
         self.prefetch_entries(table);
         if self.requested <= self.next {
-            let last = self.found.len().min(self.next + NEAR);
-            let is_loaded = |found: &ScanItem| {
+            let last = self.items.len().min(self.next + LOOKAHEAD);
+            let is_loaded = |item: &ScanItem| {
                 let is_cached =
-                    |run: &Arc<SortedRun>| table.cache.has(run.sst.slot(found.value.address.block));
-                found.run_in(&self.runs).is_none_or(is_cached)
+                    |run: &Arc<SortedRun>| table.cache.has(run.sst.slot(item.value.address.block));
+                item.run_in(&self.runs).is_none_or(is_cached)
             };
-            if self.found.get(self.next..last).unwrap_or(&[]).iter().all(is_loaded) {
+            if self.items.get(self.next..last).unwrap_or(&[]).iter().all(is_loaded) {
                 table.read_locality.record(last - self.next, 0);
                 (self.loaded, self.requested) = (last, last);
                 return;
             }
         }
         self.request(table);
-        if let Some(found) = self.found() {
-            self.ahead.wait_for(found.value.address, self.direction, table);
+        if let Some(item) = self.current() {
+            self.ahead.wait_for(item.value.address, self.direction, table);
         }
-        let rest = self.found.get(self.next..self.requested).unwrap_or(&[]);
-        let here = rest.iter().take_while(|one| !self.ahead.is_in_flight(one.value.address));
-        self.loaded = self.next + here.count().max(1);
+        let rest = self.items.get(self.next..self.requested).unwrap_or(&[]);
+        let loaded = rest.iter().take_while(|one| !self.ahead.is_in_flight(one.value.address));
+        self.loaded = self.next + loaded.count().max(1);
     }
 
     /// Requests the uncached blocks of the next entries, if less than half a window is in flight.
     fn request(&mut self, table: &SlmTable) {
-        self.ahead.pass(self.next, table);
+        self.ahead.discard_before(self.next, table);
         let (first, mut bytes) = (self.requested.max(self.next), 0);
         let (mut wanted, mut room) = (BTreeMap::<BlockAddress, WantedBlock<'_>>::new(), None);
         self.requested = first;
-        for (index, found) in (first..).zip(self.found.get(first..).unwrap_or(&[])) {
-            let address = found.value.address;
+        for (index, item) in (first..).zip(self.items.get(first..).unwrap_or(&[])) {
+            let address = item.value.address;
             let is_missing = |run: &&Arc<SortedRun>| {
                 address.block < run.sst.blocks()
-                    && !self.ahead.has(address, index)
+                    && !self.ahead.mark_needed(address, index)
                     && !table.cache.has(run.sst.slot(address.block))
             };
             if let Some(one) = wanted.get_mut(&address) {
                 one.last = index;
-            } else if let Some(run) = found.run_in(&self.runs).filter(is_missing) {
+            } else if let Some(run) = item.run_in(&self.runs).filter(is_missing) {
                 let size = run.sst.span(address.block..address.block + 1).bytes;
-                let most = *room.get_or_insert_with(|| self.ahead.room(size));
+                let most = *room.get_or_insert_with(|| self.ahead.request_limit(size));
                 if most == 0 || (bytes > 0 && bytes + size > most) {
                     break;
                 }

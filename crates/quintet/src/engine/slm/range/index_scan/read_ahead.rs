@@ -52,6 +52,7 @@ pub(super) struct ScanReadAhead {
     /// In the order of their requests. Those before `oldest` are discarded.
     reads: Vec<PendingRead>,
     oldest: usize,
+    /// The requested blocks of all reads that are not discarded.
     blocks: BTreeMap<BlockAddress, RequestedBlock>,
     /// Bytes of all blocks that were requested so far.
     bytes: usize,
@@ -73,10 +74,13 @@ struct PendingRead {
     state: PendingReadState,
 }
 
+/// The state of a read.
 #[derive(Debug)]
 enum PendingReadState {
     InFlight(Pending),
+    /// With the bytes that were read.
     Done(AlignedBuffer),
+    /// Not submitted yet, failed, or passed by the scan.
     Discarded,
 }
 
@@ -96,6 +100,7 @@ enum FetchedEntries {
     InFlight,
     /// In these bytes of the read's buffer.
     InBuffer(Range<usize>),
+    /// Decompressed.
     Unpacked(Vec<u8>),
 }
 
@@ -103,13 +108,15 @@ enum FetchedEntries {
 #[derive(Debug)]
 pub(super) struct WantedBlock<'r> {
     pub(super) run: &'r Arc<SortedRun>,
+    /// Index of the first entry.
     pub(super) first: usize,
+    /// Index of the last entry.
     pub(super) last: usize,
 }
 
 impl ScanReadAhead {
     /// Discards the reads that only entries before index `next` need.
-    pub(super) fn pass(&mut self, next: usize, table: &SlmTable) {
+    pub(super) fn discard_before(&mut self, next: usize, table: &SlmTable) {
         while let Some(read) = self.reads.get_mut(self.oldest).filter(|read| read.last_index < next)
         {
             let state = std::mem::replace(&mut read.state, PendingReadState::Discarded);
@@ -128,7 +135,7 @@ impl ScanReadAhead {
 
     /// Returns the bytes of blocks that the scan may request now if the next block has
     /// `block_bytes`: 0, or at least half a window.
-    pub(super) fn room(&mut self, block_bytes: usize) -> usize {
+    pub(super) fn request_limit(&mut self, block_bytes: usize) -> usize {
         let least = (block_bytes * WINDOW_BLOCKS).min(WINDOW_BLOCKS_BYTES_MAX);
         let least = least.max(WINDOW_BYTES_MIN);
         self.window = (self.bytes / WINDOW_SHARE).min(WINDOW_BYTES_MAX).max(least);
@@ -137,7 +144,7 @@ impl ScanReadAhead {
     }
 
     /// Whether a block is requested and not discarded. If so, notes that entry `index` needs it.
-    pub(super) fn has(&mut self, address: BlockAddress, index: usize) -> bool {
+    pub(super) fn mark_needed(&mut self, address: BlockAddress, index: usize) -> bool {
         let Some(block) = self.blocks.get(&address) else { return false };
         if let Some(read) = self.reads.get_mut(block.read) {
             read.last_index = read.last_index.max(index);
@@ -323,7 +330,7 @@ impl ScanReadAhead {
 
     /// Discards all reads: the next step of the scan counts its entries from 0.
     pub(super) fn clear(&mut self, table: &SlmTable) {
-        self.pass(usize::MAX, table);
+        self.discard_before(usize::MAX, table);
         self.reads.clear();
         self.blocks.clear();
         self.oldest = 0;

@@ -1,9 +1,9 @@
-//! The index says in which part of its block an entry begins.
+//! Index values have the part of the block in which the entry begins.
 
 use super::*;
 use crate::{engine::slm::index_value::part_of_offset, lsm::sst::block};
 
-/// The number of entries that begin where the index says, of all that it points to.
+/// Checks the part of every live entry. Returns the number of live entries.
 fn true_parts(engine: &Slm) -> u64 {
     let (view, mut count) = (engine.table.write_buffer.view.load_full(), 0);
     for run in view.version.iter() {
@@ -31,7 +31,7 @@ fn true_parts(engine: &Slm) -> u64 {
     count
 }
 
-/// A table whose check finds nothing.
+/// Checks a sound table.
 fn is_sound() {
     let (engine, _) = Bench::new(48).open();
     for number in 0..200_u64 {
@@ -44,13 +44,13 @@ fn is_sound() {
 }
 
 #[test]
-fn a_check_finds_an_entry_that_begins_elsewhere() {
+fn a_check_finds_a_wrong_part() {
     is_sound();
     finds(Bug::SlmMarksNextPart, is_sound);
 }
 
 #[test]
-fn an_entry_begins_where_the_index_says() {
+fn index_values_have_the_parts_of_their_entries() {
     let (engine, _) = Bench::new(47).open();
     for number in 0..3_000_u64 {
         let bytes = if number % 50 == 0 { 3_000 } else { number % 90 };
