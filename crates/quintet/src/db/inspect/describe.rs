@@ -23,8 +23,8 @@ use crate::{
         encoding::{envelope::Envelope, operations::Ops},
     },
     engine::{
-        btree::inspect as btree, hashlog::describe, naive::checkpoint, slm::inspect as slm,
-        tph::inspect as tph, trie::inspect as trie,
+        btree::inspect as btree, hashlog::describe, naive::checkpoint, slm, tph::inspect as tph,
+        trie::inspect as trie,
     },
     io::{Env as _, File, Open, os::OsEnv, read_up_to},
     util::{
@@ -67,7 +67,7 @@ pub fn file(path: &Path, sink: &mut Sink<'_>) -> Result<()> {
         b"QHLINDEX" => describe::manifest(&dir, file, &shown, &mut |line| lines.write(line)),
         b"QTPHMANI" => tph::manifest(&*file, &shown, &mut |line| lines.write(line)),
         b"QTPHPIEC" => tph::sst(&dir, &*file, &shown, &mut |line| lines.write(line)),
-        b"QSLMRUN\0" => slm::run(&dir, &*file, &shown, &mut |line| lines.write(line)),
+        b"QSLMRUN\0" => slm::describe_run(&dir, &*file, &shown, &mut |line| lines.write(line)),
         b"QTRIENOD" | b"QTRIEDAT" | b"QTRIEEXT" => {
             trie::pages(&*file, &shown, &mut |line| lines.write(line))
         }

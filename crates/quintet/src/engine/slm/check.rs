@@ -1,9 +1,12 @@
 //! Verifies the pages of the index, every block of every run, and that both agree.
 
+use std::sync::Arc;
+
 use super::{
-    Inner,
-    keys::IndexKey,
-    runs::{FIRST_KEY, Place, Run, Runs},
+    index_key::{FIRST_KEY, IndexKey},
+    index_value::BlockAddress,
+    run::{RunSet, SortedRun},
+    table::SlmTable,
 };
 use crate::{
     Error, Result,
@@ -15,12 +18,10 @@ use crate::{
     util::{codec::to_u64, report::Report, sync::lock},
 };
 
-use std::sync::Arc;
-
-/// Places that one step copies.
+/// Index values that one step copies.
 const STEP: usize = 1024;
 
-impl Inner {
+impl SlmTable {
     /// Verifies the files. Flushes and merges wait meanwhile.
     pub(super) fn check_all(&self, report: &mut Report) -> Result<()> {
         let _compacting = lock(&self.compacting);
@@ -29,26 +30,26 @@ impl Inner {
             let mut keeper = lock(&self.paged.keeper);
             self.paged.check_files(&mut keeper, report)?;
         }
-        self.clean();
-        let view = self.front.view.load_full();
+        self.remove_obsolete_runs();
+        let view = self.write_buffer.view.load_full();
         let mut live = 0;
         for run in view.version.iter() {
             report.checked_bytes += run.sst.file_bytes;
-            note(report, run.sst.check_head())?;
+            record(report, run.sst.check_head())?;
             let found = self.check_run(run, report);
-            live += found.or_else(|error| note(report, Err(error)).map(|()| run.live()))?;
+            live += found.or_else(|error| record(report, Err(error)).map(|()| run.live()))?;
         }
-        let placed = self.check_places(&view.version, report);
-        let placed = placed.or_else(|error| note(report, Err(error)).map(|()| live))?;
-        if placed != live {
-            let what = format!("it has {placed} keys, of which {live} lead to their entry");
+        let indexed = self.check_index(&view.version, report);
+        let indexed = indexed.or_else(|error| record(report, Err(error)).map(|()| live))?;
+        if indexed != live {
+            let what = format!("the index has {indexed} keys, but only {live} point to an entry");
             report.add(self.paged.tree.cache().label(), 0, what);
         }
         Ok(())
     }
 
-    /// Walks over a run: order, bounds and counts; how many entries the index points to.
-    fn check_run(&self, run: &Run, report: &mut Report) -> Result<u64> {
+    /// Checks order, bounds and counts of a run. Returns how many entries the index points to.
+    fn check_run(&self, run: &SortedRun, report: &mut Report) -> Result<u64> {
         let label = &*run.sst.label;
         let mut cursor = SstCursor::new(Arc::clone(&run.sst), ScanStart::up(None), Ahead::WHOLE);
         cursor.settle()?;
@@ -60,17 +61,19 @@ impl Inner {
                 report.add(label, 0, format!("key {} is out of order", key.escape_ascii()));
             }
             if last.is_none() && key != run.low {
-                report.add(label, 0, "the first key is not the one that the run says");
+                report.add(label, 0, "the first key is not the lower bound of the run");
             }
             if cursor.block() != block {
                 (block, offset) = (cursor.block(), 0);
             }
-            let place = Place { run: run.number, block };
-            if let Some(entered) = self.entered(key)?.filter(|entered| entered.place == place) {
+            let address = BlockAddress { run: run.number, block };
+            if let Some(index_value) =
+                self.index_value(key)?.filter(|index_value| index_value.address == address)
+            {
                 live += 1;
-                if run.beginning(entered).is_some_and(|bytes| !bytes.contains(&offset)) {
+                if run.entry_offsets(index_value).is_some_and(|bytes| !bytes.contains(&offset)) {
                     let key = key.escape_ascii();
-                    report.add(label, 0, format!("the index says that {key} begins elsewhere"));
+                    report.add(label, 0, format!("the index has another offset for key {key}"));
                 }
             }
             offset += block::entry_bytes(key.len(), cursor.value().map_or(0, <[u8]>::len));
@@ -80,19 +83,20 @@ impl Inner {
             cursor.advance()?;
         }
         if last.is_some_and(|last| last != run.high) {
-            report.add(label, 0, "the last key is not the one that the run says");
+            report.add(label, 0, "the last key is not the upper bound of the run");
         }
         if (entries, live) != (run.entries(), run.live()) {
             let (all, counted) = (run.entries(), run.live());
-            let what =
-                format!("{live} of {entries} entries are live, counted were {counted} of {all}");
+            let what = format!(
+                "{live} of {entries} entries are live, the manifest counts {counted} of {all}"
+            );
             report.add(label, 0, what);
         }
         Ok(live)
     }
 
-    /// Walks over the index: how many keys it has.
-    fn check_places(&self, runs: &Runs, report: &mut Report) -> Result<u64> {
+    /// Checks every key and value of the index. Returns the number of keys.
+    fn check_index(&self, runs: &RunSet, report: &mut Report) -> Result<u64> {
         let (mut ascent, mut step) = (Ascent::new(FIRST_KEY.to_vec(), None), IndexRun::default());
         let (mut count, mut restored) = (0, Vec::new());
         while !ascent.is_over {
@@ -100,14 +104,15 @@ impl Inner {
             count += to_u64(step.len());
             for (key, value) in (0..step.len()).filter_map(|index| step.entry(index)) {
                 let key = IndexKey(key);
-                let place = Place::decode(value).ok_or_else(|| self.no_place(key))?;
-                let run = runs.find(place.run);
-                if run.is_none_or(|run| place.block >= run.sst.blocks()) {
-                    note(report, Err(self.no_run(self.keys.shown(key), place)))?;
+                let address =
+                    BlockAddress::decode(value).ok_or_else(|| self.undecodable_value(key))?;
+                let run = runs.find(address.run);
+                if run.is_none_or(|run| address.block >= run.sst.blocks()) {
+                    record(report, Err(self.missing_run(self.keys.format(key), address)))?;
                 }
                 restored.clear();
                 if self.keys.restore(key, &mut restored).is_none() {
-                    note(report, Err(self.no_key(key)))?;
+                    record(report, Err(self.undecodable_key(key)))?;
                 }
             }
         }
@@ -115,8 +120,8 @@ impl Inner {
     }
 }
 
-/// Damage becomes a finding; other errors end the check.
-fn note(report: &mut Report, outcome: Result<()>) -> Result<()> {
+/// Adds damage to the report as a finding. Returns other errors.
+fn record(report: &mut Report, outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(Error::Corruption { file, offset, what }) => {
             report.add(file, offset, what);

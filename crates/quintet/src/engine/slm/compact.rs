@@ -14,109 +14,37 @@
 use std::sync::Arc;
 
 use super::{
-    Inner,
-    flush::Draft,
-    keys::IndexKey,
-    runs::{DEAD, Place, RANGES, Run},
+    index_key::IndexKey,
+    index_update::{IndexEdit, IndexUpdates},
+    index_value::BlockAddress,
+    key_code::KeyBuffer,
+    merge_input::{MergeInput, MergeJob, READ_BYTES},
+    run::SortedRun,
+    run_builder::RunBuilder,
+    run_list::DEAD,
+    table::SlmTable,
 };
 use crate::{
     Result,
-    bptree::finger::Finger,
-    engine::slm::{index_update::Batch, key_code::Buffer},
-    io::Flow,
-    lsm::{
-        cursor::merge::{Ahead, Direction, Merge, ScanStart, SortedCursor as _, SstCursor},
-        rate_limiter::MERGE_DELAY_MAX,
-    },
+    lsm::{cursor::merge::SortedCursor as _, rate_limiter::MERGE_DELAY_MAX},
     util::{
-        budget::Reservation,
         codec::to_u64,
-        mutant::{self, Bug},
+        mutant::mutant,
         sync::{AtomicU64, Ordering, lock},
     },
 };
 
 /// Bytes of entries between two checks of the rate and of due flushes.
 const STEP_BYTES: usize = if cfg!(test) { 4 << 10 } else { 256 << 10 };
-/// Maximum bytes of all read buffers of a merge, and minimum of one. Reads in flight double it.
-const READ_BYTES: u64 = 8 << 20;
-const READ_BYTES_MIN: u64 = 64 << 10;
 
-/// Bytes a second that a merge for order alone passes over while gets or ranges read the disk: with
-/// reads and writes a twentieth of what a disk does, and 1 GB a minute.
-const YIELD_RATE: u64 = 16 << 20;
-/// The same while most of these reads are those of ranges that go through too many runs: they are
-/// who the merge is for, and each of its bytes spares them reads.
-const RANGES_RATE: u64 = 512 << 20;
-
-/// The input of a merge.
-#[derive(Debug)]
-pub(super) struct Sources {
-    runs: Vec<Arc<Run>>,
-    merge: Merge<SstCursor>,
-    /// The position of the last lookup in the index.
-    near: Finger,
-    step_bytes: usize,
-    /// No run was chosen for dead entries: the merge yields the disk to gets and ranges.
-    yields: bool,
-    /// Disk reads of gets and ranges at the last check, and those of ranges alone.
-    reads_before: (u64, u64),
-}
-
-/// A merge in progress, with its memory reservation.
-#[derive(Debug)]
-pub(super) struct Merging {
-    sources: Sources,
-    _memory: Reservation,
-}
-
-impl Sources {
-    pub(super) fn new(runs: Vec<Arc<Run>>, flow: &Flow) -> Result<Self> {
-        let share = (READ_BYTES / to_u64(runs.len().max(1))).clamp(READ_BYTES_MIN, 1 << 20);
-        let ahead = Ahead::bounded(share);
-        let start = ScanStart::up(None).with(flow);
-        let cursor = |run: &Arc<Run>| SstCursor::new(Arc::clone(&run.sst), start.clone(), ahead);
-        let mut merge = Merge::new(runs.iter().map(cursor).collect(), Direction::Up);
-        merge.settle()?;
-        Ok(Self {
-            runs,
-            merge,
-            near: Finger::default(),
-            step_bytes: 0,
-            yields: false,
-            reads_before: (0, 0),
-        })
-    }
-
-    /// Bytes a second that the merge may pass over after so many reads of the disk, those of ranges
-    /// among them, and at most `most`; 0: no limit.
-    fn rate(&self, most: u64, (reads, of_ranges): (u64, u64)) -> u64 {
-        if !self.yields || reads == 0 {
-            return most;
-        }
-        // Ranges that go through too many runs are who it is for: they may have begun to since it
-        // has.
-        let waits = |run: &Arc<Run>| run.reasons() & RANGES != 0;
-        let is_theirs = of_ranges * 2 > reads && self.runs.iter().any(waits);
-        let gently = if is_theirs { RANGES_RATE } else { YIELD_RATE };
-        if most == 0 { gently } else { most.min(gently) }
-    }
-
-    /// Returns the cursor and the run of a place; `None` if the run is not an input.
-    fn source_of(&self, place: Place) -> Option<(&SstCursor, &Arc<Run>)> {
-        let index = self.runs.iter().position(|run| run.number == place.run)?;
-        Some((self.merge.sources.get(index)?, self.runs.get(index)?))
-    }
-}
-
-impl Inner {
-    /// One step of the background: a due flush, or a scan of the index and a merge.
+impl SlmTable {
+    /// Runs one step of the background: a due flush, or a scan of the index and a merge.
     pub(super) fn compact_step(&self) -> Result<()> {
-        if self.front.is_flush_due(&self.front.view.load()) {
-            return self.flush_some();
+        if self.write_buffer.is_flush_due(&self.write_buffer.view.load()) {
+            return self.flush_oldest();
         }
         let mut compacting = lock(&self.compacting);
-        let merging = if let Some(paused) = compacting.take() {
+        let job = if let Some(paused) = compacting.take() {
             paused
         } else {
             self.scan_leaves()?;
@@ -124,12 +52,12 @@ impl Inner {
             self.compaction_wanted.store(false, Ordering::Relaxed);
             let Some(runs) = self.pick() else { return Ok(()) };
             let yields = runs.iter().all(|run| run.reasons() & DEAD == 0);
-            let mut merging = self.begin_merge(runs)?;
-            merging.sources.yields = yields;
-            merging
+            let mut job = self.start_merge(runs)?;
+            job.input.yields = yields;
+            job
         };
-        *compacting = self.merge(merging, true)?;
-        self.is_changed();
+        *compacting = self.merge(job, true)?;
+        self.wake_compaction();
         self.context.host.wake();
         Ok(())
     }
@@ -140,14 +68,14 @@ impl Inner {
         {
             let mut compacting = lock(&self.compacting);
             *compacting = None;
-            let view = self.front.view.load_full();
+            let view = self.write_buffer.view.load_full();
             let runs: Vec<_> = view.version.iter().filter(|run| run.live() > 0).cloned().collect();
             drop(view);
             if runs.is_empty() {
-                self.cut(None)?;
+                self.take_checkpoint(None)?;
             } else {
-                let merging = self.begin_merge(runs)?;
-                self.merge(merging, false)?;
+                let job = self.start_merge(runs)?;
+                self.merge(job, false)?;
             }
         }
         let mut keeper = lock(&self.paged.keeper);
@@ -155,7 +83,7 @@ impl Inner {
     }
 
     /// Begins a merge of runs. The caller holds `compacting`.
-    fn begin_merge(&self, runs: Vec<Arc<Run>>) -> Result<Merging> {
+    fn start_merge(&self, runs: Vec<Arc<SortedRun>>) -> Result<MergeJob> {
         let bytes: u64 = runs.iter().map(|run| run.sst.data_bytes()).sum();
         let counters = &self.counters;
         counters.merges_total.fetch_add(1, Ordering::Relaxed);
@@ -166,125 +94,98 @@ impl Inner {
             }
         }
         let entries: u64 = runs.iter().map(|run| run.live()).sum();
-        let moves =
-            Self::moves_bytes(entries, self.settings.run_bytes / (bytes / entries.max(1)).max(1));
-        let memory = self.context.budget.reserve_transient(READ_BYTES.min(bytes) * 2 + moves);
-        self.make_space();
-        let sources = Sources::new(runs, &self.queues.flow(&*self.context.env)?)?;
-        Ok(Merging { sources, _memory: memory })
+        let run_keys = self.settings.run_bytes / (bytes / entries.max(1)).max(1);
+        let updates = IndexUpdates::memory_bytes(entries, run_keys);
+        let memory = self.context.budget.reserve_transient(READ_BYTES.min(bytes) * 2 + updates);
+        self.divide_memory();
+        let input = MergeInput::new(runs, &self.queues.flow(&*self.context.env)?)?;
+        Ok(MergeJob::new(input, memory))
     }
 
     /// Merges to the end and returns `None`. If `may_pause` and a checkpoint is due, returns the
     /// rest of the merge. The caller holds `compacting`.
-    fn merge(&self, mut merging: Merging, may_pause: bool) -> Result<Option<Merging>> {
-        let sources = &mut merging.sources;
+    fn merge(&self, mut job: MergeJob, may_pause: bool) -> Result<Option<MergeJob>> {
+        let input = &mut job.input;
         let mut has_begun = false;
-        self.enter_all(&mut || {
+        self.apply_edits(&mut || {
             if may_pause && has_begun && self.context.host.is_round_due() {
                 return Ok(None);
             }
             has_begun = true;
-            self.next_batch(sources)
+            self.next_edit(input)
         })?;
-        if sources.merge.key().is_some() {
-            return Ok(Some(merging));
+        if input.merge.key().is_some() {
+            return Ok(Some(job));
         }
-        let left: u64 = sources.runs.iter().map(|run| run.live()).sum();
+        let left: u64 = input.runs.iter().map(|run| run.live()).sum();
         self.counters.left_behind_total.fetch_add(left, Ordering::Relaxed);
-        sources.runs.iter().for_each(|run| run.dismiss());
-        self.cut(None).map(|_| None)
+        input.runs.iter().for_each(|run| run.unmark_candidate());
+        self.take_checkpoint(None).map(|_| None)
     }
 
     /// Writes the next output run; `None` at the end of the merge.
-    pub(super) fn next_batch(&self, sources: &mut Sources) -> Result<Option<Batch>> {
-        let mut draft = Draft::new(self);
-        while let Some(key) = sources.merge.key().filter(|_| !draft.is_full()) {
-            let bytes = key.len() + sources.merge.value().map_or(0, <[u8]>::len);
-            let mut buffer = Buffer::default();
-            if let Some(in_index) = self.keys.index_key(key, &mut buffer) {
-                let place = self.locate_near(&mut sources.near, in_index)?;
-                self.take_live(sources, (key, in_index), place, &mut draft)?;
+    pub(super) fn next_edit(&self, input: &mut MergeInput) -> Result<Option<IndexEdit>> {
+        let mut builder = RunBuilder::new(self);
+        while let Some(key) = input.merge.key().filter(|_| !builder.is_full()) {
+            let bytes = key.len() + input.merge.value().map_or(0, <[u8]>::len);
+            let mut buffer = KeyBuffer::default();
+            if let Some(index_key) = self.keys.index_key(key, &mut buffer) {
+                let address = self.locate_near(&mut input.finger, index_key)?;
+                self.copy_live(input, (key, index_key), address, &mut builder)?;
             }
-            sources.merge.advance()?;
-            sources.step_bytes += bytes;
-            if sources.step_bytes >= STEP_BYTES {
-                self.rest(sources);
+            input.merge.advance()?;
+            input.step_bytes += bytes;
+            if input.step_bytes >= STEP_BYTES {
+                self.throttle(input);
             }
         }
-        if draft.moves.is_empty() { Ok(None) } else { draft.finish().map(Some) }
+        if builder.updates.is_empty() { Ok(None) } else { builder.finish().map(Some) }
     }
 
     /// Copies the live entry of a key if an input run has it; drops it if it has expired.
-    fn take_live(
+    fn copy_live(
         &self,
-        sources: &Sources,
-        (key, in_index): (&[u8], IndexKey<'_>),
-        place: Option<Place>,
-        draft: &mut Draft<'_>,
+        input: &MergeInput,
+        (key, index_key): (&[u8], IndexKey<'_>),
+        address: Option<BlockAddress>,
+        builder: &mut RunBuilder<'_>,
     ) -> Result<()> {
-        let Some(place) = place else { return Ok(()) };
-        let Some((cursor, run)) = sources.source_of(place) else { return Ok(()) };
-        let has = cursor.key() == Some(key) && cursor.block() == place.block;
+        let Some(address) = address else { return Ok(()) };
+        let Some((cursor, run)) = input.source_of(address) else { return Ok(()) };
+        let has = cursor.key() == Some(key) && cursor.block() == address.block;
         let value = cursor.value().filter(|_| has);
-        let value = value.ok_or_else(|| super::read::not_there(run, place.block, key))?;
+        let value = value.ok_or_else(|| run.missing_key(address.block, key))?;
         if self.context.host.is_expired(value) {
-            draft.moves.push((self.hash(key), in_index), None, Some(place));
+            builder.updates.push((self.hash(key), index_key), None, Some(address));
             return Ok(());
         }
-        let value = if mutant::active(Bug::SlmCopiesAnyEntry) {
-            sources.merge.value().unwrap_or(value)
-        } else {
-            value
-        };
-        let room = run.sst.room_of_copy(place.block, &self.cache);
-        let to = draft.add(key, value, room)?;
-        draft.moves.push((self.hash(key), in_index), Some(to), Some(place));
+        let value = mutant!(SlmCopiesAnyEntry: input.merge.value().unwrap_or(value), else value);
+        let admission = run.sst.room_of_copy(address.block, &self.cache);
+        let to = builder.add(key, value, admission)?;
+        builder.updates.push((self.hash(key), index_key), Some(to), Some(address));
         Ok(())
     }
 
     /// Limits the merge to its rate, then flushes memtables if due: they fill during a long merge.
     /// The rate is low if the merge yields and gets or ranges read the disk.
-    fn rest(&self, sources: &mut Sources) {
-        let bytes = to_u64(std::mem::take(&mut sources.step_bytes));
+    fn throttle(&self, input: &mut MergeInput) {
+        let bytes = to_u64(std::mem::take(&mut input.step_bytes));
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (reads, of_ranges) =
             (count(&self.counters.reads_total), count(&self.counters.range_reads_total));
-        let before = std::mem::replace(&mut sources.reads_before, (reads, of_ranges));
+        let before = std::mem::replace(&mut input.reads_before, (reads, of_ranges));
         let since = (reads - before.0, of_ranges - before.1);
         let rate = if self.context.host.is_round_due() {
             self.settings.merge_rate
         } else {
-            sources.rate(self.settings.merge_rate, since)
+            input.rate(self.settings.merge_rate, since)
         };
         if rate > 0 {
-            self.merge_pace.keep_to(&*self.context.env, bytes, rate, MERGE_DELAY_MAX);
+            self.merge_limiter.keep_to(&*self.context.env, bytes, rate, MERGE_DELAY_MAX);
         }
-        if self.front.is_flush_due(&self.front.view.load()) {
+        if self.write_buffer.is_flush_due(&self.write_buffer.view.load()) {
             // If it fails, the next step of the background fails too and reports the error.
-            let _ = self.flush_some();
+            let _ = self.flush_oldest();
         }
-    }
-}
-
-#[cfg(test)]
-#[cfg(not(model))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_merge_that_ranges_come_to_wait_for_hurries() {
-        let engine = crate::engine::slm::tests::of_runs(60, &[10; 4]);
-        let inner = &engine.inner;
-        let runs: Vec<_> = inner.front.view.load().version.iter().cloned().collect();
-        let flow = inner.queues.flow(&*inner.context.env).unwrap();
-        let mut sources = Sources::new(runs.clone(), &flow).unwrap();
-        assert_eq!((sources.rate(0, (9, 9)), sources.rate(5, (9, 9))), (0, 5));
-        sources.yields = true;
-        assert_eq!((sources.rate(0, (0, 0)), sources.rate(5, (0, 0))), (0, 5));
-        assert_eq!((sources.rate(0, (9, 9)), sources.rate(5, (9, 9))), (YIELD_RATE, 5));
-        runs.last().unwrap().nominate(RANGES);
-        assert_eq!((sources.rate(0, (9, 9)), sources.rate(5, (9, 9))), (RANGES_RATE, 5));
-        // Most of those who read the disk are gets.
-        assert_eq!(sources.rate(0, (9, 4)), YIELD_RATE);
     }
 }

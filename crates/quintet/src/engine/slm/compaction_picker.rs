@@ -1,12 +1,12 @@
-//! Selective compaction: which runs are merged, and when.
+//! Compaction picker: selects the runs that a merge takes (selective compaction).
 //!
-//! | selection | what becomes a candidate | option that is 0 to switch it off |
+//! | selection | candidates | disabled by 0 in |
 //! |---|---|---|
-//! | live keys | a run of whose entries fewer than `live_ratio` per cent are live | `live_ratio` |
-//! | leaves | the runs of a window of the index, if they are more than `leaf_threshold`; one window, in turn, whenever the background compacts | `leaf_threshold` |
-//! | ranges | the runs of `range_keys` entries of a range query, if they are more than `range_threshold`; of each query the worst | `range_threshold` |
-//! | at rest | while nobody writes, runs that three others overlap, each by a quarter | `leaf_threshold` |
-//! | small | the smallest runs, where there are too many | - |
+//! | live keys | a run with fewer than `live_ratio` per cent of live entries | `live_ratio` |
+//! | leaves | the runs of a window of the index, if there are more than `leaf_threshold`; each compaction step scans the next window | `leaf_threshold` |
+//! | ranges | the runs of `range_keys` consecutive entries of a range query, if there are more than `range_threshold`; the worst such part of each query counts | `range_threshold` |
+//! | idle | while the memtables are empty, runs that three others overlap, each by a quarter | `leaf_threshold` |
+//! | small | the smallest runs, if there are too many | - |
 //!
 //! With at least `compaction_runs` candidates, the one that overlaps the others most is merged with
 //! those that it overlaps, at most `merge_runs` at once. The overlap of two runs is the length of
@@ -14,98 +14,54 @@
 //! are computed from the first eight bytes behind the common prefix of all four bounds.
 //!
 //! Invariant: each merge replaces overlapping runs by runs that do not overlap, removes dead
-//! entries, or reduces the number of runs. So compaction ends when nobody writes.
+//! entries, or reduces the number of runs. So compaction ends when writes end.
 //!
 //! How we differ from the paper:
 //! - Small runs are a separate selection, because frequent checkpoints would add files forever.
 //! - Runs of large entries are not selected for leaves or ranges.
-//! - When nobody writes, fewer overlapping runs remain than the paper's thresholds allow: the merge
-//!   then costs no writer.
-//! - Seeks are not counted as in `LevelDB`, because no get reads a run in vain.
+//! - An idle table keeps fewer overlapping runs than the paper's thresholds allow: the merge then
+//!   delays no writer.
+//! - Seeks are not counted as in `LevelDB`, because a get reads only the run that has its key.
 
 use std::{cell::Cell, collections::BTreeSet, sync::Arc};
 
 use super::{
-    Inner,
-    runs::{DEAD, FIRST_KEY, LEAVES, Place, RANGES, Run, SMALL},
+    index_key::FIRST_KEY,
+    index_value::BlockAddress,
+    run::SortedRun,
+    run_list::{DEAD, LEAVES, SMALL},
+    table::SlmTable,
 };
 use crate::{
     Result,
     bptree::scan_forward::{Ascent, Run as IndexRun},
     util::{
-        codec::{to_u64, to_usize},
+        codec::{low_u64, to_u64, to_usize},
         sync::lock,
     },
 };
 
-/// Places that one step of a scan over leaves copies.
+/// Index values that one step of a leaf scan copies.
 const SCAN_STEP: usize = 1024;
-/// Keys of a window at most, so that a step of the background stays short.
+/// Maximum number of keys in a window, so that a compaction step stays short.
 const WINDOW_KEYS_MAX: u64 = 1 << 20;
-/// Where nobody writes, a run that so many others lie over is merged with them.
-const OTHERS_AT_REST: usize = 3;
-/// Runs lie over one another if they overlap by so many millionths: a few entries from all over the
-/// table are no reason to write again what lies between them.
+/// Number of overlapping runs from which an idle table merges a run with them.
+const IDLE_OVERLAPS_MIN: usize = 3;
+/// Minimum overlap in millionths that counts on an idle table. Below it, a run with a few entries
+/// from the whole key range would cause all others to be rewritten.
 const OVERLAP_MIN: u64 = 250_000;
-/// A run is small below this part of what runs have.
+/// A run is small below this fraction of `run_bytes`: a quarter.
 const SMALL_SHARE: u64 = 4;
-/// So many small runs are left alone.
+/// Number of small runs that cause no merge.
 const SMALL_RUNS_MAX: usize = 30;
-/// Runs of entries that are larger on average are not merged for order: reading each of these alone
-/// keeps a disk about as busy as reading them together.
+/// Maximum average entry size of runs that are merged for order. A disk is about as busy with one
+/// read for each larger entry as with reads of several together.
 const ORDERED_BYTES_MAX: u64 = 8 << 10;
-/// Candidates that are compared with one another.
+/// Maximum number of candidates that one pick compares with each other.
 const COMPARED_MAX: usize = 128;
 
-/// Runs that a range query goes through.
-#[derive(Debug)]
-pub(super) struct Sequence {
-    keys: usize,
-    /// Of the part of the query that it is in: keys, and the runs that they are in.
-    count: usize,
-    runs: Vec<u32>,
-    /// The most that a part had.
-    worst: Vec<u32>,
-}
-
-impl Sequence {
-    /// `None` where queries are not watched.
-    pub(super) fn new(inner: &Inner) -> Option<Self> {
-        let keys = inner.settings.range_keys;
-        let (count, runs, worst) = Default::default();
-        (inner.settings.range_threshold > 0).then_some(Self { keys, count, runs, worst })
-    }
-
-    /// The query has come to an entry of this run.
-    pub(super) fn note(&mut self, run: u32) {
-        if self.runs.last() != Some(&run) && !self.runs.contains(&run) {
-            self.runs.push(run);
-        }
-        self.count += 1;
-        if self.count >= self.keys {
-            self.end_part();
-        }
-    }
-
-    fn end_part(&mut self) {
-        if self.runs.len() > self.worst.len() {
-            std::mem::swap(&mut self.runs, &mut self.worst);
-        }
-        self.runs.clear();
-        self.count = 0;
-    }
-
-    /// The query has ended.
-    pub(super) fn end(mut self, inner: &Inner) {
-        self.end_part();
-        if self.worst.len() > inner.settings.range_threshold {
-            inner.nominate(&self.worst, RANGES);
-        }
-    }
-}
-
-/// A key as a number, behind what all bounds share.
-fn number_of(key: &[u8], shared: usize) -> u64 {
+/// Returns the eight bytes of a key after the first `shared` ones as a number.
+fn key_number(key: &[u8], shared: usize) -> u64 {
     let mut bytes = [0; 8];
     for (to, from) in bytes.iter_mut().zip(key.iter().skip(shared)) {
         *to = *from;
@@ -113,7 +69,7 @@ fn number_of(key: &[u8], shared: usize) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// The overlap of two runs' key ranges, in millionths.
+/// Returns the overlap of two key ranges in millionths.
 pub(super) fn overlap(one: (&[u8], &[u8]), other: (&[u8], &[u8])) -> u64 {
     let (low, high) = (one.0.max(other.0), one.1.min(other.1));
     if low > high {
@@ -121,78 +77,81 @@ pub(super) fn overlap(one: (&[u8], &[u8]), other: (&[u8], &[u8])) -> u64 {
     }
     let (first, last) = (one.0.min(other.0), one.1.max(other.1));
     let shared = first.iter().zip(last).take_while(|(one, other)| one == other).count();
-    let length = |from, to| number_of(to, shared).saturating_sub(number_of(from, shared));
+    let length = |from, to| key_number(to, shared).saturating_sub(key_number(from, shared));
     let (common, spanned) = (length(low, high), length(first, last));
     if spanned == 0 {
         return 1_000_000;
     }
-    crate::util::codec::low_u64(u128::from(common) * 1_000_000 / u128::from(spanned))
+    low_u64(u128::from(common) * 1_000_000 / u128::from(spanned))
 }
 
-fn bounds(run: &Run) -> (&[u8], &[u8]) {
+fn bounds(run: &SortedRun) -> (&[u8], &[u8]) {
     (&run.low, &run.high)
 }
 
-/// Whether it is worth merging for order alone.
-fn is_to_be_ordered(run: &Run) -> bool {
+/// Whether merging the run for order alone is worth its cost.
+fn is_worth_ordering(run: &SortedRun) -> bool {
     run.entry_bytes() <= ORDERED_BYTES_MAX
 }
 
-/// The run that most others lie over, and then these, if they are so many at least.
-fn crowd(runs: &[Arc<Run>], others: usize) -> Option<Vec<Arc<Run>>> {
+/// Returns the run that most others overlap, followed by these; `None` if fewer than `others` do.
+fn most_overlapped(runs: &[Arc<SortedRun>], others: usize) -> Option<Vec<Arc<SortedRun>>> {
     let mut counts: Vec<_> = runs.iter().map(|run| (run, Cell::new(0))).collect();
     counts.sort_by(|(one, _), (other, _)| one.low.cmp(&other.low));
-    for (place, (one, count)) in counts.iter().enumerate() {
-        let later = counts.iter().skip(place + 1).take_while(|(other, _)| other.low <= one.high);
-        for (_, theirs) in later.filter(|(other, _)| lies_over(one, other)) {
+    for (index, (one, count)) in counts.iter().enumerate() {
+        let later = counts.iter().skip(index + 1).take_while(|(other, _)| other.low <= one.high);
+        for (_, theirs) in later.filter(|(other, _)| overlaps_enough(one, other)) {
             count.update(|count| count + 1);
             theirs.update(|count| count + 1);
         }
     }
     let (most, count) = counts.iter().max_by_key(|(_, count)| count.get())?;
-    let is_over_it = |run: &&Arc<Run>| run.number != most.number && lies_over(most, run);
-    let these = || std::iter::once(*most).chain(runs.iter().filter(is_over_it)).cloned().collect();
+    let overlaps_most =
+        |run: &&Arc<SortedRun>| run.number != most.number && overlaps_enough(most, run);
+    let these =
+        || std::iter::once(*most).chain(runs.iter().filter(overlaps_most)).cloned().collect();
     (count.get() >= others).then(these)
 }
 
-fn lies_over(one: &Run, other: &Run) -> bool {
+/// Whether the overlap of two runs counts on an idle table.
+fn overlaps_enough(one: &SortedRun, other: &SortedRun) -> bool {
     overlap(bounds(one), bounds(other)) >= OVERLAP_MIN
 }
 
-impl Inner {
-    /// Makes runs candidates for the sake of order.
-    pub(super) fn nominate(&self, numbers: &[u32], reason: u8) {
-        let view = self.front.view.load();
+impl SlmTable {
+    /// Makes runs of these numbers candidates for order, unless their entries are too large.
+    pub(super) fn mark_candidate(&self, numbers: &[u32], reason: u8) {
+        let view = self.write_buffer.view.load();
         let runs = numbers.iter().filter_map(|number| view.version.find(*number));
-        let fresh = runs.filter(|run| is_to_be_ordered(run) && run.nominate(reason)).count();
-        if fresh > 0 {
-            self.is_changed();
+        let added = runs.filter(|run| is_worth_ordering(run) && run.mark_candidate(reason)).count();
+        if added > 0 {
+            self.wake_compaction();
         }
     }
 
-    /// Looks at the next window of the index.
+    /// Scans the next window of the index, and makes its runs candidates if they are too many.
     pub(super) fn scan_leaves(&self) -> Result<()> {
         let settings = &self.settings;
-        let view = self.front.view.load_full();
+        let view = self.write_buffer.view.load_full();
         let count = to_u64(view.version.len());
         if settings.leaf_threshold == 0 || count <= to_u64(settings.leaf_threshold) {
             return Ok(());
         }
         let entries: u64 = view.version.iter().map(|run| run.entries()).sum();
         let window = (entries / count * settings.leaf_runs).clamp(1, WINDOW_KEYS_MAX);
-        let mut from = lock(&self.scan_from);
+        let mut from = lock(&self.leaf_scan_start);
         let start = std::mem::take(&mut *from);
         let mut ascent = Ascent::new(start.as_slice().max(FIRST_KEY).to_vec(), None);
-        let (mut run, mut seen, mut keys) = (IndexRun::default(), BTreeSet::new(), 0);
+        let (mut run, mut run_numbers, mut keys) = (IndexRun::default(), BTreeSet::new(), 0);
         let mut last = None;
         while keys < window && !ascent.is_over {
             let step = to_usize(window - keys).min(SCAN_STEP);
             self.paged.tree.ascend(&mut ascent, (step, 1), &mut run)?;
             keys += to_u64(run.len());
             for (_, value) in (0..run.len()).filter_map(|index| run.entry(index)) {
-                let number = Place::decode(value).map(|place| place.run);
+                let number = BlockAddress::decode(value).map(|address| address.run);
                 if number != last {
-                    seen.extend(number);
+                    run_numbers.extend(number);
                     last = number;
                 }
             }
@@ -200,61 +159,64 @@ impl Inner {
         if !ascent.is_over {
             from.clone_from(&ascent.start);
         }
-        if seen.len() > settings.leaf_threshold {
-            self.nominate(&seen.into_iter().collect::<Vec<_>>(), LEAVES);
+        if run_numbers.len() > settings.leaf_threshold {
+            self.mark_candidate(&run_numbers.into_iter().collect::<Vec<_>>(), LEAVES);
         }
         Ok(())
     }
 
-    /// Nominates what can be seen without the index.
-    fn look_at_runs(&self, runs: &[Arc<Run>]) {
+    /// Makes runs with few live entries candidates, and small runs if there are too many.
+    fn mark_dead_and_small(&self, runs: &[Arc<SortedRun>]) {
         let settings = &self.settings;
-        let is_wasteful = |run: &&Arc<Run>| run.live() * 100 < run.entries() * settings.live_ratio;
+        let is_wasteful =
+            |run: &&Arc<SortedRun>| run.live() * 100 < run.entries() * settings.live_ratio;
         for run in runs.iter().filter(is_wasteful) {
-            run.nominate(DEAD);
+            run.mark_candidate(DEAD);
         }
-        let is_small = |run: &&Arc<Run>| run.sst.data_bytes() < settings.run_bytes / SMALL_SHARE;
+        let is_small =
+            |run: &&Arc<SortedRun>| run.sst.data_bytes() < settings.run_bytes / SMALL_SHARE;
         if runs.iter().filter(is_small).count() > SMALL_RUNS_MAX.min(settings.merge_runs * 2) {
             for run in runs.iter().filter(is_small) {
-                run.nominate(SMALL);
+                run.mark_candidate(SMALL);
             }
         }
     }
 
-    /// The runs that are to be merged.
-    pub(super) fn pick(&self) -> Option<Vec<Arc<Run>>> {
-        let view = self.front.view.load_full();
+    /// Returns the runs to merge next; `None` if no merge is due.
+    pub(super) fn pick(&self) -> Option<Vec<Arc<SortedRun>>> {
+        let view = self.write_buffer.view.load_full();
         let runs: Vec<_> = view.version.iter().filter(|run| run.live() > 0).cloned().collect();
-        self.look_at_runs(&runs);
+        self.mark_dead_and_small(&runs);
         let picked = self.pick_candidates(&runs);
-        if picked.is_some() || !view.is_unwritten() { picked } else { self.pick_at_rest(runs) }
+        if picked.is_some() || !view.is_unwritten() { picked } else { self.pick_idle(runs) }
     }
 
-    /// Runs that are over one another, though these are too few to become candidates.
-    fn pick_at_rest(&self, mut runs: Vec<Arc<Run>>) -> Option<Vec<Arc<Run>>> {
+    /// Returns overlapping runs of an idle table, although too few for the other selections.
+    fn pick_idle(&self, mut runs: Vec<Arc<SortedRun>>) -> Option<Vec<Arc<SortedRun>>> {
         if self.settings.leaf_threshold == 0 {
             return None;
         }
-        runs.retain(|run| is_to_be_ordered(run));
-        let mut picked = crowd(&runs, OTHERS_AT_REST)?;
+        runs.retain(|run| is_worth_ordering(run));
+        let mut picked = most_overlapped(&runs, IDLE_OVERLAPS_MIN)?;
         picked.truncate(self.settings.merge_runs);
         if picked.len() < self.settings.compaction_runs {
             return None;
         }
         for run in &picked {
-            run.nominate(LEAVES);
+            run.mark_candidate(LEAVES);
         }
         Some(picked)
     }
 
-    /// Of the runs that are candidates, those that are to be merged.
-    fn pick_candidates(&self, runs: &[Arc<Run>]) -> Option<Vec<Arc<Run>>> {
+    /// Returns the candidates to merge. If they overlap nowhere and a merge would gain nothing,
+    /// unmarks them.
+    fn pick_candidates(&self, runs: &[Arc<SortedRun>]) -> Option<Vec<Arc<SortedRun>>> {
         let candidates = runs.iter().filter(|run| run.reasons() != 0);
         let mut candidates: Vec<_> = candidates.cloned().collect();
         if candidates.len() < self.settings.compaction_runs {
             return None;
         }
-        // The oldest first, of very many.
+        // Keeps the oldest.
         candidates.truncate(COMPARED_MAX);
         let picked = self.most_overlapping(&candidates);
         if picked.len() > 1 {
@@ -270,19 +232,20 @@ impl Inner {
                 return Some(these);
             }
         }
-        // They follow one another in key order already.
+        // They do not overlap, so a merge for order would change nothing.
         for run in &candidates {
-            run.dismiss();
+            run.unmark_candidate();
         }
         None
     }
 
-    /// The candidate that overlaps the others most, with those that it overlaps.
-    fn most_overlapping(&self, candidates: &[Arc<Run>]) -> Vec<Arc<Run>> {
-        let share = |one: &Arc<Run>, other: &Arc<Run>| {
+    /// Returns the candidate with the largest sum of overlaps, followed by those that it overlaps.
+    fn most_overlapping(&self, candidates: &[Arc<SortedRun>]) -> Vec<Arc<SortedRun>> {
+        let share = |one: &Arc<SortedRun>, other: &Arc<SortedRun>| {
             if one.number == other.number { 0 } else { overlap(bounds(one), bounds(other)) }
         };
-        let sum = |one: &Arc<Run>| candidates.iter().map(|other| share(one, other)).sum::<u64>();
+        let sum =
+            |one: &Arc<SortedRun>| candidates.iter().map(|other| share(one, other)).sum::<u64>();
         let Some(best) = candidates.iter().max_by_key(|run| sum(run)) else { return Vec::new() };
         let with_shares = candidates.iter().map(|other| (share(best, other), Arc::clone(other)));
         let mut others: Vec<_> = with_shares.filter(|(share, _)| *share > 0).collect();

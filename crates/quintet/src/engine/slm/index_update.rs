@@ -1,65 +1,85 @@
-//! Index updates: the only code that changes places in the index.
+//! Index updates: the only code that changes values in the index.
 //!
-//! A [`Batch`] is a durable run and the places of its entries. A flush replaces whatever place a
-//! key had. A compaction changes a place only if the index still points to the entry
-//! that it copied, because a flush may have replaced it meanwhile. The change of the place and of
-//! both runs' live counts happens inside the gate: a checkpoint has all of it or nothing.
+//! An [`IndexEdit`] is a durable run and the index values of its entries. A flush replaces any
+//! previous value of a key. A compaction changes a value only if the index still points to the
+//! entry that it copied, because a flush may have replaced it meanwhile. The change of the value
+//! and of both runs' live counts happens inside the gate: a checkpoint has all of it or nothing.
 //!
-//! Each turn clears the keys' words in the location cache
-//! ([`crate::engine::slm::location_cache`]).
+//! After each [`UPDATE_BATCH`] keys, their words in the location cache
+//! ([`crate::engine::slm::location_cache`]) are invalidated.
 //!
-//! Thread rules: `entering` is held for some keys at a time. Between the lookup of a place and its
-//! change no other thread changes it, and flushes and compactions alternate.
+//! Thread rules: `index_writer` is held for [`UPDATE_BATCH`] keys at a time. Between the lookup of
+//! a value and its change no other thread changes it, and flushes and compactions alternate.
 
 use std::{ops::Range, sync::Arc};
 
 use super::{
-    Inner,
-    keys::IndexKey,
-    runs::{Entered, Place, Run, Runs},
+    index_key::IndexKey,
+    index_value::{BLOCKS_MAX, BlockAddress, IndexValue},
+    run::{RunSet, SortedRun},
+    table::SlmTable,
 };
 use crate::{
-    Error, Result,
+    Result,
     bptree::{checkpoint::CHANGE_PAGES, finger::Finger},
     util::{
-        mutant::{self, Bug},
+        codec::to_u64,
+        mutant::mutant,
         sync::{Mutex, lock},
     },
 };
 
-/// Keys that are entered before others have their turn.
-const TURN: usize = 256;
+/// Number of keys that are updated before another flush or compaction may take the lock.
+const UPDATE_BATCH: usize = 256;
 
-/// What becomes of a key's place.
+/// Bytes of memory of an update with a key of 24 bytes.
+const UPDATE_BYTES: u64 = 72;
+/// Maximum number of updates of one run.
+const UPDATES_MAX: usize = 1 << 20;
+const _: () = assert!(UPDATES_MAX >> BLOCKS_MAX.trailing_zeros() == 0);
+
+/// The change of one key's value in the index.
 #[derive(Clone, Copy, Debug)]
-struct Move {
-    /// Where its key ends among the keys.
+struct IndexUpdate {
+    /// End of the key in [`IndexUpdates::keys`].
     key_end: usize,
-    /// Of the key as it was written.
+    /// Hash of the user key.
     hash: u64,
-    /// The new place; `None`: the key goes.
-    to: Option<Entered>,
-    /// Only from here; `None`: from wherever it was.
-    from: Option<Place>,
+    /// The new value; `None` removes the key.
+    to: Option<IndexValue>,
+    /// The address that the index must still have; `None` applies the update unconditionally.
+    from: Option<BlockAddress>,
 }
 
-/// Moves of keys, in key order.
+/// Index updates, in key order.
 #[derive(Debug, Default)]
-pub(super) struct Moves {
-    /// As the index has them.
+pub(super) struct IndexUpdates {
+    /// The keys as the index stores them, one after the other.
     keys: Vec<u8>,
-    list: Vec<Move>,
+    list: Vec<IndexUpdate>,
 }
 
-impl Moves {
+impl IndexUpdates {
+    /// Appends an update of a key that is greater than the previous ones.
     pub(super) fn push(
         &mut self,
         (hash, key): (u64, IndexKey<'_>),
-        to: Option<Entered>,
-        from: Option<Place>,
+        to: Option<IndexValue>,
+        from: Option<BlockAddress>,
     ) {
         self.keys.extend_from_slice(key.0);
-        self.list.push(Move { key_end: self.keys.len(), hash, to, from });
+        self.list.push(IndexUpdate { key_end: self.keys.len(), hash, to, from });
+    }
+
+    /// Estimates the memory of the updates of a flush or a merge of `keys` keys. Those of one run
+    /// (of `run_keys` keys) are applied while those of the next one are collected.
+    pub(super) fn memory_bytes(keys: u64, run_keys: u64) -> u64 {
+        keys.min(run_keys * 2).min(to_u64(UPDATES_MAX) * 2) * UPDATE_BYTES
+    }
+
+    /// Whether the updates have reached the limit of their memory.
+    pub(super) fn is_full(&self) -> bool {
+        self.list.len() >= UPDATES_MAX
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -70,8 +90,8 @@ impl Moves {
         self.list.len()
     }
 
-    fn hashes(&self, turn: Range<usize>) -> impl Iterator<Item = u64> + Clone {
-        self.list.get(turn).unwrap_or(&[]).iter().map(|one| one.hash)
+    fn hashes(&self, batch: Range<usize>) -> impl Iterator<Item = u64> + Clone {
+        self.list.get(batch).unwrap_or(&[]).iter().map(|one| one.hash)
     }
 
     fn key(&self, index: usize) -> IndexKey<'_> {
@@ -81,15 +101,16 @@ impl Moves {
     }
 }
 
-/// A run, or none, and what is to be entered with it.
+/// A run and the index updates that point to it.
 #[derive(Debug)]
-pub(super) struct Batch {
-    pub(super) run: Option<Arc<Run>>,
-    pub(super) moves: Moves,
+pub(super) struct IndexEdit {
+    /// `None` if all updates remove keys.
+    pub(super) run: Option<Arc<SortedRun>>,
+    pub(super) updates: IndexUpdates,
 }
 
-impl Drop for Batch {
-    /// Entered or given up: nothing more will point to the run.
+impl Drop for IndexEdit {
+    /// Applied or abandoned: no further update will point to the run.
     fn drop(&mut self) {
         if let Some(run) = &self.run {
             run.seal();
@@ -97,89 +118,89 @@ impl Drop for Batch {
     }
 }
 
-/// What makes batches, one after the other.
-pub(super) type Produce<'p> = dyn FnMut() -> Result<Option<Batch>> + Send + 'p;
+/// Returns the next edit, or `None` at the end.
+pub(super) type EditSource<'p> = dyn FnMut() -> Result<Option<IndexEdit>> + Send + 'p;
 
-impl Inner {
-    /// Enters all batches that come, each while the next one is made.
-    pub(super) fn enter_all(&self, produce: &mut Produce<'_>) -> Result<()> {
+impl SlmTable {
+    /// Applies all edits of a flush or a merge. Each is applied while the next one is produced.
+    pub(super) fn apply_edits(&self, produce: &mut EditSource<'_>) -> Result<()> {
         let mut ready = produce()?;
-        while let Some(batch) = ready.take() {
+        while let Some(edit) = ready.take() {
             let producer = Mutex::new(&mut *produce);
-            let (next, entered) = (Mutex::new(None), Mutex::new(Ok(())));
+            let (next, applied) = (Mutex::new(None), Mutex::new(Ok(())));
             self.context.env.parallel(2, &|side| {
                 if side == 0 {
                     let made = (*lock(&producer))();
                     *lock(&next) = Some(made);
                 } else {
-                    *lock(&entered) = self.enter(&batch);
+                    *lock(&applied) = self.apply_edit(&edit);
                 }
             });
-            let (next, entered) =
-                (lock(&next).take(), std::mem::replace(&mut *lock(&entered), Ok(())));
-            entered?;
+            let (next, applied) =
+                (lock(&next).take(), std::mem::replace(&mut *lock(&applied), Ok(())));
+            applied?;
             ready = next.transpose()?.flatten();
         }
         Ok(())
     }
 
-    /// Enters one batch.
-    fn enter(&self, batch: &Batch) -> Result<()> {
-        let count = batch.moves.len();
-        let (mut first, mut near) = (0, Finger::default());
+    /// Applies one edit.
+    fn apply_edit(&self, edit: &IndexEdit) -> Result<()> {
+        let count = edit.updates.len();
+        let (mut first, mut finger) = (0, Finger::default());
         while first < count {
-            let last = (first + TURN).min(count);
-            let entered = {
-                let _entering = lock(&self.entering);
-                let view = self.front.view.load();
+            let last = (first + UPDATE_BATCH).min(count);
+            let applied = {
+                let _writing = lock(&self.index_writer);
+                let view = self.write_buffer.view.load();
                 (first..last).try_for_each(|index| {
-                    self.enter_one(&batch.moves, index, &view.version, &mut near)
+                    self.apply_update(&edit.updates, index, &view.version, &mut finger)
                 })
             };
-            // Of those before one that failed, too.
-            self.shortcuts.forget(batch.moves.hashes(first..last));
-            entered?;
+            // Also after a failure: the keys before the failed one have changed.
+            self.location_cache.invalidate(edit.updates.hashes(first..last));
+            applied?;
             first = last;
         }
         Ok(())
     }
 
-    fn enter_one(&self, moves: &Moves, index: usize, runs: &Runs, near: &mut Finger) -> Result<()> {
-        let (key, Some(one)) = (moves.key(index), moves.list.get(index)) else { return Ok(()) };
+    /// Applies one update: changes the index and both live counts, and drops the old block from the
+    /// block cache if the replaced entry was alone in it.
+    fn apply_update(
+        &self,
+        updates: &IndexUpdates,
+        index: usize,
+        runs: &RunSet,
+        finger: &mut Finger,
+    ) -> Result<()> {
+        let (key, Some(one)) = (updates.key(index), updates.list.get(index)) else { return Ok(()) };
         let tree = &self.paged.tree;
-        self.paged.make_room(CHANGE_PAGES + tree.pages_for(key.0, size_of::<Place>()))?;
+        self.paged.make_room(CHANGE_PAGES + tree.pages_for(key.0, size_of::<BlockAddress>()))?;
         let pass = self.paged.gate.enter(key.0);
-        let old = self.locate_near(near, key)?;
-        let is_sure = one.from.is_none() || mutant::active(Bug::SlmMovesUnconditionally);
-        if !is_sure && old != one.from {
+        let old = self.locate_near(finger, key)?;
+        let is_stale = one.from.is_some() && old != one.from;
+        if mutant!(SlmMovesUnconditionally: false, else is_stale) {
             return Ok(());
         }
-        let find = |place: Place| {
-            runs.find(place.run).ok_or_else(|| self.no_run(self.keys.shown(key), place))
+        let find = |address: BlockAddress| {
+            runs.find(address.run).ok_or_else(|| self.missing_run(self.keys.format(key), address))
         };
         let (before, after) =
-            (old.map(find).transpose()?, one.to.map(|to| find(to.place)).transpose()?);
+            (old.map(find).transpose()?, one.to.map(|to| find(to.address)).transpose()?);
         let change = match one.to {
-            Some(to) => tree.put_near(near, key.0, &to.encode())?,
-            None if old.is_some() && !mutant::active(Bug::SlmForgetsDeletes) => {
-                tree.delete(key.0, None)?
-            }
-            None => return Ok(()),
+            Some(to) => tree.put_near(finger, key.0, &to.encode())?,
+            None if mutant!(SlmForgetsDeletes: true, else old.is_none()) => return Ok(()),
+            None => tree.delete(key.0, None)?,
         };
-        after.inspect(|run| run.gain());
-        before.inspect(|run| run.lose());
-        if let (Some(run), Some(place)) = (before, old) {
+        after.inspect(|run| run.add_live());
+        before.inspect(|run| run.remove_live());
+        if let (Some(run), Some(address)) = (before, old) {
             let new = after.zip(one.to);
-            let new = new.and_then(|(run, to)| run.sst.slot(to.place.block));
-            self.cache.replace(run.sst.slot(place.block), new);
+            let new = new.and_then(|(run, to)| run.sst.slot(to.address.block));
+            self.cache.replace(run.sst.slot(address.block), new);
         }
         pass.note(change);
         Ok(())
-    }
-
-    /// The index points where there is nothing.
-    pub(super) fn no_run(&self, key: impl std::fmt::Display, place: Place) -> Error {
-        let what = format!("key {key} is said to be in run {:08x}", place.run);
-        Error::corruption(self.paged.tree.cache().label(), 0, what)
     }
 }

@@ -4,16 +4,20 @@
 use std::{collections::BTreeSet, io, sync::Arc};
 
 use super::{
-    Counters, Inner,
-    keys::Keys,
+    index_key::{IndexKeyCodec, LIST_KEY},
+    index_value::BlockAddress,
+    location_cache::LocationCache,
     options::SlmSettings,
-    runs::{LIST_KEY, Ledger, Place, Run, RunList, Runs},
+    read_locality::ReadLocality,
+    run::{RunSet, SortedRun},
+    run_list::RunList,
+    run_manifest::RunManifest,
+    table::{SlmCounters, SlmTable},
 };
 use crate::{
     Error, Result,
     bptree::checkpoint::{self, Paged},
     contract::{Context, TableOptions},
-    engine::slm::{index_scan::Together, location_cache::Shortcuts},
     io::Queues,
     lsm::{
         rate_limiter::{IdleDetector, RateLimiter},
@@ -28,79 +32,86 @@ use crate::{
     },
 };
 
-/// Memtables are frozen at this size: inserts find their places in the processor's caches.
-const LIST_BYTES_MAX: u64 = if cfg!(test) { 64 << 10 } else { 16 << 20 };
+/// Size in bytes at which a memtable list is frozen. Inserts into a small list find most of its
+/// nodes in the processor's caches.
+const MEMTABLE_LIST_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 16 << 20 };
 
-/// Shortcuts take one byte of so many of the cache's at most: what fits in the processor's caches
-/// is worth more than more of them.
-const SHORTCUTS_SHARE: u64 = 1024;
+/// The location cache takes at most this fraction of the block cache's bytes: a 1024th. A table
+/// that fits in the processor's caches saves more time than a larger one.
+const LOCATION_CACHE_SHARE: u64 = 1024;
 
-impl Inner {
+impl SlmTable {
+    /// Opens a table, or creates one in an empty directory. Also returns the LSN up to which its
+    /// files are complete.
     pub(super) fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
         let budget = context.budget.limit();
         let settings = SlmSettings::parse(options, budget)?;
         let index =
             checkpoint::Settings::new(options, &context, ("index_cache_bytes", budget / 2))?;
-        // A page of it leads to hundreds of entries, a block has a few.
-        let index = index.before_blocks().of_values(size_of::<Place>());
+        // The index keeps its pages before blocks: a page leads to hundreds of entries, a block has
+        // a few.
+        let index = index.before_blocks().of_values(size_of::<BlockAddress>());
         let owner = Owner {
             kind: Kind::RUN,
             dir: Arc::clone(&context.dir),
             database_id: context.database_id,
             table_id: context.table_id,
         };
-        let ledger = Arc::new(Ledger::new(owner.clone()));
-        let beside = Arc::clone(&ledger) as Arc<dyn checkpoint::CheckpointParticipant>;
-        let (paged, complete) = Paged::open(&index, context.clone(), Some(beside))?;
+        let manifest = Arc::new(RunManifest::new(owner.clone()));
+        let participant = Arc::clone(&manifest) as Arc<dyn checkpoint::CheckpointParticipant>;
+        let (paged, complete) = Paged::open(&index, context.clone(), Some(participant))?;
         let list = load_list(&paged, complete)?;
-        let keys = Arc::new(Keys::new(list.coding.clone()));
+        let keys = Arc::new(IndexKeyCodec::new(list.coding.clone()));
         let runs = load_runs(&context, &owner, &list)?;
-        ledger.load(list.next, &runs, &keys);
+        manifest.load(list.next, &runs, &keys);
         if !context.read_only && complete >= context.complete {
             remove_strays(&owner, &list)?;
         }
         let sizes = (settings.cache_bytes, settings.shape.block_bytes);
         let cache = Arc::new(DecodedBlockCache::new(sizes, &context, u64::MAX)?);
-        let charged = runs.iter().map(|run| run.memory_bytes()).sum();
-        context.budget.reserve_unchecked(charged);
+        let run_memory = runs.iter().map(|run| run.memory_bytes()).sum();
+        context.budget.reserve_unchecked(run_memory);
         let memory = (settings.memtable_bytes, settings.memtables);
-        let front = WriteBuffer::new(&context, memory, LIST_BYTES_MAX, runs)?;
-        let shortcuts = Shortcuts::new(settings.cache_bytes.min(budget) / SHORTCUTS_SHARE)
-            .map_err(|error| Error::io("reserve address space for shortcuts", error))?;
-        // Not lent: nobody is to wait until it comes back.
-        context.budget.reserve_unchecked(shortcuts.memory_bytes());
+        let write_buffer = WriteBuffer::new(&context, memory, MEMTABLE_LIST_BYTES, runs)?;
+        let location_cache = LocationCache::new(
+            settings.cache_bytes.min(budget) / LOCATION_CACHE_SHARE,
+        )
+        .map_err(|error| Error::io("reserve address space for the location cache", error))?;
+        // Not transient: the memory stays reserved until the table is closed, so no writer may
+        // wait for it.
+        context.budget.reserve_unchecked(location_cache.memory_bytes());
         let buffers = Buffers::new(&context.budget);
-        let inner = Self {
+        let table = Self {
             settings,
             owner,
             paged,
             keys,
-            ledger,
-            front,
+            manifest,
+            write_buffer,
             flushing: Mutex::new(()),
             compacting: Mutex::default(),
-            entering: Mutex::new(()),
-            obsolete: Mutex::default(),
-            scan_from: Mutex::default(),
-            runs_charged: AtomicU64::new(charged),
-            // There may have been more to do.
+            index_writer: Mutex::new(()),
+            unremoved_runs: Mutex::default(),
+            leaf_scan_start: Mutex::default(),
+            run_memory_bytes: AtomicU64::new(run_memory),
+            // Candidates from before the last close may wait for a merge.
             compaction_wanted: AtomicBool::new(!list.runs.is_empty()),
-            rest: IdleDetector::default(),
-            together: Together::default(),
+            idle: IdleDetector::default(),
+            read_locality: ReadLocality::default(),
             queues: Queues::default(),
             buffers,
-            merge_pace: RateLimiter::default(),
+            merge_limiter: RateLimiter::default(),
             cache,
-            shortcuts,
-            counters: Counters::default(),
+            location_cache,
+            counters: SlmCounters::default(),
             context,
         };
-        inner.make_space();
-        Ok((inner, complete))
+        table.divide_memory();
+        Ok((table, complete))
     }
 }
 
-/// The list of runs that the index has.
+/// Reads the list of runs from the index. Fails with `Corruption` if a checkpointed index has none.
 fn load_list(paged: &Paged, complete: Lsn) -> Result<RunList> {
     let label = paged.tree.cache().label();
     let copy = |length: usize, fill: &mut dyn FnMut(&mut [u8])| {
@@ -115,14 +126,14 @@ fn load_list(paged: &Paged, complete: Lsn) -> Result<RunList> {
     }
 }
 
-/// Opens all runs, side by side.
-fn load_runs(context: &Context, owner: &Owner, list: &RunList) -> Result<Runs> {
+/// Opens all runs in parallel.
+fn load_runs(context: &Context, owner: &Owner, list: &RunList) -> Result<RunSet> {
     let records = &list.runs;
-    let opened: Vec<Mutex<Option<Result<Run>>>> =
+    let opened: Vec<Mutex<Option<Result<SortedRun>>>> =
         records.iter().map(|_| Mutex::new(None)).collect();
     context.env.parallel(records.len(), &|number| {
         if let (Some(record), Some(slot)) = (records.get(number), opened.get(number)) {
-            *lock(slot) = Some(Run::open(owner, record));
+            *lock(slot) = Some(SortedRun::open(owner, record));
         }
     });
     let mut runs = Vec::new();
@@ -130,10 +141,10 @@ fn load_runs(context: &Context, owner: &Owner, list: &RunList) -> Result<Runs> {
         let outcome = lock(&slot).take();
         runs.extend(outcome.transpose()?.map(Arc::new));
     }
-    Ok(Runs::new(runs))
+    Ok(RunSet::new(runs))
 }
 
-/// Removes files that the list does not name: left by a crash.
+/// Removes the run files that a crash has left: those that the list does not name.
 fn remove_strays(owner: &Owner, list: &RunList) -> Result<()> {
     let io = |what: &str, error| Error::io(format!("{what} {}", owner.label("")), error);
     let used: BTreeSet<u64> = list.runs.iter().map(|run| u64::from(run.number)).collect();

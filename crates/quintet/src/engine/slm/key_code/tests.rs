@@ -1,22 +1,22 @@
-//! Order, one key for each coded one, the way back, and the layout.
+//! Order, unique codes, decoding, and the layout.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 
-use super::{train::alphabetic_lengths, *};
+use super::{trainer::alphabetic_lengths, *};
 use crate::util::mutant::{Bug, finds};
 
-/// The code for a sample, whether it is worth it or not.
+/// Returns the code for a sample, also if it saves little.
 fn code_for<'k>(sample: impl IntoIterator<Item = &'k [u8]>) -> KeyCode {
     let mut keys: Vec<&[u8]> = sample.into_iter().collect();
     keys.sort_unstable();
     let mut trainer = Trainer::default();
     for key in &keys {
-        trainer.note(key);
+        trainer.add(key);
     }
     trainer.code().unwrap()
 }
 
-/// The code of numbers in decimal behind a word.
+/// Returns a code for keys of a word and a decimal number.
 fn decimal() -> KeyCode {
     let keys: Vec<String> =
         (0..5_000_u64).map(|number| format!("user{:019}", spread(number) >> 1)).collect();
@@ -31,7 +31,7 @@ fn encoded(code: &KeyCode, key: &[u8]) -> Vec<u8> {
     let mut out = b"before".to_vec();
     code.encode(key, &mut out);
     let out = out.split_off(6);
-    assert_eq!(code.encode_in(key, &mut Buffer::default()), out);
+    assert_eq!(code.encode_in(key, &mut KeyBuffer::default()), out);
     out
 }
 
@@ -42,7 +42,7 @@ fn decoded(code: &KeyCode, bytes: &[u8]) -> Option<Vec<u8>> {
     found.map(|()| out.split_off(6))
 }
 
-/// Bits that symbols take by their definition, to compare with.
+/// Returns the bits of a coded key by definition.
 fn bits_of(code: &KeyCode, key: &[u8]) -> Vec<bool> {
     let mut bits = Vec::new();
     for byte in key {
@@ -54,7 +54,7 @@ fn bits_of(code: &KeyCode, key: &[u8]) -> Vec<bool> {
 }
 
 #[test]
-fn ten_digits_take_little_more_than_their_logarithm() {
+fn a_digit_takes_little_more_than_its_logarithm() {
     let code = decimal();
     let bits: u32 = (b'0'..=b'9').map(|byte| u32::from(code.lengths[usize::from(byte) + 1])).sum();
     assert_eq!(bits, 36, "{:?}", code.lengths);
@@ -65,30 +65,30 @@ fn ten_digits_take_little_more_than_their_logarithm() {
 }
 
 #[test]
-fn what_would_not_gain_has_no_code() {
+fn a_code_that_saves_little_is_not_used() {
     let mut trainer = Trainer::default();
     assert!(trainer.finish().is_none(), "nothing to learn from");
     let mut keys: Vec<[u8; 8]> = (0..5_000).map(|number| spread(number).to_be_bytes()).collect();
     keys.sort_unstable();
     for key in &keys {
-        trainer.note(key);
+        trainer.add(key);
     }
     assert!(trainer.finish().is_none());
     let mut trainer = Trainer::default();
-    trainer.note(b"user1");
+    trainer.add(b"user1");
     assert!(trainer.finish().is_some());
 }
 
-/// What a sample of one key learns serves others of its kind.
+/// A sample of one key is enough for others of its kind.
 #[test]
-fn a_small_sample_does_for_others_of_its_kind() {
+fn a_small_sample_is_enough_for_similar_keys() {
     let code = code_for([&b"user0000000000000000001"[..]]);
     let bytes: usize =
         (0..100).map(|n| encoded(&code, format!("user{:019}", spread(n)).as_bytes()).len()).sum();
     assert!(bytes <= 100 * 16, "{bytes} bytes for 100 keys of 23 to 24");
 }
 
-/// The least weighted length of any alphabetic tree, by looking at all.
+/// Returns the least weighted length of all alphabetic trees, by dynamic programming.
 fn least_cost(weights: &[u64]) -> u64 {
     let count = weights.len();
     let mut cost = vec![vec![0; count + 1]; count + 1];
@@ -104,9 +104,9 @@ fn least_cost(weights: &[u64]) -> u64 {
 }
 
 #[test]
-fn the_layout_is_pinned() {
+fn coded_keys_have_the_documented_layout() {
     let mut lengths = [8; SYMBOLS];
-    // The end, and bytes 0 and 1 in the place of one; byte 254 and 255 in one and two.
+    // The end and byte 0 have nine bits, all other bytes have eight.
     lengths[..3].copy_from_slice(&[9, 9, 8]);
     let code = KeyCode::from_lengths(&lengths).unwrap();
     assert_eq!(code.lengths(), &lengths);
@@ -136,7 +136,7 @@ fn bad_lengths_are_refused() {
 }
 
 #[test]
-fn a_long_key_of_rare_bytes_comes_back() {
+fn long_keys_of_rare_bytes_decode() {
     let code = decimal();
     for key in [vec![0; 65_535], vec![255; 65_535], vec![b'7'; 65_535], vec![0; 57], vec![9; 56]] {
         let coded = encoded(&code, &key);
@@ -145,7 +145,7 @@ fn a_long_key_of_rare_bytes_comes_back() {
     }
 }
 
-/// Bytes among which those at the ends, and those that some code knows, are common.
+/// Keys with many lowest and highest bytes, and many bytes of the samples.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![any::<u8>(), Just(0), Just(255), b'0'..=b'9', Just(b'u')];
     prop_oneof![vec(byte, 0..40), "[a-f0-9]{0,70}".prop_map(String::into_bytes)]
@@ -181,7 +181,7 @@ proptest! {
     }
 
     #[test]
-    fn a_coded_key_is_its_bits(code in codes(), key in bytes()) {
+    fn a_coded_key_is_the_bits_of_its_symbols(code in codes(), key in bytes()) {
         let mut bits = bits_of(&code, &key);
         bits.truncate(bits.iter().rposition(|bit| *bit).map_or(0, |last| last + 1));
         let coded = encoded(&code, &key);
@@ -192,15 +192,15 @@ proptest! {
     }
 
     #[test]
-    fn what_decodes_is_coded_so(code in codes(), garbage in bytes()) {
+    fn decoded_bytes_encode_to_themselves(code in codes(), garbage in bytes()) {
         if let Some(key) = decoded(&code, &garbage) {
             prop_assert_eq!(encoded(&code, &key), garbage);
         }
     }
 
-    /// In order, in any order, and with what is no code among them.
+    /// Keys in order, in any order, and with bytes between them that are no code.
     #[test]
-    fn keys_decode_one_after_the_other(
+    fn keys_decode_in_sequence(
         code in codes(),
         mut keys in vec(bytes(), 0..40),
         sorts: bool,
@@ -208,7 +208,7 @@ proptest! {
         if sorts {
             keys.sort_unstable();
         }
-        let mut series = Series::default();
+        let mut series = DecodeState::default();
         for key in &keys {
             let coded = encoded(&code, key);
             prop_assert_eq!(code.decode_next(&coded, &mut series), Some(&key[..]));
@@ -218,12 +218,12 @@ proptest! {
     }
 
     #[test]
-    fn lengths_come_back(code in codes()) {
+    fn lengths_determine_the_code(code in codes()) {
         prop_assert_eq!(KeyCode::from_lengths(code.lengths()), Some(code));
     }
 
     #[test]
-    fn no_alphabetic_tree_is_better(weights in vec(1..1_000_u64, 1..24)) {
+    fn the_code_is_optimal(weights in vec(1..1_000_u64, 1..24)) {
         let lengths = alphabetic_lengths(&weights);
         let cost = weights.iter().zip(&lengths).map(|(weight, length)| weight * u64::from(*length));
         prop_assert_eq!(cost.sum::<u64>(), least_cost(&weights));
@@ -236,7 +236,7 @@ proptest! {
     }
 }
 
-/// Keys that are prefixes of one another stay apart.
+/// Codes of keys that are prefixes of one another differ.
 fn prefixes_stay_apart() {
     let code = decimal();
     let keys = [&b""[..], b"0", b"00", b"000", b"1", b"10", b"100", b"user", b"user\0", b"user0"];
@@ -249,7 +249,7 @@ fn prefixes_stay_apart() {
 }
 
 #[test]
-fn prefixes_of_one_another_stay_apart() {
+fn keys_that_are_prefixes_have_different_codes() {
     prefixes_stay_apart();
 }
 

@@ -1,9 +1,10 @@
-//! Options, memory, and what is written.
+//! Options, memory limits, and bytes written.
 
 use super::*;
+use crate::engine::slm::{compaction_picker::overlap, run::SortedRun};
 
 #[test]
-fn options_are_checked_and_memory_is_given_back() {
+fn options_are_checked_and_a_closed_table_releases_its_memory() {
     let bench = Bench::new(20);
     for (name, value) in
         [("live_ratio", "101"), ("merge_runs", "1"), ("page_bytes", "5"), ("x", "1")]
@@ -28,7 +29,7 @@ fn options_are_checked_and_memory_is_given_back() {
 }
 
 #[test]
-fn what_the_journal_has_of_an_index_larger_than_its_cache_is_placed_and_then_there_is_rest() {
+fn a_journal_larger_than_the_index_cache_is_written_back_in_the_background() {
     let bench = Bench::new(31);
     let (engine, _) = bench.open();
     let key = |number: u64| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40).to_be_bytes();
@@ -41,16 +42,16 @@ fn what_the_journal_has_of_an_index_larger_than_its_cache_is_placed_and_then_the
     drop(engine);
     let bench = bench.set("index_cache_bytes", "65536");
     let (engine, lsn) = bench.open();
-    assert!(engine.inner.paged.is_overlay_in_the_way());
+    assert!(engine.table.paged.is_overlay_in_the_way());
     background(&engine, lsn.0);
-    assert!(!engine.inner.paged.tree.cache().is_overlaid());
+    assert!(!engine.table.paged.tree.cache().is_overlaid());
     for number in 0..20_000 {
         assert_eq!(engine.get(&key(number)).unwrap().unwrap(), 1_u64.to_be_bytes());
     }
 }
 
 #[test]
-fn a_budget_that_is_too_small_flushes_and_never_overflows() {
+fn a_small_budget_causes_flushes_and_is_never_exceeded() {
     let mut bench = Bench::new(21).set("cache_bytes", "1048576");
     bench.budget = 6 << 20;
     let context = bench.context();
@@ -59,7 +60,7 @@ fn a_budget_that_is_too_small_flushes_and_never_overflows() {
     for step in 1..20_000_u64 {
         put(&engine, step, &(step * 7919 % 10_007).to_be_bytes(), &[7; 500]);
         if step % 3 == 0 {
-            // The cache takes what is free, and gives it back.
+            // The block cache takes free memory, and releases it to writers.
             drop(engine.get(&(step * 104_729 % 10_007).to_be_bytes()).unwrap());
         }
     }
@@ -72,7 +73,7 @@ fn a_budget_that_is_too_small_flushes_and_never_overflows() {
 }
 
 #[test]
-fn blocks_take_the_memory_that_the_index_leaves_and_give_it_back() {
+fn the_block_cache_takes_the_memory_that_the_index_leaves() {
     let env = SimEnv::new(23);
     let context = Arc::new(FakeHost::default()).context(&env, 8 << 20);
     let budget = Arc::clone(&context.budget);
@@ -101,21 +102,21 @@ fn blocks_take_the_memory_that_the_index_leaves_and_give_it_back() {
 }
 
 #[test]
-fn a_merge_ends_and_its_runs_follow_one_another() {
+fn a_full_compaction_leaves_runs_that_do_not_overlap() {
     let (engine, rows) = load(&Bench::new(22), 1 << 40, 6_000);
     engine.maintain(MaintenanceMode::Full).unwrap();
-    let view = engine.inner.front.view.load_full();
+    let view = engine.table.write_buffer.view.load_full();
     let mut runs: Vec<_> = view.version.iter().collect();
     runs.sort_by(|one, other| one.low.cmp(&other.low));
     assert!(runs.len() > 5);
     assert!(runs.windows(2).all(|pair| pair[0].high < pair[1].low));
-    let bounds = |run: &runs::Run| (run.low.clone(), run.high.clone());
+    let bounds = |run: &SortedRun| (run.low.clone(), run.high.clone());
     let (one, other) = (bounds(runs[0]), bounds(runs[1]));
-    assert_eq!(compaction_picker::overlap((&one.0, &one.1), (&other.0, &other.1)), 0);
+    assert_eq!(overlap((&one.0, &one.1), (&other.0, &other.1)), 0);
     compare(&engine, &rows);
 }
 
-/// Bytes written for each byte that a user writes, by what they are for.
+/// Prints the write amplification.
 #[test]
 #[ignore = "prints figures: run it with --nocapture"]
 fn bytes_written_for_each_user_byte() {
@@ -136,7 +137,7 @@ fn bytes_written_for_each_user_byte() {
             user += to_u64(key.len() + value);
             since += to_u64(key.len() + value);
             if since > 2 * memtable {
-                // As the database does for its recovery budget.
+                // The database does this for its recovery budget.
                 since = 0;
                 engine.checkpoint(Lsn(step)).unwrap();
             }

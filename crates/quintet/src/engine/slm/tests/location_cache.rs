@@ -1,8 +1,8 @@
-//! What gets remember of where the index led.
+//! The location cache of a table.
 
 use super::*;
 
-/// A table whose shortcuts are for all of its keys.
+/// Returns a table whose location cache has room for all keys.
 fn roomy(seed: u64) -> Slm {
     Bench::new(seed).set("cache_bytes", "33554432").open().0
 }
@@ -11,7 +11,7 @@ fn key(number: u64) -> [u8; 8] {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
 
-/// Gets of all keys, twice, agree with `expected`.
+/// Gets all keys twice and compares the values.
 fn agree(engine: &Slm, expected: &dyn Fn(u64) -> Option<u8>) {
     for round in 0..2 {
         for number in 0..2_000 {
@@ -22,7 +22,7 @@ fn agree(engine: &Slm, expected: &dyn Fn(u64) -> Option<u8>) {
     }
 }
 
-/// Keys are read, then some are written and some deleted, flushed and merged.
+/// Reads keys, then writes some and deletes some, flushes and merges.
 fn gets_see_what_was_flushed_since() {
     let engine = roomy(61);
     let mut lsn = 0;
@@ -56,13 +56,13 @@ fn gets_see_what_was_flushed_since() {
 }
 
 #[test]
-fn a_get_is_not_led_to_where_its_entry_was() {
+fn a_flush_invalidates_cached_locations() {
     gets_see_what_was_flushed_since();
     finds(Bug::ShortcutsKeepPlace, gets_see_what_was_flushed_since);
 }
 
 #[test]
-fn absent_keys_are_not_remembered() {
+fn absent_keys_are_not_cached() {
     let engine = roomy(62);
     put(&engine, 1, &key(1), &[1; 100]);
     engine.checkpoint(Lsn(2)).unwrap();
@@ -74,9 +74,9 @@ fn absent_keys_are_not_remembered() {
     assert_eq!(detail(&engine, "shortcuts"), 1);
 }
 
-/// Where several entries begin in one part of a block, a place does not say which one is meant.
+/// If several entries begin in one part of a block, a location does not identify one of them.
 #[test]
-fn entries_that_lie_close_together_have_no_shortcuts() {
+fn locations_of_small_entries_are_not_cached() {
     let engine = roomy(63);
     for number in 0..2_000_u64 {
         put(&engine, number + 1, &number.to_be_bytes()[5..], &[low(number)]);
@@ -89,11 +89,11 @@ fn entries_that_lie_close_together_have_no_shortcuts() {
     assert_eq!(detail(&engine, "shortcuts"), 0);
 }
 
-/// Writers wait for memory that is lent, as long as there is any.
+/// Writers wait for transient memory, and this memory is never released while the table is open.
 #[test]
-fn the_table_holds_its_memory_and_does_not_lend_it() {
+fn the_memory_of_the_location_cache_is_not_transient() {
     let engine = roomy(64);
-    let budget = Arc::clone(&engine.inner.context.budget);
+    let budget = Arc::clone(&engine.table.context.budget);
     assert_eq!(budget.transient_bytes(), 0);
     assert!(budget.used() >= detail(&engine, "shortcut_bytes"));
     drop(engine);

@@ -1,32 +1,32 @@
-//! The engine alone against a plain map, with memtables and runs so small that every path is
-//! taken.
+//! Tests of the engine alone against a plain map. Memtables and runs are small, so that all paths
+//! run.
 
 mod bounds;
-mod coded;
+mod coded_keys;
+mod durability;
+mod idle;
 mod location_cache;
-mod losses;
-mod ordered;
-mod parts;
-mod paused;
-mod pinned;
+mod offset_parts;
+mod pausing;
+mod picking;
 mod reads;
-mod settled;
-mod shown;
+mod residency;
+mod visiting;
 
-use std::{collections::BTreeMap, ops};
+use std::{collections::BTreeMap, ops, sync::Arc};
 
 use super::*;
 use crate::{
     contract::{EngineKind, Host, fake_host::FakeHost},
-    engine::slm::{compaction_picker, key_code::Buffer},
     io::sim::{Call, Damage, Effect, Fault, Policy, SimEnv, When},
     lsm::{
         block_cache::CacheAdmission,
         cursor::merge::{MemtableCursor, ScanStart, SortedCursor as _},
     },
     util::{
-        codec::to_usize,
+        codec::{to_u64, to_usize},
         mutant::{Bug, finds},
+        sync::{Ordering, lock},
     },
 };
 
@@ -50,7 +50,7 @@ impl Bench {
             .set("range_keys", "10")
             .set("compaction_runs", "2")
             .set("merge_runs", "4")
-            // So small that blocks come and go.
+            // So small that blocks are evicted.
             .set("cache_bytes", "131072");
         Self { env: SimEnv::new(seed), options, budget: 64 << 20, complete: 0 }
     }
@@ -75,7 +75,7 @@ impl Bench {
         self.try_open().unwrap()
     }
 
-    /// The same on another disk.
+    /// Returns the same table on another disk.
     fn on(&self, env: SimEnv) -> Self {
         let (options, budget) = (self.options.clone(), self.budget);
         Self { env, options, budget, complete: self.complete }
@@ -94,7 +94,7 @@ fn delete(engine: &Slm, lsn: u64, key: &[u8]) {
     engine.apply(Lsn(lsn), &op).unwrap();
 }
 
-/// What the background does when it is asked.
+/// Does the background work until none is pending.
 fn background(engine: &Slm, lsn: u64) {
     for _ in 0..200 {
         match engine.pending_work() {
@@ -103,7 +103,7 @@ fn background(engine: &Slm, lsn: u64) {
             PendingWork::None | PendingWork::Later => return,
         }
     }
-    panic!("the background does not come to an end: {:?}", engine.stats());
+    panic!("the background work does not end: {:?}", engine.stats());
 }
 
 fn check(engine: &Slm) {
@@ -117,9 +117,8 @@ fn detail(engine: &Slm, name: &str) -> u64 {
     engine.stats().details.iter().find(|(one, _)| *one == name).unwrap().1
 }
 
-/// Conditions of writes, asked of keys in runs: without a value, with one, with one that may
-/// expire.
-fn conditions() {
+/// Existence hints for keys in runs: absent, present, and with a value that may expire.
+fn existence_hints() {
     let bench = Bench::new(33).set("cache_bytes", "0");
     let (engine, _) = bench.open();
     for number in 0..2_000_u64 {
@@ -127,7 +126,7 @@ fn conditions() {
         put(&engine, number, &number.to_be_bytes(), value.as_bytes());
     }
     let ask = |number: u64| engine.exists_hint(&number.to_be_bytes()).unwrap();
-    // What is in memory says itself.
+    // A memtable has the value itself.
     assert_eq!(ask(1), Presence::InValue);
     engine.checkpoint(Lsn(2_000)).unwrap();
     for _ in 0..2 {
@@ -138,15 +137,15 @@ fn conditions() {
         }
         assert!((2_000..3_000).all(|number| ask(number) == Presence::Absent));
         assert_eq!(detail(&engine, "reads_total"), before, "runs were read");
-        // A merge keeps what was known.
+        // A merge keeps the hints.
         engine.maintain(MaintenanceMode::Full).unwrap();
     }
 }
 
 #[test]
-fn the_index_says_what_is_there_without_reading_runs() {
-    conditions();
-    finds(Bug::SlmTakesAllForLasting, conditions);
+fn the_index_answers_existence_hints_without_reading_runs() {
+    existence_hints();
+    finds(Bug::SlmTakesAllForLasting, existence_hints);
 }
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -192,7 +191,7 @@ impl Random {
     }
 }
 
-/// A range from both ends at once.
+/// Compares a range that is read from both ends at once.
 fn compare_range(engine: &Slm, rows: &Rows, random: &mut Random) {
     let mut bound = || format!("key-{}", random.below(1200)).into_bytes();
     let (start, end) = (bound(), bound());
@@ -216,7 +215,7 @@ fn low(number: u64) -> u8 {
     crate::util::codec::low_u8(number)
 }
 
-/// Random operations with persists, compactions and reopenings among them.
+/// Runs random operations, with checkpoints, compactions and reopenings among them.
 fn run(bench: &Bench, seed: u64, steps: u64, keys: u64) -> Slm {
     let mut random = Random(seed * 0x9e37_79b9 + 1);
     let (mut engine, _) = bench.open();
@@ -294,7 +293,7 @@ fn agrees_with_a_map_without_any_selection() {
     run(&bench, 4, 6_000, 1_000);
 }
 
-/// Loads in random order and updates, with the background at work.
+/// Loads keys in random order with updates, and does the background work.
 fn load(bench: &Bench, keys: u64, updates: u64) -> (Slm, Rows) {
     let (engine, _) = bench.open();
     let mut rows = Rows::new();
@@ -312,8 +311,8 @@ fn load(bench: &Bench, keys: u64, updates: u64) -> (Slm, Rows) {
     (engine, rows)
 }
 
-/// A table of runs that have so many keys each, from all over the same range, so few that neither
-/// leaves nor small runs make candidates.
+/// Returns a table with runs of these numbers of keys, all over the same range. They are too few
+/// for candidates by leaves or by size.
 pub(super) fn of_runs(seed: u64, counts: &[u64]) -> Slm {
     let bench = Bench::new(seed).set("leaf_threshold", "10").set("merge_runs", "64");
     let (engine, _) = bench.open();
@@ -321,10 +320,10 @@ pub(super) fn of_runs(seed: u64, counts: &[u64]) -> Slm {
     engine
 }
 
-/// Adds runs of so many keys each, from all over a range.
+/// Adds runs of these numbers of keys, all over a range.
 fn add_runs(engine: &Slm, counts: &[u64], keys: ops::Range<u64>) {
     for count in counts {
-        let version = Arc::clone(&engine.inner.front.view.load().version);
+        let version = Arc::clone(&engine.table.write_buffer.view.load().version);
         let (first, number): (u64, usize) =
             (version.iter().map(|run| run.entries()).sum(), version.len());
         for place in 0..*count {
@@ -356,13 +355,13 @@ fn each_selection_works_alone() {
     assert_eq!(detail(&engine, "merges_for_dead_total"), 0);
     let (engine, rows) = load(&only("range_threshold").set("merge_runs", "200"), 1 << 40, 6_000);
     background(&engine, 1 << 30);
-    // What `compare` has read was enough.
+    // The ranges of `compare` have made candidates.
     assert!(detail(&engine, "merges_for_ranges_total") > 0);
     compare(&engine, &rows);
 }
 
 #[test]
-fn small_runs_do_not_pile_up() {
+fn small_runs_are_merged() {
     let bench = Bench::new(6);
     let (engine, _) = bench.open();
     let mut rows = Rows::new();
@@ -379,7 +378,7 @@ fn small_runs_do_not_pile_up() {
 }
 
 #[test]
-fn a_get_reads_once_and_an_absent_key_never() {
+fn a_get_reads_one_block_and_none_for_an_absent_key() {
     let (engine, rows) = load(&Bench::new(7).set("cache_bytes", "0"), 6_000, 9_000);
     engine.checkpoint(Lsn(1 << 20)).unwrap();
     let before = detail(&engine, "reads_total");
@@ -395,7 +394,7 @@ fn a_get_reads_once_and_an_absent_key_never() {
 }
 
 #[test]
-fn what_was_read_is_not_read_again() {
+fn cached_blocks_are_not_read_again() {
     let (engine, rows) = load(&Bench::new(8).set("cache_bytes", "4194304"), 6_000, 9_000);
     engine.checkpoint(Lsn(1 << 20)).unwrap();
     background(&engine, 1 << 20);
@@ -417,7 +416,7 @@ fn what_was_read_is_not_read_again() {
 }
 
 #[test]
-fn compacting_leaves_nothing_dead_or_expired() {
+fn a_full_compaction_leaves_no_dead_or_expired_entries() {
     let bench = Bench::new(9);
     let (engine, _) = bench.open();
     let mut rows = Rows::new();
@@ -451,7 +450,7 @@ fn compacting_leaves_nothing_dead_or_expired() {
 }
 
 #[test]
-fn a_value_of_every_size_comes_back() {
+fn values_of_all_sizes_are_stored() {
     let bench = Bench::new(10);
     let (engine, _) = bench.open();
     let mut rows = Rows::new();

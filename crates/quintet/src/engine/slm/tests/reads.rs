@@ -1,4 +1,4 @@
-//! How often the disk is read, where each entry has a block of its own.
+//! Disk reads of a table in which each entry has its own block.
 
 use super::*;
 use crate::util::budget::Reclaimable as _;
@@ -19,7 +19,7 @@ fn table(cache_bytes: &str) -> Slm {
 }
 
 #[test]
-fn a_range_reads_across_what_is_dead() {
+fn a_range_reads_across_dead_entries() {
     let engine = table("0");
     for number in (0..KEYS).filter(|number| number % 2 == 0) {
         delete(&engine, KEYS + 2 + number, &key(number));
@@ -36,7 +36,7 @@ fn a_range_reads_across_what_is_dead() {
 }
 
 #[test]
-fn what_an_update_replaces_leaves_the_cache() {
+fn replaced_entries_are_evicted_from_the_cache() {
     let engine = table("262144");
     let reads = |number: u64| {
         let before = detail(&engine, "reads_total");
@@ -45,7 +45,7 @@ fn what_an_update_replaces_leaves_the_cache() {
     };
     let all = |wanted: u64| (0..KEYS).map(reads).sum::<u64>() == wanted;
     assert!((0..KEYS).map(reads).sum::<u64>() <= KEYS && all(0), "all of it is in memory");
-    // Twice as much as the cache takes, unless the old ones leave it.
+    // Twice the capacity of the cache, unless the old entries are evicted.
     for round in 1..=20 {
         for number in 0..KEYS {
             put(&engine, round * 1_000 + number, &key(number), &[8; 1000]);
@@ -58,7 +58,7 @@ fn what_an_update_replaces_leaves_the_cache() {
 }
 
 #[test]
-fn blocks_of_another_size_are_read() {
+fn runs_with_another_block_size_are_read() {
     let bench = Bench::new(53).set("block_bytes", "4096");
     let (engine, _) = bench.open();
     for number in 0..KEYS {
@@ -78,7 +78,7 @@ fn blocks_of_another_size_are_read() {
 }
 
 #[test]
-fn ranges_that_find_neighbours_together_read_more_at_once() {
+fn ranges_read_more_at_once_if_neighbours_are_together() {
     let engine = table("0");
     let reads = |entries: u64| {
         let before = detail(&engine, "reads_total");
@@ -86,7 +86,7 @@ fn ranges_that_find_neighbours_together_read_more_at_once() {
         assert_eq!(to_u64(range.take(to_usize(entries)).count()), entries);
         detail(&engine, "reads_total") - before
     };
-    // Steps of 16, 16 and 32 entries, and later one of 64; a run's end may be among them.
+    // Steps of 16, 16 and 32 entries, and later one of 64. The end of a run may split a read.
     let first = reads(60);
     assert!(first >= 3, "{first}");
     let after = |times: usize, entries: u64| {
@@ -94,7 +94,7 @@ fn ranges_that_find_neighbours_together_read_more_at_once() {
     };
     let later = after(10, 60);
     assert!(later < first && later <= 2, "{later} reads, {first} at first");
-    // Nothing is together: each entry in the run of its own, between those of another.
+    // Neighbours are apart: their entries are in eight different runs.
     for round in 0..8 {
         for number in (0..KEYS).filter(|number| number % 8 == round) {
             put(&engine, 1_000 * (round + 1) + number, &key(number), &[8; 1000]);
@@ -105,7 +105,7 @@ fn ranges_that_find_neighbours_together_read_more_at_once() {
     assert!(few <= 16, "{few} reads for a range of 10: one step of 16");
 }
 
-/// Values of 64 KiB, none of them in memory.
+/// Returns a table of values of 64 KiB without a cached block.
 fn large(bench: &Bench, keys: u64) -> Slm {
     let (engine, _) = bench.open();
     for number in 0..keys {
@@ -116,7 +116,7 @@ fn large(bench: &Bench, keys: u64) -> Slm {
 }
 
 #[test]
-fn a_range_of_large_values_reads_little_in_vain() {
+fn a_range_of_large_values_reads_little_ahead() {
     let engine = large(&Bench::new(54).set("cache_bytes", "0"), 60);
     for entries in [1, 2, 7, 20, 60] {
         let before = detail(&engine, "read_bytes_total");
@@ -127,11 +127,11 @@ fn a_range_of_large_values_reads_little_in_vain() {
         assert!(bytes >= to_u64(entries.min(59)) * (64 << 10), "{bytes} bytes for {entries}");
         assert!(bytes <= asked + (384 << 10), "{bytes} bytes for {entries} entries");
     }
-    assert!(engine.inner.buffers.reclaimable_bytes() <= 2 << 20);
+    assert!(engine.table.buffers.reclaimable_bytes() <= 2 << 20);
 }
 
 #[test]
-fn what_could_not_be_read_ahead_is_read_alone_and_an_error_is_that_of_its_entry() {
+fn a_failed_read_ahead_is_retried_and_an_error_is_that_of_its_entry() {
     let bench = Bench::new(55).set("cache_bytes", "0");
     let engine = large(&bench, 40);
     let shown = || {
@@ -156,7 +156,7 @@ fn what_could_not_be_read_ahead_is_read_alone_and_an_error_is_that_of_its_entry(
 }
 
 #[test]
-fn a_range_goes_past_what_is_newer_in_memory_while_it_is_read() {
+fn a_range_skips_blocks_of_entries_that_memory_replaces() {
     let engine =
         large(&Bench::new(56).set("cache_bytes", "0").set("memtable_bytes", "16777216"), 60);
     let mut rows: Rows = (0..60).map(|number| (key(number).to_vec(), vec![7; 64 << 10])).collect();

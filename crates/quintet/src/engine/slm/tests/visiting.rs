@@ -1,4 +1,4 @@
-//! Values that are shown where they lie, while whoever is shown them works on the table.
+//! Values that are passed on in the cache's memory, while the visitor changes the table.
 
 use std::ops::ControlFlow;
 
@@ -10,8 +10,8 @@ fn value_of(number: u64) -> Vec<u8> {
     (0..bytes).map(|at| low_u8(number.wrapping_mul(31) ^ at)).collect()
 }
 
-/// A cache of a part of the values, so that what is shown is also what gives way.
-fn values_are_shown_as_they_were() {
+/// The cache has only a part of the values, so that blocks of visited values are evicted.
+fn visited_values_do_not_change() {
     let (engine, _) =
         Bench::new(41).set("cache_bytes", "1048576").set("block_bytes", "4096").open();
     let key = |number: u64| format!("key-{number:05}").into_bytes();
@@ -27,10 +27,10 @@ fn values_are_shown_as_they_were() {
             let number = 100 + shown;
             assert_eq!(found, key(number), "round {round}");
             if shown % 10 == 3 {
-                // Others want all of its memory.
-                engine.inner.cache.blocks.shrink(u64::MAX);
+                // Another consumer wants all memory of the cache.
+                engine.table.cache.blocks.shrink(u64::MAX);
             }
-            // Blocks come into the cache, and files go, while this value is shown.
+            // Blocks are cached and files are removed while this value is visited.
             for step in 1..=20 {
                 let other = (number * 7 + step * 211) % 1_500;
                 let got = engine.get(&key(other)).unwrap();
@@ -43,7 +43,7 @@ fn values_are_shown_as_they_were() {
             if shown % 400 == 399 {
                 background(&engine, lsn + 1);
             }
-            assert!(value == value_of(number), "round {round}: {number} changed as it was shown");
+            assert!(value == value_of(number), "round {round}: {number} changed during the visit");
             shown += 1;
             Ok(ControlFlow::Continue(()))
         };
@@ -54,6 +54,6 @@ fn values_are_shown_as_they_were() {
 }
 
 #[test]
-fn values_stay_while_they_are_shown() {
-    values_are_shown_as_they_were();
+fn values_stay_while_they_are_visited() {
+    visited_values_do_not_change();
 }

@@ -1,4 +1,4 @@
-//! Where nobody writes, what the journal holds is brought in place, and its files go.
+//! An idle table writes its journal back and truncates it.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use super::*;
 
 const KEYS: u64 = 200;
 
-/// Rounds of writes with rests between them, and a power loss at every event of it.
-fn rests() {
+/// Rounds of writes with idle times between them, and a power loss at every event.
+fn idle_times() {
     let bench = Bench { budget: 4 << 20, ..Bench::new(49) };
     bench.env.record_history();
     let (engine, _) = bench.open();
@@ -47,11 +47,11 @@ fn rests() {
 }
 
 #[test]
-fn a_rest_empties_the_journal_and_power_loss_at_any_event_of_it_costs_nothing() {
-    rests();
+fn an_idle_time_empties_the_journal_and_power_loss_at_any_event_loses_nothing() {
+    idle_times();
 }
 
 #[test]
-fn a_journal_that_ends_before_its_pages_are_in_place_is_found() {
-    finds(Bug::JournalEndsUnplaced, rests);
+fn a_journal_that_is_truncated_before_its_pages_are_written_back_is_found() {
+    finds(Bug::JournalEndsUnplaced, idle_times);
 }

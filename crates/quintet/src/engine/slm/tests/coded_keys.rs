@@ -1,16 +1,16 @@
-//! Keys of the index in a code of the table's own.
+//! Tables whose index stores coded keys.
 
-use super::{keys::Coding, *};
-use crate::contract::OwnedValue;
+use super::*;
+use crate::{contract::OwnedValue, engine::slm::index_key::Coding};
 
-type SstShape = fn(u64) -> Vec<u8>;
+type KeyShape = fn(u64) -> Vec<u8>;
 
-/// Well spread, the same each time.
+/// Returns a well-distributed number. It is deterministic.
 fn spread(number: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-const SHAPES: [(&str, SstShape); 6] = [
+const SHAPES: [(&str, KeyShape); 6] = [
     ("decimal", |number| format!("user{:019}", spread(number) >> 1).into_bytes()),
     ("hex", |number| format!("{:x}", spread(number)).into_bytes()),
     ("binary", |number| spread(number).to_be_bytes().to_vec()),
@@ -30,16 +30,16 @@ const SHAPES: [(&str, SstShape); 6] = [
     }),
 ];
 
-/// A table whose index may have a code.
+/// Returns a table whose index may code its keys.
 fn coded(seed: u64) -> Bench {
     Bench::new(seed).set("key_code", "auto")
 }
 
 fn is_coded(engine: &Slm) -> bool {
-    matches!(engine.inner.keys.coding(), Coding::Code(_))
+    matches!(engine.table.keys.coding(), Coding::Code(_))
 }
 
-/// Ranges between keys, and bounds that are none, from both ends.
+/// Compares ranges from both ends, with bounds that are keys and bounds that are not.
 fn compare_ranges(engine: &Slm, rows: &Rows, random: &mut Random) {
     let keys: Vec<&Vec<u8>> = rows.keys().collect();
     for round in 0..40 {
@@ -65,7 +65,7 @@ fn compare_ranges(engine: &Slm, rows: &Rows, random: &mut Random) {
     }
 }
 
-/// What the index says is there, and what it says is not.
+/// Compares existence hints for keys, for longer keys and for shorter ones.
 fn compare_presence(engine: &Slm, rows: &Rows) {
     for key in rows.keys() {
         let longer = [key, &[0][..]].concat();
@@ -78,13 +78,13 @@ fn compare_presence(engine: &Slm, rows: &Rows) {
     }
 }
 
-/// A table whose code comes from keys of the first shape has keys of all.
+/// Compares a table with keys of all shapes, whose code is trained on keys of the first shape.
 fn agrees(first: usize, seed: u64) {
     let (name, shape) = SHAPES[first];
     let bench = coded(seed);
     let (engine, _) = bench.open();
     let (mut rows, mut lsn, mut random) = (Rows::new(), 0, Random(seed));
-    let mut write = |engine: &Slm, rows: &mut Rows, shape: SstShape, numbers: ops::Range<u64>| {
+    let mut write = |engine: &Slm, rows: &mut Rows, shape: KeyShape, numbers: ops::Range<u64>| {
         for number in numbers {
             lsn += 1;
             let key = shape(number);
@@ -98,9 +98,9 @@ fn agrees(first: usize, seed: u64) {
         lsn
     };
     write(&engine, &mut rows, shape, 0..300);
-    // Nothing is decided yet, and the index is asked all the same.
+    // The coding is not chosen yet, but reads ask the index.
     compare(&engine, &rows);
-    assert_eq!(engine.inner.keys.coding(), Coding::Open);
+    assert_eq!(engine.table.keys.coding(), Coding::Open);
     compare_ranges(&engine, &rows, &mut random);
     engine.checkpoint(Lsn(300)).unwrap();
     assert_eq!(is_coded(&engine), name != "binary", "{name}");
@@ -115,10 +115,10 @@ fn agrees(first: usize, seed: u64) {
     compare_presence(&engine, &rows);
     engine.maintain(MaintenanceMode::Full).unwrap();
     compare(&engine, &rows);
-    let coding = engine.inner.keys.coding();
+    let coding = engine.table.keys.coding();
     drop(engine);
     let (engine, complete) = bench.open();
-    assert_eq!((complete, engine.inner.keys.coding()), (Lsn(last), coding));
+    assert_eq!((complete, engine.table.keys.coding()), (Lsn(last), coding));
     for (_, other) in SHAPES {
         write(&engine, &mut rows, other, 350..600);
     }
@@ -139,13 +139,13 @@ fn keys_of_every_shape_agree_with_a_map() {
 }
 
 #[test]
-fn a_list_without_the_code_is_found() {
+fn a_list_of_runs_without_the_key_code_is_found() {
     finds(Bug::SlmForgetsKeyCode, || agrees(0, 60));
 }
 
-/// Of a table whose keys get a code while ranges over it are open.
+/// The first flush chooses the coding while a range is open.
 #[test]
-fn a_range_goes_on_across_the_first_flush() {
+fn a_range_continues_across_the_first_flush() {
     let shape = SHAPES[0].1;
     for begun in [false, true] {
         let (engine, _) = coded(70).open();
@@ -170,7 +170,7 @@ fn a_range_goes_on_across_the_first_flush() {
         engine.checkpoint(Lsn(501)).unwrap();
         assert!(is_coded(&engine));
         next(20);
-        // Keys of later, and old ones that go, in the index too.
+        // Later keys, and a deleted one, are in the index too.
         for (number, lsn) in (500..700).zip(502..) {
             put(&engine, lsn, &shape(number), b"later");
         }
@@ -186,27 +186,27 @@ fn a_range_goes_on_across_the_first_flush() {
     }
 }
 
-/// A view from before the first flush, and gets that go on with it.
+/// Gets use a super version from before the first flush.
 #[test]
-fn a_get_goes_on_across_the_first_flush() {
+fn a_get_continues_across_the_first_flush() {
     let (engine, _) = coded(71).open();
-    let (inner, key) = (&engine.inner, SHAPES[0].1(1));
-    let view = inner.front.view.load_full();
-    assert_eq!(inner.entered(&key).unwrap(), None);
+    let (table, key) = (&engine.table, SHAPES[0].1(1));
+    let view = table.write_buffer.view.load_full();
+    assert_eq!(table.index_value(&key).unwrap(), None);
     put(&engine, 1, &key, b"v");
-    let hash = inner.hash(&key);
-    let stored = || inner.read_stored(&view, (hash, &key), &mut OwnedValue);
+    let hash = table.hash(&key);
+    let stored = || table.read_stored(&view, (hash, &key), &mut OwnedValue);
     assert!(stored().unwrap().is_none());
     engine.checkpoint(Lsn(2)).unwrap();
     assert_eq!(stored().unwrap().as_deref(), Some(&b"v"[..]));
 }
 
 #[test]
-fn a_table_stays_as_it_was_decided() {
+fn the_coding_of_a_table_never_changes() {
     for (first, second) in [("auto", "none"), ("none", "auto")] {
         let mut bench = Bench::new(72).set("key_code", first);
         let (engine, _) = bench.open();
-        // An empty table is saved undecided.
+        // A checkpoint of an empty table does not choose the coding.
         engine.checkpoint(Lsn(1)).unwrap();
         drop(engine);
         let (engine, _) = bench.open();
@@ -223,7 +223,7 @@ fn a_table_stays_as_it_was_decided() {
         let (engine, _) = bench.open();
         assert_eq!(is_coded(&engine), first == "auto");
         compare(&engine, &rows);
-        // Nor does an emptied table begin anew.
+        // A table that has become empty keeps its coding.
         for (key, lsn) in rows.keys().zip(2_002..) {
             delete(&engine, lsn, key);
         }
@@ -249,9 +249,9 @@ fn coded_keys_take_fewer_pages() {
     assert!(coded * 10 < plain * 9, "{coded} pages, {plain} without a code");
 }
 
-/// Keys that take twice as much in the index as they are long.
+/// Keys of rare bytes take twice their length in the index.
 #[test]
-fn long_keys_of_rare_bytes_come_back() {
+fn long_keys_of_rare_bytes_are_stored() {
     let (engine, _) = coded(74).open();
     let mut rows = Rows::new();
     for number in 0..300 {

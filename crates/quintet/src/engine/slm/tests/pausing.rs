@@ -1,16 +1,17 @@
-//! Merges that pause for rounds of persisting, and what is replayed at once.
+//! Merges that pause for checkpoints, and batched replay.
 
 use super::*;
+use crate::lsm::write_buffer::FlushTarget as _;
 
 fn key(number: u64) -> [u8; 8] {
     (number * 7919 % 4_000).to_be_bytes()
 }
 
-/// A table whose host always asks for a round, with several runs of the same keys.
+/// Returns a table with several runs of the same keys, whose host always has a checkpoint due.
 fn hurried(bench: &Bench) -> (Slm, BTreeMap<[u8; 8], Vec<u8>>) {
-    let desk = FakeHost::default();
-    desk.hurries.store(true, Ordering::Relaxed);
-    let context = Arc::new(desk).context(&bench.env, bench.budget);
+    let host = FakeHost::default();
+    host.hurries.store(true, Ordering::Relaxed);
+    let context = Arc::new(host).context(&bench.env, bench.budget);
     let (engine, _) = Slm::open(&bench.options, context).unwrap();
     let mut model = BTreeMap::new();
     for number in 0..6_000_u64 {
@@ -32,11 +33,11 @@ fn assert_holds(engine: &Slm, model: &BTreeMap<[u8; 8], Vec<u8>>) {
 }
 
 fn is_paused(engine: &Slm) -> bool {
-    lock(&engine.inner.compacting).is_some()
+    lock(&engine.table.compacting).is_some()
 }
 
 #[test]
-fn a_merge_pauses_where_a_round_is_due_and_goes_on() {
+fn a_merge_pauses_for_a_checkpoint_and_continues() {
     let bench = Bench::new(50);
     let (engine, mut model) = hurried(&bench);
     let (mut pauses, mut lsn) = (0, 6_001);
@@ -46,13 +47,13 @@ fn a_merge_pauses_where_a_round_is_due_and_goes_on() {
         }
         engine.maintain(MaintenanceMode::Step).unwrap();
         pauses += u64::from(is_paused(&engine));
-        // Writers and a round come between.
+        // A write and a checkpoint happen during the pause.
         let number = lsn - 1;
         put(&engine, lsn, &key(number), b"later");
         model.insert(key(number), b"later".to_vec());
         lsn += 1;
         engine.checkpoint(Lsn(lsn)).unwrap();
-        // A crash at a pause leaves all of it.
+        // A crash during the pause loses nothing.
         let mut crashed = bench.on(bench.env.crash(Policy::AllLost));
         crashed.complete = lsn;
         assert_holds(&crashed.open().0, &model);
@@ -64,7 +65,7 @@ fn a_merge_pauses_where_a_round_is_due_and_goes_on() {
 }
 
 #[test]
-fn a_paused_merge_is_given_up_for_memory_and_for_a_whole_one() {
+fn a_paused_merge_is_dropped_for_memory_and_for_a_full_compaction() {
     let (engine, model) = hurried(&Bench::new(51));
     let pause = || {
         assert_eq!(engine.pending_work(), PendingWork::Maintain);
@@ -72,19 +73,19 @@ fn a_paused_merge_is_given_up_for_memory_and_for_a_whole_one() {
         assert!(is_paused(&engine));
     };
     pause();
-    let lent = engine.inner.context.budget.transient_bytes();
-    engine.inner.await_work();
-    assert!(!is_paused(&engine) && engine.inner.context.budget.transient_bytes() < lent);
+    let reserved = engine.table.context.budget.transient_bytes();
+    engine.table.await_work();
+    assert!(!is_paused(&engine) && engine.table.context.budget.transient_bytes() < reserved);
     assert_holds(&engine, &model);
     pause();
-    engine.inner.compact_all().unwrap();
+    engine.table.compact_all().unwrap();
     assert!(!is_paused(&engine));
     assert_holds(&engine, &model);
     check(&engine);
 }
 
 #[test]
-fn operations_that_are_replayed_at_once_are_as_one_by_one() {
+fn batched_replay_equals_single_replay() {
     let bench = Bench::new(52);
     let (engine, _) = bench.open();
     let mut model = BTreeMap::new();
@@ -104,7 +105,7 @@ fn operations_that_are_replayed_at_once_are_as_one_by_one() {
     for some in ops.chunks(37) {
         engine.replay(some).unwrap();
     }
-    // Many more than one memtable has room for.
+    // One memtable cannot hold them all.
     assert!(detail(&engine, "memtables") > 3);
     assert_holds(&engine, &model);
     engine.checkpoint(Lsn(6_001)).unwrap();

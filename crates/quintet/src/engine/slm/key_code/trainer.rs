@@ -1,30 +1,31 @@
-//! Making a code from a sample of keys.
+//! Training of a key code on a sample of keys.
 //!
-//! Each byte weighs as often as it occurs in the sample, but for what a key shares with the key
-//! before it: pages leave out what their keys share. Digits and letters of which some occur are
-//! given some weight each, as if the sample said little about which of them will come, which counts
-//! where the sample is small. Whatever does not occur has a small weight, so that it has a code.
+//! The weight of a byte is the number of its occurrences in the sample. The prefix that a key
+//! shares with the key before it does not count, because pages compress prefixes. If some digits or
+//! letters of a class occur, all of the class get some weight: a small sample says little about
+//! which of them later keys have. All other bytes have a small weight, so that each has a code.
 //!
 //! The code is the alphabetic tree of least weighted length: Garsia and Wachs, "A New Algorithm
 //! for Minimum Cost Binary Trees" (SIAM J. Comput., 1977), as in Knuth, TAOCP vol. 3, 6.2.2.
 
-use super::{BITS_MAX, KeyCode, SYMBOLS};
+use super::code::{BITS_MAX, KeyCode, SYMBOLS};
 use crate::util::codec::{low_u8, to_u64};
 
-/// Bytes of which others are likely where some are.
+/// Classes of bytes: if some bytes of a class occur, others are likely.
 const CLASSES: [std::ops::RangeInclusive<u8>; 3] = [b'0'..=b'9', b'a'..=b'z', b'A'..=b'Z'];
-/// Weight of what occurs once.
+/// Weight of one occurrence.
 const UNIT: u64 = 1 << 10;
-/// A class has this many times as much weight besides as it occurs, up to a limit.
+/// A class gets this number of times its occurrences as additional weight.
 const CLASS_SHARE: u64 = 4;
+/// Maximum additional weight of a class, in occurrences.
 const CLASS_MAX: u64 = 256;
-/// Nothing weighs less than this part of all: codes take at most about 14 bits, and 257 symbols
-/// take 1.6 per cent of the weight at most.
+/// No symbol weighs less than this fraction of the total. So codes take at most about 14 bits, and
+/// the symbols that do not occur take at most 1.6 per cent of the weight.
 const LEAST_SHARE: u64 = 1 << 14;
-/// A code is worth it if it saves an eighth: from here on, bits for each byte.
+/// Maximum average bits of a byte for which a code is used: it saves at least an eighth.
 const BITS_WORTH: u64 = 7;
 
-/// Takes a sample of keys, in key order, for a code.
+/// Collects a sample of keys, in key order, and trains a code on it.
 #[derive(Debug)]
 pub struct Trainer {
     counts: [u64; 256],
@@ -38,8 +39,8 @@ impl Default for Trainer {
 }
 
 impl Trainer {
-    /// One more key.
-    pub fn note(&mut self, key: &[u8]) {
+    /// Adds a key to the sample.
+    pub fn add(&mut self, key: &[u8]) {
         let shared = self.last.iter().zip(key).take_while(|(one, other)| one == other).count();
         for byte in key.iter().skip(shared) {
             self.counts[usize::from(*byte)] += 1;
@@ -48,7 +49,7 @@ impl Trainer {
         self.last.extend_from_slice(key);
     }
 
-    /// The best code for keys like these; `None` where it would save less than an eighth.
+    /// Returns the best code for the sample; `None` if it would save less than an eighth.
     pub fn finish(&self) -> Option<KeyCode> {
         let code = self.code()?;
         let bytes: u64 = self.counts.iter().sum();
@@ -61,12 +62,13 @@ impl Trainer {
         (bytes > 0 && bits <= bytes * BITS_WORTH).then_some(code)
     }
 
-    /// The best code, worth it or not.
+    /// Returns the best code for the sample, also if it saves little.
     pub(super) fn code(&self) -> Option<KeyCode> {
         KeyCode::from_lengths(&bounded_lengths(&self.weights()))
     }
 
-    /// Of the end of a key, which takes no room whatever its bits, and of all bytes.
+    /// Returns the weight of each symbol. The end of a key weighs nothing, because it takes no
+    /// space.
     fn weights(&self) -> [u64; SYMBOLS] {
         let mut weights = [0; SYMBOLS];
         for (weight, count) in weights.iter_mut().skip(1).zip(self.counts) {
@@ -83,13 +85,13 @@ impl Trainer {
     }
 }
 
-/// Lengths of codes of at most [`BITS_MAX`] bits.
+/// Returns the lengths of an alphabetic code with at most [`BITS_MAX`] bits for each symbol.
 fn bounded_lengths(weights: &[u64]) -> Vec<u8> {
     let mut least = (weights.iter().sum::<u64>() / LEAST_SHARE).max(1);
     loop {
         let weights: Vec<u64> = weights.iter().map(|weight| *weight.max(&least)).collect();
         let lengths = alphabetic_lengths(&weights);
-        // Where all weights are equal, no code is longer than 9 bits.
+        // The loop ends: with equal weights no code is longer than 9 bits.
         if lengths.iter().all(|length| *length <= BITS_MAX) {
             return lengths.iter().map(|length| low_u8(u64::from(*length))).collect();
         }
@@ -97,10 +99,10 @@ fn bounded_lengths(weights: &[u64]) -> Vec<u8> {
     }
 }
 
-/// The depths of the leaves, in their order, of the binary tree whose sum of weights times depths
-/// is least.
+/// Returns the depths of the leaves, in order, of the binary tree with the least sum of weights
+/// times depths.
 pub(super) fn alphabetic_lengths(weights: &[u64]) -> Vec<u32> {
-    // Of nodes that are not leaves, their children; numbers go on from those of the leaves.
+    // The children of each inner node. Inner nodes are numbered after the leaves.
     let mut children: Vec<[usize; 2]> = Vec::new();
     let mut row: Vec<(u64, usize)> = weights.iter().copied().zip(0..).collect();
     while row.len() > 1 {
@@ -108,7 +110,7 @@ pub(super) fn alphabetic_lengths(weights: &[u64]) -> Vec<u32> {
             let after = row.get(at + 2).map_or(u64::MAX, |(weight, _)| *weight);
             row[*at].0 <= after
         };
-        // The last two always are, if none before.
+        // The last two satisfy it if no pair before does.
         let at = (0..row.len() - 1).find(is_next).unwrap_or(0);
         let ((one, left), (other, right)) = (row[at], row[at + 1]);
         let joined = (one + other, weights.len() + children.len());
@@ -117,7 +119,8 @@ pub(super) fn alphabetic_lengths(weights: &[u64]) -> Vec<u32> {
         let place = row[..at].iter().rposition(|(weight, _)| *weight >= joined.0);
         row.insert(place.map_or(0, |place| place + 1), joined);
     }
-    // The tree has these depths, though not in this order of children: one that is has them too.
+    // This tree has its leaves in another order. A tree with the leaves in order and the same
+    // depths exists (Garsia and Wachs).
     let mut depths = vec![0; weights.len() + children.len()];
     for (node, pair) in children.iter().enumerate().rev() {
         for child in pair {

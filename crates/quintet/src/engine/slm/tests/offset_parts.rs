@@ -1,11 +1,11 @@
-//! The index says in which part of its block an entry begins.
+//! Index values have the part of the block in which the entry begins.
 
 use super::*;
-use crate::{engine::slm::runs::part_of, lsm::sst::block};
+use crate::{engine::slm::index_value::part_of_offset, lsm::sst::block};
 
-/// The number of entries that begin where the index says, of all that it points to.
+/// Checks the part of every live entry. Returns the number of live entries.
 fn true_parts(engine: &Slm) -> u64 {
-    let (view, mut count) = (engine.inner.front.view.load_full(), 0);
+    let (view, mut count) = (engine.table.write_buffer.view.load_full(), 0);
     for run in view.version.iter() {
         for number in 0..run.sst.blocks() {
             let span = run.sst.span(number..number + 1);
@@ -14,9 +14,14 @@ fn true_parts(engine: &Slm) -> u64 {
             let mut at = 0;
             while let Some((entry, next)) = block::entry_at(open.entries(), at) {
                 let key = &open.entries()[entry.key];
-                let entered = engine.inner.entered(key).unwrap().unwrap();
-                if (entered.place.run, entered.place.block) == (run.number, number) {
-                    assert_eq!(entered.part, part_of(at, 1024), "{}", key.escape_ascii());
+                let index_value = engine.table.index_value(key).unwrap().unwrap();
+                if (index_value.address.run, index_value.address.block) == (run.number, number) {
+                    assert_eq!(
+                        index_value.part,
+                        part_of_offset(at, 1024),
+                        "{}",
+                        key.escape_ascii()
+                    );
                     count += 1;
                 }
                 at = next;
@@ -26,7 +31,7 @@ fn true_parts(engine: &Slm) -> u64 {
     count
 }
 
-/// A table whose check finds nothing.
+/// Checks a sound table.
 fn is_sound() {
     let (engine, _) = Bench::new(48).open();
     for number in 0..200_u64 {
@@ -39,13 +44,13 @@ fn is_sound() {
 }
 
 #[test]
-fn a_check_finds_an_entry_that_begins_elsewhere() {
+fn a_check_finds_a_wrong_part() {
     is_sound();
     finds(Bug::SlmMarksNextPart, is_sound);
 }
 
 #[test]
-fn an_entry_begins_where_the_index_says() {
+fn index_values_have_the_parts_of_their_entries() {
     let (engine, _) = Bench::new(47).open();
     for number in 0..3_000_u64 {
         let bytes = if number % 50 == 0 { 3_000 } else { number % 90 };

@@ -1,4 +1,4 @@
-//! What stays in memory when blocks are written anew.
+//! Which blocks are cached after flushes and merges.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn key(number: u64) -> [u8; 8] {
     number.to_be_bytes()
 }
 
-/// A table that is many times its cache, which is full of what was read.
+/// Returns a table many times as large as its block cache, which is full.
 fn full() -> Slm {
     let (engine, _) = Bench::new(48).open();
     for number in 0..6_000 {
@@ -17,7 +17,7 @@ fn full() -> Slm {
     engine
 }
 
-/// How often a run is read when these keys are.
+/// Gets these keys and returns the number of disk reads.
 fn reads(engine: &Slm, numbers: impl IntoIterator<Item = u64>) -> u64 {
     let before = detail(engine, "reads_total");
     for number in numbers {
@@ -27,10 +27,10 @@ fn reads(engine: &Slm, numbers: impl IntoIterator<Item = u64>) -> u64 {
 }
 
 #[test]
-fn what_was_just_flushed_is_in_memory() {
+fn flushed_entries_are_cached() {
     let engine = full();
     let some = || (0..6_000).step_by(150);
-    assert!(reads(&engine, some()) > 30, "the cache has it all");
+    assert!(reads(&engine, some()) > 30, "the cache has all of them");
     for number in some() {
         put(&engine, 10_000 + number, &key(number), &[8; 100]);
     }
@@ -39,10 +39,10 @@ fn what_was_just_flushed_is_in_memory() {
 }
 
 #[test]
-fn what_is_read_often_stays_in_memory_through_a_merge() {
+fn used_blocks_stay_cached_through_a_merge() {
     let engine = full();
     let some = || (0..6_000).step_by(300);
-    assert!(reads(&engine, some()) > 15, "the cache has it all");
+    assert!(reads(&engine, some()) > 15, "the cache has all of them");
     reads(&engine, some());
     assert_eq!(reads(&engine, some()), 0);
     engine.maintain(MaintenanceMode::Full).unwrap();

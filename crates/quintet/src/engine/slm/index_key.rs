@@ -6,28 +6,23 @@
 //!
 //! Invariants:
 //! - The choice is made before the index has any key. Each checkpoint saves it with the list of
-//!   runs ([`super::runs`]). A crash before the first checkpoint finds an empty index, so the next
-//!   flush may choose again.
-//! - The index is empty until the choice is made. A reader that finds no choice has loaded its view
-//!   of the memtables before: these have all earlier writes, so "absent" is a correct answer.
+//!   runs ([`super::run_list`]). A crash before the first checkpoint finds an empty index, so the
+//!   next flush may choose again.
+//! - The index is empty until the choice is made. A reader that finds no choice has loaded its
+//!   super version before: its memtables have all earlier writes, so "absent" is a correct answer.
 //! - No coded key is empty: the empty key has the list of runs and is never coded.
 //!
 //! Thread rules: the choice is made once, under `flushing`; reading it takes no lock.
 
 use std::sync::Arc;
 
-use crate::{
-    bptree::KEY_BYTES_MAX,
-    engine::slm::key_code::{Buffer, GROWTH_MAX, KeyCode, Series, Trainer},
-    lsm::{
-        cursor::merge::{Direction, MemtableCursor, Merge, ScanStart},
-        memtable::Memtable,
-    },
-    util::sync::OnceLock,
-};
+use super::key_code::{self, DecodeState, GROWTH_MAX, KeyBuffer, KeyCode};
+use crate::{Result, bptree::KEY_BYTES_MAX, lsm::memtable::Memtable, util::sync::OnceLock};
 
-/// Approximate number of sampled keys. More would not change a code much.
-const SAMPLE: u64 = 10_000;
+/// Key of the list of runs in the index. No entry can have the empty key.
+pub(super) const LIST_KEY: &[u8] = b"";
+/// The lowest key that an entry can have.
+pub(super) const FIRST_KEY: &[u8] = &[0];
 
 /// A key as the index stores it.
 #[derive(Clone, Copy, Debug)]
@@ -41,18 +36,19 @@ pub(super) enum Coding {
     Open,
     /// As they are.
     Plain,
+    /// In a code of the table.
     Code(Arc<KeyCode>),
 }
 
-/// See the module head.
+/// Encodes and decodes the keys of a table's index.
 #[derive(Debug, Default)]
-pub(super) struct Keys {
-    /// None: as they are.
+pub(super) struct IndexKeyCodec {
+    /// `None` inside: as they are.
     code: OnceLock<Option<Arc<KeyCode>>>,
 }
 
-impl Keys {
-    /// Creates it from the coding of a list of runs.
+impl IndexKeyCodec {
+    /// Creates the codec from the coding of a list of runs.
     pub(super) fn new(coding: Coding) -> Self {
         match coding {
             Coding::Open => Self::default(),
@@ -70,14 +66,15 @@ impl Keys {
         }
     }
 
+    /// Whether the coding is chosen.
     pub(super) fn is_decided(&self) -> bool {
         self.code.get().is_some()
     }
 
     /// Chooses the coding for keys like those of these memtables: plain unless `is_coded` and a
     /// code saves enough.
-    pub(super) fn decide(&self, memtables: &[Arc<Memtable>], is_coded: bool) -> crate::Result<()> {
-        let code = if is_coded { train(memtables)? } else { None };
+    pub(super) fn decide(&self, memtables: &[Arc<Memtable>], is_coded: bool) -> Result<()> {
+        let code = if is_coded { key_code::train(memtables)? } else { None };
         // The first choice stays.
         let _ = self.code.set(code.map(Arc::new));
         Ok(())
@@ -88,7 +85,7 @@ impl Keys {
     pub(super) fn index_key<'k>(
         &self,
         key: &'k [u8],
-        buffer: &'k mut Buffer,
+        buffer: &'k mut KeyBuffer,
     ) -> Option<IndexKey<'k>> {
         Some(IndexKey(match self.code.get()? {
             None => key,
@@ -116,47 +113,29 @@ impl Keys {
         Some(())
     }
 
-    /// As [`Keys::restore`], cheaper for keys in index order.
+    /// As [`IndexKeyCodec::restore`], cheaper for keys in index order.
     #[inline]
     pub(super) fn restore_next(
         &self,
         IndexKey(key): IndexKey<'_>,
-        series: &mut Series,
+        state: &mut DecodeState,
         out: &mut Vec<u8>,
     ) -> Option<()> {
         match self.code.get() {
-            Some(Some(code)) => out.extend_from_slice(code.decode_next(key, series)?),
+            Some(Some(code)) => out.extend_from_slice(code.decode_next(key, state)?),
             _ => out.extend_from_slice(key),
         }
         Some(())
     }
 
     /// Formats an index key for messages: the user key, or the stored bytes if none decodes.
-    pub(super) fn shown(&self, key: IndexKey<'_>) -> String {
+    pub(super) fn format(&self, key: IndexKey<'_>) -> String {
         let mut out = Vec::new();
         match self.restore(key, &mut out) {
             Some(()) => out.escape_ascii().to_string(),
-            None => format!("{} (as the index has it)", key.0.escape_ascii()),
+            None => format!("{} (as the index stores it)", key.0.escape_ascii()),
         }
     }
-}
-
-/// Trains a code on a sample of the keys of some memtables.
-fn train(memtables: &[Arc<Memtable>]) -> crate::Result<Option<KeyCode>> {
-    let keys: u64 = memtables.iter().map(|memtable| memtable.keys()).sum();
-    let (every, mut number) = ((keys / SAMPLE).max(1), 0_u64);
-    let mut trainer = Trainer::default();
-    let mut walk =
-        Merge::new(MemtableCursor::all(memtables.to_vec(), &ScanStart::up(None)), Direction::Up);
-    walk.settle()?;
-    while let Some(key) = walk.key() {
-        if number.is_multiple_of(every) {
-            trainer.note(key);
-        }
-        number += 1;
-        walk.advance()?;
-    }
-    Ok(trainer.finish())
 }
 
 const _: () = assert!((1 << 16) * GROWTH_MAX <= KEY_BYTES_MAX, "the index has every key whole");

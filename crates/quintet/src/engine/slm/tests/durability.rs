@@ -1,13 +1,14 @@
-//! What must not be lost: beside merges, under damage, at power loss, after a failure.
+//! Entries are not lost: during merges, by damage, at power loss, after failures.
 
 use super::*;
+use crate::engine::slm::{key_code::KeyBuffer, merge_input::MergeInput, run_builder::RunBuilder};
 
 /// Loads and updates, and compares everything.
 fn loads() {
     drop(load(&Bench::new(11), 1_500, 9_000));
 }
 
-/// Everything is deleted again, and stays so.
+/// Deletes everything, and checks that it stays deleted.
 fn deletes() {
     let (engine, rows) = load(&Bench::new(12), 1_000, 3_000);
     engine.checkpoint(Lsn(10_000)).unwrap();
@@ -18,7 +19,7 @@ fn deletes() {
     compare(&engine, &Rows::new());
 }
 
-/// Keys are overwritten and deleted between the copying of a merge and the entering of its copies.
+/// Keys are overwritten and deleted after a merge has copied them and before it updates the index.
 fn writes_between() {
     let bench = Bench::new(13);
     let (engine, _) = bench.open();
@@ -31,15 +32,15 @@ fn writes_between() {
             engine.checkpoint(Lsn(step)).unwrap();
         }
     }
-    let inner = &engine.inner;
-    let runs = inner.front.view.load().version.iter().cloned().collect();
-    let flow = inner.queues.flow(&*inner.context.env).unwrap();
-    let mut sources = compact::Sources::new(runs, &flow).unwrap();
+    let table = &engine.table;
+    let runs = table.write_buffer.view.load().version.iter().cloned().collect();
+    let flow = table.queues.flow(&*table.context.env).unwrap();
+    let mut input = MergeInput::new(runs, &flow).unwrap();
     let mut came_between = false;
     let mut step = 600;
-    inner
-        .enter_all(&mut || {
-            let batch = inner.next_batch(&mut sources)?;
+    table
+        .apply_edits(&mut || {
+            let edit = table.next_edit(&mut input)?;
             if !std::mem::replace(&mut came_between, true) {
                 for number in 0..300_u64 {
                     step += 1;
@@ -52,17 +53,17 @@ fn writes_between() {
                         rows.insert(key, b"newer".to_vec());
                     }
                 }
-                inner.flush_all()?;
+                table.flush_all()?;
             }
-            Ok(batch)
+            Ok(edit)
         })
         .unwrap();
-    inner.cut(None).unwrap();
+    table.take_checkpoint(None).unwrap();
     compare(&engine, &rows);
 }
 
 #[test]
-fn what_is_written_while_a_merge_copies_wins() {
+fn writes_during_a_merge_win() {
     writes_between();
 }
 
@@ -75,7 +76,7 @@ fn merges_that_lose_or_mix_up_entries_are_found() {
     finds(Bug::SlmRangeShowsBoth, loads);
 }
 
-/// A flipped bit anywhere in any file: an error or what was put.
+/// Flips a bit anywhere in any file: reads return an error or the value that was put.
 fn flipped_bytes() {
     let bench = Bench::new(14);
     let (engine, _) = bench.open();
@@ -84,7 +85,7 @@ fn flipped_bytes() {
         put(&engine, number + 1, format!("{number:05}").as_bytes(), &value(number));
     }
     engine.checkpoint(Lsn(1000)).unwrap();
-    // Brings the pages of the index in place.
+    // Writes the pages of the index back from the journal.
     check(&engine);
     drop(engine);
     let (mut refused, mut random) = (0, Random(17));
@@ -98,7 +99,7 @@ fn flipped_bytes() {
             let other = Bench { complete: 1000, ..bench.on(env) };
             let outcome = other.try_open().and_then(|(engine, complete)| {
                 if complete < Lsn(1000) {
-                    // The catalog knows better: the database refuses the table.
+                    // The catalog has a higher LSN, so the database refuses the table.
                     return Err(Error::corruption(path.clone(), offset, "it is not complete"));
                 }
                 for number in 0..600 {
@@ -131,7 +132,7 @@ fn skipping_block_checksums_is_found() {
     finds(Bug::TphSkipsBlockChecksum, flipped_bytes);
 }
 
-/// Power loss at every event of a run: what was persisted is there.
+/// Power loss at every event of a run: checkpointed entries are there.
 fn power_loss() {
     let bench = Bench::new(15);
     bench.env.record_history();
@@ -169,12 +170,12 @@ fn power_loss() {
 }
 
 #[test]
-fn what_was_persisted_survives_power_loss_at_any_event() {
+fn checkpointed_entries_survive_power_loss_at_any_event() {
     power_loss();
 }
 
 #[test]
-fn cuts_without_their_syncs_are_found() {
+fn checkpoints_without_their_syncs_are_found() {
     finds(Bug::TphSkipsPieceSync, power_loss);
     finds(Bug::LsmSyncsUnderWrite, power_loss);
     finds(Bug::SlmSkipsDirSync, power_loss);
@@ -183,9 +184,9 @@ fn cuts_without_their_syncs_are_found() {
     finds(Bug::RedoSkipsSync, power_loss);
 }
 
-/// A cut in the middle of a flush: half of the places, and the runs that they lead to.
+/// A checkpoint in the middle of a flush has some index updates, and the runs that they point to.
 #[test]
-fn a_cut_may_be_taken_between_any_two_keys() {
+fn a_checkpoint_may_be_taken_between_any_two_keys() {
     let bench = Bench::new(16);
     let (engine, _) = bench.open();
     for number in 0..400_u64 {
@@ -195,24 +196,24 @@ fn a_cut_may_be_taken_between_any_two_keys() {
     for number in 0..400_u64 {
         put(&engine, number + 401, format!("{number:05}").as_bytes(), b"new");
     }
-    let inner = &engine.inner;
-    inner.front.rotate_any(&**inner).unwrap();
-    let frozen = inner.front.view.load().frozen.clone();
+    let table = &engine.table;
+    table.write_buffer.rotate_any(&**table).unwrap();
+    let frozen = table.write_buffer.view.load().frozen.clone();
     let start = ScanStart::up(None);
     let mut cursor = MemtableCursor::all(vec![Arc::clone(&frozen[0])], &start).remove(0);
-    inner
-        .enter_all(&mut || {
-            let mut draft = flush::Draft::new(inner);
-            while let Some(key) = cursor.key().filter(|_| draft.moves.len() < 97) {
+    table
+        .apply_edits(&mut || {
+            let mut builder = RunBuilder::new(table);
+            while let Some(key) = cursor.key().filter(|_| builder.updates.len() < 97) {
                 let key = key.to_vec();
-                let place = draft.add(&key, cursor.value().unwrap(), CacheAdmission::IfFree)?;
-                let mut buffer = Buffer::default();
-                let coded = inner.keys.index_key(&key, &mut buffer).unwrap();
-                draft.moves.push((inner.hash(&key), coded), Some(place), None);
+                let place = builder.add(&key, cursor.value().unwrap(), CacheAdmission::IfFree)?;
+                let mut buffer = KeyBuffer::default();
+                let coded = table.keys.index_key(&key, &mut buffer).unwrap();
+                builder.updates.push((table.hash(&key), coded), Some(place), None);
                 cursor.advance()?;
             }
-            inner.cut(None)?;
-            if draft.moves.is_empty() { Ok(None) } else { draft.finish().map(Some) }
+            table.take_checkpoint(None)?;
+            if builder.updates.is_empty() { Ok(None) } else { builder.finish().map(Some) }
         })
         .unwrap();
     let env = bench.env.crash(Policy::AllLost);
@@ -223,11 +224,11 @@ fn a_cut_may_be_taken_between_any_two_keys() {
     let values: Vec<Vec<u8>> = all.map(|entry| entry.unwrap().value.to_vec()).collect();
     assert_eq!(values.len(), 400);
     let fresh = values.iter().filter(|value| *value == b"new").count();
-    assert!(fresh > 0, "{fresh} of 400 places are newer");
+    assert!(fresh > 0, "{fresh} of 400 values are newer");
 }
 
 #[test]
-fn a_flush_that_fails_changes_nothing_and_the_next_one_goes_through() {
+fn a_failed_flush_changes_nothing_and_the_next_one_succeeds() {
     for call in [Call::Create, Call::Write, Call::Sync, Call::SyncDir, Call::Read] {
         for number in 1..5 {
             let bench = Bench::new(17);
@@ -251,7 +252,7 @@ fn a_flush_that_fails_changes_nothing_and_the_next_one_goes_through() {
                 check(&engine);
             }
             assert_eq!(engine.checkpoint(Lsn(200)).unwrap(), Lsn(200));
-            // What was promised does not hang on what a failed sync left in the cache.
+            // Durability does not depend on pages that a failed sync has left in the cache.
             let (lost, complete) = bench.on(bench.env.crash(Policy::AllLost)).open();
             assert_eq!(complete, Lsn(200), "{call:?} {number}");
             compare(&lost, &rows);
@@ -264,7 +265,7 @@ fn a_flush_that_fails_changes_nothing_and_the_next_one_goes_through() {
 }
 
 #[test]
-fn writers_are_delayed_before_they_have_to_stop() {
+fn writers_are_delayed_before_they_stall() {
     let bench = Bench::new(18);
     let (engine, _) = bench.open();
     let mut step = 0;
@@ -277,7 +278,7 @@ fn writers_are_delayed_before_they_have_to_stop() {
     };
     fill(&engine, 80 << 10);
     assert_eq!(detail(&engine, "write_rate"), 0);
-    // Nobody flushes: the last memtable but one fills.
+    // Without a flush, the last memtable but one fills.
     fill(&engine, 100 << 10);
     assert!(detail(&engine, "write_rate") > 0);
     let lsn = fill(&engine, 60 << 10);
@@ -286,7 +287,7 @@ fn writers_are_delayed_before_they_have_to_stop() {
     assert_eq!(detail(&engine, "write_rate"), 0);
 }
 
-/// Nothing is published that the log can still lose.
+/// A checkpoint has no effect that the log can still lose.
 fn the_log_comes_first() {
     let bench = Bench::new(19);
     let (context, host) = (bench.context(), Arc::new(FakeHost::default()));
@@ -300,7 +301,7 @@ fn the_log_comes_first() {
 }
 
 #[test]
-fn a_cut_syncs_the_log_first() {
+fn a_checkpoint_syncs_the_log_first() {
     the_log_comes_first();
     finds(Bug::CutSkipsLogSync, the_log_comes_first);
 }

@@ -1,0 +1,28 @@
+//! Writes: inserts into the memtables.
+
+use super::{range::TwoEndedScan, table::SlmTable};
+use crate::{
+    Result,
+    contract::{KeyRange, Op},
+    util::codec::Lsn,
+};
+
+impl SlmTable {
+    /// Inserts a put or a delete into the active memtable. The caller has admitted it.
+    pub(super) fn insert(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
+        let (Op::Put { key, .. } | Op::Delete { key }) = op else { return Ok(()) };
+        self.write_buffer.insert(lsn, op, self.hash(key), self)
+    }
+
+    /// Deletes every key of a range, with one delete for each key.
+    pub(super) fn delete_range(&self, lsn: Lsn, start: &[u8], end: &[u8]) -> Result<()> {
+        let end = (!end.is_empty()).then(|| end.to_vec());
+        let range = KeyRange { start: Some(start.to_vec()), end };
+        let mut keys = TwoEndedScan::new(&self.write_buffer.view.load_full(), range, false);
+        while let Some(key) = keys.next_key(self)? {
+            self.insert(lsn, &Op::Delete { key: &key })?;
+            self.write_buffer.rotate_full(self)?;
+        }
+        Ok(())
+    }
+}
