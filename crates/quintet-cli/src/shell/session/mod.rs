@@ -1,21 +1,23 @@
-//! What the shell's commands do.
+//! The commands of the shell.
+
+mod words;
 
 use std::{ffi::OsString, io::Write, os::unix::ffi::OsStringExt as _};
 
 use quintet::{Database, Error, Table, TableOptions};
+use words::Words;
 
-use super::words::Words;
 use crate::{
     bytes::quote,
     context::table_name,
-    entries::Wanted,
+    entries::EntrySelection,
     failure::{Failure, Outcome},
     figures,
     form::{Form, Typing},
     hierarchy::print_children,
 };
 
-/// Entries that `scan` shows on a terminal.
+/// Maximum number of entries that `scan` prints on a terminal.
 const SCAN_ENTRIES_ON_TERMINAL: u64 = 100;
 
 /// One command, for `help` and completion.
@@ -23,9 +25,9 @@ const SCAN_ENTRIES_ON_TERMINAL: u64 = 100;
 pub(super) struct Help {
     /// Its name.
     pub(super) name: &'static str,
-    /// What follows the name.
+    /// Its arguments.
     arguments: &'static str,
-    /// What it does.
+    /// Its effect.
     effect: &'static str,
 }
 
@@ -35,30 +37,30 @@ const fn help(name: &'static str, arguments: &'static str, effect: &'static str)
 
 /// Every command.
 pub(super) const COMMANDS: &[Help] = &[
-    help("put", "KEY [VALUE]", "set a value: the rest of the line, empty without"),
+    help("put", "KEY [VALUE]", "set a value: the rest of the line (default: empty)"),
     help("get", "KEY", "print a value in quotes, or (absent)"),
     help("del", "KEY", "delete a key"),
     help("scan", "[PREFIX]", "print entries whose keys start with PREFIX"),
-    help("count", "", "print how many entries there are"),
-    help("use", "TABLE", "work on this table from now on"),
+    help("count", "", "print the number of entries"),
+    help("use", "TABLE", "use this table in the following commands"),
     help("tables", "", "list the tables"),
-    help("list", "[PATH]", "list a directory of tables, a mount too"),
+    help("list", "[PATH]", "list a directory of tables or a mount"),
     help(
         "create",
         "TABLE ENGINE [NAME=VALUE]...",
-        "create a table and use it; key-type=.. and value-type=.. fix types",
+        "create a table and use it; key-type=.. and value-type=.. set its types",
     ),
     help("rename", "TABLE NAME", "rename a table or a directory of tables"),
     help("drop", "TABLE", "drop a table"),
-    help("begin", "", "collect put and del, over any tables, until commit"),
-    help("commit", "", "write what was collected, all or nothing"),
-    help("abort", "", "forget what was collected"),
-    help("stats", "[TABLE]", "print figures"),
-    help("help", "", "print this"),
-    help("quit", "", "leave"),
+    help("begin", "", "collect put and del of any tables until commit"),
+    help("commit", "", "write the collected changes atomically"),
+    help("abort", "", "discard the collected changes"),
+    help("stats", "[TABLE]", "print statistics"),
+    help("help", "", "print this text"),
+    help("quit", "", "leave the shell"),
 ];
 
-/// Whether to read on.
+/// Whether the shell reads the next line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     Continue,
@@ -79,13 +81,13 @@ struct Staged {
 pub(super) struct Session<'a> {
     database: &'a Database,
     table: Option<Table>,
-    /// Since `begin`.
+    /// Writes since `begin`; `None` outside `begin` and `commit`.
     staged: Option<Vec<Staged>>,
     is_terminal: bool,
 }
 
 impl<'a> Session<'a> {
-    /// Starts with the table `name`, or with the only one.
+    /// Starts with the table `name`, or with the only table if there is exactly one.
     pub(super) fn new(
         database: &'a Database,
         name: Option<&str>,
@@ -100,20 +102,20 @@ impl<'a> Session<'a> {
         Ok(Self { database, table, staged: None, is_terminal })
     }
 
-    /// What stands before the cursor.
+    /// Returns the prompt.
     pub(super) fn prompt(&self) -> String {
         let table = self.table.as_ref().map(Table::name);
         let mark = if self.staged.is_some() { "*" } else { "" };
         format!("{}{mark}> ", table.as_deref().unwrap_or("quintet"))
     }
 
-    /// For completion.
+    /// Returns the names of all tables, for completion.
     pub(super) fn table_names(&self) -> Vec<String> {
         let tables = self.database.tables();
         tables.into_iter().map(|table| table.name).collect()
     }
 
-    /// The input has ended: says what is lost.
+    /// Ends the session. Fails if the input ended between `begin` and `commit`.
     pub(super) fn end(&self) -> Outcome {
         match &self.staged {
             Some(staged) if !staged.is_empty() => Err(Failure::Failed(format!(
@@ -124,7 +126,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Runs one line. An empty line, and one that starts with #, does nothing.
+    /// Runs one line. Empty lines and lines that start with # do nothing.
     pub(super) fn execute(&mut self, line: &[u8], out: &mut dyn Write) -> Outcome<Flow> {
         let mut words = Words::new(line);
         let Some(command) = words.next()? else { return Ok(Flow::Continue) };
@@ -165,7 +167,9 @@ impl<'a> Session<'a> {
             b"begin" => {
                 words.end()?;
                 if self.staged.is_some() {
-                    return Err(Failure::Usage("begin was given already".to_owned()));
+                    return Err(Failure::Usage(
+                        "begin is already active; commit or abort it first".to_owned(),
+                    ));
                 }
                 self.staged = Some(Vec::new());
                 self.done(out)?;
@@ -180,14 +184,14 @@ impl<'a> Session<'a> {
             b"help" => print_help(out)?,
             b"quit" | b"exit" => return words.end().map(|()| Flow::Quit),
             other => {
-                let what = format!("there is no command {}; help lists them", quote(other));
+                let what = format!("there is no command {}; help lists the commands", quote(other));
                 return Err(Failure::Usage(what));
             }
         }
         Ok(Flow::Continue)
     }
 
-    /// Answers a command that has nothing to show.
+    /// Answers a command without output.
     fn done(&self, out: &mut dyn Write) -> Outcome {
         if !self.is_terminal {
             writeln!(out, "ok")?;
@@ -196,7 +200,7 @@ impl<'a> Session<'a> {
     }
 
     fn table(&self) -> Outcome<&Table> {
-        let none = || Failure::Usage("no table is chosen; use TABLE chooses one".to_owned());
+        let none = || Failure::Usage("no table is chosen; choose one with use TABLE".to_owned());
         self.table.as_ref().ok_or_else(none)
     }
 
@@ -240,18 +244,18 @@ impl<'a> Session<'a> {
         words.end()?;
         let form = form(self.table()?)?;
         let prefix = form.prefix(prefix.as_ref())?;
-        let wanted = Wanted { prefix, ..Wanted::default() };
+        let selection = EntrySelection { prefix, ..EntrySelection::default() };
         let limit = if self.is_terminal { SCAN_ENTRIES_ON_TERMINAL } else { u64::MAX };
-        let mut shown = 0;
-        wanted.for_each(self.table()?, &mut |key, value| {
-            if shown == limit {
+        let mut printed = 0;
+        selection.for_each(self.table()?, &mut |key, value| {
+            if printed == limit {
                 writeln!(
                     out,
                     "(only the first {limit}; scan PREFIX, or the scan command, shows more)"
                 )?;
                 return Ok(false);
             }
-            shown += 1;
+            printed += 1;
             writeln!(out, "{}\t{}", form.show_key(key), form.quote_value(value))?;
             Ok(true)
         })
@@ -260,7 +264,7 @@ impl<'a> Session<'a> {
     fn count(&self, words: &mut Words<'_>, out: &mut dyn Write) -> Outcome {
         words.end()?;
         let mut count = 0_u64;
-        Wanted::default().for_each(self.table()?, &mut |_, _| {
+        EntrySelection::default().for_each(self.table()?, &mut |_, _| {
             count += 1;
             Ok(true)
         })?;
@@ -291,7 +295,7 @@ impl<'a> Session<'a> {
     }
 
     fn take_staged(&mut self) -> Outcome<Vec<Staged>> {
-        self.staged.take().ok_or_else(|| Failure::Usage("begin was not given".to_owned()))
+        self.staged.take().ok_or_else(|| Failure::Usage("begin is not active".to_owned()))
     }
 
     fn commit(&mut self, words: &mut Words<'_>, out: &mut dyn Write) -> Outcome {
@@ -318,12 +322,12 @@ impl<'a> Session<'a> {
     }
 }
 
-/// How a table's keys and values are written.
+/// Returns how the keys and values of a table are written.
 fn form(table: &Table) -> Outcome<Form> {
     Form::of(table, &Typing::default(), false)
 }
 
-/// The next word, which must be the last.
+/// Returns the next word, which must be the last.
 fn last(words: &mut Words<'_>, what: &str) -> Outcome<Vec<u8>> {
     let word = words.need(what)?;
     words.end()?;
@@ -334,6 +338,6 @@ fn print_help(out: &mut dyn Write) -> Outcome {
     for Help { name, arguments, effect } in COMMANDS {
         writeln!(out, "{:38}{effect}", format!("{name} {arguments}"))?;
     }
-    writeln!(out, "Keys, and values that start with one, may stand in double quotes, with")?;
-    Ok(writeln!(out, "\\n \\t \\r \\0 \\\\ \\\" \\xFF \\u{{1F600}} for what cannot be typed.")?)
+    writeln!(out, "Keys and values may be in double quotes. In quotes, the escapes")?;
+    Ok(writeln!(out, "\\n \\t \\r \\0 \\\\ \\\" \\xFF \\u{{1F600}} stand for special characters.")?)
 }

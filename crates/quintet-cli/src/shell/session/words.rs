@@ -1,9 +1,8 @@
-//! How a line of the shell is taken apart.
+//! Splits a line of the shell into words.
 //!
-//! Words are separated by spaces or tabs. A word in double quotes may hold anything, with the
-//! escapes of [`crate::bytes::unescape`]; any other word is taken byte for byte. The value of
-//! `put` is the rest of the line after one space, byte for byte, unless it starts with a double
-//! quote.
+//! Words are separated by spaces or tabs. A word in double quotes can have any bytes, with the
+//! escapes of [`crate::bytes::unescape`]. Other words have no escapes. The value of `put` is the
+//! rest of the line after one space, byte for byte, unless it starts with a double quote.
 
 use crate::{
     bytes::unescape,
@@ -20,7 +19,7 @@ impl<'a> Words<'a> {
         Self(line)
     }
 
-    /// The next word; `None` at the end of the line.
+    /// Returns the next word, or `None` at the end of the line.
     pub(super) fn next(&mut self) -> Outcome<Option<Vec<u8>>> {
         let start = self.0.iter().position(|byte| !is_space(*byte)).unwrap_or(self.0.len());
         self.0 = self.0.get(start..).unwrap_or(&[]);
@@ -36,12 +35,12 @@ impl<'a> Words<'a> {
         Ok(Some(word.to_vec()))
     }
 
-    /// The next word, which must be there.
+    /// Returns the next word. Fails at the end of the line; `what` names the missing word.
     pub(super) fn need(&mut self, what: &str) -> Outcome<Vec<u8>> {
         self.next()?.ok_or_else(|| Failure::Usage(format!("{what} is missing")))
     }
 
-    /// Everything after one space.
+    /// Returns the rest of the line after one space.
     pub(super) fn value(&mut self) -> Outcome<Vec<u8>> {
         let rest = self.0.strip_prefix(b" ").or(self.0.strip_prefix(b"\t")).unwrap_or(self.0);
         self.0 = &[];
@@ -55,19 +54,19 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Nothing may be left.
+    /// Fails if the line has another word.
     pub(super) fn end(&mut self) -> Outcome {
         match self.next()? {
             None => Ok(()),
             Some(word) => {
                 let word = crate::bytes::quote(&word);
-                let what = format!("unexpected {word}; put what has spaces in double quotes");
+                let what = format!("unexpected {word}; write words with spaces in double quotes");
                 Err(Failure::Usage(what))
             }
         }
     }
 
-    /// A word whose opening quote has been read.
+    /// Returns the word whose opening quote has been read.
     fn quoted(&mut self, body: &'a [u8]) -> Outcome<Vec<u8>> {
         let mut is_escaped = false;
         let end = body.iter().position(|byte| {
