@@ -15,7 +15,7 @@ const PAGE_BYTES: usize = 1 << 20;
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Outcome<bool> + 'a;
 
 /// Scans a whole table page by page. The number of entries in a page depends on the mean size of
-/// the entries so far: memory stays bounded for large values, and the calls stay few for small ones.
+/// the entries so far. Memory stays bounded for large values, and small ones need few calls.
 #[derive(Debug)]
 pub struct Entries<'a> {
     table: &'a Table,

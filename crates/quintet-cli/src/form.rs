@@ -1,7 +1,7 @@
 //! Converts the keys and values of a table to text and back.
 //!
-//! `put t 7 0.5` on a table of numbers must write numbers, and `scan` must print them. The types are
-//! those of the table; for a table without types, the user may give them. Numbers and composite
+//! `put t 7 0.5` on a table of numbers must write numbers, and `scan` must print them. The types
+//! are those of the table; for a table without types, the user may give them. Numbers and composite
 //! keys are converted; strings and blobs are not.
 //!
 //! Invariant: [`Form::key`] reads what [`Form::show_key`] prints.
@@ -125,7 +125,8 @@ impl Form {
         text.map(|text| self.key(text.as_bytes())).transpose()
     }
 
-    /// Returns the common first bytes of all keys that start with `text`. Fails for keys of numbers.
+    /// Returns the common first bytes of all keys that start with `text`. Fails for keys of
+    /// numbers.
     pub fn prefix(&self, text: Option<&OsString>) -> Outcome<Option<Vec<u8>>> {
         if text.is_some() && !self.is_hex && !self.has_plain_keys() {
             let what = format!("keys of {} have no prefix in text", self.types.key_names());

@@ -13,9 +13,9 @@
 //! DATA=END
 //! ```
 //!
-//! `bytevalue` lines are hexadecimal digits. `print` lines are text: a backslash, and each byte that
-//! is not a printable ASCII character, is `\` and two hexadecimal digits. The reader also accepts
-//! `\\`. A file of `mdb_dump -a` has several such sections, one for each database.
+//! `bytevalue` lines are hexadecimal digits. `print` lines are text: a backslash, and each byte
+//! that is not a printable ASCII character, is `\` and two hexadecimal digits. The reader also
+//! accepts `\\`. A file of `mdb_dump -a` has several such sections, one for each database.
 
 use std::io::{BufRead, Write};
 

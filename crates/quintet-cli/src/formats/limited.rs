@@ -6,7 +6,8 @@ use std::{
     rc::Rc,
 };
 
-/// Bytes that the current row may still have. A [`Limited`] reader and the parser above it share it.
+/// Bytes that the current row may still have. A [`Limited`] reader and the parser above it share
+/// it.
 #[derive(Clone, Debug)]
 pub struct Allowance {
     left: Rc<Cell<u64>>,

@@ -5,8 +5,8 @@
 //!
 //! CSV, TSV and JSON lines have two shapes; `mdb_dump` files have pairs only:
 //! - **Pairs**: a row is a key and a value, both exact bytes.
-//! - **Rows**: a row is a record with named columns. The key is the text of one column. The value is
-//!   the whole record as a JSON object with the columns in the order of the file, the key column
+//! - **Rows**: a row is a record with named columns. The key is the text of one column. The value
+//!   is the whole record as a JSON object with the columns in the order of the file, the key column
 //!   included. An export of such values writes the same columns in the same order.
 //!
 //! Invariants:

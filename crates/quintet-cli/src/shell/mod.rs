@@ -3,8 +3,8 @@
 //! On a terminal the shell has line editing, history and completion. It prints an error and reads
 //! the next line.
 //!
-//! On a pipe it answers every command with one line. It flushes the answers when no further input is
-//! waiting, so another program can use it interactively. The first error ends the run with exit
+//! On a pipe it answers every command with one line. It flushes the answers when no further input
+//! is waiting, so another program can use it interactively. The first error ends the run with exit
 //! code 1, unless `--keep-going` is set.
 
 mod complete;

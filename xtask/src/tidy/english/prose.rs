@@ -3,7 +3,7 @@
 //! Paragraphs end at blank lines, list items, headings, tables and fences; code in fences is left
 //! out. A sentence ends at `.`, `?` or `!` before a space and a capital letter or a mark.
 
-use super::source::Source;
+use super::super::source::Source;
 
 /// Where a sentence is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! English that readers stumble over, in comments, strings and documents.
 
-use super::{
-    Finding, Tree, is_document,
-    prose::{self, Origin, Sentence},
-};
+mod prose;
+
+use super::{Finding, Tree, tree::is_document};
+use prose::{Origin, Sentence};
 
 /// Words in a sentence of a doc comment or a document.
 const WORDS_MAX: usize = 30;

@@ -1,17 +1,19 @@
 //! Medians of throughput from a results file of `quintet-compare run`.
 
-use super::json::Json;
+mod json;
+
+use json::Json;
 
 /// The runs of one workload that a group of bars shows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source {
+pub(super) struct RunFilter {
     /// File name in `docs/results`.
     pub(super) file: &'static str,
-    /// Name of the workload as the results file has it.
+    /// Name of the workload in the results file.
     pub(super) workload: &'static str,
-    /// Number of operations of the run; a file may hold the same workload at several sizes.
+    /// Number of operations of the run. A file may have the same workload at several sizes.
     pub(super) operations: f64,
-    /// Takes the runs of this call of `quintet-compare` only, where a file holds several builds.
+    /// Selects the runs of one call of `quintet-compare` if a file has several builds.
     pub(super) run_prefix: &'static str,
 }
 
@@ -24,7 +26,7 @@ pub(super) struct Median {
 
 /// Returns the median of the single-threaded runs of `store` that `source` names in `text`, the
 /// contents of its file. Runs that failed have no figures and are skipped.
-pub(super) fn median(text: &str, source: Source, store: &str) -> Result<Option<Median>, String> {
+pub(super) fn median(text: &str, source: RunFilter, store: &str) -> Result<Option<Median>, String> {
     let mut rates = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let run = Json::parse(line)
@@ -54,8 +56,8 @@ pub(super) fn median(text: &str, source: Source, store: &str) -> Result<Option<M
 mod tests {
     use super::*;
 
-    const SOURCE: Source =
-        Source { file: "test.jsonl", workload: "c", operations: 10.0, run_prefix: "" };
+    const SOURCE: RunFilter =
+        RunFilter { file: "test.jsonl", workload: "c", operations: 10.0, run_prefix: "" };
 
     fn line(store: &str, threads: u32, id: &str, rate: &str) -> String {
         format!(
@@ -76,7 +78,7 @@ mod tests {
         text += &line("a", 1, "x-3", "null");
         let found = median(&text, SOURCE, "a").unwrap().unwrap();
         assert_eq!(found, Median { ops_per_second: 5.0, runs: 3 });
-        let of_x = Source { run_prefix: "x-", ..SOURCE };
+        let of_x = RunFilter { run_prefix: "x-", ..SOURCE };
         let found = median(&text, of_x, "a").unwrap().unwrap();
         assert_eq!(found, Median { ops_per_second: 3.0, runs: 2 });
         assert_eq!(median(&text, SOURCE, "c").unwrap(), None);
