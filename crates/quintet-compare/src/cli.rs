@@ -10,7 +10,7 @@ use quintet_bench::{
     limits::{LimitsRecord, MeasurementScope},
     report::{self, ReportArgs},
     session::{
-        child,
+        self,
         plan::{self, MemoryPlan, SessionOptions, SessionPlan, StepRequest, StoreChoice},
     },
     store::{Durability, MemoryMode, StoreOptions, Stores as _},
@@ -162,7 +162,7 @@ struct RunArgs {
 
 /// Runs the command of `args` and prints to `out`.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
-    if let Some(outcome) = child::serve_if_child(&AllStores, out) {
+    if let Some(outcome) = session::serve_if_child(&AllStores, out) {
         return outcome;
     }
     match &args.command {

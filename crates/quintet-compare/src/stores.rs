@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 use quintet_bench::{
     failure::{Failure, Outcome},
-    store::{BuiltinStores, Family, Store, StoreInfo, StoreOptions, Stores},
+    builtin::BuiltinStores,
+    store::{Family, Store, StoreInfo, StoreOptions, Stores},
 };
 
 use crate::peers::{self, Peer};

@@ -5,8 +5,11 @@
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::{EachEntry, EachFound, Store, StoreStats, unordered};
-use crate::{failure::Outcome, numbers::to_u64};
+use crate::{
+    failure::Outcome,
+    numbers::to_u64,
+    store::{EachEntry, EachFound, Store, StoreStats, unordered},
+};
 
 type Map = hashbrown::HashMap<Box<[u8]>, Box<[u8]>>;
 

@@ -1,5 +1,7 @@
 //! The parent's side: starts child processes, limits them, and receives their replies.
 
+mod cgroup;
+
 use std::{
     env,
     fs::{self, File},
@@ -14,6 +16,8 @@ use std::{
 
 use serde::Serialize;
 
+use cgroup::ControlGroup;
+
 use super::{
     job::Job,
     plan,
@@ -21,7 +25,6 @@ use super::{
 };
 use crate::{
     failure::{Failure, Outcome},
-    machine::cgroup::{self, ControlGroup},
     store::MemoryMode,
 };
 

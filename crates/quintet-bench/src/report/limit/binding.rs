@@ -1,16 +1,35 @@
-//! The limit that binds an operation, and the distance of a result from it. The rules are the table
-//! in the head of [`super`].
+//! The limit that binds an operation, and the distance of a result from it.
+//!
+//! An operation needs several resources; the slowest one binds it. *r* is the bytes of a record, key and
+//! value:
+//!
+//! | operation | cost | reason |
+//! |-----------|------|--------|
+//! | point read of a present key | 2 dependent loads; *r* bytes copied | an index slot leads to the record, and the caller gets a copy of the value |
+//! | point read of an absent key | 1 load | a tag in the slot can exclude the key |
+//! | `multi_get` | as point reads, with overlapped loads | the keys are known in advance, so misses overlap |
+//! | read of a record that is not in memory | 1 random read of the device, at a depth of keys in flight | with an index in memory one block contains the record |
+//! | overwrite, delete, read-modify-write | 2 dependent loads; *r* bytes to the device in sequence | the key is compared; the record goes to the log once |
+//! | insert | 1 load; *r* bytes to the device in sequence | an empty slot; the log again |
+//! | the same, each synced | one `fdatasync` per group of all threads | a group commit includes at most all writers |
+//! | range of *n* entries | 2 dependent loads; *n* x *r* bytes copied | records may be stored in key order |
+//! | visit of all entries | *r* bytes copied | as above |
+//!
+//! All threads share copying, the device and the sync; each thread has its own loads.
+//!
+//! A multiple below 1 of the DRAM latency is possible for three reasons. The processor overlaps the
+//! loads of independent reads (`read-dependent` excludes that). Zipfian keys hit the processor's
+//! caches. Writes that are not synced may reach the device after the measurement.
 
 use std::fmt;
 
 use crate::{
     distribution::THETA,
+    limits::{Limits, READ_DEPTH},
     numbers::to_f64,
     workload::{Body, OperationKind, RecordChoice, Workload},
 };
 use serde::{Deserialize, Serialize};
-
-use super::{Limits, READ_DEPTH};
 
 /// Mean number of entries of a range of YCSB: 1 to 100 with the same probability.
 const RANGE_ENTRIES: f64 = 50.5;

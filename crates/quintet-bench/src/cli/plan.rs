@@ -1,20 +1,8 @@
-//! The suites of `quintet bench`: plans their sessions.
-//!
-//! Each workload runs in sessions of its own, one for each store. [`run`] runs the plan and prints
-//! medians as a table or as JSON.
-
-pub mod ckvs;
-pub mod expiry;
-mod measurement;
-mod options;
-pub mod run;
-mod table;
+//! Plans the sessions of a suite: one session for each workload and store.
 
 use std::path::PathBuf;
 
-pub use measurement::{Measurement, RecoverySummary};
-pub(crate) use options::SuiteOptions;
-
+use super::options::SuiteOptions;
 use crate::{
     failure::{Failure, Outcome},
     session::{

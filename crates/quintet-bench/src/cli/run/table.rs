@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::Measurement;
+use super::measurement::Measurement;
 use crate::{numbers::to_f64, workload::Suite};
 
 /// Cell without a figure.

@@ -6,13 +6,15 @@ use quintet::{
     Cursor, Database, DeleteOptions, EngineKind, LoadOptions, Options, Table, TableOptions,
 };
 
-use super::{Durability, EachEntry, EachFound, NextEntry, Store, StoreOptions, StoreStats};
-use crate::failure::{Failure, Outcome};
+use crate::{
+    failure::{Failure, Outcome},
+    store::{Durability, EachEntry, EachFound, NextEntry, Store, StoreOptions, StoreStats},
+};
 
 /// Name of the measured table.
 const TABLE: &str = "bench";
-/// Settings of the database instead of the table: its log is in emulated persistent memory with
-/// this write latency (nanoseconds for each line of 64 bytes) and this bandwidth (bytes per
+/// Settings of the database, not of the table. They put its log into emulated persistent memory
+/// with this write latency (nanoseconds for each line of 64 bytes) and this bandwidth (bytes per
 /// second).
 const WRITE_LATENCY: &str = "write_latency_ns";
 const WRITE_BANDWIDTH: &str = "write_bandwidth";

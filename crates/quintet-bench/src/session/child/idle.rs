@@ -1,15 +1,17 @@
 //! Waits until the background work of this process ends.
 //!
-//! The kernel's counters of processor time and of input and output decide, because they have the
-//! same meaning for every store, also for stores that do not report their background work.
+//! The kernel's counters of processor time and of input and output decide. They have the same
+//! meaning for every store, and they include background work that a store does not report.
 
 use std::{
     thread,
     time::{Duration, Instant},
 };
 
-use super::{io_counters, process};
-use crate::failure::{Failure, Outcome};
+use crate::{
+    failure::{Failure, Outcome},
+    machine::{io_counters, process},
+};
 
 /// Interval between two readings of the counters.
 const INTERVAL: Duration = Duration::from_secs(1);

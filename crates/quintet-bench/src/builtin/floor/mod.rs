@@ -17,11 +17,11 @@ mod arena;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use self::arena::{Arena, Slot, SlotWord};
-use super::{EachEntry, EachFound, Store, StoreOptions, StoreStats, unordered};
 use crate::{
     failure::{Failure, Outcome},
     numbers::{to_u64, to_usize},
     random::scale,
+    store::{EachEntry, EachFound, Store, StoreOptions, StoreStats, unordered},
 };
 
 /// Number of keys that `multi_get` processes at a time. More keys gain nothing; fewer keys leave

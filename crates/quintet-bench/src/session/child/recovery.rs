@@ -99,9 +99,10 @@ fn compare(store: &dyn Store, killed: &KilledRun<'_>, recovery: &mut Recovery) -
 mod tests {
     use super::*;
     use crate::{
+        builtin::BuiltinStores,
         data::KeyOrder,
         driver::{Task, run},
-        store::{BuiltinStores, Durability},
+        store::Durability,
         workload::{Suite, find},
     };
 

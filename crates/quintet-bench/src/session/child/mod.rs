@@ -3,26 +3,28 @@
 //! The request is one line of JSON on standard input. The reply is one line of JSON on standard
 //! output. A process that the parent kills waits for the kill after its reply, with the store open.
 
+mod idle;
+mod recovery;
+
 use std::{
-    env, fs,
-    io::{self, BufRead as _, Write},
-    path::{Path, PathBuf},
+    fs,
+    io::{self, Write},
+    path::Path,
     time::{Duration, Instant},
 };
 
+use recovery::KilledRun;
+
 use super::{
     job::{Job, WRITING_ROUNDS_MAX},
-    launch::{ROLE, Role},
-    protocol::{ChildReply, LoadReport, SessionPart, SessionRequest, StepReport},
-    recovery::{self, KilledRun},
-    scratch,
+    protocol::{ChildReply, LoadReport, SessionPart, SessionRequest, StepReport, receive},
 };
 use crate::{
     data::RecordShape,
     driver::{self, Phase},
     expected_state::ExpectedState,
     failure::{Failure, Outcome},
-    machine::{self, IoCounters, idle, io_counters},
+    machine::{self, IoCounters, io_counters},
     result::{Figures, Latency, Recovery},
     store::{Store, StoreOptions, Stores},
     workload::{self, Body, OperationKind, RunSize, Suite, Workload},
@@ -33,25 +35,8 @@ const LOADS_MAX: u32 = 15;
 /// Maximum number of rounds of a workload that only reads.
 const ROUNDS_MAX: u64 = 1000;
 
-/// Serves the parent's request if this process is a child; returns `None` if it is not.
-pub fn serve_if_child(stores: &dyn Stores, out: &mut dyn Write) -> Option<Outcome> {
-    let role = env::var(ROLE).ok()?;
-    Some(match Role::parse(&role) {
-        Some(Role::Session) => serve(stores, out),
-        Some(Role::Remover) => receive().and_then(|dir: PathBuf| scratch::remove_at_end(&dir)),
-        None => Err(Failure::Usage(format!("{ROLE}: unknown role {role:?}"))),
-    })
-}
-
-fn receive<T: serde::de::DeserializeOwned>() -> Outcome<T> {
-    let mut line = String::new();
-    let read = io::stdin().lock().read_line(&mut line);
-    read.map_err(|error| Failure::io("standard input", &error))?;
-    serde_json::from_str(&line)
-        .map_err(|error| Failure::Usage(format!("standard input: no request of a parent: {error}")))
-}
-
-fn serve(stores: &dyn Stores, out: &mut dyn Write) -> Outcome {
+/// Reads the parent's request, runs it and replies.
+pub(super) fn serve(stores: &dyn Stores, out: &mut dyn Write) -> Outcome {
     // The end of the parent ends this process: the reply would have no reader.
     let kill = rustix::process::Signal::KILL;
     rustix::process::set_parent_process_death_signal(Some(kill))

@@ -1,9 +1,10 @@
 //! The sections of one group: ratios, throughput, latencies, costs, all figures.
 
-use crate::numbers::to_f64;
+mod bars;
+
+use bars::{Bar, CutPolicy};
 
 use super::{
-    bars::{self, Bar, CutPolicy},
     document::{Chart, Document, Mark, Table, TableCell},
     limit::LimitIndex,
     lines::{self, Axis, Series},
@@ -11,7 +12,7 @@ use super::{
     styles::Styles,
     units,
 };
-use crate::{result::Metric, store::Family};
+use crate::{numbers::to_f64, result::Metric, store::Family};
 
 /// Quantiles of a latency curve. The maximum is added.
 const QUANTILES: [f64; 19] = [

@@ -1,7 +1,9 @@
 //! `null`: a store that does nothing. Its figures are the cost of the harness.
 
-use super::{EachEntry, EachFound, Store, StoreStats};
-use crate::failure::Outcome;
+use crate::{
+    failure::Outcome,
+    store::{EachEntry, EachFound, Store, StoreStats},
+};
 use std::hint::black_box;
 
 /// A store that ignores writes and finds no key.

@@ -1,17 +1,26 @@
-//! The command line of `quintet bench`.
+//! `quintet bench`: the command line and its suites.
+//!
+//! `plan` turns the arguments of a suite into sessions. `run` runs them and prints medians as a
+//! table or as JSON. `ckvs` and `expiry` are benchmarks without sessions.
+
+mod ckvs;
+mod expiry;
+mod options;
+mod plan;
+mod run;
 
 use std::io::Write;
 
+use ckvs::CkvsArgs;
+use expiry::ExpiryArgs;
+use options::SuiteOptions;
+
 use crate::{
+    builtin::BuiltinStores,
     failure::Outcome,
     instructions::{self, InstructionArgs},
-    session::child,
-    store::{BuiltinStores, Stores},
-    suites::{
-        self, SuiteOptions,
-        ckvs::{self, CkvsArgs},
-        expiry::{self, ExpiryArgs},
-    },
+    session,
+    store::Stores,
     workload::{
         DB_BENCH, MICRO, Suite,
         logkv::{LogKvPoint, LogKvPreset},
@@ -102,21 +111,21 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
 
 /// As [`run`], with the stores of the caller.
 pub fn run_with(stores: &dyn Stores, args: &Args, out: &mut dyn Write) -> Outcome {
-    if let Some(outcome) = child::serve_if_child(stores, out) {
+    if let Some(outcome) = session::serve_if_child(stores, out) {
         return outcome;
     }
-    let plan = match &args.suite {
+    let suite_plan = match &args.suite {
         SuiteCommand::Ycsb { workload, common } => {
-            suites::named(stores, Suite::Ycsb, workload, common)?
+            plan::named(stores, Suite::Ycsb, workload, common)?
         }
         SuiteCommand::Micro { workload, common } => {
-            suites::named(stores, Suite::Micro, workload, common)?
+            plan::named(stores, Suite::Micro, workload, common)?
         }
         SuiteCommand::Dbbench { workload, common } => {
-            suites::named(stores, Suite::DbBench, workload, common)?
+            plan::named(stores, Suite::DbBench, workload, common)?
         }
         SuiteCommand::Logkv { preset: Some(preset), common, .. } => {
-            suites::preset(stores, *preset, common)?
+            plan::preset(stores, *preset, common)?
         }
         SuiteCommand::Logkv {
             preset: None,
@@ -132,13 +141,13 @@ pub fn run_with(stores: &dyn Stores, args: &Args, out: &mut dyn Write) -> Outcom
                 hot_fraction: *hot_fraction,
                 hot_rate: *hot_rate,
             };
-            suites::point(stores, point, common)?
+            plan::point(stores, point, common)?
         }
         SuiteCommand::Ckvs(args) => return ckvs::run(args, out),
         SuiteCommand::Expiry(args) => return expiry::run(args, out),
         SuiteCommand::Instructions(args) => return instructions::run(stores, args, out),
     };
-    suites::run::run(&plan, out)
+    run::run(&suite_plan, out)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! far beyond all others is cut as well, so that the others remain distinguishable. Bars of ours
 //! are never cut.
 
-use super::{
+use super::super::{
     model::Spread,
     svg::{Anchor, Svg, fit, width_of},
     units::nice,

@@ -1,11 +1,16 @@
-//! Runs a plan of a suite and prints the results.
+//! Runs a plan of a suite and prints medians as a table or as JSON.
+
+mod measurement;
+mod table;
 
 use std::{
     env, fs,
     io::{self, IsTerminal as _, Write},
 };
 
-use super::{Measurement, SuitePlan, table};
+use measurement::Measurement;
+
+use super::plan::SuitePlan;
 use crate::{
     failure::{Failure, Outcome},
     machine::Machine,

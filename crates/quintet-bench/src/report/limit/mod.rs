@@ -1,11 +1,12 @@
 //! Results as multiples of the limit that binds them.
 
-use super::{Experiments, document::TableCell, model::StoreCell, units};
+mod binding;
+
+use binding::{Binding, RunProfile, bind};
+
+use super::{document::TableCell, input::Experiments, model::StoreCell, units};
 use crate::{
-    limits::{
-        Limits, LimitsRecord,
-        binding::{Binding, RunProfile, bind},
-    },
+    limits::{Limits, LimitsRecord},
     numbers::to_f64,
     result::{Metric, RunResult},
     store::{Durability, MemoryMode},

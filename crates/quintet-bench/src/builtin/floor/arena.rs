@@ -18,7 +18,7 @@
 //!
 //! Invariants:
 //! - One thread writes each byte of the arena below `used`, once, before it publishes the address
-//!   of the record. Nobody writes it later. Shared slices of a record whose address was received
+//!   of the record. No thread writes it later. Shared slices of a record whose address was received
 //!   therefore stay valid.
 //! - The mapping lives as long as the [`Arena`] and never moves.
 
@@ -194,8 +194,8 @@ impl Arena {
         assert!(address.0 + HEAD_BYTES <= self.length);
         // SAFETY: an `Address` was handed out by `append` after the whole record was written (and,
         // between threads, passed on with release and acquire order: `address`), so lengths
-        // and bytes are initialised, lie within the mapping, and are never written again.
-        #[expect(unsafe_code, reason = "reads a record that nobody writes any more")]
+        // and bytes are initialised, are within the mapping, and are never written again.
+        #[expect(unsafe_code, reason = "reads a record that no thread writes any more")]
         unsafe {
             let from = self.base.as_ptr().add(to_usize(address.0));
             let lengths = from.cast::<[u8; 4]>();
@@ -231,7 +231,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `reserve` with this length, and no borrow of it outlives
+        // SAFETY: the mapping was made by `reserve` with this length. No borrow of it outlives
         // `self`.
         #[expect(unsafe_code, reason = "gives the mapping back")]
         let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), to_usize(self.length)) };
