@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use quintet_bench::{
-    failure::{Failure, Outcome},
     builtin::BuiltinStores,
+    failure::{Failure, Outcome},
     store::{Family, Store, StoreInfo, StoreOptions, Stores},
 };
 

@@ -1,5 +1,7 @@
 //! Directories and locks of the real system.
 
+pub(super) mod file;
+
 use std::{
     ffi::OsStr,
     fmt, io,
@@ -16,10 +18,9 @@ use rustix::{
     io::{Errno, retry_on_intr},
 };
 
-use super::{
-    super::{Dir, DirEntry, File, LockGuard, Open, persistence::Memory},
-    file::OsFile,
-};
+use file::OsFile;
+
+use crate::io::{Dir, DirEntry, File, LockGuard, Open, persistence::Memory};
 
 /// Only the owner may read and write a database.
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
