@@ -1,7 +1,7 @@
 //! The limit that binds an operation, and the distance of a result from it.
 //!
-//! An operation needs several resources; the slowest one binds it. *r* is the bytes of a record, key and
-//! value:
+//! An operation needs several resources; the slowest one binds it. *r* is the bytes of a record,
+//! key and value:
 //!
 //! | operation | cost | reason |
 //! |-----------|------|--------|

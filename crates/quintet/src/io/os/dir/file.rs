@@ -31,7 +31,7 @@ use crate::util::{
 const ZEROS_BYTES: u64 = 1 << 20;
 
 /// An open file.
-pub(in crate::io::os) struct OsFile {
+pub(crate) struct OsFile {
     fd: OwnedFd,
     path: PathBuf,
     /// Whether the descriptor bypasses the page cache. Cleared for good when the file system
@@ -45,12 +45,12 @@ pub(in crate::io::os) struct OsFile {
 }
 
 impl OsFile {
-    pub(in crate::io::os) fn new(fd: OwnedFd, path: PathBuf, direct: bool) -> Self {
+    pub(crate) fn new(fd: OwnedFd, path: PathBuf, direct: bool) -> Self {
         let (direct, mappings) = (AtomicBool::new(direct), Mutex::default());
         Self { fd, path, direct, mappings, memory: Memory::AsItIs }
     }
 
-    pub(in crate::io::os) fn on(self, memory: Memory) -> Self {
+    pub(crate) fn on(self, memory: Memory) -> Self {
         Self { memory, ..self }
     }
 
@@ -89,7 +89,7 @@ impl OsFile {
 
     /// Handles `EINVAL` of a direct transfer. Either the caller broke the alignment (an error), or
     /// the file system refuses the promised alignment (ordinary I/O from now on).
-    pub(in crate::io::os) fn refused(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+    pub(crate) fn refused(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         if is_aligned(bytes, offset) && i64::try_from(offset).is_ok() {
             self.leave_direct()
         } else {
@@ -100,7 +100,7 @@ impl OsFile {
     /// Extends the file to `size` with written zeros, which allocate space immediately. The last
     /// block already has its space. Holes below the old size stay: callers preallocate before the
     /// first write.
-    pub(in crate::io::os) fn allocate_by_writing(&self, size: u64) -> io::Result<()> {
+    pub(crate) fn allocate_by_writing(&self, size: u64) -> io::Result<()> {
         let length = self.len()?;
         if length >= size {
             return Ok(());
@@ -116,7 +116,7 @@ impl OsFile {
 
     /// Overwrites a range with zeros, up to the end of the file. Under direct I/O its bounds must
     /// be whole blocks.
-    pub(in crate::io::os) fn clear_by_writing(&self, offset: u64, length: u64) -> io::Result<()> {
+    pub(crate) fn clear_by_writing(&self, offset: u64, length: u64) -> io::Result<()> {
         self.write_zeros(offset, offset.saturating_add(length).min(self.len()?))
     }
 
