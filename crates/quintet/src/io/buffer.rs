@@ -3,9 +3,9 @@
 //! Invariants: the address and the length are multiples of [`BLOCK_BYTES`]. The bytes are always
 //! initialised. Moving the buffer does not move its memory.
 //!
-//! The buffer allocates one additional block and aligns within it. If the allocator aligned it, the
-//! process would grow: glibc before 2.38 can reuse a freed aligned allocation as an aligned one only
-//! if its neighbours are free too.
+//! The buffer allocates one additional block and aligns within it. If the allocator aligned it,
+//! the process would grow: glibc before 2.38 can reuse a freed aligned allocation as an aligned one
+//! only if its neighbours are free too.
 
 use super::{array::Array, block::BLOCK_BYTES};
 use crate::util::codec::{round_up, to_u64, to_usize};

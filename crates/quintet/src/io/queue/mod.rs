@@ -2,8 +2,8 @@
 //!
 //! Problem: one thread keeps a modern disk busy only with tens of requests in flight.
 //! How: the trait [`Queue`] is in `io/request.rs`. The system has two implementations: `io_uring`
-//! if the kernel permits it (`uring`), else a thread pool (`pool`). [`Queues`] pools idle queues for
-//! reuse. A [`Flow`] is a queue whose transfers are waited for one by one.
+//! if the kernel permits it (`uring`), else a thread pool (`pool`). [`Queues`] pools idle queues
+//! for reuse. A [`Flow`] is a queue whose transfers are waited for one by one.
 //!
 //! Invariants:
 //! - A request owns its buffer until it completes. The buffer is neither freed nor read while the
