@@ -1,4 +1,4 @@
-//! What all fuzz targets share: the harness of the library's own corpus test, and a memory bound.
+//! Shared by all fuzz targets: the harness of the corpus tests of the library, and a memory bound.
 
 #![deny(unsafe_code)]
 
@@ -8,20 +8,20 @@ pub mod harness;
 pub mod imports;
 mod memory;
 
-/// Runs the target `name` on `input` and holds it to its memory bound.
+/// Runs the target `name` on `input` within its memory bound.
 ///
 /// # Panics
 ///
-/// If the target objects.
+/// If the target finds a defect, or exceeds the bound.
 pub fn run(name: &str, input: &[u8]) {
     memory::bounded(input, || harness::run(name, input));
 }
 
-/// Runs the import parsers on `input` and holds them to the same bound.
+/// Runs the import parsers on `input` within the same bound.
 ///
 /// # Panics
 ///
-/// If a parser breaks its promise.
+/// If a parser violates an invariant, or exceeds the bound.
 pub fn run_import(input: &[u8]) {
     memory::bounded(input, || imports::import(input));
 }

@@ -1,11 +1,11 @@
-//! Instruction counts of the hot paths, held to the figures in the repository.
+//! Compares the instruction counts of the hot paths with recorded counts.
 //!
-//! Times on a shared machine vary by tens of percent, instructions by a fraction of one.
-//! `quintet-bench instructions` runs one kind of operation in a function of its own; callgrind
-//! counts only within it (the store's background threads are not counted). A figure is the median
-//! of three counts: the trie has the shape that the table's random seed gives it, and its inserts
-//! count 1 % more or less. A figure that leaves the tolerance, up or down, fails: a gain is
-//! recorded with `--update`, so that it cannot be lost again unseen.
+//! Times on a shared machine vary by tens of percent; instruction counts vary by less than 1 %.
+//! `quintet-bench instructions` runs one kind of operation in a separate function, and callgrind
+//! counts only that function, so background threads do not count. A figure is the median of three
+//! counts: the random seed of a table determines the shape of the trie, and the counts of its
+//! inserts differ by 1 %. A figure out of tolerance fails in both directions: `--update` records a
+//! gain, so that a later change cannot lose it unnoticed.
 
 use std::{
     collections::BTreeMap,
@@ -16,27 +16,27 @@ use std::{
     thread,
 };
 
-/// Where the figures are.
+/// The file of the recorded counts.
 const FILE: &str = "crates/quintet-bench/instructions.txt";
-/// How far a figure may be from the recorded one, in percent.
+/// Maximum deviation of a figure from the recorded one, in percent.
 const TOLERANCE_PERCENT: u64 = 2;
-/// Operations counted: as many as make start and end of the loop vanish.
+/// Operations in one count. With this number, the start and end of the loop are negligible.
 const COUNT: u64 = 10_000;
-/// How often an operation is counted.
+/// Number of counts of each operation.
 const ROUNDS: usize = 3;
-/// The stores: the harness itself, the floor, and every engine.
+/// The stores: the empty store (`null`), the floor, and every engine.
 const STORES: &[&str] = &["null", "floor", "naive", "hashlog", "trie", "btree", "tph", "slm"];
 const OPERATIONS: &[&str] = &["get", "get-absent", "multi-get", "put", "insert"];
 
 type Figures = BTreeMap<(String, String), u64>;
 
-/// Counts, and compares with the figures in the repository or (`update`) replaces them.
+/// Counts, and compares the counts with the recorded ones. With `update`, records the new counts.
 pub(crate) fn run(root: &Path, update: bool) -> ExitCode {
     if !has_valgrind() {
         println!("instructions: skipped: valgrind is not installed (apt-get install valgrind)");
         return ExitCode::SUCCESS;
     }
-    match count_all(root).and_then(|counted| settle(root, &counted, update)) {
+    match count_all(root).and_then(|counted| compare_or_update(root, &counted, update)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(message) => {
@@ -64,7 +64,7 @@ fn count_all(root: &Path) -> Result<Figures, String> {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
     let program = target.join("release/quintet-bench");
-    // Counts do not depend on what runs beside them.
+    // Counts do not depend on other processes, so the stores are counted in parallel.
     thread::scope(|scope| {
         let counting: Vec<_> =
             STORES.iter().map(|store| scope.spawn(|| count_store(&program, store))).collect();
@@ -87,7 +87,7 @@ fn count_store(program: &Path, store: &str) -> Result<Figures, String> {
     Ok(figures)
 }
 
-/// Instructions of one operation; `None` where the build does not have the store.
+/// Returns the instructions of one operation, or `None` if the build does not have the store.
 fn count(program: &Path, store: &str, operation: &str) -> Result<Option<u64>, String> {
     let output = Command::new("valgrind")
         .args([
@@ -117,14 +117,14 @@ fn median(counts: &mut [u64]) -> u64 {
     counts.get(counts.len() / 2).copied().unwrap_or(0)
 }
 
-/// The figure of callgrind's line `==pid== Collected : figure`.
+/// Returns the figure of callgrind's line `==pid== Collected : figure`.
 fn collected(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.split_once("Collected :"))?.1;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Compares and prints. False where a figure is out of tolerance.
-fn settle(root: &Path, counted: &Figures, update: bool) -> Result<bool, String> {
+/// Compares and prints, or records the counts. Returns false if a figure is out of tolerance.
+fn compare_or_update(root: &Path, counted: &Figures, update: bool) -> Result<bool, String> {
     let path = root.join(FILE);
     if update {
         fs::write(&path, render(counted)).map_err(|error| format!("{FILE}: {error}"))?;
@@ -132,7 +132,7 @@ fn settle(root: &Path, counted: &Figures, update: bool) -> Result<bool, String> 
         return Ok(true);
     }
     let text = fs::read_to_string(&path).map_err(|error| {
-        format!("{FILE}: {error}; `cargo xtask instructions --update` makes it")
+        format!("{FILE}: {error}; `cargo xtask instructions --update` creates it")
     })?;
     let recorded =
         parse(&text).ok_or_else(|| format!("{FILE}: a line is not `store operation figure`"))?;
@@ -149,7 +149,7 @@ fn compare(recorded: &Figures, counted: &Figures) -> Vec<String> {
     for ((store, operation), figure) in counted {
         match recorded.get(&(store.clone(), operation.clone())) {
             None => {
-                complaints.push(format!("{store} {operation}: {figure}, and nothing is recorded"));
+                complaints.push(format!("{store} {operation}: {figure}, not recorded"));
             }
             Some(expected) if figure.abs_diff(*expected) * 100 > expected * TOLERANCE_PERCENT => {
                 complaints.push(format!(

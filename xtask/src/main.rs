@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Reads the repository and runs `command` on it. An I/O error is printed after `name`.
+/// Reads the repository and runs `command` on it. Prints an I/O error after `name`.
 fn with_tree(name: &str, command: impl FnOnce(&tidy::Tree) -> io::Result<ExitCode>) -> ExitCode {
     let outcome = tidy::Tree::read(&repository()).and_then(|tree| command(&tree));
     outcome.unwrap_or_else(|error| {

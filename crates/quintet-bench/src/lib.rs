@@ -1,11 +1,10 @@
 //! The benchmark harness of Quintet: workloads, measurement, results and reports.
 //!
 //! - [`workload`] draws operations before the clock starts. [`driver`] runs them on a [`store`] and
-//!   measures throughput and latencies.
+//!   measures throughput and latencies. [`builtin`] has the stores of this crate.
 //! - [`session`] runs one store in a child process: loading, then one or more workloads. It plans
 //!   sessions, starts children, and checks a store after a kill.
-//! - [`suites`] and [`cli`] are `quintet bench`: sessions of single workloads, and medians as a
-//!   table or as JSON.
+//! - [`cli`] is `quintet bench`: sessions of single workloads, and medians as a table or as JSON.
 //! - [`comparison`] runs sessions of several stores in turn and appends raw results ([`result`]) to
 //!   a file. [`report`] makes pages from such files. [`limits`] measures the machine.
 //!
@@ -17,6 +16,7 @@
 #![deny(unsafe_code)]
 
 pub mod args;
+pub mod builtin;
 pub mod cli;
 pub mod comparison;
 pub mod data;
@@ -34,8 +34,6 @@ pub mod report;
 pub mod result;
 pub mod session;
 pub mod store;
-pub mod suites;
-
 pub mod workload;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! A tour: four tables of four engines in one database, on the public data of `examples/data`.
 //!
 //! `cargo run --release --example tour` loads the data, commits one atomic batch over all four
-//! tables, reads a range, lets a session expire, kills a writing process and finds all its commits
-//! again, measures, and prints statistics. It asserts each result that it prints.
+//! tables, reads a range and lets a session expire. It kills a writing process and finds all of its
+//! commits. Then it measures, and prints statistics. It asserts each result that it prints.
 
 use std::{
     error::Error,

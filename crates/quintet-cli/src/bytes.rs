@@ -1,16 +1,16 @@
-//! Keys and values as text: escapes, hexadecimal, JSON.
+//! Converts arbitrary bytes to text and back: escapes, hexadecimal, JSON.
 //!
-//! What: how arbitrary bytes are shown to a person, to a program, and read back.
-//! Why: a key may hold a line break, a NUL or half a character; printed as it is, it would break
-//! columns, or a terminal.
-//! Invariants: `unescape(escape(bytes)) == bytes`; what [`escape`] gives has no control character,
-//! no line break and no character that reorders text.
+//! A key may contain a line break, a NUL or half a character. Printed without escapes, it would
+//! break columns or act on the terminal.
+//!
+//! Invariants: `unescape(escape(bytes)) == bytes`. The result of [`escape`] has no control
+//! character, no line break and no character that reorders text.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-/// `bytes` as one line of text. UTF-8 stays as it is; backslash, control characters, line and
+/// Formats `bytes` as one line of text. UTF-8 is unchanged. Backslash, control characters, line and
 /// paragraph separators, text direction marks and bytes that are not UTF-8 become `\\`, `\n`,
 /// `\t`, `\r`, `\0`, `\u{..}` and `\x..`.
 pub fn escape(bytes: &[u8]) -> String {
@@ -19,7 +19,7 @@ pub fn escape(bytes: &[u8]) -> String {
     out
 }
 
-/// As [`escape`], within double quotes (a quote inside becomes `\"`).
+/// As [`escape`], in double quotes. A quote in `bytes` becomes `\"`.
 pub fn quote(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 2);
     out.push('"');
@@ -50,7 +50,7 @@ fn escape_into(out: &mut String, bytes: &[u8], in_quotes: bool) {
     }
 }
 
-/// Characters that would act on a terminal or hide what the text is.
+/// Whether a character would act on a terminal or reorder text.
 fn needs_escape(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -59,7 +59,7 @@ fn needs_escape(character: char) -> bool {
         )
 }
 
-/// Reverses [`escape`]. The error says what is wrong.
+/// Reverses [`escape`]. The error describes the wrong escape.
 pub fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -74,7 +74,7 @@ pub fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// Reads what follows a backslash; returns what comes after it.
+/// Decodes one escape after its backslash, and returns the text after the escape.
 fn unescape_one<'a>(text: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], String> {
     let (kind, rest) = text.split_first().ok_or("a lone \\ at the end")?;
     match kind {

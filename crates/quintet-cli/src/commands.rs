@@ -1,4 +1,4 @@
-//! Every command but the shell: arguments in, calls of the library, output.
+//! Runs the commands: calls the library and prints the results.
 
 use std::{
     fs::File,
@@ -14,14 +14,14 @@ use serde_json::json;
 use crate::{
     arguments::{self, Arguments, Command, DurabilityChoice, Selection},
     context::Context,
-    entries::Wanted,
-    export::{self, NewFile},
+    entries::EntrySelection,
+    export::{self, ExportSummary, ExportTarget, NewFile, RowShape},
     failure::{Failure, Outcome},
     figures,
     form::Form,
     formats::{Format, dump::Coding},
     hierarchy,
-    import::{self, Source},
+    import::{self, ImportProgress, ImportSource, ImportTarget},
     inspect,
     progress::Meter,
     shell,
@@ -62,7 +62,7 @@ pub fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
     }
 }
 
-fn create(context: &mut Context<'_>, command: &arguments::Create) -> Outcome {
+fn create(context: &mut Context<'_>, command: &arguments::CreateArgs) -> Outcome {
     let Some(engine) = command.engine else {
         if !command.options.is_empty() || command.typing.types()?.is_some() {
             return Err(Failure::Usage("options and types need --engine".to_owned()));
@@ -83,7 +83,7 @@ fn create(context: &mut Context<'_>, command: &arguments::Create) -> Outcome {
     Ok(database.close()?)
 }
 
-fn tables(context: &mut Context<'_>, command: &arguments::Tables) -> Outcome {
+fn tables(context: &mut Context<'_>, command: &arguments::TablesArgs) -> Outcome {
     let database = context.open_to_read(&command.dir)?;
     for table in database.tables() {
         let types = table.types.as_ref().map(ToString::to_string);
@@ -102,7 +102,7 @@ fn tables(context: &mut Context<'_>, command: &arguments::Tables) -> Outcome {
     Ok(())
 }
 
-fn drop_table(context: &mut Context<'_>, command: &arguments::Drop) -> Outcome {
+fn drop_table(context: &mut Context<'_>, command: &arguments::DropArgs) -> Outcome {
     let database = context.open_to_write(&command.target.dir, DurabilityChoice::Sync)?;
     if command.tree {
         database.drop_tree(&command.target.table)?;
@@ -112,13 +112,13 @@ fn drop_table(context: &mut Context<'_>, command: &arguments::Drop) -> Outcome {
     Ok(database.close()?)
 }
 
-fn rename(context: &mut Context<'_>, command: &arguments::Rename) -> Outcome {
+fn rename(context: &mut Context<'_>, command: &arguments::RenameArgs) -> Outcome {
     let database = context.open_to_write(&command.target.dir, DurabilityChoice::Sync)?;
     database.rename(&command.target.table, &command.new_name)?;
     Ok(database.close()?)
 }
 
-fn get(context: &mut Context<'_>, command: &arguments::Get) -> Outcome {
+fn get(context: &mut Context<'_>, command: &arguments::GetArgs) -> Outcome {
     let database = context.open_to_read(&command.target.dir)?;
     let table = database.table(&command.target.table)?;
     let form = Form::of(&table, &command.typing, command.hex)?;
@@ -137,7 +137,7 @@ fn get(context: &mut Context<'_>, command: &arguments::Get) -> Outcome {
     Ok(())
 }
 
-fn put(context: &mut Context<'_>, command: &arguments::Put) -> Outcome {
+fn put(context: &mut Context<'_>, command: &arguments::PutArgs) -> Outcome {
     let mut options = PutOptions::new();
     if let Some(ttl) = command.ttl {
         options = options.ttl(ttl);
@@ -158,7 +158,7 @@ fn put(context: &mut Context<'_>, command: &arguments::Put) -> Outcome {
     let key = form.key_argument(&command.key)?;
     let value = match (from_file, &command.value) {
         (Some(bytes), _) if command.hex => form.value(bytes.trim_ascii())?,
-        // Byte for byte, whatever the type.
+        // The file has the bytes of the value, whatever the table's types are.
         (Some(bytes), _) => bytes,
         (None, value) => form.value(value.as_deref().unwrap_or_default().as_bytes())?,
     };
@@ -167,7 +167,7 @@ fn put(context: &mut Context<'_>, command: &arguments::Put) -> Outcome {
     if was_applied {
         return Ok(());
     }
-    let state = if command.if_absent { "has a value already" } else { "has no value" };
+    let state = if command.if_absent { "already has a value" } else { "has no value" };
     Err(Failure::Failed(format!("not written: key {} {state}", form.quote_key(&key))))
 }
 
@@ -178,7 +178,7 @@ fn read_whole(file: &Path) -> Outcome<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A file, or standard input for `-`.
+/// Opens a file, or standard input for `-`.
 fn open_input(file: &Path) -> Outcome<Box<dyn Read>> {
     if file == Path::new("-") {
         return Ok(Box::new(io::stdin()));
@@ -187,7 +187,7 @@ fn open_input(file: &Path) -> Outcome<Box<dyn Read>> {
     Ok(Box::new(opened))
 }
 
-fn del(context: &mut Context<'_>, command: &arguments::Del) -> Outcome {
+fn del(context: &mut Context<'_>, command: &arguments::DelArgs) -> Outcome {
     let database = context.open_to_write(&command.target.dir, command.writing.durability)?;
     let table = database.table(&command.target.table)?;
     let form = Form::of(&table, &command.typing, command.hex)?;
@@ -205,7 +205,7 @@ fn del(context: &mut Context<'_>, command: &arguments::Del) -> Outcome {
         return Ok(database.close()?);
     }
     let mut found = 0_u64;
-    // All keys go in one batch: a key that is refused leaves the others as they are.
+    // One batch: if a key is refused, no key is deleted.
     let mut batch = database.batch();
     for key in &keys {
         found += u64::from(table.contains(key)?);
@@ -216,8 +216,8 @@ fn del(context: &mut Context<'_>, command: &arguments::Del) -> Outcome {
     Ok(writeln!(context.out, "deleted {found} of {}", keys.len())?)
 }
 
-fn wanted(selection: &Selection, is_reverse: bool, form: &Form) -> Outcome<Wanted> {
-    Ok(Wanted {
+fn selected(selection: &Selection, is_reverse: bool, form: &Form) -> Outcome<EntrySelection> {
+    Ok(EntrySelection {
         prefix: form.prefix(selection.prefix.as_ref())?,
         from: form.some_key(selection.from.as_ref())?,
         to: form.some_key(selection.to.as_ref())?,
@@ -225,17 +225,17 @@ fn wanted(selection: &Selection, is_reverse: bool, form: &Form) -> Outcome<Wante
     })
 }
 
-fn scan(context: &mut Context<'_>, command: &arguments::Scan) -> Outcome {
+fn scan(context: &mut Context<'_>, command: &arguments::ScanArgs) -> Outcome {
     let database = context.open_to_read(&command.target.dir)?;
     let table = database.table(&command.target.table)?;
     let form = Form::of(&table, &command.typing, command.hex)?;
-    let wanted = wanted(&command.selection, command.reverse, &form)?;
-    let mut left = command.limit.unwrap_or(u64::MAX);
-    if left == 0 {
+    let selected = selected(&command.selection, command.reverse, &form)?;
+    let mut remaining = command.limit.unwrap_or(u64::MAX);
+    if remaining == 0 {
         return Ok(());
     }
     let out = &mut *context.out;
-    wanted.for_each(&table, &mut |key, value| {
+    selected.for_each(&table, &mut |key, value| {
         let value = Some(value).filter(|_| !command.keys_only);
         if command.json {
             writeln!(out, "{}", form.json(key, value))?;
@@ -244,18 +244,18 @@ fn scan(context: &mut Context<'_>, command: &arguments::Scan) -> Outcome {
         } else {
             writeln!(out, "{}", form.show_key(key))?;
         }
-        left -= 1;
-        Ok(left > 0)
+        remaining -= 1;
+        Ok(remaining > 0)
     })
 }
 
-fn count(context: &mut Context<'_>, command: &arguments::Count) -> Outcome {
+fn count(context: &mut Context<'_>, command: &arguments::CountArgs) -> Outcome {
     let database = context.open_to_read(&command.target.dir)?;
     let table = database.table(&command.target.table)?;
     let form = Form::of(&table, &command.typing, command.hex)?;
-    let wanted = wanted(&command.selection, false, &form)?;
+    let selected = selected(&command.selection, false, &form)?;
     let mut count = 0_u64;
-    wanted.for_each(&table, &mut |_, _| {
+    selected.for_each(&table, &mut |_, _| {
         count += 1;
         Ok(true)
     })?;
@@ -267,13 +267,13 @@ fn count(context: &mut Context<'_>, command: &arguments::Count) -> Outcome {
     Ok(())
 }
 
-fn run_import(context: &mut Context<'_>, command: &arguments::Import) -> Outcome {
+fn run_import(context: &mut Context<'_>, command: &arguments::ImportArgs) -> Outcome {
     let name = command.file.to_string_lossy().into_owned();
     let format = command
         .format
         .or_else(|| Format::of_name(&name))
         .ok_or_else(|| Failure::Usage(format!("{name}: give --format csv, tsv, jsonl or dump")))?;
-    let source = Source {
+    let source = ImportSource {
         name,
         format,
         key: command.key.clone(),
@@ -291,7 +291,7 @@ fn run_import(context: &mut Context<'_>, command: &arguments::Import) -> Outcome
     let form = Form::of(&table, &command.typing, false)?;
     let form = Some(form).filter(|_| format != Format::Dump);
     let out = &mut *context.out;
-    let target = import::Target { database: &database, table: &table, form: form.as_ref() };
+    let target = ImportTarget { database: &database, table: &table, form: form.as_ref() };
     let result = if command.sorted {
         import::import_sorted(&target, &source, &mut *rows)
     } else {
@@ -306,7 +306,7 @@ fn run_import(context: &mut Context<'_>, command: &arguments::Import) -> Outcome
     meter.finish();
     let progress = result?;
     database.close()?;
-    let import::Progress { rows, replaced, batches } = progress;
+    let ImportProgress { rows, replaced, batches } = progress;
     if command.json {
         let summary = json!({ "rows": rows, "replaced": replaced, "batches": batches });
         writeln!(context.out, "{summary}")?;
@@ -317,7 +317,10 @@ fn run_import(context: &mut Context<'_>, command: &arguments::Import) -> Outcome
     Ok(())
 }
 
-fn import_target(context: &Context<'_>, command: &arguments::Import) -> Outcome<(Database, Table)> {
+fn import_target(
+    context: &Context<'_>,
+    command: &arguments::ImportArgs,
+) -> Outcome<(Database, Table)> {
     let name = &command.target.table;
     let Some(engine) = command.engine else {
         let database = context.open_to_write(&command.target.dir, command.writing.durability)?;
@@ -338,8 +341,8 @@ fn import_target(context: &Context<'_>, command: &arguments::Import) -> Outcome<
     Ok((database, table))
 }
 
-/// Refuses what the format has no use for.
-fn check_export(command: &arguments::Export, format: Format) -> Outcome {
+/// Fails with [`Failure::Usage`] if an argument does not apply to the format.
+fn check_export(command: &arguments::ExportArgs, format: Format) -> Outcome {
     let is_dump = format == Format::Dump;
     let what = if is_dump && (command.rows || command.columns.is_some()) {
         "a dump holds pairs, not rows or columns"
@@ -353,7 +356,7 @@ fn check_export(command: &arguments::Export, format: Format) -> Outcome {
     Err(Failure::Usage(what.to_owned()))
 }
 
-fn run_export(context: &mut Context<'_>, command: &arguments::Export) -> Outcome {
+fn run_export(context: &mut Context<'_>, command: &arguments::ExportArgs) -> Outcome {
     let to_output = command.file == Path::new("-");
     let name = command.file.to_string_lossy().into_owned();
     let guessed = if to_output { Some(Format::Jsonl) } else { Format::of_name(&name) };
@@ -362,13 +365,13 @@ fn run_export(context: &mut Context<'_>, command: &arguments::Export) -> Outcome
         .or(guessed)
         .ok_or_else(|| Failure::Usage(format!("{name}: give --format csv, tsv, jsonl or dump")))?;
     check_export(command, format)?;
-    let mut target = export::Target {
+    let mut target = ExportTarget {
         format,
         shape: match (&command.columns, command.rows, command.pairs) {
-            (Some(names), ..) => export::Shape::Columns(names.clone()),
-            (None, true, _) => export::Shape::Rows,
-            (None, false, true) => export::Shape::Pairs,
-            (None, false, false) => export::Shape::Guessed,
+            (Some(names), ..) => RowShape::Columns(names.clone()),
+            (None, true, _) => RowShape::Rows,
+            (None, false, true) => RowShape::Pairs,
+            (None, false, false) => RowShape::Guessed,
         },
         has_header: !command.no_header,
         form: None,
@@ -385,21 +388,21 @@ fn run_export(context: &mut Context<'_>, command: &arguments::Export) -> Outcome
         let out = Box::new(&mut *context.out);
         let result = export::export(&table, &target, "standard output", out, tick);
         meter.finish();
-        note_stripped(result?.stripped);
+        warn_about_stripped(result?.stripped);
         return Ok(());
     }
     let explain = |error| Failure::io(&name, &error);
     let mut file = NewFile::create(&command.file).map_err(explain)?;
     let result = export::export(&table, &target, &name, Box::new(&mut file), tick);
     meter.finish();
-    let export::Summary { entries, stripped } = result?;
+    let ExportSummary { entries, stripped } = result?;
     file.finish().map_err(explain)?;
-    note_stripped(stripped);
+    warn_about_stripped(stripped);
     Ok(writeln!(context.out, "exported {entries} entries of {} to {name}", command.target.table)?)
 }
 
-/// Says on standard error what an export left out.
-fn note_stripped(stripped: u64) {
+/// Prints a note on standard error if an export omitted expiry times or type tags.
+fn warn_about_stripped(stripped: u64) {
     if stripped > 0 {
         let _ = writeln!(
             io::stderr(),
@@ -408,7 +411,7 @@ fn note_stripped(stripped: u64) {
     }
 }
 
-fn stats(context: &mut Context<'_>, command: &arguments::Stats) -> Outcome {
+fn stats(context: &mut Context<'_>, command: &arguments::StatsArgs) -> Outcome {
     let database = context.open_to_read(&command.dir)?;
     let figures = match &command.table {
         Some(name) => figures::of_table(&database.table(name)?)?,
@@ -422,7 +425,7 @@ fn stats(context: &mut Context<'_>, command: &arguments::Stats) -> Outcome {
     Ok(())
 }
 
-fn check(context: &mut Context<'_>, command: &arguments::Check) -> Outcome {
+fn check(context: &mut Context<'_>, command: &arguments::CheckArgs) -> Outcome {
     let level = if command.quick { CheckLevel::Quick } else { CheckLevel::Deep };
     let report = match context.open_to_read(&command.dir) {
         Ok(database) => database.check_with(level)?,

@@ -1,4 +1,4 @@
-//! What all commands need: the settings of the whole run, and databases opened by them.
+//! The settings of a run, and opening databases with them.
 
 use std::{io::Write, path::Path};
 
@@ -10,7 +10,7 @@ use crate::{
     failure::{Failure, Outcome},
 };
 
-/// What all commands need.
+/// The settings and the output of a run.
 pub struct Context<'a> {
     /// `--memory-budget`
     pub memory_budget: Option<u64>,
@@ -43,13 +43,13 @@ impl Context<'_> {
         }
     }
 
-    /// Opens a database that must be there, for reading: other readers may have it open too.
+    /// Opens an existing database for reading. Other readers may have it open too.
     pub(crate) fn open_to_read(&self, dir: &Path) -> Outcome<Database> {
         must_be_database(dir)?;
         Ok(self.options().read_only(true).open(dir)?)
     }
 
-    /// Opens a database that must be there.
+    /// Opens an existing database for writing.
     pub(crate) fn open_to_write(
         &self,
         dir: &Path,
@@ -60,7 +60,7 @@ impl Context<'_> {
     }
 
     /// Opens a database for the shell.
-    pub(crate) fn open_for_shell(&self, command: &arguments::Shell) -> Outcome<Database> {
+    pub(crate) fn open_for_shell(&self, command: &arguments::ShellArgs) -> Outcome<Database> {
         if command.read_only {
             self.open_to_read(&command.dir)
         } else {
@@ -69,19 +69,19 @@ impl Context<'_> {
     }
 }
 
-/// A mistyped path must not leave a new database behind.
+/// Fails if `dir` is not a database, so that a mistyped path does not create one.
 fn must_be_database(dir: &Path) -> Outcome {
     if dir.join("catalog").is_file() {
         return Ok(());
     }
     let what = if dir.is_dir() { "is not a Quintet database" } else { "does not exist" };
     Err(Failure::Failed(format!(
-        "{} {what}; `quintet create DIR TABLE --engine ENGINE` makes one",
+        "{} {what}; `quintet create DIR TABLE --engine ENGINE` creates one",
         dir.display()
     )))
 }
 
-/// Text from the command line that must be a table's name.
+/// Converts a word of the command line to the name of a table.
 pub(crate) fn table_name(word: Vec<u8>) -> Outcome<String> {
     String::from_utf8(word).map_err(|error| {
         let name = quote(error.as_bytes());

@@ -1,39 +1,39 @@
-//! All entries of a table, or some, in bounded memory.
+//! Reads all entries of a table, or a selection, in bounded memory.
 
 use quintet::{Cursor, Error, KeyRange, Table, Value};
 
 use crate::failure::Outcome;
 
-/// Entries asked for at first; more when they turn out to be small.
+/// Entries in the first page. Later pages have more entries if the entries are small.
 const PAGE_ENTRIES_FIRST: usize = 16;
-/// Entries asked for at most.
+/// Maximum number of entries in a page.
 const PAGE_ENTRIES_MAX: usize = 1024;
-/// How many bytes of keys and values one page should hold.
+/// Target size of a page, in bytes of keys and values.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// What is done with each entry; false ends it.
+/// A function that is called with each entry. It returns false to end the scan.
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Outcome<bool> + 'a;
 
-/// Scans a whole table page by page. The page is sized by the entries seen, so that memory stays
-/// bounded for large values and calls stay few for small ones.
+/// Scans a whole table page by page. The number of entries in a page depends on the mean size of
+/// the entries so far. Memory stays bounded for large values, and small ones need few calls.
 #[derive(Debug)]
 pub struct Entries<'a> {
     table: &'a Table,
     page: std::vec::IntoIter<(Vec<u8>, Value)>,
     /// Where the next page starts; `None` after the last.
     next: Option<Cursor>,
-    /// Entries to ask for.
+    /// Number of entries in the next page.
     page_size: usize,
 }
 
 impl<'a> Entries<'a> {
-    /// From the first entry.
+    /// Starts at the first entry.
     pub fn new(table: &'a Table) -> Self {
         let next = Some(Cursor::START);
         Self { table, page: Vec::new().into_iter(), next, page_size: PAGE_ENTRIES_FIRST }
     }
 
-    fn turn_page(&mut self, cursor: &Cursor) -> Result<(), Error> {
+    fn read_page(&mut self, cursor: &Cursor) -> Result<(), Error> {
         let (page, next) = self.table.scan(cursor, self.page_size)?;
         let bytes: usize = page.iter().map(|(key, value)| key.len() + value.len()).sum();
         if let Some(mean) = bytes.checked_div(page.len()) {
@@ -55,28 +55,28 @@ impl Iterator for Entries<'_> {
                 return Some(Ok(entry));
             }
             let cursor = self.next.take()?;
-            if let Err(error) = self.turn_page(&cursor) {
+            if let Err(error) = self.read_page(&cursor) {
                 return Some(Err(error));
             }
         }
     }
 }
 
-/// Which keys.
+/// The entries that a command reads.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
-    /// Those that start with this.
+pub struct EntrySelection {
+    /// Only keys that start with these bytes.
     pub prefix: Option<Vec<u8>>,
-    /// From this on.
+    /// Only keys at or above this one.
     pub from: Option<Vec<u8>>,
-    /// Up to, without, this.
+    /// Only keys below this one.
     pub to: Option<Vec<u8>>,
-    /// Last first.
+    /// Descending key order.
     pub is_reverse: bool,
 }
 
-impl Wanted {
-    /// Whether only an engine that keeps order can do it.
+impl EntrySelection {
+    /// Whether only an ordered engine can do it.
     fn needs_order(&self) -> bool {
         self.from.is_some() || self.to.is_some() || self.is_reverse
     }
@@ -88,7 +88,7 @@ impl Wanted {
         }
     }
 
-    /// Calls `visit` with each wanted entry until it says no.
+    /// Calls `visit` with each selected entry until it returns false.
     pub fn for_each(&self, table: &Table, visit: &mut Visit<'_>) -> Outcome {
         let is_ordered = table.kind().is_ordered();
         if self.needs_order() || (is_ordered && self.prefix.is_some()) {

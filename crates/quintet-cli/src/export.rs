@@ -1,4 +1,4 @@
-//! `export`: a table to a file.
+//! `export`: writes a table to a file.
 
 use std::{
     borrow::Cow,
@@ -15,16 +15,16 @@ use crate::{
     form::Form,
     formats::{
         Format, WriteError, WriteRows,
-        delimited::{PairWriter, RecordWriter},
+        delimited::{DelimitedPairWriter, DelimitedRecordWriter},
         dump::{Coding, DumpWriter},
         is_record_of, json_lines,
     },
 };
 
-/// What a row of the file is.
+/// The shape of the rows of the file.
 #[derive(Clone, Debug)]
-pub enum Shape {
-    /// As the first entry suggests.
+pub enum RowShape {
+    /// Rows if the first entry is a record that has its key in a field, else pairs.
     Guessed,
     /// Key and value.
     Pairs,
@@ -34,23 +34,23 @@ pub enum Shape {
     Columns(Vec<String>),
 }
 
-/// How to write the file.
+/// How `export` writes the file.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct ExportTarget {
     /// Its format.
     pub format: Format,
     /// What a row is.
-    pub shape: Shape,
-    /// CSV, TSV: a first line names the columns.
+    pub shape: RowShape,
+    /// CSV, TSV: the first line has the names of the columns.
     pub has_header: bool,
-    /// How typed keys and values become text; `None`: as they are.
+    /// How typed keys and values become text; `None`: their bytes are written unchanged.
     pub form: Option<Form>,
-    /// Dump: how bytes are written.
+    /// Dump: how bytes are encoded.
     pub coding: Coding,
 }
 
-impl Target {
-    /// An entry as it goes to the file.
+impl ExportTarget {
+    /// Returns the text of an entry in the file.
     fn text_of<'a>(&self, key: &'a [u8], value: &'a [u8]) -> (Cow<'a, [u8]>, Cow<'a, [u8]>) {
         match &self.form {
             Some(form) => (form.file_key(key), form.file_value(value)),
@@ -58,60 +58,62 @@ impl Target {
         }
     }
 
-    /// The writer for a table whose first entry is `first`.
+    /// Returns the writer for a table whose first entry is `first`.
     fn open<'a>(
         &self,
         out: Box<dyn Write + 'a>,
         first: Option<(&[u8], &[u8])>,
     ) -> Result<Box<dyn WriteRows + 'a>, WriteError> {
         let shape = match (&self.shape, first) {
-            (Shape::Guessed, Some((key, value))) if is_record_of(key, value) => &Shape::Rows,
-            (Shape::Guessed, _) => &Shape::Pairs,
+            (RowShape::Guessed, Some((key, value))) if is_record_of(key, value) => &RowShape::Rows,
+            (RowShape::Guessed, _) => &RowShape::Pairs,
             (shape, _) => shape,
         };
         let header = self.has_header;
         let first_value = first.map_or(&b""[..], |(_, value)| value);
         Ok(match (self.format, shape) {
             (Format::Dump, _) => Box::new(DumpWriter::new(out, self.coding)?),
-            (Format::Jsonl, Shape::Rows) => Box::new(json_lines::RecordWriter::new(out, None)),
-            (Format::Jsonl, Shape::Columns(names)) => {
-                Box::new(json_lines::RecordWriter::new(out, Some(names.clone())))
+            (Format::Jsonl, RowShape::Rows) => {
+                Box::new(json_lines::JsonRecordWriter::new(out, None))
             }
-            (Format::Jsonl, _) => Box::new(json_lines::PairWriter::new(out)),
+            (Format::Jsonl, RowShape::Columns(names)) => {
+                Box::new(json_lines::JsonRecordWriter::new(out, Some(names.clone())))
+            }
+            (Format::Jsonl, _) => Box::new(json_lines::JsonPairWriter::new(out)),
             (Format::Csv | Format::Tsv, shape) => {
                 let delimiter = if self.format == Format::Csv { b',' } else { b'\t' };
                 match shape {
-                    Shape::Columns(names) => {
+                    RowShape::Columns(names) => {
                         let names = names.clone();
-                        Box::new(RecordWriter::chosen(out, delimiter, header, names)?)
+                        Box::new(DelimitedRecordWriter::chosen(out, delimiter, header, names)?)
                     }
-                    Shape::Rows if first.is_some() => {
-                        Box::new(RecordWriter::exact(out, delimiter, header, first_value)?)
+                    RowShape::Rows if first.is_some() => {
+                        Box::new(DelimitedRecordWriter::exact(out, delimiter, header, first_value)?)
                     }
-                    _ => Box::new(PairWriter::new(out, delimiter, header)?),
+                    _ => Box::new(DelimitedPairWriter::new(out, delimiter, header)?),
                 }
             }
         })
     }
 }
 
-/// What has been exported.
+/// Counts of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct ExportSummary {
     /// Entries in the file.
     pub entries: u64,
-    /// Of these, entries whose expiry time or type tag the file does not hold.
+    /// Of these, entries whose expiry time or type tag is not in the file.
     pub stripped: u64,
 }
 
 /// Writes every entry of `table` to `out`. `tick` is called after each.
 pub fn export(
     table: &Table,
-    target: &Target,
+    target: &ExportTarget,
     name: &str,
     out: Box<dyn Write + '_>,
     tick: &mut dyn FnMut(),
-) -> Outcome<Summary> {
+) -> Outcome<ExportSummary> {
     let explain = |error| match error {
         WriteError::Io(error) => Failure::io(name, &error),
         WriteError::Unfit(what) => Failure::Failed(what),
@@ -121,7 +123,7 @@ pub fn export(
     let example = first.as_ref().map(|(key, value)| target.text_of(key, value));
     let example = example.as_ref().map(|(key, value)| (&**key, &**value));
     let mut writer = target.open(out, example).map_err(explain)?;
-    let mut summary = Summary::default();
+    let mut summary = ExportSummary::default();
     for entry in first.map(Ok).into_iter().chain(entries) {
         let (key, value) = entry?;
         let (key_text, value_text) = target.text_of(&key, &value);
@@ -135,20 +137,20 @@ pub fn export(
     Ok(summary)
 }
 
-/// A file that appears under its name when it is complete.
+/// A file that gets its name when it is complete.
 #[derive(Debug)]
 pub struct NewFile {
     file: Option<BufWriter<File>>,
     path: PathBuf,
-    /// Where it is written until then; `None` where the name is a pipe or a device.
+    /// The path until then; `None` if the name is a pipe or a device.
     partial: Option<PathBuf>,
 }
 
 impl NewFile {
-    /// Makes `path` with `.partial` after its name. What is at `path` stays until
+    /// Creates a file with the name of `path` plus `.partial`. A file at `path` stays until
     /// [`NewFile::finish`].
     pub fn create(path: &Path) -> io::Result<Self> {
-        // Follow links, so that the link stays and the file that it names is replaced.
+        // If `path` is a link, the file that it points to is replaced, not the link.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let partial = match fs::metadata(&path) {
             Ok(found) if !found.is_file() && !found.is_dir() => None,
@@ -194,7 +196,7 @@ impl Write for NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some(partial) = &self.partial {
-            // The export failed: there is nothing to be done about a file that cannot be removed.
+            // The export has failed already; an error here would hide the first one.
             let _ = fs::remove_file(partial);
         }
     }

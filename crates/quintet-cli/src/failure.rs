@@ -1,29 +1,29 @@
-//! How a command fails: the message and the exit code.
+//! Failures of a command: the message and the exit code.
 //!
-//! Exit codes are part of the interface: 0 done, 1 failed, 2 wrong usage, 3 damage found on disk.
+//! Exit codes are part of the interface: 0 success, 1 failure, 2 wrong usage, 3 damage on disk.
 
 use std::{fmt, io};
 
-/// What a command returns.
+/// The result of a command.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
-/// Why a command ends early.
+/// A reason why a command ends early.
 #[derive(Debug)]
 pub enum Failure {
-    /// The command line, or what it names, makes no sense: exit code 2.
+    /// The command line is wrong: exit code 2.
     Usage(String),
-    /// It was tried and did not work: exit code 1.
+    /// The command failed: exit code 1.
     Failed(String),
-    /// Bytes on disk are not what was written: exit code 3.
+    /// Files are damaged: exit code 3.
     Damage(String),
-    /// The message has been printed; only the exit code is left.
+    /// The message has been printed already; this is the exit code.
     Reported(u8),
-    /// Whoever read our output went away: end quietly.
+    /// The reader of standard output has closed the pipe: exit code 0, without a message.
     BrokenPipe,
 }
 
 impl Failure {
-    /// A failure of `doing`, or a quiet end where the reader of our output left.
+    /// A failure of the action `doing`, or [`Failure::BrokenPipe`] if the reader closed the pipe.
     pub fn io(doing: impl fmt::Display, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::BrokenPipe,
@@ -31,7 +31,7 @@ impl Failure {
         }
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub const fn code(&self) -> u8 {
         match self {
             Self::BrokenPipe => 0,
@@ -42,7 +42,7 @@ impl Failure {
         }
     }
 
-    /// The same failure with words in front of its message.
+    /// Returns the same failure with `place` in front of its message.
     #[must_use]
     pub fn within(self, place: impl fmt::Display) -> Self {
         match self {
@@ -54,7 +54,7 @@ impl Failure {
     }
 }
 
-/// The system's message without Rust's `(os error 2)`.
+/// Returns the system's message without Rust's `(os error 2)`.
 fn system_message(error: &io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {
@@ -67,7 +67,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(what) | Self::Failed(what) | Self::Damage(what) => {
-                // One line, whatever a file name or a key put into it.
+                // One line, even if a file name or a key has line breaks or control characters.
                 for character in what.chars() {
                     match character {
                         '\n' | '\r' => f.write_str(" ")?,

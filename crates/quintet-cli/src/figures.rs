@@ -1,4 +1,4 @@
-//! `stats`: figures by name, as text or JSON.
+//! `stats`: statistics by name, as text or JSON.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 use crate::failure::Outcome;
 
-/// Named figures, in the order in which they are shown.
+/// Named statistics, in the order in which they are printed.
 pub type Figures = Vec<(String, Value)>;
 
-/// Figures of one table.
+/// Returns the statistics of one table.
 pub fn of_table(table: &Table) -> Outcome<Figures> {
     let stats = table.stats()?;
     let mut figures = vec![
@@ -30,7 +30,7 @@ pub fn of_table(table: &Table) -> Outcome<Figures> {
     Ok(figures)
 }
 
-/// Figures of a whole database: what its tables have in sum, and what they share.
+/// Returns the statistics of a whole database: sums over its tables, and what the tables share.
 pub fn of_database(database: &Database) -> Figures {
     let stats = database.stats();
     let sum = |figure: fn(&TableStats) -> u64| stats.tables.iter().map(figure).sum::<u64>();
@@ -71,7 +71,7 @@ fn number(name: &str, value: u64) -> (String, Value) {
     (name.to_owned(), value.into())
 }
 
-/// One `name value` line each, the values aligned.
+/// Formats one `name value` line for each statistic, with aligned values.
 pub fn as_text(figures: &Figures) -> String {
     let width = figures.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let mut text = String::new();
@@ -82,7 +82,7 @@ pub fn as_text(figures: &Figures) -> String {
     text
 }
 
-/// One JSON object.
+/// Formats one JSON object.
 pub fn as_json(figures: Figures) -> Value {
     Value::Object(figures.into_iter().collect::<Map<_, _>>())
 }

@@ -1,9 +1,10 @@
-//! How the keys and values of a table are written as text.
+//! Converts the keys and values of a table to text and back.
 //!
-//! What: a table's own types (or those that the user gives for one without) turn numbers and
-//! composite keys into text and back; text and blobs stay as they are.
-//! Why: `put t 7 0.5` on a table of numbers has to write numbers, and `scan` to show them.
-//! Invariants: what [`Form::show_key`] prints, [`Form::key`] reads back.
+//! `put t 7 0.5` on a table of numbers must write numbers, and `scan` must print them. The types
+//! are those of the table; for a table without types, the user may give them. Numbers and composite
+//! keys are converted; strings and blobs are not.
+//!
+//! Invariant: [`Form::key`] reads what [`Form::show_key`] prints.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -19,24 +20,25 @@ use crate::{
     failure::{Failure, Outcome},
 };
 
-/// The types of keys and values, as the command line gives them.
+/// The types of keys and values on the command line.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Typing {
-    /// What the keys are: u32, u64, i64, f32, f64, string, blob, or up to four of them with commas
+    /// Type of the keys: u32, u64, i64, f32, f64, string, blob, or up to four of them, separated by
+    /// commas
     #[arg(long, value_name = "TYPES", value_delimiter = ',', value_parser = parse_type)]
     pub key_type: Option<Vec<TypeTag>>,
-    /// What the values are: u32, u64, i64, f32, f64, string or blob
+    /// Type of the values: u32, u64, i64, f32, f64, string or blob
     #[arg(long, value_name = "TYPE", value_parser = parse_type)]
     pub value_type: Option<TypeTag>,
 }
 
-/// Reads a type's name.
+/// Parses the name of a type.
 pub fn parse_type(text: &str) -> Result<TypeTag, String> {
     text.parse::<TypeTag>().map_err(|error| error.to_string())
 }
 
 impl Typing {
-    /// The types, if any were given; what was not given is any bytes.
+    /// Returns the types if the user gave any. A type that was not given is blob.
     pub fn types(&self) -> Outcome<Option<TableTypes>> {
         if self.key_type.is_none() && self.value_type.is_none() {
             return Ok(None);
@@ -46,7 +48,7 @@ impl Typing {
         Ok(Some(TableTypes::new(key, value)?))
     }
 
-    /// The options of a new table, with the types.
+    /// Adds the types to the options of a new table.
     pub fn apply(&self, options: TableOptions) -> Outcome<TableOptions> {
         Ok(match self.types()? {
             Some(types) => options.types(types),
@@ -55,7 +57,7 @@ impl Typing {
     }
 }
 
-/// How the bytes of one table are written as text.
+/// The text form of the keys and values of one table.
 #[derive(Clone, Debug)]
 pub struct Form {
     types: TableTypes,
@@ -63,8 +65,8 @@ pub struct Form {
 }
 
 impl Form {
-    /// That of `table`. Types that the user gives must be the table's, if it has any. With
-    /// `is_hex` everything is plain bytes in hexadecimal.
+    /// Returns the form for `table`. Fails if the user gives types that differ from those of the
+    /// table. With `is_hex`, keys and values are bytes in hexadecimal.
     pub fn of(table: &Table, given: &Typing, is_hex: bool) -> Outcome<Self> {
         let given = given.types()?;
         let types = match (table.types(), given) {
@@ -82,7 +84,7 @@ impl Form {
         Ok(Self { types, is_hex })
     }
 
-    /// Whether keys are text or bytes as they are.
+    /// Whether keys are strings or blobs, which need no conversion.
     fn has_plain_keys(&self) -> bool {
         matches!(self.types.key(), [TypeTag::String | TypeTag::Blob])
     }
@@ -91,7 +93,7 @@ impl Form {
         matches!(self.types.value(), TypeTag::String | TypeTag::Blob)
     }
 
-    /// The bytes of a key that is written as text.
+    /// Returns the bytes of a key from its text.
     pub fn key(&self, text: &[u8]) -> Outcome<Vec<u8>> {
         if self.is_hex {
             return from_hex(text);
@@ -102,7 +104,7 @@ impl Form {
         Ok(self.types.key_from_text(&utf8(text)?)?)
     }
 
-    /// The bytes of a value that is written as text.
+    /// Returns the bytes of a value from its text.
     pub fn value(&self, text: &[u8]) -> Outcome<Vec<u8>> {
         if self.is_hex {
             return from_hex(text);
@@ -113,17 +115,18 @@ impl Form {
         Ok(self.types.value_from_text(&utf8(text)?)?)
     }
 
-    /// As [`Form::key`], of an argument.
+    /// As [`Form::key`], for an argument.
     pub fn key_argument(&self, text: &OsStr) -> Outcome<Vec<u8>> {
         self.key(text.as_bytes())
     }
 
-    /// As [`Form::key`], of an argument that may be missing.
+    /// As [`Form::key`], for an optional argument.
     pub fn some_key(&self, text: Option<&OsString>) -> Outcome<Option<Vec<u8>>> {
         text.map(|text| self.key(text.as_bytes())).transpose()
     }
 
-    /// What the first bytes of keys are that start with `text`. Numbers have none.
+    /// Returns the common first bytes of all keys that start with `text`. Fails for keys of
+    /// numbers.
     pub fn prefix(&self, text: Option<&OsString>) -> Outcome<Option<Vec<u8>>> {
         if text.is_some() && !self.is_hex && !self.has_plain_keys() {
             let what = format!("keys of {} have no prefix in text", self.types.key_names());
@@ -132,7 +135,7 @@ impl Form {
         self.some_key(text)
     }
 
-    /// A key's text, before escaping; `None`: as it is.
+    /// Returns the text of a key before escaping, or `None` if the bytes are the text.
     fn key_text(&self, key: &[u8]) -> Option<String> {
         if self.is_hex || self.has_plain_keys() { None } else { self.types.key_to_text(key) }
     }
@@ -141,12 +144,12 @@ impl Form {
         if self.is_hex || self.has_plain_values() { None } else { self.types.value_to_text(value) }
     }
 
-    /// A key on one line.
+    /// Formats a key on one line.
     pub fn show_key(&self, key: &[u8]) -> String {
         if self.is_hex { hex(key) } else { self.key_text(key).unwrap_or_else(|| escape(key)) }
     }
 
-    /// A value on one line.
+    /// Formats a value on one line.
     pub fn show_value(&self, value: &[u8]) -> String {
         if self.is_hex {
             hex(value)
@@ -155,27 +158,27 @@ impl Form {
         }
     }
 
-    /// A key in a message: text in quotes.
+    /// Formats a key for a message: strings and blobs in quotes.
     pub fn quote_key(&self, key: &[u8]) -> String {
         self.key_text(key).unwrap_or_else(|| quote(key))
     }
 
-    /// A value in an answer: text in quotes.
+    /// Formats a value for an answer: strings and blobs in quotes.
     pub fn quote_value(&self, value: &[u8]) -> String {
         self.value_text(value).unwrap_or_else(|| quote(value))
     }
 
-    /// A key's text for a file: reversed by [`Form::key`].
+    /// Formats a key for a file; [`Form::key`] reverses it.
     pub fn file_key<'a>(&self, key: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
         self.key_text(key).map_or(key.into(), |text| text.into_bytes().into())
     }
 
-    /// A value's text for a file: reversed by [`Form::value`].
+    /// Formats a value for a file; [`Form::value`] reverses it.
     pub fn file_value<'a>(&self, value: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
         self.value_text(value).map_or(value.into(), |text| text.into_bytes().into())
     }
 
-    /// An entry as a JSON object: numbers as numbers, composite keys as arrays.
+    /// Formats an entry as a JSON object: numbers as numbers, composite keys as arrays.
     pub fn json(&self, key: &[u8], value: Option<&[u8]>) -> Value {
         let mut object = Map::new();
         put(&mut object, "key", key, self.key_text(key));
@@ -188,7 +191,7 @@ impl Form {
 
 fn put(object: &mut Map<String, Value>, name: &str, bytes: &[u8], text: Option<String>) {
     match text {
-        // NaN and the infinities are no JSON: they stay text.
+        // JSON has no NaN and no infinities: they are strings.
         Some(text) => {
             let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
             object.insert(name.to_owned(), value);

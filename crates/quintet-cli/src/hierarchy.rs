@@ -1,4 +1,4 @@
-//! `list`, `mount`, `unmount`, `mounts` and `defaults`: tables as a hierarchy.
+//! `list`, `mount`, `unmount`, `mounts` and `defaults`: directories of tables.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use crate::{
     failure::{Failure, Outcome},
 };
 
-/// Prints what is in a directory: its name, a tab, what it is.
+/// Prints the children of a directory: name, tab, engine or kind.
 pub(crate) fn print_children(
     database: &Database,
     path: &str,
@@ -39,13 +39,13 @@ pub(crate) fn print_children(
 }
 
 /// `list`
-pub(crate) fn list(context: &mut Context<'_>, command: &arguments::List) -> Outcome {
+pub(crate) fn list(context: &mut Context<'_>, command: &arguments::ListArgs) -> Outcome {
     let database = context.open_to_read(&command.dir)?;
     print_children(&database, &command.path, command.json, context.out)
 }
 
 /// `mount`
-pub(crate) fn mount(context: &mut Context<'_>, command: &arguments::Mount) -> Outcome {
+pub(crate) fn mount(context: &mut Context<'_>, command: &arguments::MountArgs) -> Outcome {
     let database = context.open_to_write(&command.dir, DurabilityChoice::Sync)?;
     let options = MountOptions::new(&command.target)
         .subtree(command.subtree.as_deref().unwrap_or_default())
@@ -55,14 +55,14 @@ pub(crate) fn mount(context: &mut Context<'_>, command: &arguments::Mount) -> Ou
 }
 
 /// `unmount`
-pub(crate) fn unmount(context: &mut Context<'_>, command: &arguments::Unmount) -> Outcome {
+pub(crate) fn unmount(context: &mut Context<'_>, command: &arguments::UnmountArgs) -> Outcome {
     let database = context.open_to_write(&command.dir, DurabilityChoice::Sync)?;
     database.unmount(&command.path)?;
     Ok(database.close()?)
 }
 
 /// `mounts`
-pub(crate) fn mounts(context: &mut Context<'_>, command: &arguments::Tables) -> Outcome {
+pub(crate) fn mounts(context: &mut Context<'_>, command: &arguments::TablesArgs) -> Outcome {
     let database = context.open_to_read(&command.dir)?;
     for mount in database.mounts() {
         let target = mount.target.display();
@@ -83,7 +83,7 @@ pub(crate) fn mounts(context: &mut Context<'_>, command: &arguments::Tables) -> 
 }
 
 /// `defaults`
-pub(crate) fn defaults(context: &mut Context<'_>, command: &arguments::Defaults) -> Outcome {
+pub(crate) fn defaults(context: &mut Context<'_>, command: &arguments::DefaultsArgs) -> Outcome {
     let is_typed = command.typing.types()?.is_some();
     let Some(engine) = command.engine else {
         if !command.options.is_empty() || is_typed {
@@ -110,7 +110,7 @@ pub(crate) fn defaults(context: &mut Context<'_>, command: &arguments::Defaults)
     Ok(database.close()?)
 }
 
-/// As the options of `create` are written.
+/// Prints options in the syntax of the arguments of `create`.
 fn print_options(options: &TableOptions, out: &mut dyn Write) -> Outcome {
     write!(out, "--engine {}", options.kind())?;
     for (name, value) in options.settings() {

@@ -1,8 +1,8 @@
-//! `import`: a file into a table.
+//! `import`: reads a file into a table.
 //!
-//! Rows go in as atomic batches, one after the other, so that whatever ends the import (an error,
-//! an interrupt, a kill) leaves whole batches. Memory holds one batch: bounded in rows and in
-//! bytes. Rows that are sorted can go in as one load.
+//! Rows are written in atomic batches, one after the other. An error, an interrupt or a kill
+//! therefore leaves only complete batches. Memory is bounded by one batch, which is bounded in rows
+//! and in bytes. Sorted rows can be written as one sorted load.
 
 use std::{
     collections::HashSet,
@@ -18,18 +18,18 @@ use crate::{
         Column, Format, ReadError, ReadRows, Row,
         delimited::{DelimitedReader, Layout},
         dump::DumpReader,
-        json_lines::{JsonLinesReader, Shape},
+        json_lines::{JsonLinesReader, LineShape},
     },
 };
 
-/// A batch is written when it holds this many bytes of keys and values, however few its rows.
+/// Bytes of keys and values after which a batch is written, even if it has few rows.
 const BATCH_BYTES_MAX: usize = 4 << 20;
-/// How much is read from the file at once.
+/// Bytes read from the file at once.
 const READ_BYTES: usize = 1 << 18;
 
-/// How to read the file.
+/// How `import` reads the file.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct ImportSource {
     /// Its name, for messages.
     pub name: String,
     /// Its format.
@@ -38,32 +38,32 @@ pub struct Source {
     pub key: Option<Column>,
     /// The value's column.
     pub value: Option<Column>,
-    /// CSV, TSV: the first line names the columns.
+    /// CSV, TSV: the first line has the names of the columns.
     pub has_header: bool,
     /// CSV, TSV: fields may be quoted.
     pub has_quotes: bool,
-    /// Dump: which of several databases.
+    /// Dump: the database to read if the file has several.
     pub database: Option<String>,
 }
 
-/// What has been imported.
+/// Counts of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct ImportProgress {
     /// Rows in committed batches.
     pub rows: u64,
-    /// Of these, rows whose key had a value already: from earlier in the file, or from before.
+    /// Of these, rows whose key had a value already, from the file or from before the import.
     pub replaced: u64,
     /// Committed batches.
     pub batches: u64,
 }
 
-impl Source {
-    /// Refuses what the format has no use for.
+impl ImportSource {
+    /// Fails with [`Failure::Usage`] if a setting does not apply to the format.
     pub fn check(&self) -> Outcome {
         let is_delimited = matches!(self.format, Format::Csv | Format::Tsv);
         let has_column = self.key.is_some() || self.value.is_some();
         let what = if self.format == Format::Dump && has_column {
-            "a dump has no columns: --key and --value mean nothing"
+            "a dump has no columns; omit --key and --value"
         } else if self.format != Format::Dump && self.database.is_some() {
             "--database is for dumps"
         } else if !is_delimited && (!self.has_header || !self.has_quotes) {
@@ -76,8 +76,8 @@ impl Source {
         Err(Failure::Usage(what.to_owned()))
     }
 
-    /// Reads as far as the first row: a file that makes no sense is refused before anything is
-    /// written.
+    /// Opens the file and reads up to the first row, so that a malformed file fails before anything
+    /// is written.
     pub fn open<'a>(&self, input: Box<dyn Read + 'a>) -> Outcome<Box<dyn ReadRows + 'a>> {
         let buffered = |input| BufReader::with_capacity(READ_BYTES, input);
         let reader: Result<Box<dyn ReadRows>, ReadError> = match self.format {
@@ -93,8 +93,10 @@ impl Source {
             }
             Format::Jsonl => {
                 let shape = match (&self.key, &self.value) {
-                    (Some(key), value) => Shape::Records { key: key.clone(), value: value.clone() },
-                    (None, _) => Shape::Pairs,
+                    (Some(key), value) => {
+                        LineShape::Records { key: key.clone(), value: value.clone() }
+                    }
+                    (None, _) => LineShape::Pairs,
                 };
                 Ok(Box::new(JsonLinesReader::new(buffered(input), shape)))
             }
@@ -114,14 +116,14 @@ impl Source {
     }
 }
 
-/// Where rows go.
+/// The table that `import` writes to.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
+pub struct ImportTarget<'a> {
     /// The database.
     pub database: &'a Database,
     /// The table in it.
     pub table: &'a Table,
-    /// How text becomes typed keys and values; `None`: as it is.
+    /// How text becomes typed keys and values; `None`: its bytes are stored unchanged.
     pub form: Option<&'a Form>,
 }
 
@@ -134,20 +136,20 @@ struct Pending {
     bytes: usize,
 }
 
-/// Imports every row in batches of at most `batch_rows`, calling `acknowledge` after
-/// each.
+/// Imports every row in batches of at most `batch_rows` rows, and calls `acknowledge` after each
+/// batch.
 pub fn import(
-    target: &Target<'_>,
-    source: &Source,
+    target: &ImportTarget<'_>,
+    source: &ImportSource,
     rows: &mut dyn ReadRows,
     batch_rows: u64,
-    acknowledge: &mut dyn FnMut(Progress) -> Outcome,
-) -> Outcome<Progress> {
-    let mut progress = Progress::default();
+    acknowledge: &mut dyn FnMut(ImportProgress) -> Outcome,
+) -> Outcome<ImportProgress> {
+    let mut progress = ImportProgress::default();
     let mut row = Row::default();
     loop {
         let done = fill_and_commit(target, source, rows, batch_rows, &mut row, &mut progress)
-            .map_err(|failure| note_progress(failure, progress))?;
+            .map_err(|failure| with_progress(failure, progress))?;
         if done {
             return Ok(progress);
         }
@@ -157,10 +159,10 @@ pub fn import(
 
 /// Imports every row as one sorted load.
 pub fn import_sorted(
-    target: &Target<'_>,
-    source: &Source,
+    target: &ImportTarget<'_>,
+    source: &ImportSource,
     rows: &mut dyn ReadRows,
-) -> Outcome<Progress> {
+) -> Outcome<ImportProgress> {
     let mut loader = target.table.sorted_loader(LoadOptions::new())?;
     let mut row = Row::default();
     while rows.read(&mut row).map_err(|error| source.explain(error))? {
@@ -175,19 +177,19 @@ pub fn import_sorted(
         })?;
     }
     let rows = loader.commit()?;
-    Ok(Progress { rows, replaced: 0, batches: 1 })
+    Ok(ImportProgress { rows, replaced: 0, batches: 1 })
 }
 
-/// Reads, and commits, one batch; true when there was nothing left to read.
+/// Reads and commits one batch. Returns true if there was no further row.
 fn fill_and_commit(
-    target: &Target<'_>,
-    source: &Source,
+    target: &ImportTarget<'_>,
+    source: &ImportSource,
     rows: &mut dyn ReadRows,
     batch_rows: u64,
     row: &mut Row,
-    progress: &mut Progress,
+    progress: &mut ImportProgress,
 ) -> Outcome<bool> {
-    let Target { database, table, form } = *target;
+    let ImportTarget { database, table, form } = *target;
     let mut batch = database.batch();
     let mut pending = Pending::default();
     while pending.rows < batch_rows && pending.bytes < BATCH_BYTES_MAX {
@@ -216,14 +218,14 @@ fn fill_and_commit(
     Ok(false)
 }
 
-/// Turns the text of a typed table's row into its bytes.
+/// Converts the text of a row to the bytes of the table's types.
 fn apply_form(form: &Form, row: &mut Row) -> Result<(), String> {
     row.key = form.key(&row.key).map_err(|failure| failure.to_string())?;
     row.value = form.value(&row.value).map_err(|failure| failure.to_string())?;
     Ok(())
 }
 
-/// The limits of the database, checked here as well to name the line.
+/// Checks the limits of the database. The database checks them too; this check knows the line.
 fn check_limits(row: &Row) -> Result<(), String> {
     match (row.key.len(), row.value.len()) {
         (0, _) => Err("the key is empty".to_owned()),
@@ -237,8 +239,8 @@ fn check_limits(row: &Row) -> Result<(), String> {
     }
 }
 
-/// Says what the table holds of the file although the import failed.
-fn note_progress(failure: Failure, progress: Progress) -> Failure {
+/// Adds the number of imported rows to the message of a failed import.
+fn with_progress(failure: Failure, progress: ImportProgress) -> Failure {
     let note = |what: String| match progress.rows {
         0 => format!("{what}; nothing was imported"),
         rows => format!("{what}; the first {rows} rows were imported"),

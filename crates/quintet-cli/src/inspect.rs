@@ -1,13 +1,14 @@
-//! `inspect`: one file of a database in words.
+//! `inspect`: prints one file of a database in readable form.
 //!
-//! The layouts belong to the library's modules, and so does the decoding; this prints what they
-//! say.
+//! The modules of the library that own the layouts decode the file; this module prints their
+//! lines.
 
 use std::{io::Write, ops::ControlFlow, path::Path};
 
 use crate::failure::{Failure, Outcome};
 
-/// Prints `file`. Damage is printed where it is met and makes the command end with exit code 3.
+/// Prints `file`. Damage is printed at its place in the file; the command then ends with exit
+/// code 3.
 pub fn inspect(file: &Path, out: &mut dyn Write) -> Outcome {
     if !file.is_file() {
         let what = if file.exists() { "is not a file" } else { "does not exist" };

@@ -1,4 +1,4 @@
-//! The `quintet` command, as a library so that its parsers can be tested and fuzzed.
+//! The `quintet` command. It is a library so that tests and fuzz targets can call its parsers.
 //!
 //! API Boundary: this crate sees only the public surface of the `quintet` crate.
 #![forbid(unsafe_code)]
@@ -29,15 +29,15 @@ use clap::{Parser as _, error::ErrorKind};
 use arguments::Arguments;
 use failure::{Failure, Outcome};
 
-/// Runs the command with `words` (the program's name first) and returns its exit code. Output goes
-/// to standard output, the message of a failure to standard error.
+/// Runs the command with `words` (the program's name first) and returns its exit code. Writes
+/// output to standard output and the message of a failure to standard error.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let outcome = parse(words, &mut out).and_then(|arguments| match arguments {
         Some(arguments) => commands::run(arguments, &mut out),
         None => Ok(()),
     });
-    // What was printed before a failure is shown before its message.
+    // Output that was printed before a failure appears before its message.
     let outcome = match (outcome, out.flush()) {
         (Ok(()), Err(error)) => Err(error.into()),
         (outcome, _) => outcome,
@@ -45,22 +45,22 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     match outcome {
         Ok(()) => 0,
         Err(failure) => {
-            complain(&failure);
+            print_failure(&failure);
             failure.code()
         }
     }
 }
 
 /// Prints the message of a failure, if it has one.
-fn complain(failure: &Failure) {
+fn print_failure(failure: &Failure) {
     let text = failure.to_string();
     if !text.is_empty() {
-        // Standard error may be closed; there is nowhere else to say it.
+        // Standard error may be closed; there is no other place for the message.
         let _ = writeln!(io::stderr(), "quintet: {text}");
     }
 }
 
-/// Reads the command line. `None`: help or the version was asked for and printed.
+/// Parses the command line. Returns `None` after printing help or the version.
 fn parse(
     words: impl IntoIterator<Item = OsString>,
     out: &mut dyn Write,
@@ -81,7 +81,7 @@ fn parse(
     }
 }
 
-/// The first paragraph of clap's message as one line.
+/// Returns the first paragraph of clap's message as one line.
 fn one_line(message: &str) -> String {
     let lines: Vec<_> =
         message.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();

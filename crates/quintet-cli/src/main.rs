@@ -8,7 +8,7 @@ use std::{
 };
 
 fn main() -> ExitCode {
-    // A panic is a bug; whoever meets it gets one line, not a trace.
+    // A panic is a bug. The user sees one line instead of a backtrace.
     panic::set_hook(Box::new(|info| {
         let text = info.to_string().replace('\n', " ");
         let _ = writeln!(io::stderr(), "quintet: internal error: {text}; please report it");

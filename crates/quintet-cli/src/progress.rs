@@ -1,4 +1,4 @@
-//! A progress bar on a terminal, and nothing elsewhere.
+//! A progress bar. It is hidden if standard error is not a terminal.
 
 use std::{
     io::{self, IsTerminal as _, Read},
@@ -7,18 +7,18 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Shows how far long work is.
+/// Shows the progress of a long operation.
 #[derive(Clone, Debug)]
 pub struct Meter(ProgressBar);
 
 impl Meter {
-    /// Bytes of `total`; without a total, bytes so far.
+    /// Counts bytes of `total`; without a total, it shows the bytes so far.
     pub fn bytes(total: Option<u64>) -> Self {
         let with_total = "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left {msg}";
         Self::new(total, with_total, "{spinner} {bytes}, {bytes_per_sec} {msg}")
     }
 
-    /// Entries of about `total`.
+    /// Counts entries of an approximate `total`.
     pub fn entries(total: u64) -> Self {
         Self::new(Some(total), "{bar:30} {human_pos} of {human_len} entries, {eta} left {msg}", "")
     }
@@ -38,7 +38,7 @@ impl Meter {
         Self(bar)
     }
 
-    /// More is done.
+    /// Adds `amount` to the count.
     pub fn add(&self, amount: u64) {
         self.0.inc(amount);
     }
@@ -48,7 +48,7 @@ impl Meter {
         self.0.finish_and_clear();
     }
 
-    /// Counts what is read through it.
+    /// Returns a reader that counts the bytes read from `source`.
     pub fn wrap<R: Read>(&self, source: R) -> impl Read + use<R> {
         Counted { source, meter: self.clone() }
     }

@@ -10,7 +10,7 @@ use quintet_bench::{
     limits::{LimitsRecord, MeasurementScope},
     report::{self, ReportArgs},
     session::{
-        child,
+        self,
         plan::{self, MemoryPlan, SessionOptions, SessionPlan, StepRequest, StoreChoice},
     },
     store::{Durability, MemoryMode, StoreOptions, Stores as _},
@@ -97,9 +97,10 @@ struct RunArgs {
     /// Durability of a returned write [default: buffered, or the preset's].
     #[arg(long, value_enum)]
     durability: Option<Durability>,
-    /// Memory: `fits`; `limit:BYTES` or `share:FRACTION` of the data, by a control group; `direct`
-    /// or `direct:BYTES` for direct I/O with a cache of 32 MiB or this size, `direct:0.8` for a
-    /// cache of this share of the data [default: fits, or the preset's].
+    /// Memory: `fits`, `limit:BYTES`, `share:FRACTION`, `direct`, `direct:BYTES` or
+    /// `direct:FRACTION`. `limit` and `share` (of the data) limit the process by a control group.
+    /// `direct` uses direct I/O with a cache of 32 MiB, of BYTES, or of a share of the data, such
+    /// as `direct:0.8` [default: fits, or the preset's].
     #[arg(long, value_parser = plan::parse_memory)]
     memory: Option<MemoryPlan>,
     /// Memory budget of each store [default: three times the data, at least 1 GiB, at most half of
@@ -130,8 +131,8 @@ struct RunArgs {
     #[arg(long, value_parser = seconds)]
     seconds_min: Option<f64>,
     /// Closes and reopens each store after loading. If memory is less than the data, another
-    /// process runs the workloads: only that process is limited, loading has a budget for all of
-    /// the data, and the page cache is dropped.
+    /// process runs the workloads. Only that process is limited; loading has a budget for all of
+    /// the data. The page cache is dropped between both.
     #[arg(long)]
     reopen: bool,
     /// Waits after loading until the process has been idle for three seconds, so that compactions
@@ -162,7 +163,7 @@ struct RunArgs {
 
 /// Runs the command of `args` and prints to `out`.
 pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
-    if let Some(outcome) = child::serve_if_child(&AllStores, out) {
+    if let Some(outcome) = session::serve_if_child(&AllStores, out) {
         return outcome;
     }
     match &args.command {

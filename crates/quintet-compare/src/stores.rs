@@ -3,8 +3,9 @@
 use std::sync::LazyLock;
 
 use quintet_bench::{
+    builtin::BuiltinStores,
     failure::{Failure, Outcome},
-    store::{BuiltinStores, Family, Store, StoreInfo, StoreOptions, Stores},
+    store::{Family, Store, StoreInfo, StoreOptions, Stores},
 };
 
 use crate::peers::{self, Peer};

@@ -22,7 +22,7 @@ use quintet::{
     Durability,
     testing::disk::{
         os::OsEnv,
-        record::{RecordEnv, Replayed, TraceEvent},
+        record::{RecordEnv, TraceEvent, TraceReplay},
         sim::{Policy, PolicyLimits, SimEnv},
     },
 };
@@ -166,7 +166,7 @@ fn a_recorded_run_crashed_at_any_event_leaves_prefixes() {
     let events = record(&path);
     std::fs::remove_dir_all(&root).unwrap();
     let sim = SimEnv::new(seed);
-    let (mut replayed, mut known) = (Replayed::default(), Known::default());
+    let (mut replayed, mut known) = (TraceReplay::default(), Known::default());
     let changing = to_u64(events.iter().filter(|event| event.changes_disk()).count());
     let limits = PolicyLimits { each: 1, random: 2, torn: 1, copying: 0 };
     let (mut verified, mut place) = (0, seed);

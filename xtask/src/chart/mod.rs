@@ -1,16 +1,17 @@
 //! Draws the throughput chart of `README.md` from results files.
 //!
-//! Each panel shows one of the engines beside the stores that took turns with it on the same
+//! Each panel shows one engine beside the stores that were measured in turns with it on the same
 //! machine. A group of bars is one workload; its rates come from one results file. The output
 //! depends on the results files alone, so a test compares the committed images with it.
 
-mod json;
+mod panel;
 mod picture;
 mod results;
 
 use std::{collections::BTreeMap, fs, path::Path, process::ExitCode};
 
-use results::{Median, Source};
+use panel::{Bar, Group, PanelFigures};
+use results::{Median, RunFilter};
 
 /// Folder of the results files, below the repository's root.
 const RESULTS: &str = "docs/results";
@@ -20,7 +21,7 @@ const IMAGES: [(&str, picture::Scheme); 2] = [
     ("docs/images/throughput-dark.svg", picture::DARK),
 ];
 
-/// Results files that hold a group of bars each.
+/// Results files, one for each group of bars.
 const POINT: &str = "2026-11-22-point.jsonl";
 const TRIE: &str = "2026-11-22-trie-rounds.jsonl";
 const TPH: &str = "2026-11-24-memory-settled-again.jsonl";
@@ -30,16 +31,16 @@ const SLM: &str = "2026-11-26-memory-shortcuts.jsonl";
 /// The call of `quintet-compare` in [`SLM`] that measured the newest build.
 const SLM_RUN: &str = "1a215d4b600-32532";
 
-/// One engine of ours and what it is measured beside.
+/// A Quintet engine and the stores that it is compared with.
 struct Panel {
     engine: &'static str,
     about: &'static str,
     peers: &'static [Peer],
-    sources: &'static [Source],
+    sources: &'static [RunFilter],
 }
 
-/// Another store: its name in the picture, and its names in results files, of which the fastest
-/// is taken for each workload.
+/// Another store: its name in the picture, and its names in results files. The chart shows the
+/// fastest of them for each workload.
 #[derive(Clone, Copy)]
 struct Peer {
     label: &'static str,
@@ -51,12 +52,12 @@ const LEVELDB: Peer = Peer { label: "LevelDB", names: &["leveldb"] };
 const LMDB: Peer = Peer { label: "LMDB", names: &["lmdb", "lmdb-readahead"] };
 const REDB: Peer = Peer { label: "redb", names: &["redb"] };
 
-const fn source(file: &'static str, workload: &'static str, operations: f64) -> Source {
-    Source { file, workload, operations, run_prefix: "" }
+const fn source(file: &'static str, workload: &'static str, operations: f64) -> RunFilter {
+    RunFilter { file, workload, operations, run_prefix: "" }
 }
 
-const fn slm(workload: &'static str, operations: f64) -> Source {
-    Source { file: SLM, workload, operations, run_prefix: SLM_RUN }
+const fn slm(workload: &'static str, operations: f64) -> RunFilter {
+    RunFilter { file: SLM, workload, operations, run_prefix: SLM_RUN }
 }
 
 const PANELS: [Panel; 5] = [
@@ -102,30 +103,7 @@ const PANELS: [Panel; 5] = [
     },
 ];
 
-/// A panel with its figures.
-#[derive(Debug, PartialEq)]
-struct Drawn {
-    engine: &'static str,
-    about: &'static str,
-    groups: Vec<Group>,
-}
-
-/// The bars of one workload; ours is the first.
-#[derive(Debug, PartialEq)]
-struct Group {
-    title: &'static str,
-    date: String,
-    runs: usize,
-    bars: Vec<Bar>,
-}
-
-#[derive(Debug, PartialEq)]
-struct Bar {
-    label: &'static str,
-    ops_per_second: f64,
-}
-
-/// Writes the images, or with `check` only says whether they are those that the results give.
+/// Writes the images. With `check`, compares the committed images with the results instead.
 pub(crate) fn run(repository: &Path, check: bool) -> ExitCode {
     match draw_all(repository).and_then(|images| {
         images.into_iter().try_for_each(|(path, image)| finish(repository, path, &image, check))
@@ -167,7 +145,7 @@ fn draw_all(repository: &Path) -> Result<Vec<(&'static str, String)>, String> {
         .collect()
 }
 
-fn collect(repository: &Path) -> Result<Vec<Drawn>, String> {
+fn collect(repository: &Path) -> Result<Vec<PanelFigures>, String> {
     let mut texts = BTreeMap::new();
     for source in PANELS.iter().flat_map(|panel| panel.sources) {
         if !texts.contains_key(source.file) {
@@ -184,14 +162,14 @@ fn collect(repository: &Path) -> Result<Vec<Drawn>, String> {
                 .iter()
                 .map(|source| group(panel, *source, &texts[source.file]))
                 .collect::<Result<_, _>>()?;
-            Ok(Drawn { engine: panel.engine, about: panel.about, groups })
+            Ok(PanelFigures { engine: panel.engine, about: panel.about, groups })
         })
         .collect()
 }
 
-/// The bars of one workload. A peer that the file does not have is left out; our engine must be
-/// there.
-fn group(panel: &Panel, source: Source, text: &str) -> Result<Group, String> {
+/// Returns the bars of one workload. Omits a peer without runs in the file, and fails if the engine
+/// has no runs.
+fn group(panel: &Panel, source: RunFilter, text: &str) -> Result<Group, String> {
     let ours = results::median(text, source, panel.engine)?.ok_or_else(|| {
         format!("{}: no run of {} for `{}`", source.file, panel.engine, source.workload)
     })?;

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::{Drawn, Group};
+use super::panel::{Group, PanelFigures};
 
 /// Colours of the picture.
 pub(super) struct Scheme {
@@ -71,8 +71,8 @@ const NOTES: [&str; 14] = [
 ];
 
 /// Draws the panels, three in a row, and the notes at the end of the first row.
-pub(super) fn draw(panels: &[Drawn], scheme: &Scheme) -> Result<String, fmt::Error> {
-    let mut cells: Vec<Option<&Drawn>> = panels.iter().map(Some).collect();
+pub(super) fn draw(panels: &[PanelFigures], scheme: &Scheme) -> Result<String, fmt::Error> {
+    let mut cells: Vec<Option<&PanelFigures>> = panels.iter().map(Some).collect();
     cells.insert(cells.len().min(COLUMNS - 1), None);
     let mut body = String::new();
     let mut top = PANELS_AT;
@@ -121,7 +121,7 @@ fn group_height(group: &Group) -> u32 {
 /// Draws a panel and returns its height.
 fn draw_panel(
     out: &mut String,
-    panel: &Drawn,
+    panel: &PanelFigures,
     left: u32,
     top: u32,
     scheme: &Scheme,
@@ -258,7 +258,8 @@ mod tests {
             runs: 1,
             bars: vec![bar("ours", 100e3), bar("theirs", theirs)],
         };
-        let panel = |theirs| Drawn { engine: "ours", about: "", groups: vec![group(theirs)] };
+        let panel =
+            |theirs| PanelFigures { engine: "ours", about: "", groups: vec![group(theirs)] };
         let lost = draw(&[panel(200e3)], &LIGHT).unwrap();
         assert!(lost.contains(&format!("fill=\"{}\">0.50\u{d7}<", LIGHT.lost)), "{lost}");
         let won = draw(&[panel(50e3)], &LIGHT).unwrap();

@@ -9,10 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Finding, Tree};
-
-/// The list, from the root of the repository.
-pub(super) const FILE: &str = "xtask/tidy-allow.txt";
+use super::{Finding, Tree, tree::ALLOWED_FILE as FILE};
 
 /// How many findings a rule may have for a key.
 #[derive(Debug, Default)]

@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Finding, LIBRARY, Tree, paths,
+    Finding, Tree, paths,
     source::{Source, whole_words},
+    tree::LIBRARY,
 };
 
 pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Finding, Tree};
+use super::{Finding, Tree, tree::is_document};
 
 pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
     let documents = tree.texts.iter().filter(|(path, _)| !path.ends_with("toml"));
@@ -55,7 +55,7 @@ fn check_links(tree: &Tree, path: &str, text: &str, findings: &mut Vec<Finding>)
                 findings.push(Finding::error(path, line, message));
                 continue;
             }
-            let document = tree.texts.get(&full).filter(|_| super::is_document(&full));
+            let document = tree.texts.get(&full).filter(|_| is_document(&full));
             if let Some(document) = document
                 && !anchor.is_empty()
                 && !anchors(document).iter().any(|known| known == anchor)

@@ -1,15 +1,19 @@
-//! Which file imports which, in each crate of the workspace.
+//! The imports between the files of each crate.
 //!
 //! An import is a path that starts with `crate`, `super`, `self`, a child module or an imported
-//! module, in a `use` item or elsewhere in the code. It leads to the file that *defines* the name:
-//! a path that leads through `pub use` (or through a private `use` of a parent) is followed to the
-//! definition, and the file with the `use` is not imported. The item `mod child;` is no import, and
-//! neither is `use crate::util::codec;` for a module: the paths that start with `codec::` are.
-//! What only tests compile is left out, in both directions.
+//! module, in a `use` item or elsewhere in the code. It points to the file that *defines* the name.
+//! Tidy follows a path through `pub use`, or a private `use` of a parent, to the definition; the
+//! file with the `use` is not imported. `mod child;` is no import. `use crate::util::codec;` for a
+//! module is none either; the paths that start with `codec::` are. Code that only tests compile
+//! does not count, in both directions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Tree, layers::module_path, paths, paths::Named, source::Source};
+use super::{
+    Tree, paths,
+    paths::{Named, module_path},
+    source::Source,
+};
 
 /// Keywords before the name of an item.
 const ITEMS: [&str; 9] =

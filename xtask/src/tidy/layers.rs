@@ -7,10 +7,11 @@
 //! Unit tests are free to import what they like.
 
 use super::{
-    Finding, LIBRARY, Tree,
+    Finding, Tree,
     imports::{File, Imports},
     paths,
     source::Source,
+    tree::LIBRARY,
 };
 
 /// Folders below all layers. They may import one another.
@@ -88,13 +89,6 @@ pub(super) fn check(tree: &Tree, imports: &Imports<'_>, findings: &mut Vec<Findi
             findings.push(Finding::of("layer", path, path, line, &message));
         }
     }
-}
-
-/// `io/os/file.rs` is `io::os::file`, `io/mod.rs` is `io`.
-pub(super) fn module_path(path: &str) -> Vec<String> {
-    let path = path.strip_suffix(".rs").unwrap_or(path);
-    let path = path.strip_suffix("/mod").unwrap_or(path);
-    path.split('/').map(str::to_owned).collect()
 }
 
 /// The row of the table that counts for a module.

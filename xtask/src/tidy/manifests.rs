@@ -1,5 +1,5 @@
-//! The feature `testing` of the library (simulated disk, seeded bugs) never reaches a release
-//! build: it is no default, no other feature turns it on, and only dev-dependencies ask for it.
+//! The feature `testing` of the library (simulated disk, planted bugs) never reaches a release
+//! build. It is no default feature, no other feature enables it, and only dev-dependencies use it.
 
 use super::{Finding, Tree};
 

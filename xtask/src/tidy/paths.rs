@@ -112,6 +112,13 @@ fn is_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
+/// `io/os/file.rs` is `io::os::file`, `io/mod.rs` is `io`.
+pub(super) fn module_path(path: &str) -> Vec<String> {
+    let path = path.strip_suffix(".rs").unwrap_or(path);
+    let path = path.strip_suffix("/mod").unwrap_or(path);
+    path.split('/').map(str::to_owned).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

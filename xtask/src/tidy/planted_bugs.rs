@@ -1,8 +1,9 @@
 //! The table of planted bugs in `docs/planted-bugs.md`, generated from the sources.
 //!
-//! What: [`render`] reads the list of bugs, finds the files that contain each bug's site and the
-//! tests that plant it, and writes the table; [`check`] compares it with the document.
-//! Why: a table of 160 rows that people keep by hand goes out of date.
+//! [`render`] reads the list of bugs, finds the file with the site of each bug and the tests that
+//! plant it, and writes the table. [`check`] compares the table with the document. A table of 160
+//! rows that people maintain goes out of date.
+//!
 //! Invariants: every bug has a site outside the tests and at least one test; the document is
 //! exactly what `render` returns.
 

@@ -8,13 +8,13 @@
 pub(super) struct Source {
     /// Path from the root of the repository.
     pub(super) path: String,
-    /// As it is.
+    /// The unchanged text.
     pub(super) text: String,
-    /// With the insides of comments, strings and characters blanked.
+    /// The text with the contents of comments, strings and characters blanked.
     pub(super) code: String,
-    /// With everything but comments blanked.
+    /// The text with everything but comments blanked.
     pub(super) comments: String,
-    /// With everything but the insides of strings blanked.
+    /// The text with everything but the contents of strings blanked.
     pub(super) literals: String,
     /// For each byte, whether it belongs to a test module.
     test: Vec<bool>,
@@ -37,7 +37,7 @@ pub(super) struct UseItem {
     pub(super) is_public: bool,
 }
 
-/// A module in a file of its own.
+/// A module in a separate file.
 #[derive(Debug)]
 pub(super) struct Declared {
     /// Its name.

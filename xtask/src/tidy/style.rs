@@ -1,6 +1,6 @@
 //! Sizes, characters and words of every Rust source.
 
-use super::{Finding, LIBRARY, Tree, source::Source};
+use super::{Finding, Tree, source::Source, tree::LIBRARY};
 
 /// Lines of a file, unit tests not counted.
 const FILE_LINES_MAX: usize = 600;

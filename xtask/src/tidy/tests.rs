@@ -1,6 +1,6 @@
 //! Each rule finds the violation that is planted for it, and lets the sound form pass.
 
-use super::{Tree, allow, check, every_finding};
+use super::{Tree, allow, check, every_finding, tree::ALLOWED_FILE};
 
 /// What tidy says about `files`, errors and warnings, one a line.
 pub(super) fn says(files: &[(&str, &str)]) -> String {
@@ -32,7 +32,7 @@ fn this_repository_is_tidy() {
     let mut tree = Tree::read(&root).unwrap();
     if std::env::var_os("UPDATE").is_some() {
         let text = allow::updated(&tree, every_finding(&tree)).unwrap();
-        std::fs::write(root.join(allow::FILE), text).unwrap();
+        std::fs::write(root.join(ALLOWED_FILE), text).unwrap();
         tree = Tree::read(&root).unwrap();
     }
     let errors: Vec<String> =

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Finding, Tree, layers::module_path, source::Source};
+use super::{Finding, Tree, paths::module_path, source::Source};
 
 const DOCUMENT: &str = "UNSAFE.md";
 

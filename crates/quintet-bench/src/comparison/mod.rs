@@ -187,9 +187,8 @@ impl<'a> ComparisonRunner<'a> {
         Ok(())
     }
 
-    /// Measures the conditions of the machine. If the disk has no room for the file of the probe,
-    /// its values are absent and the run continues: each store meets the full disk itself, or needs
-    /// no disk.
+    /// Measures the conditions of the machine. If the disk has no space for the file of the probe,
+    /// its values are absent and the run continues: a store that needs the disk fails by itself.
     fn conditions(&mut self) -> Conditions {
         if !self.probe.is_made() {
             match DiskProbe::new(self.dir.path()) {

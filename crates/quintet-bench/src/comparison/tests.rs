@@ -4,8 +4,9 @@ use super::*;
 use std::fs;
 
 use crate::{
+    builtin::BuiltinStores,
     result::ResultLine,
-    store::{BuiltinStores, Durability, MemoryMode},
+    store::{Durability, MemoryMode},
     workload::{Suite, WorkloadSpec},
 };
 

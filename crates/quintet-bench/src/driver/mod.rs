@@ -6,11 +6,14 @@
 //! measured time but outside of timed operations. That cost is the same for every store; `null`
 //! shows it.
 
+mod phase;
+mod state;
+mod task;
 mod worker;
 
 use std::{
     sync::{
-        Barrier, Mutex, PoisonError,
+        Barrier, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -23,77 +26,19 @@ use crate::{
     failure::{Failure, Outcome},
     latency::LatencyHistograms,
     machine,
-    numbers::{to_f64, to_u64},
+    numbers::to_u64,
     store::Store,
     workload::{Body, Op, OperationKind, OperationStream, RunSize, Workload},
 };
 
-use worker::{InsertTracker, Worker};
+use state::{SharedState, lock};
+use worker::Worker;
 
-/// Maximum number of keys of one `multi_get`.
-pub const BATCH_MAX: usize = 256;
+pub use phase::Phase;
+pub use task::{BATCH_MAX, Task};
+
 /// Maximum number of operations of a window: 32 MiB of memory.
 const WINDOW: u64 = 4 << 20;
-
-/// A workload, its size, and how to time it.
-#[derive(Clone, Copy, Debug)]
-pub struct Task<'a> {
-    /// Workload.
-    pub workload: &'a Workload,
-    /// Keys and values.
-    pub shape: &'a RecordShape,
-    /// Size of the run.
-    pub amount: RunSize,
-    /// Mean number of operations for each operation that is timed.
-    pub timed_one_in: u32,
-    /// Operations per second of all threads together; `None` is as fast as possible.
-    pub rate: Option<f64>,
-    /// Whether to check every read.
-    pub verify: bool,
-    /// Records in one atomic write while loading; 1 for single puts.
-    pub load_batch: usize,
-}
-
-/// Measurement of a phase of a run.
-#[derive(Clone, Debug)]
-pub struct Phase {
-    /// Number of operations.
-    pub operations: u64,
-    /// Duration.
-    pub time: Duration,
-    /// Processor time of the whole process.
-    pub cpu: Duration,
-    /// Latencies of the operations that were timed.
-    pub times: LatencyHistograms,
-    /// Bytes of keys and values written.
-    pub bytes_written: u64,
-    /// Reads that found their key.
-    pub found: u64,
-    /// Reads that did not find their key.
-    pub absent: u64,
-    /// Bytes of the drawn operations.
-    pub harness_bytes: u64,
-}
-
-impl Phase {
-    /// Returns the operations per second.
-    pub fn rate(&self) -> f64 {
-        let seconds = self.time.as_secs_f64();
-        if seconds > 0.0 { to_f64(self.operations) / seconds } else { 0.0 }
-    }
-
-    /// Adds the measurement of a further round.
-    pub fn add(&mut self, round: &Self) -> Outcome {
-        self.operations += round.operations;
-        self.time += round.time;
-        self.cpu += round.cpu;
-        self.times.merge(&round.times)?;
-        self.bytes_written += round.bytes_written;
-        self.found += round.found;
-        self.absent += round.absent;
-        Ok(())
-    }
-}
 
 /// Measurement of loading and of the operations.
 #[derive(Clone, Debug)]
@@ -143,19 +88,6 @@ pub fn operate(
     Ok(body.map(|phase| (phase, shared.ledger.known())))
 }
 
-/// State that all workers of a phase share.
-pub(crate) struct SharedState<'a> {
-    store: &'a dyn Store,
-    task: &'a Task<'a>,
-    truth: Option<&'a ExpectedState>,
-    ledger: InsertTracker,
-    /// Whether a worker has failed; the other workers then stop.
-    stop: AtomicBool,
-    failure: Mutex<Option<Failure>>,
-    /// Bytes written by the background writer of `readwhilewriting`.
-    background_bytes: AtomicU64,
-}
-
 /// A worker and the source of its operations.
 struct WorkerSource<'a> {
     worker: Worker<'a>,
@@ -173,18 +105,6 @@ struct WorkerReport {
 }
 
 impl<'a> SharedState<'a> {
-    fn new(store: &'a dyn Store, task: &'a Task<'a>, truth: Option<&'a ExpectedState>) -> Self {
-        Self {
-            store,
-            task,
-            truth,
-            ledger: InsertTracker::new(task.amount.records),
-            stop: AtomicBool::new(false),
-            failure: Mutex::new(None),
-            background_bytes: AtomicU64::new(0),
-        }
-    }
-
     /// Runs the operations that follow loading.
     fn body(&'a self) -> Outcome<Option<Phase>> {
         match self.task.workload.body {
@@ -310,18 +230,6 @@ impl<'a> SharedState<'a> {
         }
         Ok(phase)
     }
-
-    /// Records a failure. The first one counts.
-    fn fail(&self, failure: Failure) {
-        lock(&self.failure).get_or_insert(failure);
-        // After the failure is recorded: a worker that stops because of `stop` records a failure
-        // too.
-        self.stop.store(true, Ordering::Release);
-    }
-}
-
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn join<T>(handle: thread::ScopedJoinHandle<'_, T>) -> Outcome<T> {

@@ -1,7 +1,8 @@
 use super::*;
 use crate::{
+    builtin::BuiltinStores,
     data::KeyOrder,
-    store::{BuiltinStores, Durability, EachEntry, StoreOptions, StoreStats, Stores as _},
+    store::{Durability, EachEntry, StoreOptions, StoreStats, Stores as _},
     workload::{Suite, find, logkv::LogKvPreset, names},
 };
 

@@ -1,17 +1,13 @@
 //! One thread of a run: executes operations, times some of them, and checks reads.
 
 use std::{
-    collections::BTreeSet,
     hint::black_box,
     ops::Range,
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
-use super::{BATCH_MAX, Phase, SharedState, lock};
+use super::{phase::Phase, state::SharedState, task::BATCH_MAX};
 use crate::{
     data::ReadMatch,
     failure::{Failure, Outcome},
@@ -23,51 +19,6 @@ use crate::{
 
 /// Longest wait that spins. A longer wait sleeps, which may end up to 60 microseconds late.
 const SPIN: Duration = Duration::from_micros(200);
-
-/// Tracks inserted records: all records below [`InsertTracker::known`] are in the store. Workers
-/// take record numbers in sequence. A record counts as known once it and all records before it are
-/// in the store, so that no worker reads a record that is not there yet.
-#[derive(Debug)]
-pub(super) struct InsertTracker {
-    next: AtomicU64,
-    known: AtomicU64,
-    /// Inserted records above `known`.
-    early: Mutex<BTreeSet<u64>>,
-}
-
-impl InsertTracker {
-    pub(super) fn new(records: u64) -> Self {
-        Self {
-            next: AtomicU64::new(records),
-            known: AtomicU64::new(records),
-            early: Mutex::new(BTreeSet::new()),
-        }
-    }
-
-    /// Returns the number of records that are in the store.
-    #[inline]
-    pub(super) fn known(&self) -> u64 {
-        self.known.load(Ordering::Acquire)
-    }
-
-    fn begin(&self) -> u64 {
-        self.next.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn finish(&self, number: u64) {
-        let mut early = lock(&self.early);
-        let mut known = self.known.load(Ordering::Relaxed);
-        if number != known {
-            early.insert(number);
-            return;
-        }
-        known += 1;
-        while early.remove(&known) {
-            known += 1;
-        }
-        self.known.store(known, Ordering::Release);
-    }
-}
 
 /// One thread of a run. See the module head.
 pub(super) struct Worker<'a> {

@@ -1,8 +1,8 @@
 //! Limits of the disk without the page cache: random reads, sequential writes, and syncs.
 //!
 //! Random reads at depth 32 use 32 threads with a blocking read each. They are as fast as one
-//! submission queue if the processors are not busy with context switches (about 10 us of processor
-//! time for each read; the device of the reference machine is the bottleneck).
+//! submission queue if the processors are not busy with context switches. A read costs about 10 us
+//! of processor time; the device of the reference machine is the bottleneck.
 
 use std::{
     fs::{self, File},
@@ -19,7 +19,7 @@ use crate::{
 };
 use rustix::fs::OFlags;
 
-use super::{Limits, MeasurementScope, READ_DEPTH};
+use super::figures::{Limits, MeasurementScope, READ_DEPTH};
 
 /// Bytes of one block.
 const BLOCK_BYTES: u64 = 4096;

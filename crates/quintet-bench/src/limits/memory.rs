@@ -14,7 +14,7 @@ use std::{
 use crate::numbers::{to_f64, to_u64, to_usize};
 use memmap2::{Advice, MmapMut};
 
-use super::{Limits, MeasurementScope};
+use super::figures::{Limits, MeasurementScope};
 
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;

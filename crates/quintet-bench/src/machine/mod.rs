@@ -3,9 +3,7 @@
 //! All values come from `/proc` and `/sys`. A value that is missing there (another operating
 //! system, a container) is `None`, and reports show a dash.
 
-pub mod cgroup;
 pub mod conditions;
-pub mod idle;
 pub mod io_counters;
 pub mod process;
 mod procfs;

@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use crate::{
     limits::LimitsRecord,
-    result::{ResultLine, RunResult, SCHEMA},
+    result::{PaperFigure, ResultLine, RunResult, SCHEMA},
+    workload::Workload,
 };
 
 /// Content of results files.
@@ -118,4 +119,23 @@ fn check(run: &RunResult) -> Result<(), String> {
         latency.histogram().map_err(|failure| failure.to_string())?;
     }
     Ok(())
+}
+
+/// Description of a preset.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    /// Origin.
+    pub origin: &'static str,
+    /// Subject.
+    pub about: &'static str,
+    /// Figures of its paper.
+    pub figures: &'static [PaperFigure],
+}
+
+/// Lookup of presets by name.
+pub trait Experiments {
+    /// Returns a preset; `None` if this build has no preset of this name.
+    fn find(&self, preset: &str) -> Option<Experiment>;
+    /// Returns the workload of a point of a preset.
+    fn workload(&self, preset: &str, point: &str) -> Option<Workload>;
 }

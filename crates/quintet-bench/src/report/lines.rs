@@ -125,12 +125,13 @@ pub(super) fn draw(x: &Axis, y: &Axis, series: &[Series]) -> String {
     svg.finish()
 }
 
-/// Returns the row of each name below an axis, given the start and end of each: the first row in
-/// which it touches no other name, or the second; `None` if both are occupied.
+/// Returns the row of each name below an axis, given the start and end of each name. It is the
+/// first row in which the name touches no other name, or else the second; `None` if both are
+/// occupied.
 fn rows(reaches: &[[f64; 2]]) -> Vec<Option<f64>> {
-    let mut taken = [f64::NEG_INFINITY; 2];
+    let mut row_ends = [f64::NEG_INFINITY; 2];
     let row = |[from, to]: &[f64; 2]| {
-        let (row, free) = (0..2_u8).zip(&mut taken).find(|(_, end)| *from > **end)?;
+        let (row, free) = (0..2_u8).zip(&mut row_ends).find(|(_, end)| *from > **end)?;
         *free = to + NAME_GAP;
         Some(f64::from(row))
     };

@@ -1,9 +1,11 @@
 //! Reports from raw results: one HTML page with charts, and the same tables as Markdown.
 //!
-//! [`run`] reads results files ([`crate::result`]) and writes both. The data flows through these
-//! modules: `input` checks lines; `model` groups repetitions and competing stores; `overview`,
-//! `comparison`, `papers`, `scaling` and `repeat` make sections of one `document`; `html` and
-//! `markdown` write it. `bars` and `lines` draw charts with `svg`.
+//! [`run`] reads results files ([`crate::result`]) and writes both, in four steps:
+//!
+//! 1. `input` checks lines.
+//! 2. `model` groups repetitions and competing stores.
+//! 3. `overview`, `comparison`, `papers`, `scaling` and `repeat` make sections of one `document`.
+//! 4. `html` and `markdown` write it. `lines` and `comparison::bars` draw charts with `svg`.
 //!
 //! Reports use files only, so a report can be made again at any time, and results of several
 //! sessions can be combined.
@@ -15,7 +17,6 @@
 //! - Every figure has its unit, in its cell or in the title of its column.
 //! - The page needs no network and no script. Text of a store or a file never becomes markup.
 
-mod bars;
 mod comparison;
 mod document;
 mod html;
@@ -40,9 +41,10 @@ use std::{
 
 use crate::failure::{Failure, Outcome};
 
-use crate::{result::PaperFigure, workload::Workload};
 use document::Document;
+
 use input::ReportInput;
+pub use input::{Experiment, Experiments};
 
 /// Arguments of `report`.
 #[derive(Clone, Debug, clap::Args)]
@@ -56,25 +58,6 @@ pub struct ReportArgs {
     /// Title of the report.
     #[arg(long, default_value = "Quintet beside other stores")]
     pub title: String,
-}
-
-/// Description of a preset.
-#[derive(Clone, Copy, Debug)]
-pub struct Experiment {
-    /// Origin.
-    pub origin: &'static str,
-    /// Subject.
-    pub about: &'static str,
-    /// Figures of its paper.
-    pub figures: &'static [PaperFigure],
-}
-
-/// Lookup of presets by name.
-pub trait Experiments {
-    /// Returns a preset; `None` if this build has no preset of this name.
-    fn find(&self, preset: &str) -> Option<Experiment>;
-    /// Returns the workload of a point of a preset.
-    fn workload(&self, preset: &str, point: &str) -> Option<Workload>;
 }
 
 /// Writes the report, and prints its location and the rejected lines to `out`. Fails if a file

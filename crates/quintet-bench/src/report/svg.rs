@@ -1,8 +1,8 @@
 //! A small writer of SVG for charts.
 //!
-//! Plotting crates do not fit: colours must follow the light or dark scheme of the page, so shapes
-//! carry classes for the style sheet of the page, which these crates do not support. Without a font
-//! library they also only estimate the width of a text.
+//! Plotting crates do not fit. Colours must follow the light or dark scheme of the page, so shapes
+//! have classes for its style sheet; these crates do not support classes. Without a font library
+//! they also only estimate the width of a text.
 //!
 //! Invariants: numbers have one decimal and are finite; text and attributes are escaped; the same
 //! calls give the same bytes.

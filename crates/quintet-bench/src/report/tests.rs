@@ -10,8 +10,12 @@ use crate::{
     machine::{Conditions, IoCounters, Machine},
     numbers::to_f64,
     random::Random,
-    result::{Figures, Latency, Metric, Recovery, ResultLine, RunResult, SCHEMA, WorkloadInfo},
+    result::{
+        Figures, Latency, Metric, PaperFigure, Recovery, ResultLine, RunResult, SCHEMA,
+        WorkloadInfo,
+    },
     store::{Durability, Family, MemoryMode, Setting, StoreInfo},
+    workload::Workload,
 };
 
 fn store(name: &str, family: Family) -> StoreInfo {

@@ -46,7 +46,7 @@ pub enum MemoryPlan {
     DirectShare(f64),
 }
 
-/// A store with options of its own.
+/// A store and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreChoice {
     /// Name.
@@ -56,7 +56,7 @@ pub struct StoreChoice {
 }
 
 impl StoreChoice {
-    /// Returns the store of this name without options of its own.
+    /// Returns the store of this name without options.
     pub fn named(name: &str) -> Self {
         Self { name: name.to_owned(), settings: Vec::new() }
     }
@@ -341,7 +341,7 @@ pub fn check_stores(stores: &dyn Stores, option: &str, names: &[String]) -> Outc
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{store::BuiltinStores, workload::Suite};
+    use crate::{builtin::BuiltinStores, workload::Suite};
 
     fn request(suite: Suite, name: &str) -> StepRequest {
         StepRequest {

@@ -1,12 +1,16 @@
 //! Messages between the parent and its child process: one line of JSON in each direction.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    io::{self, BufRead as _},
+    path::PathBuf,
+};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::job::Job;
 use crate::{
-    failure::Failure,
+    failure::{Failure, Outcome},
     machine::IoCounters,
     result::{Figures, Recovery},
 };
@@ -91,4 +95,13 @@ impl ChildReply {
             }
         }
     }
+}
+
+/// Reads a request of the parent from standard input.
+pub(super) fn receive<T: DeserializeOwned>() -> Outcome<T> {
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line);
+    read.map_err(|error| Failure::io("standard input", &error))?;
+    serde_json::from_str(&line)
+        .map_err(|error| Failure::Usage(format!("standard input: no request of a parent: {error}")))
 }

@@ -1,32 +1,20 @@
-//! The measured stores behind one trait.
+//! The interface of measured stores: the traits [`Store`] and [`Stores`].
 //!
-//! [`Store`] is an open store. [`Stores`] is a set of stores by name. [`BuiltinStores`] is the set
-//! of this crate: each engine of Quintet, `floor`, `hashbrown` and `null`. Another crate adds
+//! [`Store`] is an open store. [`Stores`] is a set of stores by name. [`crate::builtin`] has the
+//! set of this crate: each engine of Quintet, `floor`, `hashbrown` and `null`. Another crate adds
 //! stores by implementing both traits and passing its set to [`crate::cli::run_with`] or
 //! [`crate::comparison::run`].
 //!
 //! Thread rules: many threads use one store at the same time through `&self`.
 
-mod builtin;
 pub mod conformance;
-mod floor;
-mod hashbrown;
 mod info;
-mod null;
-mod quintet;
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::{
-    builtin::BuiltinStores,
-    floor::Floor,
-    hashbrown::Hashbrown,
-    info::{Family, MemoryMode, Setting, StoreInfo},
-    null::Null,
-    quintet::Engine,
-};
+pub use self::info::{Family, MemoryMode, Setting, StoreInfo};
 
 use crate::failure::{Failure, Outcome};
 
@@ -195,77 +183,6 @@ pub trait Stores: Sync {
 }
 
 /// Returns the failure of a range over a store without key order.
-fn unordered(name: &str) -> Failure {
+pub(crate) fn unordered(name: &str) -> Failure {
     Failure::Usage(format!("{name} has no key order and so no ranges"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{
-        conformance::{check_operations, check_threads},
-        *,
-    };
-
-    fn options(dir: &std::path::Path) -> StoreOptions {
-        StoreOptions {
-            dir: dir.to_path_buf(),
-            durability: Durability::Buffered,
-            records_max: 1000,
-            bytes_written_max: 10 << 20,
-            memory: None,
-            settings: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn every_store_keeps_its_promises() {
-        for name in BuiltinStores.names().into_iter().filter(|name| *name != "null") {
-            let dir = tempfile::tempdir().unwrap();
-            let store = BuiltinStores.open(name, &options(dir.path())).unwrap();
-            let store = store.as_ref();
-            check_operations(store).unwrap_or_else(|failure| panic!("{name}: {failure}"));
-            store.put(b"a", b"again").unwrap();
-            let mut seen = BTreeMap::new();
-            store.scan(&mut |key, value| drop(seen.insert(key.to_vec(), value.to_vec()))).unwrap();
-            assert_eq!(seen.len(), 102, "{name}");
-            assert_eq!(seen[b"a".as_slice()], b"again");
-            let stats = store.stats();
-            assert_eq!(stats.keys, Some(102), "{name}");
-            // Of a tree with one leaf, none.
-            assert!(stats.index_bytes.is_some(), "{name}");
-            store.sync().unwrap();
-        }
-    }
-
-    #[test]
-    fn wrong_names_and_options_are_usage_failures() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut options = options(dir.path());
-        let open = |name: &str, options: &StoreOptions| {
-            BuiltinStores
-                .open(name, options)
-                .err()
-                .map(|failure| (failure.code(), failure.to_string()))
-        };
-        let (code, message) = open("rocks", &options).unwrap();
-        assert_eq!(code, 2);
-        assert!(message.contains("naive") && message.contains("floor"), "{message}");
-        options.settings = vec![("no_such".to_owned(), "1".to_owned())];
-        for name in BuiltinStores.names() {
-            let (code, message) = open(name, &options).unwrap();
-            assert_eq!(code, 2, "{name}: {message}");
-            assert!(message.contains("no_such"), "{message}");
-        }
-    }
-
-    #[test]
-    fn eight_threads_see_their_own_writes() {
-        for name in ["floor", "hashbrown", "naive"] {
-            let dir = tempfile::tempdir().unwrap();
-            let store = BuiltinStores.open(name, &options(dir.path())).unwrap();
-            check_threads(store.as_ref(), 8, 200)
-                .unwrap_or_else(|failure| panic!("{name}: {failure}"));
-            assert_eq!(store.stats().keys, Some(401), "{name}");
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! Named workloads of the suites.
 
-use super::{Body, OperationKind, RecordChoice, Suite, Workload};
+use super::definition::{Body, OperationKind, RecordChoice, Suite, Workload};
 use crate::{
     data::KeyOrder,
     failure::{Failure, Outcome},

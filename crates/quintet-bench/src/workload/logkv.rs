@@ -12,7 +12,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Body, OperationKind, RecordChoice, Suite, Workload};
+use super::definition::{Body, OperationKind, RecordChoice, Suite, Workload};
 use crate::{
     data::KeyOrder,
     failure::{Failure, Outcome},

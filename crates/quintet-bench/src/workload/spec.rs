@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Body, OperationKind, RecordChoice, Suite, Workload, find, logkv};
+use super::{
+    catalogue::find,
+    definition::{Body, OperationKind, RecordChoice, Suite, Workload},
+    logkv,
+};
 use crate::{
     data::KeyOrder,
     failure::{Failure, Outcome},

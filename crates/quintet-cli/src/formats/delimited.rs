@@ -1,8 +1,8 @@
 //! CSV and TSV.
 //!
-//! Reading: the first line names the columns (or, without a header, they are `c1`, `c2`, ...).
-//! Every row must have as many fields. Blank lines are skipped, a UTF-8 byte order mark is
-//! ignored. Writing: RFC 4180 quoting where it is needed, lines end in `\n`.
+//! Reading: the first line has the names of the columns; without a header they are `c1`, `c2`, ...
+//! Every row must have the same number of fields. Blank lines and a UTF-8 byte order mark are
+//! skipped. Writing: fields are quoted by RFC 4180 if necessary, and lines end in `\n`.
 
 use std::io::{Read, Write};
 
@@ -14,14 +14,14 @@ use super::{
 };
 use crate::bytes::escape;
 
-/// How to read a file.
+/// How a file is read.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// Between fields: `,` or a tab.
+    /// The byte between fields: `,` or a tab.
     pub delimiter: u8,
-    /// The first line names the columns.
+    /// Whether the first line has the names of the columns.
     pub has_header: bool,
-    /// A field may stand in double quotes.
+    /// Whether fields may be in double quotes.
     pub has_quotes: bool,
     /// The column that is the key.
     pub key: Column,
@@ -35,7 +35,7 @@ pub struct DelimitedReader<R> {
     reader: Reader<Limited<R>>,
     allowance: Allowance,
     record: ByteRecord,
-    /// The first row of a file without a header, read to count the columns.
+    /// Whether `record` has the first row of a file without a header, read to count the columns.
     has_pending: bool,
     names: Vec<String>,
     /// Each name as a JSON string.
@@ -45,7 +45,7 @@ pub struct DelimitedReader<R> {
 }
 
 impl<R: Read> DelimitedReader<R> {
-    /// Reads the header and finds the columns. An error names what is missing and what there is.
+    /// Reads the header and finds the columns. The error of a missing column lists all columns.
     pub fn new(source: R, layout: &Layout) -> Result<Self, ReadError> {
         let limited = Limited::new(source, ROW_BYTES_MAX);
         let allowance = limited.allowance();
@@ -69,7 +69,7 @@ impl<R: Read> DelimitedReader<R> {
             (1..=record.len()).map(|number| format!("c{number}")).collect()
         };
         let has_pending = found && !layout.has_header;
-        // An empty file without a header has no columns to look for.
+        // An empty file without a header has no columns.
         let locate = |column: &Column| match column.find(&names) {
             Some(index) => Ok(index),
             None if !found => Ok(0),
@@ -90,7 +90,7 @@ impl<R: Read> DelimitedReader<R> {
         self.reader.read_byte_record(&mut self.record).map_err(|error| explain(error, line))
     }
 
-    /// The whole row as a JSON object.
+    /// Appends the whole row to `out` as a JSON object.
     fn write_object(&self, line: u64, out: &mut Vec<u8>) -> Result<(), ReadError> {
         let mut separator = b'{';
         for ((name, json_name), field) in self.names.iter().zip(&self.json_names).zip(&self.record)
@@ -145,7 +145,7 @@ fn header_names(record: &ByteRecord, line: u64) -> Result<Vec<String>, ReadError
 }
 
 fn no_column(column: &Column, names: &[String], line: u64) -> ReadError {
-    // A header of thousands of columns would not make a clear line.
+    // A message with thousands of columns would not be readable.
     let shown: Vec<_> = names.iter().take(20).map(|name| escape(name.as_bytes())).collect();
     let more = if names.len() > shown.len() { ", ..." } else { "" };
     let what = format!("there is no column {column}; the columns are: {}{more}", shown.join(", "));
@@ -156,7 +156,7 @@ fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// An error of the csv crate in our words.
+/// Converts an error of the csv crate.
 fn explain(error: csv::Error, line: u64) -> ReadError {
     match error.into_kind() {
         ErrorKind::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => {
@@ -173,12 +173,12 @@ fn explain(error: csv::Error, line: u64) -> ReadError {
 
 /// Writes pairs: columns `key` and `value`.
 #[derive(Debug)]
-pub struct PairWriter<W: Write> {
+pub struct DelimitedPairWriter<W: Write> {
     writer: Writer<W>,
 }
 
-impl<W: Write> PairWriter<W> {
-    /// Writes the header, if there is to be one.
+impl<W: Write> DelimitedPairWriter<W> {
+    /// Writes the header if `has_header`.
     pub fn new(target: W, delimiter: u8, has_header: bool) -> Result<Self, WriteError> {
         let mut writer = open(target, delimiter);
         if has_header {
@@ -188,7 +188,7 @@ impl<W: Write> PairWriter<W> {
     }
 }
 
-impl<W: Write> WriteRows for PairWriter<W> {
+impl<W: Write> WriteRows for DelimitedPairWriter<W> {
     fn write(&mut self, key: &[u8], value: &[u8]) -> Result<(), WriteError> {
         self.writer.write_record([key, value]).map_err(refused)
     }
@@ -198,18 +198,18 @@ impl<W: Write> WriteRows for PairWriter<W> {
     }
 }
 
-/// Writes rows: the fields of each value, a JSON object.
+/// Writes rows: the fields of each value, which is a JSON object.
 #[derive(Debug)]
-pub struct RecordWriter<W: Write> {
+pub struct DelimitedRecordWriter<W: Write> {
     writer: Writer<W>,
     columns: Vec<String>,
-    /// `Some` where nothing may be lost: every object has exactly these columns, and the key has
-    /// so far always been in each of the columns listed here.
+    /// `Some` if the file must be lossless: every object must have exactly `columns`. The list has
+    /// the columns that contained the key in all rows so far.
     key_columns: Option<Vec<usize>>,
 }
 
-impl<W: Write> RecordWriter<W> {
-    /// Writes `columns` of every row; fields that a row lacks are empty, others are left out.
+impl<W: Write> DelimitedRecordWriter<W> {
+    /// Writes `columns` of every row. Missing fields are empty; other fields are omitted.
     pub fn chosen(
         target: W,
         delimiter: u8,
@@ -219,8 +219,8 @@ impl<W: Write> RecordWriter<W> {
         Self::new(target, delimiter, has_header, columns, None)
     }
 
-    /// Writes rows that all have the columns of the first one, and their key among them, so that
-    /// importing the file gives the same table.
+    /// Writes rows that all have the columns of the first one and their key in the same column, so
+    /// that an import of the file gives the same table.
     pub fn exact(
         target: W,
         delimiter: u8,
@@ -248,7 +248,7 @@ impl<W: Write> RecordWriter<W> {
     }
 }
 
-impl<W: Write> WriteRows for RecordWriter<W> {
+impl<W: Write> WriteRows for DelimitedRecordWriter<W> {
     fn write(&mut self, key: &[u8], value: &[u8]) -> Result<(), WriteError> {
         let unfit = |what: &str| {
             WriteError::Unfit(format!(
@@ -261,13 +261,13 @@ impl<W: Write> WriteRows for RecordWriter<W> {
             self.columns.iter().map(|name| object.get(name).map(field_text)).collect();
         if let Some(key_columns) = &mut self.key_columns {
             if object.len() != fields.len() || fields.contains(&None) {
-                return Err(unfit("has not the same columns as the first"));
+                return Err(unfit("does not have the columns of the first entry"));
             }
             key_columns.retain(|index| {
                 fields.get(*index).and_then(Option::as_ref).map(String::as_bytes) == Some(key)
             });
             if key_columns.is_empty() {
-                return Err(unfit("has not its key in the same column as those before"));
+                return Err(unfit("does not have its key in the column of the earlier entries"));
             }
         }
         let texts = fields.iter().map(|field| field.as_deref().unwrap_or(""));
@@ -371,7 +371,7 @@ mod tests {
             (0..=255).map(|byte| (vec![byte], vec![byte, b'"', byte, b',', b'\n'])).collect();
         entries.push((b"empty".to_vec(), Vec::new()));
         let mut file = Vec::new();
-        let mut writer = PairWriter::new(&mut file, b',', true).unwrap();
+        let mut writer = DelimitedPairWriter::new(&mut file, b',', true).unwrap();
         for (key, value) in &entries {
             writer.write(key, value).unwrap();
         }
@@ -386,7 +386,7 @@ mod tests {
     fn records_that_would_lose_something_are_refused() {
         let refused = |rows: &[(&str, &str)]| {
             let mut writer =
-                RecordWriter::exact(Vec::new(), b',', true, rows[0].1.as_bytes()).unwrap();
+                DelimitedRecordWriter::exact(Vec::new(), b',', true, rows[0].1.as_bytes()).unwrap();
             rows.iter().find_map(|(key, value)| {
                 match writer.write(key.as_bytes(), value.as_bytes()) {
                     Err(WriteError::Unfit(what)) => Some(what),

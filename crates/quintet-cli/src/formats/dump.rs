@@ -1,21 +1,21 @@
-//! The text format of LMDB's `mdb_dump` and `mdb_load` (and, but for duplicates, of Berkeley
-//! DB's).
+//! The text format of LMDB's `mdb_dump` and `mdb_load`. Berkeley DB uses the same format;
+//! duplicates are not supported.
 //!
 //! ```text
 //! VERSION=3
 //! format=bytevalue        or print
 //! database=NAME           only for a named database
 //! type=btree
-//! (other name=value lines: not needed, skipped)
+//! (other name=value lines are skipped)
 //! HEADER=END
 //!  6b6579                 one space, then a key
 //!  76616c7565             one space, then its value
 //! DATA=END
 //! ```
 //!
-//! `bytevalue` lines are hexadecimal digits. `print` lines are text in which a byte that is not a
-//! printable ASCII character, and the backslash, is `\` and two hexadecimal digits; `\\` is also
-//! read. A file of `mdb_dump -a` holds several such sections, one a database.
+//! `bytevalue` lines are hexadecimal digits. `print` lines are text: a backslash, and each byte
+//! that is not a printable ASCII character, is `\` and two hexadecimal digits. The reader also
+//! accepts `\\`. A file of `mdb_dump -a` has several such sections, one for each database.
 
 use std::io::{BufRead, Write};
 
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::bytes::{escape, hex, parse_hex};
 
-/// How the bytes of keys and values are written.
+/// The encoding of keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
     /// Hexadecimal digits.
@@ -33,10 +33,10 @@ pub enum Coding {
     Print,
 }
 
-/// What comes where a section may start.
+/// The header of a section, or the end of the file.
 #[derive(Debug, PartialEq, Eq)]
 enum Header {
-    /// A section, of this database where it is named.
+    /// A section, with the name of its database if it has one.
     Of(Option<String>),
     EndOfFile,
 }
@@ -45,7 +45,7 @@ enum Header {
 #[derive(Debug)]
 pub struct DumpReader<R> {
     source: R,
-    /// The database that is wanted; `None`: the only one.
+    /// The database to read; `None` if the file has one database.
     database: Option<String>,
     coding: Coding,
     text: Vec<u8>,
@@ -111,13 +111,14 @@ impl<R: BufRead> DumpReader<R> {
                 }
                 Some(("VERSION", "2" | "3")) => {}
                 Some(("VERSION", other)) => {
-                    return self.wrong(format!("dump version {other:?} is not known; 3 is"));
+                    return self
+                        .wrong(format!("unknown dump version {other:?}; version 3 is supported"));
                 }
                 Some(("HEADER", "END")) => return Ok(Header::Of(name)),
                 Some(("format", "bytevalue")) => self.coding = Coding::ByteValue,
                 Some(("format", "print")) => self.coding = Coding::Print,
                 Some(("format", other)) => {
-                    let what = format!("format {other:?} is not known; bytevalue and print are");
+                    let what = format!("unknown format {other:?}; use bytevalue or print");
                     return self.wrong(what);
                 }
                 Some(("database", database)) => name = Some(database.to_owned()),
@@ -131,7 +132,7 @@ impl<R: BufRead> DumpReader<R> {
         }
     }
 
-    /// Reads one line of data into `text`; false at DATA=END.
+    /// Reads one line of data into `text`. Returns false at DATA=END.
     fn read_data_line(&mut self) -> Result<bool, ReadError> {
         if !self.next_line()? {
             return self.wrong("the file ends early: DATA=END is missing");
@@ -162,11 +163,11 @@ impl<R: BufRead> DumpReader<R> {
         Ok(())
     }
 
-    /// After the data: nothing more may come, unless a database was chosen by name.
+    /// Fails if another section follows, unless the user named a database.
     fn finish(&mut self) -> Result<(), ReadError> {
         self.is_finished = true;
         if self.database.is_none() && self.read_header()? != Header::EndOfFile {
-            return self.wrong("the file holds several databases; choose one with --database NAME");
+            return self.wrong("the file has several databases; choose one with --database NAME");
         }
         Ok(())
     }

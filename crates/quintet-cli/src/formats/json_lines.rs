@@ -1,8 +1,8 @@
-//! JSON lines: one object a line.
+//! JSON lines: one object per line.
 //!
-//! Pairs are `{"key": "...", "value": "..."}`; a key or value that is not UTF-8 is given in
-//! hexadecimal as `key_hex` or `value_hex`. Rows are any objects, one field of which is the key;
-//! the stored value is the line itself. Blank lines are skipped.
+//! A pair is `{"key": "...", "value": "..."}`. A key or value that is not UTF-8 is `key_hex` or
+//! `value_hex` in hexadecimal. A row is any object with a field that is the key; the stored value
+//! is the line. Blank lines are skipped.
 
 use std::io::{BufRead, Write};
 
@@ -13,9 +13,9 @@ use super::{
 };
 use crate::bytes::{escape, get_json, put_json};
 
-/// What a line is.
+/// The shape of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum LineShape {
     /// An object with `key` and `value`.
     Pairs,
     /// A record.
@@ -31,14 +31,14 @@ pub enum Shape {
 #[derive(Debug)]
 pub struct JsonLinesReader<R> {
     source: R,
-    shape: Shape,
+    shape: LineShape,
     text: Vec<u8>,
     line: u64,
 }
 
 impl<R: BufRead> JsonLinesReader<R> {
     /// Reads from the start of `source`.
-    pub fn new(source: R, shape: Shape) -> Self {
+    pub fn new(source: R, shape: LineShape) -> Self {
         Self { source, shape, text: Vec::new(), line: 0 }
     }
 
@@ -47,14 +47,14 @@ impl<R: BufRead> JsonLinesReader<R> {
         let object: Map<String, Value> = serde_json::from_slice(text)
             .map_err(|error| format!("not a JSON object: {}", column_only(&error)))?;
         match &self.shape {
-            Shape::Pairs => {
+            LineShape::Pairs => {
                 let missing = |name: &str| {
                     format!("there is no field {name:?}; for lines that are records, give --key")
                 };
                 row.key = get_json(&object, "key")?.ok_or_else(|| missing("key"))?;
                 row.value = get_json(&object, "value")?.ok_or_else(|| missing("value"))?;
             }
-            Shape::Records { key, value } => {
+            LineShape::Records { key, value } => {
                 row.key = match field(&object, key)? {
                     Value::Null => return Err(format!("the key field {key} is null")),
                     Value::Array(_) | Value::Object(_) => {
@@ -76,7 +76,7 @@ fn field<'a>(object: &'a Map<String, Value>, column: &Column) -> Result<&'a Valu
     object.get(&column.0).ok_or_else(|| format!("there is no field {column}"))
 }
 
-/// `serde_json`'s message, whose line would always be 1.
+/// Returns `serde_json`'s message without its line number, which is always 1.
 fn column_only(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.find(" at line ") {
@@ -108,7 +108,7 @@ impl<R: BufRead> ReadRows for JsonLinesReader<R> {
     }
 }
 
-/// A line that is too long is a fault of the file, not of the system.
+/// Converts an error of [`read_line`]. A line that is too long makes the file malformed.
 pub(super) fn too_long(error: std::io::Error, line: u64) -> ReadError {
     match error.kind() {
         std::io::ErrorKind::InvalidData => ReadError::at(line, error.to_string()),
@@ -118,16 +118,16 @@ pub(super) fn too_long(error: std::io::Error, line: u64) -> ReadError {
 
 /// Writes pairs.
 #[derive(Debug)]
-pub struct PairWriter<W>(W);
+pub struct JsonPairWriter<W>(W);
 
-impl<W: Write> PairWriter<W> {
+impl<W: Write> JsonPairWriter<W> {
     /// Writes to `target`.
     pub fn new(target: W) -> Self {
         Self(target)
     }
 }
 
-impl<W: Write> WriteRows for PairWriter<W> {
+impl<W: Write> WriteRows for JsonPairWriter<W> {
     fn write(&mut self, key: &[u8], value: &[u8]) -> Result<(), WriteError> {
         let mut object = Map::new();
         put_json(&mut object, "key", key);
@@ -140,22 +140,22 @@ impl<W: Write> WriteRows for PairWriter<W> {
     }
 }
 
-/// Writes rows: each value is its line.
+/// Writes rows: each value is a line.
 #[derive(Debug)]
-pub struct RecordWriter<W> {
+pub struct JsonRecordWriter<W> {
     target: W,
-    /// The fields that are written; `None` for the whole object, as it is stored.
+    /// The fields to write; `None` for the whole stored object.
     columns: Option<Vec<String>>,
 }
 
-impl<W: Write> RecordWriter<W> {
+impl<W: Write> JsonRecordWriter<W> {
     /// Writes to `target`.
     pub fn new(target: W, columns: Option<Vec<String>>) -> Self {
         Self { target, columns }
     }
 }
 
-impl<W: Write> WriteRows for RecordWriter<W> {
+impl<W: Write> WriteRows for JsonRecordWriter<W> {
     fn write(&mut self, key: &[u8], value: &[u8]) -> Result<(), WriteError> {
         let unfit = |what: &str| {
             WriteError::Unfit(format!(
@@ -173,7 +173,7 @@ impl<W: Write> WriteRows for RecordWriter<W> {
                 writeln!(self.target, "{}", Value::Object(chosen))?;
             }
             None if !object.values().any(|field| field_text(field).as_bytes() == key) => {
-                return Err(unfit("has its key in none of its fields"));
+                return Err(unfit("has no field with its key"));
             }
             None if value.contains(&b'\n') => {
                 writeln!(self.target, "{}", Value::Object(object))?;
@@ -195,7 +195,7 @@ impl<W: Write> WriteRows for RecordWriter<W> {
 mod tests {
     use super::*;
 
-    fn rows(text: &[u8], shape: Shape) -> Result<Vec<Row>, ReadError> {
+    fn rows(text: &[u8], shape: LineShape) -> Result<Vec<Row>, ReadError> {
         let mut reader = JsonLinesReader::new(text, shape);
         let mut rows = Vec::new();
         let mut row = Row::default();
@@ -205,14 +205,14 @@ mod tests {
         Ok(rows)
     }
 
-    fn records(key: &str) -> Shape {
-        Shape::Records { key: key.into(), value: None }
+    fn records(key: &str) -> LineShape {
+        LineShape::Records { key: key.into(), value: None }
     }
 
     #[test]
     fn pairs_of_any_bytes_survive() {
         let mut file = Vec::new();
-        let mut writer = PairWriter::new(&mut file);
+        let mut writer = JsonPairWriter::new(&mut file);
         let entries: Vec<(Vec<u8>, Vec<u8>)> = (0..=255)
             .map(|byte| (vec![byte], vec![b'{', byte]))
             .chain([(b"\n".to_vec(), Vec::new())])
@@ -221,7 +221,7 @@ mod tests {
             writer.write(key, value).unwrap();
         }
         writer.finish().unwrap();
-        let found: Vec<_> = rows(&file, Shape::Pairs)
+        let found: Vec<_> = rows(&file, LineShape::Pairs)
             .unwrap()
             .into_iter()
             .map(|row| (row.key, row.value))
@@ -241,10 +241,10 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_its_line() {
         for (text, shape, expected) in [
-            ("{}\n", Shape::Pairs, "no field \"key\""),
-            ("{\"key\":\"k\"}", Shape::Pairs, "no field \"value\""),
-            ("{\"key_hex\":\"0\",\"value\":\"\"}", Shape::Pairs, "hexadecimal"),
-            ("[1]", Shape::Pairs, "not a JSON object"),
+            ("{}\n", LineShape::Pairs, "no field \"key\""),
+            ("{\"key\":\"k\"}", LineShape::Pairs, "no field \"value\""),
+            ("{\"key_hex\":\"0\",\"value\":\"\"}", LineShape::Pairs, "hexadecimal"),
+            ("[1]", LineShape::Pairs, "not a JSON object"),
             ("{\"id\":[]}", records("id"), "not text or a number"),
             ("{\"id\":null}", records("id"), "null"),
             ("{\"a\":1", records("id"), "not a JSON object"),

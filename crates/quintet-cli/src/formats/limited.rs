@@ -1,4 +1,4 @@
-//! A reader that counts, and refuses a row without end.
+//! A reader that limits the length of a row.
 
 use std::{
     cell::Cell,
@@ -6,7 +6,8 @@ use std::{
     rc::Rc,
 };
 
-/// Shared between a [`Limited`] reader and whoever takes rows from it.
+/// Bytes that the current row may still have. A [`Limited`] reader and the parser above it share
+/// it.
 #[derive(Clone, Debug)]
 pub struct Allowance {
     left: Rc<Cell<u64>>,
@@ -14,13 +15,13 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// A row has ended: the next may be as long again.
+    /// Starts a new row, which may have the full length.
     pub fn renew(&self) {
         self.left.set(self.limit);
     }
 }
 
-/// Passes bytes through until one row has taken more than it may.
+/// Passes bytes through and fails if one row is longer than the limit.
 #[derive(Debug)]
 pub struct Limited<R> {
     source: R,
@@ -28,13 +29,13 @@ pub struct Limited<R> {
 }
 
 impl<R: Read> Limited<R> {
-    /// Allows each row `limit` bytes, give or take what is read ahead.
+    /// Allows each row `limit` bytes. Read-ahead of the parser makes the limit approximate.
     pub fn new(source: R, limit: u64) -> Self {
         let allowance = Allowance { left: Rc::new(Cell::new(limit)), limit };
         Self { source, allowance }
     }
 
-    /// The handle that renews the allowance.
+    /// Returns a handle that renews the allowance.
     pub fn allowance(&self) -> Allowance {
         self.allowance.clone()
     }
@@ -58,8 +59,8 @@ impl<R: Read> Read for Limited<R> {
     }
 }
 
-/// Reads one line into `line`, without its end; false at the end of the file. A last line without
-/// an end counts. `InvalidData` where it is longer than `limit` bytes.
+/// Reads one line into `line`, without its line end. Returns false at the end of the file. The last
+/// line may lack a line end. Fails with `InvalidData` if the line has more than `limit` bytes.
 pub fn read_line(source: &mut dyn BufRead, line: &mut Vec<u8>, limit: u64) -> io::Result<bool> {
     line.clear();
     let count = source.take(limit.saturating_add(1)).read_until(b'\n', line)?;

@@ -1,20 +1,19 @@
-//! The file formats of `import` and `export`.
+//! File formats of `import` and `export`.
 //!
-//! What: readers that turn a file into (key, value) rows and writers that do the reverse, one row
-//! at a time, so that memory does not grow with the file.
+//! Readers turn a file into rows of key and value, and writers do the reverse. Both hold one row at
+//! a time, so memory does not grow with the file.
 //!
-//! Two shapes, in CSV, TSV and JSON lines alike:
+//! CSV, TSV and JSON lines have two shapes; `mdb_dump` files have pairs only:
 //! - **Pairs**: a row is a key and a value, both exact bytes.
-//! - **Rows**: a row is a record with named columns. Its key is the text of one column; its value
-//!   is the whole record (key column included) as a JSON object with the columns in the file's
-//!   order, so that each value explains itself and an export gives back the same columns in the
-//!   same order.
+//! - **Rows**: a row is a record with named columns. The key is the text of one column. The value
+//!   is the whole record as a JSON object with the columns in the order of the file, the key column
+//!   included. An export of such values writes the same columns in the same order.
 //!
-//! `mdb_dump` files hold pairs only.
-//!
-//! Invariants: reading what was written gives the same keys and values (pairs: for all bytes;
-//! rows: for all UTF-8 text); a malformed file is an error with its line, never a panic; one row
-//! is at most [`ROW_BYTES_MAX`] long, so a quote that is never closed does not swallow memory.
+//! Invariants:
+//! - A written file reads back to the same keys and values: pairs for all bytes, rows for all UTF-8
+//!   text.
+//! - A malformed file is an error with its line, never a panic.
+//! - A row has at most [`ROW_BYTES_MAX`] bytes, which bounds memory if a quote is never closed.
 
 pub mod delimited;
 pub mod dump;
@@ -27,7 +26,7 @@ use serde_json::{Map, Value};
 
 pub use limited::{Limited, read_line};
 
-/// The longest row that is read, in bytes: the largest value in hexadecimal, a key, and some.
+/// Maximum length of a row, in bytes: the largest value in hexadecimal, a key and some margin.
 pub const ROW_BYTES_MAX: u64 = 1_100_000_000;
 
 /// A file format.
@@ -35,16 +34,16 @@ pub const ROW_BYTES_MAX: u64 = 1_100_000_000;
 pub enum Format {
     /// Comma-separated values with a header line (RFC 4180)
     Csv,
-    /// Tab-separated values with a header line, quoted as CSV is
+    /// Tab-separated values with a header line, quoted as in CSV
     Tsv,
-    /// One JSON object a line
+    /// One JSON object per line
     Jsonl,
     /// The text format of LMDB's `mdb_dump` and `mdb_load`
     Dump,
 }
 
 impl Format {
-    /// The format that a file name suggests.
+    /// Returns the format for the extension of a file name.
     pub fn of_name(name: &str) -> Option<Self> {
         let (_, extension) = name.rsplit_once('.')?;
         match extension.to_ascii_lowercase().as_str() {
@@ -64,13 +63,14 @@ pub struct Row {
     pub key: Vec<u8>,
     /// The value.
     pub value: Vec<u8>,
-    /// The line that it starts on, from 1.
+    /// The line on which it starts, from 1.
     pub line: u64,
 }
 
 /// Reads rows.
 pub trait ReadRows {
-    /// Reads the next row into `row`; false at the end. After an error, nothing more can be read.
+    /// Reads the next row into `row`. Returns false at the end of the file. After an error, the
+    /// reader is not usable.
     fn read(&mut self, row: &mut Row) -> Result<bool, ReadError>;
 }
 
@@ -82,22 +82,22 @@ pub trait WriteRows {
     fn finish(&mut self) -> Result<(), WriteError>;
 }
 
-/// Why a file cannot be read on.
+/// A reason why reading a file fails.
 #[derive(Debug)]
 pub enum ReadError {
-    /// The system refused.
+    /// An I/O error.
     Io(io::Error),
-    /// The file is not what it should be.
+    /// The file is malformed.
     Malformed {
         /// The line, from 1.
         line: u64,
-        /// What is wrong.
+        /// The defect.
         what: String,
     },
 }
 
 impl ReadError {
-    /// Something is wrong on `line`.
+    /// The file is malformed on `line`.
     pub fn at(line: u64, what: impl Into<String>) -> Self {
         Self::Malformed { line, what: what.into() }
     }
@@ -109,12 +109,12 @@ impl From<io::Error> for ReadError {
     }
 }
 
-/// Why a row cannot be written.
+/// A reason why writing a row fails.
 #[derive(Debug)]
 pub enum WriteError {
-    /// The system refused.
+    /// An I/O error.
     Io(io::Error),
-    /// The row does not fit the format; the text says which and why.
+    /// The format cannot represent the row; the text names the row and the reason.
     Unfit(String),
 }
 
@@ -129,7 +129,7 @@ impl From<io::Error> for WriteError {
 pub struct Column(pub String);
 
 impl Column {
-    /// Its index among `names`. A name wins over a number.
+    /// Returns its index in `names`. A name takes precedence over a number.
     pub fn find(&self, names: &[String]) -> Option<usize> {
         names.iter().position(|name| *name == self.0).or_else(|| {
             let number: usize = self.0.parse().ok()?;
@@ -150,7 +150,7 @@ impl fmt::Display for Column {
     }
 }
 
-/// The record that a value holds, where it is one: a JSON object.
+/// Returns the record of a value if the value is a JSON object.
 pub fn record(value: &[u8]) -> Option<Map<String, Value>> {
     if value.first() != Some(&b'{') {
         return None;
@@ -158,7 +158,7 @@ pub fn record(value: &[u8]) -> Option<Map<String, Value>> {
     serde_json::from_slice(value).ok()
 }
 
-/// The text of one field: strings as they are, null as nothing, anything else as JSON.
+/// Returns the text of a field: a string unchanged, null as the empty text, other values as JSON.
 pub fn field_text(field: &Value) -> String {
     match field {
         Value::String(text) => text.clone(),
@@ -167,7 +167,7 @@ pub fn field_text(field: &Value) -> String {
     }
 }
 
-/// Whether the entry looks like an imported record: an object one of whose fields is the key.
+/// Whether the entry looks like an imported record: an object with the key in one of its fields.
 pub fn is_record_of(key: &[u8], value: &[u8]) -> bool {
     record(value)
         .is_some_and(|object| object.values().any(|field| field_text(field).as_bytes() == key))

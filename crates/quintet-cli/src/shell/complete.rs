@@ -10,20 +10,20 @@ use rustyline::{
 
 use super::session::COMMANDS;
 
-/// What the line editor asks.
+/// The completer of the line editor.
 #[derive(Debug)]
 pub(super) struct CommandHelper {
     tables: Vec<String>,
 }
 
 impl CommandHelper {
-    /// Completes these table names.
+    /// Creates a completer for commands and these table names.
     pub(super) fn new(tables: Vec<String>) -> Self {
         Self { tables }
     }
 }
 
-/// Where the word under the cursor starts, and what it can become.
+/// Returns the start of the word under the cursor, and its completions.
 fn candidates(line: &str, tables: &[String]) -> (usize, Vec<String>) {
     let start = line.rfind([' ', '\t']).map_or(0, |space| space + 1);
     let (before, word) = line.split_at_checked(start).unwrap_or(("", line));
@@ -57,7 +57,7 @@ impl Completer for CommandHelper {
         _context: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
         let (start, found) = candidates(line.get(..position).unwrap_or(line), &self.tables);
-        // What is completed is a whole word, so the next can be typed at once.
+        // A completion is a whole word; the user can type the next one at once.
         let pair = |display: String| Pair { replacement: format!("{display} "), display };
         Ok((start, found.into_iter().map(pair).collect()))
     }

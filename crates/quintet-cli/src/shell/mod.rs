@@ -1,16 +1,17 @@
-//! `shell`: commands one a line, from the keyboard or a pipe.
+//! `shell`: runs commands from the keyboard or a pipe, one per line.
 //!
-//! On a terminal there is line editing, history and completion, and an error is shown and the next
-//! line read. On a pipe every command is answered by one line, answers are flushed when no further
-//! input is waiting (so that another program can talk to it), and the first error ends the run
-//! with exit code 1, unless `--keep-going` was given.
+//! On a terminal the shell has line editing, history and completion. It prints an error and reads
+//! the next line.
+//!
+//! On a pipe it answers every command with one line. It flushes the answers when no further input
+//! is waiting, so another program can use it interactively. The first error ends the run with exit
+//! code 1, unless `--keep-going` is set.
 
 mod complete;
 mod session;
-mod words;
 
 use std::{
-    io::{self, BufRead as _, BufReader, IsTerminal as _, Write},
+    io::{self, BufReader, IsTerminal as _, Write},
     path::PathBuf,
 };
 
@@ -25,18 +26,18 @@ use crate::{
 use complete::CommandHelper;
 use session::{Flow, Session};
 
-/// Lines of history kept.
+/// Maximum number of lines in the history.
 const HISTORY_LINES: usize = 1000;
 
 /// Runs the shell until `quit` or the end of the input.
-pub fn run(context: &mut Context<'_>, command: &arguments::Shell) -> Outcome {
+pub fn run(context: &mut Context<'_>, command: &arguments::ShellArgs) -> Outcome {
     let database = context.open_for_shell(command)?;
     let is_terminal = io::stdin().is_terminal();
     let mut session = Session::new(&database, command.table.as_deref(), is_terminal)?;
     let result = if is_terminal {
-        converse(&mut session, context.out)
+        run_terminal(&mut session, context.out)
     } else {
-        obey(&mut session, context.out, command.keep_going)
+        run_pipe(&mut session, context.out, command.keep_going)
     };
     drop(session);
     let closed = database.close();
@@ -44,8 +45,8 @@ pub fn run(context: &mut Context<'_>, command: &arguments::Shell) -> Outcome {
     Ok(closed?)
 }
 
-/// Commands from a pipe.
-fn obey(session: &mut Session<'_>, out: &mut dyn Write, keep_going: bool) -> Outcome {
+/// Runs commands from a pipe.
+fn run_pipe(session: &mut Session<'_>, out: &mut dyn Write, keep_going: bool) -> Outcome {
     let mut input = BufReader::with_capacity(1 << 16, io::stdin());
     let mut line = Vec::new();
     let mut number = 0_u64;
@@ -65,31 +66,29 @@ fn obey(session: &mut Session<'_>, out: &mut dyn Write, keep_going: bool) -> Out
             Err(Failure::BrokenPipe) => return Err(Failure::BrokenPipe),
             Err(failure) if keep_going => {
                 out.flush()?;
-                crate::complain(&failure.within(format!("line {number}")));
+                crate::print_failure(&failure.within(format!("line {number}")));
                 failures += 1;
             }
-            Err(failure) => return Err(fail_with(failure.within(format!("line {number}")))),
+            Err(failure) => return Err(line_failure(failure.within(format!("line {number}")))),
         }
         if line.capacity() > 1 << 20 {
             line = Vec::new();
         }
     }
-    // Whatever is left unread was asked not to be: `quit` came first.
-    input.consume(0);
     session.end()?;
     if failures > 0 { Err(Failure::Reported(1)) } else { Ok(()) }
 }
 
-/// A line that makes no sense is a failure of the input, not of the command line.
-fn fail_with(failure: Failure) -> Failure {
+/// Converts the failure of a line. A wrong line is a failure, not wrong usage of `quintet`.
+fn line_failure(failure: Failure) -> Failure {
     match failure {
         Failure::Usage(what) => Failure::Failed(what),
         other => other,
     }
 }
 
-/// Commands from a person.
-fn converse(session: &mut Session<'_>, out: &mut dyn Write) -> Outcome {
+/// Runs commands from a terminal.
+fn run_terminal(session: &mut Session<'_>, out: &mut dyn Write) -> Outcome {
     let broken = |error: &ReadlineError| Failure::Failed(format!("the terminal: {error}"));
     let config = Config::builder()
         .max_history_size(HISTORY_LINES)
@@ -101,7 +100,7 @@ fn converse(session: &mut Session<'_>, out: &mut dyn Write) -> Outcome {
         Editor::with_config(config).map_err(|error| broken(&error))?;
     let history = history_file();
     if let Some(path) = &history {
-        // There is none the first time.
+        // The first run has no history file.
         let _ = editor.load_history(path);
     }
     writeln!(out, "Type help for the commands, quit to leave.")?;
@@ -115,7 +114,7 @@ fn converse(session: &mut Session<'_>, out: &mut dyn Write) -> Outcome {
                 Err(Failure::BrokenPipe) => break Err(Failure::BrokenPipe),
                 Err(failure) => {
                     out.flush()?;
-                    crate::complain(&failure);
+                    crate::print_failure(&failure);
                 }
             },
             Err(ReadlineError::Interrupted) => {}
@@ -124,14 +123,14 @@ fn converse(session: &mut Session<'_>, out: &mut dyn Write) -> Outcome {
         }
     };
     if let Some(path) = &history {
-        // Losing the history is no reason to fail.
+        // A failure here loses only the history.
         let _ = editor.save_history(path);
     }
     result?;
     session.end()
 }
 
-/// `$XDG_STATE_HOME/quintet/history`, by default below `~/.local/state`.
+/// Returns `$XDG_STATE_HOME/quintet/history`, by default below `~/.local/state`.
 fn history_file() -> Option<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).or_else(|| {
         let home = std::env::var_os("HOME")?;

@@ -138,7 +138,7 @@ fn conditions_are_kept_and_their_failure_is_told() {
     let place = Place::with_table();
     place.fails(1, &["put", "DB", "t", "k", "v", "--if-present"], "has no value");
     place.ok(&["put", "DB", "t", "k", "v", "--if-absent"]);
-    place.fails(1, &["put", "DB", "t", "k", "w", "--if-absent"], "has a value already");
+    place.fails(1, &["put", "DB", "t", "k", "w", "--if-absent"], "already has a value");
     assert_eq!(place.ok(&["get", "DB", "t", "k"]), "v\n");
 }
 

@@ -56,7 +56,7 @@ fn a_batch_is_all_or_nothing_over_tables() {
     let found = shell(&place, "use t\nbegin\nput c 3\ndel a\n");
     check_failure(&found, 1, "2 writes were not done");
     assert_eq!(place.ok(&["get", "DB", "t", "a"]), "1\n");
-    check_failure(&shell(&place, "commit\n"), 1, "begin was not given");
+    check_failure(&shell(&place, "commit\n"), 1, "begin is not active");
     check_failure(&shell(&place, "begin\nbegin\n"), 1, "already");
 }
 

@@ -5,7 +5,7 @@ use quintet_cli::formats::{
     Column, ReadError, ReadRows, Row, WriteRows,
     delimited::{self, DelimitedReader, Layout},
     dump::{Coding, DumpReader, DumpWriter},
-    json_lines::{self, JsonLinesReader, Shape},
+    json_lines::{self, JsonLinesReader, LineShape},
 };
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
@@ -77,8 +77,8 @@ fn pairs_of_delimited(text: &[u8], delimiter: u8) {
     let layout = layout(delimiter, Some(Column("2".to_owned())));
     let Some((rows, _)) = delimited(text, &layout) else { return };
     let mut written = Vec::new();
-    let mut writer =
-        delimited::PairWriter::new(&mut written, delimiter, true).expect("room for a header");
+    let mut writer = delimited::DelimitedPairWriter::new(&mut written, delimiter, true)
+        .expect("room for a header");
     write_all(&mut writer, &rows);
     drop(writer);
     let (again, ended) = delimited(&written, &layout).expect("our own header");
@@ -94,15 +94,15 @@ fn rows_of_delimited(text: &[u8]) {
 }
 
 fn pairs_of_json(text: &[u8]) {
-    let (rows, _) = read_all(JsonLinesReader::new(text, Shape::Pairs));
+    let (rows, _) = read_all(JsonLinesReader::new(text, LineShape::Pairs));
     let mut written = Vec::new();
-    write_all(&mut json_lines::PairWriter::new(&mut written), &rows);
-    let (again, ended) = read_all(JsonLinesReader::new(&written[..], Shape::Pairs));
+    write_all(&mut json_lines::JsonPairWriter::new(&mut written), &rows);
+    let (again, ended) = read_all(JsonLinesReader::new(&written[..], LineShape::Pairs));
     assert!(ended && again == rows, "written and read again");
 }
 
 fn rows_of_json(text: &[u8]) -> impl ReadRows {
-    JsonLinesReader::new(text, Shape::Records { key: Column("1".to_owned()), value: None })
+    JsonLinesReader::new(text, LineShape::Records { key: Column("1".to_owned()), value: None })
 }
 
 fn pairs_of_dump(text: &[u8]) {

@@ -14,7 +14,7 @@ use quintet_bench::{
     store::{Durability, EachEntry, Setting, Store, StoreOptions, StoreStats},
 };
 
-use super::{Peer, budget, failed, override_settings, setting, size};
+use super::peer::{Peer, budget, failed, override_settings, setting, size};
 
 const NAME: &str = "fjall";
 const BLOOM_BITS: f32 = 10.0;

@@ -17,7 +17,7 @@ use quintet_bench::{
     store::{Durability, EachEntry, Setting, Store, StoreOptions, StoreStats},
 };
 
-use super::{Peer, budget, failed, override_settings, setting, size};
+use super::peer::{Peer, budget, failed, override_settings, setting, size};
 
 const NAME: &str = "redb";
 const TABLE: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("bench");

@@ -8,7 +8,7 @@ use quintet_bench::{
     store::{Durability, EachEntry, Setting, Store, StoreOptions, StoreStats},
 };
 
-use super::{Peer, budget, failed, setting};
+use super::peer::{Peer, budget, failed, setting};
 
 const NAME: &str = "sled";
 /// Interval of background syncs in milliseconds, that of Quintet.

@@ -5,12 +5,13 @@
 //! before the test. Figures 10 to 19 are plots without numbers; `about` contains the statements of
 //! the text.
 
-use quintet_bench::workload::Suite;
-
-use super::{
-    MemoryPlan, Metric, OperationMix, PaperFigure, PointWorkload, Preset, PresetPoint, paper,
-    point, ratio,
+use quintet_bench::{
+    result::{Metric, PaperFigure},
+    session::plan::MemoryPlan,
+    workload::{OperationMix, Suite},
 };
+
+use super::definition::{PointWorkload, Preset, PresetPoint, paper, point, ratio};
 
 const ENGINES: &[&str] = &["trie", "hashlog"];
 const PEERS: &[&str] = &["rocksdb", "lmdb"];

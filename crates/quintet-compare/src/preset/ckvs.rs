@@ -4,7 +4,12 @@
 //! The README prints durations, for example of 5 million operations. The figures here are
 //! operations per second, which apply to any scale.
 
-use super::{Metric, OperationMix, PaperFigure, PointWorkload, Preset, PresetPoint, paper, point};
+use quintet_bench::{
+    result::{Metric, PaperFigure},
+    workload::OperationMix,
+};
+
+use super::definition::{PointWorkload, Preset, PresetPoint, paper, point};
 
 const THREADS: u64 = 8;
 

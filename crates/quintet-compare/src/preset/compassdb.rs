@@ -4,12 +4,13 @@
 //! (none for `CompassDB`), at most four memtables of 128 MB; 16 threads for YCSB. `PebblesDB` is
 //! not available here.
 
-use quintet_bench::workload::Suite;
-
-use super::{
-    MemoryPlan, Metric, OperationMix, PaperFigure, PointWorkload, Preset, PresetPoint, paper,
-    point, ratio,
+use quintet_bench::{
+    result::{Metric, PaperFigure},
+    session::plan::MemoryPlan,
+    workload::{OperationMix, Suite},
 };
+
+use super::definition::{PointWorkload, Preset, PresetPoint, paper, point, ratio};
 
 const ENGINES: &[&str] = &["tph"];
 const PEERS: &[&str] = &["rocksdb"];

@@ -4,7 +4,9 @@
 //! logkv` runs the whole product of the parameters on our engines. The presets here run the corners
 //! and the middle of each product, so that peers can run as well.
 
-use super::{Metric, PaperFigure, PointWorkload, Preset, PresetPoint, paper, point, ratio};
+use quintet_bench::result::{Metric, PaperFigure};
+
+use super::definition::{PointWorkload, Preset, PresetPoint, paper, point, ratio};
 
 const ENGINES: &[&str] = &["hashlog", "naive"];
 const PEERS: &[&str] = &["rocksdb", "lmdb"];

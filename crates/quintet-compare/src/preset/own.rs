@@ -1,7 +1,8 @@
 //! Comparisons of Quintet with other stores.
 
-use super::{MemoryPlan, PointWorkload, Preset, PresetPoint, point};
-use quintet_bench::{store::Durability, workload::Suite};
+use quintet_bench::{session::plan::MemoryPlan, store::Durability, workload::Suite};
+
+use super::definition::{PointWorkload, Preset, PresetPoint, point};
 
 const ENGINES: &[&str] = &["hashlog", "naive", "trie", "btree", "slm", "tph"];
 const PEERS: &[&str] = &["floor", "rocksdb", "leveldb", "lmdb", "mdbx", "redb", "fjall", "sled"];

@@ -1,16 +1,18 @@
 //! Experiments of the SLM-DB paper (sections 2 and 6).
 //!
-//! Their machine: one socket of eight cores, 16 GB of which the store had 4, SSD DC S3520;
-//! `LevelDB` 1.20 with a Bloom filter of 10 bits, a memtable of 64 MB, no compression. 8 GB are
-//! loaded at random, then a fifth as many operations run with one thread. Figures are ratios to
-//! `LevelDB`.
+//! Their machine: one socket of eight cores, 16 GB of which the store had 4, SSD DC S3520. They
+//! compare with `LevelDB` 1.20 with a Bloom filter of 10 bits, a memtable of 64 MB and no
+//! compression. 8 GB are loaded at random. Then a fifth of this number of operations run with one
+//! thread. Figures are ratios to `LevelDB`.
 
-use quintet_bench::{store::Durability, workload::Suite};
-
-use super::{
-    MemoryPlan, Metric, OperationMix, PaperFigure, PointWorkload, Preset, PresetPoint, paper,
-    point, ratio,
+use quintet_bench::{
+    result::{Metric, PaperFigure},
+    session::plan::MemoryPlan,
+    store::Durability,
+    workload::{OperationMix, Suite},
 };
+
+use super::definition::{PointWorkload, Preset, PresetPoint, paper, point, ratio};
 
 const ENGINES: &[&str] = &["slm"];
 const PEERS: &[&str] = &["leveldb", "rocksdb"];

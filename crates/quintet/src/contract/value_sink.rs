@@ -1,8 +1,8 @@
 //! Sinks for values read from cache or disk.
 //!
-//! A sink decides whether a value is copied into an allocation of its own, copied into a buffer of
-//! the caller, or only located, so that each value is copied at most once. [`Engine::get_with`] is
-//! generic over its sink: each get compiles to code for one kind of copy.
+//! A sink decides how a value is returned: in a new allocation, in a buffer of the caller, or as a
+//! location. Each value is copied at most once. [`Engine::get_with`] is generic over its sink: each
+//! get compiles to code for one kind of copy.
 //!
 //! [`Engine::get_with`]: super::Engine::get_with
 
@@ -16,7 +16,7 @@ pub const NO_FIRST_BYTE: u8 = 0xff;
 
 /// Copies a value, or a part of it.
 pub trait ValueSink {
-    /// What the sink makes of a value.
+    /// The result for one value.
     type Output;
 
     /// Copies the value of `bytes` bytes that begins at byte `at` of `words`. A reader without a
@@ -26,7 +26,7 @@ pub trait ValueSink {
     /// Copies these bytes.
     fn of_bytes(&mut self, bytes: &[u8]) -> Self::Output;
 
-    /// Takes a value that is already in an allocation of its own.
+    /// Takes a value that already has a separate allocation.
     #[inline]
     fn of_value(&mut self, value: Value) -> Self::Output {
         self.of_bytes(&value)
@@ -47,7 +47,7 @@ pub trait ValueSink {
     }
 }
 
-/// Returns the value in an allocation of its own.
+/// Returns the value in a new allocation.
 #[derive(Debug)]
 pub struct OwnedValue;
 

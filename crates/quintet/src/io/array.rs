@@ -23,7 +23,7 @@ use std::{
 
 use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap_anonymous, mremap, munmap};
 
-use super::BLOCK_BYTES;
+use super::block::BLOCK_BYTES;
 use crate::util::codec::{round_up, to_u64, to_usize};
 
 /// Bytes from which on an array is mapped.
@@ -115,7 +115,7 @@ impl<T: Plain> Array<T> {
         }
         let (old, new) = (layout::<T>(self.capacity), layout::<T>(capacity));
         self.start = if is_large(old) {
-            // SAFETY: the mapping is ours and of this length, and nobody borrows from it.
+            // SAFETY: the mapping is ours and of this length; `&mut self` excludes borrows from it.
             let moved = unsafe {
                 let (from, to) = (mapped_bytes(old), mapped_bytes(new));
                 mremap(self.start.as_ptr().cast(), from, to, MremapFlags::MAYMOVE)
@@ -205,7 +205,7 @@ impl<T: Plain> Deref for Array<T> {
 impl<T: Plain> DerefMut for Array<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above, and nobody else borrows it.
+        // SAFETY: as above; `&mut self` excludes other borrows.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }

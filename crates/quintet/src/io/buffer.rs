@@ -3,11 +3,11 @@
 //! Invariants: the address and the length are multiples of [`BLOCK_BYTES`]. The bytes are always
 //! initialised. Moving the buffer does not move its memory.
 //!
-//! The buffer allocates one block more than asked and aligns within it, instead of asking the
-//! allocator for alignment. glibc before 2.38 cannot reuse a freed aligned allocation as an aligned
-//! one unless its neighbours are free too, so the process grew.
+//! The buffer allocates one additional block and aligns within it. If the allocator aligned it,
+//! the process would grow: glibc before 2.38 can reuse a freed aligned allocation as an aligned one
+//! only if its neighbours are free too.
 
-use super::{Array, BLOCK_BYTES};
+use super::{array::Array, block::BLOCK_BYTES};
 use crate::util::codec::{round_up, to_u64, to_usize};
 
 /// A zeroed, block-aligned buffer of a fixed length.

@@ -53,8 +53,8 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// The file is at least `bytes` long, and no thread or process truncates it while the mapping
-    /// lives.
+    /// The file must have at least `bytes` bytes while the mapping lives: no thread or process
+    /// truncates it.
     #[expect(unsafe_code, reason = "mapping a file is unsafe by nature: see the contract")]
     pub unsafe fn file(
         fd: std::os::fd::BorrowedFd<'_>,
@@ -115,7 +115,7 @@ mod system {
 
     use super::{
         super::{
-            BLOCK_BYTES,
+            block::BLOCK_BYTES,
             persistence::{LINE_BYTES, Slowness, WriteBack, persist},
         },
         Store,
@@ -199,7 +199,7 @@ mod system {
                 return Ok(());
             }
             self.unmap_whole(first, end);
-            // SAFETY: the range lies within our mapping; a sync changes no byte.
+            // SAFETY: the range is within our mapping; a sync changes no byte.
             let synced = retry_on_intr(|| unsafe {
                 let start = self.start.as_ptr().cast::<u8>().add(first);
                 msync(start.cast(), end - first, MsyncFlags::SYNC)
@@ -213,8 +213,8 @@ mod system {
         fn unmap_whole(&self, first: usize, end: usize) {
             let end = end & !(to_usize(BLOCK_BYTES) - 1);
             if first < end {
-                // SAFETY: the range lies within our mapping, which is shared: what was stored is in
-                // the page cache, and is what the next access sees.
+                // SAFETY: the range is within our mapping, which is shared: stored bytes are in the
+                // page cache, and the next access sees them.
                 let _ = unsafe {
                     let start = self.start.as_ptr().cast::<u8>().add(first);
                     madvise(start.cast(), end - first, Advice::LinuxDontNeed)
@@ -226,7 +226,7 @@ mod system {
             let first = to_usize(range.start) & !(to_usize(BLOCK_BYTES) - 1);
             let end = to_usize(range.end).min(self.bytes);
             if first < end {
-                // SAFETY: the range lies within our mapping; populating changes no byte.
+                // SAFETY: the range is within our mapping; populating changes no byte.
                 let _ = unsafe {
                     let start = self.start.as_ptr().cast::<u8>().add(first);
                     madvise(start.cast(), end - first, Advice::LinuxPopulateWrite)

@@ -1,7 +1,7 @@
 //! Large anonymous memory with huge pages where the system has them, for indexes and record arenas.
 //!
 //! Problem: structures that grow in place need stable addresses, and random reads of gigabytes take
-//! half as long with huge pages (PERFORMANCE.md 2).
+//! half as long with huge pages.
 //! How: a [`Region`] reserves a zeroed range of atomic words. Reserving costs address space only.
 //! The first store commits a page; [`Region::discard`] releases it.
 //!
@@ -146,7 +146,7 @@ mod backing {
 
         fn advise(&self, first: u64, end: u64, advice: Advice) {
             if first < end && end <= self.bytes {
-                // SAFETY: the range lies in our mapping. Huge and populated pages change no byte;
+                // SAFETY: the range is in our mapping. Huge and populated pages change no byte;
                 // dropped private pages read as zeros, and atomics may take any value.
                 let _ = unsafe {
                     let first_byte = self.start.as_ptr().cast::<u8>().add(to_usize(first));

@@ -2,6 +2,8 @@
 
 use std::{io, sync::Arc, time::Duration};
 
+#[cfg(test)]
+use super::simulator::Recorder;
 use crate::{
     io::{
         File, Mapping,
@@ -13,7 +15,7 @@ use crate::{
     },
 };
 
-/// How often a pool may double its size.
+/// Maximum number of doublings of a pool.
 pub(super) const SEGMENTS_MAX: u32 = 32;
 /// Maximum number of segments: the first, and one for each doubling.
 const SEGMENTS: usize = 33;
@@ -53,20 +55,21 @@ impl Segments {
 #[cfg_attr(test, expect(clippy::large_enum_variant, reason = "there is one for each pool"))]
 pub(super) enum Medium {
     /// A mapped file.
-    Mapped(Mapped),
+    Mapped(MappedPool),
     /// A test's recorder, which sees every store.
     #[cfg(test)]
-    Recorded(Arc<super::simulator::Recorder>),
+    Recorded(Arc<Recorder>),
 }
 
+/// A file and the mappings of its segments.
 #[derive(Debug)]
-pub(super) struct Mapped {
+pub(super) struct MappedPool {
     file: Arc<dyn File>,
     is_persistent: bool,
     segments: Segments,
-    /// Each mapping covers the file from its start to the segment's end, but only the segment's
-    /// part is accessed: the kernel keeps no page table for the rest, and offsets need no
-    /// translation.
+    /// Each mapping covers the file from its start to the segment's end, so offsets need no
+    /// translation. Only the segment's part is accessed; the kernel keeps no page table for the
+    /// rest.
     mappings: [OnceLock<Arc<Mapping>>; SEGMENTS],
     write_back: WriteBack,
     line_takes: Duration,
@@ -87,7 +90,7 @@ impl Medium {
         if is_persistent && !write_back.is_known() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        Ok(Self::Mapped(Mapped {
+        Ok(Self::Mapped(MappedPool {
             file,
             is_persistent,
             segments,

@@ -1,11 +1,34 @@
 //! The pool: creation, opening, growth, words, roots and allocation.
+//!
+//! Modes ([`PoolMode`]) and what survives in each:
+//!
+//! | mode | mapping | after the death of the process | after a power loss |
+//! |---|---|---|---|
+//! | `Persistent` | DAX with `MAP_SYNC`, refused elsewhere | every word stored | every word published |
+//! | `Emulated` | an ordinary file, shared; each write-back waits as slower memory would | every word stored | what [`Pool::close`] has synced; a pool that was open is given up |
+//!
+//! An emulated pool is for experiments, and for data that the shared log can restore. The kernel
+//! writes its pages in any order. So a pool that was open when the system went down has no
+//! consistent state. The boot id in its head shows this, and opening it returns `None`.
+//!
+//! Layout (little-endian words). The file starts as one segment and grows by further ones, each as
+//! large as all before it. A segment consists of slabs of 64 KiB. Its first bytes are their
+//! directory:
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 64 | head | [`FileHead`], magic `QNTPMEM\0`; the region size is the first segment's |
+//! | 64 | 16 | `boot` | boot id of the system that has an emulated pool open |
+//! | 80 | 8 | `closed` | 1: an emulated pool was synced and closed |
+//! | 128 | 128 | `roots` | 16 words of the owner's, 0 at first |
+//! | 512 | 8 each | `directory` | a word for each slab of the segment, see [`super::slabs`]; in further segments at 512 from their start likewise |
 
 use std::sync::Arc;
 
 use super::{
-    Counts, Marks, OFFSET_BITS, SLAB_BYTES,
-    medium::{Medium, SEGMENTS_MAX, Segments},
-    slabs::{HEAD_BYTES, Slabs, Sweep},
+    link::OFFSET_BITS,
+    medium::{Counts, Medium, SEGMENTS_MAX, Segments},
+    slabs::{HEAD_BYTES, Marks, SLAB_BYTES, SlabSweep, Slabs},
 };
 use crate::{
     io::{File, persistence::Slowness},
@@ -27,7 +50,7 @@ const ROOTS: u64 = 16;
 
 /// The kind of memory of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum PoolMode {
     /// Persistent memory; creation fails on other files.
     Persistent,
     /// An ordinary file in place of persistent memory.
@@ -66,7 +89,7 @@ impl Pool {
         owner: &Owner,
         name: &str,
         sizes: Sizes,
-        mode: Mode,
+        mode: PoolMode,
         boot: [u8; 16],
     ) -> Result<Self> {
         let io = |error| Error::io(format!("make {}", owner.label(name)), error);
@@ -78,8 +101,8 @@ impl Pool {
     }
 
     /// Opens the pool `name`. Returns `None` if it does not exist, or if it was emulated and open
-    /// when the system went down: its state is inconsistent then, and the caller must create it
-    /// anew.
+    /// when the system went down. Its state is inconsistent then, and the caller must create a new
+    /// pool.
     ///
     /// Space that was in use is not handed out before [`sweep`](Self::sweep). Fails with
     /// [`Error::Corruption`] if the head or the directory is damaged.
@@ -87,7 +110,7 @@ impl Pool {
         owner: &Owner,
         name: &str,
         sizes: Sizes,
-        mode: Mode,
+        mode: PoolMode,
         boot: [u8; 16],
     ) -> Result<Option<Self>> {
         let io = |error| Error::io(format!("open {}", owner.label(name)), error);
@@ -100,7 +123,7 @@ impl Pool {
         }
         let medium = Self::map(&file, sizes, mode)?;
         let same_boot = boot_words(boot) == [medium.load(BOOT), medium.load(BOOT + 8)];
-        if matches!(mode, Mode::Emulated(_)) && medium.load(CLOSED) != 1 && !same_boot {
+        if matches!(mode, PoolMode::Emulated(_)) && medium.load(CLOSED) != 1 && !same_boot {
             return Ok(None);
         }
         drop(medium);
@@ -117,10 +140,10 @@ impl Pool {
         if fits { Ok(()) } else { Err(Error::Limit { what: what() }) }
     }
 
-    fn map(file: &Arc<dyn File>, sizes: Sizes, mode: Mode) -> Result<Medium> {
+    fn map(file: &Arc<dyn File>, sizes: Sizes, mode: PoolMode) -> Result<Medium> {
         let (is_persistent, slowness) = match mode {
-            Mode::Persistent => (true, Slowness::default()),
-            Mode::Emulated(slowness) => (false, slowness),
+            PoolMode::Persistent => (true, Slowness::default()),
+            PoolMode::Emulated(slowness) => (false, slowness),
         };
         let segments = Segments { first: sizes.first };
         let medium = Medium::new(Arc::clone(file), segments, is_persistent, slowness);
@@ -132,14 +155,14 @@ impl Pool {
     fn start(
         file: &Arc<dyn File>,
         sizes: Sizes,
-        mode: Mode,
+        mode: PoolMode,
         boot: [u8; 16],
         label: String,
     ) -> Result<Self> {
         let length = file.len().map_err(|error| Error::io(format!("open {label}"), error))?;
         let medium = Self::map(file, sizes, mode)?;
         let pool = Self::recover(medium, sizes, length, label)?;
-        if matches!(mode, Mode::Emulated(_)) {
+        if matches!(mode, PoolMode::Emulated(_)) {
             let [low, high] = boot_words(boot);
             pool.medium.store(CLOSED, 0);
             pool.medium.store(BOOT, low);
@@ -322,7 +345,7 @@ impl Pool {
         Ok(true)
     }
 
-    /// Frees an object. No persistent word may link to it, and no reader may use it. Fails with
+    /// Frees an object. No persistent word may link to it. No reader may use it. Fails with
     /// [`Error::Corruption`] if no object begins at the offset.
     pub(crate) fn free(&self, offset: u64) -> Result<()> {
         let freed = lock(&self.slabs).free(&self.medium, offset);
@@ -342,7 +365,7 @@ impl Pool {
     /// meanwhile, nor may `mark`. An allocated object that is not published is freed too.
     pub(crate) fn sweep(&self, mark: impl FnOnce(&mut Marks<'_>) -> Result<()>) -> Result<()> {
         let mut slabs = lock(&self.slabs);
-        let mut sweep = Sweep::new(&slabs);
+        let mut sweep = SlabSweep::new(&slabs);
         mark(&mut Marks { slabs: &slabs, sweep: &mut sweep })?;
         mutant!(PmemSweepsNothing => return Ok(()));
         sweep.finish(&mut slabs, &self.medium);

@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::Counts;
+use super::medium::Counts;
 use crate::util::{
     codec::{to_u64, to_usize},
     sync::{AtomicU64, Mutex, Ordering, lock},

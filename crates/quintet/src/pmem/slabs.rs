@@ -11,7 +11,7 @@
 //! | 2^63 + n | an object of n slabs begins here |
 //!
 //! A slab that was in use when the pool was opened is *unknown*: its objects can be read and freed,
-//! but none is handed out until [`Sweep`] has been told which are reachable.
+//! but none is allocated until [`SlabSweep`] knows which are reachable.
 //!
 //! Invariants: runs are within a segment and do not overlap (verified by [`Slabs::load`]). A word
 //! that says "in use" is persistent before the first object of its slab is handed out.
@@ -322,12 +322,12 @@ impl Slabs {
 }
 
 /// The state of a sweep.
-pub(super) struct Sweep {
+pub(super) struct SlabSweep {
     /// The reachable objects of each small slab, and 1 for each reachable run.
     reached: Vec<Bitmap>,
 }
 
-impl Sweep {
+impl SlabSweep {
     pub(super) fn new(slabs: &Slabs) -> Self {
         let of = |state: &Slab| match state {
             Slab::Small { class, .. } | Slab::Unknown { class } => bitmap(*class),
@@ -376,7 +376,7 @@ impl Sweep {
 /// Marks reachable objects: see [`Pool::sweep`](super::Pool::sweep).
 pub(crate) struct Marks<'s> {
     pub(super) slabs: &'s Slabs,
-    pub(super) sweep: &'s mut Sweep,
+    pub(super) sweep: &'s mut SlabSweep,
 }
 
 impl Marks<'_> {

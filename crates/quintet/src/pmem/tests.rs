@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use super::{
-    pool::{Mode, Sizes},
+    pool::{PoolMode, Sizes},
     simulator::{CrashImages, Recorder, images_wanted, waste},
     slabs::rounded,
     *,
@@ -18,7 +18,8 @@ use crate::{
     },
 };
 
-const EMULATED: Mode = Mode::Emulated(Slowness { line: Duration::ZERO, bytes_per_second: 0 });
+const EMULATED: PoolMode =
+    PoolMode::Emulated(Slowness { line: Duration::ZERO, bytes_per_second: 0 });
 
 struct Scratch(PathBuf);
 
@@ -183,7 +184,7 @@ fn the_head_and_the_directory_are_pinned() {
 fn persistent_memory_is_refused_where_there_is_none() {
     let scratch = Scratch::new("refused");
     let sizes = Sizes { first: 8 * SLAB_BYTES, most: 8 * SLAB_BYTES };
-    match Pool::create(&scratch.owner(), "pool", sizes, Mode::Persistent, [1; 16]) {
+    match Pool::create(&scratch.owner(), "pool", sizes, PoolMode::Persistent, [1; 16]) {
         // On a machine that has it: the stores are the same.
         Ok(pool) => stack::push(&pool, 1, 24).unwrap(),
         Err(error) => assert!(error.to_string().contains("map a pool"), "{error}"),
@@ -200,7 +201,7 @@ fn slow_memory_takes_its_time() {
     let slow = Slowness { line: Duration::from_micros(50), bytes_per_second: 0 };
     let narrow = Slowness { line: Duration::ZERO, bytes_per_second: 1_280_000 };
     for slowness in [slow, narrow] {
-        let mode = Mode::Emulated(slowness);
+        let mode = PoolMode::Emulated(slowness);
         let pool = Pool::create(&scratch.owner(), "pool", sizes, mode, [1; 16]).unwrap();
         let at = pool.alloc(1000).unwrap();
         let (before, start) = (pool.counts(), OsEnv::new().monotonic());

@@ -113,7 +113,7 @@ pub enum Error {
         /// The table.
         table: String,
     },
-    /// No table has this name, and no directory where one is allowed.
+    /// No table has this name. Where directories are allowed, no directory has it either.
     NoSuchTable {
         /// The requested name.
         name: String,

@@ -16,8 +16,10 @@
 //! So a single writer never waits, and many writers share each sync almost completely, with one
 //! park and one wake a commit.
 //!
-//! Invariants: at most one leader; while there are waiters there is a leader or a gatherer; a
-//! parked waiter is woken with an outcome that covers it, or to lead or gather.
+//! Invariants:
+//! - There is at most one leader.
+//! - While there are waiters, there is a leader or a gatherer.
+//! - A parked waiter is woken with an outcome that covers it, or to lead or gather.
 //!
 //! Threads: any. The state's lock is held for list operations only, never across a sync or a
 //! wake. Source: Aether (VLDB 2010) and ELEDA; the cohort rule is ours.

@@ -9,8 +9,8 @@
 //!
 //! Invariants: a slot's bound is at most the LSN that its writer reserves, because the writer
 //! reads it from the log's end before the reservation. A reader whose end includes a reservation
-//! sees that writer's bound, or its completion: the writer stores the bound, then adds to the tail
-//! (release); the reader loads the tail (acquire), then the slots.
+//! sees that writer's bound, or its completion. For this, the writer stores the bound, then adds to
+//! the tail (release). The reader loads the tail (acquire), then the slots.
 //!
 //! Threads: any number. With more than [`SLOTS`] writers at once, the others wait for a slot.
 

@@ -4,9 +4,9 @@
 //! it. A record in the shared mapping survives the death of the process without a system call.
 //!
 //! How: a commit is one record. Its LSN is its byte offset in the log. A writer reserves space in
-//! the current segment by one atomic add and copies its record in parallel with other writers into
-//! the shared mapping of that preallocated file (Aether, VLDB 2010). Writers that need durability
-//! share syncs ([`group`]).
+//! the current segment by one atomic add. It copies its record into the shared mapping of that
+//! preallocated file, in parallel with other writers (Aether, VLDB 2010). Writers that need
+//! durability share syncs ([`group`]).
 //!
 //! Invariants:
 //! - An acknowledged synced commit is durable together with everything before it: a sync waits

@@ -93,9 +93,9 @@ pub(super) fn recover(
     scan.repair(dir, options, segments, tail)
 }
 
-/// Opens the segments that recovery needs and removes strays (unless read-only). Segments that
-/// were made under another boot than `trusted_boot` are read from the disk: an earlier recovery may
-/// have failed to sync its writes, which then remain in the page cache.
+/// Opens the segments that recovery needs and removes strays (unless read-only). Segments of
+/// another boot than `trusted_boot` are read from the disk. An earlier recovery may have failed to
+/// sync its writes, which then remain in the page cache.
 fn open_segments(
     dir: &dyn Dir,
     options: &LogOptions,

@@ -1,8 +1,8 @@
 //! Segment files: preallocated, mapped, with a head that describes them.
 //!
 //! Why: a segment is allocated in full and durable under its final name before its first record. So
-//! a commit never meets a full disk half-way, and no acknowledged record is in a file that a crash
-//! can remove.
+//! a commit never meets a full disk half-way. A crash cannot remove a file that has an acknowledged
+//! record.
 //!
 //! How: [`SegmentHead`] encodes and parses the head. [`Segment`] is the mapped file that writers
 //! reserve space in. A pruned file can become a segment again.

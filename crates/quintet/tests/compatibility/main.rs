@@ -35,7 +35,7 @@ use std::{
 
 use quintet::{
     Cursor, Database, EngineKind, Options,
-    testing::disk::{Dir, Env, Job, JobHandle, os::OsEnv, queue::Queue},
+    testing::disk::{Dir, Env, Job, JobHandle, Queue, os::OsEnv},
 };
 
 use crate::plan::{Content, Contents, ROUNDS, Steps};

@@ -6,8 +6,8 @@ use std::ffi::{c_char, c_int, c_uchar, c_void};
 use quintet_bench::failure::Outcome;
 
 use super::super::{
-    failed,
     library::{self, functions},
+    peer::failed,
 };
 
 /// An opaque object of the library.

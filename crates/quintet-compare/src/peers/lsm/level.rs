@@ -9,7 +9,10 @@ use quintet_bench::{
 };
 
 use super::{
-    super::{budget, failed, library::functions, override_settings, setting, size},
+    super::{
+        library::functions,
+        peer::{budget, failed, override_settings, setting, size},
+    },
     api::{BLOOM_BITS, CommonApi, MEMTABLE_BYTES_MIN, Object},
 };
 

@@ -29,7 +29,10 @@ use self::{
     level::LevelApi,
     rocks::RocksApi,
 };
-use super::{Peer, UNUSED_KEY, failed, library};
+use super::{
+    library,
+    peer::{Peer, UNUSED_KEY, failed},
+};
 
 /// Library of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -382,7 +385,7 @@ impl Store for LsmStore {
     }
 
     fn close(self: Box<Self>) -> Outcome {
-        // SAFETY: nobody else has the handle any more; nothing of the store is used afterwards.
+        // SAFETY: `self` is the only owner of the handle; nothing of the store is used afterwards.
         unsafe {
             (self.api.close)(self.store);
             (self.api.readoptions_destroy)(self.read);

@@ -12,7 +12,10 @@ use quintet_bench::{
 };
 
 use super::{
-    super::{budget, failed, library::functions, setting, size},
+    super::{
+        library::functions,
+        peer::{budget, failed, setting, size},
+    },
     api::{BLOOM_BITS, CommonApi, ErrorOut, MEMTABLE_BYTES_MIN, Object, check},
 };
 

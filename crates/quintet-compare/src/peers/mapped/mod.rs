@@ -32,7 +32,10 @@ use self::api::{
     NO_READ_AHEAD, NO_SYNC, NO_TLS, NOT_FOUND, Object, READERS_MAX, RawSlice, Stat, TXN_READ_ONLY,
     UTTERLY_NO_SYNC, WRITE_MAP,
 };
-use super::{Peer, failed, library, setting};
+use super::{
+    library,
+    peer::{Peer, failed, setting},
+};
 
 /// Options of the command line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -420,7 +423,7 @@ impl MappedStore {
     fn stat(&self) -> Outcome<Stat> {
         self.read(|txn| {
             let mut stat = Stat::default();
-            // SAFETY: the struct is as large as either library's, which is told where it asks.
+            // SAFETY: the struct has the size of either library's; mdbx gets it as an argument.
             self.check(unsafe {
                 match &self.extra {
                     MappedApi::Lmdb(lmdb) => (lmdb.stat)(txn, self.table, &raw mut stat),
@@ -518,10 +521,11 @@ impl Store for MappedStore {
     fn close(self: Box<Self>) -> Outcome {
         self.sync()?;
         for ReadTransaction(txn) in self.lock().drain(..) {
-            // SAFETY: nobody uses the transaction.
+            // SAFETY: no thread uses the transaction.
             unsafe { (self.api.txn_abort)(txn) };
         }
-        // SAFETY: all transactions have ended, and nobody else has the environment.
+        // SAFETY: all transactions have ended, and `self` is the only owner of the
+        // environment.
         unsafe {
             match &self.extra {
                 MappedApi::Lmdb(lmdb) => {

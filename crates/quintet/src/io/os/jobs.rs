@@ -6,8 +6,8 @@
 //! - No wake is lost: a wake during a run makes the job due again after it.
 //! - A job that panics is not run again, and stopping it does not hang.
 //!
-//! Threads: `Shared::state` is not held while the job runs, so jobs may wake and stop one another.
-//! Two jobs that stop each other from within deadlock.
+//! Threads: `JobShared::state` is not held while the job runs, so jobs may wake and stop one
+//! another. Two jobs that stop each other from within deadlock.
 
 use std::{
     fmt, io,
@@ -26,19 +26,19 @@ const PATIENT_NICENESS: i32 = 5;
 
 /// One job with its thread.
 pub(super) struct JobThread {
-    shared: Arc<Shared>,
+    shared: Arc<JobShared>,
 }
 
-struct Shared {
+struct JobShared {
     name: &'static str,
-    state: Mutex<State>,
+    state: Mutex<JobState>,
     /// Notified when `woken` is set or `life` leaves `Serving`.
     due: Condvar,
     /// Notified when `life` becomes `Ended`.
     ended: Condvar,
 }
 
-struct State {
+struct JobState {
     /// The job, until its thread takes it.
     job: Option<Arc<dyn Job>>,
     thread: Option<JoinHandle<()>>,
@@ -62,9 +62,9 @@ enum Life {
 impl JobThread {
     pub(super) fn start(job: Arc<dyn Job>) -> Self {
         let name = job.name();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(JobShared {
             name,
-            state: Mutex::new(State {
+            state: Mutex::new(JobState {
                 job: Some(job),
                 thread: None,
                 thread_id: None,
@@ -83,7 +83,7 @@ impl JobThread {
 
     /// Starts the job's thread. The caller holds the state, so that no other thread sees it
     /// half-made.
-    fn spawn(&self, state: &mut State) -> io::Result<()> {
+    fn spawn(&self, state: &mut JobState) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let thread = thread::Builder::new()
             .name(self.shared.name.to_owned())
@@ -140,7 +140,7 @@ impl JobControl for JobThread {
     }
 }
 
-impl Shared {
+impl JobShared {
     fn serve(&self) {
         let finish = Finish(self);
         let job = lock(&self.state).job.take();
@@ -213,7 +213,7 @@ fn give_way() {
 }
 
 /// Notifies the waiters that the job's thread has ended, also after a panic.
-struct Finish<'a>(&'a Shared);
+struct Finish<'a>(&'a JobShared);
 
 impl Drop for Finish<'_> {
     fn drop(&mut self) {

@@ -18,7 +18,6 @@
 //! other.
 
 mod dir;
-mod file;
 mod host;
 mod jobs;
 #[cfg(test)]
@@ -37,7 +36,8 @@ use std::{
 use super::{
     Dir, Env, Job, JobHandle,
     persistence::Memory,
-    queue::{self, Queue, QueueKind},
+    queue::{self, QueueKind},
+    request::Queue,
 };
 use crate::util::sync::OnceLock;
 

@@ -222,7 +222,7 @@ fn written_zeros_do_what_the_file_system_cannot() {
         let path = test.0.join("file");
         test.open().open("file", how).unwrap();
         let fd = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
-        let os = file::OsFile::new(fd.into(), path.clone(), false);
+        let os = dir::file::OsFile::new(fd.into(), path.clone(), false);
         write_all_at(&os, &[7; 5000], 0).unwrap();
         if direct {
             let flags = rustix::fs::OFlags::DIRECT;
@@ -249,7 +249,7 @@ fn clearing_by_writing_stops_at_the_end_of_the_file() {
     let path = test.0.join("file");
     fs::write(&path, [7; 5000]).unwrap();
     let fd = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
-    let os = file::OsFile::new(fd.into(), path.clone(), false);
+    let os = dir::file::OsFile::new(fd.into(), path.clone(), false);
     os.clear_by_writing(4000, u64::MAX).unwrap();
     os.clear_by_writing(6000, 10).unwrap();
     let bytes = fs::read(&path).unwrap();
@@ -302,7 +302,7 @@ fn a_refused_aligned_transfer_leaves_direct_io() {
     let path = test.0.join("file");
     let direct = test.open().open("file", Open::CREATE.direct()).unwrap();
     let fd = direct.descriptor().unwrap().try_clone_to_owned().unwrap();
-    let os = file::OsFile::new(fd, path, true);
+    let os = dir::file::OsFile::new(fd, path, true);
     let buffer = AlignedBuffer::zeroed(4096);
     assert_eq!(kind(os.refused(&buffer.as_slice()[..100], 0)), io::ErrorKind::InvalidInput);
     os.refused(buffer.as_slice(), 4096).unwrap();

@@ -11,21 +11,24 @@
 
 use std::{io, ops::Range, sync::Arc};
 
-use super::{AlignedBuffer, Completion, Idle, Queue, Request};
-use crate::util::sync::{Mutex, lock};
+use super::idle::IdleQueues;
+use crate::{
+    io::{AlignedBuffer, Completion, Queue, Request},
+    util::sync::{Mutex, lock},
+};
 
 /// A queue shared by several transfers that are waited for one by one.
 #[derive(Clone, Debug)]
-pub struct Flow(Arc<Mutex<Shared>>);
+pub struct Flow(Arc<Mutex<FlowState>>);
 
 #[derive(Debug)]
-struct Shared {
-    /// Taken away when nobody needs it any more.
+struct FlowState {
+    /// `None` only while the state is dropped.
     queue: Option<Box<dyn Queue>>,
-    /// Completions that no caller has asked for yet.
+    /// Completions that no caller has received yet.
     ended: Vec<Completion>,
     next: u64,
-    idle: Idle,
+    idle: IdleQueues,
 }
 
 /// A transfer in flight. Dropping it waits for its end.
@@ -33,31 +36,31 @@ struct Shared {
 pub struct Pending {
     flow: Flow,
     token: u64,
-    is_taken: bool,
+    is_received: bool,
 }
 
 impl Flow {
-    pub(super) fn new(queue: Box<dyn Queue>, idle: Idle) -> Self {
-        let shared = Shared { queue: Some(queue), ended: Vec::new(), next: 0, idle };
+    pub(super) fn new(queue: Box<dyn Queue>, idle: IdleQueues) -> Self {
+        let shared = FlowState { queue: Some(queue), ended: Vec::new(), next: 0, idle };
         Self(Arc::new(Mutex::new(shared)))
     }
 
     /// Starts a transfer. Blocks only while the queue is full.
     pub fn start(&self, request: Request) -> Pending {
         let token = self.submit([request]).start;
-        Pending { flow: self.clone(), token, is_taken: false }
+        Pending { flow: self.clone(), token, is_received: false }
     }
 
     /// Starts transfers, with one system call if they are few.
     pub fn start_all(&self, requests: impl IntoIterator<Item = Request>) -> Vec<Pending> {
         let started = self.submit(requests);
-        started.map(|token| Pending { flow: self.clone(), token, is_taken: false }).collect()
+        started.map(|token| Pending { flow: self.clone(), token, is_received: false }).collect()
     }
 
-    /// The numbers that they have now.
+    /// Submits requests and returns their tokens.
     fn submit(&self, requests: impl IntoIterator<Item = Request>) -> Range<u64> {
         let mut shared = lock(self.0.as_ref());
-        let Shared { queue, ended, next, .. } = &mut *shared;
+        let FlowState { queue, ended, next, .. } = &mut *shared;
         let first = *next;
         for request in requests {
             if let Some(queue) = queue {
@@ -74,7 +77,7 @@ impl Flow {
 
     fn wait_for(&self, token: u64) -> Completion {
         let mut shared = lock(self.0.as_ref());
-        let Shared { queue, ended, .. } = &mut *shared;
+        let FlowState { queue, ended, .. } = &mut *shared;
         loop {
             if let Some(place) = ended.iter().position(|one| one.token == token) {
                 return ended.swap_remove(place);
@@ -92,29 +95,29 @@ impl Flow {
 impl Pending {
     /// Waits for the transfer and returns its completion.
     pub fn wait(mut self) -> Completion {
-        self.is_taken = true;
+        self.is_received = true;
         self.flow.wait_for(self.token)
     }
 
     /// Detaches a read. The queue keeps its file and buffer until the read has ended and the queue
     /// is used again.
     pub fn abandon(mut self) {
-        self.is_taken = true;
+        self.is_received = true;
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if !self.is_taken {
+        if !self.is_received {
             self.flow.wait_for(self.token);
         }
     }
 }
 
-impl Drop for Shared {
+impl Drop for FlowState {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {
-            self.idle.keep(queue);
+            self.idle.put_back(queue);
         }
     }
 }

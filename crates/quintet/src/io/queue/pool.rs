@@ -4,7 +4,7 @@
 //! before it starts the next. Threads start on demand, up to [`THREADS_MAX`]. Dropping the queue
 //! completes everything submitted, then ends the threads.
 //!
-//! Threads: one lock, [`Shared::state`], not held during a transfer.
+//! Threads: one lock, [`PoolShared::state`], not held during a transfer.
 
 use std::{
     any::Any,
@@ -15,7 +15,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use super::Transfer;
+use super::transfer::Transfer;
 use crate::{
     io::{AlignedBuffer, Completion, Queue, Request},
     util::sync::system::{Condvar, Mutex, MutexGuard, lock},
@@ -28,7 +28,7 @@ const THREADS_MAX: usize = 8;
 /// A queue on threads that read and write.
 #[derive(Debug)]
 pub(super) struct PoolQueue {
-    shared: Arc<Shared>,
+    shared: Arc<PoolShared>,
     threads: Vec<JoinHandle<()>>,
     depth: usize,
     /// Requests submitted and not yet returned by `wait`.
@@ -36,8 +36,8 @@ pub(super) struct PoolQueue {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct PoolShared {
+    state: Mutex<PoolState>,
     /// Notified when `queued` grows or `closing` is set.
     work: Condvar,
     /// Notified when `ended` grows.
@@ -45,7 +45,7 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PoolState {
     queued: VecDeque<Transfer>,
     running: usize,
     /// Threads that wait for `work`.
@@ -57,7 +57,7 @@ struct State {
 impl PoolQueue {
     pub(super) fn new(depth: usize) -> Self {
         Self {
-            shared: Arc::new(Shared::default()),
+            shared: Arc::new(PoolShared::default()),
             threads: Vec::new(),
             depth: depth.max(1),
             pending: 0,
@@ -119,7 +119,7 @@ impl Drop for PoolQueue {
     }
 }
 
-impl Shared {
+impl PoolShared {
     fn serve(&self) {
         let mut state = lock(&self.state);
         loop {
@@ -146,7 +146,7 @@ impl Shared {
     }
 }
 
-fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, PoolState>) -> MutexGuard<'a, PoolState> {
     condition.wait(state).unwrap_or_else(PoisonError::into_inner)
 }
 

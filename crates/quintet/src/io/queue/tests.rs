@@ -2,13 +2,17 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::Mutex,
+    io,
+    sync::{Arc, Mutex},
 };
 
-use super::*;
-use crate::io::{
-    Dir, Env as _, Mapping, Open,
-    os::{OsEnv, tests::TestDir},
+use super::{idle::IdleQueues, *};
+use crate::{
+    io::{
+        AlignedBuffer, BLOCK_BYTES, Completion, Dir, Env as _, File, Mapping, Open, Queue, Request,
+        os::{OsEnv, tests::TestDir},
+    },
+    util::codec::{to_u64, to_usize},
 };
 
 /// The kinds that this machine has. The pool always; `io_uring` where the kernel permits it.
@@ -449,7 +453,7 @@ fn transfers_of_a_flow_are_waited_for_one_by_one() {
     let dir = test.open();
     for (kind, queue) in queues(4) {
         let file = dir.open(kind, Open::CREATE.direct()).unwrap();
-        let idle = Idle::default();
+        let idle = IdleQueues::default();
         let flow = Flow::new(queue, idle.clone());
         let write = |token: u64| {
             let mut buffer = AlignedBuffer::zeroed(to_usize(BLOCK_BYTES));
@@ -487,9 +491,9 @@ fn transfers_of_a_flow_are_waited_for_one_by_one() {
         }
         let other = flow.clone();
         drop(flow);
-        assert!(idle.lend().is_none(), "it is in use");
+        assert!(idle.take().is_none(), "it is in use");
         drop(other);
-        assert_eq!(idle.lend().map(|queue| queue.pending()), Some(0), "{kind}");
-        assert!(idle.lend().is_none());
+        assert_eq!(idle.take().map(|queue| queue.pending()), Some(0), "{kind}");
+        assert!(idle.take().is_none());
     }
 }

@@ -8,7 +8,7 @@
 //! - At most `depth` slots are occupied, and the rings have at least that capacity: a push never
 //!   fails, and completions never overflow.
 //! - If the kernel stops serving the ring (a sandbox that is entered later), every request still
-//!   completes: the queue waits for those that the kernel holds and does the others with blocking
+//!   completes. The queue waits for those that the kernel has, and does the others with blocking
 //!   calls.
 //!
 //! Threads: as for every [`Queue`]; the kernel is the only other party.
@@ -26,7 +26,7 @@ use std::{
 
 use io_uring::{IoUring, Probe, opcode, squeue, types::Fd};
 
-use super::Transfer;
+use super::transfer::Transfer;
 use crate::{
     io::{Completion, Queue, Request},
     util::codec::{low_u32, to_u64, to_usize},

@@ -4,7 +4,7 @@ use std::{collections::HashMap, io, sync::Arc};
 
 use super::{
     super::{AlignedBuffer, Dir, Env, File, LockGuard, Mapping, write_all_at},
-    TraceEvent,
+    trace::TraceEvent,
 };
 use crate::util::{
     codec::{to_u64, to_usize},
@@ -14,7 +14,7 @@ use crate::util::{
 /// All handles that are open at the end of the replayed part. Keep it until the crash has been
 /// simulated: dropping it closes the files and frees the locks, as an orderly shutdown would.
 #[derive(Debug, Default)]
-pub struct Replayed {
+pub struct TraceReplay {
     dirs: HashMap<u64, Arc<dyn Dir>>,
     files: HashMap<u64, OpenFile>,
     mappings: HashMap<u64, Arc<Mapping>>,
@@ -28,7 +28,7 @@ struct OpenFile {
     direct: bool,
 }
 
-impl Replayed {
+impl TraceReplay {
     /// The marks passed, in order.
     pub fn marks(&self) -> &[u64] {
         &self.marks
@@ -106,9 +106,10 @@ impl OpenFile {
 
 /// Replays the first `upto` events of a trace (all, if there are fewer) on `env`.
 ///
-/// Opens roots at their recorded paths and creates missing ones. Fails as [`Replayed::step`] does.
-pub fn replay(events: &[TraceEvent], upto: usize, env: &dyn Env) -> io::Result<Replayed> {
-    let mut replayed = Replayed::default();
+/// Opens roots at their recorded paths and creates missing ones. Fails as [`TraceReplay::step`]
+/// does.
+pub fn replay(events: &[TraceEvent], upto: usize, env: &dyn Env) -> io::Result<TraceReplay> {
+    let mut replayed = TraceReplay::default();
     for event in events.iter().take(upto) {
         replayed.step(event, env)?;
     }

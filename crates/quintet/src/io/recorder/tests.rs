@@ -1,13 +1,22 @@
 //! A recorded run, done again elsewhere, gives the same files at each of its events.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use super::*;
-use crate::io::{
-    AlignedBuffer, Completion, Next, Request,
-    os::{OsEnv, tests::TestDir},
-    queue::QueueKind,
-    read_exact_at, write_all_at,
+use crate::{
+    io::{
+        AlignedBuffer, Completion, Dir, Env, Job, JobHandle, Next, Open, Queue, Request,
+        os::{OsEnv, tests::TestDir},
+        queue::QueueKind,
+        read_exact_at, write_all_at,
+    },
+    util::{codec::to_u64, sync::Ordering},
 };
 
 /// Where the runs begin.

@@ -23,22 +23,22 @@ use crate::{
 const PAGE: usize = to_usize(BLOCK_BYTES);
 static ZEROS: [u8; PAGE] = [0; PAGE];
 /// The page that `allocate` puts into holes: it takes space and reads as zeros.
-static ZERO_PAGE: LazyLock<Arc<Page>> = LazyLock::new(|| Arc::new(Page::zeroed()));
+static ZERO_PAGE: LazyLock<Arc<ContentPage>> = LazyLock::new(|| Arc::new(ContentPage::zeroed()));
 
 #[derive(Debug)]
-struct Page {
+struct ContentPage {
     bytes: [u8; PAGE],
     /// Cached, because most pages of an image are those of the previous image.
     hash: OnceLock<u64>,
 }
 
-impl Clone for Page {
+impl Clone for ContentPage {
     fn clone(&self) -> Self {
         Self { bytes: self.bytes, hash: OnceLock::new() }
     }
 }
 
-impl Page {
+impl ContentPage {
     const fn zeroed() -> Self {
         Self { bytes: ZEROS, hash: OnceLock::new() }
     }
@@ -56,9 +56,9 @@ impl Page {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Content {
+pub(super) struct FileContent {
     size: u64,
-    pages: Arc<Vec<Option<Arc<Page>>>>,
+    pages: Arc<Vec<Option<Arc<ContentPage>>>>,
 }
 
 /// Splits a byte range at page boundaries: page, and bytes within it.
@@ -77,7 +77,7 @@ fn spans(offset: u64, length: u64) -> impl Iterator<Item = (usize, Range<usize>)
     })
 }
 
-impl Content {
+impl FileContent {
     pub(super) fn size(&self) -> u64 {
         self.size
     }
@@ -105,8 +105,8 @@ impl Content {
     }
 
     fn page_mut(&mut self, index: usize) -> &mut [u8; PAGE] {
-        let page =
-            Arc::make_mut(&mut self.pages)[index].get_or_insert_with(|| Arc::new(Page::zeroed()));
+        let page = Arc::make_mut(&mut self.pages)[index]
+            .get_or_insert_with(|| Arc::new(ContentPage::zeroed()));
         let page = Arc::make_mut(page);
         page.hash.take();
         &mut page.bytes

@@ -11,10 +11,10 @@ use rustix::io::Errno;
 
 use super::{
     Call,
-    fault::Plan,
-    jobs::{Clock, Scheduler},
+    fault::FaultPlan,
+    jobs::{Scheduler, SimClock},
     random::Random,
-    state::{Change, InodeId, Origin, ROOT, State},
+    state::{DiskState, FileChange, InodeId, Origin, ROOT},
 };
 use crate::io::Mapping;
 
@@ -50,8 +50,8 @@ impl fmt::Display for Event {
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub(super) event: Event,
-    pub(super) state: State,
-    pub(super) clock: Clock,
+    pub(super) state: DiskState,
+    pub(super) clock: SimClock,
 }
 
 #[derive(Debug)]
@@ -70,13 +70,13 @@ pub(super) struct LockState {
 /// The state that the lock of a simulated disk guards.
 #[derive(Debug)]
 pub(super) struct Disk {
-    pub(super) state: State,
+    pub(super) state: DiskState,
     pub(super) event: u64,
     pub(super) history: Option<Vec<Snapshot>>,
     pub(super) mappings: Vec<LiveMapping>,
     pub(super) locks: BTreeMap<InodeId, LockState>,
     pub(super) open: BTreeMap<InodeId, usize>,
-    pub(super) plan: Plan,
+    pub(super) plan: FaultPlan,
     pub(super) random: Random,
     pub(super) capacity_blocks: Option<u64>,
     pub(super) scheduler: Arc<Scheduler>,
@@ -84,9 +84,9 @@ pub(super) struct Disk {
 
 impl Disk {
     pub(super) fn new(
-        state: State,
+        state: DiskState,
         event: u64,
-        plan: Plan,
+        plan: FaultPlan,
         random: Random,
         scheduler: Arc<Scheduler>,
     ) -> Self {
@@ -127,7 +127,7 @@ impl Disk {
                 self.event += 1;
                 if let Ok(file) = self.state.file_mut(live.inode) {
                     for (offset, bytes) in differences {
-                        file.change(self.event, Change::Data { offset, bytes, origin });
+                        file.change(self.event, FileChange::Data { offset, bytes, origin });
                     }
                 }
                 self.snap(EventKind::Store, &live.path);

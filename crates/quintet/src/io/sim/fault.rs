@@ -193,7 +193,7 @@ pub(super) enum Ruling {
 
 /// The faults of one simulated disk.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct FaultPlan {
     faults: Vec<Fault>,
     /// Number of calls so far, by kind, in the order of [`Call::ALL`].
     calls: [u64; Call::ALL.len()],
@@ -202,7 +202,7 @@ pub(super) struct Plan {
     random: Random,
 }
 
-impl Plan {
+impl FaultPlan {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             faults: Vec::new(),

@@ -10,8 +10,11 @@ use std::{
 use rustix::io::Errno;
 
 use super::{
-    Call, Disk, Effect, LiveMapping, LockState, Ruling, Shared, content, fault,
-    state::{Change, DirNode, FileNode, Inode, InodeId, Naming},
+    content,
+    disk::{Disk, LiveMapping, LockState},
+    fault::{self, Call, Effect, Ruling},
+    shared::SimShared,
+    state::{DirNode, FileChange, FileNode, Inode, InodeId, Naming},
 };
 use crate::{
     io::{BLOCK_BYTES, Dir, DirEntry, File, LockGuard, Mapping, Open},
@@ -27,7 +30,7 @@ const NAME_BYTES_MAX: usize = 255;
 /// An open directory.
 #[derive(Debug)]
 pub(super) struct SimDir {
-    shared: Arc<Shared>,
+    shared: Arc<SimShared>,
     inode: InodeId,
     path: PathBuf,
     label: Arc<str>,
@@ -44,7 +47,7 @@ fn check_name(name: &str) -> io::Result<()> {
 }
 
 impl SimDir {
-    pub(super) fn new(shared: Arc<Shared>, inode: InodeId, path: PathBuf) -> Self {
+    pub(super) fn new(shared: Arc<SimShared>, inode: InodeId, path: PathBuf) -> Self {
         let label = path.to_string_lossy().trim_start_matches('/').into();
         *lock(&shared.disk).open.entry(inode).or_insert(0) += 1;
         Self { shared, inode, path, label }
@@ -94,7 +97,7 @@ impl Drop for SimDir {
 }
 
 /// Removes one open handle.
-fn close(shared: &Shared, inode: InodeId) {
+fn close(shared: &SimShared, inode: InodeId) {
     let mut disk = lock(&shared.disk);
     if let Some(count) = disk.open.get_mut(&inode) {
         *count -= 1;
@@ -243,7 +246,7 @@ impl Dir for SimDir {
 
 #[derive(Debug)]
 struct SimLock {
-    shared: Arc<Shared>,
+    shared: Arc<SimShared>,
     inode: InodeId,
 }
 
@@ -265,7 +268,7 @@ impl Drop for SimLock {
 
 /// An open file.
 struct SimFile {
-    shared: Arc<Shared>,
+    shared: Arc<SimShared>,
     inode: InodeId,
     path: PathBuf,
     label: Arc<str>,
@@ -308,9 +311,9 @@ impl SimFile {
     }
 
     /// Changes the file as one event.
-    fn change(&self, disk: &mut Disk, call: Call, change: Change) -> io::Result<()> {
+    fn change(&self, disk: &mut Disk, call: Call, change: FileChange) -> io::Result<()> {
         let event = disk.begin(self.inode);
-        if let (Some(mapping), Change::Punch { offset, length }) =
+        if let (Some(mapping), FileChange::Punch { offset, length }) =
             (disk.mapping(self.inode), &change)
         {
             content::store(mapping, *offset, &vec![0; to_usize(*length)]);
@@ -457,9 +460,9 @@ impl File for SimFile {
             assert!(size >= mapping.bytes(), "{} is mapped and must not shrink", self.label);
         }
         let change = match size.cmp(&disk.state.file(self.inode)?.visible.size()) {
-            std::cmp::Ordering::Less => Change::Shrink { size },
+            std::cmp::Ordering::Less => FileChange::Shrink { size },
             std::cmp::Ordering::Equal => return Ok(()),
-            std::cmp::Ordering::Greater => Change::Grow { size, written: false },
+            std::cmp::Ordering::Greater => FileChange::Grow { size, written: false },
         };
         self.change(&mut disk, Call::SetLen, change)
     }
@@ -470,14 +473,14 @@ impl File for SimFile {
         self.shared.allow(&mut disk, Call::Allocate, &self.label)?;
         let length = disk.state.file(self.inode)?.visible.size();
         disk.need_room(self.inode, length, size.saturating_sub(length))?;
-        self.change(&mut disk, Call::Allocate, Change::Allocate { size })
+        self.change(&mut disk, Call::Allocate, FileChange::Allocate { size })
     }
 
     fn punch_hole(&self, offset: u64, length: u64) -> io::Result<()> {
         self.check_writable()?;
         let mut disk = self.disk();
         self.shared.allow(&mut disk, Call::Punch, &self.label)?;
-        self.change(&mut disk, Call::Punch, Change::Punch { offset, length })
+        self.change(&mut disk, Call::Punch, FileChange::Punch { offset, length })
     }
 
     fn sync_data(&self) -> io::Result<()> {

@@ -1,23 +1,28 @@
-//! Crash images: which changes that no sync had covered survive a crash.
+//! Crash images: a [`Policy`] decides which changes survive a crash, of those that no sync covered.
 //!
-//! A *unit* is one pending change: a write (with the growth of the file that it caused), one
-//! 512-byte sector of a mapping (of persistent memory: one line of 64 bytes), a change of size, a
-//! change of names. Units are numbered in the order of their events over the whole disk. A
-//! [`Policy`] picks the survivors.
+//! A *unit* is one pending change. Units are numbered in the order of their events over the whole
+//! disk:
+//! - a write, with the growth of the file that it caused,
+//! - one 512-byte sector of a mapping (of persistent memory: one line of 64 bytes),
+//! - a change of size,
+//! - a change of names.
 
 use std::{collections::BTreeMap, fmt, ops::Range, str::FromStr, sync::Arc};
 
 use super::{
-    content::Content,
+    content::FileContent,
     random::{Random, mix},
-    state::{Change, DirNode, FileNode, Inode, InodeId, Mapped, Naming, Origin, Pending, State},
+    state::{
+        DirNode, DiskState, FileChange, FileNode, Inode, InodeId, MappingKind, Naming, Origin,
+        PendingChange,
+    },
 };
 use crate::{
     io::SECTOR_BYTES,
     util::codec::{to_u64, to_usize},
 };
 
-const MEMORY: Origin = Origin::Mapping(Mapped::Memory);
+const MEMORY: Origin = Origin::Mapping(MappingKind::Memory);
 
 /// Selects the changes that survive a crash. `Display` and `FromStr` are inverse, so that one line
 /// reproduces a failure.
@@ -104,7 +109,7 @@ impl Default for PolicyLimits {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ChangeKind {
     Data,
     Size,
     Name,
@@ -112,32 +117,32 @@ enum Kind {
 
 /// The location of a pending change, and its unit.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct ChangeSlot {
     event: u64,
     inode: InodeId,
     index: usize,
-    kind: Kind,
+    kind: ChangeKind,
     unit: usize,
 }
 
 /// Returns all pending changes in order, numbered.
-fn slots(state: &State) -> Vec<Slot> {
+fn slots(state: &DiskState) -> Vec<ChangeSlot> {
     let mut found = Vec::new();
     let mut add = |event, inode, index, kind| {
-        found.push(Slot { event, inode, index, kind, unit: 0 });
+        found.push(ChangeSlot { event, inode, index, kind, unit: 0 });
     };
     for (inode, node) in state.iter() {
         match node {
             Inode::File(file) => {
                 for (index, pending) in file.pending.iter().enumerate() {
-                    let is_data = matches!(pending.change, Change::Data { .. });
-                    let kind = if is_data { Kind::Data } else { Kind::Size };
+                    let is_data = matches!(pending.change, FileChange::Data { .. });
+                    let kind = if is_data { ChangeKind::Data } else { ChangeKind::Size };
                     add(pending.event, inode, index, kind);
                 }
             }
             Inode::Dir(dir) => {
                 for (index, pending) in dir.pending.iter().enumerate() {
-                    add(pending.event, inode, index, Kind::Name);
+                    add(pending.event, inode, index, ChangeKind::Name);
                 }
             }
         }
@@ -149,8 +154,8 @@ fn slots(state: &State) -> Vec<Slot> {
         found[index].unit = unit;
         let joined = found.get(index + 1).is_some_and(|next| {
             let this = found[index];
-            this.kind == Kind::Size
-                && next.kind == Kind::Data
+            this.kind == ChangeKind::Size
+                && next.kind == ChangeKind::Data
                 && (next.event, next.inode) == (this.event, this.inode)
         });
         unit += usize::from(!joined);
@@ -158,12 +163,12 @@ fn slots(state: &State) -> Vec<Slot> {
     found
 }
 
-fn units(slots: &[Slot]) -> usize {
+fn units(slots: &[ChangeSlot]) -> usize {
     slots.last().map_or(0, |slot| slot.unit + 1)
 }
 
 /// Returns the number of pending units.
-pub(super) fn pending_units(state: &State) -> usize {
+pub(super) fn pending_units(state: &DiskState) -> usize {
     units(&slots(state))
 }
 
@@ -180,7 +185,7 @@ fn sample(count: usize, limit: usize, seed: u64) -> Vec<usize> {
 }
 
 /// Returns the policies that can give different images of `state`, whose last event was `event`.
-pub(super) fn policies(state: &State, event: u64, limits: PolicyLimits) -> Vec<Policy> {
+pub(super) fn policies(state: &DiskState, event: u64, limits: PolicyLimits) -> Vec<Policy> {
     let slots = slots(state);
     let count = units(&slots);
     let mut found = vec![Policy::Killed, Policy::AllLost];
@@ -193,7 +198,7 @@ pub(super) fn policies(state: &State, event: u64, limits: PolicyLimits) -> Vec<P
     found.extend([Policy::AllKept, Policy::OnlyLast]);
     found.extend(sample(count, limits.each, event).into_iter().skip(1).map(Policy::Prefix));
     let mut dropped = sample(count, limits.each, mix(event));
-    dropped.extend(slots.iter().filter(|slot| slot.kind == Kind::Name).map(|slot| slot.unit));
+    dropped.extend(slots.iter().filter(|slot| slot.kind == ChangeKind::Name).map(|slot| slot.unit));
     dropped.sort_unstable();
     dropped.dedup();
     found.extend(dropped.into_iter().map(Policy::DropOne));
@@ -201,7 +206,7 @@ pub(super) fn policies(state: &State, event: u64, limits: PolicyLimits) -> Vec<P
     found.extend((0..limits.random).map(|seed| Policy::Random { seed }));
     if let Some((last, range, origin)) = last_data(state, &slots) {
         let sectors = to_u64(pieces(range, origin).count());
-        let grew = slots.iter().any(|slot| slot.unit == last && slot.kind == Kind::Size);
+        let grew = slots.iter().any(|slot| slot.unit == last && slot.kind == ChangeKind::Size);
         for cut in sample(to_usize(sectors), to_usize(limits.torn), event) {
             let cut = to_u64(cut);
             let tails = [Tail::Zeros, Tail::Garbage, Tail::Short];
@@ -211,22 +216,22 @@ pub(super) fn policies(state: &State, event: u64, limits: PolicyLimits) -> Vec<P
             found.extend(tails.map(|tail| Policy::Torn { sectors: cut, tail }));
         }
     }
-    if slots.iter().any(|slot| slot.kind == Kind::Data) {
+    if slots.iter().any(|slot| slot.kind == ChangeKind::Data) {
         found.extend([Tail::Zeros, Tail::Garbage].map(|tail| Policy::SizesOnly { tail }));
     }
     found
 }
 
-fn data<'a>(state: &'a State, slot: &Slot) -> Option<&'a Change> {
+fn data<'a>(state: &'a DiskState, slot: &ChangeSlot) -> Option<&'a FileChange> {
     let file = state.file(slot.inode).ok()?;
     file.pending.get(slot.index).map(|pending| &pending.change)
 }
 
 /// Returns the unit of the last write, the range of its bytes in the file, and their source.
-fn last_data(state: &State, slots: &[Slot]) -> Option<(usize, Range<u64>, Origin)> {
-    let slot = slots.iter().rfind(|slot| slot.kind == Kind::Data)?;
+fn last_data(state: &DiskState, slots: &[ChangeSlot]) -> Option<(usize, Range<u64>, Origin)> {
+    let slot = slots.iter().rfind(|slot| slot.kind == ChangeKind::Data)?;
     match data(state, slot) {
-        Some(Change::Data { offset, bytes, origin }) => {
+        Some(FileChange::Data { offset, bytes, origin }) => {
             Some((slot.unit, *offset..*offset + to_u64(bytes.len()), *origin))
         }
         _ => None,
@@ -258,7 +263,7 @@ enum Fate {
 
 /// Builds the image of one crash.
 struct Crash<'a> {
-    state: &'a State,
+    state: &'a DiskState,
     policy: Policy,
     random: Random,
     /// Percentage of the units that a random subset keeps.
@@ -267,7 +272,7 @@ struct Crash<'a> {
 }
 
 /// Returns the disk after a power loss.
-pub(super) fn power_loss(state: &State, policy: Policy, seed: u64) -> State {
+pub(super) fn power_loss(state: &DiskState, policy: Policy, seed: u64) -> DiskState {
     let mut random = match policy {
         Policy::Random { seed: coin } => Random::derived(seed ^ mix(coin), 1),
         _ => Random::derived(seed, 2),
@@ -299,7 +304,7 @@ pub(super) fn power_loss(state: &State, policy: Policy, seed: u64) -> State {
 
 fn after_names(dir: &DirNode, fates: &[Fate]) -> DirNode {
     let mut entries = dir.durable.clone();
-    for (Pending { change, .. }, fate) in dir.pending.iter().zip(fates) {
+    for (PendingChange { change, .. }, fate) in dir.pending.iter().zip(fates) {
         if *fate != Fate::Drop {
             Naming::apply(change, &mut entries);
         }
@@ -324,7 +329,7 @@ impl Crash<'_> {
         fates
     }
 
-    fn fate(&mut self, slot: &Slot, count: usize, torn: Option<usize>) -> Fate {
+    fn fate(&mut self, slot: &ChangeSlot, count: usize, torn: Option<usize>) -> Fate {
         let keep_if = |kept: bool| if kept { Fate::Keep } else { Fate::Drop };
         match self.policy {
             Policy::AllLost => Fate::Drop,
@@ -332,13 +337,13 @@ impl Crash<'_> {
             Policy::OnlyLast => keep_if(slot.unit + 1 == count),
             Policy::DropOne(unit) => keep_if(slot.unit != unit),
             Policy::KeepOne(unit) => keep_if(slot.unit == unit),
-            Policy::Random { .. } if slot.kind == Kind::Data => Fate::Pieces(self.bias),
+            Policy::Random { .. } if slot.kind == ChangeKind::Data => Fate::Pieces(self.bias),
             Policy::Random { .. } => keep_if(self.random.below(100) < self.bias),
-            Policy::SizesOnly { .. } => keep_if(slot.kind != Kind::Data),
+            Policy::SizesOnly { .. } => keep_if(slot.kind != ChangeKind::Data),
             Policy::Torn { sectors, tail } if torn == Some(slot.unit) => match slot.kind {
-                Kind::Data => Fate::Cut(sectors, tail),
+                ChangeKind::Data => Fate::Cut(sectors, tail),
                 // The cut sets the size.
-                Kind::Size | Kind::Name => keep_if(tail != Tail::Short),
+                ChangeKind::Size | ChangeKind::Name => keep_if(tail != Tail::Short),
             },
             Policy::Torn { .. }
             | Policy::AllKept
@@ -349,24 +354,24 @@ impl Crash<'_> {
 
     fn file(&mut self, file: &FileNode, fates: &[Fate]) -> FileNode {
         let mut content = file.durable.clone();
-        for (Pending { change, .. }, fate) in file.pending.iter().zip(fates) {
+        for (PendingChange { change, .. }, fate) in file.pending.iter().zip(fates) {
             match (change, *fate) {
                 (_, Fate::Drop) => {}
-                (Change::Data { offset, bytes, origin }, Fate::Pieces(percent)) => {
+                (FileChange::Data { offset, bytes, origin }, Fate::Pieces(percent)) => {
                     for piece in pieces(*offset..*offset + to_u64(bytes.len()), *origin) {
                         if self.random.below(100) < percent {
                             write_within(&mut content, *offset, bytes, piece);
                         }
                     }
                 }
-                (Change::Data { offset, bytes, origin }, Fate::Cut(sectors, tail)) => {
+                (FileChange::Data { offset, bytes, origin }, Fate::Cut(sectors, tail)) => {
                     let pieces = pieces(*offset..*offset + to_u64(bytes.len()), *origin);
                     self.cut(&mut content, (*offset, bytes), pieces, (sectors, tail));
                 }
-                (Change::Data { offset, bytes, .. }, Fate::Keep) => {
+                (FileChange::Data { offset, bytes, .. }, Fate::Keep) => {
                     write_within(&mut content, *offset, bytes, 0..u64::MAX);
                 }
-                (Change::Grow { size, written: true }, _) if self.tail == Tail::Garbage => {
+                (FileChange::Grow { size, written: true }, _) if self.tail == Tail::Garbage => {
                     let start = content.size();
                     if *size > start {
                         let garbage = self.garbage(size - start);
@@ -379,10 +384,10 @@ impl Crash<'_> {
         FileNode::durable(content)
     }
 
-    /// The first so many pieces of a write, and what `tail` asks for behind them.
+    /// Applies the first pieces of a write, and the bytes that `tail` asks for after them.
     fn cut(
         &mut self,
-        content: &mut Content,
+        content: &mut FileContent,
         (offset, bytes): (u64, &[u8]),
         pieces: impl Iterator<Item = Range<u64>>,
         (sectors, tail): (u64, Tail),
@@ -401,7 +406,7 @@ impl Crash<'_> {
 
     /// Tears a sector: its first half is new, and the changed bytes of its second half are noise.
     /// Unchanged bytes stay; otherwise no log could fill a sector in two writes.
-    fn spoil(&mut self, content: &mut Content, offset: u64, bytes: &[u8], piece: Range<u64>) {
+    fn spoil(&mut self, content: &mut FileContent, offset: u64, bytes: &[u8], piece: Range<u64>) {
         let half = piece.start + (piece.end - piece.start) / 2;
         let new = &bytes[to_usize(half - offset)..to_usize(piece.end - offset)];
         let mut mixed = vec![0; new.len()];
@@ -439,7 +444,7 @@ impl Crash<'_> {
 
 /// Writes the part of `bytes` (which starts at `offset`) that is in `window` and within the file.
 /// If the new size was lost, the bytes behind the old size are lost too.
-fn write_within(content: &mut Content, offset: u64, bytes: &[u8], window: Range<u64>) {
+fn write_within(content: &mut FileContent, offset: u64, bytes: &[u8], window: Range<u64>) {
     let start = window.start.max(offset);
     let end = window.end.min(offset + to_u64(bytes.len())).min(content.size());
     if start < end {
@@ -447,15 +452,20 @@ fn write_within(content: &mut Content, offset: u64, bytes: &[u8], window: Range<
     }
 }
 
-/// Builds the disk after a process death during the copy of the stores of `event`: some of their
-/// words in `state` still have the value in `before` (the disk one event earlier).
-pub(super) fn killed_copying(state: &State, before: &State, event: u64, seed: u64) -> State {
+/// Builds the disk after a process death during the copy of the stores of `event`. Some of their
+/// words in `state` still have the value in `before`, which is the disk one event earlier.
+pub(super) fn killed_copying(
+    state: &DiskState,
+    before: &DiskState,
+    event: u64,
+    seed: u64,
+) -> DiskState {
     let mut random = Random::derived(seed, 3);
     let whole_words = random.below(2) == 0;
     let mut image = state.clone();
     for (id, inode) in image.iter_mut() {
-        let stored = |pending: &Pending<Change>| {
-            let Change::Data { origin, .. } = &pending.change else { return false };
+        let stored = |pending: &PendingChange<FileChange>| {
+            let FileChange::Data { origin, .. } = &pending.change else { return false };
             pending.event == event && *origin != Origin::Write
         };
         let Inode::File(file) = &**inode else { continue };
@@ -469,7 +479,7 @@ pub(super) fn killed_copying(state: &State, before: &State, event: u64, seed: u6
         let stop = random.below(words + 1);
         let mut position = 0;
         for pending in file.pending.iter_mut().filter(|pending| stored(pending)) {
-            let Change::Data { offset, bytes, .. } = &mut pending.change else { continue };
+            let FileChange::Data { offset, bytes, .. } = &mut pending.change else { continue };
             let mut mixed = vec![0; bytes.len()];
             old.visible.read(*offset, &mut mixed);
             for (target, source) in mixed.chunks_mut(8).zip(bytes.chunks(8)) {
@@ -487,9 +497,9 @@ pub(super) fn killed_copying(state: &State, before: &State, event: u64, seed: u6
     image
 }
 
-fn changed_bytes(pending: &Pending<Change>) -> u64 {
+fn changed_bytes(pending: &PendingChange<FileChange>) -> u64 {
     match &pending.change {
-        Change::Data { bytes, .. } => to_u64(bytes.len()),
+        FileChange::Data { bytes, .. } => to_u64(bytes.len()),
         _ => 0,
     }
 }

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// One started job.
-struct Entry {
+struct JobEntry {
     id: u64,
     job: Arc<dyn Job>,
     /// When it is due; `None` until woken.
@@ -19,20 +19,20 @@ struct Entry {
 }
 
 #[derive(Default)]
-struct Table {
+struct JobTable {
     next: u64,
-    entries: Vec<Entry>,
+    entries: Vec<JobEntry>,
 }
 
 /// The values of both clocks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub(super) struct SimClock {
     pub(super) now: Duration,
     /// The wall clock when the monotonic clock is zero, in milliseconds, wrapping.
     pub(super) wall_base: u64,
 }
 
-impl Clock {
+impl SimClock {
     /// After a reboot the monotonic clock restarts; the wall clock continues.
     pub(super) fn rebooted(self, start: Duration) -> Self {
         let passed = millis(self.now).wrapping_sub(millis(start));
@@ -52,7 +52,7 @@ fn millis(time: Duration) -> u64 {
 pub(super) struct Scheduler {
     nanos: AtomicU64,
     wall_base: AtomicU64,
-    table: Mutex<Table>,
+    table: Mutex<JobTable>,
     ended: Condvar,
 }
 
@@ -67,11 +67,11 @@ fn nanos(time: Duration) -> u64 {
 }
 
 impl Scheduler {
-    pub(super) fn new(clock: Clock) -> Self {
+    pub(super) fn new(clock: SimClock) -> Self {
         Self {
             nanos: AtomicU64::new(nanos(clock.now)),
             wall_base: AtomicU64::new(clock.wall_base),
-            table: Mutex::new(Table::default()),
+            table: Mutex::new(JobTable::default()),
             ended: Condvar::new(),
         }
     }
@@ -80,8 +80,8 @@ impl Scheduler {
         Duration::from_nanos(self.nanos.load(Ordering::Relaxed))
     }
 
-    pub(super) fn clock(&self) -> Clock {
-        Clock { now: self.now(), wall_base: self.wall_base.load(Ordering::Relaxed) }
+    pub(super) fn clock(&self) -> SimClock {
+        SimClock { now: self.now(), wall_base: self.wall_base.load(Ordering::Relaxed) }
     }
 
     /// Moves the wall clock only.
@@ -100,7 +100,7 @@ impl Scheduler {
         let id = table.next;
         table.next += 1;
         let due = Some(self.now());
-        table.entries.push(Entry { id, job, due, running: None, woken: false });
+        table.entries.push(JobEntry { id, job, due, running: None, woken: false });
         Box::new(Control { scheduler: self.clone(), id })
     }
 
@@ -120,17 +120,17 @@ impl Scheduler {
     /// Runs the job that has been due longest, as of `until`, and returns its name.
     pub(super) fn step(&self, until: Duration) -> Option<&'static str> {
         let ready =
-            |entry: &Entry| entry.running.is_none() && entry.due.is_some_and(|due| due <= until);
+            |entry: &JobEntry| entry.running.is_none() && entry.due.is_some_and(|due| due <= until);
         self.run_first(|entry| ready(entry).then_some((entry.due, entry.id)))
     }
 
     /// Runs the job named `name`, due or not. Returns `false` if none can run.
     pub(super) fn run_named(&self, name: &str) -> bool {
-        let ready = |entry: &Entry| entry.running.is_none() && entry.job.name() == name;
+        let ready = |entry: &JobEntry| entry.running.is_none() && entry.job.name() == name;
         self.run_first(|entry| ready(entry).then_some(entry.id)).is_some()
     }
 
-    fn run_first<K: Ord>(&self, key: impl Fn(&Entry) -> Option<K>) -> Option<&'static str> {
+    fn run_first<K: Ord>(&self, key: impl Fn(&JobEntry) -> Option<K>) -> Option<&'static str> {
         let (id, job) = {
             let mut table = lock(&self.table);
             let entry = table

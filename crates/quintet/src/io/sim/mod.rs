@@ -47,6 +47,7 @@ mod image;
 mod jobs;
 mod queue;
 mod random;
+mod shared;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -61,12 +62,13 @@ use std::{
 use rustix::io::Errno;
 
 use self::{
-    content::Content,
-    disk::{Disk, LiveMapping, LockState, Snapshot, components},
-    fault::{Plan, Ruling},
-    jobs::{Clock, Scheduler},
+    content::FileContent,
+    disk::{Disk, Snapshot, components},
+    fault::{FaultPlan, Ruling},
+    jobs::{Scheduler, SimClock},
     random::{Random, mix},
-    state::{FileNode, Inode, Mapped, ROOT, State},
+    shared::SimShared,
+    state::{DiskState, FileNode, Inode, MappingKind, ROOT},
 };
 pub use self::{
     damage::Damage,
@@ -89,43 +91,34 @@ const STEPS_MAX: u64 = 1_000_000;
 /// The simulated system. Clones share it.
 #[derive(Clone, Debug)]
 pub struct SimEnv {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    disk: Mutex<Disk>,
-    scheduler: Arc<Scheduler>,
-    memory_bytes: AtomicU64,
-    seed: u64,
-    boots: u64,
+    shared: Arc<SimShared>,
 }
 
 impl SimEnv {
     /// Creates an empty disk. `seed` decides everything random.
     pub fn new(seed: u64) -> Self {
-        Self::empty(seed, Mapped::Pages)
+        Self::empty(seed, MappingKind::Pages)
     }
 
     /// Creates an empty disk whose mapped files are in persistent memory. A power loss keeps any
     /// subset of the stored words whose lines no sync has covered. A sync of a range covers its
     /// lines only.
     pub fn with_persistent_memory(seed: u64) -> Self {
-        Self::empty(seed, Mapped::Memory)
+        Self::empty(seed, MappingKind::Memory)
     }
 
-    fn empty(seed: u64, mapped: Mapped) -> Self {
-        let clock = Clock { now: CLOCK_START, wall_base: WALL_START_MS };
-        Self::boot(seed, 0, State::new(mapped), 0, clock)
+    fn empty(seed: u64, mapped: MappingKind) -> Self {
+        let clock = SimClock { now: CLOCK_START, wall_base: WALL_START_MS };
+        Self::boot(seed, 0, DiskState::new(mapped), 0, clock)
     }
 
-    fn boot(seed: u64, boots: u64, state: State, event: u64, clock: Clock) -> Self {
+    fn boot(seed: u64, boots: u64, state: DiskState, event: u64, clock: SimClock) -> Self {
         let random = Random::derived(seed, mix(event) ^ boots);
         let scheduler = Arc::new(Scheduler::new(clock));
-        let plan = Plan::new(seed ^ event);
+        let plan = FaultPlan::new(seed ^ event);
         let disk = Disk::new(state, event, plan, random, scheduler.clone());
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SimShared {
                 disk: Mutex::new(disk),
                 scheduler,
                 memory_bytes: AtomicU64::new(1 << 30),
@@ -227,7 +220,7 @@ impl SimEnv {
         self.after_crash(state, event, Policy::Killed, self.shared.scheduler.clock())
     }
 
-    fn after_crash(&self, state: State, event: u64, policy: Policy, clock: Clock) -> Self {
+    fn after_crash(&self, state: DiskState, event: u64, policy: Policy, clock: SimClock) -> Self {
         let shared = &self.shared;
         let after = if policy.is_kill() {
             Self::boot(shared.seed, shared.boots, state, event, clock)
@@ -315,7 +308,7 @@ impl SimEnv {
             Damage::Replace(with) => bytes.clone_from(with),
             other => other.apply(&mut bytes, &mut disk.random)?,
         }
-        let mut content = Content::default();
+        let mut content = FileContent::default();
         content.write(0, &bytes);
         *disk.state.file_mut(inode)? = FileNode::durable(content);
         Ok(())
@@ -393,7 +386,7 @@ impl SimEnv {
     }
 }
 
-impl Shared {
+impl SimShared {
     /// Consults the fault plan. A delay advances the clock; other effects that do not fail the call
     /// are returned.
     fn rule(&self, disk: &mut Disk, call: Call, path: &str) -> Ruling {

@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc};
 
-use super::{Shared, random::Random};
+use super::{random::Random, shared::SimShared};
 use crate::{
     io::{Completion, Queue, Request, read_up_to, write_all_at},
     util::codec::{to_u64, to_usize},
@@ -17,11 +17,11 @@ pub(super) struct SimQueue {
     waiting: Vec<(u64, Request)>,
     ended: Vec<Completion>,
     /// Keeps the disk alive.
-    _shared: Arc<Shared>,
+    _shared: Arc<SimShared>,
 }
 
 impl SimQueue {
-    pub(super) fn new(depth: usize, random: Random, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(depth: usize, random: Random, shared: Arc<SimShared>) -> Self {
         Self { depth, random, waiting: Vec::new(), ended: Vec::new(), _shared: shared }
     }
 

@@ -2,9 +2,9 @@
 //! durable, and the changes in between.
 //!
 //! Invariants:
-//! - The visible content is the durable one with every pending change applied in order, unless the
-//!   file is `lossy`: then part of what a process saw never reached the disk (a failed sync, a lost
-//!   write).
+//! - The visible content is the durable one with every pending change applied in order. A `lossy`
+//!   file is an exception: part of its visible content never reached the disk (a failed sync, a
+//!   lost write).
 //! - A pending change carries the number of its event. One event touches one file or directory, so
 //!   events order all changes of the disk.
 //! - A clone shares everything; changes copy what they touch.
@@ -18,7 +18,7 @@ use std::{
 
 use rustix::io::Errno;
 
-use super::{content::Content, random::mix};
+use super::{content::FileContent, random::mix};
 use crate::{
     io::{BLOCK_BYTES, SECTOR_BYTES, persistence::LINE_BYTES},
     util::codec::to_u64,
@@ -33,14 +33,14 @@ pub(super) const ROOT: InodeId = 1;
 
 /// The kind of memory of mapped files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mapped {
+pub(super) enum MappingKind {
     /// Pages of the page cache: they reach the disk sector by sector, and are synced by blocks.
     Pages,
     /// Persistent memory: words reach it one by one, and are written back by lines.
     Memory,
 }
 
-impl Mapped {
+impl MappingKind {
     /// Returns the bytes of one pending change.
     pub(super) const fn unit(self) -> u64 {
         match self {
@@ -68,22 +68,22 @@ impl Mapped {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     Write,
-    Mapping(Mapped),
+    Mapping(MappingKind),
 }
 
 impl Origin {
     /// Bytes that survive a power loss atomically.
     pub(super) const fn grain(self) -> u64 {
         match self {
-            Self::Write | Self::Mapping(Mapped::Pages) => SECTOR_BYTES,
-            Self::Mapping(Mapped::Memory) => WORD_BYTES,
+            Self::Write | Self::Mapping(MappingKind::Pages) => SECTOR_BYTES,
+            Self::Mapping(MappingKind::Memory) => WORD_BYTES,
         }
     }
 }
 
 /// A change of one file that no sync has covered yet.
 #[derive(Clone, Debug)]
-pub(super) enum Change {
+pub(super) enum FileChange {
     /// Bytes: a write, or one unit of a mapping.
     Data { offset: u64, bytes: Arc<[u8]>, origin: Origin },
     /// The size went up; `written` by the write that follows, else by `set_len`.
@@ -96,8 +96,8 @@ pub(super) enum Change {
     Allocate { size: u64 },
 }
 
-impl Change {
-    pub(super) fn apply(&self, content: &mut Content) {
+impl FileChange {
+    pub(super) fn apply(&self, content: &mut FileContent) {
         match self {
             Self::Data { offset, bytes, .. } => content.write(*offset, bytes),
             Self::Grow { size, .. } => content.resize(content.size().max(*size)),
@@ -109,35 +109,35 @@ impl Change {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Pending<T> {
+pub(super) struct PendingChange<T> {
     pub(super) event: u64,
     pub(super) change: T,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct FileNode {
-    pub(super) visible: Content,
-    pub(super) durable: Content,
-    pub(super) pending: Vec<Pending<Change>>,
+    pub(super) visible: FileContent,
+    pub(super) durable: FileContent,
+    pub(super) pending: Vec<PendingChange<FileChange>>,
     pub(super) lossy: bool,
 }
 
 impl FileNode {
-    pub(super) fn durable(content: Content) -> Self {
+    pub(super) fn durable(content: FileContent) -> Self {
         Self { visible: content.clone(), durable: content, ..Self::default() }
     }
 
-    pub(super) fn change(&mut self, event: u64, change: Change) {
+    pub(super) fn change(&mut self, event: u64, change: FileChange) {
         change.apply(&mut self.visible);
-        self.pending.push(Pending { event, change });
+        self.pending.push(PendingChange { event, change });
     }
 
     pub(super) fn write(&mut self, event: u64, offset: u64, bytes: &[u8]) {
         let end = offset + to_u64(bytes.len());
         if end > self.visible.size() {
-            self.change(event, Change::Grow { size: end, written: true });
+            self.change(event, FileChange::Grow { size: end, written: true });
         }
-        self.change(event, Change::Data { offset, bytes: bytes.into(), origin: Origin::Write });
+        self.change(event, FileChange::Data { offset, bytes: bytes.into(), origin: Origin::Write });
     }
 
     /// A process sees `bytes`; the disk gets `stored` (somewhere else, something else, or
@@ -153,15 +153,15 @@ impl FileNode {
         self.visible.write(offset, bytes);
         if let Some((offset, bytes)) = stored {
             let size = offset + to_u64(bytes.len());
-            let grow = Change::Grow { size, written: true };
-            self.pending.push(Pending { event, change: grow });
-            let data = Change::Data { offset, bytes: bytes.into(), origin: Origin::Write };
-            self.pending.push(Pending { event, change: data });
+            let grow = FileChange::Grow { size, written: true };
+            self.pending.push(PendingChange { event, change: grow });
+            let data = FileChange::Data { offset, bytes: bytes.into(), origin: Origin::Write };
+            self.pending.push(PendingChange { event, change: data });
         }
     }
 
     /// Returns what the disk would read: what a process sees, unless something was lost.
-    pub(super) fn on_disk(&self) -> Content {
+    pub(super) fn on_disk(&self) -> FileContent {
         if !self.lossy {
             return self.visible.clone();
         }
@@ -175,7 +175,8 @@ impl FileNode {
     /// Makes everything durable, or everything up to the last bytes written (the contract of
     /// `sync_data` does not cover sizes that no data needs).
     pub(super) fn sync(&mut self, all: bool) {
-        let is_data = |pending: &Pending<Change>| matches!(pending.change, Change::Data { .. });
+        let is_data =
+            |pending: &PendingChange<FileChange>| matches!(pending.change, FileChange::Data { .. });
         let count = if all {
             self.pending.len()
         } else {
@@ -193,9 +194,10 @@ impl FileNode {
 
     /// Makes changes that overlap a range durable; all of them if a size is pending too.
     pub(super) fn sync_range(&mut self, range: &Range<u64>) {
-        let is_data = |pending: &Pending<Change>| matches!(pending.change, Change::Data { .. });
-        let is_in_range = |pending: &Pending<Change>| match &pending.change {
-            Change::Data { offset, bytes, .. } => {
+        let is_data =
+            |pending: &PendingChange<FileChange>| matches!(pending.change, FileChange::Data { .. });
+        let is_in_range = |pending: &PendingChange<FileChange>| match &pending.change {
+            FileChange::Data { offset, bytes, .. } => {
                 *offset < range.end && range.start < offset + to_u64(bytes.len())
             }
             _ => true,
@@ -258,13 +260,13 @@ impl Naming {
 pub(super) struct DirNode {
     pub(super) visible: Entries,
     pub(super) durable: Entries,
-    pub(super) pending: Vec<Pending<Naming>>,
+    pub(super) pending: Vec<PendingChange<Naming>>,
 }
 
 impl DirNode {
     pub(super) fn change(&mut self, event: u64, change: Naming) {
         change.apply(&mut self.visible);
-        self.pending.push(Pending { event, change });
+        self.pending.push(PendingChange { event, change });
     }
 
     pub(super) fn sync(&mut self) {
@@ -281,14 +283,14 @@ pub(super) enum Inode {
 
 /// The whole disk.
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(super) struct DiskState {
     inodes: BTreeMap<InodeId, Arc<Inode>>,
     next: InodeId,
-    pub(super) mapped: Mapped,
+    pub(super) mapped: MappingKind,
 }
 
-impl State {
-    pub(super) fn new(mapped: Mapped) -> Self {
+impl DiskState {
+    pub(super) fn new(mapped: MappingKind) -> Self {
         let root = Arc::new(Inode::Dir(DirNode::default()));
         Self { inodes: BTreeMap::from([(ROOT, root)]), next: ROOT + 1, mapped }
     }

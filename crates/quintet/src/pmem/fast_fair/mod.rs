@@ -2,22 +2,10 @@
 //!
 //! Problem: an ordered index that is durable without a log. Every 8-byte store leaves a readable
 //! tree. So a change needs neither a log nor a copy of its node, readers need no lock, and opening
-//! repairs the effects of a crash at any moment.
+//! repairs the effects of a crash at any moment. `write` has the algorithm of a change.
 //! How: the tree maps byte-string keys to one word each. A leaf entry links to a *record* of the
 //! whole key and the word, so keys of any length have an exact order. The entry itself holds 8
 //! bytes of the key, which decide most comparisons.
-//!
-//! **FAST**, insertion by shifts: an entry is valid if its pointer differs from its left
-//! neighbour's. Entries move right one by one, pointer before prefix, each becoming a duplicate of
-//! its left neighbour. Then the insertion slot becomes a duplicate too, gets its prefix, and last
-//! its pointer, which makes the entry valid. A deletion makes an entry a duplicate and moves the
-//! later ones left, prefix before pointer. When a shift moves on from a cache line, that line is
-//! persistent before the next one changes.
-//!
-//! **FAIR**, splits without a log: the right half is written and made persistent, then linked as
-//! the left node's sibling, then truncated from the left node, then entered into the parent. Each
-//! node has the lowest key of its range, so a descent that reaches a node too far left continues at
-//! the sibling.
 //!
 //! Layout in the pool (a *link* is an offset with a checksum, see [`pmem`](crate::pmem)):
 //!
@@ -37,7 +25,7 @@
 //! Invariants:
 //! - `low` and `skip` of a node never change. The ranges of a level are adjacent.
 //! - The target of a link was persistent before the link.
-//! - Between operations no entry is a duplicate, and no node has an entry that its sibling has. A
+//! - Between operations no entry is a duplicate. No node has an entry that its sibling has. A
 //!   node that is missing in its parent (the pool was full, or a crash) is reached through its left
 //!   neighbour.
 //! - Unlinked objects are freed in batches; `releases` is incremented before. A reader that loads
@@ -132,7 +120,7 @@ impl Goal<'_> {
 
 /// A decoded node head.
 #[derive(Clone, Copy, Debug)]
-struct Head {
+struct NodeHead {
     level: u8,
     skip: usize,
 }
@@ -181,12 +169,12 @@ impl FairTree {
         if is_link(word) { Ok(target(word)) } else { Err(self.pool.damage(at, "no link")) }
     }
 
-    fn head(&self, node: u64) -> Result<Head> {
+    fn head(&self, node: u64) -> Result<NodeHead> {
         let head = self.pool.load(node);
         if node == 0 || head & 0xffff != NODE_MARK {
             return Err(self.pool.damage(node, "a link of the index does not point to a node"));
         }
-        Ok(Head { level: low_u8(head >> 16), skip: to_usize(u64::from(low_u32(head >> 32))) })
+        Ok(NodeHead { level: low_u8(head >> 16), skip: to_usize(u64::from(low_u32(head >> 32))) })
     }
 
     /// Compares the lowest key of a node's range with a goal.

@@ -1,8 +1,9 @@
 //! Creation, opening and checks of the tree. Opening completes what a crash interrupted.
 //!
-//! A crash leaves at most, on each level: one entry that duplicates its left neighbour (a shift),
-//! entries that the sibling has too (a split before its truncation), and a node that is missing in
-//! its parent (a split, or the removal of a leaf).
+//! A crash leaves at most, on each level:
+//! - one entry that duplicates its left neighbour (a shift),
+//! - entries that the sibling has too (a split before its truncation),
+//! - a node that is missing in its parent (a split, or the removal of a leaf).
 
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ use crate::{
     io::{Env as _, os::OsEnv, persistence::Slowness},
     journal::redo::Owner,
     pmem::{
-        Mode, SLAB_BYTES, Sizes,
+        PoolMode, SLAB_BYTES, Sizes,
         simulator::{CrashImages, Event, Recorder, images_wanted, waste},
         skiplist::PersistentList,
     },
@@ -526,7 +526,7 @@ fn beside_the_tree_of_pages() {
         let dir = OsEnv::new().open_dir(&path, false).unwrap();
         let owner = Owner { dir, database_id: [7; 16], table_id: 3 };
         let sizes = Sizes { first: 256 << 20, most: 256 << 20 };
-        let mode = Mode::Emulated(slowness);
+        let mode = PoolMode::Emulated(slowness);
         let pool = Arc::new(Pool::create(&owner, "pool", sizes, mode, [1; 16]).unwrap());
         let fair = made(&pool);
         tell(

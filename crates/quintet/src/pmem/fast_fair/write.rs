@@ -1,4 +1,16 @@
 //! Changes of the tree: puts, deletes, shifts (FAST) and splits (FAIR).
+//!
+//! **FAST**, insertion by shifts: an entry is valid if its pointer differs from its left
+//! neighbour's. Entries move right one by one, pointer before prefix. Each becomes a duplicate of
+//! its left neighbour. Then the insertion slot becomes a duplicate too, gets its prefix, and last
+//! its pointer, which makes the entry valid. A deletion makes an entry a duplicate and moves the
+//! later ones left, prefix before pointer. When a shift moves on from a cache line, that line is
+//! persistent before the next one changes.
+//!
+//! **FAIR**, splits without a log: the right half is written and made persistent. Then it is linked
+//! as the left node's sibling, truncated from the left node, and entered into the parent. Each
+//! node has the lowest key of its range, so a descent that reaches a node too far left continues at
+//! the sibling.
 
 use super::{
     CAPACITY, ENTRIES, ENTRY_BYTES, FairTree, Goal, LEFT, LIMBO, LOW, NODE_BYTES, NODE_MARK,
@@ -34,7 +46,7 @@ struct FairEntry {
 }
 
 /// The contents of a new node.
-struct Draft {
+struct NodeDraft {
     level: u8,
     skip: usize,
     /// Link to the first child, or [`NOWHERE`].
@@ -201,7 +213,7 @@ impl FairTree {
     }
 
     /// Writes a node that nothing links to yet, and flushes it. The caller must fence.
-    fn write_node(&self, draft: &Draft) -> Result<u64> {
+    fn write_node(&self, draft: &NodeDraft) -> Result<u64> {
         let (node, pool) = (self.pool.alloc(NODE_BYTES)?, &*self.pool);
         let count = to_u64(draft.entries.len());
         let head = NODE_MARK | u64::from(draft.level) << 16 | to_u64(draft.skip) << 32;
@@ -224,7 +236,7 @@ impl FairTree {
     /// Writes a new root of a level with this first child; a leaf has none.
     pub(super) fn write_root(&self, level: u8, left: u64, entries: Vec<(u64, u64)>) -> Result<u64> {
         let left = if level == 0 { NOWHERE } else { link(left) };
-        self.write_node(&Draft { level, skip: 0, left, sibling: 0, low: 0, entries })
+        self.write_node(&NodeDraft { level, skip: 0, left, sibling: 0, low: 0, entries })
     }
 
     /// FAIR split: moves the right half of a node to a new node, which is returned. If the new
@@ -256,7 +268,7 @@ impl FairTree {
         let entries: Vec<(u64, u64)> = entries.collect();
         let low = self.write_record(low_key, 0)?;
         let (level, links) = (head.level, (link(sibling), link(low)));
-        let draft = Draft { level, skip, left, sibling: links.0, low: links.1, entries };
+        let draft = NodeDraft { level, skip, left, sibling: links.0, low: links.1, entries };
         let right = match self.write_node(&draft) {
             Ok(right) => right,
             Err(error) => {

@@ -84,7 +84,7 @@ const HEAD: u64 = 0;
 
 /// A handle of a node; valid for the list that returned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry(u64);
+pub(crate) struct ListEntry(u64);
 
 /// A handle of a value; a later update of the key does not change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,7 +217,7 @@ impl PersistentList {
         {
             return damage("a node is not within an object");
         }
-        self.copy_key(Entry(node), key);
+        self.copy_key(ListEntry(node), key);
         let is_true = widen(crc32c(key)) == pool.load(node) >> 32
             && key_prefix(key) == pool.load(node + PREFIX)
             && !key.is_empty();
@@ -285,7 +285,7 @@ impl PersistentList {
         Ok(())
     }
 
-    /// Frees all objects of the list. No persistent word may link to the list, and no reader may
+    /// Frees all objects of the list. No persistent word may link to the list. No reader may
     /// use it.
     pub(crate) fn release(self) -> Result<()> {
         for at in &lock(&self.room).objects {
@@ -429,7 +429,7 @@ impl PersistentList {
         if after != 0
             && compare_at(pool.words(after + KEY), (0, self.key_bytes(after)), key).is_eq()
         {
-            let is_older = self.version(self.value(Entry(after))) < version;
+            let is_older = self.version(self.value(ListEntry(after))) < version;
             if mutant!(PersistentListTakesOlder: false, else !is_older) {
                 return Ok(Outcome::Old);
             }
@@ -455,24 +455,24 @@ impl PersistentList {
         Ok(Outcome::New)
     }
 
-    const fn entry(node: u64) -> Option<Entry> {
-        if node == 0 { None } else { Some(Entry(node)) }
+    const fn entry(node: u64) -> Option<ListEntry> {
+        if node == 0 { None } else { Some(ListEntry(node)) }
     }
 
     /// Returns the first entry whose key is not below `key`.
-    pub(crate) fn seek(&self, key: &[u8]) -> Option<Entry> {
+    pub(crate) fn seek(&self, key: &[u8]) -> Option<ListEntry> {
         let (_, before, after) = self.find(key);
         mutant!(PersistentListLooksAgain => return Self::entry(self.after(before)));
         Self::entry(after)
     }
 
     /// Returns the last entry whose key is below `key`; with `None`, the last of all.
-    pub(crate) fn seek_before(&self, key: Option<&[u8]>) -> Option<Entry> {
+    pub(crate) fn seek_before(&self, key: Option<&[u8]>) -> Option<ListEntry> {
         let node = match key {
             Some(key) => self.find(key).1,
             None => self.last(),
         };
-        if node == self.at { None } else { Some(Entry(node)) }
+        if node == self.at { None } else { Some(ListEntry(node)) }
     }
 
     fn last(&self) -> u64 {
@@ -497,24 +497,24 @@ impl PersistentList {
     /// Returns the value of this key.
     #[inline]
     pub(crate) fn get(&self, key: &[u8]) -> Option<Stored> {
-        let Entry(node) = self.seek(key)?;
+        let ListEntry(node) = self.seek(key)?;
         let found = compare_at(self.pool.words(node + KEY), (0, self.key_bytes(node)), key);
-        found.is_eq().then(|| self.value(Entry(node)))
+        found.is_eq().then(|| self.value(ListEntry(node)))
     }
 
     /// Returns the next entry.
-    pub(crate) fn next(&self, entry: Entry) -> Option<Entry> {
+    pub(crate) fn next(&self, entry: ListEntry) -> Option<ListEntry> {
         Self::entry(self.after(entry.0))
     }
 
     /// Returns the current value of an entry.
     #[inline]
-    pub(crate) fn value(&self, entry: Entry) -> Stored {
+    pub(crate) fn value(&self, entry: ListEntry) -> Stored {
         Stored(target(self.pool.load(entry.0 + VALUE)))
     }
 
     /// Copies the key into `out`.
-    pub(crate) fn copy_key(&self, entry: Entry, out: &mut Vec<u8>) {
+    pub(crate) fn copy_key(&self, entry: ListEntry, out: &mut Vec<u8>) {
         out.clear();
         out.resize(self.key_bytes(entry.0), 0);
         copy_out(self.pool.words(entry.0 + KEY), 0, out);

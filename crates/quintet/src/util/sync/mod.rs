@@ -110,7 +110,7 @@ impl Backoff {
         }
     }
 
-    /// Returns how often it waited.
+    /// Returns the number of waits.
     pub const fn count(&self) -> u32 {
         self.0
     }

@@ -12,8 +12,8 @@
 //! | `blob` | as they are | by byte |
 //!
 //! A composite key is its parts back to back, the most significant first. A `string` or `blob` that
-//! is not the last part is escaped (0 becomes 0 255) and ended by 0 1, so that a part has an end
-//! and a shorter one comes first.
+//! is not the last part is escaped (0 becomes 0 255) and ended by 0 1. So each part has an end, and
+//! a shorter part precedes a longer one with the same beginning.
 //!
 //! Decisions: -0.0 and 0.0 are one key, because they are equal. All NaNs are one key, after
 //! positive infinity. So any two keys compare, and equal keys have equal bytes. Bytes that no
@@ -21,7 +21,7 @@
 
 use std::borrow::Borrow;
 
-use super::{TypeTag, values::TypedValue};
+use super::{tag::TypeTag, values::TypedValue};
 
 /// One value of a key. Sealed: the store knows the types.
 pub trait KeyPart: TypedValue + KeyPartRef {

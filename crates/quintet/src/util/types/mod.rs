@@ -10,83 +10,19 @@
 //! composite.
 
 mod keys;
+mod tag;
 mod text;
 mod values;
 
 use std::fmt;
 
 pub use keys::{KeyPart, KeyPrefix, KeyRef, TypedKey};
+pub use tag::TypeTag;
 pub use values::{TypedValue, ValueRef};
 
 use crate::{Error, Result};
 
-/// Type of a key part or a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum TypeTag {
-    /// An unsigned 32-bit integer.
-    U32,
-    /// An unsigned 64-bit integer.
-    U64,
-    /// A signed 64-bit integer.
-    I64,
-    /// A 32-bit float.
-    F32,
-    /// A 64-bit float.
-    F64,
-    /// UTF-8 text.
-    String,
-    /// Any bytes.
-    Blob,
-}
-
-impl TypeTag {
-    /// Every tag with its byte on disk and its name.
-    pub(crate) const ALL: [(Self, u8, &'static str); 7] = [
-        (Self::U32, 1, "u32"),
-        (Self::U64, 2, "u64"),
-        (Self::I64, 3, "i64"),
-        (Self::F32, 4, "f32"),
-        (Self::F64, 5, "f64"),
-        (Self::String, 6, "string"),
-        (Self::Blob, 7, "blob"),
-    ];
-
-    pub(crate) fn to_byte(self) -> u8 {
-        Self::ALL.iter().find(|(tag, ..)| *tag == self).map_or(0, |(_, byte, _)| *byte)
-    }
-
-    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        Self::ALL.iter().find(|(_, other, _)| *other == byte).map(|(tag, ..)| *tag)
-    }
-
-    /// Returns the name: `u64`.
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(tag, ..)| *tag == self).map_or("", |(.., name)| name)
-    }
-}
-
-impl fmt::Display for TypeTag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl std::str::FromStr for TypeTag {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        Self::ALL.iter().find(|(.., name)| *name == text).map(|(tag, ..)| *tag).ok_or_else(|| {
-            let names: Vec<_> = Self::ALL.iter().map(|(.., name)| *name).collect();
-            Error::InvalidOption {
-                name: "type".to_owned(),
-                what: format!("{text:?} is not one of: {}", names.join(", ")),
-            }
-        })
-    }
-}
-
-/// Most values of a composite key.
+/// Maximum number of parts of a composite key.
 pub const KEY_PARTS_MAX: usize = 4;
 
 /// The types of a table's keys and values. They are fixed when the table is created, and every
@@ -193,6 +129,20 @@ mod tests {
         assert!(TableTypes::new([], TypeTag::Blob).is_err());
         assert!(TableTypes::new([TypeTag::U32; KEY_PARTS_MAX], TypeTag::Blob).is_ok());
         assert!(TableTypes::new([TypeTag::U32; KEY_PARTS_MAX + 1], TypeTag::Blob).is_err());
+    }
+
+    #[test]
+    fn keys_and_values_are_checked_and_converted() {
+        let types = TableTypes::new([TypeTag::String, TypeTag::U64], TypeTag::I64).unwrap();
+        assert_eq!(types.key_names(), "string,u64");
+        let value = types.value_from_text("-5").unwrap();
+        assert!(types.is_value(&value) && !types.is_value(b"short"));
+        assert_eq!(types.value_to_text(&value).as_deref(), Some("-5"));
+        assert_eq!(types.value_to_text(b"short"), None);
+        assert!(types.value_from_text("five").is_err());
+        let key = types.key_from_text("[\"a\", 7]").unwrap();
+        assert!(types.is_key(&key));
+        assert_eq!(types.key_to_text(&key).as_deref(), Some("[\"a\",7]"));
     }
 
     #[test]

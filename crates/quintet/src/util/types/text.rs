@@ -7,8 +7,8 @@
 use std::str::FromStr;
 
 use super::{
-    TypeTag,
     keys::{KeyPart, KeyPartRef as _},
+    tag::TypeTag,
     values::{TypedValue, ValueRef as _},
 };
 use crate::{Error, Result, util::format::hex};

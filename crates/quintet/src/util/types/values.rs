@@ -1,7 +1,7 @@
 //! Encoding of typed values: numbers little-endian (4 or 8 bytes, floats bit for bit), text as
 //! UTF-8, blobs unchanged. Values have no order.
 
-use super::TypeTag;
+use super::tag::TypeTag;
 
 /// A value of a typed table: `u32`, `u64`, `i64`, `f32`, `f64`, `String` or `Vec<u8>`.
 ///

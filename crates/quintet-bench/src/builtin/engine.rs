@@ -1,0 +1,164 @@
+//! The engines of Quintet, through the public API of the library.
+
+use std::{ops::ControlFlow, time::Duration};
+
+use quintet::{
+    Cursor, Database, DeleteOptions, EngineKind, LoadOptions, Options, Table, TableOptions,
+};
+
+use crate::{
+    failure::{Failure, Outcome},
+    store::{Durability, EachEntry, EachFound, NextEntry, Store, StoreOptions, StoreStats},
+};
+
+/// Name of the measured table.
+const TABLE: &str = "bench";
+/// Settings of the database, not of the table. They put its log into emulated persistent memory
+/// with this write latency (nanoseconds for each line of 64 bytes) and this bandwidth (bytes per
+/// second).
+const WRITE_LATENCY: &str = "write_latency_ns";
+const WRITE_BANDWIDTH: &str = "write_bandwidth";
+/// Entries that one call of a scan returns.
+const SCAN_ENTRIES: usize = 1024;
+/// A key that no workload uses: keys of workloads have 8 bytes or more.
+const UNUSED_KEY: &[u8] = b"none";
+
+/// A database with one table of one engine.
+#[derive(Debug)]
+pub struct Engine {
+    database: Database,
+    table: Table,
+}
+
+impl Engine {
+    /// Opens the database in `options.dir` and the table in it; creates what is missing.
+    pub fn open(kind: EngineKind, options: &StoreOptions) -> Outcome<Self> {
+        let mut how = Options::new().durability(durability(options.durability));
+        if let Some(bytes) = options.memory_budget() {
+            how = how.memory_budget(bytes);
+        }
+        let (mut latency, mut bandwidth) = (None, None);
+        let mut table = TableOptions::new(kind);
+        for (name, value) in &options.settings {
+            match name.as_str() {
+                WRITE_LATENCY => latency = Some(number(name, value)?),
+                WRITE_BANDWIDTH => bandwidth = Some(number(name, value)?),
+                _ => table = table.set(name, value),
+            }
+        }
+        if latency.is_some() || bandwidth.is_some() {
+            let latency = Duration::from_nanos(latency.unwrap_or(0));
+            how = how.emulate_persistent_memory(latency, bandwidth.unwrap_or(0));
+        }
+        let database = how.open(&options.dir)?;
+        let table = database.open_or_create_table(TABLE, table)?;
+        Ok(Self { database, table })
+    }
+}
+
+fn number(name: &str, value: &str) -> Outcome<u64> {
+    value.parse().map_err(|_| Failure::Usage(format!("{name}={value}: not a number")))
+}
+
+fn durability(durability: Durability) -> quintet::Durability {
+    match durability {
+        Durability::Buffered => quintet::Durability::Buffered,
+        Durability::Sync => quintet::Durability::Sync,
+    }
+}
+
+impl Store for Engine {
+    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Outcome<bool> {
+        Ok(self.table.get_into(key, value)?)
+    }
+
+    fn multi_get(&self, keys: &[&[u8]], each: &mut EachFound<'_>) -> Outcome {
+        Ok(self.table.multi_get_each(keys, each)?)
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Outcome {
+        Ok(self.table.put(key, value)?)
+    }
+
+    fn delete(&self, key: &[u8]) -> Outcome {
+        Ok(self.table.delete(key)?)
+    }
+
+    fn batch(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Outcome {
+        let mut batch = self.database.batch();
+        for (key, value) in entries {
+            batch.put(&self.table, key, value);
+        }
+        Ok(batch.commit()?)
+    }
+
+    fn load_sorted(&self, next: &mut NextEntry<'_>) -> Outcome {
+        let mut loader = self.table.sorted_loader(LoadOptions::new())?;
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        while next(&mut key, &mut value) {
+            loader.put(&key, &value)?;
+        }
+        loader.commit()?;
+        Ok(())
+    }
+
+    fn range(&self, start: &[u8], limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize> {
+        let mut count = 0;
+        if limit > 0 {
+            self.table.visit(start.., |key, value| {
+                each(key, value);
+                count += 1;
+                if count < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+        }
+        Ok(count)
+    }
+
+    fn scan(&self, each: &mut EachEntry<'_>) -> Outcome<u64> {
+        let mut cursor = Cursor::START;
+        let mut count = 0;
+        loop {
+            let (entries, next) = self.table.scan(&cursor, SCAN_ENTRIES)?;
+            for (key, value) in &entries {
+                each(key, value);
+                count += 1;
+            }
+            if next.is_start() {
+                return Ok(count);
+            }
+            cursor = next;
+        }
+    }
+
+    /// Writes a synced delete of an absent key, which makes the log and all earlier writes durable.
+    fn sync(&self) -> Outcome {
+        let how = DeleteOptions::new().durability(quintet::Durability::Sync);
+        self.table.delete_with(UNUSED_KEY, how)?;
+        Ok(())
+    }
+
+    fn settle(&self) -> Outcome {
+        Ok(self.database.persist()?)
+    }
+
+    fn stats(&self) -> StoreStats {
+        self.table.stats().map_or_else(
+            |_| StoreStats::default(),
+            |stats| StoreStats {
+                keys: Some(stats.keys),
+                live_bytes: Some(stats.live_bytes),
+                memory_bytes: Some(stats.memory_bytes),
+                index_bytes: Some(stats.index_bytes),
+                details: stats
+                    .details
+                    .iter()
+                    .map(|(name, count)| ((*name).to_owned(), *count))
+                    .collect(),
+            },
+        )
+    }
+
+    fn close(self: Box<Self>) -> Outcome {
+        Ok(self.database.close()?)
+    }
+}

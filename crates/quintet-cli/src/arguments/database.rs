@@ -1,0 +1,68 @@
+//! Arguments of the commands for a whole database, and of `inspect` and `completions`.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args};
+
+use super::shared::WriteArgs;
+
+/// `stats`
+#[derive(Debug, Args)]
+pub struct StatsArgs {
+    /// The database directory
+    pub dir: PathBuf,
+    /// The table (default: the whole database)
+    pub table: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `check`
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// The database directory
+    pub dir: PathBuf,
+    /// Verify only what opening the database reads
+    #[arg(long, conflicts_with = "deep")]
+    pub quick: bool,
+    /// Verify every byte (the default)
+    #[arg(long)]
+    pub deep: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `inspect`
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// The file
+    pub file: PathBuf,
+}
+
+/// `shell`
+#[derive(Debug, Args)]
+pub struct ShellArgs {
+    /// The database directory
+    pub dir: PathBuf,
+    /// The table to start with (default: the only table, if there is exactly one)
+    pub table: Option<String>,
+    /// Input from a pipe: continue after a command that fails (the exit code is still 1)
+    #[arg(long)]
+    pub keep_going: bool,
+    /// Refuse writes, so that other readers can open the database
+    #[arg(long)]
+    pub read_only: bool,
+    /// When a write is durable
+    #[command(flatten)]
+    pub writing: WriteArgs,
+}
+
+/// `completions`
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum, action = ArgAction::Set)]
+    pub shell: clap_complete::Shell,
+}

@@ -1,0 +1,131 @@
+//! Arguments of `import` and `export`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use quintet::EngineKind;
+
+use super::{
+    shared::{TableTarget, WriteArgs},
+    values::{parse_column, parse_engine},
+};
+use crate::{
+    form::Typing,
+    formats::{Column, Format},
+};
+
+const IMPORT_HELP: &str = "\
+CSV and TSV: with --value, the text of the key column is the key and the text of the value column \
+is the value, byte for byte. Without --value, the value is the whole row as a JSON object. The \
+object has all columns in the order of the file, the key column included, and export turns it \
+back into the same columns.
+
+JSON lines: without --key, each line is {\"key\": .., \"value\": ..}, as export writes it. Bytes \
+that are not UTF-8 are in key_hex or value_hex. With --key NAME, each line is a record; its field \
+NAME is the key, and the unchanged line is the value.
+
+Dump: a file that mdb_dump wrote, with or without -p.
+
+Rows are written in atomic batches of --batch rows, or fewer if the rows are large. If the import \
+fails or is interrupted or killed, the table has all acknowledged batches and no partial batch. If \
+a key occurs again, its new value replaces the earlier one; import prints the number of replaced \
+values.";
+
+/// `import`
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+#[derive(Debug, Args)]
+#[command(after_long_help = IMPORT_HELP, after_help = "See --help for how rows become values.")]
+pub struct ImportArgs {
+    /// The table
+    #[command(flatten)]
+    pub target: TableTarget,
+    /// The file (- for standard input)
+    pub file: PathBuf,
+    /// The format (default: from the file's extension: csv, tsv, jsonl, dump)
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+    /// The key column: a name, or a number from 1 (CSV and TSV default: 1)
+    #[arg(long, value_name = "COLUMN", value_parser = parse_column)]
+    pub key: Option<Column>,
+    /// The value column (default: the whole row)
+    #[arg(long, value_name = "COLUMN", value_parser = parse_column)]
+    pub value: Option<Column>,
+    /// CSV and TSV: the first line is data; columns are named c1, c2, ...
+    #[arg(long)]
+    pub no_header: bool,
+    /// CSV and TSV: a double quote is an ordinary character
+    #[arg(long)]
+    pub no_quotes: bool,
+    /// Dump: the database to read from a file with several databases
+    #[arg(long, value_name = "NAME")]
+    pub database: Option<String>,
+    /// Create the table with this engine if it does not exist, and also the database
+    #[arg(long, value_name = "ENGINE", value_parser = parse_engine)]
+    pub engine: Option<EngineKind>,
+    /// Types of keys and values
+    #[command(flatten)]
+    pub typing: Typing,
+    /// Rows in one atomic batch
+    #[arg(long, value_name = "ROWS", default_value_t = 1000,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub batch: u64,
+    /// Load the rows as one sorted run: keys must be ascending and above those of the table. This
+    /// is faster on btree, and atomic there
+    #[arg(long, conflicts_with_all = ["batch", "acknowledge"])]
+    pub sorted: bool,
+    /// Print a line `acknowledged ROWS` after each batch
+    #[arg(long)]
+    pub acknowledge: bool,
+    /// Print the result as JSON
+    #[arg(long, conflicts_with = "acknowledge")]
+    pub json: bool,
+    /// When a batch is durable
+    #[command(flatten)]
+    pub writing: WriteArgs,
+}
+
+const EXPORT_HELP: &str = "\
+CSV, TSV and JSON lines contain either pairs (key and value) or rows. A row is a value that is a \
+JSON object, as import makes it. Without --pairs, --rows or --columns, the first entry decides: \
+the file has rows if its value is a JSON object with the key in one of its fields, and pairs \
+otherwise. Exporting rows fails at the first entry that the file cannot represent; --columns \
+writes the named columns of every entry and omits its other fields.
+
+Pairs represent any bytes in every format. Expiry times and type tags are not exported. The rows \
+are in the order of the engine.
+
+Export writes to FILE.partial and renames it to FILE when it is complete.";
+
+/// `export`
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+#[derive(Debug, Args)]
+#[command(after_long_help = EXPORT_HELP, after_help = "See --help for how values become rows.")]
+pub struct ExportArgs {
+    /// The table
+    #[command(flatten)]
+    pub target: TableTarget,
+    /// The file (default: -, standard output)
+    #[arg(default_value = "-")]
+    pub file: PathBuf,
+    /// The format (default: from the file's extension; jsonl on standard output)
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+    /// Write keys and values
+    #[arg(long, conflicts_with_all = ["rows", "columns"])]
+    pub pairs: bool,
+    /// Write the columns of the first entry's value
+    #[arg(long, conflicts_with = "columns")]
+    pub rows: bool,
+    /// Write these columns, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub columns: Option<Vec<String>>,
+    /// CSV and TSV: write no line of column names
+    #[arg(long)]
+    pub no_header: bool,
+    /// Types of keys and values
+    #[command(flatten)]
+    pub typing: Typing,
+    /// Dump: write printable text instead of hexadecimal, as `mdb_dump -p` does
+    #[arg(long)]
+    pub print: bool,
+}

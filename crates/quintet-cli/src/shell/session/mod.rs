@@ -1,0 +1,343 @@
+//! The commands of the shell.
+
+mod words;
+
+use std::{ffi::OsString, io::Write, os::unix::ffi::OsStringExt as _};
+
+use quintet::{Database, Error, Table, TableOptions};
+use words::Words;
+
+use crate::{
+    bytes::quote,
+    context::table_name,
+    entries::EntrySelection,
+    failure::{Failure, Outcome},
+    figures,
+    form::{Form, Typing},
+    hierarchy::print_children,
+};
+
+/// Maximum number of entries that `scan` prints on a terminal.
+const SCAN_ENTRIES_ON_TERMINAL: u64 = 100;
+
+/// One command, for `help` and completion.
+#[derive(Debug)]
+pub(super) struct Help {
+    /// Its name.
+    pub(super) name: &'static str,
+    /// Its arguments.
+    arguments: &'static str,
+    /// Its effect.
+    effect: &'static str,
+}
+
+const fn help(name: &'static str, arguments: &'static str, effect: &'static str) -> Help {
+    Help { name, arguments, effect }
+}
+
+/// Every command.
+pub(super) const COMMANDS: &[Help] = &[
+    help("put", "KEY [VALUE]", "set a value: the rest of the line (default: empty)"),
+    help("get", "KEY", "print a value in quotes, or (absent)"),
+    help("del", "KEY", "delete a key"),
+    help("scan", "[PREFIX]", "print entries whose keys start with PREFIX"),
+    help("count", "", "print the number of entries"),
+    help("use", "TABLE", "use this table in the following commands"),
+    help("tables", "", "list the tables"),
+    help("list", "[PATH]", "list a directory of tables or a mount"),
+    help(
+        "create",
+        "TABLE ENGINE [NAME=VALUE]...",
+        "create a table and use it; key-type=.. and value-type=.. set its types",
+    ),
+    help("rename", "TABLE NAME", "rename a table or a directory of tables"),
+    help("drop", "TABLE", "drop a table"),
+    help("begin", "", "collect put and del of any tables until commit"),
+    help("commit", "", "write the collected changes atomically"),
+    help("abort", "", "discard the collected changes"),
+    help("stats", "[TABLE]", "print statistics"),
+    help("help", "", "print this text"),
+    help("quit", "", "leave the shell"),
+];
+
+/// Whether the shell reads the next line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    Continue,
+    Quit,
+}
+
+/// A write that waits for `commit`.
+#[derive(Debug)]
+struct Staged {
+    table: Table,
+    key: Vec<u8>,
+    /// `None` deletes.
+    value: Option<Vec<u8>>,
+}
+
+/// One run of the shell.
+#[derive(Debug)]
+pub(super) struct Session<'a> {
+    database: &'a Database,
+    table: Option<Table>,
+    /// Writes since `begin`; `None` outside `begin` and `commit`.
+    staged: Option<Vec<Staged>>,
+    is_terminal: bool,
+}
+
+impl<'a> Session<'a> {
+    /// Starts with the table `name`, or with the only table if there is exactly one.
+    pub(super) fn new(
+        database: &'a Database,
+        name: Option<&str>,
+        is_terminal: bool,
+    ) -> Outcome<Self> {
+        let tables = database.tables();
+        let table = match (name, tables.as_slice()) {
+            (Some(name), _) => Some(database.table(name)?),
+            (None, [only]) => Some(database.table(&only.name)?),
+            (None, _) => None,
+        };
+        Ok(Self { database, table, staged: None, is_terminal })
+    }
+
+    /// Returns the prompt.
+    pub(super) fn prompt(&self) -> String {
+        let table = self.table.as_ref().map(Table::name);
+        let mark = if self.staged.is_some() { "*" } else { "" };
+        format!("{}{mark}> ", table.as_deref().unwrap_or("quintet"))
+    }
+
+    /// Returns the names of all tables, for completion.
+    pub(super) fn table_names(&self) -> Vec<String> {
+        let tables = self.database.tables();
+        tables.into_iter().map(|table| table.name).collect()
+    }
+
+    /// Ends the session. Fails if the input ended between `begin` and `commit`.
+    pub(super) fn end(&self) -> Outcome {
+        match &self.staged {
+            Some(staged) if !staged.is_empty() => Err(Failure::Failed(format!(
+                "the input ended between begin and commit: {} writes were not done",
+                staged.len()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs one line. Empty lines and lines that start with # do nothing.
+    pub(super) fn execute(&mut self, line: &[u8], out: &mut dyn Write) -> Outcome<Flow> {
+        let mut words = Words::new(line);
+        let Some(command) = words.next()? else { return Ok(Flow::Continue) };
+        let words = &mut words;
+        match command.as_slice() {
+            [b'#', ..] => {}
+            b"put" => self.put(words, out)?,
+            b"get" => self.get(words, out)?,
+            b"del" | b"delete" => self.delete(words, out)?,
+            b"scan" => self.scan(words, out)?,
+            b"count" => self.count(words, out)?,
+            b"use" => {
+                let name = table_name(last(words, "TABLE")?)?;
+                self.table = Some(self.database.table(&name)?);
+                self.done(out)?;
+            }
+            b"tables" => {
+                words.end()?;
+                for table in self.database.tables() {
+                    writeln!(out, "{}\t{}", table.name, table.kind)?;
+                }
+            }
+            b"list" => {
+                let path = words.next()?.map(table_name).transpose()?.unwrap_or_default();
+                words.end()?;
+                print_children(self.database, &path, false, out)?;
+            }
+            b"create" => self.create(words, out)?,
+            b"rename" => {
+                let name = table_name(words.need("TABLE")?)?;
+                self.database.rename(&name, &table_name(last(words, "NAME")?)?)?;
+                self.done(out)?;
+            }
+            b"drop" => {
+                self.database.drop_table(&table_name(last(words, "TABLE")?)?)?;
+                self.done(out)?;
+            }
+            b"begin" => {
+                words.end()?;
+                if self.staged.is_some() {
+                    return Err(Failure::Usage(
+                        "begin is already active; commit or abort it first".to_owned(),
+                    ));
+                }
+                self.staged = Some(Vec::new());
+                self.done(out)?;
+            }
+            b"commit" => self.commit(words, out)?,
+            b"abort" => {
+                words.end()?;
+                self.take_staged()?;
+                self.done(out)?;
+            }
+            b"stats" | b"statistic" => self.stats(words, out)?,
+            b"help" => print_help(out)?,
+            b"quit" | b"exit" => return words.end().map(|()| Flow::Quit),
+            other => {
+                let what = format!("there is no command {}; help lists the commands", quote(other));
+                return Err(Failure::Usage(what));
+            }
+        }
+        Ok(Flow::Continue)
+    }
+
+    /// Answers a command without output.
+    fn done(&self, out: &mut dyn Write) -> Outcome {
+        if !self.is_terminal {
+            writeln!(out, "ok")?;
+        }
+        Ok(())
+    }
+
+    fn table(&self) -> Outcome<&Table> {
+        let none = || Failure::Usage("no table is chosen; choose one with use TABLE".to_owned());
+        self.table.as_ref().ok_or_else(none)
+    }
+
+    fn put(&mut self, words: &mut Words<'_>, out: &mut dyn Write) -> Outcome {
+        let key = words.need("KEY")?;
+        let value = words.value()?;
+        let table = self.table()?.clone();
+        let form = form(&table)?;
+        let (key, value) = (form.key(&key)?, form.value(&value)?);
+        match &mut self.staged {
+            Some(staged) => staged.push(Staged { table, key, value: Some(value) }),
+            None => table.put(&key, &value)?,
+        }
+        self.done(out)
+    }
+
+    fn delete(&mut self, words: &mut Words<'_>, out: &mut dyn Write) -> Outcome {
+        let key = last(words, "KEY")?;
+        let table = self.table()?.clone();
+        let key = form(&table)?.key(&key)?;
+        match &mut self.staged {
+            Some(staged) => staged.push(Staged { table, key, value: None }),
+            None => table.delete(&key)?,
+        }
+        self.done(out)
+    }
+
+    fn get(&self, words: &mut Words<'_>, out: &mut dyn Write) -> Outcome {
+        let key = last(words, "KEY")?;
+        let table = self.table()?;
+        let form = form(table)?;
+        match table.get(form.key(&key)?)? {
+            Some(value) => writeln!(out, "{}", form.quote_value(&value))?,
+            None => writeln!(out, "(absent)")?,
+        }
+        Ok(())
+    }
+
+    fn scan(&self, words: &mut Words<'_>, out: &mut dyn Write) -> Outcome {
+        let prefix = words.next()?.map(OsString::from_vec);
+        words.end()?;
+        let form = form(self.table()?)?;
+        let prefix = form.prefix(prefix.as_ref())?;
+        let selection = EntrySelection { prefix, ..EntrySelection::default() };
+        let limit = if self.is_terminal { SCAN_ENTRIES_ON_TERMINAL } else { u64::MAX };
+        let mut printed = 0;
+        selection.for_each(self.table()?, &mut |key, value| {
+            if printed == limit {
+                writeln!(
+                    out,
+                    "(only the first {limit}; scan PREFIX, or the scan command, shows more)"
+                )?;
+                return Ok(false);
+            }
+            printed += 1;
+            writeln!(out, "{}\t{}", form.show_key(key), form.quote_value(value))?;
+            Ok(true)
+        })
+    }
+
+    fn count(&self, words: &mut Words<'_>, out: &mut dyn Write) -> Outcome {
+        words.end()?;
+        let mut count = 0_u64;
+        EntrySelection::default().for_each(self.table()?, &mut |_, _| {
+            count += 1;
+            Ok(true)
+        })?;
+        Ok(writeln!(out, "{count}")?)
+    }
+
+    fn create(&mut self, words: &mut Words<'_>, out: &mut dyn Write) -> Outcome {
+        let name = table_name(words.need("TABLE")?)?;
+        let engine = table_name(words.need("ENGINE")?)?;
+        let mut options = TableOptions::new(engine.parse()?);
+        let mut typing = Typing::default();
+        while let Some(word) = words.next()? {
+            let text = String::from_utf8_lossy(&word);
+            let Some((name, value)) = text.split_once('=') else {
+                return Err(Failure::Usage(format!("{text:?} is not NAME=VALUE")));
+            };
+            match name {
+                "key-type" => {
+                    let types = value.split(',').map(str::parse).collect::<Result<_, Error>>()?;
+                    typing.key_type = Some(types);
+                }
+                "value-type" => typing.value_type = Some(value.parse()?),
+                _ => options = options.set(name, value),
+            }
+        }
+        self.table = Some(self.database.create_table(&name, typing.apply(options)?)?);
+        self.done(out)
+    }
+
+    fn take_staged(&mut self) -> Outcome<Vec<Staged>> {
+        self.staged.take().ok_or_else(|| Failure::Usage("begin is not active".to_owned()))
+    }
+
+    fn commit(&mut self, words: &mut Words<'_>, out: &mut dyn Write) -> Outcome {
+        words.end()?;
+        let staged = self.take_staged()?;
+        let mut batch = self.database.batch();
+        for Staged { table, key, value } in &staged {
+            match value {
+                Some(value) => batch.put(table, key, value),
+                None => batch.delete(table, key),
+            };
+        }
+        batch.commit()?;
+        self.done(out)
+    }
+
+    fn stats(&self, words: &mut Words<'_>, out: &mut dyn Write) -> Outcome {
+        let figures = match words.next()? {
+            Some(name) => figures::of_table(&self.database.table(&table_name(name)?)?)?,
+            None => figures::of_database(self.database),
+        };
+        words.end()?;
+        Ok(write!(out, "{}", figures::as_text(&figures))?)
+    }
+}
+
+/// Returns how the keys and values of a table are written.
+fn form(table: &Table) -> Outcome<Form> {
+    Form::of(table, &Typing::default(), false)
+}
+
+/// Returns the next word, which must be the last.
+fn last(words: &mut Words<'_>, what: &str) -> Outcome<Vec<u8>> {
+    let word = words.need(what)?;
+    words.end()?;
+    Ok(word)
+}
+
+fn print_help(out: &mut dyn Write) -> Outcome {
+    for Help { name, arguments, effect } in COMMANDS {
+        writeln!(out, "{:38}{effect}", format!("{name} {arguments}"))?;
+    }
+    writeln!(out, "Keys and values may be in double quotes. In quotes, the escapes")?;
+    Ok(writeln!(out, "\\n \\t \\r \\0 \\\\ \\\" \\xFF \\u{{1F600}} stand for special characters.")?)
+}
