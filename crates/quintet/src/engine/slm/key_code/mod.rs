@@ -16,8 +16,8 @@
 //!   keys never have the same code. Two keys differ at a symbol, whose codes differ at a bit that
 //!   both have. Zeros behind the last byte do not change the order of byte strings that do not end
 //!   in zero.
-//! - Every key can be coded: each byte has a code of at most [`BITS_MAX`] bits. The empty key is
-//!   the only one whose code is empty.
+//! - Every key can be coded: each byte has a code of at most [`code::BITS_MAX`] bits. The empty key
+//!   is the only one whose code is empty.
 //! - Decoding accepts exactly the output of encoding, and never panics.
 //!
 //! Thread rules: none. A code never changes.
