@@ -4,10 +4,10 @@
 //! split without decoding ([`super::split`]). [`super::node`] has the layout.
 
 use super::{
-    Shape,
+    TreeShape,
     node::{
-        Far, HEAD_BYTES, HINTS, INNER, LEAF, LongKey, PACKED, REFERENCE_BYTES, SLOT_BYTES,
-        SLOT_KEY_BYTES, Slot, hint_step, is_plain_better, skip_of,
+        EntrySlot, ExtentRef, HEAD_BYTES, HINTS, INNER, LEAF, LongKey, PACKED, REFERENCE_BYTES,
+        SLOT_BYTES, SLOT_KEY_BYTES, hint_step, is_plain_better, skip_of,
     },
 };
 use crate::{
@@ -19,9 +19,9 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// A value.
-    Here(Vec<u8>),
+    Inline(Vec<u8>),
     /// A value in an extent.
-    Far(Far),
+    Extent(ExtentRef),
     /// A page.
     Child(u32),
 }
@@ -39,7 +39,7 @@ pub struct Cell {
 
 impl Cell {
     /// Returns the key bytes that a page with this prefix holds.
-    pub fn suffix(&self, shape: Shape, prefix: usize) -> &[u8] {
+    pub fn suffix(&self, shape: TreeShape, prefix: usize) -> &[u8] {
         let suffix = self.key.get(prefix..).unwrap_or(&[]);
         match self.long {
             None => suffix,
@@ -48,10 +48,10 @@ impl Cell {
     }
 
     /// Returns the size of the entry in a page with this prefix, without its slot.
-    pub fn entry_bytes(&self, shape: Shape, prefix: usize) -> usize {
+    pub fn entry_bytes(&self, shape: TreeShape, prefix: usize) -> usize {
         let payload = match &self.payload {
-            Payload::Here(value) => value.len(),
-            Payload::Far(_) => REFERENCE_BYTES,
+            Payload::Inline(value) => value.len(),
+            Payload::Extent(_) => REFERENCE_BYTES,
             Payload::Child(_) => 0,
         };
         let long = if self.long.is_some() { REFERENCE_BYTES } else { 0 };
@@ -59,10 +59,10 @@ impl Cell {
     }
 
     /// Appends the entry as a page with this prefix stores it.
-    pub fn encode(&self, shape: Shape, prefix: usize, out: &mut Vec<u8>) {
+    pub fn encode(&self, shape: TreeShape, prefix: usize, out: &mut Vec<u8>) {
         let word = match &self.payload {
-            Payload::Here(value) => low_u32(to_u64(value.len())),
-            Payload::Far(far) => far.word(),
+            Payload::Inline(value) => low_u32(to_u64(value.len())),
+            Payload::Extent(far) => far.word(),
             Payload::Child(page) => *page,
         };
         put_u32(out, word);
@@ -72,8 +72,8 @@ impl Cell {
             put_u32(out, long.page);
         }
         match &self.payload {
-            Payload::Here(value) => out.extend_from_slice(value),
-            Payload::Far(far) => {
+            Payload::Inline(value) => out.extend_from_slice(value),
+            Payload::Extent(far) => {
                 put_u32(out, far.page);
                 put_u32(out, far.checksum);
             }
@@ -97,29 +97,29 @@ pub struct NodeBuilder<'c> {
 
 impl<'c> NodeBuilder<'c> {
     /// Returns the number of bytes of a page that the node uses.
-    pub fn size(&self, shape: Shape) -> usize {
+    pub fn size(&self, shape: TreeShape) -> usize {
         self.form(shape).1
     }
 
     /// Returns the key bytes after the prefix that the page holds.
-    fn suffix(&self, shape: Shape, cell: Option<&'c Cell>) -> &'c [u8] {
+    fn suffix(&self, shape: TreeShape, cell: Option<&'c Cell>) -> &'c [u8] {
         cell.map_or(&[], |cell| cell.suffix(shape, self.prefix.len()))
     }
 
     /// Returns the skip of the node if it is not packed.
-    fn skip(&self, shape: Shape) -> usize {
+    fn skip(&self, shape: TreeShape) -> usize {
         let [first, last] = [self.cells.first(), self.cells.last()];
         skip_of(self.suffix(shape, first), self.suffix(shape, last))
     }
 
     /// Returns whether the node is a packed leaf, and its size in bytes.
-    fn form(&self, shape: Shape) -> (bool, usize) {
+    fn form(&self, shape: TreeShape) -> (bool, usize) {
         let entry = |cell: &Cell| SLOT_BYTES + cell.entry_bytes(shape, self.prefix.len());
         let cells: usize = self.cells.iter().map(entry).sum();
         let head = (HEAD_BYTES + self.prefix.len()).next_multiple_of(8);
         let is_even = |cell: &Cell| {
             let is_here =
-                matches!(&cell.payload, Payload::Here(value) if value.len() == shape.value_bytes);
+                matches!(&cell.payload, Payload::Inline(value) if value.len() == shape.value_bytes);
             is_here && cell.long.is_none()
         };
         let packs = self.level == 0 && shape.packs(self.cells.len());
@@ -136,7 +136,7 @@ impl<'c> NodeBuilder<'c> {
 
     /// Returns the page; its first eight bytes (the cache's) are zero. Returns `None` if the
     /// entries do not fit.
-    pub fn build(&self, shape: Shape) -> Option<Vec<u8>> {
+    pub fn build(&self, shape: TreeShape) -> Option<Vec<u8>> {
         let page_bytes = shape.page_bytes;
         let (is_packed, size) = self.form(shape);
         if size > page_bytes {
@@ -157,7 +157,7 @@ impl<'c> NodeBuilder<'c> {
             start -= entry.len();
             page.get_mut(start..start + entry.len())?.copy_from_slice(&entry);
             let suffix = cell.suffix(shape, self.prefix.len());
-            let slot = Slot::encode(suffix, skip, cell.long.is_some(), start);
+            let slot = EntrySlot::encode(suffix, skip, cell.long.is_some(), start);
             let at = slots + index * SLOT_BYTES;
             page.get_mut(at..at + SLOT_BYTES)?.copy_from_slice(&slot.to_le_bytes());
         }

@@ -1,7 +1,7 @@
 //! Sorted bulk loads: builds the tree bottom-up in pages that nothing refers to yet.
 //!
-//! How: [`Bulk`] takes entries in ascending order above all keys of the tree, fills leaves and
-//! inner nodes completely, and passes whole pages to a [`Sink`]; none goes through the cache. The
+//! How: [`TreeBuilder`] takes entries in ascending order above all keys of the tree, fills leaves and
+//! inner nodes completely, and passes whole pages to a [`PageSink`]; none goes through the cache. The
 //! result is the content of a new root ([`BuiltRoot`]): with it the tree has the entries, without
 //! it nothing has changed. Why: a put finds its leaf, changes it, and has its page copied and
 //! journaled; a page of a hundred sorted entries needs none of that.
@@ -17,19 +17,19 @@
 //! it is split in two.
 //!
 //! Invariants: of an open leaf or node, the entries before the last one fit with the prefix that
-//! ends there. Pages are [`crate::bptree::page_allocator::Space::reserve`]d, so no checkpoint has
+//! ends there. Pages are [`crate::bptree::page_allocator::PageAllocator::reserve`]d, so no checkpoint has
 //! them before the root.
 //!
-//! Threads: the tree must not change from [`Tree::begin_bulk`] until the root is in place or the
+//! Threads: the tree must not change from [`Tree::begin_build`] until the root is in place or the
 //! load is given up; reads go on.
 
 use super::{
-    Change, DEPTH_MAX, Garbage, ROOT, Shape, Step, Stop, Tree,
+    Attempt, CountChange, DEPTH_MAX, Garbage, ROOT, Stop, Tree, TreeShape,
     build::{Cell, NodeBuilder, Payload},
     extent::PART_HEAD_BYTES,
     node::{
-        EXTENT, Far, HEAD_BYTES, HINTS, LongKey, REFERENCE_BYTES, SLOT_BYTES, Slot, hint_step,
-        shared_len, skip_of,
+        EXTENT, EntrySlot, ExtentRef, HEAD_BYTES, HINTS, LongKey, REFERENCE_BYTES, SLOT_BYTES,
+        hint_step, shared_len, skip_of,
     },
     signed,
     split::header,
@@ -44,17 +44,17 @@ use crate::{
 };
 
 /// A consumer of finished pages.
-pub trait Sink {
+pub trait PageSink {
     /// Takes the page for `offset` of the file. An error may be of an earlier page.
     fn write(&mut self, offset: u64, page: &[u8]) -> Result<()>;
 }
 
 /// The tree that is built, and the sink of its pages.
-pub struct Site<'s> {
+pub struct BuildTarget<'s> {
     /// The tree.
     pub tree: &'s Tree,
     /// Takes the tree's pages.
-    pub sink: &'s mut dyn Sink,
+    pub sink: &'s mut dyn PageSink,
 }
 
 /// The result of a load.
@@ -63,7 +63,7 @@ pub struct BuiltRoot {
     /// The page of the new root, without the cache's bytes.
     pub root: Vec<u8>,
     /// The change of the counts.
-    pub change: Change,
+    pub change: CountChange,
     /// Pages that the new root does not refer to: first and count.
     pub freed: Vec<(PageId, u64)>,
     /// Number of leaves and of inner nodes added.
@@ -72,15 +72,15 @@ pub struct BuiltRoot {
 
 /// The size of entries in a node.
 #[derive(Clone, Copy, Debug, Default)]
-struct Fill {
+struct NodeFill {
     /// In bytes, with whole keys; of long keys the most that a node holds.
     bytes: usize,
     /// Number of entries whose key loses the prefix.
     short: usize,
 }
 
-impl Fill {
-    fn add(&mut self, shape: Shape, (key, payload): (usize, usize), long: bool) {
+impl NodeFill {
+    fn add(&mut self, shape: TreeShape, (key, payload): (usize, usize), long: bool) {
         let key_bytes = if long { shape.key_inline_max() + REFERENCE_BYTES } else { key };
         self.bytes += SLOT_BYTES + 4 + key_bytes + payload;
         self.short += usize::from(!long);
@@ -94,7 +94,7 @@ impl Fill {
 
 /// An entry of the open leaf: where its key and what follows it lie.
 #[derive(Clone, Copy, Debug)]
-struct Staged {
+struct StagedEntry {
     start: usize,
     key_end: usize,
     end: usize,
@@ -105,7 +105,7 @@ struct Staged {
 
 /// The separator before a node, and its extent if it is long and has one. Empty if there is none.
 #[derive(Clone, Debug, Default)]
-struct Lower {
+struct LowerSeparator {
     key: Vec<u8>,
     long: Option<LongKey>,
 }
@@ -113,10 +113,10 @@ struct Lower {
 /// The leaf under construction.
 #[derive(Debug, Default)]
 struct OpenLeaf {
-    lower: Lower,
+    lower: LowerSeparator,
     bytes: Vec<u8>,
-    entries: Vec<Staged>,
-    fill: Fill,
+    entries: Vec<StagedEntry>,
+    fill: NodeFill,
     /// What `lower` and the last key share.
     shared: usize,
 }
@@ -137,7 +137,13 @@ impl OpenLeaf {
         above.get(..=shared_len(below, above)).unwrap_or(above).to_vec()
     }
 
-    fn push(&mut self, shape: Shape, key: &[u8], staged: (u32, Option<LongKey>), rest: [&[u8]; 2]) {
+    fn push(
+        &mut self,
+        shape: TreeShape,
+        key: &[u8],
+        staged: (u32, Option<LongKey>),
+        rest: [&[u8]; 2],
+    ) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len();
@@ -147,15 +153,15 @@ impl OpenLeaf {
         let end = self.bytes.len();
         let (word, long) = staged;
         self.fill.add(shape, (key.len(), end - key_end), long.is_some());
-        self.entries.push(Staged { start, key_end, end, word, long });
+        self.entries.push(StagedEntry { start, key_end, end, word, long });
     }
 
     /// Removes the first entries, which are in a finished page.
-    fn drain(&mut self, shape: Shape, count: usize) {
+    fn drain(&mut self, shape: TreeShape, count: usize) {
         let from = self.entries.get(count).map_or(self.bytes.len(), |entry| entry.start);
         self.bytes.drain(..from);
         self.entries.drain(..count);
-        self.fill = Fill::default();
+        self.fill = NodeFill::default();
         for entry in &mut self.entries {
             entry.start -= from;
             entry.key_end -= from;
@@ -166,8 +172,8 @@ impl OpenLeaf {
     }
 
     /// Returns the first entry of the longest suffix that fits in a leaf without a prefix.
-    fn tail(&self, shape: Shape) -> usize {
-        let mut fill = Fill::default();
+    fn tail(&self, shape: TreeShape) -> usize {
+        let mut fill = NodeFill::default();
         let fitting = self.entries.iter().rev().take_while(|entry| {
             let sizes = (entry.key_end - entry.start, entry.end - entry.key_end);
             fill.add(shape, sizes, entry.long.is_some());
@@ -177,10 +183,10 @@ impl OpenLeaf {
     }
 
     /// Builds the page of the first `count` entries, with a prefix of this length.
-    fn build(&self, shape: Shape, count: usize, prefix: usize, page: &mut [u8]) -> Option<()> {
+    fn build(&self, shape: TreeShape, count: usize, prefix: usize, page: &mut [u8]) -> Option<()> {
         page.fill(0);
         let entries = self.entries.get(..count)?;
-        let suffix = |entry: &Staged| {
+        let suffix = |entry: &StagedEntry| {
             let suffix = self.bytes.get(entry.start + prefix..entry.key_end)?;
             let inline = if entry.long.is_some() { shape.key_inline_max() } else { suffix.len() };
             suffix.get(..inline.min(suffix.len()))
@@ -208,7 +214,7 @@ impl OpenLeaf {
             }
             back.copy_from_slice(rest);
             let at = slots + index * SLOT_BYTES;
-            let slot = Slot::encode(key, skip, entry.long.is_some(), heap).to_le_bytes();
+            let slot = EntrySlot::encode(key, skip, entry.long.is_some(), heap).to_le_bytes();
             page.get_mut(at..at + SLOT_BYTES)?.copy_from_slice(&slot);
         }
         let front = header(count, self.key(0).get(..prefix)?, heap, (skip, 0))?;
@@ -225,11 +231,11 @@ impl OpenLeaf {
 /// An inner node under construction.
 #[derive(Debug, Default)]
 struct OpenNode {
-    lower: Lower,
+    lower: LowerSeparator,
     /// Missing until the first child is finished.
     first_child: Option<u32>,
     cells: Vec<Cell>,
-    fill: Fill,
+    fill: NodeFill,
 }
 
 fn cell_sizes(cell: &Cell) -> (usize, usize) {
@@ -237,19 +243,19 @@ fn cell_sizes(cell: &Cell) -> (usize, usize) {
 }
 
 impl OpenNode {
-    fn push(&mut self, shape: Shape, cell: Cell) {
+    fn push(&mut self, shape: TreeShape, cell: Cell) {
         self.fill.add(shape, cell_sizes(&cell), cell.long.is_some());
         self.cells.push(cell);
     }
 
     /// Returns the length of the node's prefix if `upper` is its upper bound.
-    fn prefix(&self, shape: Shape, upper: &[u8]) -> usize {
+    fn prefix(&self, shape: TreeShape, upper: &[u8]) -> usize {
         shared_len(&self.lower.key, upper).min(shape.prefix_max())
     }
 
     /// Returns the separator before the longest suffix that fits in a node without a prefix.
-    fn tail(&self, shape: Shape) -> usize {
-        let mut fill = Fill::default();
+    fn tail(&self, shape: TreeShape) -> usize {
+        let mut fill = NodeFill::default();
         let fitting = self.cells.iter().rev().take_while(|cell| {
             fill.add(shape, cell_sizes(cell), cell.long.is_some());
             fill.size(0) <= shape.page_bytes
@@ -260,8 +266,8 @@ impl OpenNode {
 
 /// A bulk load. See the module documentation.
 #[derive(Debug)]
-pub struct Bulk {
-    shape: Shape,
+pub struct TreeBuilder {
+    shape: TreeShape,
     leaf: OpenLeaf,
     /// The open inner nodes, from level 1 on.
     levels: Vec<OpenNode>,
@@ -269,14 +275,14 @@ pub struct Bulk {
     made: [u64; 2],
     gone: [u64; 2],
     freed: Garbage,
-    change: Change,
+    change: CountChange,
     page: Vec<u8>,
 }
 
 /// An entry of the leaf of the last key.
 struct PathEntry {
     key: Vec<u8>,
-    /// As in [`Staged`].
+    /// As in [`StagedEntry`].
     word: u32,
     long: Option<LongKey>,
     /// What follows the key.
@@ -285,9 +291,9 @@ struct PathEntry {
 
 /// The decoded path to the last key.
 #[derive(Default)]
-struct Path {
+struct LastKeyPath {
     levels: Vec<OpenNode>,
-    lower: Lower,
+    lower: LowerSeparator,
     entries: Vec<PathEntry>,
     gone: [u64; 2],
     freed: Garbage,
@@ -295,17 +301,17 @@ struct Path {
 
 impl Tree {
     /// Begins a load: reads the path to the last key. Returns that key too.
-    pub fn begin_bulk(&self) -> Result<(Bulk, Option<Vec<u8>>)> {
+    pub fn begin_build(&self) -> Result<(TreeBuilder, Option<Vec<u8>>)> {
         let last = self.last_key()?;
         let path = self.repeat(|tree| tree.take_path(last.as_deref()))?;
-        let mut bulk = Bulk {
+        let mut bulk = TreeBuilder {
             shape: self.shape,
             leaf: OpenLeaf::default(),
             levels: path.levels,
             made: [0; 2],
             gone: path.gone,
             freed: path.freed,
-            change: Change::default(),
+            change: CountChange::default(),
             page: vec![0; self.shape.page_bytes],
         };
         bulk.leaf.lower = path.lower;
@@ -321,7 +327,7 @@ impl Tree {
         let mut before: Option<Vec<u8>> = None;
         loop {
             let place = (before.as_deref(), None);
-            let found = self.scan_down(place, (1, 0), |_, _| (), |key, ()| key)?;
+            let found = self.scan_reverse(place, (1, 0), |_, _| (), |key, ()| key)?;
             if let Some(key) = found.entries.into_iter().next() {
                 return Ok(Some(key));
             }
@@ -332,8 +338,8 @@ impl Tree {
         }
     }
 
-    fn take_path(&self, last: Option<&[u8]>) -> Step<Path> {
-        let mut path = Path::default();
+    fn take_path(&self, last: Option<&[u8]>) -> Attempt<LastKeyPath> {
+        let mut path = LastKeyPath::default();
         let mut node = self.cache.read(ROOT)?;
         for _ in 0..DEPTH_MAX {
             let level = self.look(&node, |view, _| Some(view.level()))?;
@@ -366,7 +372,7 @@ impl Tree {
                 while path.levels.last().is_some_and(leads_on) {
                     path.levels.pop();
                 }
-                return if node.is_unchanged() { Ok(path) } else { Err(Stop::Again) };
+                return if node.is_unchanged() { Ok(path) } else { Err(Stop::Restart) };
             }
             node = self.take_node(node, key, &mut path)?;
         }
@@ -379,8 +385,8 @@ impl Tree {
         &'t self,
         node: ReadGuard<'t>,
         key: &[u8],
-        path: &mut Path,
-    ) -> Step<ReadGuard<'t>> {
+        path: &mut LastKeyPath,
+    ) -> Attempt<ReadGuard<'t>> {
         let (index, child, mut cells) = self.look(&node, |view, fetch| {
             let index = view.child_of(key, fetch)?;
             let cell = |index| {
@@ -399,10 +405,10 @@ impl Tree {
         let mut open = OpenNode { first_child: Some(first_child), ..OpenNode::default() };
         // The child comes back under another number, with the separator before it.
         path.lower = if let Some(cell) = cells.pop() {
-            Lower { key: cell.key, long: cell.long }
+            LowerSeparator { key: cell.key, long: cell.long }
         } else {
             open.first_child = None;
-            Lower { key: lower.key.clone(), long: None }
+            LowerSeparator { key: lower.key.clone(), long: None }
         };
         open.lower = lower;
         for cell in cells {
@@ -414,7 +420,12 @@ impl Tree {
 
     /// Records the children of a node from number `first` on, with everything below, as removed:
     /// they have no entries.
-    fn take_children(&self, node: &ReadGuard<'_>, first: usize, path: &mut Path) -> Step<()> {
+    fn take_children(
+        &self,
+        node: &ReadGuard<'_>,
+        first: usize,
+        path: &mut LastKeyPath,
+    ) -> Attempt<()> {
         let (level, children, longs) = self.look(node, |view, _| {
             let count = view.count();
             if view.is_leaf() {
@@ -461,59 +472,64 @@ impl Tree {
     }
 }
 
-impl Bulk {
+impl TreeBuilder {
     /// Adds an entry; its key must be above all others.
-    pub fn push(&mut self, site: &mut Site<'_>, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
+    pub fn push(
+        &mut self,
+        target: &mut BuildTarget<'_>,
+        key: &[u8],
+        value: [&[u8]; 2],
+    ) -> Result<()> {
         let length = value[0].len() + value[1].len();
         if !self.leaf.entries.is_empty() {
             let shared = shared_len(self.leaf.last_key(), key);
             let prefix = self.leaf.shared.min(shared).min(self.shape.prefix_max());
             if self.leaf.fill.size(prefix) > self.shape.page_bytes {
-                self.close_leaf(site, self.leaf.entries.len() - 1)?;
+                self.close_leaf(target, self.leaf.entries.len() - 1)?;
             }
             self.leaf.shared = self.leaf.shared.min(shared);
         }
         let is_long = self.shape.is_long(key);
-        let long = if is_long { Some(self.make_long(site, key)?) } else { None };
+        let long = if is_long { Some(self.make_long(target, key)?) } else { None };
         if self.shape.is_inline(key, length) {
             self.leaf.push(self.shape, key, (low_u32(to_u64(length)), long), value);
         } else {
-            let far = self.write_value(site, value)?;
+            let far = self.write_value(target, value)?;
             let (page, sum) = (far.page.to_le_bytes(), far.checksum.to_le_bytes());
             self.leaf.push(self.shape, key, (far.word(), long), [&page, &sum]);
         }
-        self.change.add(Change { keys: 1, bytes: signed(key.len() + length) });
+        self.change.add(CountChange { keys: 1, bytes: signed(key.len() + length) });
         Ok(())
     }
 
     /// Writes the open nodes and returns the root.
-    pub fn finish(mut self, site: &mut Site<'_>) -> Result<BuiltRoot> {
+    pub fn finish(mut self, target: &mut BuildTarget<'_>) -> Result<BuiltRoot> {
         if self.leaf.fill.size(0) > self.shape.page_bytes {
             let tail = self.leaf.tail(self.shape).max(1);
-            self.close_leaf(site, tail)?;
+            self.close_leaf(target, tail)?;
         }
-        self.build_leaf(site.tree, self.leaf.entries.len(), 0)?;
+        self.build_leaf(target.tree, self.leaf.entries.len(), 0)?;
         self.made[0] += 1;
         if self.levels.is_empty() {
             return Ok(self.built());
         }
         let lower = std::mem::take(&mut self.leaf.lower);
-        let page = self.write_page(site)?;
-        self.add_child(site, 0, lower, page)?;
+        let page = self.write_page(target)?;
+        self.add_child(target, 0, lower, page)?;
         let mut index = 0;
         while let Some(node) = self.levels.get(index) {
             if node.fill.size(0) > self.shape.page_bytes {
                 let tail = node.tail(self.shape).max(1);
-                self.close_node(site, index, tail)?;
+                self.close_node(target, index, tail)?;
             }
             let Some(node) = self.levels.get_mut(index) else { break };
             let (lower, count) = (std::mem::take(&mut node.lower), node.cells.len());
-            self.build_node(site.tree, index, count, 0)?;
+            self.build_node(target.tree, index, count, 0)?;
             self.made[1] += 1;
             index += 1;
             if index < self.levels.len() {
-                let page = self.write_page(site)?;
-                self.add_child(site, index, lower, page)?;
+                let page = self.write_page(target)?;
+                self.add_child(target, index, lower, page)?;
             }
         }
         Ok(self.built())
@@ -530,17 +546,17 @@ impl Bulk {
     }
 
     /// Closes the open leaf after its first `count` entries, of which there are more.
-    fn close_leaf(&mut self, site: &mut Site<'_>, count: usize) -> Result<()> {
-        let upper = Lower { key: self.leaf.separator(count), long: None };
+    fn close_leaf(&mut self, target: &mut BuildTarget<'_>, count: usize) -> Result<()> {
+        let upper = LowerSeparator { key: self.leaf.separator(count), long: None };
         let shared = shared_len(&self.leaf.lower.key, &upper.key);
-        self.build_leaf(site.tree, count, shared.min(self.shape.prefix_max()))?;
-        site.tree.note_leaf_size(count);
+        self.build_leaf(target.tree, count, shared.min(self.shape.prefix_max()))?;
+        target.tree.note_leaf_size(count);
         self.made[0] += 1;
         self.leaf.drain(self.shape, count);
         self.leaf.shared = shared_len(&upper.key, self.leaf.last_key());
         let lower = std::mem::replace(&mut self.leaf.lower, upper);
-        let page = self.write_page(site)?;
-        self.add_child(site, 0, lower, page)
+        let page = self.write_page(target)?;
+        self.add_child(target, 0, lower, page)
     }
 
     fn build_leaf(&mut self, tree: &Tree, count: usize, prefix: usize) -> Result<()> {
@@ -552,9 +568,9 @@ impl Bulk {
     /// if missing.
     fn add_child(
         &mut self,
-        site: &mut Site<'_>,
+        target: &mut BuildTarget<'_>,
         index: usize,
-        lower: Lower,
+        lower: LowerSeparator,
         page: PageId,
     ) -> Result<()> {
         if index >= self.levels.len() {
@@ -567,10 +583,10 @@ impl Bulk {
         }
         let (prefix, count) = (node.prefix(self.shape, &lower.key), node.cells.len());
         if count > 1 && node.fill.size(prefix) > self.shape.page_bytes {
-            self.close_node(site, index, count - 1)?;
+            self.close_node(target, index, count - 1)?;
         }
         let long = match lower.long {
-            None if self.shape.is_long(&lower.key) => Some(self.make_long(site, &lower.key)?),
+            None if self.shape.is_long(&lower.key) => Some(self.make_long(target, &lower.key)?),
             long => long,
         };
         if let Some(node) = self.levels.get_mut(index) {
@@ -581,24 +597,29 @@ impl Bulk {
     }
 
     /// Closes open node `index` before separator `count`, which moves up.
-    fn close_node(&mut self, site: &mut Site<'_>, index: usize, count: usize) -> Result<()> {
+    fn close_node(
+        &mut self,
+        target: &mut BuildTarget<'_>,
+        index: usize,
+        count: usize,
+    ) -> Result<()> {
         let Some(node) = self.levels.get(index) else { return Ok(()) };
         let Some(up) = node.cells.get(count).cloned() else { return Ok(()) };
         let prefix = node.prefix(self.shape, &up.key);
-        self.build_node(site.tree, index, count, prefix)?;
+        self.build_node(target.tree, index, count, prefix)?;
         self.made[1] += 1;
         let Some(node) = self.levels.get_mut(index) else { return Ok(()) };
         let rest = node.cells.split_off(count).into_iter().skip(1);
         let Payload::Child(first_child) = up.payload else { return Ok(()) };
         let next = OpenNode {
-            lower: Lower { key: up.key, long: up.long },
+            lower: LowerSeparator { key: up.key, long: up.long },
             first_child: Some(first_child),
             ..OpenNode::default()
         };
         let closed = std::mem::replace(node, next);
         rest.for_each(|cell| node.push(self.shape, cell));
-        let page = self.write_page(site)?;
-        self.add_child(site, index + 1, closed.lower, page)
+        let page = self.write_page(target)?;
+        self.add_child(target, index + 1, closed.lower, page)
     }
 
     fn build_node(&mut self, tree: &Tree, index: usize, count: usize, prefix: usize) -> Result<()> {
@@ -615,45 +636,49 @@ impl Bulk {
     }
 
     /// Allocates a page number for the page that was built last, and passes the page to the sink.
-    fn write_page(&mut self, site: &mut Site<'_>) -> Result<PageId> {
-        let page = site.tree.reserve(1);
-        self.write_as(site, page)?;
+    fn write_page(&mut self, target: &mut BuildTarget<'_>) -> Result<PageId> {
+        let page = target.tree.reserve(1);
+        self.write_as(target, page)?;
         Ok(page)
     }
 
-    fn write_as(&mut self, site: &mut Site<'_>, page: PageId) -> Result<()> {
+    fn write_as(&mut self, target: &mut BuildTarget<'_>, page: PageId) -> Result<()> {
         if let Some(number) = self.page.get_mut(4..8) {
             number.copy_from_slice(&page.0.to_le_bytes());
         }
-        let sum = checksum(site.tree.cache.salt(), &self.page);
+        let sum = checksum(target.tree.cache.salt(), &self.page);
         if let Some(head) = self.page.first_chunk_mut::<4>() {
             *head = sum.to_le_bytes();
         }
-        site.sink.write(site.tree.cache.offset(page), &self.page)
+        target.sink.write(target.tree.cache.offset(page), &self.page)
     }
 
-    fn make_long(&mut self, site: &mut Site<'_>, key: &[u8]) -> Result<LongKey> {
-        let page = self.write_extent(site, [key, &[]])?;
+    fn make_long(&mut self, target: &mut BuildTarget<'_>, key: &[u8]) -> Result<LongKey> {
+        let page = self.write_extent(target, [key, &[]])?;
         Ok(LongKey { length: low_u32(to_u64(key.len())), page: page.0 })
     }
 
-    fn write_value(&mut self, site: &mut Site<'_>, pieces: [&[u8]; 2]) -> Result<Far> {
+    fn write_value(
+        &mut self,
+        target: &mut BuildTarget<'_>,
+        pieces: [&[u8]; 2],
+    ) -> Result<ExtentRef> {
         let length = pieces[0].len() + pieces[1].len();
-        let (tree, direct) = (site.tree, site.tree.is_direct(length));
+        let (tree, direct) = (target.tree, target.tree.is_direct(length));
         let page = if direct {
             let first = tree.reserve(tree.extent_pages(length, true));
             tree.write_direct(first, pieces)?;
             first
         } else {
-            self.write_extent(site, pieces)?
+            self.write_extent(target, pieces)?
         };
         let checksum = crc32c_append(crc32c(pieces[0]), pieces[1]);
-        Ok(Far { length: low_u32(to_u64(length)), page: page.0, checksum, direct })
+        Ok(ExtentRef { length: low_u32(to_u64(length)), page: page.0, checksum, direct })
     }
 
     /// Writes bytes to a new extent of pages of the cache ([`super::extent`]).
-    fn write_extent(&mut self, site: &mut Site<'_>, pieces: [&[u8]; 2]) -> Result<PageId> {
-        let tree = site.tree;
+    fn write_extent(&mut self, target: &mut BuildTarget<'_>, pieces: [&[u8]; 2]) -> Result<PageId> {
+        let tree = target.tree;
         let count = tree.extent_pages(pieces[0].len() + pieces[1].len(), false);
         let first = tree.reserve(count);
         let mut bytes = pieces[0].iter().chain(pieces[1]).copied();
@@ -666,7 +691,7 @@ impl Bulk {
             for (to, from) in part.iter_mut().zip(&mut bytes) {
                 *to = from;
             }
-            self.write_as(site, tree.space.page_at(first, step))?;
+            self.write_as(target, tree.allocator.page_at(first, step))?;
         }
         Ok(first)
     }
@@ -675,9 +700,9 @@ impl Bulk {
 impl Tree {
     /// Reserves pages for a load.
     fn reserve(&self, count: u64) -> PageId {
-        let first = self.space.reserve(count);
+        let first = self.allocator.reserve(count);
         // Stale cached content of these pages must not be written over what the load writes.
-        (0..count).for_each(|step| self.cache.discard(self.space.page_at(first, step)));
+        (0..count).for_each(|step| self.cache.discard(self.allocator.page_at(first, step)));
         first
     }
 }

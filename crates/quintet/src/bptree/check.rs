@@ -32,15 +32,15 @@ use crate::{
 const PART_HEAD_BYTES: usize = 16;
 
 /// A page read from the disk.
-struct Page(Vec<AtomicU64>);
+struct FilePage(Vec<AtomicU64>);
 
-impl Page {
+impl FilePage {
     fn words(&self) -> PageWords<'_> {
         PageWords::new(&self.0)
     }
 }
 
-struct Walk<'t, 'r> {
+struct TreeChecker<'t, 'r> {
     tree: &'t Tree,
     report: &'r mut Report,
     reached: Vec<u64>,
@@ -49,21 +49,21 @@ struct Walk<'t, 'r> {
 impl Tree {
     /// Verifies the durable tree and reports damage. Fails only if the file cannot be read.
     pub fn check(&self, report: &mut Report) -> Result<()> {
-        let durable = self.space.durable();
+        let durable = self.allocator.durable();
         if durable.is_empty() {
             return Ok(());
         }
-        let mut walk = Walk { tree: self, report, reached: vec![0; durable.len()] };
-        walk.mark(PageId(0));
-        walk.page(PageId(0))?;
-        walk.maps(&durable)?;
-        walk.node(ROOT, None, &Bounds::default(), 0)?;
-        walk.compare(&durable);
+        let mut checker = TreeChecker { tree: self, report, reached: vec![0; durable.len()] };
+        checker.mark(PageId(0));
+        checker.page(PageId(0))?;
+        checker.maps(&durable)?;
+        checker.node(ROOT, None, &Bounds::default(), 0)?;
+        checker.compare(&durable);
         Ok(())
     }
 }
 
-impl Walk<'_, '_> {
+impl TreeChecker<'_, '_> {
     fn add(&mut self, page: PageId, what: &str) {
         let cache = self.tree.cache();
         self.report.add(cache.label(), cache.offset(page), format!("page {}: {what}", page.0));
@@ -86,7 +86,7 @@ impl Walk<'_, '_> {
     }
 
     /// Reads a page. Reports damage and returns `None` for it.
-    fn page(&mut self, page: PageId) -> Result<Option<Page>> {
+    fn page(&mut self, page: PageId) -> Result<Option<FilePage>> {
         let cache = self.tree.cache();
         let mut buffer = AlignedBuffer::zeroed(cache.page_bytes());
         match cache.read_page(page, &mut buffer) {
@@ -103,14 +103,14 @@ impl Walk<'_, '_> {
             word.copy_from_slice(chunk);
             AtomicU64::new(u64::from_le_bytes(word))
         });
-        Ok(Some(Page(words.collect())))
+        Ok(Some(FilePage(words.collect())))
     }
 
     fn maps(&mut self, durable: &[u64]) -> Result<()> {
-        let granularity = self.tree.space.granularity();
+        let granularity = self.tree.allocator.granularity();
         let per_extent = to_usize(granularity / 64);
         for (extent, bits) in durable.chunks(per_extent).enumerate() {
-            let page = self.tree.space.map_page(to_u64(extent));
+            let page = self.tree.allocator.map_page(to_u64(extent));
             if !self.mark(page) {
                 continue;
             }
@@ -203,7 +203,7 @@ impl Walk<'_, '_> {
                 self.add(page, "a long key is not what the node says");
             }
             if view.is_leaf()
-                && let Some(StoredValue::Far(far)) = view.held(&slot)
+                && let Some(StoredValue::Extent(far)) = view.held(&slot)
             {
                 self.value(page, &far)?;
             }
@@ -247,7 +247,7 @@ impl Walk<'_, '_> {
     fn cached(&mut self, first: PageId, count: u64, length: usize) -> Result<Option<Vec<u8>>> {
         let mut bytes = Vec::new();
         for step in 0..count {
-            let page = self.tree.space.page_at(first, step);
+            let page = self.tree.allocator.page_at(first, step);
             if !self.mark(page) {
                 return Ok(None);
             }
@@ -263,16 +263,16 @@ impl Walk<'_, '_> {
         Ok((bytes.len() == length).then_some(bytes))
     }
 
-    fn value(&mut self, page: PageId, far: &super::node::Far) -> Result<()> {
+    fn value(&mut self, page: PageId, far: &super::node::ExtentRef) -> Result<()> {
         let (first, count) = self.tree.pages_of(far);
         let length = to_usize(u64::from(far.length));
-        let last = self.tree.space.page_at(first, count.saturating_sub(1));
+        let last = self.tree.allocator.page_at(first, count.saturating_sub(1));
         if first.0 == 0 || u64::from(last.0) >= to_u64(self.reached.len()) * 64 {
             self.add(page, "a value lies past the file's end");
             return Ok(());
         }
         if far.direct {
-            let fresh = (0..count).all(|step| self.mark(self.tree.space.page_at(first, step)));
+            let fresh = (0..count).all(|step| self.mark(self.tree.allocator.page_at(first, step)));
             let mut bytes = vec![0; length];
             let sound = match self.tree.read_direct(far, &mut bytes) {
                 Err(error) if !error.is_corruption() => return Err(error),

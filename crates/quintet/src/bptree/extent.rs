@@ -17,8 +17,8 @@
 use std::ops::Range;
 
 use super::{
-    KEY_BYTES_MAX, PageReader, Step, Stop, Tree,
-    node::{EXTENT, Far, LongKey},
+    Attempt, KEY_BYTES_MAX, PageReader, Stop, Tree,
+    node::{EXTENT, ExtentRef, LongKey},
 };
 use crate::{
     Result,
@@ -55,10 +55,10 @@ impl Tree {
     pub(super) fn write_cached(&self, pieces: [&[u8]; 2]) -> Result<PageId> {
         let length = pieces[0].len() + pieces[1].len();
         let count = self.extent_pages(length, false);
-        let first = self.space.take_run(count, false);
+        let first = self.allocator.take_run(count, false);
         let mut bytes = pieces[0].iter().chain(pieces[1]).copied();
         for step in 0..count {
-            let guard = self.cache.create(self.space.page_at(first, step))?;
+            let guard = self.cache.create(self.allocator.page_at(first, step))?;
             let edit = guard.edit();
             let mut head = [0; 8];
             head[0] = EXTENT;
@@ -70,7 +70,7 @@ impl Tree {
     }
 
     /// Writes a value to a new extent.
-    pub(super) fn write_value(&self, pieces: [&[u8]; 2]) -> Result<Far> {
+    pub(super) fn write_value(&self, pieces: [&[u8]; 2]) -> Result<ExtentRef> {
         let length = pieces[0].len() + pieces[1].len();
         let checksum = crate::util::codec::crc32c_append(crc32c(pieces[0]), pieces[1]);
         // A logged value must not be lost: if the direct write fails, the value goes to the cache
@@ -78,18 +78,18 @@ impl Tree {
         let written = if self.is_direct(length) { self.write_around(length, pieces) } else { None };
         let direct = written.is_some();
         let page = written.map_or_else(|| self.write_cached(pieces), Ok)?;
-        Ok(Far { length: low_u32(to_u64(length)), page: page.0, checksum, direct })
+        Ok(ExtentRef { length: low_u32(to_u64(length)), page: page.0, checksum, direct })
     }
 
     /// Writes a value to a new direct extent. Returns `None` if the write failed.
     fn write_around(&self, length: usize, pieces: [&[u8]; 2]) -> Option<PageId> {
         let count = self.extent_pages(length, true);
-        let first = self.space.take_run(count, true);
+        let first = self.allocator.take_run(count, true);
         // Stale cached content of these pages must not be written over the value.
-        (0..count).for_each(|step| self.cache.discard(self.space.page_at(first, step)));
+        (0..count).for_each(|step| self.cache.discard(self.allocator.page_at(first, step)));
         let written = self.write_direct(first, pieces);
         if written.is_err() {
-            self.space.give(first, count);
+            self.allocator.give(first, count);
         }
         written.is_ok().then_some(first)
     }
@@ -105,8 +105,8 @@ impl Tree {
         let page_bytes = self.shape.page_bytes;
         let (mut done, mut step) = (0, 0);
         while done < length {
-            let page = self.space.page_at(first, step);
-            let pages = self.space.contiguous(page).min(to_u64(PIECE_BYTES / page_bytes));
+            let page = self.allocator.page_at(first, step);
+            let pages = self.allocator.contiguous(page).min(to_u64(PIECE_BYTES / page_bytes));
             let count = (to_usize(pages) * page_bytes).min(length - done);
             transfer(self.cache.offset(page), done..done + count)?;
             done += count;
@@ -138,24 +138,24 @@ impl Tree {
     }
 
     /// Reads a cached extent that a node refers to.
-    fn read_cached<G: PageReader>(&self, guard: &G, first: u32, out: &mut [u8]) -> Step<()> {
+    fn read_cached<G: PageReader>(&self, guard: &G, first: u32, out: &mut [u8]) -> Attempt<()> {
         // A page that has changed yields an arbitrary page number.
         if !guard.is_sound() {
-            return Err(Stop::Again);
+            return Err(Stop::Restart);
         }
         let first = PageId(first);
         for (step, part) in out.chunks_mut(self.part_bytes()).enumerate() {
-            let page = self.space.page_at(first, to_u64(step));
+            let page = self.allocator.page_at(first, to_u64(step));
             let read = self.cache.read(page);
             if !guard.is_sound() {
-                return Err(Stop::Again);
+                return Err(Stop::Restart);
             }
             let read = read?;
             let words = read.words();
             let sound = words.u8(8) == Some(EXTENT);
             let copied = words.copy_to(PART_HEAD_BYTES, part);
             if !read.is_unchanged() || !guard.is_sound() {
-                return Err(Stop::Again);
+                return Err(Stop::Restart);
             }
             if !sound || copied.is_none() {
                 return Err(self.damage(page, "it is no part of an extent"));
@@ -165,9 +165,9 @@ impl Tree {
     }
 
     /// Reads a whole long key.
-    pub(super) fn fetch<G: PageReader>(&self, guard: &G, long: LongKey) -> Step<Vec<u8>> {
+    pub(super) fn fetch<G: PageReader>(&self, guard: &G, long: LongKey) -> Attempt<Vec<u8>> {
         if !guard.is_sound() {
-            return Err(Stop::Again);
+            return Err(Stop::Restart);
         }
         let mut key = vec![0; to_usize(u64::from(long.length)).min(KEY_BYTES_MAX)];
         self.read_cached(guard, long.page, &mut key)?;
@@ -178,27 +178,27 @@ impl Tree {
     pub(super) fn read_value<G: PageReader>(
         &self,
         guard: &G,
-        far: &Far,
+        far: &ExtentRef,
         out: &mut [u8],
-    ) -> Step<()> {
+    ) -> Attempt<()> {
         if !far.direct {
             return self.read_cached(guard, far.page, out);
         }
         if !guard.is_sound() {
-            return Err(Stop::Again);
+            return Err(Stop::Restart);
         }
         let read = self.read_direct(far, out);
         // The pages may have been reused; the checksum tells.
         match read {
             Ok(true) => Ok(()),
-            _ if !guard.is_sound() => Err(Stop::Again),
+            _ if !guard.is_sound() => Err(Stop::Restart),
             Ok(false) => Err(self.damage(PageId(far.page), "the value's checksum is wrong")),
             Err(error) => Err(Stop::Failed(error)),
         }
     }
 
     /// Reads a direct extent. Returns `false` if the checksum does not match.
-    pub(super) fn read_direct(&self, far: &Far, out: &mut [u8]) -> Result<bool> {
+    pub(super) fn read_direct(&self, far: &ExtentRef, out: &mut [u8]) -> Result<bool> {
         let mut buffer = self.piece_buffer(out.len());
         self.pieces(PageId(far.page), out.len(), |offset, range| {
             let whole = range.len().next_multiple_of(self.shape.page_bytes);
@@ -214,7 +214,7 @@ impl Tree {
     }
 
     /// Returns the pages of a value's extent: first page and count.
-    pub(super) fn pages_of(&self, far: &Far) -> (PageId, u64) {
+    pub(super) fn pages_of(&self, far: &ExtentRef) -> (PageId, u64) {
         let length = to_usize(u64::from(far.length));
         (PageId(far.page), self.extent_pages(length, far.direct))
     }

@@ -7,7 +7,7 @@
 //! between the bounds belongs to the leaf. A put through the same [`Finger`] updates its version.
 
 use super::{
-    Change, Garbage, Step, Tree,
+    Attempt, CountChange, Garbage, Tree,
     read::{Bounds, BuildValue, Target},
     write::NewValue,
 };
@@ -35,7 +35,7 @@ impl Finger {
 
 impl Tree {
     /// Returns the leaf that a key belongs to: the finger's, or the one that a descent finds.
-    fn leaf_by(&self, near: &mut Finger, key: &[u8]) -> Step<ReadGuard<'_>> {
+    fn leaf_by(&self, near: &mut Finger, key: &[u8]) -> Attempt<ReadGuard<'_>> {
         let leaf = near.leaf.as_ref().filter(|_| near.has(key));
         if let Some(leaf) = leaf.and_then(|leaf| self.cache.seen(leaf)) {
             return Ok(leaf);
@@ -61,11 +61,11 @@ impl Tree {
     }
 
     /// As [`Tree::put`], for a key that is probably close to the previous one.
-    pub fn put_near(&self, near: &mut Finger, key: &[u8], value: &[u8]) -> Result<Change> {
+    pub fn put_near(&self, near: &mut Finger, key: &[u8], value: &[u8]) -> Result<CountChange> {
         if !self.shape().is_inline(key, value.len()) {
             return self.put(key, [value, &[]], None);
         }
-        let stored = NewValue::Here([value, &[]]);
+        let stored = NewValue::Inline([value, &[]]);
         let mut garbage = Garbage::new();
         let done = self.repeat(|tree| {
             let leaf = tree.leaf_by(near, key)?;

@@ -69,7 +69,7 @@ use std::sync::Arc;
 
 use self::{
     node::{Fetch, HEAD_BYTES, LongKey, NodeView},
-    page_allocator::Space,
+    page_allocator::PageAllocator,
 };
 use crate::{
     Error,
@@ -96,7 +96,7 @@ const LEAF_LINES_MAX: usize = 16;
 
 /// The size limits of a tree, derived from its page size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct TreeShape {
     /// Size of a page in bytes: a power of two from 4096 to 65,536.
     pub page_bytes: usize,
     /// Length of the values of packed leaves, in bytes; 0 if no leaf is packed. A leaf whose values
@@ -105,9 +105,9 @@ pub struct Shape {
     pub value_bytes: usize,
 }
 
-impl Shape {
+impl TreeShape {
     /// Whether a leaf with `count` entries is packed if all its values have the length
-    /// [`Shape::value_bytes`].
+    /// [`TreeShape::value_bytes`].
     pub const fn packs(self, count: usize) -> bool {
         self.value_bytes > 0 && count > 0
     }
@@ -150,7 +150,7 @@ impl Shape {
 #[derive(Debug)]
 pub enum Stop {
     /// Another thread changed a page on the path: the operation must restart.
-    Again,
+    Restart,
     /// The operation has failed.
     Failed(Error),
 }
@@ -162,14 +162,14 @@ impl From<Error> for Stop {
 }
 
 /// The outcome of one attempt at an operation.
-pub type Step<T> = Result<T, Stop>;
+pub type Attempt<T> = Result<T, Stop>;
 
 /// A B+-tree over a page cache. See the module documentation.
 #[derive(Debug)]
 pub struct Tree {
     cache: Arc<PageCache>,
-    space: Space,
-    shape: Shape,
+    allocator: PageAllocator,
+    shape: TreeShape,
     /// Whether large values may be written directly to the file, bypassing the cache.
     writes_directly: bool,
     /// Number of leaves and of inner nodes.
@@ -225,14 +225,14 @@ impl PageReader for WriteGuard<'_> {
 
 /// What an operation adds to the counts of the tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct CountChange {
     /// Number of keys added, negative if removed.
     pub keys: i64,
     /// Number of bytes of keys and values added, negative if removed.
     pub bytes: i64,
 }
 
-impl Change {
+impl CountChange {
     fn add(&mut self, other: Self) {
         self.keys += other.keys;
         self.bytes += other.bytes;
@@ -245,19 +245,19 @@ type Garbage = Vec<(PageId, u64)>;
 impl Tree {
     /// Returns the tree in the pages of `cache`. The caller creates the root of a new tree with
     /// [`Tree::format`]. `writes_directly`: large values may be written directly to the file.
-    /// `value_bytes`: see [`Shape::value_bytes`].
+    /// `value_bytes`: see [`TreeShape::value_bytes`].
     pub fn new(
         cache: Arc<PageCache>,
-        space: Space,
+        allocator: PageAllocator,
         writes_directly: bool,
         value_bytes: usize,
     ) -> Self {
-        let shape = Shape { page_bytes: cache.page_bytes(), value_bytes };
+        let shape = TreeShape { page_bytes: cache.page_bytes(), value_bytes };
         let node_counts = [AtomicU64::new(0), AtomicU64::new(0)];
         let leaf_lines = AtomicU64::new(0);
         Self {
             cache,
-            space,
+            allocator,
             shape,
             writes_directly,
             node_counts,
@@ -327,12 +327,12 @@ impl Tree {
     }
 
     /// Returns the map of free pages.
-    pub const fn space(&self) -> &Space {
-        &self.space
+    pub const fn allocator(&self) -> &PageAllocator {
+        &self.allocator
     }
 
     /// Returns the size limits.
-    pub const fn shape(&self) -> Shape {
+    pub const fn shape(&self) -> TreeShape {
         self.shape
     }
 
@@ -346,13 +346,13 @@ impl Tree {
     }
 
     /// Repeats `attempt` until no concurrent change interrupts it.
-    fn repeat<T>(&self, mut attempt: impl FnMut(&Self) -> Step<T>) -> crate::Result<T> {
+    fn repeat<T>(&self, mut attempt: impl FnMut(&Self) -> Attempt<T>) -> crate::Result<T> {
         let mut patience = Backoff::default();
         loop {
             match attempt(self) {
                 Ok(done) => return Ok(done),
                 Err(Stop::Failed(error)) => return Err(error),
-                Err(Stop::Again) => patience.wait(),
+                Err(Stop::Restart) => patience.wait(),
             }
         }
     }
@@ -364,7 +364,7 @@ impl Tree {
         &self,
         guard: &G,
         look: impl FnOnce(&NodeView<'_>, Fetch<'_>) -> Option<T>,
-    ) -> Step<T> {
+    ) -> Attempt<T> {
         let mut failure = None;
         let mut fetch = |long: LongKey| {
             let fetched = self.fetch(guard, long);
@@ -381,7 +381,11 @@ impl Tree {
     #[cold]
     fn senseless<G: PageReader>(&self, guard: &G) -> Stop {
         let page = guard.page();
-        if guard.is_sound() { self.damage(page, "it is no node of the tree") } else { Stop::Again }
+        if guard.is_sound() {
+            self.damage(page, "it is no node of the tree")
+        } else {
+            Stop::Restart
+        }
     }
 
     #[cold]
@@ -394,9 +398,9 @@ impl Tree {
     fn let_go(&self, garbage: Garbage) {
         for (first, count) in garbage {
             for step in 0..count {
-                self.cache.discard(self.space.page_at(first, step));
+                self.cache.discard(self.allocator.page_at(first, step));
             }
-            self.space.give(first, count);
+            self.allocator.give(first, count);
         }
     }
 

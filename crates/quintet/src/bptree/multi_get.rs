@@ -8,9 +8,9 @@
 //! in flight.
 
 use super::{
-    DEPTH_MAX, ROOT, Step, Stop, Tree,
+    Attempt, DEPTH_MAX, ROOT, Stop, Tree,
     node::{NodeSearch, NodeView},
-    read::{BuildValue, Bytes, Sink, Target},
+    read::{BuildValue, LeafSink, Target, ValueBytes},
 };
 use crate::{
     Result,
@@ -49,13 +49,13 @@ impl Tree {
 
     /// Calls `each` once for each key, with the key's position and value, in any order.
     pub fn multi_get_each(&self, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<()> {
-        self.many(keys, &mut Bytes::default(), &mut |bytes, index, found| {
+        self.many(keys, &mut ValueBytes::default(), &mut |bytes, index, found| {
             each(index, found.then_some(bytes.0.as_slice()))
         })
     }
 
     /// Calls `each` for each key. The flag says whether the key exists; then `sink` has its value.
-    fn many<S: Sink>(
+    fn many<S: LeafSink>(
         &self,
         keys: &[&[u8]],
         sink: &mut S,
@@ -69,7 +69,7 @@ impl Tree {
         let mut missing = Vec::new();
         let rest = keys.get(start..).unwrap_or(&[]);
         for (number, keys) in rest.chunks(BATCH).enumerate() {
-            let mut group = Group::new(self.cache.read(ROOT)?, keys);
+            let mut group = KeyGroup::new(self.cache.read(ROOT)?, keys);
             while group.is_above_leaves {
                 self.step(&mut group);
             }
@@ -80,7 +80,7 @@ impl Tree {
                     Some(Ok(found)) => each(sink, index, found)?,
                     Some(Err(Stop::Failed(error))) => return Err(error),
                     // The path has changed, or is not in the cache.
-                    Some(Err(Stop::Again)) | None => missing.push(index),
+                    Some(Err(Stop::Restart)) | None => missing.push(index),
                 }
             }
         }
@@ -89,7 +89,7 @@ impl Tree {
 
     /// Looks up sorted keys leaf by leaf, as long as each leaf has several of them. Returns the
     /// number of keys looked up.
-    fn runs<S: Sink>(
+    fn runs<S: LeafSink>(
         &self,
         keys: &[&[u8]],
         sink: &mut S,
@@ -110,7 +110,7 @@ impl Tree {
                 let found = match self.value_in(&leaf, key, sink) {
                     Ok(found) => found,
                     Err(Stop::Failed(error)) => return Err(error),
-                    Err(Stop::Again) => self.find(key, sink)?,
+                    Err(Stop::Restart) => self.find(key, sink)?,
                 };
                 each(sink, start, found)?;
                 start += 1;
@@ -121,7 +121,7 @@ impl Tree {
 
     /// Looks up the keys at the positions `missing`, whose leaves are not in the cache.
     #[cold]
-    fn many_missing<S: Sink>(
+    fn many_missing<S: LeafSink>(
         &self,
         keys: &[&[u8]],
         missing: &[usize],
@@ -156,7 +156,7 @@ impl Tree {
     }
 
     /// Returns the page of the leaf that a key belongs to; `None` if the root is a leaf.
-    fn leaf_page_of(&self, key: &[u8]) -> Step<Option<PageId>> {
+    fn leaf_page_of(&self, key: &[u8]) -> Attempt<Option<PageId>> {
         let mut node = self.cache.read(ROOT)?;
         for _ in 0..DEPTH_MAX {
             match self.child_for(&node, key)? {
@@ -170,8 +170,8 @@ impl Tree {
 
     /// Searches the current node of each key of a group, and moves those that are not at leaves one
     /// level down.
-    fn step<'t>(&'t self, group: &mut Group<'t, '_>) {
-        let Group { keys, goings, is_above_leaves } = group;
+    fn step<'t>(&'t self, group: &mut KeyGroup<'t, '_>) {
+        let KeyGroup { keys, goings, is_above_leaves } = group;
         // Each pass uses what the previous one prefetched: header and hints, then slots, then the
         // entry.
         for (place, key) in goings.iter_mut().zip(*keys) {
@@ -232,7 +232,12 @@ impl Tree {
     /// Passes the value of a key, whose leaf was searched, to `sink`. Returns `false` if the key is
     /// absent.
     #[inline]
-    fn value_of<S: Sink>(&self, going: &KeyDescent<'_>, key: &[u8], sink: &mut S) -> Step<bool> {
+    fn value_of<S: LeafSink>(
+        &self,
+        going: &KeyDescent<'_>,
+        key: &[u8],
+        sink: &mut S,
+    ) -> Attempt<bool> {
         self.value_where(&going.node, sink, |view, fetch| {
             view.settle(&going.sought, going.at, key, fetch)
         })
@@ -240,7 +245,7 @@ impl Tree {
 }
 
 /// A group of keys that descends together.
-struct Group<'t, 'k> {
+struct KeyGroup<'t, 'k> {
     keys: &'k [&'k [u8]],
     /// The descent of each key; `None` if its path is not in the cache, or has changed.
     goings: [Option<KeyDescent<'t>>; BATCH],
@@ -256,7 +261,7 @@ struct KeyDescent<'t> {
     at: usize,
 }
 
-impl<'t, 'k> Group<'t, 'k> {
+impl<'t, 'k> KeyGroup<'t, 'k> {
     fn new(root: ReadGuard<'t>, keys: &'k [&'k [u8]]) -> Self {
         let mut goings = [None; BATCH];
         let going = KeyDescent { node: root, sought: NodeSearch::default(), at: 0 };

@@ -48,18 +48,18 @@
 //! | inline less 4, or 0 | rest | the key's bytes behind the prefix and the slot's head |
 //! | value length | value | |
 //!
-//! Only trees whose values mostly have one known length ([`Shape::value_bytes`]) have packed
+//! Only trees whose values mostly have one known length ([`TreeShape::value_bytes`]) have packed
 //! leaves. They save 8 bytes an entry. An entry that does not have this form makes the leaf plain
 //! again.
 //!
-//! Invariants: slots ascend; keys of up to [`Shape::key_inline_max`] bytes are never long, longer
+//! Invariants: slots ascend; keys of up to [`TreeShape::key_inline_max`] bytes are never long, longer
 //! ones always; a page's prefix is shared by every key that can ever come to it, because it is
 //! shared by the keys between which its range lies.
 
 use std::{cmp::Ordering, ops::Range};
 
 use super::{
-    Shape,
+    TreeShape,
     build::{Cell, Payload},
 };
 use crate::{
@@ -104,7 +104,7 @@ const SLOTS_OF_LINE: usize = 64 / SLOT_BYTES;
 /// Size of a reference to an extent, in bytes.
 pub const REFERENCE_BYTES: usize = 8;
 /// Largest skip, in bytes: four bytes less than the smallest page holds of a long key.
-const SKIP_MAX: usize = Shape { page_bytes: 4096, value_bytes: 0 }.key_inline_max() - 4;
+const SKIP_MAX: usize = TreeShape { page_bytes: 4096, value_bytes: 0 }.key_inline_max() - 4;
 const LONG_FLAG: u64 = 1 << 15;
 /// Flag in an entry's word: the value is in an extent.
 const EXTENT_FLAG: u32 = 1 << 31;
@@ -122,7 +122,7 @@ pub struct LongKey {
 
 /// The reference to a value that does not fit in its leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Far {
+pub struct ExtentRef {
     /// Length of the value, in bytes.
     pub length: u32,
     /// First page of the extent.
@@ -133,7 +133,7 @@ pub struct Far {
     pub direct: bool,
 }
 
-impl Far {
+impl ExtentRef {
     /// Returns the first word of the value's entry.
     pub const fn word(&self) -> u32 {
         self.length | EXTENT_FLAG | if self.direct { DIRECT_FLAG } else { 0 }
@@ -142,7 +142,7 @@ impl Far {
 
 /// A decoded slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
+pub struct EntrySlot {
     /// The first four bytes of the key after prefix and skip, big-endian.
     pub head: u32,
     /// Offset of the entry in the page.
@@ -153,7 +153,7 @@ pub struct Slot {
     pub long: bool,
 }
 
-impl Slot {
+impl EntrySlot {
     #[inline]
     fn decode(word: u64) -> Self {
         Self {
@@ -182,17 +182,17 @@ impl Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredValue {
     /// In the leaf: offset in the page, and length.
-    Here(usize, usize),
+    Inline(usize, usize),
     /// In an extent.
-    Far(Far),
+    Extent(ExtentRef),
 }
 
 impl StoredValue {
     /// Returns the length of the value, in bytes.
     pub fn length(&self) -> usize {
         match self {
-            Self::Here(_, length) => *length,
-            Self::Far(far) => to_usize(u64::from(far.length)),
+            Self::Inline(_, length) => *length,
+            Self::Extent(far) => to_usize(u64::from(far.length)),
         }
     }
 }
@@ -347,27 +347,27 @@ impl<'a> NodeView<'a> {
 
     /// Returns the slot at `index`.
     #[inline]
-    pub fn slot(&self, index: usize) -> Option<Slot> {
+    pub fn slot(&self, index: usize) -> Option<EntrySlot> {
         if index >= self.count {
             return None;
         }
-        self.words.word(self.slots_start() / 8 + index).map(Slot::decode)
+        self.words.word(self.slots_start() / 8 + index).map(EntrySlot::decode)
     }
 
     /// Returns the first word of an entry of a plain node.
     #[inline]
-    pub fn entry_word(&self, slot: &Slot) -> Option<u32> {
+    pub fn entry_word(&self, slot: &EntrySlot) -> Option<u32> {
         self.words.u32(slot.offset)
     }
 
     /// Returns the reference to a long key.
-    pub fn long_key(&self, slot: &Slot) -> Option<LongKey> {
+    pub fn long_key(&self, slot: &EntrySlot) -> Option<LongKey> {
         let at = slot.offset + 4 + slot.inline;
         Some(LongKey { length: self.words.u32(at)?, page: self.words.u32(at + 4)? })
     }
 
     /// Returns the number of bytes of an entry before its value.
-    const fn front_bytes(&self, slot: &Slot) -> usize {
+    const fn front_bytes(&self, slot: &EntrySlot) -> usize {
         if self.is_packed() {
             return slot.inline.saturating_sub(SLOT_KEY_BYTES);
         }
@@ -376,7 +376,7 @@ impl<'a> NodeView<'a> {
 
     /// Returns the first word of a leaf's entry, as a plain leaf stores it, and the range of the
     /// value or of the reference to it.
-    pub fn payload(&self, slot: &Slot) -> Option<(u32, Range<usize>)> {
+    pub fn payload(&self, slot: &EntrySlot) -> Option<(u32, Range<usize>)> {
         let at = slot.offset + self.front_bytes(slot);
         let (word, length) = match self.packed() {
             Some(length) => (low_u32(to_u64(length)), length),
@@ -389,37 +389,37 @@ impl<'a> NodeView<'a> {
 
     /// Returns the value of a leaf's entry.
     #[inline]
-    pub fn held(&self, slot: &Slot) -> Option<StoredValue> {
+    pub fn held(&self, slot: &EntrySlot) -> Option<StoredValue> {
         let at = slot.offset + self.front_bytes(slot);
         if let Some(length) = self.packed() {
-            return (at + length <= self.words.len()).then_some(StoredValue::Here(at, length));
+            return (at + length <= self.words.len()).then_some(StoredValue::Inline(at, length));
         }
         let word = self.entry_word(slot)?;
         let length = word & !(EXTENT_FLAG | DIRECT_FLAG);
         if word & EXTENT_FLAG == 0 {
             let length = to_usize(u64::from(length));
-            return (at + length <= self.words.len()).then_some(StoredValue::Here(at, length));
+            return (at + length <= self.words.len()).then_some(StoredValue::Inline(at, length));
         }
         let (page, checksum) = (self.words.u32(at)?, self.words.u32(at + 4)?);
         let direct = word & DIRECT_FLAG != 0;
-        Some(StoredValue::Far(Far { length, page, checksum, direct }))
+        Some(StoredValue::Extent(ExtentRef { length, page, checksum, direct }))
     }
 
     /// Returns the size of an entry in bytes, without its slot.
-    pub fn entry_bytes(&self, slot: &Slot) -> Option<usize> {
+    pub fn entry_bytes(&self, slot: &EntrySlot) -> Option<usize> {
         let own = self.front_bytes(slot);
         if !self.is_leaf() {
             return Some(own);
         }
         Some(match self.held(slot)? {
-            StoredValue::Here(_, length) => own + length,
-            StoredValue::Far(_) => own + REFERENCE_BYTES,
+            StoredValue::Inline(_, length) => own + length,
+            StoredValue::Extent(_) => own + REFERENCE_BYTES,
         })
     }
 
     /// Returns as many bytes of a key as the page holds, prefix included. This is the whole key
     /// unless it is long.
-    pub fn known_key(&self, slot: &Slot) -> Option<Vec<u8>> {
+    pub fn known_key(&self, slot: &EntrySlot) -> Option<Vec<u8>> {
         let mut key = self.prefix()?;
         self.push_suffix(slot, &mut key)?;
         Some(key)
@@ -428,7 +428,7 @@ impl<'a> NodeView<'a> {
     /// Appends the bytes of a key that its slot holds and its entry does not (packed leaves).
     /// Returns their number.
     #[inline]
-    pub fn push_apart(&self, slot: &Slot, out: &mut Vec<u8>) -> Option<usize> {
+    pub fn push_apart(&self, slot: &EntrySlot, out: &mut Vec<u8>) -> Option<usize> {
         if !self.is_packed() {
             return Some(0);
         }
@@ -439,7 +439,7 @@ impl<'a> NodeView<'a> {
 
     /// Appends as many bytes of a key after the prefix as the page holds.
     #[inline]
-    pub fn push_suffix(&self, slot: &Slot, out: &mut Vec<u8>) -> Option<()> {
+    pub fn push_suffix(&self, slot: &EntrySlot, out: &mut Vec<u8>) -> Option<()> {
         let apart = self.push_apart(slot, out)?;
         let length = slot.inline - apart;
         let at = slot.offset + if self.is_packed() { 0 } else { 4 };
@@ -453,14 +453,19 @@ impl<'a> NodeView<'a> {
     }
 
     /// Returns the whole key of a slot.
-    pub fn full_key(&self, slot: &Slot, fetch: Fetch<'_>) -> Option<Vec<u8>> {
+    pub fn full_key(&self, slot: &EntrySlot, fetch: Fetch<'_>) -> Option<Vec<u8>> {
         if slot.long { fetch(self.long_key(slot)?) } else { self.known_key(slot) }
     }
 
     /// Compares the key of a slot with a key whose part after prefix and skip is `suffix`. The
     /// heads of the two are equal.
     #[inline]
-    fn compare_same_head(&self, slot: &Slot, suffix: &[u8], fetch: Fetch<'_>) -> Option<Ordering> {
+    fn compare_same_head(
+        &self,
+        slot: &EntrySlot,
+        suffix: &[u8],
+        fetch: Fetch<'_>,
+    ) -> Option<Ordering> {
         if slot.long {
             return self.compare_long(slot, suffix, fetch);
         }
@@ -478,7 +483,7 @@ impl<'a> NodeView<'a> {
 
     /// As [`NodeView::compare_same_head`], in a packed leaf.
     #[inline]
-    fn compare_packed(&self, slot: &Slot, suffix: &[u8]) -> Option<Ordering> {
+    fn compare_packed(&self, slot: &EntrySlot, suffix: &[u8]) -> Option<Ordering> {
         if let Some(rest) = suffix.get(SLOT_KEY_BYTES..)
             && let Some(length) = slot.inline.checked_sub(SLOT_KEY_BYTES)
         {
@@ -490,7 +495,7 @@ impl<'a> NodeView<'a> {
     }
 
     #[cold]
-    fn compare_long(&self, slot: &Slot, suffix: &[u8], fetch: Fetch<'_>) -> Option<Ordering> {
+    fn compare_long(&self, slot: &EntrySlot, suffix: &[u8], fetch: Fetch<'_>) -> Option<Ordering> {
         let skip = self.skip();
         let (at, inline) = (slot.offset + 4 + skip, slot.inline.checked_sub(skip)?);
         let shared = suffix.len().min(inline);
@@ -657,7 +662,7 @@ impl<'a> NodeView<'a> {
         let skip = self.skip();
         if self.is_packed() {
             // Here a head is part of its key; only the padding of a short key can be wrong.
-            let is_padded = |slot: Slot| {
+            let is_padded = |slot: EntrySlot| {
                 let unused = SLOT_KEY_BYTES.saturating_sub(slot.inline);
                 slot.head & low_u32((1 << (8 * unused)) - 1) == 0 && !slot.long
             };
@@ -722,8 +727,8 @@ impl<'a> NodeView<'a> {
         let key = self.known_key(&slot)?;
         let payload = if self.is_leaf() {
             match self.held(&slot)? {
-                StoredValue::Here(at, length) => Payload::Here(self.words.copy(at, length)?),
-                StoredValue::Far(far) => Payload::Far(far),
+                StoredValue::Inline(at, length) => Payload::Inline(self.words.copy(at, length)?),
+                StoredValue::Extent(far) => Payload::Extent(far),
             }
         } else {
             Payload::Child(self.entry_word(&slot)?)
@@ -744,7 +749,7 @@ impl<'a> NodeView<'a> {
 
 /// Whether a leaf that could be packed is better plain: its heads would all be equal, and the plain
 /// form fits in a page.
-pub const fn is_plain_better(skip: usize, plain_bytes: usize, shape: Shape) -> bool {
+pub const fn is_plain_better(skip: usize, plain_bytes: usize, shape: TreeShape) -> bool {
     skip > 0 && plain_bytes <= shape.page_bytes
 }
 

@@ -37,7 +37,7 @@ pub const MAP_HEAD_BYTES: usize = 32;
 pub type Bits = Vec<u64>;
 
 #[derive(Debug, Default)]
-struct State {
+struct AllocatorState {
     used: Bits,
     /// At the checkpoint that is being written.
     cut: Option<Bits>,
@@ -57,7 +57,7 @@ struct State {
     hand: usize,
 }
 
-impl State {
+impl AllocatorState {
     /// Returns the pages of a word that are used, or were in a state that recovery may need.
     fn taken(&self, word: usize) -> u64 {
         let bits = |bits: &Bits| bits.get(word).copied().unwrap_or(0);
@@ -76,8 +76,8 @@ impl State {
 
 /// The page allocator of a file. See the module documentation.
 #[derive(Debug)]
-pub struct Space {
-    state: Mutex<State>,
+pub struct PageAllocator {
+    state: Mutex<AllocatorState>,
     /// Number of pages of an extent: a multiple of 64.
     granularity: u64,
     used_count: AtomicU64,
@@ -97,11 +97,11 @@ pub fn is_set(bits: &[u64], page: u64) -> bool {
     bits.get(word).is_some_and(|word| word & mask != 0)
 }
 
-impl Space {
+impl PageAllocator {
     /// Returns the allocator of a file whose maps are `used`; empty for a new file.
     pub fn new(granularity: u64, used: Bits) -> Self {
-        let space = Self {
-            state: Mutex::new(State::default()),
+        let allocator = Self {
+            state: Mutex::new(AllocatorState::default()),
             granularity,
             used_count: AtomicU64::new(0),
             end: AtomicU64::new(0),
@@ -109,22 +109,22 @@ impl Space {
             hole_count: AtomicU64::new(0),
         };
         {
-            let mut state = lock(&space.state);
+            let mut state = lock(&allocator.state);
             if used.is_empty() {
-                space.extend(&mut state);
+                allocator.extend(&mut state);
                 if let Some(first) = state.used.first_mut() {
                     *first |= 0b111;
                 }
             } else {
                 state.changed = vec![false; to_usize(to_u64(used.len()) * 64 / granularity)];
-                space.end.store(to_u64(used.len()) * 64, Ordering::Relaxed);
+                allocator.end.store(to_u64(used.len()) * 64, Ordering::Relaxed);
                 state.durable.clone_from(&used);
                 state.used = used;
             }
             let count: u32 = state.used.iter().map(|word| word.count_ones()).sum();
-            space.used_count.store(u64::from(count), Ordering::Relaxed);
+            allocator.used_count.store(u64::from(count), Ordering::Relaxed);
         }
-        space
+        allocator
     }
 
     /// Returns the number of pages of the file.
@@ -148,7 +148,7 @@ impl Space {
     }
 
     /// Adds an extent.
-    fn extend(&self, state: &mut State) {
+    fn extend(&self, state: &mut AllocatorState) {
         let start = to_u64(state.used.len()) * 64;
         state.used.resize(state.used.len() + to_usize(self.granularity / 64), 0);
         state.changed.push(true);
@@ -180,7 +180,7 @@ impl Space {
         self.granularity - u64::from(page.0) % self.granularity
     }
 
-    fn mark(&self, state: &mut State, first: u64, count: u64, used: bool) {
+    fn mark(&self, state: &mut AllocatorState, first: u64, count: u64, used: bool) {
         for step in 0..count {
             let page = u64::from(self.page_at(PageId(low_u32(first)), step).0);
             let (word, mask) = bit(page);
@@ -235,7 +235,7 @@ impl Space {
 
     /// Returns the first run of `count` free pages from `page` on. Extends the file if there is
     /// none.
-    fn find_run(&self, state: &mut State, count: u64, mut page: u64) -> u64 {
+    fn find_run(&self, state: &mut AllocatorState, count: u64, mut page: u64) -> u64 {
         let (mut run, mut first) = (0, 0);
         loop {
             let end = to_u64(state.used.len()) * 64;
@@ -303,7 +303,7 @@ impl Space {
         loaded
     }
 
-    /// Undoes [`Space::adopt`]: the load's pages are reserved again.
+    /// Undoes [`PageAllocator::adopt`]: the load's pages are reserved again.
     pub fn disown(&self, loaded: Bits, freed: &[(PageId, u64)]) {
         let mut state = lock(&self.state);
         self.mark_all(&mut state, &loaded, false);
@@ -333,7 +333,7 @@ impl Space {
     }
 
     /// Marks all pages of a set as used or free.
-    fn mark_all(&self, state: &mut State, pages: &Bits, used: bool) {
+    fn mark_all(&self, state: &mut AllocatorState, pages: &Bits, used: bool) {
         let mut count = 0;
         for (index, pages) in pages.iter().enumerate().filter(|(_, pages)| **pages != 0) {
             if let Some(word) = state.used.get_mut(index) {
@@ -455,7 +455,7 @@ impl Space {
         state.holes.resize(state.used.len(), 0);
         let mut page = 0;
         let end = to_u64(state.durable.len()) * 64;
-        let idle = |state: &State, page| {
+        let idle = |state: &AllocatorState, page| {
             let bits =
                 [&state.used, &state.durable, &state.doubtful, &state.holes, &state.reserved];
             page < end && !bits.iter().any(|bits| is_set(bits, page))
@@ -509,53 +509,53 @@ mod tests {
 
     #[test]
     fn the_file_grows_by_extents_that_begin_with_their_map() {
-        let space = Space::new(64, Bits::new());
-        let pages: Vec<u32> = (0..200).map(|_| space.take().0).collect();
+        let allocator = PageAllocator::new(64, Bits::new());
+        let pages: Vec<u32> = (0..200).map(|_| allocator.take().0).collect();
         assert!(pages.iter().all(|page| page % 64 != 0 && *page > 2));
         assert!(pages.is_sorted());
-        assert_eq!(space.end(), 256);
-        assert_eq!(space.used(), 200 + 3 + 3);
-        space.give(PageId(70), 1);
-        space.give(PageId(5), 1);
-        assert_eq!((space.take(), space.take()), (PageId(5), PageId(70)));
-        assert_eq!(space.map_page(0), PageId(1));
-        assert_eq!(space.map_page(2), PageId(128));
+        assert_eq!(allocator.end(), 256);
+        assert_eq!(allocator.used(), 200 + 3 + 3);
+        allocator.give(PageId(70), 1);
+        allocator.give(PageId(5), 1);
+        assert_eq!((allocator.take(), allocator.take()), (PageId(5), PageId(70)));
+        assert_eq!(allocator.map_page(0), PageId(1));
+        assert_eq!(allocator.map_page(2), PageId(128));
     }
 
     #[test]
     fn runs_are_in_one_piece_and_avoid_what_recovery_needs() {
-        let space = Space::new(64, Bits::new());
-        let first = space.take_run(10, false);
+        let allocator = PageAllocator::new(64, Bits::new());
+        let first = allocator.take_run(10, false);
         assert_eq!(first, PageId(3));
-        let maps = space.cut();
+        let maps = allocator.cut();
         assert_eq!(maps.len(), 1);
         assert_eq!(maps[0].0, PageId(1));
-        space.end_cut(true);
-        space.give(first, 10);
+        allocator.end_cut(true);
+        allocator.give(first, 10);
         let mut runs = Vec::new();
         let mut note = |first, count| {
             runs.push((first, count));
             Ok::<_, ()>(())
         };
-        space.give_back(&mut note).unwrap();
-        space.give_back(&mut note).unwrap();
+        allocator.give_back(&mut note).unwrap();
+        allocator.give_back(&mut note).unwrap();
         assert_eq!(runs, [(13, 51)]);
-        assert_eq!(space.holes(), 51);
-        assert_eq!(space.take_run(5, true), PageId(13));
-        assert!(space.take_written_directly());
-        assert_eq!(space.take_run(5, false), PageId(18), "the durable cut has the first ten");
-        let long = space.take_run(100, false);
+        assert_eq!(allocator.holes(), 51);
+        assert_eq!(allocator.take_run(5, true), PageId(13));
+        assert!(allocator.take_written_directly());
+        assert_eq!(allocator.take_run(5, false), PageId(18), "the durable cut has the first ten");
+        let long = allocator.take_run(100, false);
         assert_eq!(long, PageId(23));
-        let pages: Vec<u32> = (0..100).map(|step| space.page_at(long, step).0).collect();
+        let pages: Vec<u32> = (0..100).map(|step| allocator.page_at(long, step).0).collect();
         let expected: Vec<u32> = (23..125).filter(|page| page % 64 != 0).take(100).collect();
         assert_eq!(pages, expected);
-        assert_eq!((space.contiguous(long), space.contiguous(PageId(65))), (41, 63));
-        space.cut();
-        space.give(PageId(13), 5);
-        assert_ne!(space.take_run(2, true), PageId(13), "the cut may still need them");
-        space.end_cut(false);
-        assert_eq!(space.cut().len(), 2, "all maps are written again");
-        space.give(long, 100);
-        assert_eq!(space.take_run(100, false), PageId(126), "behind all that may be durable");
+        assert_eq!((allocator.contiguous(long), allocator.contiguous(PageId(65))), (41, 63));
+        allocator.cut();
+        allocator.give(PageId(13), 5);
+        assert_ne!(allocator.take_run(2, true), PageId(13), "the cut may still need them");
+        allocator.end_cut(false);
+        assert_eq!(allocator.cut().len(), 2, "all maps are written again");
+        allocator.give(long, 100);
+        assert_eq!(allocator.take_run(100, false), PageId(126), "behind all that may be durable");
     }
 }

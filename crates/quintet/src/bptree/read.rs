@@ -3,8 +3,8 @@
 //! Start with `Tree::leaf_of` (the descent) and `Tree::value_in` (the lookup in a leaf).
 
 use super::{
-    DEPTH_MAX, ROOT, Step, Stop, Tree,
-    node::{Far, Fetch, NodeView, StoredValue},
+    Attempt, DEPTH_MAX, ROOT, Stop, Tree,
+    node::{ExtentRef, Fetch, NodeView, StoredValue},
 };
 use crate::{
     Result,
@@ -57,31 +57,31 @@ impl Target<'_> {
 impl Tree {
     /// Returns a child of a node that has not changed since `child` was read from it.
     #[inline]
-    pub(super) fn child_of(&self, node: &ReadGuard<'_>, child: u32) -> Step<ReadGuard<'_>> {
+    pub(super) fn child_of(&self, node: &ReadGuard<'_>, child: u32) -> Attempt<ReadGuard<'_>> {
         let Some(next) = self.cache.look(PageId(child)) else {
             return self.load_child(node, child);
         };
         // The node was unchanged after the child's version was read.
-        if node.is_unchanged() { Ok(next) } else { Err(Stop::Again) }
+        if node.is_unchanged() { Ok(next) } else { Err(Stop::Restart) }
     }
 
     #[cold]
-    fn load_child(&self, node: &ReadGuard<'_>, child: u32) -> Step<ReadGuard<'_>> {
+    fn load_child(&self, node: &ReadGuard<'_>, child: u32) -> Attempt<ReadGuard<'_>> {
         // A page that has changed yields an arbitrary page number.
         if !node.is_unchanged() {
-            return Err(Stop::Again);
+            return Err(Stop::Restart);
         }
         let next = self.cache.read(PageId(child));
         // An error of a page that is no longer the node's child must be ignored.
         if !node.is_unchanged() {
-            return Err(Stop::Again);
+            return Err(Stop::Restart);
         }
         Ok(next?)
     }
 
     /// Returns the leaf that a key belongs to. Costs one node per level.
     #[inline]
-    pub(super) fn leaf_of(&self, key: &[u8]) -> Step<ReadGuard<'_>> {
+    pub(super) fn leaf_of(&self, key: &[u8]) -> Attempt<ReadGuard<'_>> {
         let mut node = self.cache.read(ROOT)?;
         for _ in 0..DEPTH_MAX {
             let Some((child, level)) = self.child_for(&node, key)? else { return Ok(node) };
@@ -93,7 +93,7 @@ impl Tree {
         Err(if node.is_unchanged() {
             self.damage(node.page(), "the tree is too deep")
         } else {
-            Stop::Again
+            Stop::Restart
         })
     }
 
@@ -103,8 +103,8 @@ impl Tree {
         &self,
         target: Target<'_>,
         ahead: isize,
-    ) -> Step<(ReadGuard<'_>, Bounds)> {
-        self.bounded_leaf_if(target, Some(ahead))?.ok_or(Stop::Again)
+    ) -> Attempt<(ReadGuard<'_>, Bounds)> {
+        self.bounded_leaf_if(target, Some(ahead))?.ok_or(Stop::Restart)
     }
 
     /// As [`Tree::bounded_leaf_ahead`]. If `ahead` is `None`, returns `None` for a leaf that is not
@@ -113,7 +113,7 @@ impl Tree {
         &self,
         target: Target<'_>,
         ahead: Option<isize>,
-    ) -> Step<Option<(ReadGuard<'_>, Bounds)>> {
+    ) -> Attempt<Option<(ReadGuard<'_>, Bounds)>> {
         let mut node = self.cache.read(ROOT)?;
         let mut bounds = Bounds::default();
         for _ in 0..DEPTH_MAX {
@@ -141,7 +141,7 @@ impl Tree {
             }
             node = self.child_of(&node, child)?;
         }
-        Err(Stop::Again)
+        Err(Stop::Restart)
     }
 
     /// Loads child `index` of a node and children beside it into the cache.
@@ -179,7 +179,7 @@ impl Tree {
 
     /// Passes the value of a key to `sink`. Returns `false` if the key is absent.
     #[inline]
-    pub(super) fn find<S: Sink>(&self, key: &[u8], sink: &mut S) -> Result<bool> {
+    pub(super) fn find<S: LeafSink>(&self, key: &[u8], sink: &mut S) -> Result<bool> {
         self.repeat(|tree| {
             let leaf = tree.leaf_of(key)?;
             tree.value_in(&leaf, key, sink)
@@ -188,23 +188,23 @@ impl Tree {
 
     /// Passes the value of a key in this leaf to `sink`. Returns `false` if the key is absent.
     #[inline]
-    pub(super) fn value_in<S: Sink>(
+    pub(super) fn value_in<S: LeafSink>(
         &self,
         leaf: &ReadGuard<'_>,
         key: &[u8],
         sink: &mut S,
-    ) -> Step<bool> {
+    ) -> Attempt<bool> {
         self.value_where(leaf, sink, |view, fetch| view.search_inside(key, fetch))
     }
 
     /// As [`Tree::value_in`], for the key that `search` finds.
     #[inline]
-    pub(super) fn value_where<S: Sink>(
+    pub(super) fn value_where<S: LeafSink>(
         &self,
         leaf: &ReadGuard<'_>,
         sink: &mut S,
         search: impl FnOnce(&NodeView<'_>, Fetch<'_>) -> Option<(usize, bool)>,
-    ) -> Step<bool> {
+    ) -> Attempt<bool> {
         let held = self.look(leaf, |view, fetch| {
             let (index, found) = search(view, fetch)?;
             if !found {
@@ -215,7 +215,7 @@ impl Tree {
         if let Some(held) = &held {
             sink.take(self, leaf, held)?;
         }
-        if leaf.is_unchanged() { Ok(held.is_some()) } else { Err(Stop::Again) }
+        if leaf.is_unchanged() { Ok(held.is_some()) } else { Err(Stop::Restart) }
     }
 
     /// Returns a value as `make` builds it.
@@ -225,19 +225,19 @@ impl Tree {
         leaf: &ReadGuard<'_>,
         held: &StoredValue,
         make: &impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
-    ) -> Step<V> {
+    ) -> Attempt<V> {
         match held {
-            StoredValue::Here(at, length) => {
+            StoredValue::Inline(at, length) => {
                 let mut whole = true;
                 let value = make(*length, &mut |out: &mut [u8]| {
                     whole = leaf.words().copy_to(*at, out).is_some();
                 });
                 if whole { Ok(value) } else { Err(self.senseless(leaf)) }
             }
-            StoredValue::Far(far) => {
+            StoredValue::Extent(far) => {
                 // A length from a page that has changed may be any.
                 if !leaf.is_unchanged() {
-                    return Err(Stop::Again);
+                    return Err(Stop::Restart);
                 }
                 let mut outcome = Ok(());
                 let value = make(to_usize(u64::from(far.length)), &mut |out: &mut [u8]| {
@@ -250,14 +250,19 @@ impl Tree {
 
     /// Copies a value into `out`, replacing its content.
     #[inline]
-    fn copy_value(&self, leaf: &ReadGuard<'_>, held: &StoredValue, out: &mut Vec<u8>) -> Step<()> {
+    fn copy_value(
+        &self,
+        leaf: &ReadGuard<'_>,
+        held: &StoredValue,
+        out: &mut Vec<u8>,
+    ) -> Attempt<()> {
         match held {
-            StoredValue::Here(at, length) => {
+            StoredValue::Inline(at, length) => {
                 out.resize(*length, 0);
                 let copied = leaf.words().copy_to(*at, out);
                 copied.ok_or_else(|| self.senseless(leaf))
             }
-            StoredValue::Far(far) => self.copy_far(leaf, far, out),
+            StoredValue::Extent(far) => self.copy_far(leaf, far, out),
         }
     }
 
@@ -268,11 +273,11 @@ impl Tree {
         leaf: &ReadGuard<'_>,
         held: &StoredValue,
         sink: &mut S,
-    ) -> Step<S::Output> {
+    ) -> Attempt<S::Output> {
         // The length is arbitrary if the page has changed.
-        let StoredValue::Far(far) = held else { return Err(self.senseless(leaf)) };
+        let StoredValue::Extent(far) = held else { return Err(self.senseless(leaf)) };
         if !leaf.is_unchanged() {
-            return Err(Stop::Again);
+            return Err(Stop::Restart);
         }
         let length = to_usize(u64::from(far.length));
         // A direct extent has one checksum, over all of it.
@@ -285,10 +290,10 @@ impl Tree {
     }
 
     #[cold]
-    fn copy_far(&self, leaf: &ReadGuard<'_>, far: &Far, out: &mut Vec<u8>) -> Step<()> {
+    fn copy_far(&self, leaf: &ReadGuard<'_>, far: &ExtentRef, out: &mut Vec<u8>) -> Attempt<()> {
         // A length from a page that has changed may be any.
         if !leaf.is_unchanged() {
-            return Err(Stop::Again);
+            return Err(Stop::Restart);
         }
         out.clear();
         out.resize(to_usize(u64::from(far.length)), 0);
@@ -297,7 +302,11 @@ impl Tree {
 
     /// Returns the child of a node that a key belongs to, and the node's level; `None` for a leaf.
     #[inline]
-    pub(super) fn child_for(&self, node: &ReadGuard<'_>, key: &[u8]) -> Step<Option<(PageId, u8)>> {
+    pub(super) fn child_for(
+        &self,
+        node: &ReadGuard<'_>,
+        key: &[u8],
+    ) -> Attempt<Option<(PageId, u8)>> {
         self.look(node, |view, fetch| {
             if view.is_leaf() {
                 return Some(None);
@@ -309,10 +318,10 @@ impl Tree {
 }
 
 /// A consumer of values found in leaves.
-pub(super) trait Sink {
+pub(super) trait LeafSink {
     /// Copies a value out of its leaf. The copy is valid once the leaf is known to be unchanged;
     /// otherwise this may be called again.
-    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &StoredValue) -> Step<()>;
+    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &StoredValue) -> Attempt<()>;
 }
 
 /// Builds the caller's type from a value.
@@ -321,9 +330,9 @@ pub(super) struct BuildValue<M, V> {
     pub(super) value: Option<V>,
 }
 
-impl<V, M: Fn(usize, &mut dyn FnMut(&mut [u8])) -> V> Sink for BuildValue<M, V> {
+impl<V, M: Fn(usize, &mut dyn FnMut(&mut [u8])) -> V> LeafSink for BuildValue<M, V> {
     #[inline]
-    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &StoredValue) -> Step<()> {
+    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &StoredValue) -> Attempt<()> {
         self.value = Some(tree.make(leaf, held, &self.make)?);
         Ok(())
     }
@@ -335,10 +344,10 @@ struct SinkAdapter<'s, S: ValueSink> {
     output: Option<S::Output>,
 }
 
-impl<S: ValueSink> Sink for SinkAdapter<'_, S> {
+impl<S: ValueSink> LeafSink for SinkAdapter<'_, S> {
     #[inline]
-    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &StoredValue) -> Step<()> {
-        if let StoredValue::Here(at, length) = *held {
+    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &StoredValue) -> Attempt<()> {
+        if let StoredValue::Inline(at, length) = *held {
             let words = leaf.words().atomics(at, length).ok_or_else(|| tree.senseless(leaf))?;
             self.output = Some(self.sink.of_words(words, (at, length)));
             return Ok(());
@@ -350,11 +359,11 @@ impl<S: ValueSink> Sink for SinkAdapter<'_, S> {
 
 /// Collects all bytes of a value.
 #[derive(Debug, Default)]
-pub(super) struct Bytes(pub(super) Vec<u8>);
+pub(super) struct ValueBytes(pub(super) Vec<u8>);
 
-impl Sink for Bytes {
+impl LeafSink for ValueBytes {
     #[inline]
-    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &StoredValue) -> Step<()> {
+    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &StoredValue) -> Attempt<()> {
         tree.copy_value(leaf, held, &mut self.0)
     }
 }

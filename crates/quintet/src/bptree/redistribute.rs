@@ -7,19 +7,19 @@
 //!
 //! Why: leaves that split alone are 69 % full with random keys, and here 80 %. An index that must
 //! be in memory is a seventh smaller. It changes one more page and copies two leaves, so only trees
-//! of many small entries ([`super::Shape::value_bytes`]) do it.
+//! of many small entries ([`super::TreeShape::value_bytes`]) do it.
 //!
 //! Invariants: a leaf shares only with a child of the same parent, so one latched parent has all
 //! their separators. Nothing changes before all pages are built and the parent is known to have
 //! room.
 
 use super::{
-    ROOT, Step, Stop, Tree,
+    Attempt, ROOT, Stop, Tree,
     build::{Cell, Payload},
     fill_used,
-    node::Slot,
+    node::EntrySlot,
     read::Bounds,
-    split::Entries,
+    split::LeafEntries,
 };
 use crate::{
     Error,
@@ -38,7 +38,7 @@ const FULL_SIXTEENTHS: usize = 15;
 
 /// A slot of a parent, and the size of its entry in bytes.
 struct Separator {
-    slot: Slot,
+    slot: EntrySlot,
     bytes: usize,
 }
 
@@ -51,7 +51,7 @@ impl Tree {
         parent_bounds: &Bounds,
         full: &FullLeaf<'_>,
         new: &NewEntry<'_>,
-    ) -> Step<bool> {
+    ) -> Attempt<bool> {
         if self.shape.value_bytes == 0 {
             return Ok(false);
         }
@@ -64,7 +64,7 @@ impl Tree {
         let base = whole.prefix(self.shape.prefix_max());
         let begins = |prefix: &[u8]| prefix.starts_with(base);
         let entries = self.look(full.leaf, |view, _| {
-            let mut entries = Entries::new(base.to_vec());
+            let mut entries = LeafEntries::new(base.to_vec());
             let taken = entries.take_with(view, (new.at, new.found), new.key, new.value);
             Some(
                 taken
@@ -94,19 +94,19 @@ impl Tree {
     /// Puts an entry into a full plain leaf by packing the leaf. Returns `false`, with no change,
     /// if that is not possible. The last leaf begins plain: its keys share bytes that are not yet a
     /// prefix, because the leaf has no upper bound.
-    fn pack(&self, full: &FullLeaf<'_>, new: &NewEntry<'_>) -> Step<bool> {
+    fn pack(&self, full: &FullLeaf<'_>, new: &NewEntry<'_>) -> Attempt<bool> {
         let taken = self.look(full.leaf, |view, _| {
             if view.packed().is_some() {
                 return Some(None);
             }
-            let mut entries = Entries::new(view.prefix()?);
+            let mut entries = LeafEntries::new(view.prefix()?);
             let taken = entries.take_with(view, (new.at, new.found), new.key, new.value);
             Some(taken.map(|()| (entries, view.count())))
         })?;
         let Some((entries, old_count)) = taken else { return Ok(false) };
         let page = entries.page_within(self.shape, 0..entries.count(), full.bounds);
         let Some(page) = page else { return Ok(false) };
-        fill_used(full.leaf, &page).ok_or(Stop::Again)?;
+        fill_used(full.leaf, &page).ok_or(Stop::Restart)?;
         if full.bounds.upper.is_none() && !new.found && new.at == old_count {
             self.note_last_leaf(full.leaf.seen_after());
         }
@@ -119,7 +119,7 @@ impl Tree {
         &self,
         parent: &WriteGuard<'_>,
         full: &FullLeaf<'_>,
-    ) -> Step<Option<(WriteGuard<'_>, Separator)>> {
+    ) -> Attempt<Option<(WriteGuard<'_>, Separator)>> {
         let found = self.look(parent, |view, _| {
             if full.index >= view.count() || view.free() < 2 * self.shape.separator_max() {
                 return Some(None);
@@ -148,7 +148,7 @@ impl Tree {
 
     /// Builds pages of similar size, and the separators between them. Returns `None` if that is not
     /// possible.
-    fn build_parts(&self, entries: &Entries, parts: usize, whole: Bounds) -> Option<LeafPages> {
+    fn build_parts(&self, entries: &LeafEntries, parts: usize, whole: Bounds) -> Option<LeafPages> {
         let (mut pages, mut separators) = (Vec::new(), Vec::new());
         let (mut first, mut rest) = (0, whole);
         for left in (1..=parts).rev() {
@@ -174,7 +174,7 @@ impl Tree {
         (parent, index, old): (&WriteGuard<'_>, usize, Separator),
         (left, right): (&WriteGuard<'_>, &WriteGuard<'_>),
         built: &LeafPages,
-    ) -> Step<()> {
+    ) -> Attempt<()> {
         let old = Some((old.slot, old.bytes));
         let (first, last) = match (built.pages.as_slice(), built.separators.as_slice()) {
             ([first, last], [only]) => {
@@ -182,7 +182,7 @@ impl Tree {
                 (first, last)
             }
             ([first, middle, last], [below, above]) => {
-                let between = self.cache.create_to_fill(self.space.take())?;
+                let between = self.cache.create_to_fill(self.allocator.take())?;
                 self.put_separator((parent, index), below, between.page(), old)?;
                 self.put_separator((parent, index + 1), above, right.page(), None)?;
                 self.fill(&between, middle.clone());
@@ -191,8 +191,8 @@ impl Tree {
             }
             _ => return Err(self.damage(left.page(), "it cannot be shared")),
         };
-        fill_used(left, first).ok_or(Stop::Again)?;
-        fill_used(right, last).ok_or(Stop::Again)
+        fill_used(left, first).ok_or(Stop::Restart)?;
+        fill_used(right, last).ok_or(Stop::Restart)
     }
 
     /// Inserts a separator and the child right of it as slot `index` of a latched node, or replaces
@@ -202,8 +202,8 @@ impl Tree {
         (parent, index): (&WriteGuard<'_>, usize),
         separator: &[u8],
         child: PageId,
-        old: Option<(Slot, usize)>,
-    ) -> Step<()> {
+        old: Option<(EntrySlot, usize)>,
+    ) -> Attempt<()> {
         mutant!(SpreadKeepsSeparator => if old.is_some() { return Ok(()); });
         let payload = Payload::Child(child.0);
         let cell = Cell { key: separator.to_vec(), long: None, payload };

@@ -9,12 +9,12 @@
 //! Start with `Tree::put_going_down` and [`Tree::mend`].
 
 use super::{
-    Change, Garbage, ROOT, Step, Stop, Tree,
+    Attempt, CountChange, Garbage, ROOT, Stop, Tree,
     build::{Cell, NodeBuilder, Payload},
     fill_used,
     node::{SLOT_BYTES, StoredValue, shared_len},
     read::Bounds,
-    split::Entries,
+    split::LeafEntries,
     write::{NewValue, added},
 };
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
 
 /// A decoded node.
 #[derive(Debug)]
-struct Content {
+struct NodeContent {
     level: u8,
     first_child: u32,
     cells: Vec<Cell>,
@@ -46,7 +46,7 @@ impl Tree {
         key: &[u8],
         stored: &NewValue<'_>,
         garbage: &mut Garbage,
-    ) -> Result<Change> {
+    ) -> Result<CountChange> {
         self.repeat(|tree| tree.put_going_down(key, stored, garbage))
     }
 
@@ -55,7 +55,7 @@ impl Tree {
         key: &[u8],
         stored: &NewValue<'_>,
         garbage: &mut Garbage,
-    ) -> Step<Change> {
+    ) -> Attempt<CountChange> {
         let mut parent = self.cache.write(ROOT)?;
         let mut bounds = Bounds::default();
         if let Some(change) = self.put_if_room(&parent, key, stored, garbage)? {
@@ -91,7 +91,7 @@ impl Tree {
         key: &[u8],
         stored: &NewValue<'_>,
         garbage: &mut Garbage,
-    ) -> Step<Option<Change>> {
+    ) -> Attempt<Option<CountChange>> {
         if !self.is_leaf(node)? {
             return Ok(None);
         }
@@ -102,11 +102,11 @@ impl Tree {
         self.insert(node, index, key, stored)
     }
 
-    pub(super) fn is_leaf(&self, node: &WriteGuard<'_>) -> Step<bool> {
+    pub(super) fn is_leaf(&self, node: &WriteGuard<'_>) -> Attempt<bool> {
         self.look(node, |view, _| Some(view.is_leaf()))
     }
 
-    fn has_room_for_separator(&self, node: &WriteGuard<'_>) -> Step<bool> {
+    fn has_room_for_separator(&self, node: &WriteGuard<'_>) -> Attempt<bool> {
         self.look(node, |view, _| Some(view.free() >= self.shape.separator_max()))
     }
 
@@ -116,7 +116,7 @@ impl Tree {
         parent: &WriteGuard<'_>,
         key: &[u8],
         bounds: &Bounds,
-    ) -> Step<LatchedChild<'t>> {
+    ) -> Attempt<LatchedChild<'t>> {
         let (index, child) = self.look(parent, |view, fetch| {
             let index = view.child_of(key, fetch)?;
             Some((index, view.child(index)?))
@@ -141,7 +141,7 @@ impl Tree {
         parent: &WriteGuard<'_>,
         index: usize,
         bounds: &Bounds,
-    ) -> Step<Bounds> {
+    ) -> Attempt<Bounds> {
         self.look(parent, |view, fetch| {
             let lower = match index.checked_sub(1) {
                 Some(below) => Some(view.full_key(&view.slot(below)?, fetch)?),
@@ -156,10 +156,10 @@ impl Tree {
         })
     }
 
-    fn content(&self, node: &WriteGuard<'_>) -> Step<Content> {
+    fn content(&self, node: &WriteGuard<'_>) -> Attempt<NodeContent> {
         self.look(node, |view, _| {
             let (level, first_child) = (view.level(), view.words().u32(24)?);
-            Some(Content { level, first_child, cells: view.cells()? })
+            Some(NodeContent { level, first_child, cells: view.cells()? })
         })
     }
 
@@ -168,12 +168,12 @@ impl Tree {
         &self,
         node: &WriteGuard<'_>,
         holder: &WriteGuard<'_>,
-        content: &mut Content,
+        content: &mut NodeContent,
         bounds: &Bounds,
-    ) -> Step<()> {
+    ) -> Attempt<()> {
         let prefix = bounds.prefix(self.shape.prefix_max());
         self.complete(holder, &mut content.cells, prefix.len())?;
-        let Content { level, first_child, cells } = content;
+        let NodeContent { level, first_child, cells } = content;
         let (level, first_child) = (*level, *first_child);
         let builder = NodeBuilder { level, prefix, first_child, cells };
         let page = builder.build(self.shape);
@@ -184,7 +184,7 @@ impl Tree {
 
     /// Reads the long keys of which a page with a prefix of this length stores more than is known.
     /// `holder` is latched and refers to them, or did so before this change.
-    fn complete(&self, holder: &WriteGuard<'_>, cells: &mut [Cell], prefix: usize) -> Step<()> {
+    fn complete(&self, holder: &WriteGuard<'_>, cells: &mut [Cell], prefix: usize) -> Attempt<()> {
         for cell in cells {
             let Some(long) = cell.long else { continue };
             let length = to_usize(u64::from(long.length));
@@ -196,15 +196,15 @@ impl Tree {
     }
 
     /// Moves the root's content to a new child: the tree grows by one level.
-    fn raise_root(&self, root: &WriteGuard<'_>) -> Step<()> {
+    fn raise_root(&self, root: &WriteGuard<'_>) -> Attempt<()> {
         let content = self.content(root)?;
         let level = content.level;
-        let child = self.cache.create_to_fill(self.space.take())?;
-        let page = root.words().copy(0, self.shape.page_bytes).ok_or(Stop::Again)?;
+        let child = self.cache.create_to_fill(self.allocator.take())?;
+        let page = root.words().copy(0, self.shape.page_bytes).ok_or(Stop::Restart)?;
         self.fill(&child, page);
         let top =
             NodeBuilder { level: level + 1, prefix: &[], first_child: child.page().0, cells: &[] };
-        let page = top.build(self.shape).ok_or(Stop::Again)?;
+        let page = top.build(self.shape).ok_or(Stop::Restart)?;
         self.fill(root, page);
         self.count_node(level + 1, true);
         Ok(())
@@ -219,11 +219,11 @@ impl Tree {
         key: &[u8],
         stored: &NewValue<'_>,
         garbage: &mut Garbage,
-    ) -> Step<Change> {
+    ) -> Attempt<CountChange> {
         let LatchedChild { index, guard: left, bounds } = place;
         let (at, found) = self.look(&left, |view, fetch| view.search(key, fetch))?;
         if !self.shape.is_long(key)
-            && let NewValue::Here(value) = stored
+            && let NewValue::Inline(value) = stored
         {
             let new = NewEntry { at, found, key, value: *value };
             let before = self.look(&left, |view, _| {
@@ -235,19 +235,19 @@ impl Tree {
                 || self.split_as_bytes(parent, &full, &new)?
             {
                 let Some(before) = before else { return Ok(added(key, stored)) };
-                if let StoredValue::Far(far) = &before {
+                if let StoredValue::Extent(far) = &before {
                     garbage.push(self.pages_of(far));
                 }
                 let bytes = super::signed(stored.length()) - super::signed(before.length());
-                return Ok(Change { keys: 0, bytes });
+                return Ok(CountChange { keys: 0, bytes });
             }
         }
         let mut content = self.content(&left)?;
         let change = if found {
-            let cell = content.cells.get_mut(at).ok_or(Stop::Again)?;
+            let cell = content.cells.get_mut(at).ok_or(Stop::Restart)?;
             let before = self.payload_length(&cell.payload, garbage);
             cell.payload = stored.payload();
-            Change { keys: 0, bytes: super::signed(stored.length()) - super::signed(before) }
+            CountChange { keys: 0, bytes: super::signed(stored.length()) - super::signed(before) }
         } else {
             content.cells.insert(at, self.new_cell(key, stored)?);
             added(key, stored)
@@ -257,8 +257,8 @@ impl Tree {
         let split = if appends { at } else { self.middle(&content.cells) };
         let right_cells = content.cells.split_off(split);
         let separator = self.separator(&left, &content.cells, &right_cells)?;
-        let mut right_content = Content { level: 0, first_child: 0, cells: right_cells };
-        let right = self.cache.create_to_fill(self.space.take())?;
+        let mut right_content = NodeContent { level: 0, first_child: 0, cells: right_cells };
+        let right = self.cache.create_to_fill(self.allocator.take())?;
         let (low, high) = divide(bounds, &separator);
         self.store(&right, &left, &mut right_content, &high)?;
         self.store(&left, &left, &mut content, &low)?;
@@ -273,10 +273,10 @@ impl Tree {
         parent: &WriteGuard<'_>,
         full: &FullLeaf<'_>,
         new: &NewEntry<'_>,
-    ) -> Step<bool> {
+    ) -> Attempt<bool> {
         let (left, bounds) = (full.leaf, full.bounds);
         let entries = self.look(left, |view, _| {
-            let mut entries = Entries::new(view.prefix()?);
+            let mut entries = LeafEntries::new(view.prefix()?);
             let taken = entries.take_with(view, (new.at, new.found), new.key, new.value);
             Some(taken.map(|()| (entries, view.count())))
         })?;
@@ -294,7 +294,7 @@ impl Tree {
         };
         let (left_page, right_page) =
             (page(0..middle, &low)?, page(middle..entries.count(), &high)?);
-        let right = self.cache.create_to_fill(self.space.take())?;
+        let right = self.cache.create_to_fill(self.allocator.take())?;
         self.fill(&right, right_page);
         fill_used(left, &left_page).ok_or_else(senseless)?;
         self.note_leaf_size(entries.count());
@@ -308,8 +308,8 @@ impl Tree {
 
     fn payload_length(&self, payload: &Payload, garbage: &mut Garbage) -> usize {
         match payload {
-            Payload::Here(value) => value.len(),
-            Payload::Far(far) => {
+            Payload::Inline(value) => value.len(),
+            Payload::Extent(far) => {
                 garbage.push(self.pages_of(far));
                 to_usize(u64::from(far.length))
             }
@@ -331,7 +331,12 @@ impl Tree {
     }
 
     /// Returns the shortest key above the last of `left` that is not above the first of `right`.
-    fn separator(&self, holder: &WriteGuard<'_>, left: &[Cell], right: &[Cell]) -> Step<Vec<u8>> {
+    fn separator(
+        &self,
+        holder: &WriteGuard<'_>,
+        left: &[Cell],
+        right: &[Cell],
+    ) -> Attempt<Vec<u8>> {
         let (Some(below), Some(above)) = (left.last(), right.first()) else {
             return Err(self.damage(holder.page(), "it has too few entries to split"));
         };
@@ -354,7 +359,7 @@ impl Tree {
         index: usize,
         separator: &[u8],
         child: PageId,
-    ) -> Step<()> {
+    ) -> Attempt<()> {
         mutant!(SplitLosesSeparator => return Ok(()));
         let long =
             if self.shape.is_long(separator) { Some(self.make_long(separator)?) } else { None };
@@ -362,7 +367,7 @@ impl Tree {
         self.add_child(parent, index, &cell)
     }
 
-    fn add_child(&self, parent: &WriteGuard<'_>, index: usize, cell: &Cell) -> Step<()> {
+    fn add_child(&self, parent: &WriteGuard<'_>, index: usize, cell: &Cell) -> Attempt<()> {
         if self.put_cell(parent, index, cell, None)? {
             return Ok(());
         }
@@ -375,7 +380,7 @@ impl Tree {
         parent: &WriteGuard<'_>,
         place: LatchedChild<'t>,
         key: &[u8],
-    ) -> Step<(WriteGuard<'t>, Bounds)> {
+    ) -> Attempt<(WriteGuard<'t>, Bounds)> {
         let LatchedChild { index, guard: left, bounds } = place;
         let mut content = self.content(&left)?;
         let last = content.cells.len().saturating_sub(2);
@@ -384,9 +389,10 @@ impl Tree {
         let Some(mut up) = content.cells.pop() else {
             return Err(self.damage(left.page(), "it has too few entries to split"));
         };
-        let Payload::Child(first_child) = up.payload else { return Err(Stop::Again) };
-        let mut right_content = Content { level: content.level, first_child, cells: right_cells };
-        let right = self.cache.create_to_fill(self.space.take())?;
+        let Payload::Child(first_child) = up.payload else { return Err(Stop::Restart) };
+        let mut right_content =
+            NodeContent { level: content.level, first_child, cells: right_cells };
+        let right = self.cache.create_to_fill(self.allocator.take())?;
         self.complete(&left, std::slice::from_mut(&mut up), usize::MAX / 2)?;
         let (low, high) = divide(bounds, &up.key);
         self.store(&right, &left, &mut right_content, &high)?;
@@ -406,7 +412,7 @@ impl Tree {
         Ok(())
     }
 
-    fn mend_going_down(&self, key: &[u8], garbage: &mut Garbage) -> Step<()> {
+    fn mend_going_down(&self, key: &[u8], garbage: &mut Garbage) -> Attempt<()> {
         let mut parent = self.cache.write(ROOT)?;
         let mut bounds = Bounds::default();
         while !self.is_leaf(&parent)? {
@@ -432,13 +438,13 @@ impl Tree {
 
     /// Moves the content of the root's only child up. Returns `false` if the root has several
     /// children.
-    fn lower_root(&self, root: &WriteGuard<'_>, garbage: &mut Garbage) -> Step<bool> {
+    fn lower_root(&self, root: &WriteGuard<'_>, garbage: &mut Garbage) -> Attempt<bool> {
         let (count, child) = self.look(root, |view, _| Some((view.count(), view.child(0)?)))?;
         if count > 0 {
             return Ok(false);
         }
         let child = self.cache.write(PageId(child))?;
-        let page = child.words().copy(0, self.shape.page_bytes).ok_or(Stop::Again)?;
+        let page = child.words().copy(0, self.shape.page_bytes).ok_or(Stop::Restart)?;
         let level = self.look(root, |view, _| Some(view.level()))?;
         self.fill(root, page);
         self.count_node(level, false);
@@ -455,7 +461,7 @@ impl Tree {
         key: &[u8],
         bounds: &Bounds,
         garbage: &mut Garbage,
-    ) -> Step<LatchedChild<'t>> {
+    ) -> Attempt<LatchedChild<'t>> {
         let count = self.look(parent, |view, _| Some(view.count()))?;
         if count == 0 {
             return Ok(place);
@@ -475,18 +481,18 @@ impl Tree {
         };
         let low = self.child_bounds(parent, left_index, bounds)?;
         let high = self.child_bounds(parent, left_index + 1, bounds)?;
-        let pair = Pair { index: left_index, left, right, low, high };
+        let pair = SiblingPair { index: left_index, left, right, low, high };
         self.mend_pair(parent, pair, key, garbage)
     }
 
     fn mend_pair<'t>(
         &'t self,
         parent: &WriteGuard<'_>,
-        pair: Pair<'t>,
+        pair: SiblingPair<'t>,
         key: &[u8],
         garbage: &mut Garbage,
-    ) -> Step<LatchedChild<'t>> {
-        let Pair { index, left, right, low, high } = pair;
+    ) -> Attempt<LatchedChild<'t>> {
+        let SiblingPair { index, left, right, low, high } = pair;
         let (mut cells, other) = (self.content(&left)?, self.content(&right)?);
         let separator = self.look(parent, |view, _| view.cell(index))?;
         let (level, left_count) = (cells.level, cells.cells.len());
@@ -539,14 +545,14 @@ impl Tree {
         parent: &WriteGuard<'_>,
         index: usize,
         (left, right): (WriteGuard<'t>, WriteGuard<'t>),
-        mut cells: Content,
+        mut cells: NodeContent,
         whole: Bounds,
         old: &Cell,
-    ) -> Step<(WriteGuard<'t>, WriteGuard<'t>, Bounds, Bounds)> {
+    ) -> Attempt<(WriteGuard<'t>, WriteGuard<'t>, Bounds, Bounds)> {
         let middle = self.middle(&cells.cells);
         let right_cells = cells.cells.split_off((middle + 1).min(cells.cells.len()));
-        let Some(mut up) = cells.cells.pop() else { return Err(Stop::Again) };
-        let Payload::Child(first_child) = up.payload else { return Err(Stop::Again) };
+        let Some(mut up) = cells.cells.pop() else { return Err(Stop::Restart) };
+        let Payload::Child(first_child) = up.payload else { return Err(Stop::Restart) };
         self.complete(&left, std::slice::from_mut(&mut up), usize::MAX / 2)?;
         up.payload = Payload::Child(right.page().0);
         let (slot, bytes) = self.look(parent, |view, _| {
@@ -559,13 +565,13 @@ impl Tree {
             let (low, high) = divide(whole, &self.whole_key(&left, old)?);
             return Ok((left, right, low, high));
         }
-        let mut right_content = Content { level: cells.level, first_child, cells: right_cells };
+        let mut right_content = NodeContent { level: cells.level, first_child, cells: right_cells };
         self.store(&right, &left, &mut right_content, &high)?;
         self.store(&left, &left, &mut cells, &low)?;
         Ok((left, right, low, high))
     }
 
-    fn whole_key(&self, holder: &WriteGuard<'_>, cell: &Cell) -> Step<Vec<u8>> {
+    fn whole_key(&self, holder: &WriteGuard<'_>, cell: &Cell) -> Attempt<Vec<u8>> {
         match cell.long {
             Some(long) => self.fetch(holder, long),
             None => Ok(cell.key.clone()),
@@ -574,7 +580,7 @@ impl Tree {
 }
 
 /// Two latched neighbours below a latched parent.
-struct Pair<'t> {
+struct SiblingPair<'t> {
     /// Number of the left child, and of the separator between the two.
     index: usize,
     left: WriteGuard<'t>,

@@ -1,14 +1,14 @@
 //! Ascending scans, which copy a run of entries at a time.
 //!
-//! How: [`Tree::ascend`] copies entries of one leaf, as they are at one moment, into a reusable
-//! [`Run`]. If the leaf has more, the next run continues in it without a descent, provided that the
+//! How: [`Tree::scan_forward`] copies entries of one leaf, as they are at one moment, into a reusable
+//! [`EntryRun`]. If the leaf has more, the next run continues in it without a descent, provided that the
 //! leaf is unchanged.
 //!
 //! Invariants: between two runs a scan keeps only a key, a page version and no latch, so it blocks
 //! nothing. Splits and merges between two runs cannot hide a key that exists throughout the scan.
 
 use super::{
-    Step, Stop, Tree,
+    Attempt, Stop, Tree,
     node::{NodeView, StoredValue},
     read::Target,
 };
@@ -22,14 +22,14 @@ use crate::{
 
 /// A run of entries copied from a leaf, in key order.
 #[derive(Debug, Default)]
-pub struct Run {
+pub struct EntryRun {
     bytes: Vec<u8>,
     /// For each entry the end of its key and of its value. A key begins at the end of the previous
     /// entry.
     ends: Vec<(usize, usize)>,
 }
 
-impl Run {
+impl EntryRun {
     /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.ends.len()
@@ -81,7 +81,7 @@ impl Run {
             if slot.long || self.len() >= limit || self.bytes.len() >= STEP_BYTES {
                 return Some(index);
             }
-            let StoredValue::Here(at, length) = view.held(&slot)? else { return Some(index) };
+            let StoredValue::Inline(at, length) = view.held(&slot)? else { return Some(index) };
             self.bytes.extend_from_slice(&prefix);
             let start = self.bytes.len();
             let apart = view.push_apart(&slot, &mut self.bytes)?;
@@ -97,7 +97,7 @@ impl Run {
 
 /// The position of an ascending scan.
 #[derive(Debug)]
-pub struct Ascent {
+pub struct ForwardScan {
     /// The first key that has not been copied.
     pub start: Vec<u8>,
     /// The end of the range, excluded.
@@ -115,7 +115,7 @@ struct LeafPosition {
     upper: Option<Vec<u8>>,
 }
 
-impl Ascent {
+impl ForwardScan {
     /// Returns a scan of the keys from `start` (included) to `end` (excluded).
     pub fn new(start: Vec<u8>, end: Option<Vec<u8>>) -> Self {
         let is_over = end.as_ref().is_some_and(|end| *end <= start);
@@ -127,30 +127,30 @@ impl Tree {
     /// Replaces the content of `run` with at most `limit` entries of one leaf. If the leaf is not
     /// in the cache, `ahead` leaves after it are read from disk with it. A run may be empty before
     /// the scan ends.
-    pub fn ascend(
+    pub fn scan_forward(
         &self,
-        ascent: &mut Ascent,
+        scan: &mut ForwardScan,
         (limit, ahead): (usize, isize),
-        run: &mut Run,
+        run: &mut EntryRun,
     ) -> Result<()> {
-        let mut place = ascent.place.take();
-        self.repeat(|tree| tree.ascend_once(ascent, place.take(), (limit, ahead), run))
+        let mut place = scan.place.take();
+        self.repeat(|tree| tree.scan_forward_once(scan, place.take(), (limit, ahead), run))
     }
 
-    fn ascend_once(
+    fn scan_forward_once(
         &self,
-        ascent: &mut Ascent,
+        scan: &mut ForwardScan,
         place: Option<LeafPosition>,
         (limit, ahead): (usize, isize),
-        run: &mut Run,
-    ) -> Step<()> {
+        run: &mut EntryRun,
+    ) -> Attempt<()> {
         run.clear();
         let place = place.and_then(|place| Some((self.cache.seen(&place.leaf)?, place)));
         let (leaf, first, upper) = match place {
             Some((leaf, place)) => (leaf, place.index, place.upper),
-            None => self.first_of(&ascent.start, ahead)?,
+            None => self.first_of(&scan.start, ahead)?,
         };
-        let last = self.look(&leaf, |view, fetch| match &ascent.end {
+        let last = self.look(&leaf, |view, fetch| match &scan.end {
             Some(end) if upper.as_ref().is_none_or(|upper| upper > end) => {
                 Some(view.search(end, fetch)?.0)
             }
@@ -165,20 +165,20 @@ impl Tree {
             }
         }
         if !leaf.is_unchanged() {
-            return Err(Stop::Again);
+            return Err(Stop::Restart);
         }
         if index < last {
-            run.following(&mut ascent.start);
-            ascent.place = Some(LeafPosition { leaf: leaf.seen(), index, upper });
+            run.following(&mut scan.start);
+            scan.place = Some(LeafPosition { leaf: leaf.seen(), index, upper });
             return Ok(());
         }
-        ascent.is_over = match (&upper, &ascent.end) {
+        scan.is_over = match (&upper, &scan.end) {
             (None, _) => true,
             (Some(upper), Some(end)) => upper >= end,
             (Some(_), None) => false,
         };
         if let Some(upper) = upper {
-            ascent.start = upper;
+            scan.start = upper;
         }
         Ok(())
     }
@@ -189,7 +189,7 @@ impl Tree {
         &self,
         start: &[u8],
         ahead: isize,
-    ) -> Step<(ReadGuard<'_>, usize, Option<Vec<u8>>)> {
+    ) -> Attempt<(ReadGuard<'_>, usize, Option<Vec<u8>>)> {
         let (leaf, bounds) = self.bounded_leaf_ahead(Target::Key(start), ahead)?;
         let first = self.look(&leaf, |view, fetch| {
             let first = view.search(start, fetch)?.0;
@@ -203,22 +203,22 @@ impl Tree {
 
     /// Copies an entry of which a part is in an extent.
     #[cold]
-    fn copy_apart(&self, leaf: &ReadGuard<'_>, index: usize, run: &mut Run) -> Step<()> {
+    fn copy_apart(&self, leaf: &ReadGuard<'_>, index: usize, run: &mut EntryRun) -> Attempt<()> {
         let (key, held) = self.look(leaf, |view, fetch| {
             let slot = view.slot(index)?;
             Some((view.full_key(&slot, fetch)?, view.held(&slot)?))
         })?;
         // A page that has changed yields an arbitrary length.
         if !leaf.is_unchanged() {
-            return Err(Stop::Again);
+            return Err(Stop::Restart);
         }
         run.bytes.extend_from_slice(&key);
         let start = run.bytes.len();
         run.bytes.resize(start + held.length(), 0);
         let value = run.bytes.get_mut(start..).unwrap_or(&mut []);
         match &held {
-            StoredValue::Here(at, _) => leaf.words().copy_to(*at, value).ok_or(Stop::Again)?,
-            StoredValue::Far(far) => self.read_value(leaf, far, value)?,
+            StoredValue::Inline(at, _) => leaf.words().copy_to(*at, value).ok_or(Stop::Restart)?,
+            StoredValue::Extent(far) => self.read_value(leaf, far, value)?,
         }
         run.ends.push((start, run.bytes.len()));
         Ok(())

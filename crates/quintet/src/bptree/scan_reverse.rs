@@ -3,7 +3,7 @@
 //! How: each step reads entries of one leaf at one moment, then descends again for the leaf before
 //! it. Ascending scans are in [`crate::bptree::scan_forward`].
 
-use super::{Step, Stop, Tree, read::Target};
+use super::{Attempt, Stop, Tree, read::Target};
 use crate::Result;
 
 /// Maximum number of bytes that a step copies, exceeded by at most one entry.
@@ -25,23 +25,23 @@ impl Tree {
     /// (`None`: the last key) down to `start` (included). `make` builds a value, as in
     /// [`Tree::get`], and `pair` an entry. If the leaf is not in the cache, `ahead` leaves before
     /// it are read from disk with it.
-    pub fn scan_down<V, E>(
+    pub fn scan_reverse<V, E>(
         &self,
         (before, start): (Option<&[u8]>, Option<&[u8]>),
         (limit, ahead): (usize, isize),
         make: impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
         pair: impl Fn(Vec<u8>, V) -> E,
     ) -> Result<ScanStep<E>> {
-        self.repeat(|tree| tree.scan_down_once((before, start), (limit, ahead), &make, &pair))
+        self.repeat(|tree| tree.scan_reverse_once((before, start), (limit, ahead), &make, &pair))
     }
 
-    fn scan_down_once<V, E>(
+    fn scan_reverse_once<V, E>(
         &self,
         (before, start): (Option<&[u8]>, Option<&[u8]>),
         (limit, ahead): (usize, isize),
         make: &impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
         pair: &impl Fn(Vec<u8>, V) -> E,
-    ) -> Step<ScanStep<E>> {
+    ) -> Attempt<ScanStep<E>> {
         let target = before.map_or(Target::Last, Target::Below);
         let (leaf, bounds) = self.bounded_leaf_ahead(target, -ahead)?;
         let mut index = self.look(&leaf, |view, fetch| match before {
@@ -73,7 +73,7 @@ impl Tree {
             entries.push(pair(key, value));
         }
         if !leaf.is_unchanged() {
-            return Err(Stop::Again);
+            return Err(Stop::Restart);
         }
         // Keys below the start are not wanted.
         let next = next.filter(|next| start.is_none_or(|start| **next > *start));
@@ -92,7 +92,7 @@ impl Tree {
     }
 
     /// Returns the estimated share of keys below a key, from 0 to 1.
-    fn position(&self, key: &[u8]) -> Step<f64> {
+    fn position(&self, key: &[u8]) -> Attempt<f64> {
         let mut node = self.cache.read(super::ROOT)?;
         let (mut low, mut width) = (0.0, 1.0);
         for _ in 0..super::DEPTH_MAX {
@@ -105,7 +105,7 @@ impl Tree {
                 Some((view.child(index), index, view.count() + 1))
             })?;
             let (index, count) = (u32::try_from(index), u32::try_from(count));
-            let (Ok(index), Ok(count)) = (index, count) else { return Err(Stop::Again) };
+            let (Ok(index), Ok(count)) = (index, count) else { return Err(Stop::Restart) };
             low += width * f64::from(index) / f64::from(count);
             width /= f64::from(count);
             let Some(child) = child else { break };

@@ -1,6 +1,6 @@
 //! Splits of leaves without decoding: entries are copied from old pages to new ones as bytes.
 //!
-//! How: [`Entries`] holds the entries of a leaf, or of two neighbours, with one entry added or
+//! How: [`LeafEntries`] holds the entries of a leaf, or of two neighbours, with one entry added or
 //! replaced. It computes where to divide them and builds the pages. Why: decoding a leaf of a
 //! hundred entries costs two hundred allocations.
 //!
@@ -10,18 +10,18 @@
 use std::ops::Range;
 
 use super::{
-    Shape,
+    TreeShape,
     node::{
-        HEAD_BYTES, HINTS, LEAF, NodeView, PACKED, SLOT_BYTES, SLOT_KEY_BYTES, Slot, hint_step,
-        is_plain_better, shared_len, skip_of,
+        EntrySlot, HEAD_BYTES, HINTS, LEAF, NodeView, PACKED, SLOT_BYTES, SLOT_KEY_BYTES,
+        hint_step, is_plain_better, shared_len, skip_of,
     },
     read::Bounds,
 };
 use crate::util::codec::{low_u32, put_u32, to_u64, to_usize};
 
-/// An entry: ranges of [`Entries::bytes`].
+/// An entry: ranges of [`LeafEntries::bytes`].
 #[derive(Clone, Debug)]
-struct Entry {
+struct EntryRanges {
     /// The entry's first word, as a plain leaf stores it.
     word: u32,
     /// The key after the base.
@@ -33,15 +33,15 @@ struct Entry {
 
 /// Entries in key order. See the module documentation.
 #[derive(Debug)]
-pub(super) struct Entries {
+pub(super) struct LeafEntries {
     /// The prefix that all keys share; `bytes` omits it.
     base: Vec<u8>,
     /// Images of pages, followed by keys and values that no page holds in one piece.
     bytes: Vec<u8>,
-    list: Vec<Entry>,
+    list: Vec<EntryRanges>,
 }
 
-impl Entries {
+impl LeafEntries {
     /// Returns an empty list. All keys added must begin with `base`.
     pub(super) const fn new(base: Vec<u8>) -> Self {
         Self { base, bytes: Vec::new(), list: Vec::new() }
@@ -92,7 +92,7 @@ impl Entries {
         self.take_some(view, image, 0..view.count())
     }
 
-    /// As [`Entries::take`], with one entry inserted before slot `at`, or replaced if `found`.
+    /// As [`LeafEntries::take`], with one entry inserted before slot `at`, or replaced if `found`.
     pub(super) fn take_with(
         &mut self,
         view: &NodeView<'_>,
@@ -116,7 +116,7 @@ impl Entries {
     fn add(&mut self, word: u32, key: Range<usize>, payload: Range<usize>) {
         let size_end = self.size_before(self.list.len());
         let size_end = size_end + key.len() + payload.len() + SLOT_BYTES + 4;
-        self.list.push(Entry { word, key, payload, size_end });
+        self.list.push(EntryRanges { word, key, payload, size_end });
     }
 
     /// Returns the number of entries.
@@ -132,7 +132,7 @@ impl Entries {
     }
 
     /// Returns the size of all entries in leaves, slots included, without a prefix.
-    pub(super) fn size(&self, shape: Shape) -> usize {
+    pub(super) fn size(&self, shape: TreeShape) -> usize {
         let all = 0..self.count();
         let saved = if self.are_even(&all, shape) { self.saved(&all) } else { 0 };
         self.size_before(self.count()) - saved
@@ -143,7 +143,7 @@ impl Entries {
     pub(super) fn part(&self, first: usize, parts: usize) -> usize {
         let (before, total) = (self.size_before(first), self.size_before(self.count()));
         let rest = self.list.get(first..).unwrap_or(&[]);
-        let is_below = |entry: &Entry| (entry.size_end - before) * parts < total - before;
+        let is_below = |entry: &EntryRanges| (entry.size_end - before) * parts < total - before;
         let (half, rest) = (rest.partition_point(is_below) + 1, rest.len());
         half.clamp(1, rest.saturating_sub(parts - 1).max(1))
     }
@@ -160,8 +160,8 @@ impl Entries {
     }
 
     /// Whether all values in the range have the length of packed leaves.
-    fn are_even(&self, range: &Range<usize>, shape: Shape) -> bool {
-        let is_even = |entry: &Entry| to_usize(u64::from(entry.word)) == shape.value_bytes;
+    fn are_even(&self, range: &Range<usize>, shape: TreeShape) -> bool {
+        let is_even = |entry: &EntryRanges| to_usize(u64::from(entry.word)) == shape.value_bytes;
         let entries = self.list.get(range.clone()).unwrap_or(&[]);
         shape.packs(entries.len()) && entries.iter().all(is_even)
     }
@@ -176,7 +176,7 @@ impl Entries {
     /// space than it saves (keys that fit in their slots do not shrink), the prefix is the base.
     pub(super) fn page_within(
         &self,
-        shape: Shape,
+        shape: TreeShape,
         range: Range<usize>,
         bounds: &Bounds,
     ) -> Option<Vec<u8>> {
@@ -185,7 +185,7 @@ impl Entries {
     }
 
     /// Returns a page of these entries with this prefix; `None` if they do not fit.
-    fn page(&self, shape: Shape, range: Range<usize>, prefix: &[u8]) -> Option<Vec<u8>> {
+    fn page(&self, shape: TreeShape, range: Range<usize>, prefix: &[u8]) -> Option<Vec<u8>> {
         let cut = prefix.len().checked_sub(self.base.len())?;
         let suffix = |index| self.key(index)?.get(cut..);
         let last = range.end.checked_sub(1)?;
@@ -212,7 +212,7 @@ impl Entries {
                 page.get_mut(at..at + piece.len())?.copy_from_slice(piece);
                 at += piece.len();
             }
-            let slot = Slot::encode(suffix, skip, false, heap).to_le_bytes();
+            let slot = EntrySlot::encode(suffix, skip, false, heap).to_le_bytes();
             let at = slots + number * SLOT_BYTES;
             page.get_mut(at..at + SLOT_BYTES)?.copy_from_slice(&slot);
         }

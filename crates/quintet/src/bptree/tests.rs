@@ -9,7 +9,7 @@ use crate::{
     bptree::{
         page_allocator::Bits,
         page_cache::{CacheOptions, Replacement},
-        scan_forward::{Ascent, Run},
+        scan_forward::{EntryRun, ForwardScan},
     },
     io::{AlignedBuffer, Env as _, Open, sim::SimEnv},
     util::{
@@ -55,7 +55,7 @@ pub(crate) fn tree_of(frames: u64, value_bytes: usize) -> Tree {
     let budget = Arc::new(Budget::new(1 << 30));
     let cache = PageCache::new("pages".to_owned(), options, budget).unwrap();
     cache.set_file(dir.open("pages", Open::CREATE.direct()).unwrap());
-    let tree = Tree::new(Arc::new(cache), Space::new(64, Bits::new()), true, value_bytes);
+    let tree = Tree::new(Arc::new(cache), PageAllocator::new(64, Bits::new()), true, value_bytes);
     tree.format().unwrap();
     tree
 }
@@ -74,23 +74,23 @@ fn get(tree: &Tree, key: &[u8]) -> Option<Vec<u8>> {
     tree.get(key, make).unwrap()
 }
 
-fn entries_of(run: &Run) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+fn entries_of(run: &EntryRun) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
     let entries = (0..run.len()).filter_map(|index| run.entry(index));
     entries.map(|(key, value)| (key.to_vec(), value.to_vec()))
 }
 
 /// Everything in the tree, upwards and downwards in small steps, which must agree.
 fn entries(tree: &Tree) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let (mut up, mut run) = (Vec::new(), Run::default());
-    let mut ascent = Ascent::new(Vec::new(), None);
-    while !ascent.is_over {
-        tree.ascend(&mut ascent, (7, 0), &mut run).unwrap();
+    let (mut up, mut run) = (Vec::new(), EntryRun::default());
+    let mut scan = ForwardScan::new(Vec::new(), None);
+    while !scan.is_over {
+        tree.scan_forward(&mut scan, (7, 0), &mut run).unwrap();
         up.extend(entries_of(&run));
     }
     let mut down = Vec::new();
     let mut before: Option<Vec<u8>> = None;
     loop {
-        let found = tree.scan_down((before.as_deref(), None), (5, 0), make, pair).unwrap();
+        let found = tree.scan_reverse((before.as_deref(), None), (5, 0), make, pair).unwrap();
         down.extend(found.entries);
         before = found.next;
         if before.is_none() {
@@ -147,7 +147,7 @@ fn random_changes_match_an_ordered_map() {
         let packs = seed >= 6;
         let tree = tree_of(100_000, if packs { 8 } else { 0 });
         let mut model = BTreeMap::new();
-        let mut figures = Change::default();
+        let mut figures = CountChange::default();
         let range = [60, 400, 4000][usize::try_from(seed % 3).unwrap()];
         let some_key = if packs { short_key } else { some_key };
         for round in 0..6000 {
@@ -191,11 +191,11 @@ fn random_changes_match_an_ordered_map() {
         let bytes: usize = model.iter().map(|(key, value)| key.len() + value.len()).sum();
         assert_eq!((figures.keys, figures.bytes), (signed(model.len()), signed(bytes)));
         figures.add(tree.delete_range(&[], None).unwrap());
-        assert_eq!(figures, Change::default());
+        assert_eq!(figures, CountChange::default());
         assert_eq!(entries(&tree), []);
         // What is left: meta, map, an empty root, and the maps of further extents.
         assert_eq!(tree.height(), 1, "seed {seed}");
-        assert_eq!(tree.space().used(), 2 + tree.space().end() / 64, "seed {seed}");
+        assert_eq!(tree.allocator().used(), 2 + tree.allocator().end() / 64, "seed {seed}");
         assert_eq!((tree.leaf_pages(), tree.inner_pages()), (1, 0));
     }
 }
@@ -315,7 +315,7 @@ fn many_keys_agree() {
 fn keys_near_one_another() {
     for (seed, frames) in [(0, 100_000), (1, 100_000), (2, 40)] {
         let (mut random, tree, mut model) = (Random(seed), tree(frames), BTreeMap::new());
-        let (mut figures, mut near) = (Change::default(), finger::Finger::default());
+        let (mut figures, mut near) = (CountChange::default(), finger::Finger::default());
         for round in 0..60 {
             let mut keys: Vec<_> = (0..100).map(|_| some_key(&mut random, 3_000)).collect();
             if round % 5 != 4 {
@@ -456,15 +456,15 @@ fn a_few_threads_and_readers_agree() {
 fn entries_while_changing(tree: &Tree, up: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut all = Vec::new();
     if up {
-        let (mut ascent, mut run) = (Ascent::new(Vec::new(), None), Run::default());
-        while !ascent.is_over {
-            tree.ascend(&mut ascent, (30, 2), &mut run).unwrap();
+        let (mut scan, mut run) = (ForwardScan::new(Vec::new(), None), EntryRun::default());
+        while !scan.is_over {
+            tree.scan_forward(&mut scan, (30, 2), &mut run).unwrap();
             all.extend(entries_of(&run));
         }
     } else {
         let mut next = None;
         loop {
-            let found = tree.scan_down((next.as_deref(), None), (30, 2), make, pair).unwrap();
+            let found = tree.scan_reverse((next.as_deref(), None), (30, 2), make, pair).unwrap();
             all.extend(found.entries);
             next = found.next;
             if next.is_none() {
@@ -481,14 +481,14 @@ fn entries_while_changing(tree: &Tree, up: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 #[test]
 fn layout_of_a_leaf_is_pinned() {
-    let shape = Shape { page_bytes: 4096, value_bytes: 0 };
-    let far = Far { length: 70_000, page: 5, checksum: 6, direct: true };
+    let shape = TreeShape { page_bytes: 4096, value_bytes: 0 };
+    let far = ExtentRef { length: 70_000, page: 5, checksum: 6, direct: true };
     let cells = [
-        Cell { key: b"preab".to_vec(), long: None, payload: Payload::Here(b"v1".to_vec()) },
+        Cell { key: b"preab".to_vec(), long: None, payload: Payload::Inline(b"v1".to_vec()) },
         Cell {
             key: [b"pre", &[b'c'; 300][..]].concat(),
             long: Some(LongKey { length: 303, page: 9 }),
-            payload: Payload::Far(far),
+            payload: Payload::Extent(far),
         },
     ];
     let page = NodeBuilder { level: 0, prefix: b"pre", first_child: 0, cells: &cells }
@@ -521,11 +521,11 @@ fn layout_of_a_leaf_is_pinned() {
 
 #[test]
 fn layout_of_a_packed_leaf_is_pinned() {
-    let shape = Shape { page_bytes: 4096, value_bytes: 2 };
+    let shape = TreeShape { page_bytes: 4096, value_bytes: 2 };
     let cell = |key: &[u8], value: &[u8]| Cell {
         key: key.to_vec(),
         long: None,
-        payload: Payload::Here(value.to_vec()),
+        payload: Payload::Inline(value.to_vec()),
     };
     let cells = [cell(b"preab", b"v1"), cell(b"preabcdef", b"v2")];
     let build = |shape, cells: &[Cell]| {
@@ -547,18 +547,18 @@ fn layout_of_a_packed_leaf_is_pinned() {
     assert_eq!(page[4090..], *b"efv2v1");
     // What does not fit the form is plain.
     assert_eq!(build(shape, &[cell(b"preab", b"v")])[8], LEAF);
-    assert_eq!(build(Shape { value_bytes: 0, ..shape }, &cells)[8], LEAF);
+    assert_eq!(build(TreeShape { value_bytes: 0, ..shape }, &cells)[8], LEAF);
 }
 
 /// Hints and heads lead to the same slot as a look at all keys, however many share a head.
 #[test]
 fn a_search_finds_what_a_look_at_all_keys_finds() {
     for value_bytes in [0, 8] {
-        searches_agree(Shape { page_bytes: 16 << 10, value_bytes });
+        searches_agree(TreeShape { page_bytes: 16 << 10, value_bytes });
     }
 }
 
-fn searches_agree(shape: Shape) {
+fn searches_agree(shape: TreeShape) {
     let mut random = Random(5);
     for count in (0..40).chain([51, 68, 100, 170, 171, 300]) {
         for heads in [1, 3, 40, 5000] {
@@ -570,7 +570,7 @@ fn searches_agree(shape: Shape) {
             let cell = |key: &Vec<u8>| Cell {
                 key: key.clone(),
                 long: None,
-                payload: Payload::Here(vec![3; 8]),
+                payload: Payload::Inline(vec![3; 8]),
             };
             let cells: Vec<_> = keys.iter().map(cell).collect();
             let builder = NodeBuilder { level: 0, prefix: b"pre", first_child: 0, cells: &cells };

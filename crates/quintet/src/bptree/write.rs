@@ -6,10 +6,10 @@
 //! [`crate::bptree::restructure`].
 
 use super::{
-    Change, Garbage, Shape, Step, Stop, Tree,
+    Attempt, CountChange, Garbage, Stop, Tree, TreeShape,
     build::{Cell, NodeBuilder, Payload},
     node::{
-        HEAD_BYTES, HINT_WORD, HINTS, LongKey, NodeView, SLOT_BYTES, SLOT_KEY_BYTES, Slot,
+        EntrySlot, HEAD_BYTES, HINT_WORD, HINTS, LongKey, NodeView, SLOT_BYTES, SLOT_KEY_BYTES,
         StoredValue, hint_step, skip_of,
     },
     read::Target,
@@ -33,32 +33,32 @@ pub type DropFilter<'c> = &'c dyn Fn(&[u8]) -> bool;
 /// A value to be put: in two pieces, or already in an extent.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum NewValue<'v> {
-    Here([&'v [u8]; 2]),
-    Far(super::node::Far),
+    Inline([&'v [u8]; 2]),
+    Extent(super::node::ExtentRef),
 }
 
 impl NewValue<'_> {
     pub(super) fn length(&self) -> usize {
         match self {
-            Self::Here([head, body]) => head.len() + body.len(),
-            Self::Far(far) => StoredValue::Far(*far).length(),
+            Self::Inline([head, body]) => head.len() + body.len(),
+            Self::Extent(far) => StoredValue::Extent(*far).length(),
         }
     }
 
     /// Whether the value is inline and has this length.
     fn is_here(&self, length: usize) -> bool {
-        matches!(self, Self::Here(_)) && self.length() == length
+        matches!(self, Self::Inline(_)) && self.length() == length
     }
 
     pub(super) fn payload(&self) -> Payload {
         match self {
-            Self::Here(pieces) => Payload::Here(pieces.concat()),
-            Self::Far(far) => Payload::Far(*far),
+            Self::Inline(pieces) => Payload::Inline(pieces.concat()),
+            Self::Extent(far) => Payload::Extent(*far),
         }
     }
 }
 
-impl Shape {
+impl TreeShape {
     /// Whether a key is too long for a node, so that an extent holds it.
     pub fn is_long(self, key: &[u8]) -> bool {
         key.len() > self.key_inline_max()
@@ -94,12 +94,12 @@ impl Tree {
                     view.prefetch_slots(&sought);
                 }
             }
-            leaf.pin().ok_or(Stop::Again)
+            leaf.pin().ok_or(Stop::Restart)
         })
     }
 
     /// Returns the leaf of a key: `near` if it is given and unchanged.
-    fn leaf_near(&self, near: &mut Option<PageVersion>, key: &[u8]) -> Step<ReadGuard<'_>> {
+    fn leaf_near(&self, near: &mut Option<PageVersion>, key: &[u8]) -> Attempt<ReadGuard<'_>> {
         match near.take().and_then(|leaf| self.cache.seen(&leaf)) {
             Some(leaf) => Ok(leaf),
             None => match self.last_leaf_for(key) {
@@ -137,12 +137,17 @@ impl Tree {
 
     /// Sets the value of a key. `near` is its leaf, if the caller knows it. On an error the tree is
     /// unchanged.
-    pub fn put(&self, key: &[u8], pieces: [&[u8]; 2], near: Option<PageVersion>) -> Result<Change> {
+    pub fn put(
+        &self,
+        key: &[u8],
+        pieces: [&[u8]; 2],
+        near: Option<PageVersion>,
+    ) -> Result<CountChange> {
         let length = pieces[0].len() + pieces[1].len();
         let stored = if self.shape.is_inline(key, length) {
-            NewValue::Here(pieces)
+            NewValue::Inline(pieces)
         } else {
-            NewValue::Far(self.write_value(pieces)?)
+            NewValue::Extent(self.write_value(pieces)?)
         };
         let mut garbage = Garbage::new();
         let mut near = near;
@@ -151,7 +156,7 @@ impl Tree {
             Ok(None) => self.put_from_root(key, &stored, &mut garbage),
             outcome => outcome.map(Option::unwrap_or_default),
         };
-        if let (Err(_), NewValue::Far(far)) = (&change, &stored) {
+        if let (Err(_), NewValue::Extent(far)) = (&change, &stored) {
             garbage = vec![self.pages_of(far)];
         }
         self.let_go(garbage);
@@ -165,7 +170,7 @@ impl Tree {
         stored: &NewValue<'_>,
         garbage: &mut Garbage,
         near: &mut Option<PageVersion>,
-    ) -> Step<Option<Change>> {
+    ) -> Attempt<Option<CountChange>> {
         let leaf = self.leaf_near(near, key)?;
         Ok(self.put_at(&leaf, key, stored, garbage)?.map(|(change, _)| change))
     }
@@ -178,10 +183,10 @@ impl Tree {
         key: &[u8],
         stored: &NewValue<'_>,
         garbage: &mut Garbage,
-    ) -> Step<Option<(Change, PageVersion)>> {
+    ) -> Attempt<Option<(CountChange, PageVersion)>> {
         let (index, found) = self.look(leaf, |view, fetch| view.search(key, fetch))?;
         let seen = leaf.seen();
-        let leaf = leaf.upgrade().ok_or(Stop::Again)?;
+        let leaf = leaf.upgrade().ok_or(Stop::Restart)?;
         let after = leaf.seen_after();
         if found {
             let change = self.replace(&leaf, index, stored, garbage)?;
@@ -205,7 +210,7 @@ impl Tree {
         index: usize,
         stored: &NewValue<'_>,
         garbage: &mut Garbage,
-    ) -> Step<Option<Change>> {
+    ) -> Attempt<Option<CountChange>> {
         let (slot, held, old_bytes, packed) = self.look(leaf, |view, _| {
             let slot = view.slot(index)?;
             Some((slot, view.held(&slot)?, view.entry_bytes(&slot)?, view.packed()))
@@ -218,8 +223,8 @@ impl Tree {
             };
         }
         let bytes = signed(stored.length()) - signed(held.length());
-        let change = Change { keys: 0, bytes };
-        if let (StoredValue::Here(at, length), NewValue::Here(pieces)) = (&held, stored)
+        let change = CountChange { keys: 0, bytes };
+        if let (StoredValue::Inline(at, length), NewValue::Inline(pieces)) = (&held, stored)
             && *length == stored.length()
         {
             let edit = leaf.edit();
@@ -232,7 +237,7 @@ impl Tree {
         if !self.put_cell(leaf, index, &cell, Some((slot, old_bytes)))? {
             return Ok(None);
         }
-        if let StoredValue::Far(far) = &held {
+        if let StoredValue::Extent(far) = &held {
             garbage.push(self.pages_of(far));
         }
         Ok(Some(change))
@@ -246,7 +251,7 @@ impl Tree {
         index: usize,
         key: &[u8],
         stored: &NewValue<'_>,
-    ) -> Step<Option<Change>> {
+    ) -> Attempt<Option<CountChange>> {
         let (free, prefix, packed) =
             self.look(leaf, |view, _| Some((view.free(), view.prefix_len(), view.packed())))?;
         let long = self.shape.is_long(key);
@@ -258,8 +263,8 @@ impl Tree {
             };
         }
         let change = added(key, stored);
-        if !long && let NewValue::Here([head, body]) = stored {
-            let suffix = key.get(prefix..).ok_or(Stop::Again)?;
+        if !long && let NewValue::Inline([head, body]) = stored {
+            let suffix = key.get(prefix..).ok_or(Stop::Restart)?;
             let length = low_u32(to_u64(head.len() + body.len())).to_le_bytes();
             let (word, rest) = match packed {
                 Some(_) => (&[][..], suffix.get(SLOT_KEY_BYTES..).unwrap_or(&[])),
@@ -298,8 +303,8 @@ impl Tree {
         node: &WriteGuard<'_>,
         index: usize,
         cell: &Cell,
-        old: Option<(Slot, usize)>,
-    ) -> Step<bool> {
+        old: Option<(EntrySlot, usize)>,
+    ) -> Attempt<bool> {
         let prefix = self.look(node, |view, _| Some(view.prefix_len()))?;
         let mut entry = Vec::with_capacity(cell.entry_bytes(self.shape, prefix));
         cell.encode(self.shape, prefix, &mut entry);
@@ -314,8 +319,8 @@ impl Tree {
         node: &WriteGuard<'_>,
         index: usize,
         entry: &RawEntry<'_>,
-        old: Option<(Slot, usize)>,
-    ) -> Step<bool> {
+        old: Option<(EntrySlot, usize)>,
+    ) -> Attempt<bool> {
         let slot_bytes = if old.is_some() { 0 } else { SLOT_BYTES };
         let freed = old.map_or(0, |(_, bytes)| bytes);
         let wanted = entry.len() + slot_bytes;
@@ -341,7 +346,7 @@ impl Tree {
         if old.is_none() {
             edit.move_words(slots + index, slots + index + 1, count - index);
         }
-        edit.put_word(slots + index, Slot::encode(entry.suffix, skip, entry.long, start));
+        edit.put_word(slots + index, EntrySlot::encode(entry.suffix, skip, entry.long, start));
         let dead = if moved { 0 } else { dead + freed };
         edit.put_word(2, to_u64(dead) << 32 | to_u64(start));
         settle_slots(&edit, slots, count + usize::from(old.is_none()), index);
@@ -351,7 +356,7 @@ impl Tree {
     /// Returns the skip of a latched node after a key is added whose part after the prefix is
     /// `suffix`. If the key does not share the skipped bytes, the skip shrinks; if all heads are
     /// equal, it grows. A root needs this: it has no prefix and is never rebuilt.
-    fn keep_skip(&self, node: &WriteGuard<'_>, suffix: &[u8]) -> Step<usize> {
+    fn keep_skip(&self, node: &WriteGuard<'_>, suffix: &[u8]) -> Attempt<usize> {
         let (before, tells_nothing) = self.look(node, |view, _| {
             if view.packed().is_some() {
                 return Some((0, false));
@@ -392,7 +397,7 @@ impl Tree {
     }
 
     /// Compacts the entries of a latched node. The entry of slot `gone`, if given, is dropped.
-    fn close_holes(&self, node: &WriteGuard<'_>, gone: Option<usize>) -> Step<()> {
+    fn close_holes(&self, node: &WriteGuard<'_>, gone: Option<usize>) -> Attempt<()> {
         let page_bytes = self.shape.page_bytes;
         let entries = self.look(node, |view, _| {
             let one = |index| {
@@ -402,7 +407,7 @@ impl Tree {
             (0..view.count()).map(one).collect::<Option<Vec<_>>>()
         })?;
         let slots = self.look(node, |view, _| Some(view.slots_start() / 8))?;
-        let image = node.words().copy(0, page_bytes).ok_or(Stop::Again)?;
+        let image = node.words().copy(0, page_bytes).ok_or(Stop::Restart)?;
         let edit = node.edit();
         let mut heap = page_bytes;
         for (index, (offset, bytes)) in entries.into_iter().enumerate() {
@@ -410,8 +415,8 @@ impl Tree {
                 continue;
             }
             heap -= bytes;
-            edit.put_bytes(heap, image.get(offset..offset + bytes).ok_or(Stop::Again)?);
-            edit.put_word(slots + index, Slot::moved(edit.word(slots + index), heap));
+            edit.put_bytes(heap, image.get(offset..offset + bytes).ok_or(Stop::Restart)?);
+            edit.put_word(slots + index, EntrySlot::moved(edit.word(slots + index), heap));
         }
         edit.put_word(2, to_u64(heap));
         Ok(())
@@ -419,8 +424,8 @@ impl Tree {
 
     /// Turns a latched packed leaf into a plain one. Returns `false`, with no change, if its
     /// entries do not fit.
-    fn unpack(&self, node: &WriteGuard<'_>) -> Step<bool> {
-        self.rewrite(node, Shape { value_bytes: 0, ..self.shape }, |_| {})
+    fn unpack(&self, node: &WriteGuard<'_>) -> Attempt<bool> {
+        self.rewrite(node, TreeShape { value_bytes: 0, ..self.shape }, |_| {})
     }
 
     /// Rewrites a latched node with other entries. Returns `false`, with no change, if they do not
@@ -428,9 +433,9 @@ impl Tree {
     fn rewrite(
         &self,
         node: &WriteGuard<'_>,
-        shape: Shape,
+        shape: TreeShape,
         change: impl FnOnce(&mut Vec<Cell>),
-    ) -> Step<bool> {
+    ) -> Attempt<bool> {
         let (mut cells, prefix, level, first_child) = self.look(node, |view, _| {
             let first_child = view.words().u32(24)?;
             Some((view.cells()?, view.prefix()?, view.level(), first_child))
@@ -443,7 +448,7 @@ impl Tree {
     }
 
     /// Removes slot `index` of a latched node. The caller frees its extents.
-    pub(super) fn remove_slot(&self, node: &WriteGuard<'_>, index: usize) -> Step<()> {
+    pub(super) fn remove_slot(&self, node: &WriteGuard<'_>, index: usize) -> Attempt<()> {
         let (count, slots, dead, bytes) = self.look(node, |view, _| {
             let bytes = view.entry_bytes(&view.slot(index)?)?;
             Some((view.count(), view.slots_start() / 8, view.dead(), bytes))
@@ -457,22 +462,27 @@ impl Tree {
 
     /// Returns what the removal of a leaf's entry subtracts from the counts, and adds its extents
     /// to `garbage`.
-    fn loss(&self, view: &NodeView<'_>, slot: &Slot, garbage: &mut Garbage) -> Option<Change> {
+    fn loss(
+        &self,
+        view: &NodeView<'_>,
+        slot: &EntrySlot,
+        garbage: &mut Garbage,
+    ) -> Option<CountChange> {
         let held = view.held(slot)?;
         let mut key_bytes = view.prefix_len() + slot.inline;
         if slot.long {
             let long = view.long_key(slot)?;
-            key_bytes = StoredValue::Here(0, to_usize(u64::from(long.length))).length();
+            key_bytes = StoredValue::Inline(0, to_usize(u64::from(long.length))).length();
             garbage.push(self.pages_of_key(long));
         }
-        if let StoredValue::Far(far) = &held {
+        if let StoredValue::Extent(far) = &held {
             garbage.push(self.pages_of(far));
         }
-        Some(Change { keys: -1, bytes: -signed(key_bytes + held.length()) })
+        Some(CountChange { keys: -1, bytes: -signed(key_bytes + held.length()) })
     }
 
     /// Removes a key. `near` is its leaf, if the caller knows it.
-    pub fn delete(&self, key: &[u8], near: Option<PageVersion>) -> Result<Change> {
+    pub fn delete(&self, key: &[u8], near: Option<PageVersion>) -> Result<CountChange> {
         let mut garbage = Garbage::new();
         let mut near = near;
         let (change, thin) =
@@ -496,12 +506,12 @@ impl Tree {
         key: &[u8],
         garbage: &mut Garbage,
         near: &mut Option<PageVersion>,
-    ) -> Step<(Change, bool)> {
+    ) -> Attempt<(CountChange, bool)> {
         let leaf = self.leaf_near(near, key)?;
         let (index, found) = self.look(&leaf, |view, fetch| view.search(key, fetch))?;
-        let leaf = leaf.upgrade().ok_or(Stop::Again)?;
+        let leaf = leaf.upgrade().ok_or(Stop::Restart)?;
         if !found {
-            return Ok((Change::default(), false));
+            return Ok((CountChange::default(), false));
         }
         let change = self.look(&leaf, |view, _| self.loss(view, &view.slot(index)?, garbage))?;
         self.remove_slot(&leaf, index)?;
@@ -509,7 +519,7 @@ impl Tree {
     }
 
     /// Whether a latched node is underfull.
-    pub(super) fn is_thin(&self, node: &WriteGuard<'_>) -> Step<bool> {
+    pub(super) fn is_thin(&self, node: &WriteGuard<'_>) -> Attempt<bool> {
         let used = self.look(node, |view, _| Some(self.used_bytes(view)))?;
         Ok(used < self.shape.underfull() && node.page() != super::ROOT)
     }
@@ -522,7 +532,7 @@ impl Tree {
         (start, end): (&[u8], Option<&[u8]>),
         ahead: isize,
         doomed: Option<DropFilter<'_>>,
-    ) -> Result<(Change, Option<Vec<u8>>)> {
+    ) -> Result<(CountChange, Option<Vec<u8>>)> {
         let (change, thin, upper) =
             self.repeat(|tree| tree.delete_some_in_leaf((start, end), ahead, doomed))?;
         self.mend_if(thin, start)?;
@@ -531,8 +541,8 @@ impl Tree {
 
     /// Removes all keys from `start` (included) to `end` (excluded).
     #[cfg(test)]
-    pub fn delete_range(&self, start: &[u8], end: Option<&[u8]>) -> Result<Change> {
-        let mut total = Change::default();
+    pub fn delete_range(&self, start: &[u8], end: Option<&[u8]>) -> Result<CountChange> {
+        let mut total = CountChange::default();
         let mut from = start.to_vec();
         loop {
             let (change, next) = self.delete_some((&from, end), 0, None)?;
@@ -550,7 +560,7 @@ impl Tree {
         (start, end): (&[u8], Option<&[u8]>),
         ahead: isize,
         doomed: Option<DropFilter<'_>>,
-    ) -> Step<(Change, bool, Option<Vec<u8>>)> {
+    ) -> Attempt<(CountChange, bool, Option<Vec<u8>>)> {
         let (leaf, bounds) = self.bounded_leaf_ahead(Target::Key(start), ahead)?;
         let (first, last) = self.look(&leaf, |view, fetch| {
             let first = view.search(start, fetch)?.0;
@@ -560,8 +570,8 @@ impl Tree {
             };
             Some((first, last))
         })?;
-        let leaf = leaf.upgrade().ok_or(Stop::Again)?;
-        let mut change = Change::default();
+        let leaf = leaf.upgrade().ok_or(Stop::Restart)?;
+        let mut change = CountChange::default();
         let mut garbage = Garbage::new();
         let mut gone = Vec::new();
         for index in first..last {
@@ -591,12 +601,14 @@ impl Tree {
     }
 
     /// Returns a value of a latched leaf.
-    fn value_at(&self, leaf: &WriteGuard<'_>, index: usize) -> Step<Vec<u8>> {
+    fn value_at(&self, leaf: &WriteGuard<'_>, index: usize) -> Attempt<Vec<u8>> {
         let held = self.look(leaf, |view, _| view.held(&view.slot(index)?))?;
         let mut bytes = vec![0; held.length()];
         match &held {
-            StoredValue::Here(at, _) => leaf.words().copy_to(*at, &mut bytes).ok_or(Stop::Again)?,
-            StoredValue::Far(far) => self.read_value(leaf, far, &mut bytes)?,
+            StoredValue::Inline(at, _) => {
+                leaf.words().copy_to(*at, &mut bytes).ok_or(Stop::Restart)?
+            }
+            StoredValue::Extent(far) => self.read_value(leaf, far, &mut bytes)?,
         }
         Ok(bytes)
     }
@@ -609,8 +621,8 @@ impl Tree {
 }
 
 /// Returns what a new entry adds to the counts.
-pub(super) fn added(key: &[u8], stored: &NewValue<'_>) -> Change {
-    Change { keys: 1, bytes: signed(key.len() + stored.length()) }
+pub(super) fn added(key: &[u8], stored: &NewValue<'_>) -> CountChange {
+    CountChange { keys: 1, bytes: signed(key.len() + stored.length()) }
 }
 
 /// An encoded entry.

@@ -19,15 +19,15 @@
 //! Threads: one load of a tree at a time. The caller keeps writers out from [`BulkLoader::begin`]
 //! until the load is adopted or dropped. Checkpoints go on meanwhile.
 
-use super::Paged;
+use super::PagedTree;
 use crate::{
     Error, Result,
     bptree::{
-        Change, ROOT,
-        bulk::{BuiltRoot, Bulk, Sink, Site},
+        CountChange, ROOT,
+        bulk::{BuildTarget, BuiltRoot, PageSink, TreeBuilder},
         checkpoint::{
             checkpointer::Checkpointer,
-            write_back::{REQUEST_BYTES, Requests, WAITING_BYTES_MAX},
+            write_back::{PageWrites, REQUEST_BYTES, WAITING_BYTES_MAX},
         },
         page_allocator::pages_of,
     },
@@ -42,16 +42,16 @@ use crate::{
 /// A load in progress.
 #[derive(Debug)]
 pub(crate) struct BulkLoader {
-    bulk: Option<Bulk>,
-    requests: Option<Requests>,
+    bulk: Option<TreeBuilder>,
+    requests: Option<PageWrites>,
     built: Option<BuiltRoot>,
     failure: Option<Error>,
     _memory: Reservation,
 }
 
-struct ToFile<'r>(&'r mut Requests);
+struct ToFile<'r>(&'r mut PageWrites);
 
-impl Sink for ToFile<'_> {
+impl PageSink for ToFile<'_> {
     fn write(&mut self, offset: u64, page: &[u8]) -> Result<()> {
         self.0.add(offset, page);
         // The end of the load returns the error itself.
@@ -65,10 +65,10 @@ fn stopped() -> Error {
 
 impl BulkLoader {
     /// Begins a load. The tree must not change until its end. Returns the last key too.
-    pub(crate) fn begin(paged: &Paged) -> Result<(Self, Option<Vec<u8>>)> {
+    pub(crate) fn begin(paged: &PagedTree) -> Result<(Self, Option<Vec<u8>>)> {
         paged.make_file()?;
-        let (bulk, last) = paged.tree.begin_bulk()?;
-        let requests = Requests::new(paged.tree.cache(), &*paged.context.env)?;
+        let (bulk, last) = paged.tree.begin_build()?;
+        let requests = PageWrites::new(paged.tree.cache(), &*paged.context.env)?;
         let buffers = WAITING_BYTES_MAX + 2 * to_u64(REQUEST_BYTES);
         let memory = paged.context.budget.reserve_transient(buffers);
         let (bulk, requests) = (Some(bulk), Some(requests));
@@ -76,20 +76,20 @@ impl BulkLoader {
     }
 
     /// Adds an entry; its key must be above all others.
-    pub(crate) fn put(&mut self, paged: &Paged, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
+    pub(crate) fn put(&mut self, paged: &PagedTree, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
         let (Some(bulk), Some(requests)) = (&mut self.bulk, &mut self.requests) else {
             return Err(stopped());
         };
-        let site = &mut Site { tree: &paged.tree, sink: &mut ToFile(requests) };
-        let outcome = bulk.push(site, key, value);
+        let target = &mut BuildTarget { tree: &paged.tree, sink: &mut ToFile(requests) };
+        let outcome = bulk.push(target, key, value);
         outcome.map_err(|error| self.fail(paged, error))
     }
 
     /// Aborts the load. Returns the error of the first write that failed.
-    fn fail(&mut self, paged: &Paged, error: Error) -> Error {
+    fn fail(&mut self, paged: &PagedTree, error: Error) -> Error {
         self.bulk = None;
         let written = self.end_writes(paged);
         let error = written.err().unwrap_or(error);
@@ -98,7 +98,7 @@ impl BulkLoader {
     }
 
     /// Waits for the writes in flight.
-    fn end_writes(&mut self, paged: &Paged) -> Result<()> {
+    fn end_writes(&mut self, paged: &PagedTree) -> Result<()> {
         let Some(requests) = self.requests.take() else { return Ok(()) };
         let (outcome, written) = requests.finish();
         paged.written_bytes_total.fetch_add(written, Ordering::Relaxed);
@@ -107,13 +107,13 @@ impl BulkLoader {
     }
 
     /// Writes everything except the root.
-    pub(crate) fn finish(&mut self, paged: &Paged) -> Result<()> {
+    pub(crate) fn finish(&mut self, paged: &PagedTree) -> Result<()> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
         if let (Some(bulk), Some(requests)) = (self.bulk.take(), &mut self.requests) {
-            let site = &mut Site { tree: &paged.tree, sink: &mut ToFile(requests) };
-            let built = bulk.finish(site).map_err(|error| self.fail(paged, error))?;
+            let target = &mut BuildTarget { tree: &paged.tree, sink: &mut ToFile(requests) };
+            let built = bulk.finish(target).map_err(|error| self.fail(paged, error))?;
             self.end_writes(paged).map_err(|error| self.fail(paged, error))?;
             self.built = Some(built);
         }
@@ -125,7 +125,7 @@ impl BulkLoader {
     /// it is opened before another checkpoint is stored.
     pub(crate) fn adopt(
         &mut self,
-        paged: &Paged,
+        paged: &PagedTree,
         keeper: &mut Checkpointer,
         lsn: Lsn,
     ) -> Result<()> {
@@ -135,13 +135,13 @@ impl BulkLoader {
     }
 
     /// Frees the pages that were written, unless the load was adopted.
-    pub(crate) fn give_up(&mut self, paged: &Paged) {
+    pub(crate) fn give_up(&mut self, paged: &PagedTree) {
         self.bulk = None;
         self.built = None;
         let _ = self.end_writes(paged);
         let cache = paged.tree.cache();
         let page_bytes = to_u64(cache.page_bytes());
-        paged.tree.space().release(|first, count| {
+        paged.tree.allocator().release(|first, count| {
             // Optional: the pages are free either way.
             if let Ok(file) = cache.file() {
                 let _ = file.punch_hole(first * page_bytes, count * page_bytes);
@@ -150,7 +150,7 @@ impl BulkLoader {
     }
 }
 
-impl Paged {
+impl PagedTree {
     fn adopt(&self, keeper: &mut Checkpointer, lsn: Lsn, built: &BuiltRoot) -> Result<()> {
         let (cache, tree) = (self.tree.cache(), &self.tree);
         // The load's checkpoint must not contain nodes that the new root does not refer to.
@@ -161,17 +161,17 @@ impl Paged {
         let before = root.words().copy(0, cache.page_bytes()).ok_or_else(stopped)?;
         tree.put_root(&root, &built.root);
         root.settle();
-        let loaded = tree.space().adopt(&built.freed);
+        let loaded = tree.allocator().adopt(&built.freed);
         tree.count_nodes(built.nodes, false);
         self.gate.note(built.change);
         let cut = self.take_cut(lsn, keeper.next_group(), 0);
         mutant!(LoadShownEarly: (), else tree.put_root(&root, &before));
         drop(root);
         if let Err(error) = self.store_taken(keeper, lsn, cut) {
-            let Change { keys, bytes } = built.change;
-            self.gate.note(Change { keys: -keys, bytes: -bytes });
+            let CountChange { keys, bytes } = built.change;
+            self.gate.note(CountChange { keys: -keys, bytes: -bytes });
             tree.count_nodes(built.nodes, true);
-            tree.space().disown(loaded, &built.freed);
+            tree.allocator().disown(loaded, &built.freed);
             // If the failed checkpoint is durable after all, this one replaces it.
             let _ = self.store_one(keeper, lsn, 0);
             return Err(error);
@@ -181,7 +181,7 @@ impl Paged {
         // The root changed since the checkpoint, so it was not evicted.
         tree.put_root(&cache.write(ROOT)?, &built.root);
         for (first, count) in &built.freed {
-            (0..*count).for_each(|step| cache.discard(tree.space().page_at(*first, step)));
+            (0..*count).for_each(|step| cache.discard(tree.allocator().page_at(*first, step)));
         }
         Ok(())
     }

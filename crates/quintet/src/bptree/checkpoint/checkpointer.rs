@@ -30,14 +30,16 @@
 
 use std::{io, sync::Arc};
 
-use super::{CheckpointParticipant, Gate, Paged, Settings, meta::Meta};
+use super::{CheckpointParticipant, Gate, PagedTree, TreeSettings, meta::Meta};
 use crate::{
     Error, Result,
     bptree::{
         Tree,
         checkpoint::write_back::runs,
-        page_allocator::{Bits, MAP_HEAD_BYTES, Space, is_set, map_page},
-        page_cache::{CacheCheckpoint, Layer, PageCache, PageId, checksum, page_bytes::UNITS},
+        page_allocator::{Bits, MAP_HEAD_BYTES, PageAllocator, is_set, map_page},
+        page_cache::{
+            CacheCheckpoint, OverlayLayer, PageCache, PageId, checksum, page_bytes::UNITS,
+        },
     },
     contract::Context,
     io::{AlignedBuffer, File, Open, write_all_at},
@@ -120,12 +122,12 @@ fn owner(context: &Context) -> Owner {
     }
 }
 
-/// See [`Paged::open`].
+/// See [`PagedTree::open`].
 pub(super) fn open(
-    settings: &Settings,
+    settings: &TreeSettings,
     context: Context,
     beside: Option<Arc<dyn CheckpointParticipant>>,
-) -> Result<(Paged, Lsn)> {
+) -> Result<(PagedTree, Lsn)> {
     let label = owner(&context).label(PAGES_NAME);
     let budget = Arc::clone(&context.budget);
     let cache = Arc::new(PageCache::new(label.clone(), settings.cache.clone(), budget)?);
@@ -144,8 +146,8 @@ pub(super) fn open(
         None => (Bits::new(), settings.granularity),
         Some(meta) => (load_maps(&cache, meta)?, meta.granularity),
     };
-    let space = Space::new(granularity, used);
-    let tree = Tree::new(cache, space, !context.read_only, settings.value_bytes);
+    let allocator = PageAllocator::new(granularity, used);
+    let tree = Tree::new(cache, allocator, !context.read_only, settings.value_bytes);
     match &meta {
         None => {
             sync_name(&context, &tree, &label)?;
@@ -160,7 +162,7 @@ pub(super) fn open(
     let all_in_place = meta.as_ref().is_some_and(|meta| meta.placed >= redo.newest());
     let placed = if all_in_place { redo.newest() } else { redo.needed() - 1 };
     let unsettled = redo.live_bytes();
-    let paged = Paged {
+    let paged = PagedTree {
         context,
         tree,
         gate: Gate::new(keys, bytes),
@@ -255,14 +257,14 @@ fn give_back_tail(cache: &PageCache, context: &Context, meta: Option<&Meta>) {
 }
 
 /// Returns the overlay layers of the groups.
-fn layers_of(cache: &PageCache, groups: Vec<RedoGroup>) -> Result<Vec<Layer>> {
+fn layers_of(cache: &PageCache, groups: Vec<RedoGroup>) -> Result<Vec<OverlayLayer>> {
     let layers = groups.into_iter().map(|group| {
         let what = if group.has_page_patches() {
             format!("group {} of the journal does not parse", group.sequence())
         } else {
             format!("group {} of the journal is of a format of before 0.1", group.sequence())
         };
-        Layer::of(group).ok_or_else(|| Error::corruption(cache.label(), 0, what))
+        OverlayLayer::of(group).ok_or_else(|| Error::corruption(cache.label(), 0, what))
     });
     layers.collect()
 }
@@ -312,7 +314,7 @@ fn load_maps(cache: &PageCache, meta: &Meta) -> Result<Bits> {
     Ok(used)
 }
 
-impl Paged {
+impl PagedTree {
     /// Creates the table's file, if there is none, and makes its name durable.
     pub(crate) fn make_file(&self) -> Result<()> {
         if self.tree.cache().file().is_ok() {
@@ -338,7 +340,7 @@ impl Paged {
         self.store_one(keeper, lsn, 0)
     }
 
-    /// As [`Paged::persist_cut`], and writes back a part of what is only in the journal.
+    /// As [`PagedTree::persist_cut`], and writes back a part of what is only in the journal.
     pub(crate) fn place_oldest(&self, keeper: &mut Checkpointer, lsn: Lsn) -> Result<()> {
         let cache = self.tree.cache();
         if cache.is_overlaid() {
@@ -355,7 +357,7 @@ impl Paged {
         Ok(())
     }
 
-    /// As [`Paged::persist_cut`], and writes back everything that is only in the journal.
+    /// As [`PagedTree::persist_cut`], and writes back everything that is only in the journal.
     pub(crate) fn place_everything(&self, keeper: &mut Checkpointer, lsn: Lsn) -> Result<()> {
         loop {
             self.place_overlaid(keeper, lsn)?;
@@ -365,7 +367,7 @@ impl Paged {
         }
     }
 
-    /// As [`Paged::persist_cut`], and writes back what is only in the journal. Of the overlay it
+    /// As [`PagedTree::persist_cut`], and writes back what is only in the journal. Of the overlay it
     /// takes only as many pages as the cache has room for.
     fn place_overlaid(&self, keeper: &mut Checkpointer, lsn: Lsn) -> Result<()> {
         self.make_file()?;
@@ -385,7 +387,7 @@ impl Paged {
 
     /// Returns the size of the journal, in bytes, above which pages are written back.
     fn journal_limit(&self) -> u64 {
-        let pages = self.tree.space().used() * to_u64(self.tree.shape().page_bytes);
+        let pages = self.tree.allocator().used() * to_u64(self.tree.shape().page_bytes);
         (pages / 2).min(self.context.budget.limit() / 8).max(JOURNAL_MIN_BYTES)
     }
 
@@ -412,13 +414,13 @@ impl Paged {
         let cut = match cut {
             Ok(cut) => cut,
             Err(error) => {
-                self.tree.space().end_cut(false);
+                self.tree.allocator().end_cut(false);
                 return Err(error);
             }
         };
         keeper.in_doubt = true;
         let stored = self.store_cut(keeper, &cut, lsn);
-        self.tree.space().end_cut(stored.is_ok());
+        self.tree.allocator().end_cut(stored.is_ok());
         if let Some(beside) = self.beside.as_ref().filter(|_| stored.is_ok()) {
             beside.stored();
         }
@@ -440,12 +442,12 @@ impl Paged {
     /// Takes a checkpoint: closes the gate and makes all dirty pages, and `placed` pages that are
     /// not written back, part of it. `group` is the journal's next group.
     pub(crate) fn take_cut(&self, lsn: Lsn, group: u64, placed: usize) -> Result<CacheCheckpoint> {
-        let (cache, space) = (self.tree.cache(), self.tree.space());
+        let (cache, allocator) = (self.tree.cache(), self.tree.allocator());
         let _closed = self.gate.close();
         if let Some(beside) = &self.beside {
             self.gate.note(beside.join(&self.tree)?);
         }
-        for (page, bits) in space.cut() {
+        for (page, bits) in allocator.cut() {
             let guard = cache.create(page)?;
             let edit = guard.edit();
             edit.put_bytes(8, &[crate::bptree::node::MAP]);
@@ -458,10 +460,10 @@ impl Paged {
         drop(guard);
         let mut joined = Vec::new();
         if placed > 0 {
-            let used = space.used_at_cut();
+            let used = allocator.used_at_cut();
             joined = cache.join_unplaced(placed, |page| is_set(&used, u64::from(page.0)));
         }
-        Ok(cache.cut(group, joined).with_fresh(space.fresh_at_cut()))
+        Ok(cache.cut(group, joined).with_fresh(allocator.fresh_at_cut()))
     }
 
     fn meta(&self, lsn: Lsn, placed: u64) -> Meta {
@@ -472,8 +474,8 @@ impl Paged {
             database_id: self.context.database_id,
             table_id: self.context.table_id,
             lsn,
-            granularity: self.tree.space().granularity(),
-            end: self.tree.space().end(),
+            granularity: self.tree.allocator().granularity(),
+            end: self.tree.allocator().end(),
             keys,
             bytes,
             leaves: self.tree.leaf_pages(),
@@ -497,7 +499,7 @@ impl Paged {
         let (fresh, mut pages): (Vec<_>, Vec<_>) =
             pages.into_iter().partition(|(page, _)| cut.is_fresh(*page));
         self.place_fresh(cut, &fresh)?;
-        if self.tree.space().take_written_directly() || !fresh.is_empty() {
+        if self.tree.allocator().take_written_directly() || !fresh.is_empty() {
             sync(cache)?;
         }
         mutant!(CutWritesInPlaceFirst => self.place(cut, &pages)?);
@@ -535,7 +537,7 @@ impl Paged {
         let _memory = self.context.budget.reserve_transient(WRITER_BYTES);
         let needed = keeper.placed + 1;
         let mut writer = keeper.redo.begin_page_group(&*self.context.env)?;
-        let mut freed = self.tree.space().freed_by_cut().into_iter().peekable();
+        let mut freed = self.tree.allocator().freed_by_cut().into_iter().peekable();
         let unit = cache.page_bytes() / UNITS;
         let (mut image, mut piece) = (vec![0; cache.page_bytes()], Vec::new());
         for (page, frame) in pages {
@@ -586,7 +588,7 @@ impl Paged {
         }
         let cache = self.tree.cache();
         let Ok(file) = cache.file() else { return Ok(()) };
-        self.tree.space().give_back(|first, count| {
+        self.tree.allocator().give_back(|first, count| {
             let page_bytes = to_u64(cache.page_bytes());
             file.punch_hole(first * page_bytes, count * page_bytes)
                 .map_err(|error| Error::io(format!("give back space of {}", cache.label()), error))

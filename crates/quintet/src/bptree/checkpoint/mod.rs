@@ -1,6 +1,6 @@
 //! A B+-tree in its files: checkpoints, the redo journal, recovery, and admission of dirty pages.
 //!
-//! What: [`Paged`] joins the tree ([`crate::bptree`]), its page cache, the gate that operations
+//! What: [`PagedTree`] joins the tree ([`crate::bptree`]), its page cache, the gate that operations
 //! pass ([`gate`]) and the checkpointer ([`checkpointer`]). `btree` keeps its entries in such a
 //! tree, `slm` its index.
 //!
@@ -31,7 +31,7 @@ use self::{checkpointer::Checkpointer, gate::Gate};
 use crate::{
     Error, Result,
     bptree::{
-        Change, Tree,
+        CountChange, Tree,
         node::INNER,
         page_cache::{CacheOptions, Replacement},
     },
@@ -64,7 +64,7 @@ pub(crate) const CHANGE_PAGES: u64 = 12;
 pub(crate) trait CheckpointParticipant: Send + Sync + fmt::Debug {
     /// A checkpoint begins, and no thread changes the tree: adds to the tree what must agree with
     /// it.
-    fn join(&self, tree: &Tree) -> Result<Change>;
+    fn join(&self, tree: &Tree) -> Result<CountChange>;
     /// The checkpoint is about to be written: makes durable what it refers to.
     fn settle(&self) -> Result<()>;
     /// The checkpoint is durable.
@@ -73,13 +73,13 @@ pub(crate) trait CheckpointParticipant: Send + Sync + fmt::Debug {
 
 /// The sizes of a tree's pages and of its cache.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct TreeSettings {
     granularity: u64,
     cache: CacheOptions,
     value_bytes: usize,
 }
 
-impl Settings {
+impl TreeSettings {
     /// Reads the options `page_bytes`, `extend_granularity`, `replacement` and one that limits the
     /// cache (0: `most` bytes). Fails with `InvalidOption`.
     pub(crate) fn new(
@@ -146,7 +146,7 @@ pub(crate) fn salt_of(database_id: &[u8; 16], table_id: u64) -> u32 {
 
 /// A tree in its files. See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Paged {
+pub(crate) struct PagedTree {
     pub(crate) context: Context,
     pub(crate) tree: Tree,
     pub(crate) gate: Gate,
@@ -164,12 +164,12 @@ pub(crate) struct Paged {
     pub(crate) placed_bytes_total: AtomicU64,
 }
 
-impl Paged {
+impl PagedTree {
     /// Opens the tree in its directory: puts the journal's groups into the overlay and reads the
     /// maps of free pages. Returns the LSN that the files are complete to (0 for a new table).
     /// Fails with `Corruption` if the files do not agree.
     pub(crate) fn open(
-        settings: &Settings,
+        settings: &TreeSettings,
         context: Context,
         beside: Option<Arc<dyn CheckpointParticipant>>,
     ) -> Result<(Self, Lsn)> {
@@ -190,7 +190,7 @@ impl Paged {
 
     /// Whether all used pages fit in this many frames.
     fn fits(&self, frames: u64) -> bool {
-        self.tree.space().used() <= frames / 8 * 7
+        self.tree.allocator().used() <= frames / 8 * 7
     }
 
     /// Whether a checkpoint has work although no operation came.
@@ -208,7 +208,7 @@ impl Paged {
     /// has room.
     pub(crate) fn is_crowded(&self) -> bool {
         let (frames, kept) = (self.frames(), self.tree.cache().kept_count());
-        kept > frames / 8 * 3 && self.tree.space().used() > frames / 4 * 3
+        kept > frames / 8 * 3 && self.tree.allocator().used() > frames / 4 * 3
     }
 
     /// Whether the journal is so long that an idle table should write its pages back.

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::{PAGE_BYTES_MAX, Paged};
+use super::{PAGE_BYTES_MAX, PagedTree};
 use crate::{
     Result,
     bptree::page_cache::{CacheCheckpoint, PageCache, PageId, page_bytes::UNITS},
@@ -27,7 +27,7 @@ pub(super) const WAITING_BYTES_MAX: u64 = 2 << 20;
 
 /// Writes of pieces in ascending order; adjacent pieces share a request.
 #[derive(Debug)]
-pub(super) struct Requests {
+pub(super) struct PageWrites {
     file: Arc<dyn File>,
     label: String,
     writeback: Writeback,
@@ -37,7 +37,7 @@ pub(super) struct Requests {
     start: u64,
 }
 
-impl Requests {
+impl PageWrites {
     pub(super) fn new(cache: &PageCache, env: &dyn Env) -> Result<Self> {
         let (file, label) = (Arc::clone(cache.file()?), cache.label().to_owned());
         let writeback = Writeback::bounded(env, WAITING_BYTES_MAX)?;
@@ -79,7 +79,7 @@ impl Requests {
     }
 }
 
-impl Paged {
+impl PagedTree {
     /// Writes whole those pages of a checkpoint that no durable checkpoint has.
     pub(super) fn place_fresh(&self, cut: &CacheCheckpoint, pages: &[(PageId, u32)]) -> Result<()> {
         let cache = self.tree.cache();
@@ -109,12 +109,12 @@ impl Paged {
     fn place_each(
         &self,
         pages: &[(PageId, u32)],
-        mut each: impl FnMut((PageId, u32), &mut Requests),
+        mut each: impl FnMut((PageId, u32), &mut PageWrites),
     ) -> Result<()> {
         if pages.is_empty() {
             return Ok(());
         }
-        let mut requests = Requests::new(self.tree.cache(), &*self.context.env)?;
+        let mut requests = PageWrites::new(self.tree.cache(), &*self.context.env)?;
         for place in pages {
             each(*place, &mut requests);
         }

@@ -56,11 +56,11 @@ impl Hasher for ByNumber {
 }
 
 /// Pages with saved units.
-pub(super) type SavedPages = HashMap<PageId, Saved, BuildHasherDefault<ByNumber>>;
+pub(super) type SavedPages = HashMap<PageId, SavedUnits, BuildHasherDefault<ByNumber>>;
 
 /// A page's state at a checkpoint: the units that have changed since.
 #[derive(Debug)]
-pub(super) struct Saved {
+pub(super) struct SavedUnits {
     /// The saved units' content, their numbers in the same order, and the set of them as bits.
     words: Vec<u64>,
     order: Vec<u8>,
@@ -69,7 +69,7 @@ pub(super) struct Saved {
     pending: u64,
 }
 
-impl Saved {
+impl SavedUnits {
     fn memory_bytes(&self) -> u64 {
         SAVED_BYTES + to_u64(self.words.len() * 8)
     }
@@ -89,7 +89,7 @@ impl Saved {
 
 /// The units in which a page image differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Units {
+pub struct ImageUnits {
     /// From the previous checkpoint.
     pub changed: u64,
     /// From the file.
@@ -170,7 +170,7 @@ impl PageCache {
             let unit = self.options.page_bytes / UNITS / 8;
             let words = Vec::with_capacity(USUAL_UNITS * unit);
             let order = Vec::with_capacity(USUAL_UNITS);
-            let saved = Saved { words, order, units: 0, mask, pending };
+            let saved = SavedUnits { words, order, units: 0, mask, pending };
             self.budget.reserve_unchecked(saved.memory_bytes());
             self.saved_total.fetch_add(1, Ordering::Relaxed);
             lock(&self.saved).insert(page, saved);
@@ -329,7 +329,7 @@ impl PageCache {
         cut: &CacheCheckpoint,
         (page, frame): (PageId, u32),
         out: &mut [u8],
-    ) -> Option<Units> {
+    ) -> Option<ImageUnits> {
         let word = self.word(frame, LATCH)?;
         latch::lock(word);
         let units = self.latched_image(cut, (page, frame), out);
@@ -349,7 +349,7 @@ impl PageCache {
         cut: &CacheCheckpoint,
         (page, frame): (PageId, u32),
         out: &mut [u8],
-    ) -> Option<Units> {
+    ) -> Option<ImageUnits> {
         let leave = !cut.is_placed(frame);
         let there = self.get(frame, PAGE) == u64::from(page.0);
         if there {
@@ -360,7 +360,7 @@ impl PageCache {
             drop(all);
             saved.restore(out);
             self.budget.release(saved.memory_bytes());
-            let units = Units { changed: saved.mask, unplaced: saved.pending | saved.mask };
+            let units = ImageUnits { changed: saved.mask, unplaced: saved.pending | saved.mask };
             if there {
                 self.forget_saved(frame);
                 // A page that was discarded since has no changes of its own.
@@ -372,7 +372,7 @@ impl PageCache {
         }
         if let Some(saved) = all.get(&page) {
             saved.restore(out);
-            return Some(Units { changed: saved.mask, unplaced: saved.pending | saved.mask });
+            return Some(ImageUnits { changed: saved.mask, unplaced: saved.pending | saved.mask });
         }
         drop(all);
         if !there || self.get(frame, EPOCH) != cut.epoch {
@@ -384,7 +384,7 @@ impl PageCache {
             self.set(frame, MASK, 0);
             self.mark(frame, 0, self.get(frame, PENDING));
         }
-        Some(Units { changed, unplaced: pending | changed })
+        Some(ImageUnits { changed, unplaced: pending | changed })
     }
 
     /// Ends a checkpoint that is stored: pages that were only journaled are pending write-back, the
@@ -438,6 +438,6 @@ impl PageCache {
 
     pub(super) fn drop_saved(&self) {
         let saved = std::mem::take(&mut *lock(&self.saved));
-        self.budget.release(saved.values().map(Saved::memory_bytes).sum());
+        self.budget.release(saved.values().map(SavedUnits::memory_bytes).sum());
     }
 }

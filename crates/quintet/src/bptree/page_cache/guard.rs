@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use super::{EPOCH, LATCH, MASK, PAGE, PageCache, PageId, latch};
 use crate::{
-    bptree::page_cache::page_bytes::{PageEdit, PageWords, Witness},
+    bptree::page_cache::page_bytes::{PageEdit, PageWords, UnitSaver},
     util::{
         codec::{low_u32, to_u64},
         sync::Ordering,
@@ -56,7 +56,7 @@ pub struct WriteGuard<'a> {
 }
 
 /// Saves units for the unfinished checkpoint that the page belongs to.
-impl Witness for WriteGuard<'_> {
+impl UnitSaver for WriteGuard<'_> {
     fn keep(&self, units: u64) {
         self.cache.save_units(self.frame, units);
     }

@@ -59,7 +59,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-pub use self::overlay::Layer;
+pub use self::overlay::OverlayLayer;
 pub use self::{
     checkpoint::CacheCheckpoint,
     guard::{ReadGuard, WriteGuard},
@@ -460,7 +460,7 @@ impl PageCache {
             // Another thread may have loaded the page meanwhile, and its frame may have been
             // evicted again.
             if self.find(page).is_none() {
-                drop(self.load(page, Fill::Read)?);
+                drop(self.load(page, FrameContent::Read)?);
             }
         }
     }
@@ -506,7 +506,7 @@ impl PageCache {
             // The page is not read from disk: the file need not have a valid page there.
             let found = match self.find(page) {
                 Some(frame) => self.latch_as(page, frame),
-                None => self.load(page, Fill::Zero)?,
+                None => self.load(page, FrameContent::Zero)?,
             };
             if let Some(guard) = found {
                 break guard;
@@ -537,14 +537,14 @@ impl PageCache {
 
     /// Allocates a latched frame for a page that is not in the cache. Returns `None` if another
     /// thread did so first.
-    fn load(&self, page: PageId, fill: Fill) -> Result<Option<WriteGuard<'_>>> {
+    fn load(&self, page: PageId, fill: FrameContent) -> Result<Option<WriteGuard<'_>>> {
         let frame = self.take_frame();
         if !self.link(page, frame) {
             self.release(frame);
             return Ok(None);
         }
         let guard = WriteGuard::new(self, frame);
-        if fill == Fill::Read
+        if fill == FrameContent::Read
             && let Err(error) = self.read_from_disk(page, frame)
         {
             let frame = guard.forget();
@@ -574,7 +574,7 @@ impl PageCache {
     /// Sets the overlay: reads of a page apply these changes to what the file has, the oldest layer
     /// first. With `keep` the changes stay in the overlay; otherwise they leave it when a page is
     /// changed or written back.
-    pub fn set_overlay(&self, layers: Vec<Layer>, keep: bool) {
+    pub fn set_overlay(&self, layers: Vec<OverlayLayer>, keep: bool) {
         self.overlay.set(layers, keep, &self.budget);
     }
 
@@ -836,7 +836,7 @@ impl Drop for PageCache {
 
 /// The initial content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fill {
+enum FrameContent {
     Read,
     Zero,
 }

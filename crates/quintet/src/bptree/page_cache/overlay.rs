@@ -1,6 +1,6 @@
 //! The overlay: journal changes that are applied to pages when they are read.
 //!
-//! What: one [`Layer`] for each journal group, with the changes of each page. A page that is read
+//! What: one [`OverlayLayer`] for each journal group, with the changes of each page. A page that is read
 //! from disk gets the changes of all layers, the oldest first. Why: to apply them all when a table
 //! is opened would read and write every page that changed since the last write-back. A layer stores
 //! where the pieces are; their content is read with the page.
@@ -52,7 +52,7 @@ struct PagePiece {
 
 /// The changes of pages in one journal group.
 #[derive(Debug)]
-pub struct Layer {
+pub struct OverlayLayer {
     /// Sorted by page.
     pieces: Vec<PagePiece>,
     source: PatchSource,
@@ -63,7 +63,7 @@ pub struct Layer {
 #[cfg(not(model))]
 pub(super) type PagePatches<'a> = (u32, &'a [(u64, &'a [u8])]);
 
-impl Layer {
+impl OverlayLayer {
     /// Returns the layer of a group whose keys are page numbers; `None` if the group is no such
     /// group.
     pub(crate) fn of(group: RedoGroup) -> Option<Self> {
@@ -109,13 +109,13 @@ impl Layer {
     }
 }
 
-type Layers = Arc<[Layer]>;
+type Layers = Arc<[OverlayLayer]>;
 
 /// A piece with the number of its layer.
 type LayerPiece = (usize, PagePiece);
 
 #[derive(Debug, Default)]
-struct State {
+struct OverlayState {
     layers: Layers,
     /// A bit for each page in the overlay, and the number of set bits. Words below `first_word` are
     /// zero.
@@ -126,7 +126,7 @@ struct State {
     ahead: HashMap<PageId, Vec<Vec<u8>>>,
 }
 
-impl State {
+impl OverlayState {
     fn is_present(&self, page: PageId) -> bool {
         let word = self.present.get(to_usize(u64::from(page.0 / 64)));
         word.is_some_and(|word| word >> (page.0 % 64) & 1 == 1)
@@ -148,13 +148,13 @@ impl State {
     }
 
     fn memory_bytes(&self) -> u64 {
-        let layers: u64 = self.layers.iter().map(Layer::memory_bytes).sum();
+        let layers: u64 = self.layers.iter().map(OverlayLayer::memory_bytes).sum();
         layers + to_u64(size_of_val(&*self.present))
     }
 }
 
 /// Returns the valid pieces of a page, the oldest first.
-fn places_of(layers: &[Layer], page: PageId) -> Vec<LayerPiece> {
+fn places_of(layers: &[OverlayLayer], page: PageId) -> Vec<LayerPiece> {
     let mut places = Vec::new();
     for (number, layer) in layers.iter().enumerate() {
         for piece in layer.of_page(page) {
@@ -175,14 +175,14 @@ pub(super) struct Overlay {
     filled: AtomicBool,
     /// Whether changes stay in the overlay (read-only tables).
     kept: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<OverlayState>,
 }
 
 impl Overlay {
     /// Replaces all layers; the oldest is first.
-    pub(super) fn set(&self, layers: Vec<Layer>, keep: bool, budget: &Budget) {
+    pub(super) fn set(&self, layers: Vec<OverlayLayer>, keep: bool, budget: &Budget) {
         self.kept.store(keep, Ordering::Relaxed);
-        let mut after = State { layers: layers.into(), ..State::default() };
+        let mut after = OverlayState { layers: layers.into(), ..OverlayState::default() };
         for layer in &*Arc::clone(&after.layers) {
             layer.pieces.iter().for_each(|piece| after.set(piece.page, piece.bytes > 0));
         }
@@ -271,7 +271,7 @@ impl Overlay {
         state.ahead.remove(&page);
         if state.left == 0 {
             budget.release(state.memory_bytes());
-            *state = State::default();
+            *state = OverlayState::default();
             self.filled.store(false, Ordering::Release);
         }
         true
@@ -330,7 +330,7 @@ impl Overlay {
 }
 
 /// One read of the pieces `first..last`.
-struct Read {
+struct PieceRead {
     layer: usize,
     from: u64,
     length: u64,
@@ -339,8 +339,8 @@ struct Read {
 }
 
 /// Merges reads of neighbouring pieces. Pieces in memory need no read.
-fn gather(layers: &[Layer], places: &[(usize, PagePiece, usize, usize)]) -> Vec<Read> {
-    let mut reads: Vec<Read> = Vec::new();
+fn gather(layers: &[OverlayLayer], places: &[(usize, PagePiece, usize, usize)]) -> Vec<PieceRead> {
+    let mut reads: Vec<PieceRead> = Vec::new();
     for (index, (layer, piece, ..)) in places.iter().enumerate() {
         let source = layers.get(*layer).map(|layer| &layer.source);
         let blocks = source.and_then(|source| source.blocks(piece.at, u64::from(piece.bytes)));
@@ -353,7 +353,7 @@ fn gather(layers: &[Layer], places: &[(usize, PagePiece, usize, usize)]) -> Vec<
             last.length = last.length.max(from + length - last.from);
             last.last = index + 1;
         } else {
-            reads.push(Read { layer: *layer, from, length, first: index, last: index + 1 });
+            reads.push(PieceRead { layer: *layer, from, length, first: index, last: index + 1 });
         }
     }
     reads
@@ -361,10 +361,10 @@ fn gather(layers: &[Layer], places: &[(usize, PagePiece, usize, usize)]) -> Vec<
 
 /// Performs all reads and passes the results to `each`.
 fn transfer(
-    layers: &[Layer],
-    reads: &[Read],
+    layers: &[OverlayLayer],
+    reads: &[PieceRead],
     queue: &mut dyn Queue,
-    each: &mut impl FnMut(&Read, &[u8]),
+    each: &mut impl FnMut(&PieceRead, &[u8]),
 ) {
     let mut done = Vec::with_capacity(DEPTH);
     let mut show = |done: &mut Vec<Completion>| {
@@ -394,7 +394,7 @@ fn transfer(
     }
 }
 
-fn read_pieces(layers: &[Layer], page: PageId, label: &str) -> Result<Vec<Vec<u8>>> {
+fn read_pieces(layers: &[OverlayLayer], page: PageId, label: &str) -> Result<Vec<Vec<u8>>> {
     let read = |(number, piece): LayerPiece| {
         let layer = layers.get(number)?;
         Some(layer.source.read(piece.at, u64::from(piece.bytes)))

@@ -150,7 +150,7 @@ pub fn head_of(bytes: &[u8]) -> u64 {
 }
 
 /// Saves units of a page before they change.
-pub trait Witness: std::fmt::Debug {
+pub trait UnitSaver: std::fmt::Debug {
     /// Saves these units.
     fn keep(&self, units: u64);
 }
@@ -161,7 +161,7 @@ pub struct PageEdit<'a> {
     words: &'a [AtomicU64],
     changed: &'a Cell<u64>,
     /// Units that the witness has not saved.
-    needed: Option<(&'a Cell<Option<u64>>, &'a dyn Witness)>,
+    needed: Option<(&'a Cell<Option<u64>>, &'a dyn UnitSaver)>,
     /// Words of a unit, as a shift.
     unit_shift: u32,
 }
@@ -175,7 +175,7 @@ impl<'a> PageEdit<'a> {
 
     /// Passes units to `witness` before they change, each once.
     #[must_use]
-    pub fn seen_by(mut self, needed: &'a Cell<Option<u64>>, witness: &'a dyn Witness) -> Self {
+    pub fn seen_by(mut self, needed: &'a Cell<Option<u64>>, witness: &'a dyn UnitSaver) -> Self {
         self.needed = Some((needed, witness));
         self
     }

@@ -236,13 +236,13 @@ fn what_the_journal_has_lies_over_the_file_until_it_is_placed() {
         store(&cache);
     }
     let (seven, eight, new) = (image_of(7, 70), image_of(8, 80), image_of(200, 2000));
-    let old = Layer::of_patches(&[
+    let old = OverlayLayer::of_patches(&[
         (7, &[(0, &[0xff; 8]), (100, &[0xff; 4])]),
         (8, &[(0, &eight[..8]), (100, &eight[100..104])]),
         (9, &[(100, &[0xff; 4])]),
     ]);
     // What is void of a page is as if it had not been; 200 never was in the file.
-    let newer = Layer::of_patches(&[
+    let newer = OverlayLayer::of_patches(&[
         (7, &[(0, &seven[..8]), (100, &[0xff; 4]), (100, &seven[100..104])]),
         (9, &[]),
         (200, &[(0, &new)]),

@@ -47,7 +47,7 @@ impl Admission {
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct AdmissionQueue {
     kept: VecDeque<Admission>,
     /// Number of admitted writes whose leaf is not pinned.
     others: usize,
@@ -55,17 +55,17 @@ struct Waiting {
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Shard(Mutex<Waiting>);
+struct AdmissionShard(Mutex<AdmissionQueue>);
 
 /// The admitted writes. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Admissions {
-    shards: Box<[Shard]>,
+    shards: Box<[AdmissionShard]>,
 }
 
 /// The pinned leaf of an admitted write.
 #[derive(Debug)]
-pub(super) struct Admitted {
+pub(super) struct AdmittedLeaf {
     pub(super) kept: PagePin,
     /// Whether the leaf is certainly the key's, as long as it is unchanged.
     pub(super) is_sure: bool,
@@ -73,10 +73,10 @@ pub(super) struct Admitted {
 
 impl Admissions {
     pub(super) fn new() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Shard::default()).collect() }
+        Self { shards: (0..SHARDS).map(|_| AdmissionShard::default()).collect() }
     }
 
-    fn shard(&self, key: &[u8]) -> &Mutex<Waiting> {
+    fn shard(&self, key: &[u8]) -> &Mutex<AdmissionQueue> {
         let index = to_usize(mixed(key)) % SHARDS;
         &self.shards.get(index).unwrap_or(&self.shards[0]).0
     }
@@ -99,7 +99,7 @@ impl Admissions {
     }
 
     /// Removes and returns the oldest leaf recorded for this key.
-    pub(super) fn take(&self, key: &[u8]) -> Option<Admitted> {
+    pub(super) fn take(&self, key: &[u8]) -> Option<AdmittedLeaf> {
         let mut waiting = lock(self.shard(key));
         let Some(index) = waiting.kept.iter().position(|admission| admission.is_of(key)) else {
             // Replayed operations are not admitted.
@@ -107,7 +107,7 @@ impl Admissions {
             return None;
         };
         let admission = waiting.kept.remove(index)?;
-        Some(Admitted { kept: admission.kept, is_sure: admission.length <= KEY_BYTES })
+        Some(AdmittedLeaf { kept: admission.kept, is_sure: admission.length <= KEY_BYTES })
     }
 
     /// Returns the number of pinned leaves.

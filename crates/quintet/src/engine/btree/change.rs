@@ -6,10 +6,10 @@
 //! leaves of a range, and long keys that must be compared whole. There a failed read is repeated;
 //! only a disk that fails persistently stops the table.
 
-use super::{Inner, range::AHEAD_MAX};
+use super::{BTreeState, range::AHEAD_MAX};
 use crate::{
     Error, Result,
-    bptree::Change,
+    bptree::CountChange,
     contract::Op,
     util::sync::{Backoff, Ordering},
 };
@@ -30,7 +30,7 @@ fn persistently<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     }
 }
 
-impl Inner {
+impl BTreeState {
     /// Admits a put or a delete. Makes room in the cache for `pages` more dirty pages, and one for
     /// each pending write. Loads the leaf of the key and pins it. If an eighth of the cache is
     /// pinned, the leaf is loaded when the write is applied.
@@ -77,7 +77,7 @@ impl Inner {
                 self.paged.tree.put(key, [head, body], near.take())
             }
             Op::Delete { key } => self.paged.tree.delete(key, near.take()),
-            Op::DeleteRange { .. } => Ok(Change::default()),
+            Op::DeleteRange { .. } => Ok(CountChange::default()),
         });
         if let Ok(change) = &change {
             pass.note(*change);

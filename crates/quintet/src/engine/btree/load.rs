@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{BTree, Inner};
+use super::{BTree, BTreeState};
 use crate::{
     Result,
     bptree::checkpoint::bulk_load::BulkLoader,
@@ -14,8 +14,8 @@ use crate::{
 
 /// A load in progress; it is given up when dropped.
 #[derive(Debug)]
-struct Loader {
-    inner: Arc<Inner>,
+struct BTreeLoad {
+    inner: Arc<BTreeState>,
     loading: BulkLoader,
 }
 
@@ -25,11 +25,11 @@ impl BulkLoad for BTree {
         inner.check_usable()?;
         inner.merge_all()?;
         let (loading, last) = BulkLoader::begin(&inner.paged)?;
-        Ok(LoadStart { load: Box::new(Loader { inner, loading }), last })
+        Ok(LoadStart { load: Box::new(BTreeLoad { inner, loading }), last })
     }
 }
 
-impl Load for Loader {
+impl Load for BTreeLoad {
     fn put(&mut self, key: &[u8], head: &[u8], body: &[u8]) -> Result<()> {
         self.loading.put(&self.inner.paged, key, [head, body])
     }
@@ -46,7 +46,7 @@ impl Load for Loader {
     }
 }
 
-impl Drop for Loader {
+impl Drop for BTreeLoad {
     fn drop(&mut self) {
         self.loading.give_up(&self.inner.paged);
     }

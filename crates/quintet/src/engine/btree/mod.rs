@@ -45,12 +45,12 @@ mod tests;
 
 use std::sync::Arc;
 
-use self::{admissions::Admissions, range::Range, replay_buffer::ReplayBuffer};
+use self::{admissions::Admissions, range::BTreeRange, replay_buffer::BTreeReplayBuffer};
 use crate::{
     Error, Result,
     bptree::{
-        checkpoint::{CHANGE_PAGES, Paged, Settings},
-        scan_forward::{Ascent, Run},
+        checkpoint::{CHANGE_PAGES, PagedTree, TreeSettings},
+        scan_forward::{EntryRun, ForwardScan},
         write::DropFilter,
     },
     contract::{
@@ -73,16 +73,16 @@ const SCAN_AHEAD: isize = 8;
 /// A table of the btree engine. See the module documentation.
 #[derive(Debug)]
 pub struct BTree {
-    inner: Arc<Inner>,
+    inner: Arc<BTreeState>,
 }
 
 /// The state shared with iterators.
 #[derive(Debug)]
-struct Inner {
-    paged: Paged,
+struct BTreeState {
+    paged: PagedTree,
     admissions: Admissions,
     /// Operations recovered from the log that are not in the tree yet.
-    replay_buffer: ReplayBuffer,
+    replay_buffer: BTreeReplayBuffer,
     /// Whether a checkpoint was requested from the background thread.
     woken: AtomicBool,
     /// Whether writers have met leaves that were not in the cache.
@@ -112,19 +112,19 @@ impl BTree {
     pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
         options.check_names(&["page_bytes", "cache_bytes", "extend_granularity", "replacement"])?;
         let most = context.budget.limit() / 4 * 3;
-        let settings = Settings::new(options, &context, ("cache_bytes", most))?;
-        let (paged, lsn) = Paged::open(&settings, context, None)?;
+        let settings = TreeSettings::new(options, &context, ("cache_bytes", most))?;
+        let (paged, lsn) = PagedTree::open(&settings, context, None)?;
         let (woken, is_cold) = (AtomicBool::new(false), AtomicBool::new(true));
         let admissions = Admissions::new();
         // A table without files has no leaves on disk, so replay can change the tree directly.
         let budget = Arc::clone(&paged.context.budget);
-        let replay_buffer = ReplayBuffer::new(paged.context.hash, budget, lsn > Lsn(0));
-        let inner = Inner { paged, admissions, replay_buffer, woken, is_cold };
+        let replay_buffer = BTreeReplayBuffer::new(paged.context.hash, budget, lsn > Lsn(0));
+        let inner = BTreeState { paged, admissions, replay_buffer, woken, is_cold };
         Ok((Self { inner: Arc::new(inner) }, lsn))
     }
 }
 
-impl Inner {
+impl BTreeState {
     fn wake_if_due(&self) {
         if self.paged.is_cut_due() && !self.woken.swap(true, Ordering::Relaxed) {
             self.paged.context.host.wake();
@@ -133,12 +133,12 @@ impl Inner {
 
     fn scan_from(&self, start: &[u8], limit: usize) -> Result<(Vec<Entry>, Option<Vec<u8>>)> {
         let mut entries = Vec::new();
-        let (mut ascent, mut run) = (Ascent::new(start.to_vec(), None), Run::default());
-        while entries.len() < limit && !ascent.is_over {
-            self.ascend(&mut ascent, (limit - entries.len(), SCAN_AHEAD), &mut run)?;
+        let (mut scan, mut run) = (ForwardScan::new(start.to_vec(), None), EntryRun::default());
+        while entries.len() < limit && !scan.is_over {
+            self.scan_forward(&mut scan, (limit - entries.len(), SCAN_AHEAD), &mut run)?;
             entries.extend((0..run.len()).filter_map(|index| run.entry(index)).map(entry_of));
         }
-        Ok((entries, (!ascent.is_over).then_some(ascent.start)))
+        Ok((entries, (!scan.is_over).then_some(scan.start)))
     }
 
     fn check_usable(&self) -> Result<()> {
@@ -296,7 +296,7 @@ impl Engine for BTree {
     fn stats(&self) -> EngineStats {
         let inner = &self.inner;
         let (keys, live_bytes) = inner.paged.gate.figures();
-        let (cache, space) = (inner.paged.tree.cache().stats(), inner.paged.tree.space());
+        let (cache, space) = (inner.paged.tree.cache().stats(), inner.paged.tree.allocator());
         let page_bytes = to_u64(inner.paged.tree.shape().page_bytes);
         let (journal_bytes, (journal_live, journal_full)) = {
             let keeper = lock(&inner.paged.keeper);
@@ -353,7 +353,7 @@ impl Engine for BTree {
 
 impl OrderedEngine for BTree {
     fn range(&self, range: KeyRange) -> Result<EntryIter> {
-        Ok(Box::new(Range::new(Arc::clone(&self.inner), range)))
+        Ok(Box::new(BTreeRange::new(Arc::clone(&self.inner), range)))
     }
 
     fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<()> {
@@ -371,7 +371,7 @@ impl OrderedEngine for BTree {
     }
 }
 
-impl Drop for Inner {
+impl Drop for BTreeState {
     fn drop(&mut self) {
         self.paged.context.budget.release(self.replay_buffer.memory_bytes());
     }

@@ -371,7 +371,7 @@ fn cut_holds_what_was_there() {
     let mut keeper = lock(&table.inner.paged.keeper);
     table.inner.paged.store_cut(&mut keeper, &cut, Lsn(2)).unwrap();
     drop(keeper);
-    table.inner.paged.tree.space().end_cut(true);
+    table.inner.paged.tree.allocator().end_cut(true);
     table.inner.paged.tree.cache().finish(cut);
     assert!(contents(&table).values().all(|value| value == b"after!"));
     drop(table);
@@ -560,8 +560,10 @@ fn every_flipped_byte_of_a_page_is_found() {
         let page = offset / 4096;
         let mut byte = [0];
         file.read_at(&mut byte, offset).unwrap();
-        let used =
-            crate::bptree::page_allocator::is_set(&table.inner.paged.tree.space().durable(), page);
+        let used = crate::bptree::page_allocator::is_set(
+            &table.inner.paged.tree.allocator().durable(),
+            page,
+        );
         // The end of a value's last page is nobody's.
         let slack = byte == [0] && page > 2;
         file.write_at(&[byte[0] ^ 0x10], offset).unwrap();

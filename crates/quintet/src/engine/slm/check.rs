@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    bptree::scan_forward::{Ascent, Run as IndexRun},
+    bptree::scan_forward::{EntryRun, ForwardScan},
     lsm::{
         cursor::merge::{Ahead, ScanStart, SortedCursor as _, SstCursor},
         sst::block,
@@ -93,10 +93,11 @@ impl Inner {
 
     /// Walks over the index: how many keys it has.
     fn check_places(&self, runs: &Runs, report: &mut Report) -> Result<u64> {
-        let (mut ascent, mut step) = (Ascent::new(FIRST_KEY.to_vec(), None), IndexRun::default());
+        let (mut ascent, mut step) =
+            (ForwardScan::new(FIRST_KEY.to_vec(), None), EntryRun::default());
         let (mut count, mut restored) = (0, Vec::new());
         while !ascent.is_over {
-            self.paged.tree.ascend(&mut ascent, (STEP, 8), &mut step)?;
+            self.paged.tree.scan_forward(&mut ascent, (STEP, 8), &mut step)?;
             count += to_u64(step.len());
             for (key, value) in (0..step.len()).filter_map(|index| step.entry(index)) {
                 let key = IndexKey(key);

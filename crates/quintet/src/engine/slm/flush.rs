@@ -259,7 +259,7 @@ impl Inner {
     /// cache of blocks give back what exceeds the budget.
     pub(super) fn make_space(&self) {
         let pages = self.paged.tree.cache();
-        let wanted = self.paged.tree.space().used().min(pages.capacity());
+        let wanted = self.paged.tree.allocator().used().min(pages.capacity());
         let most = self.settings.cache_bytes.saturating_sub(wanted * to_u64(pages.page_bytes()));
         self.cache.blocks.set_most(most.max(self.settings.cache_bytes_min));
         let budget = &self.context.budget;

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     Result,
-    bptree::scan_forward::{Ascent, Run as IndexRun},
+    bptree::scan_forward::{EntryRun, ForwardScan},
     contract::{ValueSink, Visit, value_sink::IntoBuffer},
     engine::slm::{
         compaction_picker::Sequence,
@@ -110,11 +110,11 @@ impl Together {
 pub(super) struct Stream {
     way: Direction,
     /// Where the index goes on: from `ascent.start` up, or from `ascent.end` down.
-    ascent: Ascent,
+    ascent: ForwardScan,
     /// Steps that were taken.
     steps: u32,
     /// Copied out, in the order of the stream: keys as the index has them, and what it says.
-    run: IndexRun,
+    run: EntryRun,
     found: Vec<Found>,
     /// Those before this one were given out.
     next: usize,
@@ -155,14 +155,14 @@ impl Stream {
         };
         let start = bound(start).map(|start| start.max(FIRST_KEY.to_vec()));
         let is_empty = start.is_none();
-        let mut ascent = Ascent::new(start.unwrap_or_default(), end.and_then(bound));
+        let mut ascent = ForwardScan::new(start.unwrap_or_default(), end.and_then(bound));
         // What comes later is none of its business: see `Keys`.
         ascent.is_over |= is_empty;
         Self {
             way,
             ascent,
             steps: 0,
-            run: IndexRun::default(),
+            run: EntryRun::default(),
             found: Vec::new(),
             next: 0,
             keys: Vec::new(),
@@ -390,12 +390,12 @@ impl Stream {
         self.steps += 1;
         let tree = &inner.paged.tree;
         match self.way {
-            Direction::Up => tree.ascend(&mut self.ascent, (step, ahead), &mut self.run)?,
+            Direction::Up => tree.scan_forward(&mut self.ascent, (step, ahead), &mut self.run)?,
             Direction::Down => {
                 self.run.clear();
                 let range = (self.ascent.end.as_deref(), Some(&*self.ascent.start));
                 let pair = |key, entered| (key, entered);
-                let found = tree.scan_down(range, (step, ahead), Entered::take, pair)?;
+                let found = tree.scan_reverse(range, (step, ahead), Entered::take, pair)?;
                 for (key, entered) in found.entries {
                     let entered = entered.ok_or_else(|| inner.no_place(IndexKey(&key)))?;
                     self.run.push(&key, &entered.encode());

@@ -66,7 +66,7 @@ use self::{
 };
 use crate::{
     Error, Result,
-    bptree::checkpoint::Paged,
+    bptree::checkpoint::PagedTree,
     contract::{
         BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, Hint, KeyRange,
         MaintenanceMode, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions,
@@ -135,7 +135,7 @@ struct Inner {
     settings: SlmSettings,
     owner: Owner,
     /// The index, and how it writes keys.
-    paged: Paged,
+    paged: PagedTree,
     keys: Arc<Keys>,
     ledger: Arc<Ledger>,
     front: WriteBuffer<Runs>,
@@ -429,7 +429,7 @@ impl Inner {
 
     /// Pages of the index that take space in its file.
     fn file_pages(&self) -> u64 {
-        let (tree, space) = (&self.paged.tree, self.paged.tree.space());
+        let (tree, space) = (&self.paged.tree, self.paged.tree.allocator());
         if tree.cache().file().is_ok() { space.end() - space.holes() } else { 0 }
     }
 

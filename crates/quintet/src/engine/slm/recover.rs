@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    bptree::checkpoint::{self, Paged},
+    bptree::checkpoint::{self, PagedTree},
     contract::{Context, TableOptions},
     engine::slm::{index_scan::Together, location_cache::Shortcuts},
     io::Queues,
@@ -40,7 +40,7 @@ impl Inner {
         let budget = context.budget.limit();
         let settings = SlmSettings::parse(options, budget)?;
         let index =
-            checkpoint::Settings::new(options, &context, ("index_cache_bytes", budget / 2))?;
+            checkpoint::TreeSettings::new(options, &context, ("index_cache_bytes", budget / 2))?;
         // A page of it leads to hundreds of entries, a block has a few.
         let index = index.before_blocks().of_values(size_of::<Place>());
         let owner = Owner {
@@ -51,7 +51,7 @@ impl Inner {
         };
         let ledger = Arc::new(Ledger::new(owner.clone()));
         let beside = Arc::clone(&ledger) as Arc<dyn checkpoint::CheckpointParticipant>;
-        let (paged, complete) = Paged::open(&index, context.clone(), Some(beside))?;
+        let (paged, complete) = PagedTree::open(&index, context.clone(), Some(beside))?;
         let list = load_list(&paged, complete)?;
         let keys = Arc::new(Keys::new(list.coding.clone()));
         let runs = load_runs(&context, &owner, &list)?;
@@ -101,7 +101,7 @@ impl Inner {
 }
 
 /// The list of runs that the index has.
-fn load_list(paged: &Paged, complete: Lsn) -> Result<RunList> {
+fn load_list(paged: &PagedTree, complete: Lsn) -> Result<RunList> {
     let label = paged.tree.cache().label();
     let copy = |length: usize, fill: &mut dyn FnMut(&mut [u8])| {
         let mut bytes = vec![0; length];

@@ -34,7 +34,7 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc};
 use super::keys::{Coding, Keys};
 use crate::{
     Error, Result,
-    bptree::{Change, Tree, checkpoint::CheckpointParticipant},
+    bptree::{CountChange, Tree, checkpoint::CheckpointParticipant},
     engine::slm::key_code::{KeyCode, SYMBOLS},
     lsm::{
         sst::decoded_block::DecodedBlockCache,
@@ -505,7 +505,7 @@ impl Ledger {
 }
 
 impl CheckpointParticipant for Ledger {
-    fn join(&self, tree: &Tree) -> Result<Change> {
+    fn join(&self, tree: &Tree) -> Result<CountChange> {
         let mut entries = lock(&self.entries);
         let (mut left_out, mut runs) = (Vec::new(), Vec::new());
         for run in entries.runs.values() {
@@ -529,7 +529,7 @@ impl CheckpointParticipant for Ledger {
         }
         entries.left_out = left_out;
         if mutant::active(Bug::SlmCutsWithoutList) && !entries.runs.is_empty() {
-            return Ok(Change::default());
+            return Ok(CountChange::default());
         }
         tree.put(LIST_KEY, [&list, &[]], None)
     }

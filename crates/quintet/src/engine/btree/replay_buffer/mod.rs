@@ -23,15 +23,15 @@ mod part;
 use std::{ops::Bound, sync::Arc};
 
 use self::{
-    key::Key,
-    part::{Memory, Part},
+    key::ReplayKey,
+    part::{BufferShard, ChunkPool},
 };
-use super::{BTree, Inner, make_entry, make_value};
+use super::{BTree, BTreeState, make_entry, make_value};
 use crate::{
     Result,
     bptree::{
         checkpoint::CHANGE_PAGES,
-        scan_forward::{Ascent, Run},
+        scan_forward::{EntryRun, ForwardScan},
     },
     contract::{EachValue, Entry, Op, Value, ValueSink},
     util::{
@@ -56,7 +56,7 @@ const MERGED_BY_SCAN: usize = 4;
 const REPLAYING: u64 = 1 << 63;
 
 /// The content of a key's entry.
-enum Answer {
+enum BufferedAnswer {
     /// The key has no entry: read the tree.
     None,
     Deleted,
@@ -65,30 +65,30 @@ enum Answer {
 
 /// The replay buffer. See the module documentation.
 #[derive(Debug)]
-pub(super) struct ReplayBuffer {
+pub(super) struct BTreeReplayBuffer {
     /// Number of shards with entries, and the flag [`REPLAYING`].
     state: AtomicU64,
     bytes: AtomicU64,
-    parts: Box<[Mutex<Part>]>,
-    memory: Memory,
+    parts: Box<[Mutex<BufferShard>]>,
+    memory: ChunkPool,
     hash: KeyHash,
     budget: Arc<Budget>,
 }
 
 /// The end of a range that a search begins at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum RangeEnd {
     First,
     Last,
 }
 
-impl ReplayBuffer {
+impl BTreeReplayBuffer {
     /// Returns an empty buffer. `takes_replay`: operations applied before the first write is
     /// admitted go here.
     pub(super) fn new(hash: KeyHash, budget: Arc<Budget>, takes_replay: bool) -> Self {
         // Partly filled chunks count too.
         let room = budget.limit() / BUDGET_SHARE + PARTS_ROOM_BYTES;
-        let memory = if takes_replay { Memory::reserve(room) } else { Memory::default() };
+        let memory = if takes_replay { ChunkPool::reserve(room) } else { ChunkPool::default() };
         Self {
             state: AtomicU64::new(if takes_replay { REPLAYING } else { 0 }),
             bytes: AtomicU64::new(0),
@@ -132,12 +132,12 @@ impl ReplayBuffer {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    fn part(&self, hash: u64) -> MutexGuard<'_, Part> {
+    fn part(&self, hash: u64) -> MutexGuard<'_, BufferShard> {
         lock(self.parts.get(to_usize(hash) % PARTS).unwrap_or(&self.parts[0]))
     }
 
     /// Changes a shard, and updates the budget and the counts.
-    fn change<T>(&self, part: &mut Part, change: impl FnOnce(&mut Part) -> T) -> T {
+    fn change<T>(&self, part: &mut BufferShard, change: impl FnOnce(&mut BufferShard) -> T) -> T {
         let (bytes, was_empty) = (part.memory_bytes(), part.is_empty());
         let done = change(part);
         let after = part.memory_bytes();
@@ -171,16 +171,16 @@ impl ReplayBuffer {
     }
 
     /// Returns the first or the last key in a range.
-    fn nearest(&self, range: (Bound<&[u8]>, Bound<&[u8]>), which: End) -> Option<Box<[u8]>> {
+    fn nearest(&self, range: (Bound<&[u8]>, Bound<&[u8]>), which: RangeEnd) -> Option<Box<[u8]>> {
         let mut nearest: Option<Box<[u8]>> = None;
         for part in &self.parts {
             let mut part = lock(part);
             let mut keys = self.keys_in(&mut part, range);
-            let key = if which == End::First { keys.next() } else { keys.next_back() };
+            let key = if which == RangeEnd::First { keys.next() } else { keys.next_back() };
             let nearer = |key: &&[u8]| match (&nearest, which) {
                 (None, _) => true,
-                (Some(nearest), End::First) => **key < **nearest,
-                (Some(nearest), End::Last) => **key > **nearest,
+                (Some(nearest), RangeEnd::First) => **key < **nearest,
+                (Some(nearest), RangeEnd::Last) => **key > **nearest,
             };
             if let Some(key) = key.filter(nearer) {
                 nearest = Some(key.into());
@@ -193,7 +193,7 @@ impl ReplayBuffer {
     fn near(
         &self,
         range: (Bound<&[u8]>, Bound<&[u8]>),
-        (which, count): (End, usize),
+        (which, count): (RangeEnd, usize),
     ) -> Vec<Box<[u8]>> {
         let mut found = Vec::new();
         for part in &self.parts {
@@ -201,8 +201,8 @@ impl ReplayBuffer {
             let keys = self.keys_in(&mut part, range);
             let add = |key: &[u8]| found.push(key.into());
             match which {
-                End::First => keys.take(count).for_each(add),
-                End::Last => keys.rev().take(count).for_each(add),
+                RangeEnd::First => keys.take(count).for_each(add),
+                RangeEnd::Last => keys.rev().take(count).for_each(add),
             }
         }
         found.sort_unstable();
@@ -211,18 +211,18 @@ impl ReplayBuffer {
 
     fn keys_in<'p>(
         &self,
-        part: &'p mut Part,
+        part: &'p mut BufferShard,
         range: (Bound<&[u8]>, Bound<&[u8]>),
     ) -> impl DoubleEndedIterator<Item = &'p [u8]> + use<'p> {
-        self.change(part, |part| _ = part.in_order(&self.memory));
+        self.change(part, |part| _ = part.key_order(&self.memory));
         // The ordered map panics on an empty range.
         let is_empty = match range {
             (Bound::Included(start), Bound::Excluded(end)) => start >= end,
             _ => false,
         };
-        let range = (range.0.map(Key::from), range.1.map(Key::from));
+        let range = (range.0.map(ReplayKey::from), range.1.map(ReplayKey::from));
         let keys = (!is_empty)
-            .then(|| part.in_order(&self.memory).range(range).map(|(key, _)| &*key.bytes));
+            .then(|| part.key_order(&self.memory).range(range).map(|(key, _)| &*key.bytes));
         keys.into_iter().flatten()
     }
 }
@@ -241,9 +241,9 @@ impl BTree {
         sink: &mut S,
     ) -> Result<Option<S::Output>> {
         match self.inner.buffered_answer(key) {
-            Answer::Value(value) => Ok(Some(sink.of_value(value))),
-            Answer::Deleted => Ok(None),
-            Answer::None => self.inner.paged.tree.get_with(key, sink),
+            BufferedAnswer::Value(value) => Ok(Some(sink.of_value(value))),
+            BufferedAnswer::Deleted => Ok(None),
+            BufferedAnswer::None => self.inner.paged.tree.get_with(key, sink),
         }
     }
 
@@ -274,9 +274,9 @@ impl BTree {
         let (mut rest, mut numbers) = (Vec::new(), Vec::new());
         for (number, key) in keys.iter().enumerate() {
             match self.inner.buffered_answer(key) {
-                Answer::Value(value) => each(number, Some(&value))?,
-                Answer::Deleted => each(number, None)?,
-                Answer::None => {
+                BufferedAnswer::Value(value) => each(number, Some(&value))?,
+                BufferedAnswer::Deleted => each(number, None)?,
+                BufferedAnswer::None => {
                     rest.push(*key);
                     numbers.push(number);
                 }
@@ -288,18 +288,18 @@ impl BTree {
     }
 }
 
-impl Inner {
+impl BTreeState {
     /// Returns the content of a key's entry.
-    fn buffered_answer(&self, key: &[u8]) -> Answer {
-        mutant!(ReadPassesYoung => return Answer::None);
+    fn buffered_answer(&self, key: &[u8]) -> BufferedAnswer {
+        mutant!(ReadPassesYoung => return BufferedAnswer::None);
         if self.replay_buffer.is_empty() {
-            return Answer::None;
+            return BufferedAnswer::None;
         }
         let answer = |stored: Option<&[u8]>| match stored {
-            Some(stored) => Answer::Value(value_of(stored)),
-            None => Answer::Deleted,
+            Some(stored) => BufferedAnswer::Value(value_of(stored)),
+            None => BufferedAnswer::Deleted,
         };
-        self.replay_buffer.find(key, answer).unwrap_or(Answer::None)
+        self.replay_buffer.find(key, answer).unwrap_or(BufferedAnswer::None)
     }
 
     /// Replays an operation of the log that the table's files lack.
@@ -327,10 +327,10 @@ impl Inner {
     }
 
     /// Merges all entries of a shard into the tree, during replay.
-    fn spill(&self, part: &mut Part) -> Result<()> {
+    fn spill(&self, part: &mut BufferShard) -> Result<()> {
         let memory = &self.replay_buffer.memory;
-        self.replay_buffer.change(part, |part| _ = part.in_order(memory));
-        let entries: Vec<_> = part.in_order(memory).iter().collect();
+        self.replay_buffer.change(part, |part| _ = part.key_order(memory));
+        let entries: Vec<_> = part.key_order(memory).iter().collect();
         for some in entries.chunks(MERGED_AT_ONCE) {
             self.paged.tree.bring(some.iter().map(|(key, _)| &*key.bytes));
             for (key, stored) in some {
@@ -390,7 +390,8 @@ impl Inner {
     /// Merges the entries of a range into the tree.
     pub(super) fn merge_range(&self, start: &[u8], end: Option<&[u8]>) -> Result<()> {
         while !self.replay_buffer.is_empty() {
-            let keys = self.replay_buffer.near(between(start, end), (End::First, MERGED_AT_ONCE));
+            let keys =
+                self.replay_buffer.near(between(start, end), (RangeEnd::First, MERGED_AT_ONCE));
             if keys.is_empty() {
                 break;
             }
@@ -399,38 +400,38 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads a run of entries, ascending, as [`crate::bptree::Tree::ascend`].
-    pub(super) fn ascend(
+    /// Reads a run of entries, ascending, as [`crate::bptree::Tree::scan_forward`].
+    pub(super) fn scan_forward(
         &self,
-        ascent: &mut Ascent,
+        scan: &mut ForwardScan,
         pace: (usize, isize),
-        run: &mut Run,
+        run: &mut EntryRun,
     ) -> Result<()> {
-        mutant!(ReadPassesYoung => return self.paged.tree.ascend(ascent, pace, run));
+        mutant!(ReadPassesYoung => return self.paged.tree.scan_forward(scan, pace, run));
         if self.replay_buffer.is_empty() {
-            return self.paged.tree.ascend(ascent, pace, run);
+            return self.paged.tree.scan_forward(scan, pace, run);
         }
-        let range = between(&ascent.start, ascent.end.as_deref());
-        let mut first = self.replay_buffer.nearest(range, End::First);
-        if first.as_deref() == Some(&*ascent.start) {
-            self.merge_some(&self.replay_buffer.near(range, (End::First, MERGED_BY_SCAN)))?;
-            first = self.replay_buffer.nearest(range, End::First);
+        let range = between(&scan.start, scan.end.as_deref());
+        let mut first = self.replay_buffer.nearest(range, RangeEnd::First);
+        if first.as_deref() == Some(&*scan.start) {
+            self.merge_some(&self.replay_buffer.near(range, (RangeEnd::First, MERGED_BY_SCAN)))?;
+            first = self.replay_buffer.nearest(range, RangeEnd::First);
         }
-        let Some(bound) = first else { return self.paged.tree.ascend(ascent, pace, run) };
+        let Some(bound) = first else { return self.paged.tree.scan_forward(scan, pace, run) };
         // The tree is read up to the first key with an entry.
-        let end = ascent.end.replace(bound.to_vec());
-        let outcome = self.paged.tree.ascend(ascent, pace, run);
-        ascent.end = end;
-        if ascent.is_over {
-            ascent.is_over = false;
-            ascent.start = bound.into_vec();
+        let end = scan.end.replace(bound.to_vec());
+        let outcome = self.paged.tree.scan_forward(scan, pace, run);
+        scan.end = end;
+        if scan.is_over {
+            scan.is_over = false;
+            scan.start = bound.into_vec();
         }
         outcome
     }
 
     /// Reads a step of entries, descending. Returns them and the remaining end; `None` if the range
     /// is exhausted.
-    pub(super) fn descend(
+    pub(super) fn scan_reverse(
         &self,
         (start, end): (&[u8], Option<&[u8]>),
         pace: (usize, isize),
@@ -439,17 +440,17 @@ impl Inner {
         let is_merged = mutant!(ReadPassesYoung: true, else self.replay_buffer.is_empty());
         if !is_merged {
             let range = between(start, end);
-            let mut last = self.replay_buffer.nearest(range, End::Last);
+            let mut last = self.replay_buffer.nearest(range, RangeEnd::Last);
             if last.as_deref().is_some_and(|last| Some(&*following(last)) == end) {
-                self.merge_some(&self.replay_buffer.near(range, (End::Last, MERGED_BY_SCAN)))?;
-                last = self.replay_buffer.nearest(range, End::Last);
+                self.merge_some(&self.replay_buffer.near(range, (RangeEnd::Last, MERGED_BY_SCAN)))?;
+                last = self.replay_buffer.nearest(range, RangeEnd::Last);
             }
             if let Some(last) = last {
                 clear = following(&last);
             }
         }
         let tree = &self.paged.tree;
-        let found = tree.scan_down((end, Some(&clear)), pace, make_value, make_entry)?;
+        let found = tree.scan_reverse((end, Some(&clear)), pace, make_value, make_entry)?;
         let more = (*clear > *start).then_some(clear);
         Ok((found.entries, found.next.or(more)))
     }

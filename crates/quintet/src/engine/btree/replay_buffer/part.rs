@@ -12,12 +12,12 @@
 //! | 4 | 4 | value size | the room that there is, where there is no value |
 //! | 8 | | key, value | zeros up to a whole word |
 //!
-//! Invariants: a key has one entry; [`Part::memory_bytes`] counts all its memory; a chunk belongs
+//! Invariants: a key has one entry; [`BufferShard::memory_bytes`] counts all its memory; a chunk belongs
 //! to one shard.
 
 use std::collections::BTreeMap;
 
-use super::key::{Key, Ordered, SearchKey};
+use super::key::{OrderedKey, ReplayKey, SearchKey};
 use crate::{
     io::{Region, prefetch},
     util::{
@@ -30,7 +30,7 @@ use crate::{
 /// A value as stored; `None`: the key was deleted.
 pub(super) type Stored = Option<Box<[u8]>>;
 /// Entries in the order of keys.
-pub(super) type InOrder = BTreeMap<Key, Stored>;
+pub(super) type KeyOrder = BTreeMap<ReplayKey, Stored>;
 
 /// Memory of an entry in key order beside its key and its value, in bytes.
 const ENTRY_BYTES: u64 = 112;
@@ -52,13 +52,13 @@ const GONE: u8 = 2;
 
 /// The memory region of all shards' chunks.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct ChunkPool {
     region: Option<Region>,
     /// Freed chunks, and the first chunk that was never used.
     free: Mutex<(Vec<usize>, usize)>,
 }
 
-impl Memory {
+impl ChunkPool {
     /// Reserves address space of this many bytes; of none if the system refuses.
     pub(super) fn reserve(bytes: u64) -> Self {
         let bytes = round_up(bytes.min(REGION_BYTES_MAX), CHUNK_BYTES);
@@ -96,9 +96,9 @@ impl Memory {
     }
 
     /// Returns the header of an entry, and its content.
-    fn entry(&self, place: u32) -> Option<(Head, &[AtomicU64])> {
+    fn entry(&self, place: u32) -> Option<(EntryHeader, &[AtomicU64])> {
         let (head, rest) = self.words(to_usize(place.into())).split_first()?;
-        let head = Head::decode(head.load(Ordering::Relaxed));
+        let head = EntryHeader::decode(head.load(Ordering::Relaxed));
         Some((head, rest.get(..(head.key + head.value).div_ceil(WORD_BYTES))?))
     }
 
@@ -120,17 +120,17 @@ impl Memory {
 
 /// A shard. See the module documentation.
 #[derive(Debug, Default)]
-pub(super) struct Part {
+pub(super) struct BufferShard {
     /// In log order: all entries, or none.
-    gathered: Gathered,
+    log_order: LogOrder,
     /// In key order: the other entries.
-    in_order: InOrder,
-    in_order_bytes: u64,
+    key_order: KeyOrder,
+    key_order_bytes: u64,
 }
 
-impl Part {
+impl BufferShard {
     pub(super) fn len(&self) -> usize {
-        self.gathered.live + self.in_order.len()
+        self.log_order.live + self.key_order.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -139,57 +139,57 @@ impl Part {
 
     /// Returns the memory used, in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.gathered.memory_bytes() + self.in_order_bytes
+        self.log_order.memory_bytes() + self.key_order_bytes
     }
 
     /// Passes the content of a key's entry to `take`: a value, or `None` if it was deleted.
     pub(super) fn find<T>(
         &self,
-        memory: &Memory,
+        memory: &ChunkPool,
         (hash, key): (u64, &[u8]),
         take: impl FnOnce(Option<&[u8]>) -> T,
     ) -> Option<T> {
-        if self.in_order.is_empty() {
-            let (_, stored) = memory.bytes(self.gathered.find(memory, hash, key)?)?;
+        if self.key_order.is_empty() {
+            let (_, stored) = memory.bytes(self.log_order.find(memory, hash, key)?)?;
             return Some(take(stored.as_deref()));
         }
-        let sought: &dyn Ordered = &SearchKey::new(key);
-        self.in_order.get(sought).map(|stored| take(stored.as_deref()))
+        let sought: &dyn OrderedKey = &SearchKey::new(key);
+        self.key_order.get(sought).map(|stored| take(stored.as_deref()))
     }
 
     /// Sets a key's entry: a value in pieces, or deleted. For replay. Returns `false` if there is
     /// no memory for it.
     pub(super) fn set(
         &mut self,
-        memory: &Memory,
+        memory: &ChunkPool,
         (hash, key): (u64, &[u8]),
         value: Option<[&[u8]; 2]>,
     ) -> bool {
-        if self.in_order.is_empty() {
-            return self.gathered.set(memory, (hash, key), value);
+        if self.key_order.is_empty() {
+            return self.log_order.set(memory, (hash, key), value);
         }
         // A deleted range has required key order.
         let stored = value.map(|pieces| pieces.concat().into_boxed_slice());
-        self.in_order_bytes += entry_bytes(key, stored.as_deref());
-        if let Some(before) = self.in_order.insert(Key::from(key), stored) {
-            self.in_order_bytes -= entry_bytes(key, before.as_deref());
+        self.key_order_bytes += entry_bytes(key, stored.as_deref());
+        if let Some(before) = self.key_order.insert(ReplayKey::from(key), stored) {
+            self.key_order_bytes -= entry_bytes(key, before.as_deref());
         }
         true
     }
 
     /// Prefetches the slot of this hash.
     pub(super) fn expect(&self, hash: u64) {
-        if let Some(slot) = self.gathered.slots.get(self.gathered.first_slot(hash)) {
+        if let Some(slot) = self.log_order.slots.get(self.log_order.first_slot(hash)) {
             prefetch(slot);
         }
     }
 
     /// Removes a key's entry.
-    pub(super) fn remove(&mut self, memory: &Memory, (hash, key): (u64, &[u8])) {
-        self.gathered.remove(memory, hash, key);
-        let sought: &dyn Ordered = &SearchKey::new(key);
-        if let Some(stored) = self.in_order.remove(sought) {
-            self.in_order_bytes -= entry_bytes(key, stored.as_deref());
+    pub(super) fn remove(&mut self, memory: &ChunkPool, (hash, key): (u64, &[u8])) {
+        self.log_order.remove(memory, hash, key);
+        let sought: &dyn OrderedKey = &SearchKey::new(key);
+        if let Some(stored) = self.key_order.remove(sought) {
+            self.key_order_bytes -= entry_bytes(key, stored.as_deref());
         }
         if self.is_empty() {
             self.clear(memory);
@@ -197,25 +197,25 @@ impl Part {
     }
 
     /// Removes all entries.
-    pub(super) fn clear(&mut self, memory: &Memory) {
-        memory.give(&self.gathered.chunks);
+    pub(super) fn clear(&mut self, memory: &ChunkPool) {
+        memory.give(&self.log_order.chunks);
         *self = Self::default();
     }
 
     /// Returns the entries in key order; sorts them if necessary.
-    pub(super) fn in_order(&mut self, memory: &Memory) -> &InOrder {
-        if self.gathered.live > 0 {
-            let gathered = std::mem::take(&mut self.gathered);
-            let mut entries: Vec<(Key, Stored)> = Vec::with_capacity(gathered.live);
-            for (key, stored) in gathered.places().filter_map(|place| memory.bytes(place)) {
-                self.in_order_bytes += entry_bytes(&key, stored.as_deref());
-                entries.push((Key::from(&*key), stored));
+    pub(super) fn key_order(&mut self, memory: &ChunkPool) -> &KeyOrder {
+        if self.log_order.live > 0 {
+            let log_order = std::mem::take(&mut self.log_order);
+            let mut entries: Vec<(ReplayKey, Stored)> = Vec::with_capacity(log_order.live);
+            for (key, stored) in log_order.places().filter_map(|place| memory.bytes(place)) {
+                self.key_order_bytes += entry_bytes(&key, stored.as_deref());
+                entries.push((ReplayKey::from(&*key), stored));
             }
-            memory.give(&gathered.chunks);
+            memory.give(&log_order.chunks);
             entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-            self.in_order = entries.into_iter().collect();
+            self.key_order = entries.into_iter().collect();
         }
-        &self.in_order
+        &self.key_order
     }
 }
 
@@ -225,7 +225,7 @@ fn entry_bytes(key: &[u8], stored: Option<&[u8]>) -> u64 {
 
 /// Entries in log order.
 #[derive(Debug, Default)]
-struct Gathered {
+struct LogOrder {
     /// Half of the hash, and the offset of the entry plus one; 0 if free.
     slots: Box<[AtomicU64]>,
     taken: usize,
@@ -237,13 +237,13 @@ struct Gathered {
 
 /// The header of an entry.
 #[derive(Clone, Copy, Debug)]
-struct Head {
+struct EntryHeader {
     key: usize,
     kind: u8,
     value: usize,
 }
 
-impl Head {
+impl EntryHeader {
     fn encode(self) -> u64 {
         to_u64(self.key) | u64::from(self.kind) << 24 | to_u64(self.value) << 32
     }
@@ -254,7 +254,7 @@ impl Head {
     }
 }
 
-impl Gathered {
+impl LogOrder {
     fn memory_bytes(&self) -> u64 {
         let full = to_u64(self.chunks.len().saturating_sub(1)) * CHUNK_BYTES;
         let last = round_up(to_u64(self.filled * WORD_BYTES), STEP_BYTES);
@@ -277,12 +277,12 @@ impl Gathered {
 
     /// Returns the slot of a key and the entry in it, or the free slot for the key; there is always
     /// one.
-    fn look(&self, memory: &Memory, hash: u64, key: &[u8]) -> (usize, Option<u32>) {
+    fn look(&self, memory: &ChunkPool, hash: u64, key: &[u8]) -> (usize, Option<u32>) {
         let mut index = self.first_slot(hash);
         loop {
             let slot = self.slot(index);
             let Some(place) = low_u32(slot).checked_sub(1) else { return (index, None) };
-            let same = |(head, words): (Head, &[AtomicU64])| {
+            let same = |(head, words): (EntryHeader, &[AtomicU64])| {
                 head.key == key.len() && equals_at(words, 0, key)
             };
             if slot >> 32 == hash >> 32 && memory.entry(place).is_some_and(same) {
@@ -292,28 +292,28 @@ impl Gathered {
         }
     }
 
-    fn find(&self, memory: &Memory, hash: u64, key: &[u8]) -> Option<u32> {
+    fn find(&self, memory: &ChunkPool, hash: u64, key: &[u8]) -> Option<u32> {
         if self.slots.is_empty() { None } else { self.look(memory, hash, key).1 }
     }
 
-    fn remove(&mut self, memory: &Memory, hash: u64, key: &[u8]) {
+    fn remove(&mut self, memory: &ChunkPool, hash: u64, key: &[u8]) {
         if let Some(place) = self.find(memory, hash, key) {
             self.put_kind(memory, place, GONE);
         }
     }
 
     /// Sets the kind of an entry.
-    fn put_kind(&mut self, memory: &Memory, place: u32, kind: u8) {
+    fn put_kind(&mut self, memory: &ChunkPool, place: u32, kind: u8) {
         let Some(word) = memory.words(to_usize(place.into())).first() else { return };
-        let head = Head::decode(word.load(Ordering::Relaxed));
+        let head = EntryHeader::decode(word.load(Ordering::Relaxed));
         self.live += usize::from(kind != GONE);
         self.live -= usize::from(head.kind != GONE);
-        word.store(Head { kind, ..head }.encode(), Ordering::Relaxed);
+        word.store(EntryHeader { kind, ..head }.encode(), Ordering::Relaxed);
     }
 
     fn set(
         &mut self,
-        memory: &Memory,
+        memory: &ChunkPool,
         (hash, key): (u64, &[u8]),
         value: Option<[&[u8]; 2]>,
     ) -> bool {
@@ -345,10 +345,10 @@ impl Gathered {
     }
 
     /// Appends an entry and returns its offset.
-    fn append(&mut self, memory: &Memory, key: &[u8], value: Option<[&[u8]; 2]>) -> Option<u32> {
+    fn append(&mut self, memory: &ChunkPool, key: &[u8], value: Option<[&[u8]; 2]>) -> Option<u32> {
         let [front, back] = value.unwrap_or_default();
         let kind = if value.is_some() { VALUE } else { DELETED };
-        let head = Head { key: key.len(), kind, value: front.len() + back.len() };
+        let head = EntryHeader { key: key.len(), kind, value: front.len() + back.len() };
         let count = 1 + (head.key + head.value).div_ceil(WORD_BYTES);
         if self.chunks.is_empty() || self.filled + count > CHUNK_WORDS {
             if count > CHUNK_WORDS {
@@ -395,14 +395,20 @@ mod tests {
         (number % 3) << 32 | if number.is_multiple_of(3) { number << 40 } else { 0 }
     }
 
-    fn set(part: &mut Part, memory: &Memory, rows: &mut Rows, number: u64, value: Option<&[u8]>) {
+    fn set(
+        part: &mut BufferShard,
+        memory: &ChunkPool,
+        rows: &mut Rows,
+        number: u64,
+        value: Option<&[u8]>,
+    ) {
         let key = number.to_string().into_bytes();
         let pieces = value.map(|value| value.split_at(value.len() / 2)).map(|(a, b)| [a, b]);
         assert!(part.set(memory, (hash_of(number), &key), pieces));
         rows.insert(key, value.map(<[u8]>::to_vec));
     }
 
-    fn compare(part: &Part, memory: &Memory, rows: &Rows) {
+    fn compare(part: &BufferShard, memory: &ChunkPool, rows: &Rows) {
         assert_eq!(part.len(), rows.len());
         for number in 0..700_u64 {
             let key = number.to_string().into_bytes();
@@ -414,8 +420,8 @@ mod tests {
 
     #[test]
     fn entries_are_what_was_set_last_in_either_form() {
-        let memory = Memory::reserve(1 << 20);
-        let (mut part, mut rows) = (Part::default(), Rows::new());
+        let memory = ChunkPool::reserve(1 << 20);
+        let (mut part, mut rows) = (BufferShard::default(), Rows::new());
         for number in 0..600 {
             set(&mut part, &memory, &mut rows, number, Some(&[7; 90]));
         }
@@ -437,7 +443,8 @@ mod tests {
         }
         compare(&part, &memory, &rows);
         set(&mut part, &memory, &mut rows, 14, Some(b"again"));
-        let ordered: Vec<_> = part.in_order(&memory).keys().map(|key| key.bytes.to_vec()).collect();
+        let ordered: Vec<_> =
+            part.key_order(&memory).keys().map(|key| key.bytes.to_vec()).collect();
         assert!(ordered.iter().eq(rows.keys()));
         compare(&part, &memory, &rows);
         // What is set from now on is in order too.
@@ -445,7 +452,8 @@ mod tests {
         set(&mut part, &memory, &mut rows, 15, Some(b"another"));
         set(&mut part, &memory, &mut rows, 16, None);
         compare(&part, &memory, &rows);
-        let ordered: Vec<_> = part.in_order(&memory).keys().map(|key| key.bytes.to_vec()).collect();
+        let ordered: Vec<_> =
+            part.key_order(&memory).keys().map(|key| key.bytes.to_vec()).collect();
         assert!(ordered.iter().eq(rows.keys()));
         for key in ordered {
             let number = std::str::from_utf8(&key).unwrap().parse().unwrap();
@@ -459,8 +467,8 @@ mod tests {
 
     #[test]
     fn without_memory_nothing_is_set() {
-        for memory in [Memory::default(), Memory::reserve(CHUNK_BYTES)] {
-            let (mut part, value) = (Part::default(), [1; 4000]);
+        for memory in [ChunkPool::default(), ChunkPool::reserve(CHUNK_BYTES)] {
+            let (mut part, value) = (BufferShard::default(), [1; 4000]);
             let mut set = |number: u64| {
                 part.set(&memory, (number << 32, &number.to_le_bytes()), Some([&value, &[]]))
             };
