@@ -62,7 +62,7 @@ impl Cell {
     pub fn encode(&self, shape: TreeShape, prefix: usize, out: &mut Vec<u8>) {
         let word = match &self.payload {
             Payload::Inline(value) => low_u32(to_u64(value.len())),
-            Payload::Extent(far) => far.word(),
+            Payload::Extent(extent) => extent.word(),
             Payload::Child(page) => *page,
         };
         put_u32(out, word);
@@ -73,9 +73,9 @@ impl Cell {
         }
         match &self.payload {
             Payload::Inline(value) => out.extend_from_slice(value),
-            Payload::Extent(far) => {
-                put_u32(out, far.page);
-                put_u32(out, far.checksum);
+            Payload::Extent(extent) => {
+                put_u32(out, extent.page);
+                put_u32(out, extent.checksum);
             }
             Payload::Child(_) => {}
         }

@@ -1,10 +1,10 @@
 //! Sorted bulk loads: builds the tree bottom-up in pages that nothing refers to yet.
 //!
-//! How: [`TreeBuilder`] takes entries in ascending order above all keys of the tree, fills leaves and
-//! inner nodes completely, and passes whole pages to a [`PageSink`]; none goes through the cache. The
-//! result is the content of a new root ([`BuiltRoot`]): with it the tree has the entries, without
-//! it nothing has changed. Why: a put finds its leaf, changes it, and has its page copied and
-//! journaled; a page of a hundred sorted entries needs none of that.
+//! How: [`TreeBuilder`] takes entries in ascending order above all keys of the tree, fills leaves
+//! and inner nodes completely, and passes whole pages to a [`PageSink`]; none goes through the
+//! cache. The result is the content of a new root ([`BuiltRoot`]): with it the tree has the
+//! entries, without it nothing has changed. Why: a put finds its leaf, changes it, and has its page
+//! copied and journaled; a page of a hundred sorted entries needs none of that.
 //!
 //! A load continues a tree that has entries at its last key. The nodes on the path to that key are
 //! rebuilt together with the new entries, and freed once the new root is in place; all other nodes
@@ -17,8 +17,8 @@
 //! it is split in two.
 //!
 //! Invariants: of an open leaf or node, the entries before the last one fit with the prefix that
-//! ends there. Pages are [`crate::bptree::page_allocator::PageAllocator::reserve`]d, so no checkpoint has
-//! them before the root.
+//! ends there. Pages are [`crate::bptree::page_allocator::PageAllocator::reserve`]d, so no
+//! checkpoint has them before the root.
 //!
 //! Threads: the tree must not change from [`Tree::begin_build`] until the root is in place or the
 //! load is given up; reads go on.
@@ -273,7 +273,7 @@ pub struct TreeBuilder {
     levels: Vec<OpenNode>,
     /// Number of leaves and of inner nodes created, and removed.
     made: [u64; 2],
-    gone: [u64; 2],
+    removed: [u64; 2],
     freed: Garbage,
     change: CountChange,
     page: Vec<u8>,
@@ -295,7 +295,7 @@ struct LastKeyPath {
     levels: Vec<OpenNode>,
     lower: LowerSeparator,
     entries: Vec<PathEntry>,
-    gone: [u64; 2],
+    removed: [u64; 2],
     freed: Garbage,
 }
 
@@ -303,13 +303,13 @@ impl Tree {
     /// Begins a load: reads the path to the last key. Returns that key too.
     pub fn begin_build(&self) -> Result<(TreeBuilder, Option<Vec<u8>>)> {
         let last = self.last_key()?;
-        let path = self.repeat(|tree| tree.take_path(last.as_deref()))?;
+        let path = self.repeat(|tree| tree.read_path(last.as_deref()))?;
         let mut bulk = TreeBuilder {
             shape: self.shape,
             leaf: OpenLeaf::default(),
             levels: path.levels,
             made: [0; 2],
-            gone: path.gone,
+            removed: path.removed,
             freed: path.freed,
             change: CountChange::default(),
             page: vec![0; self.shape.page_bytes],
@@ -338,24 +338,24 @@ impl Tree {
         }
     }
 
-    fn take_path(&self, last: Option<&[u8]>) -> Attempt<LastKeyPath> {
+    fn read_path(&self, last: Option<&[u8]>) -> Attempt<LastKeyPath> {
         let mut path = LastKeyPath::default();
         let mut node = self.cache.read(ROOT)?;
         for _ in 0..DEPTH_MAX {
-            let level = self.look(&node, |view, _| Some(view.level()))?;
-            if let Some(gone) = path.gone.get_mut(usize::from(level > 0)) {
-                *gone += 1;
+            let level = self.with_view(&node, |view, _| Some(view.level()))?;
+            if let Some(removed) = path.removed.get_mut(usize::from(level > 0)) {
+                *removed += 1;
             }
             if node.page() != ROOT {
                 path.freed.push((node.page(), 1));
             }
             let Some(key) = last else {
                 // Nothing of it is used any more.
-                self.take_children(&node, 0, &mut path)?;
+                self.free_children(&node, 0, &mut path)?;
                 return Ok(path);
             };
             if level == 0 {
-                path.entries = self.look(&node, |view, fetch| {
+                path.entries = self.with_view(&node, |view, fetch| {
                     let entry = |index| {
                         let slot = view.slot(index)?;
                         let long = if slot.long { Some(view.long_key(&slot)?) } else { None };
@@ -374,20 +374,20 @@ impl Tree {
                 }
                 return if node.is_unchanged() { Ok(path) } else { Err(Stop::Restart) };
             }
-            node = self.take_node(node, key, &mut path)?;
+            node = self.read_path_node(node, key, &mut path)?;
         }
         Err(self.damage(node.page(), "the tree is too deep"))
     }
 
     /// Decodes an inner node of the path up to the child that leads to `key`, and returns that
     /// child.
-    fn take_node<'t>(
+    fn read_path_node<'t>(
         &'t self,
         node: ReadGuard<'t>,
         key: &[u8],
         path: &mut LastKeyPath,
     ) -> Attempt<ReadGuard<'t>> {
-        let (index, child, mut cells) = self.look(&node, |view, fetch| {
+        let (index, child, mut cells) = self.with_view(&node, |view, fetch| {
             let index = view.child_of(key, fetch)?;
             let cell = |index| {
                 let mut cell = view.cell(index)?;
@@ -399,8 +399,8 @@ impl Tree {
             let cells = (0..index).map(cell).collect::<Option<Vec<Cell>>>()?;
             Some((index, view.child(index)?, cells))
         })?;
-        let first_child = self.look(&node, |view, _| view.child(0))?;
-        self.take_children(&node, index + 1, path)?;
+        let first_child = self.with_view(&node, |view, _| view.child(0))?;
+        self.free_children(&node, index + 1, path)?;
         let lower = std::mem::take(&mut path.lower);
         let mut open = OpenNode { first_child: Some(first_child), ..OpenNode::default() };
         // The child comes back under another number, with the separator before it.
@@ -420,13 +420,13 @@ impl Tree {
 
     /// Records the children of a node from number `first` on, with everything below, as removed:
     /// they have no entries.
-    fn take_children(
+    fn free_children(
         &self,
         node: &ReadGuard<'_>,
         first: usize,
         path: &mut LastKeyPath,
     ) -> Attempt<()> {
-        let (level, children, longs) = self.look(node, |view, _| {
+        let (level, children, longs) = self.with_view(node, |view, _| {
             let count = view.count();
             if view.is_leaf() {
                 return Some((0, Vec::new(), Vec::new()));
@@ -444,21 +444,22 @@ impl Tree {
         }
         for child in children {
             let child = self.child_of(node, child)?;
-            let (below, count) = self.look(&child, |view, _| Some((view.level(), view.count())))?;
+            let (below, count) =
+                self.with_view(&child, |view, _| Some((view.level(), view.count())))?;
             if below + 1 != level || below == 0 && count > 0 {
                 return Err(self.damage(child.page(), "it is no leaf without entries"));
             }
             path.freed.push((child.page(), 1));
-            if let Some(gone) = path.gone.get_mut(usize::from(below > 0)) {
-                *gone += 1;
+            if let Some(removed) = path.removed.get_mut(usize::from(below > 0)) {
+                *removed += 1;
             }
-            self.take_children(&child, 0, path)?;
+            self.free_children(&child, 0, path)?;
         }
         Ok(())
     }
 
     /// Replaces the root's content; the caller holds its latch.
-    pub fn put_root(&self, root: &WriteGuard<'_>, page: &[u8]) {
+    pub fn replace_root(&self, root: &WriteGuard<'_>, page: &[u8]) {
         self.fill(root, page.to_vec());
     }
 
@@ -490,13 +491,13 @@ impl TreeBuilder {
             self.leaf.shared = self.leaf.shared.min(shared);
         }
         let is_long = self.shape.is_long(key);
-        let long = if is_long { Some(self.make_long(target, key)?) } else { None };
+        let long = if is_long { Some(self.write_long_key(target, key)?) } else { None };
         if self.shape.is_inline(key, length) {
             self.leaf.push(self.shape, key, (low_u32(to_u64(length)), long), value);
         } else {
-            let far = self.write_value(target, value)?;
-            let (page, sum) = (far.page.to_le_bytes(), far.checksum.to_le_bytes());
-            self.leaf.push(self.shape, key, (far.word(), long), [&page, &sum]);
+            let extent = self.write_value(target, value)?;
+            let (page, sum) = (extent.page.to_le_bytes(), extent.checksum.to_le_bytes());
+            self.leaf.push(self.shape, key, (extent.word(), long), [&page, &sum]);
         }
         self.change.add(CountChange { keys: 1, bytes: signed(key.len() + length) });
         Ok(())
@@ -539,7 +540,7 @@ impl TreeBuilder {
     fn built(self) -> BuiltRoot {
         let count = |index: usize| {
             let count = |counts: [u64; 2]| counts.get(index).copied().unwrap_or(0).cast_signed();
-            count(self.made) - count(self.gone)
+            count(self.made) - count(self.removed)
         };
         let nodes = [count(0), count(1)];
         BuiltRoot { root: self.page, change: self.change, freed: self.freed, nodes }
@@ -550,7 +551,7 @@ impl TreeBuilder {
         let upper = LowerSeparator { key: self.leaf.separator(count), long: None };
         let shared = shared_len(&self.leaf.lower.key, &upper.key);
         self.build_leaf(target.tree, count, shared.min(self.shape.prefix_max()))?;
-        target.tree.note_leaf_size(count);
+        target.tree.set_leaf_lines(count);
         self.made[0] += 1;
         self.leaf.drain(self.shape, count);
         self.leaf.shared = shared_len(&upper.key, self.leaf.last_key());
@@ -586,7 +587,9 @@ impl TreeBuilder {
             self.close_node(target, index, count - 1)?;
         }
         let long = match lower.long {
-            None if self.shape.is_long(&lower.key) => Some(self.make_long(target, &lower.key)?),
+            None if self.shape.is_long(&lower.key) => {
+                Some(self.write_long_key(target, &lower.key)?)
+            }
             long => long,
         };
         if let Some(node) = self.levels.get_mut(index) {
@@ -653,7 +656,7 @@ impl TreeBuilder {
         target.sink.write(target.tree.cache.offset(page), &self.page)
     }
 
-    fn make_long(&mut self, target: &mut BuildTarget<'_>, key: &[u8]) -> Result<LongKey> {
+    fn write_long_key(&mut self, target: &mut BuildTarget<'_>, key: &[u8]) -> Result<LongKey> {
         let page = self.write_extent(target, [key, &[]])?;
         Ok(LongKey { length: low_u32(to_u64(key.len())), page: page.0 })
     }

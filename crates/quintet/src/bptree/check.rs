@@ -196,16 +196,16 @@ impl TreeChecker<'_, '_> {
                 let Some(long) = view.long_key(&slot) else { return Ok(None) };
                 self.long_key(page, long)?
             } else {
-                view.known_key(&slot)
+                view.inline_key(&slot)
             };
             let Some(key) = key else { return Ok(None) };
-            if view.known_key(&slot).is_none_or(|known| !key.starts_with(&known)) {
+            if view.inline_key(&slot).is_none_or(|known| !key.starts_with(&known)) {
                 self.add(page, "a long key is not what the node says");
             }
             if view.is_leaf()
-                && let Some(StoredValue::Extent(far)) = view.held(&slot)
+                && let Some(StoredValue::Extent(extent)) = view.stored_value(&slot)
             {
-                self.value(page, &far)?;
+                self.value(page, &extent)?;
             }
             keys.push(key);
         }
@@ -263,18 +263,18 @@ impl TreeChecker<'_, '_> {
         Ok((bytes.len() == length).then_some(bytes))
     }
 
-    fn value(&mut self, page: PageId, far: &super::node::ExtentRef) -> Result<()> {
-        let (first, count) = self.tree.pages_of(far);
-        let length = to_usize(u64::from(far.length));
+    fn value(&mut self, page: PageId, extent: &super::node::ExtentRef) -> Result<()> {
+        let (first, count) = self.tree.pages_of(extent);
+        let length = to_usize(u64::from(extent.length));
         let last = self.tree.allocator.page_at(first, count.saturating_sub(1));
         if first.0 == 0 || u64::from(last.0) >= to_u64(self.reached.len()) * 64 {
             self.add(page, "a value lies past the file's end");
             return Ok(());
         }
-        if far.direct {
+        if extent.direct {
             let fresh = (0..count).all(|step| self.mark(self.tree.allocator.page_at(first, step)));
             let mut bytes = vec![0; length];
-            let sound = match self.tree.read_direct(far, &mut bytes) {
+            let sound = match self.tree.read_direct(extent, &mut bytes) {
                 Err(error) if !error.is_corruption() => return Err(error),
                 sound => sound.unwrap_or(false),
             };
@@ -285,7 +285,7 @@ impl TreeChecker<'_, '_> {
             return Ok(());
         }
         let bytes = self.cached(first, count, length)?;
-        if bytes.is_none_or(|bytes| crc32c(&bytes) != far.checksum) {
+        if bytes.is_none_or(|bytes| crc32c(&bytes) != extent.checksum) {
             self.add(first, "a value is damaged");
         }
         Ok(())

@@ -52,11 +52,11 @@ impl Tree {
     }
 
     /// Writes a key or a value to a new extent in the cache.
-    pub(super) fn write_cached(&self, pieces: [&[u8]; 2]) -> Result<PageId> {
-        let length = pieces[0].len() + pieces[1].len();
+    pub(super) fn write_cached(&self, transfer_pieces: [&[u8]; 2]) -> Result<PageId> {
+        let length = transfer_pieces[0].len() + transfer_pieces[1].len();
         let count = self.extent_pages(length, false);
-        let first = self.allocator.take_run(count, false);
-        let mut bytes = pieces[0].iter().chain(pieces[1]).copied();
+        let first = self.allocator.allocate_run(count, false);
+        let mut bytes = transfer_pieces[0].iter().chain(transfer_pieces[1]).copied();
         for step in 0..count {
             let guard = self.cache.create(self.allocator.page_at(first, step))?;
             let edit = guard.edit();
@@ -70,33 +70,38 @@ impl Tree {
     }
 
     /// Writes a value to a new extent.
-    pub(super) fn write_value(&self, pieces: [&[u8]; 2]) -> Result<ExtentRef> {
-        let length = pieces[0].len() + pieces[1].len();
-        let checksum = crate::util::codec::crc32c_append(crc32c(pieces[0]), pieces[1]);
+    pub(super) fn write_value(&self, transfer_pieces: [&[u8]; 2]) -> Result<ExtentRef> {
+        let length = transfer_pieces[0].len() + transfer_pieces[1].len();
+        let checksum =
+            crate::util::codec::crc32c_append(crc32c(transfer_pieces[0]), transfer_pieces[1]);
         // A logged value must not be lost: if the direct write fails, the value goes to the cache
         // and the next checkpoint writes it.
-        let written = if self.is_direct(length) { self.write_around(length, pieces) } else { None };
+        let written = if self.is_direct(length) {
+            self.try_write_direct(length, transfer_pieces)
+        } else {
+            None
+        };
         let direct = written.is_some();
-        let page = written.map_or_else(|| self.write_cached(pieces), Ok)?;
+        let page = written.map_or_else(|| self.write_cached(transfer_pieces), Ok)?;
         Ok(ExtentRef { length: low_u32(to_u64(length)), page: page.0, checksum, direct })
     }
 
     /// Writes a value to a new direct extent. Returns `None` if the write failed.
-    fn write_around(&self, length: usize, pieces: [&[u8]; 2]) -> Option<PageId> {
+    fn try_write_direct(&self, length: usize, transfer_pieces: [&[u8]; 2]) -> Option<PageId> {
         let count = self.extent_pages(length, true);
-        let first = self.allocator.take_run(count, true);
+        let first = self.allocator.allocate_run(count, true);
         // Stale cached content of these pages must not be written over the value.
         (0..count).for_each(|step| self.cache.discard(self.allocator.page_at(first, step)));
-        let written = self.write_direct(first, pieces);
+        let written = self.write_direct(first, transfer_pieces);
         if written.is_err() {
-            self.allocator.give(first, count);
+            self.allocator.free(first, count);
         }
         written.is_ok().then_some(first)
     }
 
     /// Calls `transfer` for each piece of a direct extent of this length: its file offset, and its
     /// range of the value's bytes.
-    fn pieces(
+    fn transfer_pieces(
         &self,
         first: PageId,
         length: usize,
@@ -122,7 +127,7 @@ impl Tree {
 
     pub(super) fn write_direct(&self, first: PageId, [head, body]: [&[u8]; 2]) -> Result<()> {
         let mut buffer = self.piece_buffer(head.len() + body.len());
-        self.pieces(first, head.len() + body.len(), |offset, range| {
+        self.transfer_pieces(first, head.len() + body.len(), |offset, range| {
             let whole = range.len().next_multiple_of(self.shape.page_bytes);
             let target = buffer.as_mut_slice().get_mut(..whole).unwrap_or(&mut []);
             let from_head = head.get(range.start..range.end.min(head.len())).unwrap_or(&[]);
@@ -178,29 +183,29 @@ impl Tree {
     pub(super) fn read_value<G: PageReader>(
         &self,
         guard: &G,
-        far: &ExtentRef,
+        extent: &ExtentRef,
         out: &mut [u8],
     ) -> Attempt<()> {
-        if !far.direct {
-            return self.read_cached(guard, far.page, out);
+        if !extent.direct {
+            return self.read_cached(guard, extent.page, out);
         }
         if !guard.is_sound() {
             return Err(Stop::Restart);
         }
-        let read = self.read_direct(far, out);
+        let read = self.read_direct(extent, out);
         // The pages may have been reused; the checksum tells.
         match read {
             Ok(true) => Ok(()),
             _ if !guard.is_sound() => Err(Stop::Restart),
-            Ok(false) => Err(self.damage(PageId(far.page), "the value's checksum is wrong")),
+            Ok(false) => Err(self.damage(PageId(extent.page), "the value's checksum is wrong")),
             Err(error) => Err(Stop::Failed(error)),
         }
     }
 
     /// Reads a direct extent. Returns `false` if the checksum does not match.
-    pub(super) fn read_direct(&self, far: &ExtentRef, out: &mut [u8]) -> Result<bool> {
+    pub(super) fn read_direct(&self, extent: &ExtentRef, out: &mut [u8]) -> Result<bool> {
         let mut buffer = self.piece_buffer(out.len());
-        self.pieces(PageId(far.page), out.len(), |offset, range| {
+        self.transfer_pieces(PageId(extent.page), out.len(), |offset, range| {
             let whole = range.len().next_multiple_of(self.shape.page_bytes);
             let source = buffer.as_mut_slice().get_mut(..whole).unwrap_or(&mut []);
             self.cache.read_raw(offset, source)?;
@@ -210,13 +215,13 @@ impl Tree {
             }
             Ok(())
         })?;
-        Ok(crc32c(out) == far.checksum)
+        Ok(crc32c(out) == extent.checksum)
     }
 
     /// Returns the pages of a value's extent: first page and count.
-    pub(super) fn pages_of(&self, far: &ExtentRef) -> (PageId, u64) {
-        let length = to_usize(u64::from(far.length));
-        (PageId(far.page), self.extent_pages(length, far.direct))
+    pub(super) fn pages_of(&self, extent: &ExtentRef) -> (PageId, u64) {
+        let length = to_usize(u64::from(extent.length));
+        (PageId(extent.page), self.extent_pages(length, extent.direct))
     }
 
     /// Returns the pages of a long key's extent: first page and count.

@@ -281,11 +281,11 @@ impl Tree {
     pub fn set_counts(&self, leaves: u64, inner: u64, keys: u64) {
         self.node_counts[0].store(leaves, Ordering::Relaxed);
         self.node_counts[1].store(inner, Ordering::Relaxed);
-        self.note_leaf_size(to_usize(keys.div_ceil(leaves.max(1)) * 4 / 3));
+        self.set_leaf_lines(to_usize(keys.div_ceil(leaves.max(1)) * 4 / 3));
     }
 
     /// Records how many slots a full leaf has, as a hint for prefetching.
-    fn note_leaf_size(&self, slots: usize) {
+    fn set_leaf_lines(&self, slots: usize) {
         let lines = (HEAD_BYTES + slots * node::SLOT_BYTES).div_ceil(64);
         // For larger leaves the hints in the node's header select few lines.
         let lines = if lines > LEAF_LINES_MAX { 0 } else { lines };
@@ -306,7 +306,7 @@ impl Tree {
     pub fn height(&self) -> u64 {
         let level = self.repeat(|tree| {
             let root = tree.cache.read(ROOT)?;
-            tree.look(&root, |view, _| Some(view.level()))
+            tree.with_view(&root, |view, _| Some(view.level()))
         });
         level.map_or(0, |level| u64::from(level) + 1)
     }
@@ -347,12 +347,12 @@ impl Tree {
 
     /// Repeats `attempt` until no concurrent change interrupts it.
     fn repeat<T>(&self, mut attempt: impl FnMut(&Self) -> Attempt<T>) -> crate::Result<T> {
-        let mut patience = Backoff::default();
+        let mut backoff = Backoff::default();
         loop {
             match attempt(self) {
                 Ok(done) => return Ok(done),
                 Err(Stop::Failed(error)) => return Err(error),
-                Err(Stop::Restart) => patience.wait(),
+                Err(Stop::Restart) => backoff.wait(),
             }
         }
     }
@@ -360,10 +360,10 @@ impl Tree {
     /// Calls `look` with a view of a node. `None` from it means that the bytes make no sense: the
     /// attempt must restart, or, if the page has not changed, is damaged.
     #[inline]
-    fn look<G: PageReader, T>(
+    fn with_view<G: PageReader, T>(
         &self,
         guard: &G,
-        look: impl FnOnce(&NodeView<'_>, Fetch<'_>) -> Option<T>,
+        visit: impl FnOnce(&NodeView<'_>, Fetch<'_>) -> Option<T>,
     ) -> Attempt<T> {
         let mut failure = None;
         let mut fetch = |long: LongKey| {
@@ -371,15 +371,15 @@ impl Tree {
             fetched.map_err(|stop| failure = Some(stop)).ok()
         };
         let view = NodeView::new(guard.words());
-        match view.and_then(|view| look(&view, &mut fetch)) {
+        match view.and_then(|view| visit(&view, &mut fetch)) {
             Some(found) => Ok(found),
-            None => Err(failure.unwrap_or_else(|| self.senseless(guard))),
+            None => Err(failure.unwrap_or_else(|| self.invalid_node(guard))),
         }
     }
 
     /// A page whose bytes make no sense has changed meanwhile, or is damaged.
     #[cold]
-    fn senseless<G: PageReader>(&self, guard: &G) -> Stop {
+    fn invalid_node<G: PageReader>(&self, guard: &G) -> Stop {
         let page = guard.page();
         if guard.is_sound() {
             self.damage(page, "it is no node of the tree")
@@ -395,12 +395,12 @@ impl Tree {
     }
 
     /// Frees pages and discards their cached content, so that it is not written.
-    fn let_go(&self, garbage: Garbage) {
+    fn free_pages(&self, garbage: Garbage) {
         for (first, count) in garbage {
             for step in 0..count {
                 self.cache.discard(self.allocator.page_at(first, step));
             }
-            self.allocator.give(first, count);
+            self.allocator.free(first, count);
         }
     }
 

@@ -40,9 +40,9 @@ fn tree(numbers: &[u8]) -> Arc<Tree> {
         page_bytes: 4096,
         frames_min: FRAMES,
         frames_max: FRAMES,
-        goes_first: false,
+        may_reclaim_others: false,
         replacement: Replacement::Clock,
-        lasting_kind: INNER,
+        evict_last_kind: INNER,
         salt: 7,
     };
     let cache = PageCache::new("pages".to_owned(), options, Arc::new(Budget::new(1 << 30)));

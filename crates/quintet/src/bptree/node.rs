@@ -52,9 +52,9 @@
 //! leaves. They save 8 bytes an entry. An entry that does not have this form makes the leaf plain
 //! again.
 //!
-//! Invariants: slots ascend; keys of up to [`TreeShape::key_inline_max`] bytes are never long, longer
-//! ones always; a page's prefix is shared by every key that can ever come to it, because it is
-//! shared by the keys between which its range lies.
+//! Invariants: slots ascend; keys of up to [`TreeShape::key_inline_max`] bytes are never long,
+//! longer ones always; a page's prefix is shared by every key that can ever come to it, because it
+//! is shared by the keys between which its range lies.
 
 use std::{cmp::Ordering, ops::Range};
 
@@ -192,7 +192,7 @@ impl StoredValue {
     pub fn length(&self) -> usize {
         match self {
             Self::Inline(_, length) => *length,
-            Self::Extent(far) => to_usize(u64::from(far.length)),
+            Self::Extent(extent) => to_usize(u64::from(extent.length)),
         }
     }
 }
@@ -389,7 +389,7 @@ impl<'a> NodeView<'a> {
 
     /// Returns the value of a leaf's entry.
     #[inline]
-    pub fn held(&self, slot: &EntrySlot) -> Option<StoredValue> {
+    pub fn stored_value(&self, slot: &EntrySlot) -> Option<StoredValue> {
         let at = slot.offset + self.front_bytes(slot);
         if let Some(length) = self.packed() {
             return (at + length <= self.words.len()).then_some(StoredValue::Inline(at, length));
@@ -411,7 +411,7 @@ impl<'a> NodeView<'a> {
         if !self.is_leaf() {
             return Some(own);
         }
-        Some(match self.held(slot)? {
+        Some(match self.stored_value(slot)? {
             StoredValue::Inline(_, length) => own + length,
             StoredValue::Extent(_) => own + REFERENCE_BYTES,
         })
@@ -419,7 +419,7 @@ impl<'a> NodeView<'a> {
 
     /// Returns as many bytes of a key as the page holds, prefix included. This is the whole key
     /// unless it is long.
-    pub fn known_key(&self, slot: &EntrySlot) -> Option<Vec<u8>> {
+    pub fn inline_key(&self, slot: &EntrySlot) -> Option<Vec<u8>> {
         let mut key = self.prefix()?;
         self.push_suffix(slot, &mut key)?;
         Some(key)
@@ -428,20 +428,20 @@ impl<'a> NodeView<'a> {
     /// Appends the bytes of a key that its slot holds and its entry does not (packed leaves).
     /// Returns their number.
     #[inline]
-    pub fn push_apart(&self, slot: &EntrySlot, out: &mut Vec<u8>) -> Option<usize> {
+    pub fn push_slot_bytes(&self, slot: &EntrySlot, out: &mut Vec<u8>) -> Option<usize> {
         if !self.is_packed() {
             return Some(0);
         }
-        let apart = slot.inline.min(SLOT_KEY_BYTES);
-        out.extend_from_slice(slot.head.to_be_bytes().get(..apart)?);
-        Some(apart)
+        let slot_bytes = slot.inline.min(SLOT_KEY_BYTES);
+        out.extend_from_slice(slot.head.to_be_bytes().get(..slot_bytes)?);
+        Some(slot_bytes)
     }
 
     /// Appends as many bytes of a key after the prefix as the page holds.
     #[inline]
     pub fn push_suffix(&self, slot: &EntrySlot, out: &mut Vec<u8>) -> Option<()> {
-        let apart = self.push_apart(slot, out)?;
-        let length = slot.inline - apart;
+        let slot_bytes = self.push_slot_bytes(slot, out)?;
+        let length = slot.inline - slot_bytes;
         let at = slot.offset + if self.is_packed() { 0 } else { 4 };
         // A page that has changed yields an arbitrary length.
         if at + length > self.words.len() {
@@ -454,7 +454,7 @@ impl<'a> NodeView<'a> {
 
     /// Returns the whole key of a slot.
     pub fn full_key(&self, slot: &EntrySlot, fetch: Fetch<'_>) -> Option<Vec<u8>> {
-        if slot.long { fetch(self.long_key(slot)?) } else { self.known_key(slot) }
+        if slot.long { fetch(self.long_key(slot)?) } else { self.inline_key(slot) }
     }
 
     /// Compares the key of a slot with a key whose part after prefix and skip is `suffix`. The
@@ -531,10 +531,10 @@ impl<'a> NodeView<'a> {
     /// As [`NodeView::search`], for a key within the bounds of the node: it begins with the prefix.
     #[inline]
     pub fn search_inside(&self, key: &[u8], fetch: Fetch<'_>) -> Option<(usize, bool)> {
-        let sought = self.seek(key)?;
-        self.prefetch_between(sought.low, sought.high);
-        let at = self.narrow(&sought)?;
-        self.settle(&sought, at, key, fetch)
+        let state = self.seek(key)?;
+        self.prefetch_between(state.low, state.high);
+        let at = self.narrow(&state)?;
+        self.compare_at(&state, at, key, fetch)
     }
 
     /// First step of a search: reads header and hints, and returns the range of slots to search.
@@ -553,26 +553,26 @@ impl<'a> NodeView<'a> {
 
     /// Second step: reads slots, and returns the first one whose head is not below the key's.
     #[inline]
-    pub fn narrow(&self, sought: &NodeSearch) -> Option<usize> {
-        let slots = self.words.slice(self.slots_start() / 8 + sought.low, sought.high - sought.low);
-        let below = |slot: &AtomicU64| low_u32(slot.load(Relaxed) >> 32) < sought.head;
-        Some(sought.low + slots?.partition_point(below))
+    pub fn narrow(&self, state: &NodeSearch) -> Option<usize> {
+        let slots = self.words.slice(self.slots_start() / 8 + state.low, state.high - state.low);
+        let below = |slot: &AtomicU64| low_u32(slot.load(Relaxed) >> 32) < state.head;
+        Some(state.low + slots?.partition_point(below))
     }
 
     /// Last step: compares the key with that of the slot that [`NodeView::narrow`] found.
     #[inline]
-    pub fn settle(
+    pub fn compare_at(
         &self,
-        sought: &NodeSearch,
+        state: &NodeSearch,
         at: usize,
         key: &[u8],
         fetch: Fetch<'_>,
     ) -> Option<(usize, bool)> {
         // The slot after the range has another head.
-        if at >= sought.high {
+        if at >= state.high {
             return Some((at, false));
         }
-        let Some(slot) = self.slot(at).filter(|slot| slot.head == sought.head) else {
+        let Some(slot) = self.slot(at).filter(|slot| slot.head == state.head) else {
             return Some((at, false));
         };
         // The value follows the key in memory.
@@ -582,7 +582,7 @@ impl<'a> NodeView<'a> {
         match self.compare_same_head(&slot, suffix, fetch)? {
             Ordering::Equal => Some((at, true)),
             Ordering::Greater => Some((at, false)),
-            Ordering::Less => self.search_run(at + 1, sought, suffix, fetch),
+            Ordering::Less => self.search_run(at + 1, state, suffix, fetch),
         }
     }
 
@@ -680,9 +680,9 @@ impl<'a> NodeView<'a> {
 
     /// Prefetches the slots that [`NodeView::narrow`] will read.
     #[inline]
-    pub fn prefetch_slots(&self, sought: &NodeSearch) {
-        self.words.prefetch(self.slots_start() + sought.low * SLOT_BYTES);
-        self.words.prefetch(self.slots_start() + sought.high * SLOT_BYTES);
+    pub fn prefetch_slots(&self, state: &NodeSearch) {
+        self.words.prefetch(self.slots_start() + state.low * SLOT_BYTES);
+        self.words.prefetch(self.slots_start() + state.high * SLOT_BYTES);
     }
 
     /// Prefetches the space for a new entry: three cache lines before the lowest entry.
@@ -724,11 +724,11 @@ impl<'a> NodeView<'a> {
     pub fn cell(&self, index: usize) -> Option<Cell> {
         let slot = self.slot(index)?;
         let long = if slot.long { Some(self.long_key(&slot)?) } else { None };
-        let key = self.known_key(&slot)?;
+        let key = self.inline_key(&slot)?;
         let payload = if self.is_leaf() {
-            match self.held(&slot)? {
+            match self.stored_value(&slot)? {
                 StoredValue::Inline(at, length) => Payload::Inline(self.words.copy(at, length)?),
-                StoredValue::Extent(far) => Payload::Extent(far),
+                StoredValue::Extent(extent) => Payload::Extent(extent),
             }
         } else {
             Payload::Child(self.entry_word(&slot)?)

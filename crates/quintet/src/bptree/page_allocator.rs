@@ -40,7 +40,7 @@ pub type Bits = Vec<u64>;
 struct AllocatorState {
     used: Bits,
     /// At the checkpoint that is being written.
-    cut: Option<Bits>,
+    checkpoint: Option<Bits>,
     /// At the last durable checkpoint.
     durable: Bits,
     /// At later checkpoints that failed and may be durable or not.
@@ -59,15 +59,15 @@ struct AllocatorState {
 
 impl AllocatorState {
     /// Returns the pages of a word that are used, or were in a state that recovery may need.
-    fn taken(&self, word: usize) -> u64 {
+    fn unavailable(&self, word: usize) -> u64 {
         let bits = |bits: &Bits| bits.get(word).copied().unwrap_or(0);
         mutant!(SpaceReusesTooEarly => return bits(&self.used));
         let needed = bits(&self.durable) | bits(&self.doubtful);
-        bits(&self.used) | bits(&self.reserved) | needed | self.cut.as_ref().map_or(0, bits)
+        bits(&self.used) | bits(&self.reserved) | needed | self.checkpoint.as_ref().map_or(0, bits)
     }
 
     /// Records that the map of a page's extent changed since the last checkpoint.
-    fn note_changed(&mut self, page: u64, granularity: u64) {
+    fn mark_map_changed(&mut self, page: u64, granularity: u64) {
         if let Some(changed) = self.changed.get_mut(to_usize(page / granularity)) {
             *changed = true;
         }
@@ -193,7 +193,7 @@ impl PageAllocator {
                 *hole &= !mask;
                 self.hole_count.fetch_sub(1, Ordering::Relaxed);
             }
-            state.note_changed(page, self.granularity);
+            state.mark_map_changed(page, self.granularity);
         }
         if used {
             self.used_count.fetch_add(count, Ordering::Relaxed);
@@ -203,13 +203,13 @@ impl PageAllocator {
     }
 
     /// Allocates a page.
-    pub fn take(&self) -> PageId {
+    pub fn allocate(&self) -> PageId {
         let mut state = lock(&self.state);
         loop {
             let hand = state.hand;
             let mut rest = hand..state.used.len();
-            if let Some(word) = rest.find(|word| state.taken(*word) != u64::MAX) {
-                let page = to_u64(word) * 64 + u64::from(state.taken(word).trailing_ones());
+            if let Some(word) = rest.find(|word| state.unavailable(*word) != u64::MAX) {
+                let page = to_u64(word) * 64 + u64::from(state.unavailable(word).trailing_ones());
                 state.hand = word;
                 self.mark(&mut state, page, 1, true);
                 return PageId(low_u32(page));
@@ -220,9 +220,9 @@ impl PageAllocator {
 
     /// Allocates a run of `count` pages, which skips the maps. `directly`: they are written to
     /// before the next checkpoint.
-    pub fn take_run(&self, count: u64, directly: bool) -> PageId {
+    pub fn allocate_run(&self, count: u64, directly: bool) -> PageId {
         if count == 1 && !directly {
-            return self.take();
+            return self.allocate();
         }
         let mut state = lock(&self.state);
         if directly {
@@ -245,13 +245,13 @@ impl PageAllocator {
                     continue;
                 }
                 let (word, _) = bit(page);
-                let taken = state.taken(word);
-                if taken == u64::MAX {
+                let unavailable = state.unavailable(word);
+                if unavailable == u64::MAX {
                     run = 0;
                     page = (page | 63) + 1;
                     continue;
                 }
-                if taken & (1 << (page % 64)) != 0 {
+                if unavailable & (1 << (page % 64)) != 0 {
                     run = 0;
                 } else {
                     first = if run == 0 { page } else { first };
@@ -313,20 +313,20 @@ impl PageAllocator {
         }
     }
 
-    /// Frees the reserved pages. Calls `give_back` for each run of them that recovery cannot need,
-    /// first and count, before they can be allocated.
-    pub fn release(&self, mut give_back: impl FnMut(u64, u64)) {
+    /// Frees the reserved pages. Calls `punch_holes` for each run of them that recovery cannot
+    /// need, first and count, before they can be allocated.
+    pub fn free_reserved(&self, mut punch_holes: impl FnMut(u64, u64)) {
         let mut state = lock(&self.state);
         let mut reserved = std::mem::take(&mut state.reserved);
         state.reserved_end = 0;
         for (index, word) in reserved.iter_mut().enumerate() {
-            *word &= !state.taken(index);
+            *word &= !state.unavailable(index);
         }
         let (mut page, end) = (0, to_u64(reserved.len()) * 64);
         while page < end {
             let count = (page..end).take_while(|page| is_set(&reserved, *page)).count();
             if count > 0 {
-                give_back(page, to_u64(count));
+                punch_holes(page, to_u64(count));
             }
             page += to_u64(count) + 1;
         }
@@ -339,7 +339,7 @@ impl PageAllocator {
             if let Some(word) = state.used.get_mut(index) {
                 *word = if used { *word | pages } else { *word & !pages };
             }
-            state.note_changed(to_u64(index) * 64, self.granularity);
+            state.mark_map_changed(to_u64(index) * 64, self.granularity);
             count += u64::from(pages.count_ones());
         }
         if used {
@@ -350,7 +350,7 @@ impl PageAllocator {
     }
 
     /// Frees pages.
-    pub fn give(&self, first: PageId, count: u64) {
+    pub fn free(&self, first: PageId, count: u64) {
         let mut state = lock(&self.state);
         let first = u64::from(first.0);
         self.mark(&mut state, first, count, false);
@@ -359,7 +359,7 @@ impl PageAllocator {
 
     /// Begins a checkpoint. Returns the maps that must be written, each with its page. The caller
     /// keeps all writers out.
-    pub fn cut(&self) -> Vec<(PageId, Bits)> {
+    pub fn begin_checkpoint(&self) -> Vec<(PageId, Bits)> {
         let mut state = lock(&self.state);
         let per_extent = to_usize(self.granularity / 64);
         let changed = std::mem::take(&mut state.changed);
@@ -371,22 +371,22 @@ impl PageAllocator {
             (self.map_page(to_u64(extent)), bits)
         });
         let maps = maps.collect();
-        state.cut = Some(state.used.clone());
+        state.checkpoint = Some(state.used.clone());
         maps
     }
 
     /// Returns the pages that were used at an earlier checkpoint and are free at the one being
     /// written.
-    pub fn freed_by_cut(&self) -> Vec<PageId> {
+    pub fn freed_at_checkpoint(&self) -> Vec<PageId> {
         let state = lock(&self.state);
-        let Some(cut) = &state.cut else { return Vec::new() };
+        let Some(checkpoint) = &state.checkpoint else { return Vec::new() };
         let mut freed = Vec::new();
-        for (index, cut) in cut.iter().enumerate() {
+        for (index, checkpoint) in checkpoint.iter().enumerate() {
             let bits = |bits: &Bits| bits.get(index).copied().unwrap_or(0);
-            let mut gone = (bits(&state.durable) | bits(&state.doubtful)) & !cut;
-            while gone != 0 {
-                freed.push(PageId(low_u32(to_u64(index) * 64) + gone.trailing_zeros()));
-                gone &= gone - 1;
+            let mut removed = (bits(&state.durable) | bits(&state.doubtful)) & !checkpoint;
+            while removed != 0 {
+                freed.push(PageId(low_u32(to_u64(index) * 64) + removed.trailing_zeros()));
+                removed &= removed - 1;
             }
         }
         freed
@@ -394,9 +394,9 @@ impl PageAllocator {
 
     /// Returns the pages used at the checkpoint being written that no state has which recovery may
     /// need, except the first pages of a table.
-    pub fn fresh_at_cut(&self) -> Bits {
+    pub fn fresh_at_checkpoint(&self) -> Bits {
         let state = lock(&self.state);
-        let mut fresh = state.cut.clone().unwrap_or_default();
+        let mut fresh = state.checkpoint.clone().unwrap_or_default();
         for (index, word) in fresh.iter_mut().enumerate() {
             let bits = |bits: &Bits| bits.get(index).copied().unwrap_or(0);
             *word &= !(bits(&state.durable) | bits(&state.doubtful));
@@ -408,8 +408,8 @@ impl PageAllocator {
     }
 
     /// Returns the pages used at the checkpoint being written.
-    pub fn used_at_cut(&self) -> Bits {
-        lock(&self.state).cut.clone().unwrap_or_default()
+    pub fn used_at_checkpoint(&self) -> Bits {
+        lock(&self.state).checkpoint.clone().unwrap_or_default()
     }
 
     /// Returns the map page of an extent: its first page, but page 1 for the first extent, which
@@ -419,24 +419,24 @@ impl PageAllocator {
     }
 
     /// Returns whether values were written directly since the last call.
-    pub fn take_written_directly(&self) -> bool {
+    pub fn take_direct_write_flag(&self) -> bool {
         self.written_directly.swap(false, Ordering::Relaxed)
     }
 
     /// Ends a checkpoint, which is durable or was abandoned.
-    pub fn end_cut(&self, durable: bool) {
+    pub fn end_checkpoint(&self, durable: bool) {
         let mut state = lock(&self.state);
-        let Some(cut) = state.cut.take() else { return };
+        let Some(checkpoint) = state.checkpoint.take() else { return };
         if durable {
-            state.durable = cut;
+            state.durable = checkpoint;
             state.doubtful.clear();
             // Pages that were freed before the checkpoint can be allocated from now on.
             state.hand = 0;
         } else {
-            let length = state.doubtful.len().max(cut.len());
+            let length = state.doubtful.len().max(checkpoint.len());
             state.doubtful.resize(length, 0);
-            for (doubtful, cut) in state.doubtful.iter_mut().zip(cut) {
-                *doubtful |= cut;
+            for (doubtful, checkpoint) in state.doubtful.iter_mut().zip(checkpoint) {
+                *doubtful |= checkpoint;
             }
             // It is unknown which maps were written: write all again.
             state.changed.fill(true);
@@ -444,11 +444,11 @@ impl PageAllocator {
         }
     }
 
-    /// Calls `give_back` for each run of pages that are free, now and for recovery, and still have
-    /// disk space: first and count. No page is allocated meanwhile.
-    pub fn give_back<E>(
+    /// Calls `punch_holes` for each run of pages that are free, now and for recovery, and still
+    /// have disk space: first and count. No page is allocated meanwhile.
+    pub fn punch_holes<E>(
         &self,
-        mut give_back: impl FnMut(u64, u64) -> Result<(), E>,
+        mut punch_holes: impl FnMut(u64, u64) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut state = lock(&self.state);
         let state = &mut *state;
@@ -469,7 +469,7 @@ impl PageAllocator {
                 page += 1;
                 continue;
             }
-            give_back(first, page - first)?;
+            punch_holes(first, page - first)?;
             for hole in first..page {
                 let (word, mask) = bit(hole);
                 if let Some(word) = state.holes.get_mut(word) {
@@ -510,14 +510,14 @@ mod tests {
     #[test]
     fn the_file_grows_by_extents_that_begin_with_their_map() {
         let allocator = PageAllocator::new(64, Bits::new());
-        let pages: Vec<u32> = (0..200).map(|_| allocator.take().0).collect();
+        let pages: Vec<u32> = (0..200).map(|_| allocator.allocate().0).collect();
         assert!(pages.iter().all(|page| page % 64 != 0 && *page > 2));
         assert!(pages.is_sorted());
         assert_eq!(allocator.end(), 256);
         assert_eq!(allocator.used(), 200 + 3 + 3);
-        allocator.give(PageId(70), 1);
-        allocator.give(PageId(5), 1);
-        assert_eq!((allocator.take(), allocator.take()), (PageId(5), PageId(70)));
+        allocator.free(PageId(70), 1);
+        allocator.free(PageId(5), 1);
+        assert_eq!((allocator.allocate(), allocator.allocate()), (PageId(5), PageId(70)));
         assert_eq!(allocator.map_page(0), PageId(1));
         assert_eq!(allocator.map_page(2), PageId(128));
     }
@@ -525,37 +525,45 @@ mod tests {
     #[test]
     fn runs_are_in_one_piece_and_avoid_what_recovery_needs() {
         let allocator = PageAllocator::new(64, Bits::new());
-        let first = allocator.take_run(10, false);
+        let first = allocator.allocate_run(10, false);
         assert_eq!(first, PageId(3));
-        let maps = allocator.cut();
+        let maps = allocator.begin_checkpoint();
         assert_eq!(maps.len(), 1);
         assert_eq!(maps[0].0, PageId(1));
-        allocator.end_cut(true);
-        allocator.give(first, 10);
+        allocator.end_checkpoint(true);
+        allocator.free(first, 10);
         let mut runs = Vec::new();
         let mut note = |first, count| {
             runs.push((first, count));
             Ok::<_, ()>(())
         };
-        allocator.give_back(&mut note).unwrap();
-        allocator.give_back(&mut note).unwrap();
+        allocator.punch_holes(&mut note).unwrap();
+        allocator.punch_holes(&mut note).unwrap();
         assert_eq!(runs, [(13, 51)]);
         assert_eq!(allocator.holes(), 51);
-        assert_eq!(allocator.take_run(5, true), PageId(13));
-        assert!(allocator.take_written_directly());
-        assert_eq!(allocator.take_run(5, false), PageId(18), "the durable cut has the first ten");
-        let long = allocator.take_run(100, false);
+        assert_eq!(allocator.allocate_run(5, true), PageId(13));
+        assert!(allocator.take_direct_write_flag());
+        assert_eq!(
+            allocator.allocate_run(5, false),
+            PageId(18),
+            "the durable cut has the first ten"
+        );
+        let long = allocator.allocate_run(100, false);
         assert_eq!(long, PageId(23));
         let pages: Vec<u32> = (0..100).map(|step| allocator.page_at(long, step).0).collect();
         let expected: Vec<u32> = (23..125).filter(|page| page % 64 != 0).take(100).collect();
         assert_eq!(pages, expected);
         assert_eq!((allocator.contiguous(long), allocator.contiguous(PageId(65))), (41, 63));
-        allocator.cut();
-        allocator.give(PageId(13), 5);
-        assert_ne!(allocator.take_run(2, true), PageId(13), "the cut may still need them");
-        allocator.end_cut(false);
-        assert_eq!(allocator.cut().len(), 2, "all maps are written again");
-        allocator.give(long, 100);
-        assert_eq!(allocator.take_run(100, false), PageId(126), "behind all that may be durable");
+        allocator.begin_checkpoint();
+        allocator.free(PageId(13), 5);
+        assert_ne!(allocator.allocate_run(2, true), PageId(13), "the cut may still need them");
+        allocator.end_checkpoint(false);
+        assert_eq!(allocator.begin_checkpoint().len(), 2, "all maps are written again");
+        allocator.free(long, 100);
+        assert_eq!(
+            allocator.allocate_run(100, false),
+            PageId(126),
+            "behind all that may be durable"
+        );
     }
 }

@@ -58,7 +58,7 @@ impl Tree {
     /// Returns a child of a node that has not changed since `child` was read from it.
     #[inline]
     pub(super) fn child_of(&self, node: &ReadGuard<'_>, child: u32) -> Attempt<ReadGuard<'_>> {
-        let Some(next) = self.cache.look(PageId(child)) else {
+        let Some(next) = self.cache.lookup(PageId(child)) else {
             return self.load_child(node, child);
         };
         // The node was unchanged after the child's version was read.
@@ -117,7 +117,7 @@ impl Tree {
         let mut node = self.cache.read(ROOT)?;
         let mut bounds = Bounds::default();
         for _ in 0..DEPTH_MAX {
-            let child = self.look(&node, |view, fetch| {
+            let child = self.with_view(&node, |view, fetch| {
                 if view.is_leaf() {
                     return Some(None);
                 }
@@ -205,17 +205,17 @@ impl Tree {
         sink: &mut S,
         search: impl FnOnce(&NodeView<'_>, Fetch<'_>) -> Option<(usize, bool)>,
     ) -> Attempt<bool> {
-        let held = self.look(leaf, |view, fetch| {
+        let stored = self.with_view(leaf, |view, fetch| {
             let (index, found) = search(view, fetch)?;
             if !found {
                 return Some(None);
             }
-            view.held(&view.slot(index)?).map(Some)
+            view.stored_value(&view.slot(index)?).map(Some)
         })?;
-        if let Some(held) = &held {
-            sink.take(self, leaf, held)?;
+        if let Some(stored) = &stored {
+            sink.read_from(self, leaf, stored)?;
         }
-        if leaf.is_unchanged() { Ok(held.is_some()) } else { Err(Stop::Restart) }
+        if leaf.is_unchanged() { Ok(stored.is_some()) } else { Err(Stop::Restart) }
     }
 
     /// Returns a value as `make` builds it.
@@ -223,25 +223,25 @@ impl Tree {
     pub(super) fn make<V>(
         &self,
         leaf: &ReadGuard<'_>,
-        held: &StoredValue,
+        stored: &StoredValue,
         make: &impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
     ) -> Attempt<V> {
-        match held {
+        match stored {
             StoredValue::Inline(at, length) => {
                 let mut whole = true;
                 let value = make(*length, &mut |out: &mut [u8]| {
                     whole = leaf.words().copy_to(*at, out).is_some();
                 });
-                if whole { Ok(value) } else { Err(self.senseless(leaf)) }
+                if whole { Ok(value) } else { Err(self.invalid_node(leaf)) }
             }
-            StoredValue::Extent(far) => {
+            StoredValue::Extent(extent) => {
                 // A length from a page that has changed may be any.
                 if !leaf.is_unchanged() {
                     return Err(Stop::Restart);
                 }
                 let mut outcome = Ok(());
-                let value = make(to_usize(u64::from(far.length)), &mut |out: &mut [u8]| {
-                    outcome = self.read_value(leaf, far, out);
+                let value = make(to_usize(u64::from(extent.length)), &mut |out: &mut [u8]| {
+                    outcome = self.read_value(leaf, extent, out);
                 });
                 outcome.map(|()| value)
             }
@@ -253,51 +253,56 @@ impl Tree {
     fn copy_value(
         &self,
         leaf: &ReadGuard<'_>,
-        held: &StoredValue,
+        stored: &StoredValue,
         out: &mut Vec<u8>,
     ) -> Attempt<()> {
-        match held {
+        match stored {
             StoredValue::Inline(at, length) => {
                 out.resize(*length, 0);
                 let copied = leaf.words().copy_to(*at, out);
-                copied.ok_or_else(|| self.senseless(leaf))
+                copied.ok_or_else(|| self.invalid_node(leaf))
             }
-            StoredValue::Extent(far) => self.copy_far(leaf, far, out),
+            StoredValue::Extent(extent) => self.copy_extent(leaf, extent, out),
         }
     }
 
     /// Passes a value in an extent to `sink`.
     #[cold]
-    fn copy_far_to<S: ValueSink>(
+    fn copy_extent_to<S: ValueSink>(
         &self,
         leaf: &ReadGuard<'_>,
-        held: &StoredValue,
+        stored: &StoredValue,
         sink: &mut S,
     ) -> Attempt<S::Output> {
         // The length is arbitrary if the page has changed.
-        let StoredValue::Extent(far) = held else { return Err(self.senseless(leaf)) };
+        let StoredValue::Extent(extent) = stored else { return Err(self.invalid_node(leaf)) };
         if !leaf.is_unchanged() {
             return Err(Stop::Restart);
         }
-        let length = to_usize(u64::from(far.length));
+        let length = to_usize(u64::from(extent.length));
         // A direct extent has one checksum, over all of it.
-        let length = if far.direct { length } else { sink.needed_bytes(length) };
+        let length = if extent.direct { length } else { sink.needed_bytes(length) };
         let mut outcome = Ok(());
         let output = sink.of_copy(length, &mut |out: &mut [u8]| {
-            outcome = self.read_value(leaf, far, out);
+            outcome = self.read_value(leaf, extent, out);
         });
         outcome.map(|()| output)
     }
 
     #[cold]
-    fn copy_far(&self, leaf: &ReadGuard<'_>, far: &ExtentRef, out: &mut Vec<u8>) -> Attempt<()> {
+    fn copy_extent(
+        &self,
+        leaf: &ReadGuard<'_>,
+        extent: &ExtentRef,
+        out: &mut Vec<u8>,
+    ) -> Attempt<()> {
         // A length from a page that has changed may be any.
         if !leaf.is_unchanged() {
             return Err(Stop::Restart);
         }
         out.clear();
-        out.resize(to_usize(u64::from(far.length)), 0);
-        self.read_value(leaf, far, out)
+        out.resize(to_usize(u64::from(extent.length)), 0);
+        self.read_value(leaf, extent, out)
     }
 
     /// Returns the child of a node that a key belongs to, and the node's level; `None` for a leaf.
@@ -307,7 +312,7 @@ impl Tree {
         node: &ReadGuard<'_>,
         key: &[u8],
     ) -> Attempt<Option<(PageId, u8)>> {
-        self.look(node, |view, fetch| {
+        self.with_view(node, |view, fetch| {
             if view.is_leaf() {
                 return Some(None);
             }
@@ -321,7 +326,8 @@ impl Tree {
 pub(super) trait LeafSink {
     /// Copies a value out of its leaf. The copy is valid once the leaf is known to be unchanged;
     /// otherwise this may be called again.
-    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &StoredValue) -> Attempt<()>;
+    fn read_from(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, stored: &StoredValue)
+    -> Attempt<()>;
 }
 
 /// Builds the caller's type from a value.
@@ -332,8 +338,13 @@ pub(super) struct BuildValue<M, V> {
 
 impl<V, M: Fn(usize, &mut dyn FnMut(&mut [u8])) -> V> LeafSink for BuildValue<M, V> {
     #[inline]
-    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &StoredValue) -> Attempt<()> {
-        self.value = Some(tree.make(leaf, held, &self.make)?);
+    fn read_from(
+        &mut self,
+        tree: &Tree,
+        leaf: &ReadGuard<'_>,
+        stored: &StoredValue,
+    ) -> Attempt<()> {
+        self.value = Some(tree.make(leaf, stored, &self.make)?);
         Ok(())
     }
 }
@@ -346,13 +357,18 @@ struct SinkAdapter<'s, S: ValueSink> {
 
 impl<S: ValueSink> LeafSink for SinkAdapter<'_, S> {
     #[inline]
-    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &StoredValue) -> Attempt<()> {
-        if let StoredValue::Inline(at, length) = *held {
-            let words = leaf.words().atomics(at, length).ok_or_else(|| tree.senseless(leaf))?;
+    fn read_from(
+        &mut self,
+        tree: &Tree,
+        leaf: &ReadGuard<'_>,
+        stored: &StoredValue,
+    ) -> Attempt<()> {
+        if let StoredValue::Inline(at, length) = *stored {
+            let words = leaf.words().atomics(at, length).ok_or_else(|| tree.invalid_node(leaf))?;
             self.output = Some(self.sink.of_words(words, (at, length)));
             return Ok(());
         }
-        self.output = Some(tree.copy_far_to(leaf, held, self.sink)?);
+        self.output = Some(tree.copy_extent_to(leaf, stored, self.sink)?);
         Ok(())
     }
 }
@@ -363,7 +379,12 @@ pub(super) struct ValueBytes(pub(super) Vec<u8>);
 
 impl LeafSink for ValueBytes {
     #[inline]
-    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &StoredValue) -> Attempt<()> {
-        tree.copy_value(leaf, held, &mut self.0)
+    fn read_from(
+        &mut self,
+        tree: &Tree,
+        leaf: &ReadGuard<'_>,
+        stored: &StoredValue,
+    ) -> Attempt<()> {
+        tree.copy_value(leaf, stored, &mut self.0)
     }
 }

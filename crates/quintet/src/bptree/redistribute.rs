@@ -45,7 +45,7 @@ struct Separator {
 impl Tree {
     /// Puts an entry into a full leaf by sharing with its right neighbour. Returns `false`, with no
     /// change, if that is not possible.
-    pub(super) fn spread(
+    pub(super) fn redistribute(
         &self,
         parent: &WriteGuard<'_>,
         parent_bounds: &Bounds,
@@ -63,9 +63,9 @@ impl Tree {
         let whole = Bounds { lower: full.bounds.lower.clone(), upper: high.upper };
         let base = whole.prefix(self.shape.prefix_max());
         let begins = |prefix: &[u8]| prefix.starts_with(base);
-        let entries = self.look(full.leaf, |view, _| {
+        let entries = self.with_view(full.leaf, |view, _| {
             let mut entries = LeafEntries::new(base.to_vec());
-            let taken = entries.take_with(view, (new.at, new.found), new.key, new.value);
+            let taken = entries.add_leaf_with(view, (new.at, new.found), new.key, new.value);
             Some(
                 taken
                     .filter(|()| view.prefix().is_some_and(|prefix| begins(&prefix)))
@@ -73,9 +73,9 @@ impl Tree {
             )
         })?;
         let Some(mut entries) = entries else { return Ok(false) };
-        let right_taken = self.look(&right, |view, _| {
+        let right_taken = self.with_view(&right, |view, _| {
             let fits = view.prefix().is_some_and(|prefix| begins(&prefix));
-            Some(fits && entries.take(view).is_some())
+            Some(fits && entries.add_leaf(view).is_some())
         })?;
         if !right_taken {
             return Ok(false);
@@ -87,7 +87,7 @@ impl Tree {
         }
         let Some(built) = self.build_parts(&entries, parts, whole) else { return Ok(false) };
         self.store_parts((parent, full.index, separator), (full.leaf, &right), &built)?;
-        self.note_leaf_size(entries.count() / 2);
+        self.set_leaf_lines(entries.count() / 2);
         Ok(true)
     }
 
@@ -95,12 +95,12 @@ impl Tree {
     /// if that is not possible. The last leaf begins plain: its keys share bytes that are not yet a
     /// prefix, because the leaf has no upper bound.
     fn pack(&self, full: &FullLeaf<'_>, new: &NewEntry<'_>) -> Attempt<bool> {
-        let taken = self.look(full.leaf, |view, _| {
+        let taken = self.with_view(full.leaf, |view, _| {
             if view.packed().is_some() {
                 return Some(None);
             }
             let mut entries = LeafEntries::new(view.prefix()?);
-            let taken = entries.take_with(view, (new.at, new.found), new.key, new.value);
+            let taken = entries.add_leaf_with(view, (new.at, new.found), new.key, new.value);
             Some(taken.map(|()| (entries, view.count())))
         })?;
         let Some((entries, old_count)) = taken else { return Ok(false) };
@@ -108,7 +108,7 @@ impl Tree {
         let Some(page) = page else { return Ok(false) };
         fill_used(full.leaf, &page).ok_or(Stop::Restart)?;
         if full.bounds.upper.is_none() && !new.found && new.at == old_count {
-            self.note_last_leaf(full.leaf.seen_after());
+            self.set_last_leaf(full.leaf.version_after());
         }
         Ok(true)
     }
@@ -120,7 +120,7 @@ impl Tree {
         parent: &WriteGuard<'_>,
         full: &FullLeaf<'_>,
     ) -> Attempt<Option<(WriteGuard<'_>, Separator)>> {
-        let found = self.look(parent, |view, _| {
+        let found = self.with_view(parent, |view, _| {
             if full.index >= view.count() || view.free() < 2 * self.shape.separator_max() {
                 return Some(None);
             }
@@ -182,7 +182,7 @@ impl Tree {
                 (first, last)
             }
             ([first, middle, last], [below, above]) => {
-                let between = self.cache.create_to_fill(self.allocator.take())?;
+                let between = self.cache.create_to_fill(self.allocator.allocate())?;
                 self.put_separator((parent, index), below, between.page(), old)?;
                 self.put_separator((parent, index + 1), above, right.page(), None)?;
                 self.fill(&between, middle.clone());

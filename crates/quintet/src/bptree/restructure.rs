@@ -6,7 +6,7 @@
 //! it is full, its content moves to a new child; when it has one child left, that child's content
 //! moves up.
 //!
-//! Start with `Tree::put_going_down` and [`Tree::mend`].
+//! Start with `Tree::put_down` and [`Tree::rebalance`].
 
 use super::{
     Attempt, CountChange, Garbage, ROOT, Stop, Tree,
@@ -47,10 +47,10 @@ impl Tree {
         stored: &NewValue<'_>,
         garbage: &mut Garbage,
     ) -> Result<CountChange> {
-        self.repeat(|tree| tree.put_going_down(key, stored, garbage))
+        self.repeat(|tree| tree.put_down(key, stored, garbage))
     }
 
-    fn put_going_down(
+    fn put_down(
         &self,
         key: &[u8],
         stored: &NewValue<'_>,
@@ -62,22 +62,22 @@ impl Tree {
             return Ok(change);
         }
         if !self.has_room_for_separator(&parent)? || self.is_leaf(&parent)? {
-            self.raise_root(&parent)?;
+            self.grow_root(&parent)?;
         }
         loop {
-            let place = self.child_place(&parent, key, &bounds)?;
-            if self.is_leaf(&place.guard)? {
-                if let Some(change) = self.put_if_room(&place.guard, key, stored, garbage)? {
+            let child = self.latch_child(&parent, key, &bounds)?;
+            if self.is_leaf(&child.guard)? {
+                if let Some(change) = self.put_if_room(&child.guard, key, stored, garbage)? {
                     return Ok(change);
                 }
-                return self.split_leaf((&parent, &bounds), place, key, stored, garbage);
+                return self.split_leaf((&parent, &bounds), child, key, stored, garbage);
             }
-            if self.has_room_for_separator(&place.guard)? {
-                parent = place.guard;
-                bounds = place.bounds;
+            if self.has_room_for_separator(&child.guard)? {
+                parent = child.guard;
+                bounds = child.bounds;
                 continue;
             }
-            let (guard, new_bounds) = self.split_inner(&parent, place, key)?;
+            let (guard, new_bounds) = self.split_inner(&parent, child, key)?;
             parent = guard;
             bounds = new_bounds;
         }
@@ -95,7 +95,7 @@ impl Tree {
         if !self.is_leaf(node)? {
             return Ok(None);
         }
-        let (index, found) = self.look(node, |view, fetch| view.search(key, fetch))?;
+        let (index, found) = self.with_view(node, |view, fetch| view.search(key, fetch))?;
         if found {
             return self.replace(node, index, stored, garbage);
         }
@@ -103,21 +103,21 @@ impl Tree {
     }
 
     pub(super) fn is_leaf(&self, node: &WriteGuard<'_>) -> Attempt<bool> {
-        self.look(node, |view, _| Some(view.is_leaf()))
+        self.with_view(node, |view, _| Some(view.is_leaf()))
     }
 
     fn has_room_for_separator(&self, node: &WriteGuard<'_>) -> Attempt<bool> {
-        self.look(node, |view, _| Some(view.free() >= self.shape.separator_max()))
+        self.with_view(node, |view, _| Some(view.free() >= self.shape.separator_max()))
     }
 
     /// Latches the child that a key belongs to. Fails with `Corruption` if its level is wrong.
-    fn child_place<'t>(
+    fn latch_child<'t>(
         &'t self,
         parent: &WriteGuard<'_>,
         key: &[u8],
         bounds: &Bounds,
     ) -> Attempt<LatchedChild<'t>> {
-        let (index, child) = self.look(parent, |view, fetch| {
+        let (index, child) = self.with_view(parent, |view, fetch| {
             let index = view.child_of(key, fetch)?;
             Some((index, view.child(index)?))
         })?;
@@ -127,7 +127,8 @@ impl Tree {
             return Err(self.damage(parent.page(), "it is its own child"));
         }
         let guard = self.cache.write(PageId(child))?;
-        let levels = [parent, &guard].map(|node| self.look(node, |view, _| Some(view.level())));
+        let levels =
+            [parent, &guard].map(|node| self.with_view(node, |view, _| Some(view.level())));
         let [above, below] = levels;
         if above? != below?.saturating_add(1) {
             return Err(self.damage(guard.page(), "its level does not follow from its parent's"));
@@ -142,7 +143,7 @@ impl Tree {
         index: usize,
         bounds: &Bounds,
     ) -> Attempt<Bounds> {
-        self.look(parent, |view, fetch| {
+        self.with_view(parent, |view, fetch| {
             let lower = match index.checked_sub(1) {
                 Some(below) => Some(view.full_key(&view.slot(below)?, fetch)?),
                 None => bounds.lower.clone(),
@@ -157,7 +158,7 @@ impl Tree {
     }
 
     fn content(&self, node: &WriteGuard<'_>) -> Attempt<NodeContent> {
-        self.look(node, |view, _| {
+        self.with_view(node, |view, _| {
             let (level, first_child) = (view.level(), view.words().u32(24)?);
             Some(NodeContent { level, first_child, cells: view.cells()? })
         })
@@ -196,10 +197,10 @@ impl Tree {
     }
 
     /// Moves the root's content to a new child: the tree grows by one level.
-    fn raise_root(&self, root: &WriteGuard<'_>) -> Attempt<()> {
+    fn grow_root(&self, root: &WriteGuard<'_>) -> Attempt<()> {
         let content = self.content(root)?;
         let level = content.level;
-        let child = self.cache.create_to_fill(self.allocator.take())?;
+        let child = self.cache.create_to_fill(self.allocator.allocate())?;
         let page = root.words().copy(0, self.shape.page_bytes).ok_or(Stop::Restart)?;
         self.fill(&child, page);
         let top =
@@ -215,28 +216,28 @@ impl Tree {
     fn split_leaf(
         &self,
         (parent, parent_bounds): (&WriteGuard<'_>, &Bounds),
-        place: LatchedChild<'_>,
+        child: LatchedChild<'_>,
         key: &[u8],
         stored: &NewValue<'_>,
         garbage: &mut Garbage,
     ) -> Attempt<CountChange> {
-        let LatchedChild { index, guard: left, bounds } = place;
-        let (at, found) = self.look(&left, |view, fetch| view.search(key, fetch))?;
+        let LatchedChild { index, guard: left, bounds } = child;
+        let (at, found) = self.with_view(&left, |view, fetch| view.search(key, fetch))?;
         if !self.shape.is_long(key)
             && let NewValue::Inline(value) = stored
         {
             let new = NewEntry { at, found, key, value: *value };
-            let before = self.look(&left, |view, _| {
+            let before = self.with_view(&left, |view, _| {
                 let slot = if found { Some(view.slot(at)?) } else { None };
-                slot.map_or(Some(None), |slot| view.held(&slot).map(Some))
+                slot.map_or(Some(None), |slot| view.stored_value(&slot).map(Some))
             })?;
             let full = FullLeaf { index, leaf: &left, bounds: &bounds };
-            if self.spread(parent, parent_bounds, &full, &new)?
+            if self.redistribute(parent, parent_bounds, &full, &new)?
                 || self.split_as_bytes(parent, &full, &new)?
             {
                 let Some(before) = before else { return Ok(added(key, stored)) };
-                if let StoredValue::Extent(far) = &before {
-                    garbage.push(self.pages_of(far));
+                if let StoredValue::Extent(extent) = &before {
+                    garbage.push(self.pages_of(extent));
                 }
                 let bytes = super::signed(stored.length()) - super::signed(before.length());
                 return Ok(CountChange { keys: 0, bytes });
@@ -258,7 +259,7 @@ impl Tree {
         let right_cells = content.cells.split_off(split);
         let separator = self.separator(&left, &content.cells, &right_cells)?;
         let mut right_content = NodeContent { level: 0, first_child: 0, cells: right_cells };
-        let right = self.cache.create_to_fill(self.allocator.take())?;
+        let right = self.cache.create_to_fill(self.allocator.allocate())?;
         let (low, high) = divide(bounds, &separator);
         self.store(&right, &left, &mut right_content, &high)?;
         self.store(&left, &left, &mut content, &low)?;
@@ -275,9 +276,9 @@ impl Tree {
         new: &NewEntry<'_>,
     ) -> Attempt<bool> {
         let (left, bounds) = (full.leaf, full.bounds);
-        let entries = self.look(left, |view, _| {
+        let entries = self.with_view(left, |view, _| {
             let mut entries = LeafEntries::new(view.prefix()?);
-            let taken = entries.take_with(view, (new.at, new.found), new.key, new.value);
+            let taken = entries.add_leaf_with(view, (new.at, new.found), new.key, new.value);
             Some(taken.map(|()| (entries, view.count())))
         })?;
         let Some((entries, old_count)) = entries.filter(|(entries, _)| entries.count() > 1) else {
@@ -286,20 +287,20 @@ impl Tree {
         // Ascending loads fill leaves to the end: the new one begins with the new key.
         let appends = bounds.upper.is_none() && !new.found && new.at == old_count;
         let middle = if appends { new.at } else { entries.part(0, 2) };
-        let senseless = || self.damage(left.page(), "it cannot be split");
-        let separator = entries.separator(middle).ok_or_else(senseless)?;
+        let invalid_node = || self.damage(left.page(), "it cannot be split");
+        let separator = entries.separator(middle).ok_or_else(invalid_node)?;
         let (low, high) = divide(bounds.clone(), &separator);
         let page = |range, bounds: &Bounds| {
-            entries.page_within(self.shape, range, bounds).ok_or_else(senseless)
+            entries.page_within(self.shape, range, bounds).ok_or_else(invalid_node)
         };
         let (left_page, right_page) =
             (page(0..middle, &low)?, page(middle..entries.count(), &high)?);
-        let right = self.cache.create_to_fill(self.allocator.take())?;
+        let right = self.cache.create_to_fill(self.allocator.allocate())?;
         self.fill(&right, right_page);
-        fill_used(left, &left_page).ok_or_else(senseless)?;
-        self.note_leaf_size(entries.count());
+        fill_used(left, &left_page).ok_or_else(invalid_node)?;
+        self.set_leaf_lines(entries.count());
         if appends {
-            self.note_last_leaf(right.seen_after());
+            self.set_last_leaf(right.version_after());
         }
         self.add_separator(parent, full.index, &separator, right.page())?;
         self.count_node(0, true);
@@ -309,9 +310,9 @@ impl Tree {
     fn payload_length(&self, payload: &Payload, garbage: &mut Garbage) -> usize {
         match payload {
             Payload::Inline(value) => value.len(),
-            Payload::Extent(far) => {
-                garbage.push(self.pages_of(far));
-                to_usize(u64::from(far.length))
+            Payload::Extent(extent) => {
+                garbage.push(self.pages_of(extent));
+                to_usize(u64::from(extent.length))
             }
             Payload::Child(_) => 0,
         }
@@ -361,8 +362,11 @@ impl Tree {
         child: PageId,
     ) -> Attempt<()> {
         mutant!(SplitLosesSeparator => return Ok(()));
-        let long =
-            if self.shape.is_long(separator) { Some(self.make_long(separator)?) } else { None };
+        let long = if self.shape.is_long(separator) {
+            Some(self.write_long_key(separator)?)
+        } else {
+            None
+        };
         let cell = Cell { key: separator.to_vec(), long, payload: Payload::Child(child.0) };
         self.add_child(parent, index, &cell)
     }
@@ -378,10 +382,10 @@ impl Tree {
     fn split_inner<'t>(
         &'t self,
         parent: &WriteGuard<'_>,
-        place: LatchedChild<'t>,
+        child: LatchedChild<'t>,
         key: &[u8],
     ) -> Attempt<(WriteGuard<'t>, Bounds)> {
-        let LatchedChild { index, guard: left, bounds } = place;
+        let LatchedChild { index, guard: left, bounds } = child;
         let mut content = self.content(&left)?;
         let last = content.cells.len().saturating_sub(2);
         let middle = if bounds.upper.is_none() { last } else { self.middle(&content.cells) };
@@ -392,7 +396,7 @@ impl Tree {
         let Payload::Child(first_child) = up.payload else { return Err(Stop::Restart) };
         let mut right_content =
             NodeContent { level: content.level, first_child, cells: right_cells };
-        let right = self.cache.create_to_fill(self.allocator.take())?;
+        let right = self.cache.create_to_fill(self.allocator.allocate())?;
         self.complete(&left, std::slice::from_mut(&mut up), usize::MAX / 2)?;
         let (low, high) = divide(bounds, &up.key);
         self.store(&right, &left, &mut right_content, &high)?;
@@ -404,30 +408,32 @@ impl Tree {
     }
 
     /// Merges underfull nodes on the path to a key.
-    pub(super) fn mend(&self, key: &[u8]) -> Result<()> {
+    pub(super) fn rebalance(&self, key: &[u8]) -> Result<()> {
         mutant!(DeleteNeverMerges => return Ok(()));
         let mut garbage = Garbage::new();
-        self.repeat(|tree| tree.mend_going_down(key, &mut garbage))?;
-        self.let_go(garbage);
+        self.repeat(|tree| tree.rebalance_down(key, &mut garbage))?;
+        self.free_pages(garbage);
         Ok(())
     }
 
-    fn mend_going_down(&self, key: &[u8], garbage: &mut Garbage) -> Attempt<()> {
+    fn rebalance_down(&self, key: &[u8], garbage: &mut Garbage) -> Attempt<()> {
         let mut parent = self.cache.write(ROOT)?;
         let mut bounds = Bounds::default();
         while !self.is_leaf(&parent)? {
-            if parent.page() == ROOT && self.lower_root(&parent, garbage)? {
+            if parent.page() == ROOT && self.shrink_root(&parent, garbage)? {
                 continue;
             }
-            let place = self.child_place(&parent, key, &bounds)?;
-            if !self.is_thin(&place.guard)? {
-                parent = place.guard;
-                bounds = place.bounds;
+            let child = self.latch_child(&parent, key, &bounds)?;
+            if !self.is_underfull(&child.guard)? {
+                parent = child.guard;
+                bounds = child.bounds;
                 continue;
             }
-            let next = self.mend_child(&parent, place, key, &bounds, garbage)?;
+            let next = self.rebalance_child(&parent, child, key, &bounds, garbage)?;
             // The root may now have one child left.
-            if parent.page() == ROOT && self.look(&parent, |view, _| Some(view.count() == 0))? {
+            if parent.page() == ROOT
+                && self.with_view(&parent, |view, _| Some(view.count() == 0))?
+            {
                 continue;
             }
             parent = next.guard;
@@ -438,14 +444,15 @@ impl Tree {
 
     /// Moves the content of the root's only child up. Returns `false` if the root has several
     /// children.
-    fn lower_root(&self, root: &WriteGuard<'_>, garbage: &mut Garbage) -> Attempt<bool> {
-        let (count, child) = self.look(root, |view, _| Some((view.count(), view.child(0)?)))?;
+    fn shrink_root(&self, root: &WriteGuard<'_>, garbage: &mut Garbage) -> Attempt<bool> {
+        let (count, child) =
+            self.with_view(root, |view, _| Some((view.count(), view.child(0)?)))?;
         if count > 0 {
             return Ok(false);
         }
         let child = self.cache.write(PageId(child))?;
         let page = child.words().copy(0, self.shape.page_bytes).ok_or(Stop::Restart)?;
-        let level = self.look(root, |view, _| Some(view.level()))?;
+        let level = self.with_view(root, |view, _| Some(view.level()))?;
         self.fill(root, page);
         self.count_node(level, false);
         garbage.push((child.page(), 1));
@@ -454,38 +461,38 @@ impl Tree {
 
     /// Merges an underfull child with a sibling, or shares their entries. Returns the node that the
     /// key belongs to afterwards.
-    fn mend_child<'t>(
+    fn rebalance_child<'t>(
         &'t self,
         parent: &WriteGuard<'_>,
-        place: LatchedChild<'t>,
+        child: LatchedChild<'t>,
         key: &[u8],
         bounds: &Bounds,
         garbage: &mut Garbage,
     ) -> Attempt<LatchedChild<'t>> {
-        let count = self.look(parent, |view, _| Some(view.count()))?;
+        let count = self.with_view(parent, |view, _| Some(view.count()))?;
         if count == 0 {
-            return Ok(place);
+            return Ok(child);
         }
-        let child = |index| {
-            let page = self.look(parent, |view, _| view.child(index))?;
+        let latch = |index| {
+            let page = self.with_view(parent, |view, _| view.child(index))?;
             self.cache.write(PageId(page)).map_err(Stop::from)
         };
-        let (left_index, left, right) = match place.index.checked_sub(1) {
+        let (left_index, left, right) = match child.index.checked_sub(1) {
             // Latch order is left before right; the latched parent keeps both children in place.
             Some(before) => {
-                let page = place.guard.page();
-                drop(place.guard);
-                (before, child(before)?, self.cache.write(page)?)
+                let page = child.guard.page();
+                drop(child.guard);
+                (before, latch(before)?, self.cache.write(page)?)
             }
-            None => (0, place.guard, child(1)?),
+            None => (0, child.guard, latch(1)?),
         };
         let low = self.child_bounds(parent, left_index, bounds)?;
         let high = self.child_bounds(parent, left_index + 1, bounds)?;
         let pair = SiblingPair { index: left_index, left, right, low, high };
-        self.mend_pair(parent, pair, key, garbage)
+        self.rebalance_pair(parent, pair, key, garbage)
     }
 
-    fn mend_pair<'t>(
+    fn rebalance_pair<'t>(
         &'t self,
         parent: &WriteGuard<'_>,
         pair: SiblingPair<'t>,
@@ -494,7 +501,7 @@ impl Tree {
     ) -> Attempt<LatchedChild<'t>> {
         let SiblingPair { index, left, right, low, high } = pair;
         let (mut cells, other) = (self.content(&left)?, self.content(&right)?);
-        let separator = self.look(parent, |view, _| view.cell(index))?;
+        let separator = self.with_view(parent, |view, _| view.cell(index))?;
         let (level, left_count) = (cells.level, cells.cells.len());
         if level > 0 {
             // The separator moves down and refers to the right node's first child.
@@ -535,12 +542,12 @@ impl Tree {
             return Ok(kept(left, right, low, high));
         }
         let (left, right, low, high) =
-            self.share(parent, index, (left, right), cells, whole, &separator)?;
+            self.redistribute_inner(parent, index, (left, right), cells, whole, &separator)?;
         Ok(kept(left, right, low, high))
     }
 
     /// Divides the entries of two inner siblings evenly.
-    fn share<'t>(
+    fn redistribute_inner<'t>(
         &'t self,
         parent: &WriteGuard<'_>,
         index: usize,
@@ -555,7 +562,7 @@ impl Tree {
         let Payload::Child(first_child) = up.payload else { return Err(Stop::Restart) };
         self.complete(&left, std::slice::from_mut(&mut up), usize::MAX / 2)?;
         up.payload = Payload::Child(right.page().0);
-        let (slot, bytes) = self.look(parent, |view, _| {
+        let (slot, bytes) = self.with_view(parent, |view, _| {
             let slot = view.slot(index)?;
             Some((slot, view.entry_bytes(&slot)?))
         })?;

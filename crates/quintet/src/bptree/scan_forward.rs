@@ -1,8 +1,8 @@
 //! Ascending scans, which copy a run of entries at a time.
 //!
-//! How: [`Tree::scan_forward`] copies entries of one leaf, as they are at one moment, into a reusable
-//! [`EntryRun`]. If the leaf has more, the next run continues in it without a descent, provided that the
-//! leaf is unchanged.
+//! How: [`Tree::scan_forward`] copies entries of one leaf, as they are at one moment, into a
+//! reusable [`EntryRun`]. If the leaf has more, the next run continues in it without a descent,
+//! provided that the leaf is unchanged.
 //!
 //! Invariants: between two runs a scan keeps only a key, a page version and no latch, so it blocks
 //! nothing. Splits and merges between two runs cannot hide a key that exists throughout the scan.
@@ -81,14 +81,16 @@ impl EntryRun {
             if slot.long || self.len() >= limit || self.bytes.len() >= STEP_BYTES {
                 return Some(index);
             }
-            let StoredValue::Inline(at, length) = view.held(&slot)? else { return Some(index) };
+            let StoredValue::Inline(at, length) = view.stored_value(&slot)? else {
+                return Some(index);
+            };
             self.bytes.extend_from_slice(&prefix);
             let start = self.bytes.len();
-            let apart = view.push_apart(&slot, &mut self.bytes)?;
+            let slot_bytes = view.push_slot_bytes(&slot, &mut self.bytes)?;
             // The value follows the key.
             self.bytes.resize(start + slot.inline + length, 0);
-            let rest = self.bytes.get_mut(start + apart..)?;
-            view.words().copy_to((at + apart).checked_sub(slot.inline)?, rest)?;
+            let rest = self.bytes.get_mut(start + slot_bytes..)?;
+            view.words().copy_to((at + slot_bytes).checked_sub(slot.inline)?, rest)?;
             self.ends.push((start + slot.inline, start + slot.inline + length));
         }
         Some(last)
@@ -145,12 +147,12 @@ impl Tree {
         run: &mut EntryRun,
     ) -> Attempt<()> {
         run.clear();
-        let place = place.and_then(|place| Some((self.cache.seen(&place.leaf)?, place)));
+        let place = place.and_then(|place| Some((self.cache.revalidate(&place.leaf)?, place)));
         let (leaf, first, upper) = match place {
             Some((leaf, place)) => (leaf, place.index, place.upper),
             None => self.first_of(&scan.start, ahead)?,
         };
-        let last = self.look(&leaf, |view, fetch| match &scan.end {
+        let last = self.with_view(&leaf, |view, fetch| match &scan.end {
             Some(end) if upper.as_ref().is_none_or(|upper| upper > end) => {
                 Some(view.search(end, fetch)?.0)
             }
@@ -158,9 +160,9 @@ impl Tree {
         })?;
         let mut index = first;
         while index < last && run.len() < limit && run.bytes.len() < STEP_BYTES {
-            index = self.look(&leaf, |view, _| run.copy(view, (index, last), limit))?;
+            index = self.with_view(&leaf, |view, _| run.copy(view, (index, last), limit))?;
             if index < last && run.len() < limit && run.bytes.len() < STEP_BYTES {
-                self.copy_apart(&leaf, index, run)?;
+                self.copy_extents(&leaf, index, run)?;
                 index += 1;
             }
         }
@@ -169,7 +171,7 @@ impl Tree {
         }
         if index < last {
             run.following(&mut scan.start);
-            scan.place = Some(LeafPosition { leaf: leaf.seen(), index, upper });
+            scan.place = Some(LeafPosition { leaf: leaf.page_version(), index, upper });
             return Ok(());
         }
         scan.is_over = match (&upper, &scan.end) {
@@ -191,7 +193,7 @@ impl Tree {
         ahead: isize,
     ) -> Attempt<(ReadGuard<'_>, usize, Option<Vec<u8>>)> {
         let (leaf, bounds) = self.bounded_leaf_ahead(Target::Key(start), ahead)?;
-        let first = self.look(&leaf, |view, fetch| {
+        let first = self.with_view(&leaf, |view, fetch| {
             let first = view.search(start, fetch)?.0;
             for near in 0..AHEAD_ENTRIES {
                 view.prefetch_near(first + near);
@@ -203,10 +205,10 @@ impl Tree {
 
     /// Copies an entry of which a part is in an extent.
     #[cold]
-    fn copy_apart(&self, leaf: &ReadGuard<'_>, index: usize, run: &mut EntryRun) -> Attempt<()> {
-        let (key, held) = self.look(leaf, |view, fetch| {
+    fn copy_extents(&self, leaf: &ReadGuard<'_>, index: usize, run: &mut EntryRun) -> Attempt<()> {
+        let (key, stored) = self.with_view(leaf, |view, fetch| {
             let slot = view.slot(index)?;
-            Some((view.full_key(&slot, fetch)?, view.held(&slot)?))
+            Some((view.full_key(&slot, fetch)?, view.stored_value(&slot)?))
         })?;
         // A page that has changed yields an arbitrary length.
         if !leaf.is_unchanged() {
@@ -214,11 +216,11 @@ impl Tree {
         }
         run.bytes.extend_from_slice(&key);
         let start = run.bytes.len();
-        run.bytes.resize(start + held.length(), 0);
+        run.bytes.resize(start + stored.length(), 0);
         let value = run.bytes.get_mut(start..).unwrap_or(&mut []);
-        match &held {
+        match &stored {
             StoredValue::Inline(at, _) => leaf.words().copy_to(*at, value).ok_or(Stop::Restart)?,
-            StoredValue::Extent(far) => self.read_value(leaf, far, value)?,
+            StoredValue::Extent(extent) => self.read_value(leaf, extent, value)?,
         }
         run.ends.push((start, run.bytes.len()));
         Ok(())

@@ -44,7 +44,7 @@ impl Tree {
     ) -> Attempt<ScanStep<E>> {
         let target = before.map_or(Target::Last, Target::Below);
         let (leaf, bounds) = self.bounded_leaf_ahead(target, -ahead)?;
-        let mut index = self.look(&leaf, |view, fetch| match before {
+        let mut index = self.with_view(&leaf, |view, fetch| match before {
             None => Some(view.count()),
             Some(before) => view.search(before, fetch).map(|(index, _)| index),
         })?;
@@ -55,21 +55,23 @@ impl Tree {
             if entries.len() >= limit || bytes >= STEP_BYTES {
                 // The last key of this step.
                 next =
-                    Some(self.look(&leaf, |view, fetch| view.full_key(&view.slot(index)?, fetch))?);
+                    Some(self.with_view(&leaf, |view, fetch| {
+                        view.full_key(&view.slot(index)?, fetch)
+                    })?);
                 break;
             }
             index -= 1;
-            let (key, held) = self.look(&leaf, |view, fetch| {
+            let (key, stored) = self.with_view(&leaf, |view, fetch| {
                 view.prefetch_near(index.wrapping_sub(AHEAD_ENTRIES));
                 let slot = view.slot(index)?;
-                Some((view.full_key(&slot, fetch)?, view.held(&slot)?))
+                Some((view.full_key(&slot, fetch)?, view.stored_value(&slot)?))
             })?;
             if start.is_some_and(|start| *key < *start) {
                 next = None;
                 break;
             }
-            let value = self.make(&leaf, &held, make)?;
-            bytes += key.len() + held.length();
+            let value = self.make(&leaf, &stored, make)?;
+            bytes += key.len() + stored.length();
             entries.push(pair(key, value));
         }
         if !leaf.is_unchanged() {
@@ -96,7 +98,7 @@ impl Tree {
         let mut node = self.cache.read(super::ROOT)?;
         let (mut low, mut width) = (0.0, 1.0);
         for _ in 0..super::DEPTH_MAX {
-            let (child, index, count) = self.look(&node, |view, fetch| {
+            let (child, index, count) = self.with_view(&node, |view, fetch| {
                 if view.is_leaf() {
                     let (index, _) = view.search(key, fetch)?;
                     return Some((None, index, view.count().max(1)));

@@ -49,7 +49,7 @@ impl LeafEntries {
 
     /// Adds the entries of a leaf whose image begins at `image`. Returns `None` if the bytes make
     /// no sense or a key is long.
-    fn take_some(&mut self, view: &NodeView<'_>, image: usize, range: Range<usize>) -> Option<()> {
+    fn add_range(&mut self, view: &NodeView<'_>, image: usize, range: Range<usize>) -> Option<()> {
         let prefix = view.prefix()?;
         let prefix = prefix.get(self.base.len()..)?;
         let is_whole = prefix.is_empty() && view.packed().is_none();
@@ -68,8 +68,8 @@ impl LeafEntries {
             } else {
                 let start = self.bytes.len();
                 self.bytes.extend_from_slice(prefix);
-                let apart = view.push_apart(&slot, &mut self.bytes)?;
-                let rest = payload.start.checked_sub(slot.inline - apart)?..payload.start;
+                let slot_bytes = view.push_slot_bytes(&slot, &mut self.bytes)?;
+                let rest = payload.start.checked_sub(slot.inline - slot_bytes)?..payload.start;
                 self.bytes.extend_from_within(rest);
                 start..self.bytes.len()
             };
@@ -79,7 +79,7 @@ impl LeafEntries {
     }
 
     /// Adds the image of a leaf and returns its offset.
-    fn take_image(&mut self, view: &NodeView<'_>) -> Option<usize> {
+    fn add_image(&mut self, view: &NodeView<'_>) -> Option<usize> {
         let image = self.bytes.len();
         self.bytes.extend_from_slice(&view.words().copy(0, view.words().len())?);
         self.list.reserve(view.count() + 1);
@@ -87,21 +87,22 @@ impl LeafEntries {
     }
 
     /// Adds all entries of a leaf. Returns `None` if the bytes make no sense or a key is long.
-    pub(super) fn take(&mut self, view: &NodeView<'_>) -> Option<()> {
-        let image = self.take_image(view)?;
-        self.take_some(view, image, 0..view.count())
+    pub(super) fn add_leaf(&mut self, view: &NodeView<'_>) -> Option<()> {
+        let image = self.add_image(view)?;
+        self.add_range(view, image, 0..view.count())
     }
 
-    /// As [`LeafEntries::take`], with one entry inserted before slot `at`, or replaced if `found`.
-    pub(super) fn take_with(
+    /// As [`LeafEntries::add_leaf`], with one entry inserted before slot `at`, or replaced if
+    /// `found`.
+    pub(super) fn add_leaf_with(
         &mut self,
         view: &NodeView<'_>,
         (at, found): (usize, bool),
         key: &[u8],
         value: [&[u8]; 2],
     ) -> Option<()> {
-        let image = self.take_image(view)?;
-        self.take_some(view, image, 0..at)?;
+        let image = self.add_image(view)?;
+        self.add_range(view, image, 0..at)?;
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key.get(self.base.len()..)?);
         let middle = self.bytes.len();
@@ -110,7 +111,7 @@ impl LeafEntries {
         }
         let end = self.bytes.len();
         self.add(low_u32(to_u64(end - middle)), start..middle, middle..end);
-        self.take_some(view, image, at + usize::from(found)..view.count())
+        self.add_range(view, image, at + usize::from(found)..view.count())
     }
 
     fn add(&mut self, word: u32, key: Range<usize>, payload: Range<usize>) {
@@ -186,19 +187,19 @@ impl LeafEntries {
 
     /// Returns a page of these entries with this prefix; `None` if they do not fit.
     fn page(&self, shape: TreeShape, range: Range<usize>, prefix: &[u8]) -> Option<Vec<u8>> {
-        let cut = prefix.len().checked_sub(self.base.len())?;
-        let suffix = |index| self.key(index)?.get(cut..);
+        let skip_bytes = prefix.len().checked_sub(self.base.len())?;
+        let suffix = |index| self.key(index)?.get(skip_bytes..);
         let last = range.end.checked_sub(1)?;
         let skip = skip_of(suffix(range.start)?, suffix(last)?);
         let slots = (HEAD_BYTES + prefix.len()).next_multiple_of(8);
         let plain = self.size_before(range.end) - self.size_before(range.start);
-        let plain = slots + plain - cut * range.len();
+        let plain = slots + plain - skip_bytes * range.len();
         let is_packed = self.are_even(&range, shape) && !is_plain_better(skip, plain, shape);
         let skip = if is_packed { 0 } else { skip };
         let mut page = vec![0; shape.page_bytes];
         let mut heap = shape.page_bytes;
         for (number, entry) in self.list.get(range.clone())?.iter().enumerate() {
-            let suffix = self.bytes.get(entry.key.clone())?.get(cut..)?;
+            let suffix = self.bytes.get(entry.key.clone())?.get(skip_bytes..)?;
             let payload = self.bytes.get(entry.payload.clone())?;
             let word = entry.word.to_le_bytes();
             let (word, rest) = if is_packed {

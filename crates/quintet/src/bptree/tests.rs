@@ -47,9 +47,9 @@ pub(crate) fn tree_of(frames: u64, value_bytes: usize) -> Tree {
         page_bytes: 4096,
         frames_min: frames,
         frames_max: frames,
-        goes_first: false,
+        may_reclaim_others: false,
         replacement: Replacement::Clock,
-        lasting_kind: INNER,
+        evict_last_kind: INNER,
         salt: 7,
     };
     let budget = Arc::new(Budget::new(1 << 30));
@@ -322,7 +322,10 @@ fn keys_near_one_another() {
                 keys.sort();
             }
             for key in keys {
-                assert_eq!(tree.get_near(&mut near, &key, make).unwrap().as_ref(), model.get(&key));
+                assert_eq!(
+                    tree.get_by_finger(&mut near, &key, make).unwrap().as_ref(),
+                    model.get(&key)
+                );
                 let mut value = value(&mut random);
                 if frames == 40 {
                     // What changed has to leave before the cache is full of it.
@@ -333,7 +336,7 @@ fn keys_near_one_another() {
                     0 => figures.add(tree.delete(&key, None).unwrap()),
                     1 => figures.add(tree.put(&key, [&value, &[]], None).unwrap()),
                     2 => continue,
-                    _ => figures.add(tree.put_near(&mut near, &key, &value).unwrap()),
+                    _ => figures.add(tree.put_by_finger(&mut near, &key, &value).unwrap()),
                 }
                 match get(&tree, &key) {
                     Some(found) => drop(model.insert(key, found)),
@@ -360,15 +363,15 @@ fn keys_in_order_are_found_and_put_near_one_another() {
 
 /// Brings what changed into the file, so that it may leave the cache.
 fn write_all(cache: &PageCache) {
-    let joined = cache.join_unplaced(usize::MAX, |_| true);
-    let cut = cache.cut(1, joined);
+    let joined = cache.join_pending_writeback(usize::MAX, |_| true);
+    let checkpoint = cache.begin_checkpoint(1, joined);
     let mut image = AlignedBuffer::zeroed(cache.page_bytes());
-    for (page, frame) in cut.pages() {
-        if cache.image(&cut, (*page, *frame), image.as_mut_slice()).is_some() {
+    for (page, frame) in checkpoint.pages() {
+        if cache.image(&checkpoint, (*page, *frame), image.as_mut_slice()).is_some() {
             cache.write_raw(cache.offset(*page), image.as_slice()).unwrap();
         }
     }
-    cache.finish(cut);
+    cache.finish(checkpoint);
 }
 
 #[test]
@@ -419,7 +422,7 @@ fn a_few_threads_and_readers_agree() {
                     let key = own.to_be_bytes();
                     if random.below(2) == 0 {
                         let length = usize::try_from(random.below(300)).unwrap();
-                        tree.put_near(&mut near, &key, &vec![key[3]; length]).unwrap();
+                        tree.put_by_finger(&mut near, &key, &vec![key[3]; length]).unwrap();
                     } else {
                         tree.delete(&key, None).unwrap();
                     }
@@ -482,13 +485,13 @@ fn entries_while_changing(tree: &Tree, up: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
 #[test]
 fn layout_of_a_leaf_is_pinned() {
     let shape = TreeShape { page_bytes: 4096, value_bytes: 0 };
-    let far = ExtentRef { length: 70_000, page: 5, checksum: 6, direct: true };
+    let extent = ExtentRef { length: 70_000, page: 5, checksum: 6, direct: true };
     let cells = [
         Cell { key: b"preab".to_vec(), long: None, payload: Payload::Inline(b"v1".to_vec()) },
         Cell {
             key: [b"pre", &[b'c'; 300][..]].concat(),
             long: Some(LongKey { length: 303, page: 9 }),
-            payload: Payload::Extent(far),
+            payload: Payload::Extent(extent),
         },
     ];
     let page = NodeBuilder { level: 0, prefix: b"pre", first_child: 0, cells: &cells }

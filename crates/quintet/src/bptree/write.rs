@@ -41,7 +41,7 @@ impl NewValue<'_> {
     pub(super) fn length(&self) -> usize {
         match self {
             Self::Inline([head, body]) => head.len() + body.len(),
-            Self::Extent(far) => StoredValue::Extent(*far).length(),
+            Self::Extent(extent) => StoredValue::Extent(*extent).length(),
         }
     }
 
@@ -53,7 +53,7 @@ impl NewValue<'_> {
     pub(super) fn payload(&self) -> Payload {
         match self {
             Self::Inline(pieces) => Payload::Inline(pieces.concat()),
-            Self::Extent(far) => Payload::Extent(*far),
+            Self::Extent(extent) => Payload::Extent(*extent),
         }
     }
 }
@@ -76,31 +76,31 @@ impl Tree {
     pub fn pages_for(&self, key: &[u8], value_bytes: usize) -> u64 {
         let long = self.shape.is_long(key);
         let key_pages = if long { 2 * self.extent_pages(key.len(), false) } else { 0 };
-        let far = !self.shape.is_inline(key, value_bytes) && !self.is_direct(value_bytes);
-        key_pages + if far { self.extent_pages(value_bytes, false) } else { 0 }
+        let extent = !self.shape.is_inline(key, value_bytes) && !self.is_direct(value_bytes);
+        key_pages + if extent { self.extent_pages(value_bytes, false) } else { 0 }
     }
 
     /// Loads the leaf of a key into the cache for a write to come, and pins it.
     pub fn pin_leaf(&self, key: &[u8]) -> Result<PagePin> {
-        if let Some(kept) = self.last_leaf_for(key).and_then(|leaf| leaf.pin()) {
-            return Ok(kept);
+        if let Some(pin) = self.last_leaf_for(key).and_then(|leaf| leaf.pin()) {
+            return Ok(pin);
         }
         self.repeat(|tree| {
             let leaf = tree.leaf_of(key)?;
             // The cache lines load while the write is logged.
             if let Some(view) = NodeView::new(leaf.words()) {
                 view.prefetch_room();
-                if let Some(sought) = view.seek(key) {
-                    view.prefetch_slots(&sought);
+                if let Some(search) = view.seek(key) {
+                    view.prefetch_slots(&search);
                 }
             }
             leaf.pin().ok_or(Stop::Restart)
         })
     }
 
-    /// Returns the leaf of a key: `near` if it is given and unchanged.
-    fn leaf_near(&self, near: &mut Option<PageVersion>, key: &[u8]) -> Attempt<ReadGuard<'_>> {
-        match near.take().and_then(|leaf| self.cache.seen(&leaf)) {
+    /// Returns the leaf of a key: `known_leaf` if it is given and unchanged.
+    fn leaf_for(&self, known_leaf: &mut Option<PageVersion>, key: &[u8]) -> Attempt<ReadGuard<'_>> {
+        match known_leaf.take().and_then(|leaf| self.cache.revalidate(&leaf)) {
             Some(leaf) => Ok(leaf),
             None => match self.last_leaf_for(key) {
                 Some(leaf) => Ok(leaf),
@@ -115,9 +115,9 @@ impl Tree {
         if !self.is_appending.load(Ordering::Relaxed) {
             return None;
         }
-        let leaf = lock(&self.last_leaf).and_then(|leaf| self.cache.seen(&leaf));
+        let leaf = lock(&self.last_leaf).and_then(|leaf| self.cache.revalidate(&leaf));
         let leaf = leaf.filter(|leaf| {
-            let place = self.look(leaf, |view, fetch| {
+            let place = self.with_view(leaf, |view, fetch| {
                 let (index, found) = view.search(key, fetch)?;
                 Some(!found && index > 0 && index == view.count())
             });
@@ -130,18 +130,18 @@ impl Tree {
     }
 
     /// Records the last leaf, to which a put has appended a key.
-    pub(super) fn note_last_leaf(&self, leaf: PageVersion) {
+    pub(super) fn set_last_leaf(&self, leaf: PageVersion) {
         *lock(&self.last_leaf) = Some(leaf);
         self.is_appending.store(true, Ordering::Relaxed);
     }
 
-    /// Sets the value of a key. `near` is its leaf, if the caller knows it. On an error the tree is
-    /// unchanged.
+    /// Sets the value of a key. `known_leaf` is its leaf, if the caller knows it. On an error the
+    /// tree is unchanged.
     pub fn put(
         &self,
         key: &[u8],
         pieces: [&[u8]; 2],
-        near: Option<PageVersion>,
+        known_leaf: Option<PageVersion>,
     ) -> Result<CountChange> {
         let length = pieces[0].len() + pieces[1].len();
         let stored = if self.shape.is_inline(key, length) {
@@ -150,16 +150,17 @@ impl Tree {
             NewValue::Extent(self.write_value(pieces)?)
         };
         let mut garbage = Garbage::new();
-        let mut near = near;
-        let done = self.repeat(|tree| tree.put_in_leaf(key, &stored, &mut garbage, &mut near));
+        let mut known_leaf = known_leaf;
+        let done =
+            self.repeat(|tree| tree.put_in_leaf(key, &stored, &mut garbage, &mut known_leaf));
         let change = match done {
             Ok(None) => self.put_from_root(key, &stored, &mut garbage),
             outcome => outcome.map(Option::unwrap_or_default),
         };
-        if let (Err(_), NewValue::Extent(far)) = (&change, &stored) {
-            garbage = vec![self.pages_of(far)];
+        if let (Err(_), NewValue::Extent(extent)) = (&change, &stored) {
+            garbage = vec![self.pages_of(extent)];
         }
-        self.let_go(garbage);
+        self.free_pages(garbage);
         change
     }
 
@@ -169,9 +170,9 @@ impl Tree {
         key: &[u8],
         stored: &NewValue<'_>,
         garbage: &mut Garbage,
-        near: &mut Option<PageVersion>,
+        known_leaf: &mut Option<PageVersion>,
     ) -> Attempt<Option<CountChange>> {
-        let leaf = self.leaf_near(near, key)?;
+        let leaf = self.leaf_for(known_leaf, key)?;
         Ok(self.put_at(&leaf, key, stored, garbage)?.map(|(change, _)| change))
     }
 
@@ -184,10 +185,10 @@ impl Tree {
         stored: &NewValue<'_>,
         garbage: &mut Garbage,
     ) -> Attempt<Option<(CountChange, PageVersion)>> {
-        let (index, found) = self.look(leaf, |view, fetch| view.search(key, fetch))?;
-        let seen = leaf.seen();
+        let (index, found) = self.with_view(leaf, |view, fetch| view.search(key, fetch))?;
+        let seen = leaf.page_version();
         let leaf = leaf.upgrade().ok_or(Stop::Restart)?;
-        let after = leaf.seen_after();
+        let after = leaf.version_after();
         if found {
             let change = self.replace(&leaf, index, stored, garbage)?;
             return Ok(change.map(|change| (change, after)));
@@ -211,9 +212,9 @@ impl Tree {
         stored: &NewValue<'_>,
         garbage: &mut Garbage,
     ) -> Attempt<Option<CountChange>> {
-        let (slot, held, old_bytes, packed) = self.look(leaf, |view, _| {
+        let (slot, old, old_bytes, packed) = self.with_view(leaf, |view, _| {
             let slot = view.slot(index)?;
-            Some((slot, view.held(&slot)?, view.entry_bytes(&slot)?, view.packed()))
+            Some((slot, view.stored_value(&slot)?, view.entry_bytes(&slot)?, view.packed()))
         })?;
         if packed.is_some_and(|length| !stored.is_here(length)) {
             return if self.unpack(leaf)? {
@@ -222,9 +223,9 @@ impl Tree {
                 Ok(None)
             };
         }
-        let bytes = signed(stored.length()) - signed(held.length());
+        let bytes = signed(stored.length()) - signed(old.length());
         let change = CountChange { keys: 0, bytes };
-        if let (StoredValue::Inline(at, length), NewValue::Inline(pieces)) = (&held, stored)
+        if let (StoredValue::Inline(at, length), NewValue::Inline(pieces)) = (&old, stored)
             && *length == stored.length()
         {
             let edit = leaf.edit();
@@ -232,13 +233,13 @@ impl Tree {
             edit.put_bytes(at + pieces[0].len(), pieces[1]);
             return Ok(Some(change));
         }
-        let mut cell = self.look(leaf, |view, _| view.cell(index))?;
+        let mut cell = self.with_view(leaf, |view, _| view.cell(index))?;
         cell.payload = stored.payload();
         if !self.put_cell(leaf, index, &cell, Some((slot, old_bytes)))? {
             return Ok(None);
         }
-        if let StoredValue::Extent(far) = &held {
-            garbage.push(self.pages_of(far));
+        if let StoredValue::Extent(extent) = &old {
+            garbage.push(self.pages_of(extent));
         }
         Ok(Some(change))
     }
@@ -253,7 +254,7 @@ impl Tree {
         stored: &NewValue<'_>,
     ) -> Attempt<Option<CountChange>> {
         let (free, prefix, packed) =
-            self.look(leaf, |view, _| Some((view.free(), view.prefix_len(), view.packed())))?;
+            self.with_view(leaf, |view, _| Some((view.free(), view.prefix_len(), view.packed())))?;
         let long = self.shape.is_long(key);
         if packed.is_some_and(|length| long || !stored.is_here(length)) {
             return if self.unpack(leaf)? {
@@ -282,7 +283,7 @@ impl Tree {
             return Ok(None);
         }
         if long {
-            cell.long = Some(self.make_long(key)?);
+            cell.long = Some(self.write_long_key(key)?);
         }
         let put = self.put_cell(leaf, index, &cell, None)?;
         debug_assert!(put, "an entry for which there was room");
@@ -290,7 +291,7 @@ impl Tree {
     }
 
     /// Writes a long key to a new extent.
-    pub(super) fn make_long(&self, key: &[u8]) -> Result<LongKey> {
+    pub(super) fn write_long_key(&self, key: &[u8]) -> Result<LongKey> {
         let page = self.write_cached([key, &[]])?;
         Ok(LongKey { length: low_u32(to_u64(key.len())), page: page.0 })
     }
@@ -305,7 +306,7 @@ impl Tree {
         cell: &Cell,
         old: Option<(EntrySlot, usize)>,
     ) -> Attempt<bool> {
-        let prefix = self.look(node, |view, _| Some(view.prefix_len()))?;
+        let prefix = self.with_view(node, |view, _| Some(view.prefix_len()))?;
         let mut entry = Vec::with_capacity(cell.entry_bytes(self.shape, prefix));
         cell.encode(self.shape, prefix, &mut entry);
         let suffix = cell.suffix(self.shape, prefix);
@@ -324,16 +325,16 @@ impl Tree {
         let slot_bytes = if old.is_some() { 0 } else { SLOT_BYTES };
         let freed = old.map_or(0, |(_, bytes)| bytes);
         let wanted = entry.len() + slot_bytes;
-        let (free, gap) = self.look(node, |view, _| Some((view.free(), view.gap())))?;
+        let (free, gap) = self.with_view(node, |view, _| Some((view.free(), view.gap())))?;
         if wanted > free + freed {
             return Ok(false);
         }
-        let skip = self.keep_skip(node, entry.suffix)?;
+        let skip = self.update_skip(node, entry.suffix)?;
         let moved = wanted > gap;
         if moved {
-            self.close_holes(node, old.map(|_| index))?;
+            self.compact(node, old.map(|_| index))?;
         }
-        let (heap, count, dead, slots) = self.look(node, |view, _| {
+        let (heap, count, dead, slots) = self.with_view(node, |view, _| {
             Some((view.heap_start()?, view.count(), view.dead(), view.slots_start() / 8))
         })?;
         let edit = node.edit();
@@ -349,15 +350,15 @@ impl Tree {
         edit.put_word(slots + index, EntrySlot::encode(entry.suffix, skip, entry.long, start));
         let dead = if moved { 0 } else { dead + freed };
         edit.put_word(2, to_u64(dead) << 32 | to_u64(start));
-        settle_slots(&edit, slots, count + usize::from(old.is_none()), index);
+        update_hints(&edit, slots, count + usize::from(old.is_none()), index);
         Ok(true)
     }
 
     /// Returns the skip of a latched node after a key is added whose part after the prefix is
     /// `suffix`. If the key does not share the skipped bytes, the skip shrinks; if all heads are
     /// equal, it grows. A root needs this: it has no prefix and is never rebuilt.
-    fn keep_skip(&self, node: &WriteGuard<'_>, suffix: &[u8]) -> Attempt<usize> {
-        let (before, tells_nothing) = self.look(node, |view, _| {
+    fn update_skip(&self, node: &WriteGuard<'_>, suffix: &[u8]) -> Attempt<usize> {
+        let (before, tells_nothing) = self.with_view(node, |view, _| {
             if view.packed().is_some() {
                 return Some((0, false));
             }
@@ -368,7 +369,7 @@ impl Tree {
         if before == 0 && !tells_nothing {
             return Ok(0);
         }
-        let suffixes = self.look(node, |view, _| {
+        let suffixes = self.with_view(node, |view, _| {
             let one = |index| {
                 let slot = view.slot(index)?;
                 view.words().copy(slot.offset + 4, slot.inline)
@@ -385,33 +386,33 @@ impl Tree {
         if skip == before {
             return Ok(before);
         }
-        let slots = self.look(node, |view, _| Some(view.slots_start() / 8))?;
+        let slots = self.with_view(node, |view, _| Some(view.slots_start() / 8))?;
         let edit = node.edit();
         for (index, suffix) in suffixes.iter().enumerate() {
             let head = head_of(suffix.get(skip..).unwrap_or(&[])) >> 32;
             edit.put_word(slots + index, edit.word(slots + index) & 0xffff_ffff | head << 32);
         }
         edit.put_word(3, edit.word(3) & 0xffff_ffff | to_u64(skip) << 32);
-        settle_slots(&edit, slots, suffixes.len(), 0);
+        update_hints(&edit, slots, suffixes.len(), 0);
         Ok(skip)
     }
 
-    /// Compacts the entries of a latched node. The entry of slot `gone`, if given, is dropped.
-    fn close_holes(&self, node: &WriteGuard<'_>, gone: Option<usize>) -> Attempt<()> {
+    /// Compacts the entries of a latched node. The entry of slot `removed`, if given, is dropped.
+    fn compact(&self, node: &WriteGuard<'_>, removed: Option<usize>) -> Attempt<()> {
         let page_bytes = self.shape.page_bytes;
-        let entries = self.look(node, |view, _| {
+        let entries = self.with_view(node, |view, _| {
             let one = |index| {
                 let slot = view.slot(index)?;
                 Some((slot.offset, view.entry_bytes(&slot)?))
             };
             (0..view.count()).map(one).collect::<Option<Vec<_>>>()
         })?;
-        let slots = self.look(node, |view, _| Some(view.slots_start() / 8))?;
+        let slots = self.with_view(node, |view, _| Some(view.slots_start() / 8))?;
         let image = node.words().copy(0, page_bytes).ok_or(Stop::Restart)?;
         let edit = node.edit();
         let mut heap = page_bytes;
         for (index, (offset, bytes)) in entries.into_iter().enumerate() {
-            if gone == Some(index) {
+            if removed == Some(index) {
                 continue;
             }
             heap -= bytes;
@@ -436,7 +437,7 @@ impl Tree {
         shape: TreeShape,
         change: impl FnOnce(&mut Vec<Cell>),
     ) -> Attempt<bool> {
-        let (mut cells, prefix, level, first_child) = self.look(node, |view, _| {
+        let (mut cells, prefix, level, first_child) = self.with_view(node, |view, _| {
             let first_child = view.words().u32(24)?;
             Some((view.cells()?, view.prefix()?, view.level(), first_child))
         })?;
@@ -449,52 +450,52 @@ impl Tree {
 
     /// Removes slot `index` of a latched node. The caller frees its extents.
     pub(super) fn remove_slot(&self, node: &WriteGuard<'_>, index: usize) -> Attempt<()> {
-        let (count, slots, dead, bytes) = self.look(node, |view, _| {
+        let (count, slots, dead, bytes) = self.with_view(node, |view, _| {
             let bytes = view.entry_bytes(&view.slot(index)?)?;
             Some((view.count(), view.slots_start() / 8, view.dead(), bytes))
         })?;
         let edit = node.edit();
         edit.move_words(slots + index + 1, slots + index, count - index - 1);
-        settle_slots(&edit, slots, count - 1, index);
+        update_hints(&edit, slots, count - 1, index);
         edit.put_u32(20, low_u32(to_u64(dead + bytes)));
         Ok(())
     }
 
     /// Returns what the removal of a leaf's entry subtracts from the counts, and adds its extents
     /// to `garbage`.
-    fn loss(
+    fn removal(
         &self,
         view: &NodeView<'_>,
         slot: &EntrySlot,
         garbage: &mut Garbage,
     ) -> Option<CountChange> {
-        let held = view.held(slot)?;
+        let old = view.stored_value(slot)?;
         let mut key_bytes = view.prefix_len() + slot.inline;
         if slot.long {
             let long = view.long_key(slot)?;
             key_bytes = StoredValue::Inline(0, to_usize(u64::from(long.length))).length();
             garbage.push(self.pages_of_key(long));
         }
-        if let StoredValue::Extent(far) = &held {
-            garbage.push(self.pages_of(far));
+        if let StoredValue::Extent(extent) = &old {
+            garbage.push(self.pages_of(extent));
         }
-        Some(CountChange { keys: -1, bytes: -signed(key_bytes + held.length()) })
+        Some(CountChange { keys: -1, bytes: -signed(key_bytes + old.length()) })
     }
 
-    /// Removes a key. `near` is its leaf, if the caller knows it.
-    pub fn delete(&self, key: &[u8], near: Option<PageVersion>) -> Result<CountChange> {
+    /// Removes a key. `known_leaf` is its leaf, if the caller knows it.
+    pub fn delete(&self, key: &[u8], known_leaf: Option<PageVersion>) -> Result<CountChange> {
         let mut garbage = Garbage::new();
-        let mut near = near;
-        let (change, thin) =
-            self.repeat(|tree| tree.delete_in_leaf(key, &mut garbage, &mut near))?;
-        self.let_go(garbage);
-        self.mend_if(thin, key)?;
+        let mut known_leaf = known_leaf;
+        let (change, is_underfull) =
+            self.repeat(|tree| tree.delete_in_leaf(key, &mut garbage, &mut known_leaf))?;
+        self.free_pages(garbage);
+        self.rebalance_if(is_underfull, key)?;
         Ok(change)
     }
 
     /// Merges underfull nodes on the path to a key. Siblings that cannot be read stay as they are.
-    fn mend_if(&self, thin: bool, key: &[u8]) -> Result<()> {
-        match if thin { self.mend(key) } else { Ok(()) } {
+    fn rebalance_if(&self, is_underfull: bool, key: &[u8]) -> Result<()> {
+        match if is_underfull { self.rebalance(key) } else { Ok(()) } {
             Err(crate::Error::Io { .. }) => Ok(()),
             outcome => outcome,
         }
@@ -505,22 +506,23 @@ impl Tree {
         &self,
         key: &[u8],
         garbage: &mut Garbage,
-        near: &mut Option<PageVersion>,
+        known_leaf: &mut Option<PageVersion>,
     ) -> Attempt<(CountChange, bool)> {
-        let leaf = self.leaf_near(near, key)?;
-        let (index, found) = self.look(&leaf, |view, fetch| view.search(key, fetch))?;
+        let leaf = self.leaf_for(known_leaf, key)?;
+        let (index, found) = self.with_view(&leaf, |view, fetch| view.search(key, fetch))?;
         let leaf = leaf.upgrade().ok_or(Stop::Restart)?;
         if !found {
             return Ok((CountChange::default(), false));
         }
-        let change = self.look(&leaf, |view, _| self.loss(view, &view.slot(index)?, garbage))?;
+        let change =
+            self.with_view(&leaf, |view, _| self.removal(view, &view.slot(index)?, garbage))?;
         self.remove_slot(&leaf, index)?;
-        Ok((change, self.is_thin(&leaf)?))
+        Ok((change, self.is_underfull(&leaf)?))
     }
 
     /// Whether a latched node is underfull.
-    pub(super) fn is_thin(&self, node: &WriteGuard<'_>) -> Attempt<bool> {
-        let used = self.look(node, |view, _| Some(self.used_bytes(view)))?;
+    pub(super) fn is_underfull(&self, node: &WriteGuard<'_>) -> Attempt<bool> {
+        let used = self.with_view(node, |view, _| Some(self.used_bytes(view)))?;
         Ok(used < self.shape.underfull() && node.page() != super::ROOT)
     }
 
@@ -531,11 +533,11 @@ impl Tree {
         &self,
         (start, end): (&[u8], Option<&[u8]>),
         ahead: isize,
-        doomed: Option<DropFilter<'_>>,
+        filter: Option<DropFilter<'_>>,
     ) -> Result<(CountChange, Option<Vec<u8>>)> {
-        let (change, thin, upper) =
-            self.repeat(|tree| tree.delete_some_in_leaf((start, end), ahead, doomed))?;
-        self.mend_if(thin, start)?;
+        let (change, is_underfull, upper) =
+            self.repeat(|tree| tree.delete_some_in_leaf((start, end), ahead, filter))?;
+        self.rebalance_if(is_underfull, start)?;
         Ok((change, upper.filter(|upper| end.is_none_or(|end| **upper < *end))))
     }
 
@@ -559,10 +561,10 @@ impl Tree {
         &self,
         (start, end): (&[u8], Option<&[u8]>),
         ahead: isize,
-        doomed: Option<DropFilter<'_>>,
+        filter: Option<DropFilter<'_>>,
     ) -> Attempt<(CountChange, bool, Option<Vec<u8>>)> {
         let (leaf, bounds) = self.bounded_leaf_ahead(Target::Key(start), ahead)?;
-        let (first, last) = self.look(&leaf, |view, fetch| {
+        let (first, last) = self.with_view(&leaf, |view, fetch| {
             let first = view.search(start, fetch)?.0;
             let last = match end {
                 Some(end) => view.search(end, fetch)?.0,
@@ -573,49 +575,49 @@ impl Tree {
         let leaf = leaf.upgrade().ok_or(Stop::Restart)?;
         let mut change = CountChange::default();
         let mut garbage = Garbage::new();
-        let mut gone = Vec::new();
+        let mut removed = Vec::new();
         for index in first..last {
-            if let Some(doomed) = doomed
-                && !doomed(&self.value_at(&leaf, index)?)
+            if let Some(filter) = filter
+                && !filter(&self.value_at(&leaf, index)?)
             {
                 continue;
             }
-            let loss =
-                self.look(&leaf, |view, _| self.loss(view, &view.slot(index)?, &mut garbage))?;
-            change.add(loss);
-            gone.push(index);
+            let removal = self
+                .with_view(&leaf, |view, _| self.removal(view, &view.slot(index)?, &mut garbage))?;
+            change.add(removal);
+            removed.push(index);
         }
-        if !gone.is_empty() {
+        if !removed.is_empty() {
             self.rewrite(&leaf, self.shape, |cells| {
                 let mut index = 0;
                 cells.retain(|_| {
                     index += 1;
-                    gone.binary_search(&(index - 1)).is_err()
+                    removed.binary_search(&(index - 1)).is_err()
                 });
             })?;
         }
-        let thin = !gone.is_empty() && self.is_thin(&leaf)?;
+        let is_underfull = !removed.is_empty() && self.is_underfull(&leaf)?;
         drop(leaf);
-        self.let_go(garbage);
-        Ok((change, thin, bounds.upper))
+        self.free_pages(garbage);
+        Ok((change, is_underfull, bounds.upper))
     }
 
     /// Returns a value of a latched leaf.
     fn value_at(&self, leaf: &WriteGuard<'_>, index: usize) -> Attempt<Vec<u8>> {
-        let held = self.look(leaf, |view, _| view.held(&view.slot(index)?))?;
-        let mut bytes = vec![0; held.length()];
-        match &held {
+        let old = self.with_view(leaf, |view, _| view.stored_value(&view.slot(index)?))?;
+        let mut bytes = vec![0; old.length()];
+        match &old {
             StoredValue::Inline(at, _) => {
                 leaf.words().copy_to(*at, &mut bytes).ok_or(Stop::Restart)?
             }
-            StoredValue::Extent(far) => self.read_value(leaf, far, &mut bytes)?,
+            StoredValue::Extent(extent) => self.read_value(leaf, extent, &mut bytes)?,
         }
         Ok(bytes)
     }
 
     /// Returns an entry for a new key. Writes a long key to an extent.
     pub(super) fn new_cell(&self, key: &[u8], stored: &NewValue<'_>) -> Result<Cell> {
-        let long = if self.shape.is_long(key) { Some(self.make_long(key)?) } else { None };
+        let long = if self.shape.is_long(key) { Some(self.write_long_key(key)?) } else { None };
         Ok(Cell { key: key.to_vec(), long, payload: stored.payload() })
     }
 }
@@ -643,7 +645,7 @@ impl RawEntry<'_> {
 }
 
 /// Sets the number of slots and updates the hints. Slots before `changed` are as before.
-fn settle_slots(edit: &PageEdit<'_>, slots: usize, count: usize, changed: usize) {
+fn update_hints(edit: &PageEdit<'_>, slots: usize, count: usize, changed: usize) {
     let word = edit.word(1) & !0xffff_0000;
     let before = to_usize(edit.word(1) >> 16 & 0xffff);
     edit.put_word(1, word | to_u64(count) << 16);
@@ -652,9 +654,9 @@ fn settle_slots(edit: &PageEdit<'_>, slots: usize, count: usize, changed: usize)
         return;
     }
     // Hints of slots before the change stay valid if their distance is the same.
-    let kept = if step == hint_step(before) { changed.saturating_sub(1) / step } else { 0 };
+    let pin = if step == hint_step(before) { changed.saturating_sub(1) / step } else { 0 };
     let head = |hint: usize| edit.word(slots + (hint + 1) * step) >> 32;
-    for pair in kept.min(HINTS) / 2..HINTS / 2 {
+    for pair in pin.min(HINTS) / 2..HINTS / 2 {
         edit.put_word(HINT_WORD + pair, head(2 * pair) | head(2 * pair + 1) << 32);
     }
 }

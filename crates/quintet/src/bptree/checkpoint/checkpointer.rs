@@ -64,9 +64,9 @@ const JOURNAL_MIN_BYTES: u64 = 64 << 20;
 /// Maximum number of pages that one checkpoint writes back. Up to a sixteenth of it is written back
 /// at once: each checkpoint journals what changed since the previous one, so small checkpoints
 /// would journal more than they write back.
-const PLACED_MAX: usize = 1 << 20;
+const WRITE_BACK_PAGES_MAX: usize = 1 << 20;
 /// When too many pages are not written back, one in this many is.
-const PLACED_SHARE: u64 = 4;
+const WRITE_BACK_SHARE: u64 = 4;
 /// Number of pages of the overlay that are read at once.
 const OVERLAY_BATCH: usize = 256;
 
@@ -76,7 +76,7 @@ pub(crate) struct Checkpointer {
     redo: RedoJournal,
     complete: Lsn,
     /// Groups up to this one are written back.
-    placed: u64,
+    written_back: u64,
     /// A checkpoint failed: until another is stored, the pages in the file may be of two states.
     in_doubt: bool,
 }
@@ -98,12 +98,12 @@ impl Checkpointer {
     }
 
     /// For a planted bug: treats all groups as written back.
-    pub(super) fn forget_unplaced(&mut self) {
-        self.placed = self.redo.newest();
+    pub(super) fn forget_pending_writeback(&mut self) {
+        self.written_back = self.redo.newest();
     }
 
     /// Makes the journal's next group begin a new file.
-    pub(super) fn end_file(&mut self) {
+    pub(super) fn start_new_file(&mut self) {
         self.redo.start_new_file();
     }
 
@@ -126,7 +126,7 @@ fn owner(context: &Context) -> Owner {
 pub(super) fn open(
     settings: &TreeSettings,
     context: Context,
-    beside: Option<Arc<dyn CheckpointParticipant>>,
+    participant: Option<Arc<dyn CheckpointParticipant>>,
 ) -> Result<(PagedTree, Lsn)> {
     let label = owner(&context).label(PAGES_NAME);
     let budget = Arc::clone(&context.budget);
@@ -141,7 +141,7 @@ pub(super) fn open(
         Ok(())
     })?;
     let meta = load_meta(&cache, &context, groups)?;
-    give_back_tail(&cache, &context, meta.as_ref());
+    truncate_tail(&cache, &context, meta.as_ref());
     let (used, granularity) = match &meta {
         None => (Bits::new(), settings.granularity),
         Some(meta) => (load_maps(&cache, meta)?, meta.granularity),
@@ -159,22 +159,22 @@ pub(super) fn open(
         meta.as_ref().map_or((0, 0, Lsn(0)), |meta| (meta.keys, meta.bytes, meta.lsn));
     // A read-only table keeps the newest groups in memory only.
     let in_doubt = context.read_only;
-    let all_in_place = meta.as_ref().is_some_and(|meta| meta.placed >= redo.newest());
-    let placed = if all_in_place { redo.newest() } else { redo.needed() - 1 };
-    let unsettled = redo.live_bytes();
+    let is_all_in_file = meta.as_ref().is_some_and(|meta| meta.written_back >= redo.newest());
+    let written_back = if is_all_in_file { redo.newest() } else { redo.needed() - 1 };
+    let journal_bytes = redo.live_bytes();
     let paged = PagedTree {
         context,
         tree,
         gate: Gate::new(keys, bytes),
-        keeper: Mutex::new(Checkpointer { redo, complete: lsn, placed, in_doubt }),
-        making: Mutex::new(()),
-        beside,
-        unsettled_bytes: AtomicU64::new(unsettled),
-        cuts_total: AtomicU64::new(0),
+        checkpointer: Mutex::new(Checkpointer { redo, complete: lsn, written_back, in_doubt }),
+        file_creation: Mutex::new(()),
+        participant,
+        journal_bytes_to_write_back: AtomicU64::new(journal_bytes),
+        checkpoints_total: AtomicU64::new(0),
         helps_total: AtomicU64::new(0),
         written_bytes_total: AtomicU64::new(0),
         journaled_bytes_total: AtomicU64::new(0),
-        placed_bytes_total: AtomicU64::new(0),
+        written_back_bytes_total: AtomicU64::new(0),
     };
     Ok((paged, lsn))
 }
@@ -204,7 +204,7 @@ fn load_meta(
     groups: Vec<RedoGroup>,
 ) -> Result<Option<Meta>> {
     let mut buffer = AlignedBuffer::zeroed(cache.page_bytes());
-    let in_place = match cache.file() {
+    let in_file = match cache.file() {
         Err(_) => None,
         Ok(_) => match cache.read_page(PageId(0), &mut buffer) {
             Ok(_) => Some(Meta::decode(buffer.as_slice(), cache.label())?),
@@ -213,8 +213,8 @@ fn load_meta(
         },
     };
     let newest = groups.last().map_or(0, RedoGroup::sequence);
-    let placed = in_place.as_ref().map_or(0, |meta| meta.placed);
-    let needs_replay = mutant!(CutNotReplayed: false, else placed < newest);
+    let written_back = in_file.as_ref().map_or(0, |meta| meta.written_back);
+    let needs_replay = mutant!(CutNotReplayed: false, else written_back < newest);
     let meta = if needs_replay {
         let lsn = groups.last().map(RedoGroup::lsn);
         cache.set_overlay(layers_of(cache, groups)?, context.read_only);
@@ -225,8 +225,8 @@ fn load_meta(
             return Err(Error::corruption(cache.label(), 0, what));
         }
         meta
-    } else if let Some(meta) = in_place {
-        if placed == 0 {
+    } else if let Some(meta) = in_file {
+        if written_back == 0 {
             let what = "it is not in place whole, and the journal has no group for it";
             return Err(Error::corruption(cache.label(), 0, what));
         }
@@ -246,7 +246,7 @@ fn load_meta(
 
 /// Truncates what an interrupted load left after the end of the file's pages. Optional: errors are
 /// ignored.
-fn give_back_tail(cache: &PageCache, context: &Context, meta: Option<&Meta>) {
+fn truncate_tail(cache: &PageCache, context: &Context, meta: Option<&Meta>) {
     let end = meta.map_or(0, |meta| meta.end) * to_u64(cache.page_bytes());
     if let Ok(file) = cache.file()
         && !context.read_only
@@ -316,11 +316,11 @@ fn load_maps(cache: &PageCache, meta: &Meta) -> Result<Bits> {
 
 impl PagedTree {
     /// Creates the table's file, if there is none, and makes its name durable.
-    pub(crate) fn make_file(&self) -> Result<()> {
+    pub(crate) fn ensure_file(&self) -> Result<()> {
         if self.tree.cache().file().is_ok() {
             return Ok(());
         }
-        let _making = lock(&self.making);
+        let _creating = lock(&self.file_creation);
         if self.tree.cache().file().is_err() {
             let file = create_file(&self.context, self.tree.cache().label())?;
             self.tree.cache().set_file(file);
@@ -329,60 +329,64 @@ impl PagedTree {
     }
 
     /// Makes everything applied so far durable; the files are then complete to `lsn`.
-    pub(crate) fn persist_cut(&self, keeper: &mut Checkpointer, lsn: Lsn) -> Result<()> {
-        if self.is_overlay_in_the_way() {
-            return self.place_overlaid(keeper, lsn);
+    pub(crate) fn store_checkpoint(&self, checkpointer: &mut Checkpointer, lsn: Lsn) -> Result<()> {
+        if self.is_overlay_too_large() {
+            return self.write_back_overlay(checkpointer, lsn);
         }
-        let full = keeper.redo.live_bytes() > self.journal_limit();
+        let full = checkpointer.redo.live_bytes() > self.journal_limit();
         if full || self.is_crowded() {
-            return self.place_oldest(keeper, lsn);
+            return self.write_back_oldest(checkpointer, lsn);
         }
-        self.store_one(keeper, lsn, 0)
+        self.store_once(checkpointer, lsn, 0)
     }
 
-    /// As [`PagedTree::persist_cut`], and writes back a part of what is only in the journal.
-    pub(crate) fn place_oldest(&self, keeper: &mut Checkpointer, lsn: Lsn) -> Result<()> {
+    /// As [`PagedTree::store_checkpoint`], and writes back a part of what is only in the journal.
+    pub(crate) fn write_back_oldest(
+        &self,
+        checkpointer: &mut Checkpointer,
+        lsn: Lsn,
+    ) -> Result<()> {
         let cache = self.tree.cache();
-        if cache.is_overlaid() {
-            return self.place_everything(keeper, lsn);
+        if cache.has_overlay() {
+            return self.write_back_all(checkpointer, lsn);
         }
-        self.make_file()?;
-        let kept = cache.unplaced_count().max(cache.kept_count());
-        let mut left = to_usize(kept / PLACED_SHARE).max(PLACED_MAX / 16);
+        self.ensure_file()?;
+        let unevictable = cache.pending_writeback_count().max(cache.unevictable_count());
+        let mut left = to_usize(unevictable / WRITE_BACK_SHARE).max(WRITE_BACK_PAGES_MAX / 16);
         while left > 0 {
-            let count = left.min(PLACED_MAX);
-            self.store_one(keeper, lsn, count)?;
+            let count = left.min(WRITE_BACK_PAGES_MAX);
+            self.store_once(checkpointer, lsn, count)?;
             left -= count;
         }
         Ok(())
     }
 
-    /// As [`PagedTree::persist_cut`], and writes back everything that is only in the journal.
-    pub(crate) fn place_everything(&self, keeper: &mut Checkpointer, lsn: Lsn) -> Result<()> {
+    /// As [`PagedTree::store_checkpoint`], and writes back everything that is only in the journal.
+    pub(crate) fn write_back_all(&self, checkpointer: &mut Checkpointer, lsn: Lsn) -> Result<()> {
         loop {
-            self.place_overlaid(keeper, lsn)?;
-            if !self.tree.cache().is_overlaid() {
+            self.write_back_overlay(checkpointer, lsn)?;
+            if !self.tree.cache().has_overlay() {
                 return Ok(());
             }
         }
     }
 
-    /// As [`PagedTree::persist_cut`], and writes back what is only in the journal. Of the overlay it
-    /// takes only as many pages as the cache has room for.
-    fn place_overlaid(&self, keeper: &mut Checkpointer, lsn: Lsn) -> Result<()> {
-        self.make_file()?;
+    /// As [`PagedTree::store_checkpoint`], and writes back what is only in the journal. Of the
+    /// overlay it takes only as many pages as the cache has room for.
+    fn write_back_overlay(&self, checkpointer: &mut Checkpointer, lsn: Lsn) -> Result<()> {
+        self.ensure_file()?;
         let cache = self.tree.cache();
-        let most = self.kept_limit() / 2;
+        let most = self.unevictable_limit() / 2;
         loop {
-            let room = to_usize(most.saturating_sub(cache.kept_count()));
-            let pages = cache.overlaid(room.clamp(1, OVERLAY_BATCH));
+            let room = to_usize(most.saturating_sub(cache.unevictable_count()));
+            let pages = cache.pages_in_overlay(room.clamp(1, OVERLAY_BATCH));
             cache.load_many(&pages);
-            pages.iter().try_for_each(|page| cache.take_from_overlay(*page))?;
-            if pages.is_empty() || cache.kept_count() >= most {
+            pages.iter().try_for_each(|page| cache.move_from_overlay(*page))?;
+            if pages.is_empty() || cache.unevictable_count() >= most {
                 break;
             }
         }
-        self.store_one(keeper, lsn, usize::MAX)
+        self.store_once(checkpointer, lsn, usize::MAX)
     }
 
     /// Returns the size of the journal, in bytes, above which pages are written back.
@@ -392,62 +396,68 @@ impl PagedTree {
     }
 
     /// Takes and stores a checkpoint, and writes back this many pages.
-    pub(super) fn store_one(
+    pub(super) fn store_once(
         &self,
-        keeper: &mut Checkpointer,
+        checkpointer: &mut Checkpointer,
         lsn: Lsn,
-        placed: usize,
+        written_back: usize,
     ) -> Result<()> {
-        self.make_file()?;
-        let cut = self.take_cut(lsn, keeper.next_group(), placed);
-        self.store_taken(keeper, lsn, cut)
+        self.ensure_file()?;
+        let checkpoint = self.begin_checkpoint(lsn, checkpointer.next_group(), written_back);
+        self.store_begun(checkpointer, lsn, checkpoint)
     }
 
     /// Stores a checkpoint that was taken, and ends or abandons it.
-    pub(super) fn store_taken(
+    pub(super) fn store_begun(
         &self,
-        keeper: &mut Checkpointer,
+        checkpointer: &mut Checkpointer,
         lsn: Lsn,
-        cut: Result<CacheCheckpoint>,
+        checkpoint: Result<CacheCheckpoint>,
     ) -> Result<()> {
         let cache = self.tree.cache();
-        let cut = match cut {
-            Ok(cut) => cut,
+        let checkpoint = match checkpoint {
+            Ok(checkpoint) => checkpoint,
             Err(error) => {
-                self.tree.allocator().end_cut(false);
+                self.tree.allocator().end_checkpoint(false);
                 return Err(error);
             }
         };
-        keeper.in_doubt = true;
-        let stored = self.store_cut(keeper, &cut, lsn);
-        self.tree.allocator().end_cut(stored.is_ok());
-        if let Some(beside) = self.beside.as_ref().filter(|_| stored.is_ok()) {
-            beside.stored();
+        checkpointer.in_doubt = true;
+        let stored = self.write_checkpoint(checkpointer, &checkpoint, lsn);
+        self.tree.allocator().end_checkpoint(stored.is_ok());
+        if let Some(participant) = self.participant.as_ref().filter(|_| stored.is_ok()) {
+            participant.on_durable();
         }
         match stored {
             Ok(()) => {
-                keeper.in_doubt = false;
-                self.unsettled_bytes.store(keeper.redo.live_bytes(), Ordering::Relaxed);
-                cache.finish(cut);
-                self.cuts_total.fetch_add(1, Ordering::Relaxed);
+                checkpointer.in_doubt = false;
+                self.journal_bytes_to_write_back
+                    .store(checkpointer.redo.live_bytes(), Ordering::Relaxed);
+                cache.finish(checkpoint);
+                self.checkpoints_total.fetch_add(1, Ordering::Relaxed);
                 Ok(())
             }
             Err(error) => {
-                cache.abandon(cut);
+                cache.abandon(checkpoint);
                 Err(error)
             }
         }
     }
 
-    /// Takes a checkpoint: closes the gate and makes all dirty pages, and `placed` pages that are
-    /// not written back, part of it. `group` is the journal's next group.
-    pub(crate) fn take_cut(&self, lsn: Lsn, group: u64, placed: usize) -> Result<CacheCheckpoint> {
+    /// Takes a checkpoint: closes the gate and makes all dirty pages, and `written_back` pages that
+    /// are not written back, part of it. `group` is the journal's next group.
+    pub(crate) fn begin_checkpoint(
+        &self,
+        lsn: Lsn,
+        group: u64,
+        written_back: usize,
+    ) -> Result<CacheCheckpoint> {
         let (cache, allocator) = (self.tree.cache(), self.tree.allocator());
         let _closed = self.gate.close();
-        if let Some(beside) = &self.beside {
-            self.gate.note(beside.join(&self.tree)?);
+        if let Some(participant) = &self.participant {
+            self.gate.add(participant.join(&self.tree)?);
         }
-        for (page, bits) in allocator.cut() {
+        for (page, bits) in allocator.begin_checkpoint() {
             let guard = cache.create(page)?;
             let edit = guard.edit();
             edit.put_bytes(8, &[crate::bptree::node::MAP]);
@@ -459,15 +469,16 @@ impl PagedTree {
         guard.edit().put_page(&self.meta(lsn, 0).encode());
         drop(guard);
         let mut joined = Vec::new();
-        if placed > 0 {
-            let used = allocator.used_at_cut();
-            joined = cache.join_unplaced(placed, |page| is_set(&used, u64::from(page.0)));
+        if written_back > 0 {
+            let used = allocator.used_at_checkpoint();
+            joined =
+                cache.join_pending_writeback(written_back, |page| is_set(&used, u64::from(page.0)));
         }
-        Ok(cache.cut(group, joined).with_fresh(allocator.fresh_at_cut()))
+        Ok(cache.begin_checkpoint(group, joined).with_fresh(allocator.fresh_at_checkpoint()))
     }
 
-    fn meta(&self, lsn: Lsn, placed: u64) -> Meta {
-        let (keys, bytes) = self.gate.figures();
+    fn meta(&self, lsn: Lsn, written_back: u64) -> Meta {
+        let (keys, bytes) = self.gate.counts();
         Meta {
             packs: self.tree.shape().value_bytes > 0,
             page_bytes: self.tree.cache().page_bytes(),
@@ -480,47 +491,47 @@ impl PagedTree {
             bytes,
             leaves: self.tree.leaf_pages(),
             inner: self.tree.inner_pages(),
-            placed,
+            written_back,
         }
     }
 
-    pub(crate) fn store_cut(
+    pub(crate) fn write_checkpoint(
         &self,
-        keeper: &mut Checkpointer,
-        cut: &CacheCheckpoint,
+        checkpointer: &mut Checkpointer,
+        checkpoint: &CacheCheckpoint,
         lsn: Lsn,
     ) -> Result<()> {
         let cache = self.tree.cache();
         mutant!(CutSkipsLogSync: (), else self.context.host.sync_log()?);
-        self.beside.as_ref().map_or(Ok(()), |beside| beside.settle())?;
-        let mut pages = cut.pages().to_vec();
+        self.participant.as_ref().map_or(Ok(()), |participant| participant.make_durable())?;
+        let mut pages = checkpoint.pages().to_vec();
         pages.sort_unstable();
         pages.dedup();
         let (fresh, mut pages): (Vec<_>, Vec<_>) =
-            pages.into_iter().partition(|(page, _)| cut.is_fresh(*page));
-        self.place_fresh(cut, &fresh)?;
-        if self.tree.allocator().take_written_directly() || !fresh.is_empty() {
+            pages.into_iter().partition(|(page, _)| checkpoint.is_fresh(*page));
+        self.write_fresh_pages(checkpoint, &fresh)?;
+        if self.tree.allocator().take_direct_write_flag() || !fresh.is_empty() {
             sync(cache)?;
         }
-        mutant!(CutWritesInPlaceFirst => self.place(cut, &pages)?);
-        let (sequence, group_bytes) = self.journal(keeper, (cut, &pages), lsn)?;
+        mutant!(CutWritesInPlaceFirst => self.write_back_pages(checkpoint, &pages)?);
+        let (sequence, group_bytes) = self.journal(checkpointer, (checkpoint, &pages), lsn)?;
         self.written_bytes_total.fetch_add(group_bytes, Ordering::Relaxed);
         self.journaled_bytes_total.fetch_add(group_bytes, Ordering::Relaxed);
-        keeper.complete = lsn;
-        if cut.placed_count() == 0 {
+        checkpointer.complete = lsn;
+        if checkpoint.writeback_count() == 0 {
             return Ok(());
         }
-        pages.retain(|(_, frame)| cut.is_placed(*frame));
-        self.place(cut, &pages)?;
+        pages.retain(|(_, frame)| checkpoint.is_to_write_back(*frame));
+        self.write_back_pages(checkpoint, &pages)?;
         sync(cache)?;
-        if cache.is_overlaid() {
+        if cache.has_overlay() {
             return Ok(());
         }
-        if let Some(group) = cache.oldest_unplaced() {
-            keeper.placed = keeper.placed.max(group.saturating_sub(1));
+        if let Some(group) = cache.oldest_pending_group() {
+            checkpointer.written_back = checkpointer.written_back.max(group.saturating_sub(1));
         } else {
-            keeper.placed = sequence;
-            self.note_placed(cut, sequence)?;
+            checkpointer.written_back = sequence;
+            self.record_write_back(checkpoint, sequence)?;
         }
         Ok(())
     }
@@ -529,22 +540,24 @@ impl PagedTree {
     /// Returns the group's number and its size in bytes.
     fn journal(
         &self,
-        keeper: &mut Checkpointer,
-        (cut, pages): (&CacheCheckpoint, &[(PageId, u32)]),
+        checkpointer: &mut Checkpointer,
+        (checkpoint, pages): (&CacheCheckpoint, &[(PageId, u32)]),
         lsn: Lsn,
     ) -> Result<(u64, u64)> {
         let cache = self.tree.cache();
         let _memory = self.context.budget.reserve_transient(WRITER_BYTES);
-        let needed = keeper.placed + 1;
-        let mut writer = keeper.redo.begin_page_group(&*self.context.env)?;
-        let mut freed = self.tree.allocator().freed_by_cut().into_iter().peekable();
+        let needed = checkpointer.written_back + 1;
+        let mut writer = checkpointer.redo.begin_page_group(&*self.context.env)?;
+        let mut freed = self.tree.allocator().freed_at_checkpoint().into_iter().peekable();
         let unit = cache.page_bytes() / UNITS;
         let (mut image, mut piece) = (vec![0; cache.page_bytes()], Vec::new());
         for (page, frame) in pages {
             while let Some(freed) = freed.next_if(|freed| freed <= page) {
                 writer.add_page(u64::from(freed.0), &[]);
             }
-            let Some(units) = cache.image(cut, (*page, *frame), &mut image) else { continue };
+            let Some(units) = cache.image(checkpoint, (*page, *frame), &mut image) else {
+                continue;
+            };
             let mut end = 0;
             piece.clear();
             for (first, count) in runs(units.changed) {
@@ -560,16 +573,16 @@ impl PagedTree {
 
     /// Records in the meta page which group is written back. A hint, which need not be durable: it
     /// only saves applying the group again.
-    fn note_placed(&self, cut: &CacheCheckpoint, sequence: u64) -> Result<()> {
+    fn record_write_back(&self, checkpoint: &CacheCheckpoint, sequence: u64) -> Result<()> {
         let cache = self.tree.cache();
-        let meta = cut.pages().iter().find(|(page, _)| *page == PageId(0));
+        let meta = checkpoint.pages().iter().find(|(page, _)| *page == PageId(0));
         let mut buffer = AlignedBuffer::zeroed(cache.page_bytes());
-        let image = meta.and_then(|place| cache.image(cut, *place, buffer.as_mut_slice()));
+        let image = meta.and_then(|place| cache.image(checkpoint, *place, buffer.as_mut_slice()));
         if image.is_none() {
             return Ok(());
         }
         let mut meta = Meta::decode(buffer.as_slice(), cache.label())?;
-        meta.placed = sequence;
+        meta.written_back = sequence;
         let page = buffer.as_mut_slice();
         page.copy_from_slice(&meta.encode());
         let sum = checksum(cache.salt(), page);
@@ -581,14 +594,16 @@ impl PagedTree {
     }
 
     /// Punches holes for the disk space of free pages.
-    pub(crate) fn give_back_space(&self, keeper: &mut Checkpointer) -> Result<()> {
-        let complete = keeper.complete();
-        if self.tree.cache().dirty_count() > 0 || keeper.placed != keeper.redo.newest() {
-            self.place_everything(keeper, complete)?;
+    pub(crate) fn punch_holes(&self, checkpointer: &mut Checkpointer) -> Result<()> {
+        let complete = checkpointer.complete();
+        if self.tree.cache().dirty_count() > 0
+            || checkpointer.written_back != checkpointer.redo.newest()
+        {
+            self.write_back_all(checkpointer, complete)?;
         }
         let cache = self.tree.cache();
         let Ok(file) = cache.file() else { return Ok(()) };
-        self.tree.allocator().give_back(|first, count| {
+        self.tree.allocator().punch_holes(|first, count| {
             let page_bytes = to_u64(cache.page_bytes());
             file.punch_hole(first * page_bytes, count * page_bytes)
                 .map_err(|error| Error::io(format!("give back space of {}", cache.label()), error))
@@ -596,13 +611,13 @@ impl PagedTree {
     }
 
     /// Whether the meta page in the file says that the newest group is written back.
-    fn is_in_place(&self, keeper: &Checkpointer) -> Result<bool> {
+    fn is_written_back(&self, checkpointer: &Checkpointer) -> Result<bool> {
         let cache = self.tree.cache();
         let mut buffer = AlignedBuffer::zeroed(cache.page_bytes());
         match cache.read_page(PageId(0), &mut buffer) {
             Ok(_) => {
                 let meta = Meta::decode(buffer.as_slice(), cache.label())?;
-                Ok(meta.placed > 0 && meta.placed == keeper.redo.newest())
+                Ok(meta.written_back > 0 && meta.written_back == checkpointer.redo.newest())
             }
             Err(error) if error.is_corruption() => Ok(false),
             Err(error) => Err(error),
@@ -612,19 +627,23 @@ impl PagedTree {
     /// Verifies the files: the journal, and then every page of the durable tree, after writing it
     /// back. If the pages in the file may be of two states, verifies the journal only: it has what
     /// they lack.
-    pub(crate) fn check_files(&self, keeper: &mut Checkpointer, report: &mut Report) -> Result<()> {
-        if keeper.complete == Lsn(0) && self.tree.cache().file().is_err() {
+    pub(crate) fn check_files(
+        &self,
+        checkpointer: &mut Checkpointer,
+        report: &mut Report,
+    ) -> Result<()> {
+        if checkpointer.complete == Lsn(0) && self.tree.cache().file().is_err() {
             return Ok(());
         }
-        keeper.redo.check(report);
-        if !self.context.read_only && keeper.placed != keeper.redo.newest() {
-            let complete = keeper.complete();
-            match self.place_everything(keeper, complete) {
+        checkpointer.redo.check(report);
+        if !self.context.read_only && checkpointer.written_back != checkpointer.redo.newest() {
+            let complete = checkpointer.complete();
+            match self.write_back_all(checkpointer, complete) {
                 Err(Error::Corruption { file, offset, what }) => report.add(file, offset, what),
                 outcome => outcome?,
             }
         }
-        if keeper.in_doubt && !self.is_in_place(keeper)? {
+        if checkpointer.in_doubt && !self.is_written_back(checkpointer)? {
             return Ok(());
         }
         self.tree.check(report)

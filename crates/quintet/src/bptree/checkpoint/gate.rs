@@ -31,7 +31,7 @@ struct GateStripe {
 }
 
 impl GateStripe {
-    fn note(&self, change: CountChange) {
+    fn add(&self, change: CountChange) {
         self.keys.fetch_add(change.keys.cast_unsigned(), Ordering::Relaxed);
         self.bytes.fetch_add(change.bytes.cast_unsigned(), Ordering::Relaxed);
     }
@@ -45,7 +45,7 @@ pub(crate) struct Gate {
 
 /// Returns a hash of a key's last eight bytes.
 #[inline]
-pub(crate) fn mixed(key: &[u8]) -> u64 {
+pub(crate) fn key_hash(key: &[u8]) -> u64 {
     let end = match key.last_chunk::<8>() {
         Some(chunk) => u64::from_le_bytes(*chunk),
         None => key.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
@@ -71,7 +71,7 @@ impl Gate {
 
     /// Enters the gate; `key` selects the stripe. Waits while a checkpoint closes the gate.
     pub(crate) fn enter(&self, key: &[u8]) -> GatePass<'_> {
-        let index = to_usize(mixed(key)) % STRIPES;
+        let index = to_usize(key_hash(key)) % STRIPES;
         let stripe = self.stripes.get(index).unwrap_or(&self.stripes[0]);
         let held = mutant!(CutWithinOperation: None, else Some(read(&stripe.lock)));
         GatePass { stripe, _held: held }
@@ -90,17 +90,17 @@ impl Gate {
     }
 
     /// Adds a change to the counts while the gate is closed.
-    pub(crate) fn note(&self, change: CountChange) {
+    pub(crate) fn add(&self, change: CountChange) {
         if let Some(stripe) = self.stripes.first() {
-            stripe.note(change);
+            stripe.add(change);
         }
     }
 
     /// Returns the number of keys and of bytes: exact while the gate is closed.
-    pub(crate) fn figures(&self) -> (u64, u64) {
-        let sum = |figure: fn(&GateStripe) -> &AtomicU64| {
-            let figures = self.stripes.iter().map(|stripe| figure(stripe).load(Ordering::Relaxed));
-            figures.fold(0, u64::wrapping_add)
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let sum = |count: fn(&GateStripe) -> &AtomicU64| {
+            let counts = self.stripes.iter().map(|stripe| count(stripe).load(Ordering::Relaxed));
+            counts.fold(0, u64::wrapping_add)
         };
         (sum(|stripe| &stripe.keys), sum(|stripe| &stripe.bytes))
     }
@@ -108,7 +108,7 @@ impl Gate {
 
 impl GatePass<'_> {
     /// Adds the operation's change to the counts.
-    pub(crate) fn note(&self, change: CountChange) {
-        self.stripe.note(change);
+    pub(crate) fn add(&self, change: CountChange) {
+        self.stripe.add(change);
     }
 }

@@ -14,8 +14,8 @@
 //! - During replay of the log only large values are written, to pages that no durable state uses.
 //!
 //! Threads: lookups and scans take no lock. A thread that changes the tree holds the gate shared.
-//! Lock order: `keeper`, gate, pages (in the order of [`crate::bptree`]), the map of free pages,
-//! the cache's lists.
+//! Lock order: `checkpointer`, gate, pages (in the order of [`crate::bptree`]), the map of free
+//! pages, the cache's lists.
 //!
 //! Start with [`checkpointer`] for the order of writes.
 
@@ -51,8 +51,8 @@ const GRANULARITY_DEFAULT: u64 = 1024;
 const FRAMES_MIN: u64 = 48;
 /// A checkpoint is due after a sixteenth of the budget has changed, within these bounds in bytes:
 /// its memory is bounded. A larger value lets a page change more often before it is journaled.
-const CUT_BYTES_MIN: u64 = 16 << 20;
-const CUT_BYTES_MAX: u64 = 512 << 20;
+const CHECKPOINT_BYTES_MIN: u64 = 16 << 20;
+const CHECKPOINT_BYTES_MAX: u64 = 512 << 20;
 /// Maximum number of times an operation helps to write pages back before it continues anyway; the
 /// cache then grows.
 const HELPS_MAX: u32 = 3;
@@ -66,9 +66,9 @@ pub(crate) trait CheckpointParticipant: Send + Sync + fmt::Debug {
     /// it.
     fn join(&self, tree: &Tree) -> Result<CountChange>;
     /// The checkpoint is about to be written: makes durable what it refers to.
-    fn settle(&self) -> Result<()>;
+    fn make_durable(&self) -> Result<()>;
     /// The checkpoint is durable.
-    fn stored(&self);
+    fn on_durable(&self);
 }
 
 /// The sizes of a tree's pages and of its cache.
@@ -113,31 +113,31 @@ impl TreeSettings {
             page_bytes: to_usize(page_bytes),
             frames_min: FRAMES_MIN,
             frames_max,
-            goes_first: false,
+            may_reclaim_others: false,
             replacement,
-            lasting_kind: INNER,
+            evict_last_kind: INNER,
             salt,
         };
         Ok(Self { granularity, cache, value_bytes: 0 })
     }
 
     /// With a page cache that may reclaim memory from block caches.
-    pub(crate) fn before_blocks(mut self) -> Self {
-        self.cache.goes_first = true;
+    pub(crate) fn may_reclaim_blocks(mut self) -> Self {
+        self.cache.may_reclaim_others = true;
         self
     }
 
     /// With a tree of many small entries whose values mostly have this many bytes.
-    pub(crate) const fn of_values(mut self, value_bytes: usize) -> Self {
+    pub(crate) const fn with_value_bytes(mut self, value_bytes: usize) -> Self {
         self.value_bytes = value_bytes;
         self
     }
 }
 
 /// An idle table writes its pages back if its journal is larger than the budget divided by this.
-const JOURNAL_AT_REST: u64 = 1024;
+const IDLE_JOURNAL_SHARE: u64 = 1024;
 /// Number of pages that an idle table writes back at once: a concurrent write may wait for them.
-const SETTLED_AT_ONCE: u64 = 1024;
+const IDLE_WRITE_BACK_PAGES: u64 = 1024;
 
 /// Returns the salt of the checksums of a table's pages.
 pub(crate) fn salt_of(database_id: &[u8; 16], table_id: u64) -> u32 {
@@ -150,18 +150,18 @@ pub(crate) struct PagedTree {
     pub(crate) context: Context,
     pub(crate) tree: Tree,
     pub(crate) gate: Gate,
-    pub(crate) keeper: Mutex<Checkpointer>,
+    pub(crate) checkpointer: Mutex<Checkpointer>,
     /// Held while the table's file is created.
-    making: Mutex<()>,
-    beside: Option<Arc<dyn CheckpointParticipant>>,
+    file_creation: Mutex<()>,
+    participant: Option<Arc<dyn CheckpointParticipant>>,
     /// Bytes of the journal since an idle table last wrote all pages back.
-    unsettled_bytes: AtomicU64,
-    pub(crate) cuts_total: AtomicU64,
+    journal_bytes_to_write_back: AtomicU64,
+    pub(crate) checkpoints_total: AtomicU64,
     pub(crate) helps_total: AtomicU64,
     pub(crate) written_bytes_total: AtomicU64,
     /// Of these, journal groups, and pages written in place.
     pub(crate) journaled_bytes_total: AtomicU64,
-    pub(crate) placed_bytes_total: AtomicU64,
+    pub(crate) written_back_bytes_total: AtomicU64,
 }
 
 impl PagedTree {
@@ -171,9 +171,9 @@ impl PagedTree {
     pub(crate) fn open(
         settings: &TreeSettings,
         context: Context,
-        beside: Option<Arc<dyn CheckpointParticipant>>,
+        participant: Option<Arc<dyn CheckpointParticipant>>,
     ) -> Result<(Self, Lsn)> {
-        checkpointer::open(settings, context, beside)
+        checkpointer::open(settings, context, participant)
     }
 
     /// Returns the number of frames that the cache has or may have.
@@ -183,7 +183,7 @@ impl PagedTree {
 
     /// Returns the number of unevictable pages that writers may cause. The limit is higher if the
     /// cache has room for all pages.
-    pub(crate) fn kept_limit(&self) -> u64 {
+    pub(crate) fn unevictable_limit(&self) -> u64 {
         let frames = self.frames();
         if self.fits(frames) { frames / 16 * 15 } else { frames / 4 * 3 }
     }
@@ -194,63 +194,64 @@ impl PagedTree {
     }
 
     /// Whether a checkpoint has work although no operation came.
-    pub(crate) fn is_unsettled(&self) -> bool {
-        self.tree.cache().dirty_count() > 0 || self.is_overlay_in_the_way()
+    pub(crate) fn has_pending_changes(&self) -> bool {
+        self.tree.cache().dirty_count() > 0 || self.is_overlay_too_large()
     }
 
     /// Whether pages are evicted and read again whose changes are only in the journal: each read
     /// applies them again. Decided at opening; writers do not ask.
-    pub(crate) fn is_overlay_in_the_way(&self) -> bool {
-        self.tree.cache().is_overlaid() && !self.context.read_only && !self.fits(self.frames())
+    pub(crate) fn is_overlay_too_large(&self) -> bool {
+        self.tree.cache().has_overlay() && !self.context.read_only && !self.fits(self.frames())
     }
 
     /// Whether so many pages are unevictable that some should be written back although the journal
     /// has room.
     pub(crate) fn is_crowded(&self) -> bool {
-        let (frames, kept) = (self.frames(), self.tree.cache().kept_count());
-        kept > frames / 8 * 3 && self.tree.allocator().used() > frames / 4 * 3
+        let (frames, unevictable) = (self.frames(), self.tree.cache().unevictable_count());
+        unevictable > frames / 8 * 3 && self.tree.allocator().used() > frames / 4 * 3
     }
 
     /// Whether the journal is so long that an idle table should write its pages back.
     pub(crate) fn is_journal_long(&self) -> bool {
-        let least = self.context.budget.limit() / JOURNAL_AT_REST;
-        !self.context.read_only && self.unsettled_bytes.load(Ordering::Relaxed) > least
+        let least = self.context.budget.limit() / IDLE_JOURNAL_SHARE;
+        !self.context.read_only && self.journal_bytes_to_write_back.load(Ordering::Relaxed) > least
     }
 
     /// Writes back everything that is in the journal, and removes its files. Works in parts, so
     /// that a write which needs room does not wait for the whole.
-    pub(crate) fn settle(&self) -> Result<()> {
+    pub(crate) fn empty_journal(&self) -> Result<()> {
         let cache = self.tree.cache();
         // Concurrent changes are not waited for.
-        let mut left = cache.unplaced_count();
-        while left > SETTLED_AT_ONCE && !cache.is_overlaid() {
-            let keeper = &mut lock(&self.keeper);
-            let complete = keeper.complete();
-            self.store_one(keeper, complete, to_usize(SETTLED_AT_ONCE))?;
-            left -= SETTLED_AT_ONCE;
+        let mut left = cache.pending_writeback_count();
+        while left > IDLE_WRITE_BACK_PAGES && !cache.has_overlay() {
+            let checkpointer = &mut lock(&self.checkpointer);
+            let complete = checkpointer.complete();
+            self.store_once(checkpointer, complete, to_usize(IDLE_WRITE_BACK_PAGES))?;
+            left -= IDLE_WRITE_BACK_PAGES;
         }
-        let keeper = &mut lock(&self.keeper);
-        let complete = keeper.complete();
-        mutant!(JournalEndsUnplaced: keeper.forget_unplaced(), else {
-            self.place_everything(keeper, complete)?;
+        let checkpointer = &mut lock(&self.checkpointer);
+        let complete = checkpointer.complete();
+        mutant!(JournalEndsUnplaced: checkpointer.forget_pending_writeback(), else {
+            self.write_back_all(checkpointer, complete)?;
         });
         // This group declares the earlier ones unneeded; it is in a new file.
-        keeper.end_file();
-        self.store_one(keeper, complete, 0)?;
-        self.unsettled_bytes.store(0, Ordering::Relaxed);
+        checkpointer.start_new_file();
+        self.store_once(checkpointer, complete, 0)?;
+        self.journal_bytes_to_write_back.store(0, Ordering::Relaxed);
         Ok(())
     }
 
     /// Whether so much has changed that a checkpoint is due.
-    pub(crate) fn is_cut_due(&self) -> bool {
+    pub(crate) fn is_checkpoint_due(&self) -> bool {
         let cache = self.tree.cache();
         // These comparisons are cheaper than a query of the budget.
-        let kept = cache.kept_count();
-        if kept <= FRAMES_MIN / 4 || cache.dirty_count() == 0 {
+        let unevictable = cache.unevictable_count();
+        if unevictable <= FRAMES_MIN / 4 || cache.dirty_count() == 0 {
             return false;
         }
-        let most = (self.context.budget.limit() / 16).clamp(CUT_BYTES_MIN, CUT_BYTES_MAX);
-        let crowds = |frames: u64| kept > frames / 16 * 9;
+        let most =
+            (self.context.budget.limit() / 16).clamp(CHECKPOINT_BYTES_MIN, CHECKPOINT_BYTES_MAX);
+        let crowds = |frames: u64| unevictable > frames / 16 * 9;
         cache.changed_bytes() > most
             || crowds(cache.frames()) && crowds(self.frames()) && self.is_crowded()
     }
@@ -259,20 +260,20 @@ impl PagedTree {
     /// Fails if a write fails.
     pub(crate) fn make_room(&self, pages: u64) -> Result<()> {
         // Below every limit: no query of the budget.
-        if self.tree.cache().kept_count() + pages <= self.tree.cache().frames() / 4 * 3 {
+        if self.tree.cache().unevictable_count() + pages <= self.tree.cache().frames() / 4 * 3 {
             return Ok(());
         }
         for _ in 0..HELPS_MAX {
-            if self.tree.cache().kept_count() + pages <= self.kept_limit() {
+            if self.tree.cache().unevictable_count() + pages <= self.unevictable_limit() {
                 return Ok(());
             }
             self.helps_total.fetch_add(1, Ordering::Relaxed);
             self.context.host.wake();
-            let mut keeper = lock(&self.keeper);
+            let mut checkpointer = lock(&self.checkpointer);
             // The previous holder of the lock may have made room.
-            if self.tree.cache().kept_count() + pages > self.kept_limit() {
-                let complete = keeper.complete();
-                self.place_oldest(&mut keeper, complete)?;
+            if self.tree.cache().unevictable_count() + pages > self.unevictable_limit() {
+                let complete = checkpointer.complete();
+                self.write_back_oldest(&mut checkpointer, complete)?;
             }
         }
         Ok(())

@@ -81,32 +81,40 @@ impl PageWrites {
 
 impl PagedTree {
     /// Writes whole those pages of a checkpoint that no durable checkpoint has.
-    pub(super) fn place_fresh(&self, cut: &CacheCheckpoint, pages: &[(PageId, u32)]) -> Result<()> {
+    pub(super) fn write_fresh_pages(
+        &self,
+        checkpoint: &CacheCheckpoint,
+        pages: &[(PageId, u32)],
+    ) -> Result<()> {
         let cache = self.tree.cache();
         let mut image = vec![0; cache.page_bytes()];
-        self.place_each(pages, |place, requests| {
-            if cache.image(cut, place, &mut image).is_some() {
-                requests.add(cache.offset(place.0), &image);
+        self.write_each(pages, |page, requests| {
+            if cache.image(checkpoint, page, &mut image).is_some() {
+                requests.add(cache.offset(page.0), &image);
             }
         })
     }
 
     /// Writes the blocks of a checkpoint's pages that the file lacks.
-    pub(super) fn place(&self, cut: &CacheCheckpoint, pages: &[(PageId, u32)]) -> Result<()> {
+    pub(super) fn write_back_pages(
+        &self,
+        checkpoint: &CacheCheckpoint,
+        pages: &[(PageId, u32)],
+    ) -> Result<()> {
         let cache = self.tree.cache();
         let unit = cache.page_bytes() / UNITS;
         let units_of_block = (to_usize(BLOCK_BYTES) / unit).min(UNITS);
         let mut image = vec![0; cache.page_bytes()];
-        self.place_each(pages, |place, requests| {
-            let Some(units) = cache.image(cut, place, &mut image) else { return };
-            for (first, count) in runs(widen(units.unplaced, units_of_block)) {
+        self.write_each(pages, |page, requests| {
+            let Some(units) = cache.image(checkpoint, page, &mut image) else { return };
+            for (first, count) in runs(widen(units.pending, units_of_block)) {
                 let bytes = image.get(first * unit..(first + count) * unit).unwrap_or(&[]);
-                requests.add(cache.offset(place.0) + to_u64(first * unit), bytes);
+                requests.add(cache.offset(page.0) + to_u64(first * unit), bytes);
             }
         })
     }
 
-    fn place_each(
+    fn write_each(
         &self,
         pages: &[(PageId, u32)],
         mut each: impl FnMut((PageId, u32), &mut PageWrites),
@@ -120,7 +128,7 @@ impl PagedTree {
         }
         let (outcome, written) = requests.finish();
         self.written_bytes_total.fetch_add(written, Ordering::Relaxed);
-        self.placed_bytes_total.fetch_add(written, Ordering::Relaxed);
+        self.written_back_bytes_total.fetch_add(written, Ordering::Relaxed);
         outcome
     }
 }

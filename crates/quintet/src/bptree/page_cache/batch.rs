@@ -31,7 +31,7 @@ impl PageCache {
         let most = to_usize(self.frames_reachable().div_ceil(4));
         let outcome = self.queues.with(&**env, |queue| {
             let wanted: Vec<_> = missing().take(most).collect();
-            self.overlay.read_ahead(&wanted, queue);
+            self.overlay.prefetch_pieces(&wanted, queue);
             let mut loading: Vec<Option<WriteGuard<'_>>> = Vec::new();
             let (mut done, mut buffers) = (Vec::with_capacity(DEPTH), Vec::new());
             for page in wanted.into_iter().filter(|page| !self.contains(*page)) {
@@ -39,7 +39,7 @@ impl PageCache {
                     queue.wait(1, &mut done);
                     self.finish_loads(&mut loading, &mut done, &mut buffers);
                 }
-                let frame = self.take_frame();
+                let frame = self.allocate_frame();
                 if !self.link(page, frame) {
                     self.release(frame);
                     continue;

@@ -52,12 +52,12 @@ pub struct WriteGuard<'a> {
     pub(super) frame: u32,
     pub(super) changed: Cell<u64>,
     /// Units that an unfinished checkpoint has not saved; `None` until first looked up.
-    needed: Cell<Option<u64>>,
+    unsaved: Cell<Option<u64>>,
 }
 
 /// Saves units for the unfinished checkpoint that the page belongs to.
 impl UnitSaver for WriteGuard<'_> {
-    fn keep(&self, units: u64) {
+    fn save(&self, units: u64) {
         self.cache.save_units(self.frame, units);
     }
 }
@@ -65,7 +65,7 @@ impl UnitSaver for WriteGuard<'_> {
 impl<'a> WriteGuard<'a> {
     /// Returns the guard of a frame that the caller has latched.
     pub(super) const fn new(cache: &'a PageCache, frame: u32) -> Self {
-        Self { cache, frame, changed: Cell::new(0), needed: Cell::new(None) }
+        Self { cache, frame, changed: Cell::new(0), unsaved: Cell::new(None) }
     }
 
     /// Returns the page number.
@@ -82,13 +82,13 @@ impl<'a> WriteGuard<'a> {
     /// Returns the bytes for writing. The page is dirty from now on.
     pub fn edit(&self) -> PageEdit<'_> {
         let edit = PageEdit::new(self.cache.words(self.frame), &self.changed);
-        if !self.cache.note_change(self.frame) {
+        if !self.cache.mark_dirty(self.frame) {
             return edit;
         }
-        if self.needed.get().is_none() {
-            self.needed.set(Some(self.cache.unsaved_units(self.frame)));
+        if self.unsaved.get().is_none() {
+            self.unsaved.set(Some(self.cache.unsaved_units(self.frame)));
         }
-        edit.seen_by(&self.needed, self)
+        edit.with_saver(&self.unsaved, self)
     }
 
     /// Discards the content of a freed page; it need not be written.
@@ -100,13 +100,13 @@ impl<'a> WriteGuard<'a> {
             cache.save_all(self.frame);
             self.changed.set(0);
             cache.set(self.frame, MASK, 0);
-            cache.mark(self.frame, 0, 0);
+            cache.set_page_state(self.frame, 0, 0);
         }
     }
 
     /// Records the units changed so far, for a checkpoint that begins while the latch is held.
     /// Otherwise `drop` does it.
-    pub fn settle(&self) {
+    pub fn record_changed_units(&self) {
         let changed = self.changed.replace(0);
         if changed == 0 {
             return;
@@ -131,7 +131,7 @@ impl<'a> WriteGuard<'a> {
 
 impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
-        self.settle();
+        self.record_changed_units();
         if let Some(word) = self.cache.word(self.frame, LATCH) {
             latch::unlock(word);
         }

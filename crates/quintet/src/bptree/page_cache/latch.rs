@@ -22,13 +22,13 @@ pub fn begin(latch: &AtomicU64) -> u64 {
 
 #[cold]
 fn begin_slowly(latch: &AtomicU64) -> u64 {
-    let mut patience = Backoff::default();
+    let mut backoff = Backoff::default();
     loop {
         let version = latch.load(Ordering::Acquire);
         if version & 1 == 0 {
             return version;
         }
-        patience.wait();
+        backoff.wait();
     }
 }
 
@@ -59,9 +59,9 @@ pub fn try_lock(latch: &AtomicU64) -> bool {
 
 /// Takes the latch; waits for it.
 pub fn lock(latch: &AtomicU64) {
-    let mut patience = Backoff::default();
+    let mut backoff = Backoff::default();
     while !try_lock(latch) {
-        patience.wait();
+        backoff.wait();
     }
 }
 

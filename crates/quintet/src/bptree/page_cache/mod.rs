@@ -10,11 +10,11 @@
 //! eviction or reuse of the frame changes the version.
 //!
 //! Checkpoints: a page that changed since the last checkpoint is dirty and cannot be evicted;
-//! neither can a page whose changes are in the journal and not in the file. [`PageCache::cut`]
-//! makes all dirty pages the checkpoint, in constant time. [`PageCache::image`] then reads them one
-//! by one as they were at that moment: a writer that changes a page of an unfinished checkpoint
-//! first saves the units that it changes ([`checkpoint`]). [`PageCache::finish`] makes the pages
-//! clean.
+//! neither can a page whose changes are in the journal and not in the file.
+//! [`PageCache::checkpoint`] makes all dirty pages the checkpoint, in constant time.
+//! [`PageCache::image`] then reads them one by one as they were at that moment: a writer that
+//! changes a page of an unfinished checkpoint first saves the units that it changes
+//! ([`checkpoint`]). [`PageCache::finish`] makes the pages clean.
 //!
 //! Layout of a page: its first eight bytes are the cache's; the rest is its user's.
 //!
@@ -100,7 +100,7 @@ const USED: usize = 5;
 const PENDING: usize = 6;
 /// Word: number of pins ([`pin`]); the highest bit says that an unfinished checkpoint has saved
 /// units of the page ([`checkpoint`]).
-const KEPT: usize = 7;
+const PINS: usize = 7;
 /// The page number of a frame without a page.
 const NO_PAGE: u64 = u64::MAX;
 /// Lock bit of a bucket; the rest is the number of its first frame plus one.
@@ -140,12 +140,12 @@ pub struct CacheOptions {
     /// Maximum number of frames while the budget has memory.
     pub frames_max: u64,
     /// Whether the cache grows even if another user of the budget must release memory for it.
-    pub goes_first: bool,
+    pub may_reclaim_others: bool,
     /// How the cache chooses a victim.
     pub replacement: Replacement,
     /// The evict-last kind (byte 8 of a page): such pages are evicted only if no other page can be.
     /// Inner nodes, because every descent needs them.
-    pub lasting_kind: u8,
+    pub evict_last_kind: u8,
     /// Salt of every checksum, so that another table's page is not valid.
     pub salt: u32,
 }
@@ -183,7 +183,7 @@ pub struct PageCache {
     buckets: Box<[AtomicU64]>,
     free: FreeList,
     free_count: AtomicU64,
-    /// Number of frames with a page at the last call of `make_ready`.
+    /// Number of frames with a page at the last call of `prepare_frames`.
     filled_before: AtomicU64,
     /// Number of frames allocated.
     made: AtomicU64,
@@ -195,10 +195,10 @@ pub struct PageCache {
     dirty_count: AtomicU64,
     /// Pages that are journaled and not written back, ordered by the first journal group that has
     /// them. Entries may be duplicates or stale.
-    unplaced: Mutex<VecDeque<PendingWriteBack>>,
-    unplaced_count: AtomicU64,
+    pending_writeback: Mutex<VecDeque<PendingWriteBack>>,
+    pending_writeback_count: AtomicU64,
     /// Number of frames whose page is dirty or pending write-back.
-    kept_count: AtomicU64,
+    unevictable_count: AtomicU64,
     /// Journal changes of pages that were not read since the table was opened.
     overlay: Overlay,
     /// Approximate size of the units that changed since the last checkpoint, in bytes.
@@ -240,9 +240,9 @@ impl PageCache {
             epoch: AtomicU64::new(1),
             dirty: Mutex::new(Vec::new()),
             dirty_count: AtomicU64::new(0),
-            unplaced: Mutex::new(VecDeque::new()),
-            unplaced_count: AtomicU64::new(0),
-            kept_count: AtomicU64::new(0),
+            pending_writeback: Mutex::new(VecDeque::new()),
+            pending_writeback_count: AtomicU64::new(0),
+            unevictable_count: AtomicU64::new(0),
             overlay: Overlay::default(),
             changed_bytes: AtomicU64::new(0),
             saved: Mutex::default(),
@@ -314,13 +314,13 @@ impl PageCache {
     }
 
     /// Returns the number of pages whose changes are in the journal and not in the file.
-    pub fn unplaced_count(&self) -> u64 {
-        self.unplaced_count.load(Ordering::Relaxed)
+    pub fn pending_writeback_count(&self) -> u64 {
+        self.pending_writeback_count.load(Ordering::Relaxed)
     }
 
     /// Returns the number of pages that are dirty or pending write-back, and so cannot be evicted.
-    pub fn kept_count(&self) -> u64 {
-        self.kept_count.load(Ordering::Relaxed)
+    pub fn unevictable_count(&self) -> u64 {
+        self.unevictable_count.load(Ordering::Relaxed)
     }
 
     /// Returns approximately how many bytes changed since the last checkpoint.
@@ -445,7 +445,7 @@ impl PageCache {
     /// the page is not valid.
     #[inline]
     pub fn read(&self, page: PageId) -> Result<ReadGuard<'_>> {
-        match self.look(page) {
+        match self.lookup(page) {
             Some(guard) => Ok(guard),
             None => self.read_slowly(page),
         }
@@ -454,7 +454,7 @@ impl PageCache {
     #[cold]
     fn read_slowly(&self, page: PageId) -> Result<ReadGuard<'_>> {
         loop {
-            if let Some(guard) = self.look(page) {
+            if let Some(guard) = self.lookup(page) {
                 return Ok(guard);
             }
             // Another thread may have loaded the page meanwhile, and its frame may have been
@@ -468,7 +468,7 @@ impl PageCache {
     /// Returns a page for reading if it is in the cache. Also returns `None` if it has just been
     /// evicted.
     #[inline]
-    pub fn look(&self, page: PageId) -> Option<ReadGuard<'_>> {
+    pub fn lookup(&self, page: PageId) -> Option<ReadGuard<'_>> {
         let frame = self.find(page)?;
         let version = latch::begin(self.word(frame, LATCH)?);
         if self.get(frame, PAGE) != u64::from(page.0) {
@@ -512,8 +512,8 @@ impl PageCache {
                 break guard;
             }
         };
-        self.overlay.take(page, &self.budget);
-        if self.note_change(guard.frame) {
+        self.overlay.remove(page, &self.budget);
+        if self.mark_dirty(guard.frame) {
             self.save_all(guard.frame);
         }
         // All units are marked, and not counted in `changed_bytes`: a new page is written directly
@@ -538,7 +538,7 @@ impl PageCache {
     /// Allocates a latched frame for a page that is not in the cache. Returns `None` if another
     /// thread did so first.
     fn load(&self, page: PageId, fill: FrameContent) -> Result<Option<WriteGuard<'_>>> {
-        let frame = self.take_frame();
+        let frame = self.allocate_frame();
         if !self.link(page, frame) {
             self.release(frame);
             return Ok(None);
@@ -579,33 +579,33 @@ impl PageCache {
     }
 
     /// Returns at most `count` pages that have changes in the overlay.
-    pub fn overlaid(&self, count: usize) -> Vec<PageId> {
+    pub fn pages_in_overlay(&self, count: usize) -> Vec<PageId> {
         self.overlay.pages(count)
     }
 
     /// Whether any page has changes in the overlay.
-    pub fn is_overlaid(&self) -> bool {
+    pub fn has_overlay(&self) -> bool {
         self.overlay.is_filled()
     }
 
     /// Moves the overlay's changes of a page to its frame, as pending write-back.
-    pub fn take_from_overlay(&self, page: PageId) -> Result<()> {
+    pub fn move_from_overlay(&self, page: PageId) -> Result<()> {
         let guard = self.write(page)?;
-        self.take_overlay((page, guard.frame));
+        self.move_overlay_changes((page, guard.frame));
         Ok(())
     }
 
     /// Takes over the overlay's changes for a latched clean frame. The frame was read with them
     /// applied.
-    fn take_overlay(&self, (page, frame): (PageId, u32)) {
-        if self.get(frame, EPOCH) == 0 && self.overlay.take(page, &self.budget) {
+    fn move_overlay_changes(&self, (page, frame): (PageId, u32)) {
+        if self.get(frame, EPOCH) == 0 && self.overlay.remove(page, &self.budget) {
             self.add_pending((page, frame), self.get(frame, MASK), 0);
         }
     }
 
     /// Discards the content of a freed page, so that it is not written.
     pub fn discard(&self, page: PageId) {
-        self.overlay.take(page, &self.budget);
+        self.overlay.remove(page, &self.budget);
         if let Some(guard) = self.find(page).and_then(|frame| self.latch_as(page, frame)) {
             guard.discard();
         }
@@ -614,14 +614,14 @@ impl PageCache {
     /// Drops a page that was written directly to the file: the cached content, if any, is from
     /// before. The page must not have changed since the last checkpoint.
     pub fn forget(&self, page: PageId) {
-        self.overlay.take(page, &self.budget);
-        let mut patience = Backoff::default();
+        self.overlay.remove(page, &self.budget);
+        let mut backoff = Backoff::default();
         while let Some(frame) = self.find(page) {
             let Some(guard) = self.latch_as(page, frame) else { continue };
             // A writer may have pinned it as another page's content; it will unpin it.
-            if self.is_counted(frame) {
+            if self.is_pinned(frame) {
                 drop(guard);
-                patience.wait();
+                backoff.wait();
                 continue;
             }
             let frame = guard.forget();
@@ -681,7 +681,7 @@ impl PageCache {
     /// Frees a latched frame that is in no chain.
     fn release(&self, frame: u32) {
         self.set(frame, MASK, 0);
-        self.mark(frame, 0, 0);
+        self.set_page_state(frame, 0, 0);
         if let Some(word) = self.word(frame, LATCH) {
             latch::unlock(word);
         }
@@ -694,8 +694,8 @@ impl PageCache {
     }
 
     /// Returns a latched frame without a page: free, newly allocated or evicted.
-    fn take_frame(&self) -> u32 {
-        let mut patience = Backoff::default();
+    fn allocate_frame(&self) -> u32 {
+        let mut backoff = Backoff::default();
         loop {
             if let Some(frame) = self.free.pop(|frame| self.word(frame, NEXT)) {
                 self.free_count.fetch_sub(1, Ordering::Relaxed);
@@ -710,8 +710,8 @@ impl PageCache {
             if let Some(frame) = self.evict() {
                 return frame;
             }
-            patience.wait();
-            if patience.count() > SEARCHES {
+            backoff.wait();
+            if backoff.count() > SEARCHES {
                 self.grow(GROWTH_FRAMES, Growth::Must);
             }
         }
@@ -719,7 +719,7 @@ impl PageCache {
 
     /// Allocates as many frames as were filled since the last call, less the free ones, and touches
     /// their memory. Otherwise a writer would wait milliseconds for each huge page.
-    pub fn make_ready(&self) {
+    pub fn prepare_frames(&self) {
         let free = || self.free_count.load(Ordering::Relaxed);
         let filled = self.frames().saturating_sub(free());
         let before = self.filled_before.swap(filled, Ordering::Relaxed);
@@ -742,7 +742,7 @@ impl PageCache {
             count
         } else {
             let count = count.min(self.options.frames_max.saturating_sub(made));
-            if count == 0 || !self.draw(count * self.frame_cost()) {
+            if count == 0 || !self.reserve_memory(count * self.frame_cost()) {
                 return false;
             }
             count
@@ -760,8 +760,8 @@ impl PageCache {
     }
 
     /// Reserves memory for frames. Returns whether the budget had it.
-    fn draw(&self, cost: u64) -> bool {
-        if self.options.goes_first {
+    fn reserve_memory(&self, cost: u64) -> bool {
+        if self.options.may_reclaim_others {
             return self.budget.reserve(cost).is_ok();
         }
         self.budget.used() + cost + self.left_to_others() <= self.budget.limit()
@@ -770,12 +770,12 @@ impl PageCache {
 
     /// Returns the bytes of the budget that are left to other tables.
     fn left_to_others(&self) -> u64 {
-        if self.options.goes_first { 0 } else { self.budget.limit() / 8 }
+        if self.options.may_reclaim_others { 0 } else { self.budget.limit() / 8 }
     }
 
     /// Evicts a page and returns its latched frame.
     fn evict(&self) -> Option<u32> {
-        self.evict_if(|frame| !self.is_lasting(frame)).or_else(|| self.evict_if(|_| true))
+        self.evict_if(|frame| !self.is_evict_last(frame)).or_else(|| self.evict_if(|_| true))
     }
 
     fn evict_if(&self, may_go: impl Fn(u32) -> bool) -> Option<u32> {
@@ -787,7 +787,7 @@ impl PageCache {
                 Replacement::Random => mixed(turn),
             };
             let frame = low_u32(turn % made.max(1));
-            if self.is_kept(frame) {
+            if self.is_unevictable(frame) {
                 continue;
             }
             if self.get(frame, USED) != 0 {
@@ -801,7 +801,7 @@ impl PageCache {
             if !latched {
                 continue;
             }
-            if self.is_kept(frame) || self.is_counted(frame) {
+            if self.is_unevictable(frame) || self.is_pinned(frame) {
                 self.word(frame, LATCH).into_iter().for_each(latch::unlock);
                 continue;
             }
@@ -813,13 +813,13 @@ impl PageCache {
     }
 
     /// Whether a frame has a page of the evict-last kind. A guess if the frame is not latched.
-    fn is_lasting(&self, frame: u32) -> bool {
+    fn is_evict_last(&self, frame: u32) -> bool {
         let kind = self.words(frame).get(1).map(|word| word.load(Ordering::Relaxed));
-        kind.is_some_and(|kind| low_u8(kind) == self.options.lasting_kind)
+        kind.is_some_and(|kind| low_u8(kind) == self.options.evict_last_kind)
     }
 
     /// Whether a frame has no page, or one that is dirty or pending write-back.
-    fn is_kept(&self, frame: u32) -> bool {
+    fn is_unevictable(&self, frame: u32) -> bool {
         let dirty = self.get(frame, EPOCH) != 0 || self.get(frame, PENDING) != 0;
         let dirty = mutant!(PageEvictsDirty: false, else dirty);
         self.get(frame, PAGE) == NO_PAGE || dirty
@@ -828,7 +828,7 @@ impl PageCache {
 
 impl Drop for PageCache {
     fn drop(&mut self) {
-        self.drop_saved();
+        self.discard_saved();
         self.overlay.set(Vec::new(), false, &self.budget);
         self.budget.release(self.memory_bytes());
     }
@@ -857,7 +857,7 @@ fn index_of(number: u32) -> usize {
 }
 
 fn lock_bucket(bucket: &AtomicU64) -> u64 {
-    let mut patience = Backoff::default();
+    let mut backoff = Backoff::default();
     loop {
         let head = bucket.load(Ordering::Relaxed);
         let free = head & BUCKET_LOCK == 0;
@@ -867,7 +867,7 @@ fn lock_bucket(bucket: &AtomicU64) -> u64 {
         {
             return head;
         }
-        patience.wait();
+        backoff.wait();
     }
 }
 

@@ -1,9 +1,9 @@
 //! The overlay: journal changes that are applied to pages when they are read.
 //!
-//! What: one [`OverlayLayer`] for each journal group, with the changes of each page. A page that is read
-//! from disk gets the changes of all layers, the oldest first. Why: to apply them all when a table
-//! is opened would read and write every page that changed since the last write-back. A layer stores
-//! where the pieces are; their content is read with the page.
+//! What: one [`OverlayLayer`] for each journal group, with the changes of each page. A page that is
+//! read from disk gets the changes of all layers, the oldest first. Why: to apply them all when a
+//! table is opened would read and write every page that changed since the last write-back. A layer
+//! stores where the pieces are; their content is read with the page.
 //!
 //! Invariants:
 //! - The file's page with its changes applied is a whole page, whose checksum is verified
@@ -123,7 +123,7 @@ struct OverlayState {
     left: usize,
     first_word: usize,
     /// Pieces that were prefetched, in the order of their layers.
-    ahead: HashMap<PageId, Vec<Vec<u8>>>,
+    prefetched: HashMap<PageId, Vec<Vec<u8>>>,
 }
 
 impl OverlayState {
@@ -154,7 +154,7 @@ impl OverlayState {
 }
 
 /// Returns the valid pieces of a page, the oldest first.
-fn places_of(layers: &[OverlayLayer], page: PageId) -> Vec<LayerPiece> {
+fn pieces_of(layers: &[OverlayLayer], page: PageId) -> Vec<LayerPiece> {
     let mut places = Vec::new();
     for (number, layer) in layers.iter().enumerate() {
         for piece in layer.of_page(page) {
@@ -174,14 +174,14 @@ pub(super) struct Overlay {
     /// A table with an empty overlay checks only this flag.
     filled: AtomicBool,
     /// Whether changes stay in the overlay (read-only tables).
-    kept: AtomicBool,
+    is_read_only: AtomicBool,
     state: Mutex<OverlayState>,
 }
 
 impl Overlay {
     /// Replaces all layers; the oldest is first.
     pub(super) fn set(&self, layers: Vec<OverlayLayer>, keep: bool, budget: &Budget) {
-        self.kept.store(keep, Ordering::Relaxed);
+        self.is_read_only.store(keep, Ordering::Relaxed);
         let mut after = OverlayState { layers: layers.into(), ..OverlayState::default() };
         for layer in &*Arc::clone(&after.layers) {
             layer.pieces.iter().for_each(|piece| after.set(piece.page, piece.bytes > 0));
@@ -235,14 +235,14 @@ impl Overlay {
         if !self.is_filled() {
             return Ok(None);
         }
-        let (layers, ahead) = {
+        let (layers, prefetched) = {
             let mut state = lock(&self.state);
             if !state.is_present(page) {
                 return Ok(None);
             }
-            (Arc::clone(&state.layers), state.ahead.remove(&page))
+            (Arc::clone(&state.layers), state.prefetched.remove(&page))
         };
-        let pieces = match ahead {
+        let pieces = match prefetched {
             Some(pieces) => pieces,
             None => read_pieces(&layers, page, label)?,
         };
@@ -259,8 +259,8 @@ impl Overlay {
 
     /// Removes a page's changes: its frame has them, or the page was freed. Returns whether there
     /// were any.
-    pub(super) fn take(&self, page: PageId, budget: &Budget) -> bool {
-        if !self.is_filled() || self.kept.load(Ordering::Relaxed) {
+    pub(super) fn remove(&self, page: PageId, budget: &Budget) -> bool {
+        if !self.is_filled() || self.is_read_only.load(Ordering::Relaxed) {
             return false;
         }
         let mut state = lock(&self.state);
@@ -268,7 +268,7 @@ impl Overlay {
             return false;
         }
         state.set(page.0, false);
-        state.ahead.remove(&page);
+        state.prefetched.remove(&page);
         if state.left == 0 {
             budget.release(state.memory_bytes());
             *state = OverlayState::default();
@@ -279,7 +279,7 @@ impl Overlay {
 
     /// Prefetches the layers' pieces of these pages in batches, before the pages are read. A hint:
     /// a failed read is repeated with the page.
-    pub(super) fn read_ahead(&self, pages: &[PageId], queue: &mut dyn Queue) {
+    pub(super) fn prefetch_pieces(&self, pages: &[PageId], queue: &mut dyn Queue) {
         if !self.is_filled() {
             return;
         }
@@ -292,7 +292,7 @@ impl Overlay {
         let mut places: Vec<(usize, PagePiece, usize, usize)> = Vec::new();
         let mut found: Vec<Vec<Option<Vec<u8>>>> = Vec::new();
         for (number, page) in wanted.iter().enumerate() {
-            let of_page = places_of(&layers, *page);
+            let of_page = pieces_of(&layers, *page);
             found.push(vec![None; of_page.len()]);
             places.extend(
                 of_page
@@ -302,8 +302,8 @@ impl Overlay {
             );
         }
         places.sort_unstable_by_key(|(layer, piece, ..)| (*layer, piece.at));
-        let reads = gather(&layers, &places);
-        transfer(&layers, &reads, queue, &mut |read, held| {
+        let reads = merge_reads(&layers, &places);
+        run_reads(&layers, &reads, queue, &mut |read, held| {
             let (from, places) = (read.from, places.get(read.first..read.last).unwrap_or(&[]));
             for (layer, piece, number, at) in places {
                 let Some(PatchSource::File(_, start)) =
@@ -323,7 +323,7 @@ impl Overlay {
             if let Some(pieces) = found.into_iter().collect::<Option<Vec<_>>>()
                 && state.is_present(page)
             {
-                state.ahead.insert(page, pieces);
+                state.prefetched.insert(page, pieces);
             }
         }
     }
@@ -339,7 +339,10 @@ struct PieceRead {
 }
 
 /// Merges reads of neighbouring pieces. Pieces in memory need no read.
-fn gather(layers: &[OverlayLayer], places: &[(usize, PagePiece, usize, usize)]) -> Vec<PieceRead> {
+fn merge_reads(
+    layers: &[OverlayLayer],
+    places: &[(usize, PagePiece, usize, usize)],
+) -> Vec<PieceRead> {
     let mut reads: Vec<PieceRead> = Vec::new();
     for (index, (layer, piece, ..)) in places.iter().enumerate() {
         let source = layers.get(*layer).map(|layer| &layer.source);
@@ -360,7 +363,7 @@ fn gather(layers: &[OverlayLayer], places: &[(usize, PagePiece, usize, usize)]) 
 }
 
 /// Performs all reads and passes the results to `each`.
-fn transfer(
+fn run_reads(
     layers: &[OverlayLayer],
     reads: &[PieceRead],
     queue: &mut dyn Queue,
@@ -399,7 +402,7 @@ fn read_pieces(layers: &[OverlayLayer], page: PageId, label: &str) -> Result<Vec
         let layer = layers.get(number)?;
         Some(layer.source.read(piece.at, u64::from(piece.bytes)))
     };
-    let pieces = places_of(layers, page).into_iter().filter_map(read);
+    let pieces = pieces_of(layers, page).into_iter().filter_map(read);
     pieces.collect::<std::io::Result<_>>().map_err(|error| {
         Error::io(format!("read what the journal has of page {} of {label}", page.0), error)
     })

@@ -16,7 +16,7 @@ use crate::{
 #[derive(Debug)]
 struct BTreeLoad {
     inner: Arc<BTreeState>,
-    loading: BulkLoader,
+    loader: BulkLoader,
 }
 
 impl BulkLoad for BTree {
@@ -24,30 +24,30 @@ impl BulkLoad for BTree {
         let inner = Arc::clone(&self.inner);
         inner.check_usable()?;
         inner.merge_all()?;
-        let (loading, last) = BulkLoader::begin(&inner.paged)?;
-        Ok(LoadStart { load: Box::new(BTreeLoad { inner, loading }), last })
+        let (loader, last) = BulkLoader::begin(&inner.paged)?;
+        Ok(LoadStart { load: Box::new(BTreeLoad { inner, loader }), last })
     }
 }
 
 impl Load for BTreeLoad {
     fn put(&mut self, key: &[u8], head: &[u8], body: &[u8]) -> Result<()> {
-        self.loading.put(&self.inner.paged, key, [head, body])
+        self.loader.put(&self.inner.paged, key, [head, body])
     }
 
     fn finish(&mut self) -> Result<()> {
-        self.loading.finish(&self.inner.paged)
+        self.loader.finish(&self.inner.paged)
     }
 
     fn adopt(&mut self, up_to: Lsn) -> Result<Lsn> {
-        let mut keeper = lock(&self.inner.paged.keeper);
-        let lsn = up_to.max(keeper.complete());
-        self.loading.adopt(&self.inner.paged, &mut keeper, lsn)?;
+        let mut checkpointer = lock(&self.inner.paged.checkpointer);
+        let lsn = up_to.max(checkpointer.complete());
+        self.loader.adopt(&self.inner.paged, &mut checkpointer, lsn)?;
         Ok(lsn)
     }
 }
 
 impl Drop for BTreeLoad {
     fn drop(&mut self) {
-        self.loading.give_up(&self.inner.paged);
+        self.loader.abandon(&self.inner.paged);
     }
 }

@@ -22,8 +22,9 @@
 //! - During replay of the log only large values are written, to pages that no durable state uses.
 //!   All other replayed operations wait in the replay buffer ([`replay_buffer`]).
 //!
-//! Threads: gets, scans and ranges take no lock. Writers share the gate. Lock order: `keeper`,
-//! gate, pages (in the order of [`crate::bptree`]), the map of free pages, the cache's lists.
+//! Threads: gets, scans and ranges take no lock. Writers share the gate. Lock order:
+//! `checkpointer`, gate, pages (in the order of [`crate::bptree`]), the map of free pages, the
+//! cache's lists.
 //!
 //! Options: `page_bytes` (power of two, 4096 to 65,536, default 16,384), `cache_bytes` (limit of
 //! the page cache; 0, the default: three quarters of the memory budget), `extend_granularity`
@@ -84,7 +85,7 @@ struct BTreeState {
     /// Operations recovered from the log that are not in the tree yet.
     replay_buffer: BTreeReplayBuffer,
     /// Whether a checkpoint was requested from the background thread.
-    woken: AtomicBool,
+    is_checkpoint_requested: AtomicBool,
     /// Whether writers have met leaves that were not in the cache.
     is_cold: AtomicBool,
 }
@@ -114,19 +115,22 @@ impl BTree {
         let most = context.budget.limit() / 4 * 3;
         let settings = TreeSettings::new(options, &context, ("cache_bytes", most))?;
         let (paged, lsn) = PagedTree::open(&settings, context, None)?;
-        let (woken, is_cold) = (AtomicBool::new(false), AtomicBool::new(true));
+        let (is_checkpoint_requested, is_cold) = (AtomicBool::new(false), AtomicBool::new(true));
         let admissions = Admissions::new();
         // A table without files has no leaves on disk, so replay can change the tree directly.
         let budget = Arc::clone(&paged.context.budget);
         let replay_buffer = BTreeReplayBuffer::new(paged.context.hash, budget, lsn > Lsn(0));
-        let inner = BTreeState { paged, admissions, replay_buffer, woken, is_cold };
+        let inner =
+            BTreeState { paged, admissions, replay_buffer, is_checkpoint_requested, is_cold };
         Ok((Self { inner: Arc::new(inner) }, lsn))
     }
 }
 
 impl BTreeState {
     fn wake_if_due(&self) {
-        if self.paged.is_cut_due() && !self.woken.swap(true, Ordering::Relaxed) {
+        if self.paged.is_checkpoint_due()
+            && !self.is_checkpoint_requested.swap(true, Ordering::Relaxed)
+        {
             self.paged.context.host.wake();
         }
     }
@@ -172,9 +176,9 @@ impl Engine for BTree {
     fn prefetch(&self, hint: Hint<'_, '_>) {
         let inner = &self.inner;
         match hint {
-            Hint::Replay(key) => inner.replay_buffer.expect(key),
+            Hint::Replay(key) => inner.replay_buffer.prefetch(key),
             Hint::Batch(keys) => {
-                if inner.is_cold.load(Ordering::Relaxed) && !inner.paged.tree.bring(keys) {
+                if inner.is_cold.load(Ordering::Relaxed) && !inner.paged.tree.load_leaves(keys) {
                     inner.is_cold.store(false, Ordering::Relaxed);
                 }
             }
@@ -191,7 +195,7 @@ impl Engine for BTree {
             Op::Put { key, head, body } => {
                 let bytes = head.len() + body.len();
                 if inner.paged.tree.is_direct(bytes) {
-                    inner.paged.make_file()?;
+                    inner.paged.ensure_file()?;
                 }
                 let pages = CHANGE_PAGES + inner.paged.tree.pages_for(key, bytes);
                 inner.admit_one(key, pages, false)
@@ -221,7 +225,7 @@ impl Engine for BTree {
                 if inner.replay_buffer.is_replaying() {
                     inner.replay(op)
                 } else {
-                    inner.supersede(key, op)
+                    inner.apply_and_remove(key, op)
                 }
             }
             Op::Put { key, .. } | Op::Delete { key } => inner.change_one(key, op),
@@ -255,16 +259,16 @@ impl Engine for BTree {
     fn checkpoint(&self, up_to: Lsn) -> Result<Lsn> {
         let inner = &self.inner;
         inner.check_usable()?;
-        inner.woken.store(false, Ordering::Relaxed);
+        inner.is_checkpoint_requested.store(false, Ordering::Relaxed);
         inner.merge_all()?;
-        let mut keeper = lock(&inner.paged.keeper);
-        let lsn = up_to.max(keeper.complete());
-        if lsn > keeper.complete() || inner.paged.is_unsettled() {
-            inner.paged.persist_cut(&mut keeper, lsn)?;
+        let mut checkpointer = lock(&inner.paged.checkpointer);
+        let lsn = up_to.max(checkpointer.complete());
+        if lsn > checkpointer.complete() || inner.paged.has_pending_changes() {
+            inner.paged.store_checkpoint(&mut checkpointer, lsn)?;
         }
-        let complete = keeper.complete();
-        drop(keeper);
-        inner.paged.tree.cache().make_ready();
+        let complete = checkpointer.complete();
+        drop(checkpointer);
+        inner.paged.tree.cache().prepare_frames();
         Ok(complete)
     }
 
@@ -277,30 +281,30 @@ impl Engine for BTree {
         while let Some(from) = next {
             inner.paged.make_room(CHANGE_PAGES)?;
             let pass = inner.paged.gate.enter(&from);
-            let doomed = Some::<DropFilter<'_>>(&expired);
+            let filter = Some::<DropFilter<'_>>(&expired);
             let (change, after) =
-                inner.paged.tree.delete_some((&from, None), SCAN_AHEAD, doomed)?;
-            pass.note(change);
+                inner.paged.tree.delete_some((&from, None), SCAN_AHEAD, filter)?;
+            pass.add(change);
             next = after;
         }
-        let mut keeper = lock(&inner.paged.keeper);
-        inner.paged.give_back_space(&mut keeper)
+        let mut checkpointer = lock(&inner.paged.checkpointer);
+        inner.paged.punch_holes(&mut checkpointer)
     }
 
     fn check(&self, report: &mut Report) -> Result<()> {
         self.inner.merge_all()?;
-        let mut keeper = lock(&self.inner.paged.keeper);
-        self.inner.paged.check_files(&mut keeper, report)
+        let mut checkpointer = lock(&self.inner.paged.checkpointer);
+        self.inner.paged.check_files(&mut checkpointer, report)
     }
 
     fn stats(&self) -> EngineStats {
         let inner = &self.inner;
-        let (keys, live_bytes) = inner.paged.gate.figures();
+        let (keys, live_bytes) = inner.paged.gate.counts();
         let (cache, space) = (inner.paged.tree.cache().stats(), inner.paged.tree.allocator());
         let page_bytes = to_u64(inner.paged.tree.shape().page_bytes);
         let (journal_bytes, (journal_live, journal_full)) = {
-            let keeper = lock(&inner.paged.keeper);
-            (keeper.journal_bytes(), keeper.journal_state())
+            let checkpointer = lock(&inner.paged.checkpointer);
+            (checkpointer.journal_bytes(), checkpointer.journal_state())
         };
         let has_file = inner.paged.tree.cache().file().is_ok();
         let pages = if has_file { space.end() - space.holes() } else { 0 };
@@ -324,19 +328,22 @@ impl Engine for BTree {
                 ("free_pages", space.end() - space.used()),
                 ("cache_frames", cache.frames),
                 ("cache_dirty", cache.dirty),
-                ("cache_unplaced", inner.paged.tree.cache().unplaced_count()),
+                ("cache_unplaced", inner.paged.tree.cache().pending_writeback_count()),
                 ("cache_misses_total", cache.misses_total),
                 ("cache_evictions_total", cache.evictions_total),
                 ("cache_overflows_total", cache.overflows_total),
                 ("journal_live_bytes", journal_live),
                 ("journal_full", u64::from(journal_full)),
                 ("young_entries", inner.replay_buffer.len()),
-                ("cuts_total", inner.paged.cuts_total.load(Ordering::Relaxed)),
+                ("cuts_total", inner.paged.checkpoints_total.load(Ordering::Relaxed)),
                 (
                     "journaled_bytes_total",
                     inner.paged.journaled_bytes_total.load(Ordering::Relaxed),
                 ),
-                ("placed_bytes_total", inner.paged.placed_bytes_total.load(Ordering::Relaxed)),
+                (
+                    "placed_bytes_total",
+                    inner.paged.written_back_bytes_total.load(Ordering::Relaxed),
+                ),
                 ("saved_pages_total", cache.saved_total),
                 ("writer_helps_total", inner.paged.helps_total.load(Ordering::Relaxed)),
             ],
@@ -346,7 +353,7 @@ impl Engine for BTree {
     fn pending_work(&self) -> PendingWork {
         let (paged, replay_buffer) = (&self.inner.paged, &self.inner.replay_buffer);
         let is_due =
-            paged.is_cut_due() || paged.is_overlay_in_the_way() || !replay_buffer.is_empty();
+            paged.is_checkpoint_due() || paged.is_overlay_too_large() || !replay_buffer.is_empty();
         if is_due { PendingWork::Checkpoint } else { PendingWork::None }
     }
 }
@@ -362,7 +369,7 @@ impl OrderedEngine for BTree {
 
     /// Costs two descents.
     fn estimate_count(&self, range: &KeyRange) -> Result<u64> {
-        let (keys, _) = self.inner.paged.gate.figures();
+        let (keys, _) = self.inner.paged.gate.counts();
         self.inner.paged.tree.estimate(range.start.as_deref(), range.end.as_deref(), keys)
     }
 

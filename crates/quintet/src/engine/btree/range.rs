@@ -41,9 +41,9 @@ impl StepSize {
 /// See [`super::BTree::visit`].
 pub(super) fn visit(inner: &BTreeState, range: KeyRange, each: Visit<'_>) -> Result<()> {
     let mut scan = ForwardScan::new(range.start.unwrap_or_default(), range.end);
-    let (mut run, mut pace) = (EntryRun::default(), StepSize::START);
+    let (mut run, mut step_size) = (EntryRun::default(), StepSize::START);
     while !scan.is_over {
-        inner.scan_forward(&mut scan, pace.next(), &mut run)?;
+        inner.scan_forward(&mut scan, step_size.next(), &mut run)?;
         for (key, stored) in (0..run.len()).filter_map(|index| run.entry(index)) {
             if each(key, stored)?.is_break() {
                 return Ok(());
@@ -65,19 +65,19 @@ pub(super) struct BTreeRange {
     front_left: Range<usize>,
     /// Entries fetched by the back, descending.
     back: vec::IntoIter<Entry>,
-    pace: StepSize,
+    step_size: StepSize,
 }
 
 impl BTreeRange {
     pub(super) fn new(inner: Arc<BTreeState>, range: KeyRange) -> Self {
         let scan = ForwardScan::new(range.start.unwrap_or_default(), range.end);
         let (front, back) = (EntryRun::default(), vec::IntoIter::default());
-        Self { inner, scan, front, front_left: 0..0, back, pace: StepSize::START }
+        Self { inner, scan, front, front_left: 0..0, back, step_size: StepSize::START }
     }
 
     fn fetch_front(&mut self) -> Result<()> {
         while self.front_left.is_empty() && !self.scan.is_over {
-            self.inner.scan_forward(&mut self.scan, self.pace.next(), &mut self.front)?;
+            self.inner.scan_forward(&mut self.scan, self.step_size.next(), &mut self.front)?;
             self.front_left = 0..self.front.len();
             mutant!(ScanSkipsAnEntry => self.front_left.start = usize::from(self.front.len() > 1));
         }
@@ -86,7 +86,7 @@ impl BTreeRange {
 
     fn fetch_back(&mut self) -> Result<()> {
         while self.back.as_slice().is_empty() && !self.scan.is_over {
-            let step = self.pace.next();
+            let step = self.step_size.next();
             let range = (&*self.scan.start, self.scan.end.as_deref());
             let (entries, next) = self.inner.scan_reverse(range, step)?;
             self.back = entries.into_iter();

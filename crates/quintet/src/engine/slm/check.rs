@@ -26,8 +26,8 @@ impl Inner {
         let _compacting = lock(&self.compacting);
         let _flushing = lock(&self.flushing);
         {
-            let mut keeper = lock(&self.paged.keeper);
-            self.paged.check_files(&mut keeper, report)?;
+            let mut checkpointer = lock(&self.paged.checkpointer);
+            self.paged.check_files(&mut checkpointer, report)?;
         }
         self.clean();
         let view = self.front.view.load_full();

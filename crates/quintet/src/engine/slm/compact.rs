@@ -150,8 +150,8 @@ impl Inner {
                 self.merge(merging, false)?;
             }
         }
-        let mut keeper = lock(&self.paged.keeper);
-        self.paged.give_back_space(&mut keeper)
+        let mut checkpointer = lock(&self.paged.checkpointer);
+        self.paged.punch_holes(&mut checkpointer)
     }
 
     /// Begins a merge of runs. The caller holds `compacting`.

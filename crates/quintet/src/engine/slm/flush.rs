@@ -147,17 +147,17 @@ impl Inner {
     /// Takes a cut of the index with the list of runs: the files are complete to `up_to` then, or
     /// to where they were. Files that no list names go.
     pub(super) fn cut(&self, up_to: Option<Lsn>) -> Result<Lsn> {
-        let mut keeper = lock(&self.paged.keeper);
-        let complete = keeper.complete();
+        let mut checkpointer = lock(&self.paged.checkpointer);
+        let complete = checkpointer.complete();
         let lsn = up_to.map_or(complete, |lsn| lsn.max(complete));
-        let is_dirty = self.paged.is_unsettled() || self.ledger.has_dead();
+        let is_dirty = self.paged.has_pending_changes() || self.ledger.has_dead();
         let outcome = if lsn > complete || is_dirty {
-            self.paged.persist_cut(&mut keeper, lsn)
+            self.paged.store_checkpoint(&mut checkpointer, lsn)
         } else {
             Ok(())
         };
-        let complete = keeper.complete();
-        drop(keeper);
+        let complete = checkpointer.complete();
+        drop(checkpointer);
         self.clean();
         outcome.map(|()| complete)
     }

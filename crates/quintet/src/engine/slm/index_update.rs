@@ -160,7 +160,7 @@ impl Inner {
         let (before, after) =
             (old.map(find).transpose()?, one.to.map(|to| find(to.place)).transpose()?);
         let change = match one.to {
-            Some(to) => tree.put_near(near, key.0, &to.encode())?,
+            Some(to) => tree.put_by_finger(near, key.0, &to.encode())?,
             None if old.is_some() && !mutant::active(Bug::SlmForgetsDeletes) => {
                 tree.delete(key.0, None)?
             }
@@ -173,7 +173,7 @@ impl Inner {
             let new = new.and_then(|(run, to)| run.sst.slot(to.place.block));
             self.cache.replace(run.sst.slot(place.block), new);
         }
-        pass.note(change);
+        pass.add(change);
         Ok(())
     }
 

@@ -323,7 +323,7 @@ impl Engine for Slm {
     fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
         self.inner.check_usable()?;
         match mode {
-            MaintenanceMode::Step if self.inner.can_settle() => self.inner.paged.settle(),
+            MaintenanceMode::Step if self.inner.can_settle() => self.inner.paged.empty_journal(),
             MaintenanceMode::Step => self.inner.compact_step(),
             MaintenanceMode::Full => self.inner.compact_all(),
         }
@@ -345,7 +345,7 @@ impl Engine for Slm {
         } else if inner.front.is_flush_due(&view) || inner.compaction_wanted.load(Ordering::Relaxed)
         {
             PendingWork::Maintain
-        } else if inner.paged.is_cut_due() || inner.paged.is_overlay_in_the_way() {
+        } else if inner.paged.is_checkpoint_due() || inner.paged.is_overlay_too_large() {
             PendingWork::Checkpoint
         } else if inner.is_clean(&view) {
             if !inner.paged.is_journal_long() {
@@ -423,7 +423,7 @@ impl Inner {
 
     /// Whether no cut was taken for a while.
     fn is_calm(&self) -> bool {
-        let cuts = self.paged.cuts_total.load(Ordering::Relaxed);
+        let cuts = self.paged.checkpoints_total.load(Ordering::Relaxed);
         self.rest.has_come(&*self.context.env, cuts)
     }
 
@@ -435,8 +435,8 @@ impl Inner {
 
     /// What the index's journal takes, and what of it is alive.
     fn journal_bytes(&self) -> (u64, u64) {
-        let keeper = lock(&self.paged.keeper);
-        (keeper.journal_bytes(), keeper.journal_state().0)
+        let checkpointer = lock(&self.paged.checkpointer);
+        (checkpointer.journal_bytes(), checkpointer.journal_state().0)
     }
 
     fn stats(&self) -> EngineStats {
@@ -483,7 +483,7 @@ impl Inner {
                 ("index_misses_total", cache.misses_total),
                 ("index_written_bytes_total", index_written),
                 ("journal_live_bytes", journal_live),
-                ("cuts_total", load(&self.paged.cuts_total)),
+                ("cuts_total", load(&self.paged.checkpoints_total)),
                 ("index_helps_total", load(&self.paged.helps_total)),
                 ("cache_bytes", self.cache.blocks.memory_bytes()),
                 ("shortcuts", self.shortcuts.count()),

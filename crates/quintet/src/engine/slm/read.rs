@@ -81,7 +81,7 @@ impl Inner {
         near: &mut Finger,
         key: IndexKey<'_>,
     ) -> Result<Option<Place>> {
-        let found = self.paged.tree.get_near(near, key.0, Entered::take)?;
+        let found = self.paged.tree.get_by_finger(near, key.0, Entered::take)?;
         found.map(|entered| Ok(self.sure(key, entered)?.place)).transpose()
     }
 

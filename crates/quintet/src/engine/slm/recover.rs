@@ -42,7 +42,7 @@ impl Inner {
         let index =
             checkpoint::TreeSettings::new(options, &context, ("index_cache_bytes", budget / 2))?;
         // A page of it leads to hundreds of entries, a block has a few.
-        let index = index.before_blocks().of_values(size_of::<Place>());
+        let index = index.may_reclaim_blocks().with_value_bytes(size_of::<Place>());
         let owner = Owner {
             kind: Kind::RUN,
             dir: Arc::clone(&context.dir),

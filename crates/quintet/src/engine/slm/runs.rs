@@ -534,7 +534,7 @@ impl CheckpointParticipant for Ledger {
         tree.put(LIST_KEY, [&list, &[]], None)
     }
 
-    fn settle(&self) -> Result<()> {
+    fn make_durable(&self) -> Result<()> {
         let has_new_names = std::mem::take(&mut lock(&self.entries).has_new_names);
         if !has_new_names || mutant::active(Bug::SlmSkipsDirSync) {
             return Ok(());
@@ -546,7 +546,7 @@ impl CheckpointParticipant for Ledger {
         })
     }
 
-    fn stored(&self) {
+    fn on_durable(&self) {
         let mut entries = lock(&self.entries);
         let left_out = std::mem::take(&mut entries.left_out);
         for number in left_out {

@@ -18,13 +18,13 @@
 //! shard, then the gate and pages. A thread that makes room holds no shard.
 
 mod key;
-mod part;
+mod shard;
 
 use std::{ops::Bound, sync::Arc};
 
 use self::{
     key::ReplayKey,
-    part::{BufferShard, ChunkPool},
+    shard::{BufferShard, ChunkPool},
 };
 use super::{BTree, BTreeState, make_entry, make_value};
 use crate::{
@@ -43,9 +43,9 @@ use crate::{
 };
 
 /// Number of shards: few, because a scan reads each; enough that replay's threads rarely share one.
-const PARTS: usize = 32;
+const SHARDS: usize = 32;
 /// Memory for partly filled chunks, in bytes.
-const PARTS_ROOM_BYTES: u64 = 16 << 20;
+const CHUNK_SLACK_BYTES: u64 = 16 << 20;
 /// Entries take at most the budget divided by this.
 const BUDGET_SHARE: u64 = 8;
 /// Number of keys of each shard that are merged together, with their leaves read together: in the
@@ -69,8 +69,8 @@ pub(super) struct BTreeReplayBuffer {
     /// Number of shards with entries, and the flag [`REPLAYING`].
     state: AtomicU64,
     bytes: AtomicU64,
-    parts: Box<[Mutex<BufferShard>]>,
-    memory: ChunkPool,
+    shards: Box<[Mutex<BufferShard>]>,
+    pool: ChunkPool,
     hash: KeyHash,
     budget: Arc<Budget>,
 }
@@ -87,13 +87,13 @@ impl BTreeReplayBuffer {
     /// admitted go here.
     pub(super) fn new(hash: KeyHash, budget: Arc<Budget>, takes_replay: bool) -> Self {
         // Partly filled chunks count too.
-        let room = budget.limit() / BUDGET_SHARE + PARTS_ROOM_BYTES;
-        let memory = if takes_replay { ChunkPool::reserve(room) } else { ChunkPool::default() };
+        let room = budget.limit() / BUDGET_SHARE + CHUNK_SLACK_BYTES;
+        let pool = if takes_replay { ChunkPool::reserve(room) } else { ChunkPool::default() };
         Self {
             state: AtomicU64::new(if takes_replay { REPLAYING } else { 0 }),
             bytes: AtomicU64::new(0),
-            parts: (0..PARTS).map(|_| Mutex::default()).collect(),
-            memory,
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            pool,
             hash,
             budget,
         }
@@ -124,7 +124,7 @@ impl BTreeReplayBuffer {
         if self.is_empty() {
             return 0;
         }
-        self.parts.iter().map(|part| to_u64(lock(part).len())).sum()
+        self.shards.iter().map(|shard| to_u64(lock(shard).len())).sum()
     }
 
     /// Returns the number of bytes reserved from the budget.
@@ -132,15 +132,15 @@ impl BTreeReplayBuffer {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    fn part(&self, hash: u64) -> MutexGuard<'_, BufferShard> {
-        lock(self.parts.get(to_usize(hash) % PARTS).unwrap_or(&self.parts[0]))
+    fn shard(&self, hash: u64) -> MutexGuard<'_, BufferShard> {
+        lock(self.shards.get(to_usize(hash) % SHARDS).unwrap_or(&self.shards[0]))
     }
 
     /// Changes a shard, and updates the budget and the counts.
-    fn change<T>(&self, part: &mut BufferShard, change: impl FnOnce(&mut BufferShard) -> T) -> T {
-        let (bytes, was_empty) = (part.memory_bytes(), part.is_empty());
-        let done = change(part);
-        let after = part.memory_bytes();
+    fn change<T>(&self, shard: &mut BufferShard, change: impl FnOnce(&mut BufferShard) -> T) -> T {
+        let (bytes, was_empty) = (shard.memory_bytes(), shard.is_empty());
+        let done = change(shard);
+        let after = shard.memory_bytes();
         if after > bytes {
             self.budget.reserve_unchecked(after - bytes);
             self.bytes.fetch_add(after - bytes, Ordering::Relaxed);
@@ -148,7 +148,7 @@ impl BTreeReplayBuffer {
             self.budget.release(bytes - after);
             self.bytes.fetch_sub(bytes - after, Ordering::Relaxed);
         }
-        match (was_empty, part.is_empty()) {
+        match (was_empty, shard.is_empty()) {
             (true, false) => _ = self.state.fetch_add(1, Ordering::Release),
             (false, true) => _ = self.state.fetch_sub(1, Ordering::Release),
             _ => {}
@@ -157,48 +157,48 @@ impl BTreeReplayBuffer {
     }
 
     /// Prefetches what replay of an operation on a key reads first.
-    pub(super) fn expect(&self, key: &[u8]) {
+    pub(super) fn prefetch(&self, key: &[u8]) {
         if self.is_replaying() {
             let hash = self.hash.hash(key);
-            self.part(hash).expect(hash);
+            self.shard(hash).prefetch(hash);
         }
     }
 
-    /// Passes the content of a key's entry to `take`; returns `None` if there is none.
-    fn find<T>(&self, key: &[u8], take: impl FnOnce(Option<&[u8]>) -> T) -> Option<T> {
+    /// Passes the content of a key's entry to `read`; returns `None` if there is none.
+    fn find<T>(&self, key: &[u8], read: impl FnOnce(Option<&[u8]>) -> T) -> Option<T> {
         let hash = self.hash.hash(key);
-        self.part(hash).find(&self.memory, (hash, key), take)
+        self.shard(hash).find(&self.pool, (hash, key), read)
     }
 
     /// Returns the first or the last key in a range.
-    fn nearest(&self, range: (Bound<&[u8]>, Bound<&[u8]>), which: RangeEnd) -> Option<Box<[u8]>> {
-        let mut nearest: Option<Box<[u8]>> = None;
-        for part in &self.parts {
-            let mut part = lock(part);
-            let mut keys = self.keys_in(&mut part, range);
+    fn edge_key(&self, range: (Bound<&[u8]>, Bound<&[u8]>), which: RangeEnd) -> Option<Box<[u8]>> {
+        let mut edge_key: Option<Box<[u8]>> = None;
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            let mut keys = self.keys_in(&mut shard, range);
             let key = if which == RangeEnd::First { keys.next() } else { keys.next_back() };
-            let nearer = |key: &&[u8]| match (&nearest, which) {
+            let is_nearer = |key: &&[u8]| match (&edge_key, which) {
                 (None, _) => true,
-                (Some(nearest), RangeEnd::First) => **key < **nearest,
-                (Some(nearest), RangeEnd::Last) => **key > **nearest,
+                (Some(edge_key), RangeEnd::First) => **key < **edge_key,
+                (Some(edge_key), RangeEnd::Last) => **key > **edge_key,
             };
-            if let Some(key) = key.filter(nearer) {
-                nearest = Some(key.into());
+            if let Some(key) = key.filter(is_nearer) {
+                edge_key = Some(key.into());
             }
         }
-        nearest
+        edge_key
     }
 
     /// Returns `count` of each shard's first or last keys in a range, sorted.
-    fn near(
+    fn edge_keys(
         &self,
         range: (Bound<&[u8]>, Bound<&[u8]>),
         (which, count): (RangeEnd, usize),
     ) -> Vec<Box<[u8]>> {
         let mut found = Vec::new();
-        for part in &self.parts {
-            let mut part = lock(part);
-            let keys = self.keys_in(&mut part, range);
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            let keys = self.keys_in(&mut shard, range);
             let add = |key: &[u8]| found.push(key.into());
             match which {
                 RangeEnd::First => keys.take(count).for_each(add),
@@ -211,10 +211,10 @@ impl BTreeReplayBuffer {
 
     fn keys_in<'p>(
         &self,
-        part: &'p mut BufferShard,
+        shard: &'p mut BufferShard,
         range: (Bound<&[u8]>, Bound<&[u8]>),
     ) -> impl DoubleEndedIterator<Item = &'p [u8]> + use<'p> {
-        self.change(part, |part| _ = part.key_order(&self.memory));
+        self.change(shard, |shard| _ = shard.key_order(&self.pool));
         // The ordered map panics on an empty range.
         let is_empty = match range {
             (Bound::Included(start), Bound::Excluded(end)) => start >= end,
@@ -222,7 +222,7 @@ impl BTreeReplayBuffer {
         };
         let range = (range.0.map(ReplayKey::from), range.1.map(ReplayKey::from));
         let keys = (!is_empty)
-            .then(|| part.key_order(&self.memory).range(range).map(|(key, _)| &*key.bytes));
+            .then(|| shard.key_order(&self.pool).range(range).map(|(key, _)| &*key.bytes));
         keys.into_iter().flatten()
     }
 }
@@ -308,7 +308,7 @@ impl BTreeState {
             Op::Put { key, head, body } => {
                 let shape = self.paged.tree.shape();
                 if shape.is_long(key) || !shape.is_inline(key, head.len() + body.len()) {
-                    return self.supersede(key, op);
+                    return self.apply_and_remove(key, op);
                 }
                 (*key, Some([*head, *body]))
             }
@@ -316,67 +316,68 @@ impl BTreeState {
             Op::DeleteRange { .. } => return Ok(()),
         };
         let hash = self.replay_buffer.hash.hash(key);
-        let mut part = self.replay_buffer.part(hash);
-        let memory = &self.replay_buffer.memory;
-        if !self.replay_buffer.change(&mut part, |part| part.set(memory, (hash, key), value)) {
-            self.spill(&mut part)?;
-            return self.enter(key, value);
+        let mut shard = self.replay_buffer.shard(hash);
+        let pool = &self.replay_buffer.pool;
+        if !self.replay_buffer.change(&mut shard, |shard| shard.set(pool, (hash, key), value)) {
+            self.merge_shard(&mut shard)?;
+            return self.apply_entry(key, value);
         }
         let most = self.replay_buffer.budget.limit() / BUDGET_SHARE;
-        if self.replay_buffer.memory_bytes() > most { self.spill(&mut part) } else { Ok(()) }
+        if self.replay_buffer.memory_bytes() > most { self.merge_shard(&mut shard) } else { Ok(()) }
     }
 
     /// Merges all entries of a shard into the tree, during replay.
-    fn spill(&self, part: &mut BufferShard) -> Result<()> {
-        let memory = &self.replay_buffer.memory;
-        self.replay_buffer.change(part, |part| _ = part.key_order(memory));
-        let entries: Vec<_> = part.key_order(memory).iter().collect();
+    fn merge_shard(&self, shard: &mut BufferShard) -> Result<()> {
+        let pool = &self.replay_buffer.pool;
+        self.replay_buffer.change(shard, |shard| _ = shard.key_order(pool));
+        let entries: Vec<_> = shard.key_order(pool).iter().collect();
         for some in entries.chunks(MERGED_AT_ONCE) {
-            self.paged.tree.bring(some.iter().map(|(key, _)| &*key.bytes));
+            self.paged.tree.load_leaves(some.iter().map(|(key, _)| &*key.bytes));
             for (key, stored) in some {
-                self.enter(&key.bytes, stored.as_deref().map(|value| [value, &[]]))?;
+                self.apply_entry(&key.bytes, stored.as_deref().map(|value| [value, &[]]))?;
             }
         }
-        self.replay_buffer.change(part, |part| part.clear(memory));
+        self.replay_buffer.change(shard, |shard| shard.clear(pool));
         Ok(())
     }
 
     /// Applies an entry to the tree.
-    fn enter(&self, key: &[u8], stored: Option<[&[u8]; 2]>) -> Result<()> {
+    fn apply_entry(&self, key: &[u8], stored: Option<[&[u8]; 2]>) -> Result<()> {
         let pass = self.paged.gate.enter(key);
         let tree = &self.paged.tree;
         let change = match stored {
             Some(pieces) => tree.put(key, pieces, None)?,
             None => tree.delete(key, None)?,
         };
-        pass.note(change);
+        pass.add(change);
         Ok(())
     }
 
     /// Applies a put or a delete to the tree, and removes the key's entry.
-    pub(super) fn supersede(&self, key: &[u8], op: &Op<'_>) -> Result<()> {
+    pub(super) fn apply_and_remove(&self, key: &[u8], op: &Op<'_>) -> Result<()> {
         let hash = self.replay_buffer.hash.hash(key);
-        let mut part = self.replay_buffer.part(hash);
+        let mut shard = self.replay_buffer.shard(hash);
         self.change_one(key, op)?;
         mutant!(WriteLeavesYoung => return Ok(()));
         self.replay_buffer
-            .change(&mut part, |part| part.remove(&self.replay_buffer.memory, (hash, key)));
+            .change(&mut shard, |shard| shard.remove(&self.replay_buffer.pool, (hash, key)));
         Ok(())
     }
 
     /// Merges the entries of these keys into the tree.
-    fn merge_some(&self, keys: &[Box<[u8]>]) -> Result<()> {
-        self.paged.tree.bring(keys.iter().map(|key| &**key));
+    fn merge_keys(&self, keys: &[Box<[u8]>]) -> Result<()> {
+        self.paged.tree.load_leaves(keys.iter().map(|key| &**key));
         for key in keys {
             if !self.paged.context.read_only {
                 self.paged.make_room(CHANGE_PAGES)?;
             }
             let hash = self.replay_buffer.hash.hash(key);
-            let mut part = self.replay_buffer.part(hash);
-            let enter = |stored: Option<&[u8]>| self.enter(key, stored.map(|value| [value, &[]]));
-            part.find(&self.replay_buffer.memory, (hash, key), enter).transpose()?;
+            let mut shard = self.replay_buffer.shard(hash);
+            let apply_entry =
+                |stored: Option<&[u8]>| self.apply_entry(key, stored.map(|value| [value, &[]]));
+            shard.find(&self.replay_buffer.pool, (hash, key), apply_entry).transpose()?;
             self.replay_buffer
-                .change(&mut part, |part| part.remove(&self.replay_buffer.memory, (hash, key)));
+                .change(&mut shard, |shard| shard.remove(&self.replay_buffer.pool, (hash, key)));
         }
         Ok(())
     }
@@ -390,12 +391,13 @@ impl BTreeState {
     /// Merges the entries of a range into the tree.
     pub(super) fn merge_range(&self, start: &[u8], end: Option<&[u8]>) -> Result<()> {
         while !self.replay_buffer.is_empty() {
-            let keys =
-                self.replay_buffer.near(between(start, end), (RangeEnd::First, MERGED_AT_ONCE));
+            let keys = self
+                .replay_buffer
+                .edge_keys(between(start, end), (RangeEnd::First, MERGED_AT_ONCE));
             if keys.is_empty() {
                 break;
             }
-            self.merge_some(&keys)?;
+            self.merge_keys(&keys)?;
         }
         Ok(())
     }
@@ -404,23 +406,25 @@ impl BTreeState {
     pub(super) fn scan_forward(
         &self,
         scan: &mut ForwardScan,
-        pace: (usize, isize),
+        step_size: (usize, isize),
         run: &mut EntryRun,
     ) -> Result<()> {
-        mutant!(ReadPassesYoung => return self.paged.tree.scan_forward(scan, pace, run));
+        mutant!(ReadPassesYoung => return self.paged.tree.scan_forward(scan, step_size, run));
         if self.replay_buffer.is_empty() {
-            return self.paged.tree.scan_forward(scan, pace, run);
+            return self.paged.tree.scan_forward(scan, step_size, run);
         }
         let range = between(&scan.start, scan.end.as_deref());
-        let mut first = self.replay_buffer.nearest(range, RangeEnd::First);
+        let mut first = self.replay_buffer.edge_key(range, RangeEnd::First);
         if first.as_deref() == Some(&*scan.start) {
-            self.merge_some(&self.replay_buffer.near(range, (RangeEnd::First, MERGED_BY_SCAN)))?;
-            first = self.replay_buffer.nearest(range, RangeEnd::First);
+            self.merge_keys(
+                &self.replay_buffer.edge_keys(range, (RangeEnd::First, MERGED_BY_SCAN)),
+            )?;
+            first = self.replay_buffer.edge_key(range, RangeEnd::First);
         }
-        let Some(bound) = first else { return self.paged.tree.scan_forward(scan, pace, run) };
+        let Some(bound) = first else { return self.paged.tree.scan_forward(scan, step_size, run) };
         // The tree is read up to the first key with an entry.
         let end = scan.end.replace(bound.to_vec());
-        let outcome = self.paged.tree.scan_forward(scan, pace, run);
+        let outcome = self.paged.tree.scan_forward(scan, step_size, run);
         scan.end = end;
         if scan.is_over {
             scan.is_over = false;
@@ -434,24 +438,27 @@ impl BTreeState {
     pub(super) fn scan_reverse(
         &self,
         (start, end): (&[u8], Option<&[u8]>),
-        pace: (usize, isize),
+        step_size: (usize, isize),
     ) -> Result<(Vec<Entry>, Option<Vec<u8>>)> {
-        let mut clear = start.to_vec();
+        let mut merged_from = start.to_vec();
         let is_merged = mutant!(ReadPassesYoung: true, else self.replay_buffer.is_empty());
         if !is_merged {
             let range = between(start, end);
-            let mut last = self.replay_buffer.nearest(range, RangeEnd::Last);
-            if last.as_deref().is_some_and(|last| Some(&*following(last)) == end) {
-                self.merge_some(&self.replay_buffer.near(range, (RangeEnd::Last, MERGED_BY_SCAN)))?;
-                last = self.replay_buffer.nearest(range, RangeEnd::Last);
+            let mut last = self.replay_buffer.edge_key(range, RangeEnd::Last);
+            if last.as_deref().is_some_and(|last| Some(&*successor(last)) == end) {
+                self.merge_keys(
+                    &self.replay_buffer.edge_keys(range, (RangeEnd::Last, MERGED_BY_SCAN)),
+                )?;
+                last = self.replay_buffer.edge_key(range, RangeEnd::Last);
             }
             if let Some(last) = last {
-                clear = following(&last);
+                merged_from = successor(&last);
             }
         }
         let tree = &self.paged.tree;
-        let found = tree.scan_reverse((end, Some(&clear)), pace, make_value, make_entry)?;
-        let more = (*clear > *start).then_some(clear);
+        let found =
+            tree.scan_reverse((end, Some(&merged_from)), step_size, make_value, make_entry)?;
+        let more = (*merged_from > *start).then_some(merged_from);
         Ok((found.entries, found.next.or(more)))
     }
 }
@@ -461,7 +468,7 @@ fn value_of(stored: &[u8]) -> Value {
 }
 
 /// Returns the smallest key above `key`.
-fn following(key: &[u8]) -> Vec<u8> {
+fn successor(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 

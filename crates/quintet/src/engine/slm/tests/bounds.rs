@@ -41,9 +41,9 @@ fn what_the_journal_has_of_an_index_larger_than_its_cache_is_placed_and_then_the
     drop(engine);
     let bench = bench.set("index_cache_bytes", "65536");
     let (engine, lsn) = bench.open();
-    assert!(engine.inner.paged.is_overlay_in_the_way());
+    assert!(engine.inner.paged.is_overlay_too_large());
     background(&engine, lsn.0);
-    assert!(!engine.inner.paged.tree.cache().is_overlaid());
+    assert!(!engine.inner.paged.tree.cache().has_overlay());
     for number in 0..20_000 {
         assert_eq!(engine.get(&key(number)).unwrap().unwrap(), 1_u64.to_be_bytes());
     }
