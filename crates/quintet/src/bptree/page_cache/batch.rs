@@ -6,9 +6,10 @@
 
 use std::sync::Arc;
 
-use super::{MASK, PageCache, PageId, WriteGuard};
+use super::{
+    cache::PageCache, descriptor::MASK, guard::WriteGuard, page_file::verify, page_id::PageId,
+};
 use crate::{
-    bptree::page_cache::page_file::verify,
     io::{AlignedBuffer, Completion, Request, queue::DEPTH},
     util::{
         codec::{to_u64, to_usize},

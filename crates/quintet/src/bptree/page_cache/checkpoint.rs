@@ -13,79 +13,20 @@
 //! Invariants: one checkpoint at a time. A page of an unfinished checkpoint stays in its frame;
 //! what changes of it is saved before. A page that is discarded is saved whole.
 
-use std::{
-    collections::HashMap,
-    hash::{BuildHasherDefault, Hasher},
+use super::{
+    cache::{PageCache, PendingWriteBack},
+    descriptor::{EPOCH, LATCH, MASK, PAGE, PENDING, PINS, SAVED},
+    latch,
+    page_bytes::{PageWords, UNITS},
+    page_file::checksum,
+    page_id::PageId,
+    saved_pages::{SavedUnits, USUAL_UNITS},
 };
-
-use super::{EPOCH, LATCH, MASK, PAGE, PENDING, PINS, PageCache, PageId, checksum, latch};
-use crate::{
-    bptree::page_cache::page_bytes::{PageWords, UNITS},
-    util::{
-        codec::{low_u8, low_u32, to_u64, to_usize},
-        mutant::mutant,
-        sync::{AtomicU64, Ordering, lock},
-    },
+use crate::util::{
+    codec::{low_u8, low_u32, to_u64, to_usize},
+    mutant::mutant,
+    sync::{AtomicU64, Ordering, lock},
 };
-
-/// Flag in the pin word: the unfinished checkpoint has saved units of the page.
-pub(super) const SAVED: u64 = 1 << 63;
-/// Memory of a page with saved units beside the units, in bytes.
-const SAVED_BYTES: u64 = 128;
-/// Approximate number of units that a change of one entry changes.
-const USUAL_UNITS: usize = 6;
-
-/// Hasher of page numbers.
-#[derive(Debug, Default)]
-pub(super) struct ByNumber(u64);
-
-impl Hasher for ByNumber {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u32(u32::from(*byte));
-        }
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
-/// Pages with saved units.
-pub(super) type SavedPages = HashMap<PageId, SavedUnits, BuildHasherDefault<ByNumber>>;
-
-/// A page's state at a checkpoint: the units that have changed since.
-#[derive(Debug)]
-pub(super) struct SavedUnits {
-    /// The saved units' content, their numbers in the same order, and the set of them as bits.
-    words: Vec<u64>,
-    order: Vec<u8>,
-    units: u64,
-    mask: u64,
-    pending: u64,
-}
-
-impl SavedUnits {
-    fn memory_bytes(&self) -> u64 {
-        SAVED_BYTES + to_u64(self.words.len() * 8)
-    }
-
-    /// Restores the saved units in `page`.
-    fn restore(&self, page: &mut [u8]) {
-        let unit = page.len() / UNITS;
-        for (words, number) in self.words.chunks_exact((unit / 8).max(1)).zip(&self.order) {
-            let start = usize::from(*number) * unit;
-            let bytes = page.get_mut(start..start + unit).unwrap_or(&mut []);
-            for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
-                to.copy_from_slice(&word.to_le_bytes());
-            }
-        }
-    }
-}
 
 /// The units in which a page image differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,15 +35,6 @@ pub struct ImageUnits {
     pub changed: u64,
     /// From the file.
     pub pending: u64,
-}
-
-/// A page that is journaled and not written back.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PendingWriteBack {
-    page: PageId,
-    frame: u32,
-    /// The first journal group that may have the page.
-    group: u64,
 }
 
 /// The pages of a checkpoint. Pass it to [`PageCache::finish`] or [`PageCache::abandon`].

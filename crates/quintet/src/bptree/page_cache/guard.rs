@@ -2,13 +2,16 @@
 
 use std::cell::Cell;
 
-use super::{EPOCH, LATCH, MASK, PAGE, PageCache, PageId, latch};
-use crate::{
-    bptree::page_cache::page_bytes::{PageEdit, PageWords, UnitSaver},
-    util::{
-        codec::{low_u32, to_u64},
-        sync::Ordering,
-    },
+use super::{
+    cache::PageCache,
+    descriptor::{EPOCH, LATCH, MASK, PAGE},
+    latch,
+    page_bytes::{PageEdit, PageWords, UnitSaver},
+    page_id::PageId,
+};
+use crate::util::{
+    codec::{low_u32, to_u64},
+    sync::Ordering,
 };
 
 /// An optimistic reader of a page: it holds no latch and validates the version.

@@ -16,10 +16,9 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::PageId;
+use super::{page_bytes::UNITS, page_id::PageId};
 use crate::{
     Error, Result,
-    bptree::page_cache::page_bytes::UNITS,
     io::{AlignedBuffer, Completion, Queue, Request, queue::DEPTH},
     journal::redo::{
         RedoGroup,
@@ -61,7 +60,7 @@ pub struct OverlayLayer {
 /// A page and its changes: offsets and bytes.
 #[cfg(test)]
 #[cfg(not(model))]
-pub(super) type PagePatches<'a> = (u32, &'a [(u64, &'a [u8])]);
+type PagePatches<'a> = (u32, &'a [(u64, &'a [u8])]);
 
 impl OverlayLayer {
     /// Returns the layer of a group whose keys are page numbers; `None` if the group is no such

@@ -7,7 +7,7 @@
 
 use std::io;
 
-use super::{PageCache, PageId};
+use super::{cache::PageCache, page_id::PageId};
 use crate::{
     Error, Result,
     io::{AlignedBuffer, BLOCK_BYTES, write_all_at},

@@ -6,11 +6,12 @@
 //! Eviction latches the frame and then reads the count. A pin increments the count and then reads
 //! the version. With sequentially consistent order one of the two sees the other.
 
-use super::{LATCH, PINS, PageCache, ReadGuard, WriteGuard};
-use crate::{
-    bptree::page_cache::checkpoint::SAVED,
-    util::sync::{AtomicU64, Ordering, fence},
+use super::{
+    cache::PageCache,
+    descriptor::{LATCH, PINS, SAVED},
+    guard::{ReadGuard, WriteGuard},
 };
+use crate::util::sync::{AtomicU64, Ordering, fence};
 
 /// A pinned page, and its version when it was pinned. [`PageCache::unpin`] unpins it.
 #[derive(Debug)]

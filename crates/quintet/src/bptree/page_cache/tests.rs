@@ -1,10 +1,13 @@
-//! Goal: pages keep what is written, whatever leaves the cache; a cut is a moment; damage is found;
+//! Goal: pages keep what is written, whatever leaves the cache; a checkpoint is a moment; damage is found;
 //! readers without a latch see whole states.
+
+use std::sync::Arc;
 
 use super::*;
 use crate::{
-    io::{Env as _, Open, sim::SimEnv},
+    io::{AlignedBuffer, Env as _, Open, sim::SimEnv},
     lsm::block_cache::{BlockCache, BlockHandles},
+    util::{budget::Budget, sync::Ordering},
 };
 
 fn cache(frames: u64, replacement: Replacement) -> PageCache {
