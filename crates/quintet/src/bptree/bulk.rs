@@ -24,19 +24,16 @@
 //! load is given up; reads go on.
 
 use super::{
-    Attempt, CountChange, DEPTH_MAX, Garbage, ROOT, Stop, Tree, TreeShape,
-    build::{Cell, NodeBuilder, Payload},
-    extent::PART_HEAD_BYTES,
     node::{
-        EXTENT, EntrySlot, ExtentRef, HEAD_BYTES, HINTS, LongKey, REFERENCE_BYTES, SLOT_BYTES,
-        hint_step, shared_len, skip_of,
+        Cell, EXTENT, EXTENT_HEAD_BYTES, EntrySlot, ExtentRef, HEAD_BYTES, HINTS, LongKey,
+        NodeBuilder, Payload, REFERENCE_BYTES, SLOT_BYTES, TreeShape, hint_step, leaf_header,
+        shared_len, skip_of,
     },
-    signed,
-    split::header,
+    page_cache::{PageId, ReadGuard, WriteGuard, checksum},
+    tree::{Attempt, CountChange, DEPTH_MAX, Garbage, ROOT, Stop, Tree, signed},
 };
 use crate::{
     Result,
-    bptree::page_cache::{PageId, ReadGuard, WriteGuard, checksum},
     util::{
         codec::{crc32c, crc32c_append, low_u32, to_u64},
         sync::Ordering,
@@ -217,7 +214,7 @@ impl OpenLeaf {
             let slot = EntrySlot::encode(key, skip, entry.long.is_some(), heap).to_le_bytes();
             page.get_mut(at..at + SLOT_BYTES)?.copy_from_slice(&slot);
         }
-        let front = header(count, self.key(0).get(..prefix)?, heap, (skip, 0))?;
+        let front = leaf_header(count, self.key(0).get(..prefix)?, heap, (skip, 0))?;
         page.get_mut(8..8 + front.len())?.copy_from_slice(&front);
         let step = hint_step(count);
         for hint in 0..if step == 0 { 0 } else { HINTS } {
@@ -690,7 +687,7 @@ impl TreeBuilder {
             if let Some(kind) = self.page.get_mut(8) {
                 *kind = EXTENT;
             }
-            let part = self.page.get_mut(PART_HEAD_BYTES..).unwrap_or(&mut []);
+            let part = self.page.get_mut(EXTENT_HEAD_BYTES..).unwrap_or(&mut []);
             for (to, from) in part.iter_mut().zip(&mut bytes) {
                 *to = from;
             }

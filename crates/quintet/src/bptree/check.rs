@@ -10,16 +10,14 @@
 use std::ops::Range;
 
 use super::{
-    DEPTH_MAX, KEY_BYTES_MAX, ROOT, Tree,
-    node::{EXTENT, LongKey, MAP, NodeView, SLOT_BYTES, StoredValue},
-    read::Bounds,
+    bounds::Bounds,
+    node::{EXTENT, EXTENT_HEAD_BYTES, ExtentRef, LongKey, MAP, NodeView, SLOT_BYTES, StoredValue},
+    page_allocator::{MAP_HEAD_BYTES, is_set},
+    page_cache::{PageId, page_bytes::PageWords},
+    tree::{DEPTH_MAX, KEY_BYTES_MAX, ROOT, Tree},
 };
 use crate::{
     Error, Result,
-    bptree::{
-        page_allocator::{MAP_HEAD_BYTES, is_set},
-        page_cache::{PageId, page_bytes::PageWords},
-    },
     io::AlignedBuffer,
     util::{
         codec::{crc32c, to_u64, to_usize},
@@ -27,9 +25,6 @@ use crate::{
         sync::AtomicU64,
     },
 };
-
-/// Size of the header of a page of an extent, in bytes.
-const PART_HEAD_BYTES: usize = 16;
 
 /// A page read from the disk.
 struct FilePage(Vec<AtomicU64>);
@@ -257,13 +252,13 @@ impl TreeChecker<'_, '_> {
                 self.add(page, "it is no part of an extent");
                 return Ok(None);
             }
-            let part = (words.len() - PART_HEAD_BYTES).min(length.saturating_sub(bytes.len()));
-            bytes.extend(words.copy(PART_HEAD_BYTES, part).unwrap_or_default());
+            let part = (words.len() - EXTENT_HEAD_BYTES).min(length.saturating_sub(bytes.len()));
+            bytes.extend(words.copy(EXTENT_HEAD_BYTES, part).unwrap_or_default());
         }
         Ok((bytes.len() == length).then_some(bytes))
     }
 
-    fn value(&mut self, page: PageId, extent: &super::node::ExtentRef) -> Result<()> {
+    fn value(&mut self, page: PageId, extent: &ExtentRef) -> Result<()> {
         let (first, count) = self.tree.pages_of(extent);
         let length = to_usize(u64::from(extent.length));
         let last = self.tree.allocator.page_at(first, count.saturating_sub(1));

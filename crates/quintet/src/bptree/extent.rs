@@ -17,27 +17,25 @@
 use std::ops::Range;
 
 use super::{
-    Attempt, KEY_BYTES_MAX, PageReader, Stop, Tree,
-    node::{EXTENT, ExtentRef, LongKey},
+    node::{EXTENT, EXTENT_HEAD_BYTES, ExtentRef, LongKey},
+    page_cache::PageId,
+    tree::{Attempt, KEY_BYTES_MAX, PageReader, Stop, Tree},
 };
 use crate::{
     Result,
-    bptree::page_cache::PageId,
     io::AlignedBuffer,
     util::codec::{crc32c, low_u32, to_u64, to_usize},
 };
 
 /// Length of the longest cached extent of a value, in pages.
 const CACHED_PAGES_MAX: usize = 8;
-/// Size of the header of a page of a cached extent, in bytes.
-pub(super) const PART_HEAD_BYTES: usize = 16;
 /// Size of one transfer of a direct extent, in bytes.
 const PIECE_BYTES: usize = 1 << 20;
 
 impl Tree {
     /// Returns the number of data bytes in a page of a cached extent.
     const fn part_bytes(&self) -> usize {
-        self.shape.page_bytes - PART_HEAD_BYTES
+        self.shape.page_bytes - EXTENT_HEAD_BYTES
     }
 
     /// Whether a new value of this length bypasses the cache.
@@ -64,7 +62,7 @@ impl Tree {
             head[0] = EXTENT;
             edit.put_bytes(8, &head);
             let part: Vec<u8> = bytes.by_ref().take(self.part_bytes()).collect();
-            edit.put_bytes(PART_HEAD_BYTES, &part);
+            edit.put_bytes(EXTENT_HEAD_BYTES, &part);
         }
         Ok(first)
     }
@@ -158,7 +156,7 @@ impl Tree {
             let read = read?;
             let words = read.words();
             let sound = words.u8(8) == Some(EXTENT);
-            let copied = words.copy_to(PART_HEAD_BYTES, part);
+            let copied = words.copy_to(EXTENT_HEAD_BYTES, part);
             if !read.is_unchanged() || !guard.is_sound() {
                 return Err(Stop::Restart);
             }

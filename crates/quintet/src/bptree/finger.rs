@@ -7,15 +7,13 @@
 //! between the bounds belongs to the leaf. A put through the same [`Finger`] updates its version.
 
 use super::{
-    Attempt, CountChange, Garbage, Tree,
-    read::{Bounds, BuildValue, Target},
+    bounds::Bounds,
+    page_cache::{PageVersion, ReadGuard},
+    read::{BuildValue, Target},
+    tree::{Attempt, CountChange, Garbage, Tree},
     write::NewValue,
 };
-use crate::{
-    Result,
-    bptree::page_cache::{PageVersion, ReadGuard},
-    util::mutant::mutant,
-};
+use crate::{Result, util::mutant::mutant};
 
 /// The leaf of the previous key, and its bounds. See the module documentation.
 #[derive(Debug, Default)]

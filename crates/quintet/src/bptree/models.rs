@@ -2,13 +2,16 @@
 //! many random interleavings (shuttle), and that a lookup which does not validate what it read is
 //! found. Leaves have room for four entries; keys that stay are never missed, seen twice or torn.
 
-use super::{node::INNER, *};
+use std::sync::Arc;
+
+use super::{
+    Tree,
+    node::INNER,
+    page_allocator::{Bits, PageAllocator},
+    page_cache::{CacheOptions, PageCache, Replacement},
+    scan_forward::{EntryRun, ForwardScan},
+};
 use crate::{
-    bptree::{
-        page_allocator::Bits,
-        page_cache::{CacheOptions, Replacement},
-        scan_forward::{EntryRun, ForwardScan},
-    },
     io::{Env as _, Open, sim::SimEnv},
     util::{
         budget::Budget,

@@ -8,13 +8,13 @@
 //! in flight.
 
 use super::{
-    Attempt, DEPTH_MAX, ROOT, Stop, Tree,
     node::{NodeSearch, NodeView},
+    page_cache::{PageId, ReadGuard},
     read::{BuildValue, LeafSink, Target, ValueBytes},
+    tree::{Attempt, DEPTH_MAX, ROOT, Stop, Tree},
 };
 use crate::{
     Result,
-    bptree::page_cache::{PageId, ReadGuard},
     util::{codec::to_usize, mutant::mutant},
 };
 

@@ -20,7 +20,6 @@
 //! Differences from the paper (ckvs): a bitmap instead of a stack of page numbers. A stack cannot
 //! find a run of free pages, and takes ten times the bytes.
 
-use super::ROOT;
 use crate::{
     bptree::page_cache::PageId,
     util::{
@@ -499,8 +498,6 @@ pub fn pages_of(bits: &Bits) -> impl Iterator<Item = PageId> {
 pub fn map_page(extent: u64, granularity: u64) -> PageId {
     if extent == 0 { PageId(1) } else { PageId(low_u32(extent * granularity)) }
 }
-
-const _: () = assert!(ROOT.0 == 2, "the first extent begins with meta, map and root");
 
 #[cfg(test)]
 #[cfg(not(model))]

@@ -3,33 +3,16 @@
 //! Start with `Tree::leaf_of` (the descent) and `Tree::value_in` (the lookup in a leaf).
 
 use super::{
-    Attempt, DEPTH_MAX, ROOT, Stop, Tree,
+    bounds::Bounds,
     node::{ExtentRef, Fetch, NodeView, StoredValue},
+    page_cache::{PageId, ReadGuard},
+    tree::{Attempt, DEPTH_MAX, ROOT, Stop, Tree},
 };
 use crate::{
     Result,
-    bptree::page_cache::{PageId, ReadGuard},
     contract::ValueSink,
     util::{codec::to_usize, sync::Ordering},
 };
-
-/// The separators between which a leaf's keys lie; `None` means unbounded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bounds {
-    /// Included.
-    pub lower: Option<Vec<u8>>,
-    /// Excluded.
-    pub upper: Option<Vec<u8>>,
-}
-
-impl Bounds {
-    /// Returns the common prefix of the two bounds, at most `longest` bytes.
-    pub fn prefix(&self, longest: usize) -> &[u8] {
-        let (Some(lower), Some(upper)) = (&self.lower, &self.upper) else { return &[] };
-        let shared = super::node::shared_len(lower, upper).min(longest);
-        lower.get(..shared).unwrap_or(&[])
-    }
-}
 
 /// Which leaf a descent looks for.
 #[derive(Clone, Copy, Debug)]

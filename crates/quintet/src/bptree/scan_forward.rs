@@ -8,17 +8,17 @@
 //! nothing. Splits and merges between two runs cannot hide a key that exists throughout the scan.
 
 use super::{
-    Attempt, Stop, Tree,
     node::{NodeView, StoredValue},
+    page_cache::{PageVersion, ReadGuard},
     read::Target,
+    tree::{Attempt, Stop, Tree},
 };
-use crate::{
-    Result,
-    bptree::{
-        page_cache::{PageVersion, ReadGuard},
-        scan_reverse::{AHEAD_ENTRIES, STEP_BYTES},
-    },
-};
+use crate::Result;
+
+/// Maximum number of bytes that a step copies, exceeded by at most one entry.
+pub(super) const STEP_BYTES: usize = 1 << 20;
+/// Number of entries between the one that is prefetched and the one that is read.
+pub(super) const AHEAD_ENTRIES: usize = 4;
 
 /// A run of entries copied from a leaf, in key order.
 #[derive(Debug, Default)]

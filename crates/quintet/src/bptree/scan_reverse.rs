@@ -3,13 +3,12 @@
 //! How: each step reads entries of one leaf at one moment, then descends again for the leaf before
 //! it. Ascending scans are in [`crate::bptree::scan_forward`].
 
-use super::{Attempt, Stop, Tree, read::Target};
+use super::{
+    read::Target,
+    scan_forward::{AHEAD_ENTRIES, STEP_BYTES},
+    tree::{Attempt, DEPTH_MAX, ROOT, Stop, Tree},
+};
 use crate::Result;
-
-/// Maximum number of bytes that a step copies, exceeded by at most one entry.
-pub(super) const STEP_BYTES: usize = 1 << 20;
-/// Number of entries between the one that is prefetched and the one that is read.
-pub(super) const AHEAD_ENTRIES: usize = 4;
 
 /// The result of a step of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,9 +94,9 @@ impl Tree {
 
     /// Returns the estimated share of keys below a key, from 0 to 1.
     fn position(&self, key: &[u8]) -> Attempt<f64> {
-        let mut node = self.cache.read(super::ROOT)?;
+        let mut node = self.cache.read(ROOT)?;
         let (mut low, mut width) = (0.0, 1.0);
-        for _ in 0..super::DEPTH_MAX {
+        for _ in 0..DEPTH_MAX {
             let (child, index, count) = self.with_view(&node, |view, fetch| {
                 if view.is_leaf() {
                     let (index, _) = view.search(key, fetch)?;

@@ -1,20 +1,24 @@
 //! Goal: the tree agrees with an ordered map whatever is put into it and taken out, in pages of the
 //! smallest size, in one thread and in several; and its own check agrees.
 
-use crate::contract::value_sink::HeadAndBuffer;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use super::{build::*, node::*, *};
+use super::{
+    CountChange, ROOT, Tree,
+    finger::Finger,
+    node::*,
+    page_allocator::{Bits, PageAllocator},
+    page_cache::{CacheOptions, PageCache, Replacement, page_bytes::PageWords},
+    scan_forward::{EntryRun, ForwardScan},
+    tree::signed,
+};
 use crate::{
-    bptree::{
-        page_allocator::Bits,
-        page_cache::{CacheOptions, Replacement},
-        scan_forward::{EntryRun, ForwardScan},
-    },
+    contract::value_sink::HeadAndBuffer,
     io::{AlignedBuffer, Env as _, Open, sim::SimEnv},
     util::{
         budget::Budget,
         mutant::{self, Bug},
+        sync::AtomicU64,
     },
 };
 
@@ -315,7 +319,7 @@ fn many_keys_agree() {
 fn keys_near_one_another() {
     for (seed, frames) in [(0, 100_000), (1, 100_000), (2, 40)] {
         let (mut random, tree, mut model) = (Random(seed), tree(frames), BTreeMap::new());
-        let (mut figures, mut near) = (CountChange::default(), finger::Finger::default());
+        let (mut figures, mut near) = (CountChange::default(), Finger::default());
         for round in 0..60 {
             let mut keys: Vec<_> = (0..100).map(|_| some_key(&mut random, 3_000)).collect();
             if round % 5 != 4 {
@@ -415,7 +419,7 @@ fn a_few_threads_and_readers_agree() {
         for thread in 1..5_u32 {
             let tree = &tree;
             scope.spawn(move || {
-                let (mut random, mut near) = (Random(u64::from(thread)), finger::Finger::default());
+                let (mut random, mut near) = (Random(u64::from(thread)), Finger::default());
                 for _ in 0..20_000 {
                     let number = u32::try_from(random.below(u64::from(keys))).unwrap();
                     let own = number - number % 10 + thread;

@@ -50,9 +50,9 @@ use self::{admissions::Admissions, range::BTreeRange, replay_buffer::BTreeReplay
 use crate::{
     Error, Result,
     bptree::{
+        DropFilter,
         checkpoint::{CHANGE_PAGES, PagedTree, TreeSettings},
         scan_forward::{EntryRun, ForwardScan},
-        write::DropFilter,
     },
     contract::{
         BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, Hint, KeyRange,

@@ -13,19 +13,14 @@
 //! their separators. Nothing changes before all pages are built and the parent is known to have
 //! room.
 
-use super::{
-    Attempt, ROOT, Stop, Tree,
-    build::{Cell, Payload},
-    fill_used,
-    node::EntrySlot,
-    read::Bounds,
-    split::LeafEntries,
-};
+use super::leaf_entries::{FullLeaf, LeafEntries, NewEntry};
 use crate::{
     Error,
     bptree::{
+        bounds::Bounds,
+        node::{Cell, EntrySlot, HEAD_BYTES, Payload},
         page_cache::{PageId, WriteGuard},
-        restructure::{FullLeaf, NewEntry, divide},
+        tree::{Attempt, ROOT, Stop, Tree, fill_used},
     },
     util::mutant::mutant,
 };
@@ -80,7 +75,7 @@ impl Tree {
         if !right_taken {
             return Ok(false);
         }
-        let room = self.shape.page_bytes - super::node::HEAD_BYTES - base.len();
+        let room = self.shape.page_bytes - HEAD_BYTES - base.len();
         let parts = if entries.size(self.shape) * 16 <= 2 * room * FULL_SIXTEENTHS { 2 } else { 3 };
         if entries.count() < parts {
             return Ok(false);
@@ -159,7 +154,7 @@ impl Tree {
                 if self.shape.is_long(&separator) {
                     return None;
                 }
-                (bounds, rest) = divide(rest, &separator);
+                (bounds, rest) = rest.divide(&separator);
                 separators.push(separator);
             }
             pages.push(entries.page_within(self.shape, first..last, &bounds)?);

@@ -9,15 +9,33 @@
 
 use std::ops::Range;
 
-use super::{
-    TreeShape,
-    node::{
-        EntrySlot, HEAD_BYTES, HINTS, LEAF, NodeView, PACKED, SLOT_BYTES, SLOT_KEY_BYTES,
-        hint_step, is_plain_better, shared_len, skip_of,
+use crate::{
+    bptree::{
+        bounds::Bounds,
+        node::{
+            EntrySlot, HEAD_BYTES, HINTS, NodeView, SLOT_BYTES, SLOT_KEY_BYTES, TreeShape,
+            hint_step, is_plain_better, leaf_header, shared_len, skip_of,
+        },
+        page_cache::WriteGuard,
     },
-    read::Bounds,
+    util::codec::{low_u32, to_u64, to_usize},
 };
-use crate::util::codec::{low_u32, put_u32, to_u64, to_usize};
+
+/// A latched leaf without room for an entry.
+pub(super) struct FullLeaf<'f> {
+    /// Its number among its parent's children.
+    pub(super) index: usize,
+    pub(super) leaf: &'f WriteGuard<'f>,
+    pub(super) bounds: &'f Bounds,
+}
+
+/// The entry to add before slot `at`, or in place of that slot's entry if `found`.
+pub(super) struct NewEntry<'e> {
+    pub(super) at: usize,
+    pub(super) found: bool,
+    pub(super) key: &'e [u8],
+    pub(super) value: [&'e [u8]; 2],
+}
 
 /// An entry: ranges of [`LeafEntries::bytes`].
 #[derive(Clone, Debug)]
@@ -218,7 +236,7 @@ impl LeafEntries {
             page.get_mut(at..at + SLOT_BYTES)?.copy_from_slice(&slot);
         }
         let value_bytes = if is_packed { shape.value_bytes } else { 0 };
-        let header = header(range.len(), prefix, heap, (skip, value_bytes))?;
+        let header = leaf_header(range.len(), prefix, heap, (skip, value_bytes))?;
         page.get_mut(8..8 + header.len())?.copy_from_slice(&header);
         let step = hint_step(range.len());
         for hint in 0..if step == 0 { 0 } else { HINTS } {
@@ -227,25 +245,4 @@ impl LeafEntries {
         }
         (slots + range.len() * SLOT_BYTES <= heap).then_some(page)
     }
-}
-
-/// Returns the header of a leaf from its kind on, and its prefix; the hints are zero. The leaf is
-/// packed if the length of values is not 0.
-pub(super) fn header(
-    count: usize,
-    prefix: &[u8],
-    lowest: usize,
-    (skip, value_bytes): (usize, usize),
-) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(HEAD_BYTES + prefix.len());
-    bytes.extend_from_slice(&[if value_bytes == 0 { LEAF } else { PACKED }, 0]);
-    bytes.extend_from_slice(&u16::try_from(count).ok()?.to_le_bytes());
-    bytes.extend_from_slice(&u16::try_from(prefix.len()).ok()?.to_le_bytes());
-    bytes.extend_from_slice(&u16::try_from(value_bytes).ok()?.to_le_bytes());
-    put_u32(&mut bytes, low_u32(to_u64(lowest)));
-    bytes.extend_from_slice(&[0; 8]);
-    put_u32(&mut bytes, low_u32(to_u64(skip)));
-    bytes.resize(HEAD_BYTES - 8, 0);
-    bytes.extend_from_slice(prefix);
-    Some(bytes)
 }
