@@ -43,7 +43,6 @@
 //! prefixes and heads; deletes merge; duplicates cannot exist; separators are as short as possible.
 
 mod bounds;
-pub mod bulk;
 mod check;
 pub(crate) mod checkpoint;
 mod extent;

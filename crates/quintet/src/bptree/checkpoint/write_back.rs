@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::{PAGE_BYTES_MAX, PagedTree};
+use super::{paged_tree::PagedTree, settings::PAGE_BYTES_MAX};
 use crate::{
     Result,
     bptree::page_cache::{CacheCheckpoint, PageCache, PageId, page_bytes::UNITS},

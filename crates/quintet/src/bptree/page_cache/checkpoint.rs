@@ -15,6 +15,7 @@
 
 use super::{
     cache::{PageCache, PendingWriteBack},
+    cache_checkpoint::{CacheCheckpoint, ImageUnits, is_in},
     descriptor::{EPOCH, LATCH, MASK, PAGE, PENDING, PINS, SAVED},
     latch,
     page_bytes::{PageWords, UNITS},
@@ -27,63 +28,6 @@ use crate::util::{
     mutant::mutant,
     sync::{AtomicU64, Ordering, lock},
 };
-
-/// The units in which a page image differs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ImageUnits {
-    /// From the previous checkpoint.
-    pub changed: u64,
-    /// From the file.
-    pub pending: u64,
-}
-
-/// The pages of a checkpoint. Pass it to [`PageCache::finish`] or [`PageCache::abandon`].
-#[derive(Debug)]
-pub struct CacheCheckpoint {
-    pages: Vec<(PageId, u32)>,
-    /// Frames of the pages to write back, ascending.
-    writeback_frames: Vec<u32>,
-    /// A bit for each page that no durable checkpoint has.
-    fresh: Vec<u64>,
-    epoch: u64,
-    /// The first journal group that the checkpoint may become.
-    group: u64,
-}
-
-impl CacheCheckpoint {
-    /// Returns the pages and their frames, in no order. A page may occur twice, or not be dirty.
-    pub fn pages(&self) -> &[(PageId, u32)] {
-        &self.pages
-    }
-
-    /// Sets which pages no durable checkpoint has: a bit for each.
-    #[must_use]
-    pub fn with_fresh(mut self, fresh: Vec<u64>) -> Self {
-        self.fresh = fresh;
-        self
-    }
-
-    /// Whether no durable checkpoint has the page.
-    pub fn is_fresh(&self, page: PageId) -> bool {
-        is_in(&self.fresh, page)
-    }
-
-    /// Whether the page in a frame is written back with the checkpoint; others are only journaled.
-    pub fn is_to_write_back(&self, frame: u32) -> bool {
-        self.writeback_frames.binary_search(&frame).is_ok()
-    }
-
-    /// Returns the number of pages to write back.
-    pub fn writeback_count(&self) -> usize {
-        self.writeback_frames.len()
-    }
-}
-
-/// Whether the bit of a page is set.
-fn is_in(bits: &[u64], page: PageId) -> bool {
-    let word = bits.get(to_usize(u64::from(page.0 / 64)));
-    word.is_some_and(|word| word >> (page.0 % 64) & 1 == 1)
-}
 
 impl PageCache {
     /// Records, under the frame's latch and before the change, that a page changes. Returns whether

@@ -1,7 +1,7 @@
 //! Allocation of frames: from the free list, new ones within the capacity, or evicted ones.
 //!
-//! Invariants: a frame is always available. If all frames are in use or dirty, the cache exceeds its
-//! capacity and counts that.
+//! Invariants: a frame is always available. If all frames are in use or dirty, the cache exceeds
+//! its capacity and counts that.
 
 use super::{
     cache::PageCache,

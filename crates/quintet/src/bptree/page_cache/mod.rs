@@ -5,15 +5,16 @@
 //!
 //! How: a hash table with a lock per bucket maps a page to its frame ([`page_table`]). Free frames
 //! are in a lock-free list ([`free_list`]). A full cache evicts by a clock, or at random
-//! ([`eviction`]). A reader takes no lock and stores nothing but the frame's reference bit. It walks
-//! the bucket's chain, remembers the frame's version, and verifies afterwards that the version is
-//! the same ([`latch`]). Every change, eviction or reuse of the frame changes the version.
+//! ([`eviction`]). A reader takes no lock and stores nothing but the frame's reference bit. It
+//! walks the bucket's chain, remembers the frame's version, and verifies afterwards that the
+//! version is the same ([`latch`]). Every change, eviction or reuse of the frame changes the
+//! version.
 //!
 //! Checkpoints: a page that changed since the last checkpoint is dirty and cannot be evicted;
 //! neither can a page whose changes are in the journal and not in the file.
 //! - [`PageCache::begin_checkpoint`] makes all dirty pages the checkpoint, in constant time.
-//! - [`PageCache::image`] reads them one by one as they were at that moment. A writer that changes a
-//!   page of an unfinished checkpoint first saves the units that it changes ([`checkpoint`]).
+//! - [`PageCache::image`] reads them one by one as they were at that moment. A writer that changes
+//!   a page of an unfinished checkpoint first saves the units that it changes ([`checkpoint`]).
 //! - [`PageCache::finish`] makes the pages clean.
 //!
 //! Layout of a page: its first eight bytes are the cache's; the rest is its user's.
@@ -42,6 +43,7 @@
 
 mod batch;
 mod cache;
+mod cache_checkpoint;
 mod checkpoint;
 mod descriptor;
 mod eviction;
@@ -65,7 +67,7 @@ mod saved_pages;
 mod tests;
 
 pub use cache::{CacheOptions, PageCache, Replacement};
-pub use checkpoint::CacheCheckpoint;
+pub use cache_checkpoint::CacheCheckpoint;
 pub use guard::{ReadGuard, WriteGuard};
 pub use overlay::OverlayLayer;
 pub use page_file::checksum;

@@ -1,7 +1,7 @@
 //! Pages whose changes are in the overlay: the move of these changes to frames.
 //!
-//! A page read from disk has the overlay's changes applied. Its first change or its write-back moves
-//! them to the frame, as units that are pending write-back.
+//! A page read from disk has the overlay's changes applied. Its first change or its write-back
+//! moves them to the frame, as units that are pending write-back.
 
 use super::{
     cache::PageCache,

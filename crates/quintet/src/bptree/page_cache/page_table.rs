@@ -3,7 +3,8 @@
 //! A bucket is one word: the link to its first frame, and the lock. A link is the number of a frame
 //! plus one; 0 ends the chain. The links of further frames are in the descriptors.
 //!
-//! Invariants: a page is in at most one chain. A writer changes a chain only with the bucket's lock.
+//! Invariants: a page is in at most one chain. A writer changes a chain only with the bucket's
+//! lock.
 //!
 //! Threads: readers take no lock. They may follow a chain that changes and reach the wrong frame,
 //! so the caller verifies the frame's page number under its version.

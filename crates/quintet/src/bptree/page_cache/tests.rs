@@ -1,5 +1,5 @@
-//! Goal: pages keep what is written, whatever leaves the cache; a checkpoint is a moment; damage is found;
-//! readers without a latch see whole states.
+//! Goal: pages keep what is written, whatever leaves the cache; a checkpoint is a moment; damage is
+//! found; readers without a latch see whole states.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Merges of underfull nodes, from the root down.
 //!
-//! An underfull child is merged with a sibling, or takes entries from it. A root with one child left
-//! takes over that child's content.
+//! An underfull child is merged with a sibling, or takes entries from it. A root with one child
+//! left takes over that child's content.
 //!
 //! Start with [`Tree::rebalance`].
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::{
-    bptree::checkpoint::{checkpointer::PAGES_NAME, gate::Gate},
+    bptree::checkpoint::{PAGES_NAME, gate::Gate},
     contract::{EngineKind, fake_host::FakeHost},
     io::{
         Dir, Env, Open,

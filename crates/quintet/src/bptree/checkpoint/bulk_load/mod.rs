@@ -1,6 +1,6 @@
 //! Sorted loads: whole pages written to the file, and one checkpoint that adds them to the tree.
 //!
-//! How: [`BulkLoader`] builds nodes in free pages ([`crate::bptree::bulk`]) and writes them in
+//! How: [`BulkLoader`] builds nodes in free pages ([`builder`]) and writes them in
 //! batches, bypassing the cache. [`BulkLoader::adopt`] stores a checkpoint whose root refers to
 //! them. Why: a put costs a descent, a page change and its journaling; sorted entries above all
 //! others need their bytes written once.
@@ -19,17 +19,19 @@
 //! Threads: one load of a tree at a time. The caller keeps writers out from [`BulkLoader::begin`]
 //! until the load is adopted or dropped. Checkpoints go on meanwhile.
 
-use super::PagedTree;
+mod builder;
+
+use self::builder::{BuildTarget, BuiltRoot, TreeBuilder, load_failed};
 use crate::{
     Error, Result,
     bptree::{
-        CountChange, ROOT,
-        bulk::{BuildTarget, BuiltRoot, PageSink, TreeBuilder},
         checkpoint::{
             checkpointer::Checkpointer,
+            paged_tree::PagedTree,
             write_back::{PageWrites, REQUEST_BYTES, WAITING_BYTES_MAX},
         },
         page_allocator::pages_of,
+        tree::{CountChange, ROOT},
     },
     util::{
         budget::Reservation,
@@ -47,20 +49,6 @@ pub(crate) struct BulkLoader {
     new_root: Option<BuiltRoot>,
     failure: Option<Error>,
     _memory: Reservation,
-}
-
-struct FileSink<'r>(&'r mut PageWrites);
-
-impl PageSink for FileSink<'_> {
-    fn write(&mut self, offset: u64, page: &[u8]) -> Result<()> {
-        self.0.add(offset, page);
-        // The end of the load returns the error itself.
-        if self.0.has_failed() { Err(load_failed()) } else { Ok(()) }
-    }
-}
-
-fn load_failed() -> Error {
-    Error::Limit { what: "the load has failed, and takes no more entries".to_owned() }
 }
 
 impl BulkLoader {
@@ -83,7 +71,7 @@ impl BulkLoader {
         let (Some(builder), Some(requests)) = (&mut self.builder, &mut self.requests) else {
             return Err(load_failed());
         };
-        let target = &mut BuildTarget { tree: &paged.tree, sink: &mut FileSink(requests) };
+        let target = &mut BuildTarget { tree: &paged.tree, writes: requests };
         let outcome = builder.push(target, key, value);
         outcome.map_err(|error| self.fail(paged, error))
     }
@@ -112,7 +100,7 @@ impl BulkLoader {
             return Err(failure.clone());
         }
         if let (Some(builder), Some(requests)) = (self.builder.take(), &mut self.requests) {
-            let target = &mut BuildTarget { tree: &paged.tree, sink: &mut FileSink(requests) };
+            let target = &mut BuildTarget { tree: &paged.tree, writes: requests };
             let new_root = builder.finish(target).map_err(|error| self.fail(paged, error))?;
             self.end_writes(paged).map_err(|error| self.fail(paged, error))?;
             self.new_root = Some(new_root);
