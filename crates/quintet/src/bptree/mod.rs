@@ -63,4 +63,4 @@ pub(crate) mod tests;
 mod tree;
 mod write;
 
-pub use tree::{CountChange, DropFilter, KEY_BYTES_MAX, ROOT, Tree};
+pub use tree::{CountChange, DropFilter, KEY_BYTES_MAX, Tree};

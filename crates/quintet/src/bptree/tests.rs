@@ -4,13 +4,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    CountChange, ROOT, Tree,
+    CountChange, Tree,
     finger::Finger,
     node::*,
     page_allocator::{Bits, PageAllocator},
     page_cache::{CacheOptions, PageCache, Replacement, page_bytes::PageWords},
     scan_forward::{EntryRun, ForwardScan},
-    tree::signed,
+    tree::{ROOT, signed},
 };
 use crate::{
     contract::value_sink::HeadAndBuffer,

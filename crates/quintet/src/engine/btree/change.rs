@@ -6,7 +6,7 @@
 //! leaves of a range, and long keys that must be compared whole. There a failed read is repeated;
 //! only a disk that fails persistently stops the table.
 
-use super::{BTreeState, range::AHEAD_MAX};
+use super::{range::AHEAD_MAX, state::BTreeState};
 use crate::{
     Error, Result,
     bptree::CountChange,

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{BTree, BTreeState};
+use super::{state::BTreeState, table::BTree};
 use crate::{
     Result,
     bptree::checkpoint::bulk_load::BulkLoader,

@@ -5,7 +5,7 @@
 
 use std::{ops::Range, sync::Arc, vec};
 
-use super::{BTreeState, entry_of};
+use super::state::{BTreeState, entry_of};
 use crate::{
     Result,
     bptree::scan_forward::{EntryRun, ForwardScan},

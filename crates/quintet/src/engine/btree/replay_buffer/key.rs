@@ -15,9 +15,9 @@ pub(super) trait OrderedKey {
 
 /// The key of an entry.
 #[derive(Debug)]
-pub(super) struct ReplayKey {
+pub(in crate::engine::btree) struct ReplayKey {
     head: u128,
-    pub(super) bytes: Box<[u8]>,
+    pub(in crate::engine::btree) bytes: Box<[u8]>,
 }
 
 /// A key to search for.

@@ -29,6 +29,7 @@ use crate::{
 
 /// A value as stored; `None`: the key was deleted.
 pub(super) type Stored = Option<Box<[u8]>>;
+
 /// Entries in the order of keys.
 pub(super) type KeyOrder = BTreeMap<ReplayKey, Stored>;
 
@@ -45,14 +46,13 @@ const HUGE_FROM_BYTES: u64 = 2 << 20;
 const REGION_BYTES_MAX: u64 = 16 << 30;
 /// Number of slots of the smallest hash table: a power of two.
 const SLOTS_MIN: usize = 16;
-
 const VALUE: u8 = 0;
 const DELETED: u8 = 1;
 const REMOVED: u8 = 2;
 
 /// The memory region of all shards' chunks.
 #[derive(Debug, Default)]
-pub(super) struct ChunkPool {
+pub(in crate::engine::btree) struct ChunkPool {
     region: Option<Region>,
     /// Freed chunks, and the first chunk that was never used.
     free: Mutex<(Vec<usize>, usize)>,
@@ -60,7 +60,7 @@ pub(super) struct ChunkPool {
 
 impl ChunkPool {
     /// Reserves address space of this many bytes; of none if the system refuses.
-    pub(super) fn reserve(bytes: u64) -> Self {
+    pub(in crate::engine::btree) fn reserve(bytes: u64) -> Self {
         let bytes = round_up(bytes.min(REGION_BYTES_MAX), CHUNK_BYTES);
         let region = Region::reserve(bytes).ok();
         if let Some(region) = &region {
@@ -120,7 +120,7 @@ impl ChunkPool {
 
 /// A shard. See the module documentation.
 #[derive(Debug, Default)]
-pub(super) struct BufferShard {
+pub(in crate::engine::btree) struct BufferShard {
     /// In log order: all entries, or none.
     log_order: LogOrder,
     /// In key order: the other entries.
@@ -129,21 +129,21 @@ pub(super) struct BufferShard {
 }
 
 impl BufferShard {
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::engine::btree) fn len(&self) -> usize {
         self.log_order.live + self.key_order.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::engine::btree) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Returns the memory used, in bytes.
-    pub(super) fn memory_bytes(&self) -> u64 {
+    pub(in crate::engine::btree) fn memory_bytes(&self) -> u64 {
         self.log_order.memory_bytes() + self.key_order_bytes
     }
 
     /// Passes the content of a key's entry to `read`: a value, or `None` if it was deleted.
-    pub(super) fn find<T>(
+    pub(in crate::engine::btree) fn find<T>(
         &self,
         pool: &ChunkPool,
         (hash, key): (u64, &[u8]),
@@ -159,7 +159,7 @@ impl BufferShard {
 
     /// Sets a key's entry: a value in pieces, or deleted. For replay. Returns `false` if there is
     /// no memory for it.
-    pub(super) fn set(
+    pub(in crate::engine::btree) fn set(
         &mut self,
         pool: &ChunkPool,
         (hash, key): (u64, &[u8]),
@@ -178,14 +178,14 @@ impl BufferShard {
     }
 
     /// Prefetches the slot of this hash.
-    pub(super) fn prefetch(&self, hash: u64) {
+    pub(in crate::engine::btree) fn prefetch(&self, hash: u64) {
         if let Some(slot) = self.log_order.slots.get(self.log_order.first_slot(hash)) {
             prefetch(slot);
         }
     }
 
     /// Removes a key's entry.
-    pub(super) fn remove(&mut self, pool: &ChunkPool, (hash, key): (u64, &[u8])) {
+    pub(in crate::engine::btree) fn remove(&mut self, pool: &ChunkPool, (hash, key): (u64, &[u8])) {
         self.log_order.remove(pool, hash, key);
         let sought: &dyn OrderedKey = &SearchKey::new(key);
         if let Some(stored) = self.key_order.remove(sought) {
@@ -197,13 +197,13 @@ impl BufferShard {
     }
 
     /// Removes all entries.
-    pub(super) fn clear(&mut self, pool: &ChunkPool) {
+    pub(in crate::engine::btree) fn clear(&mut self, pool: &ChunkPool) {
         pool.free_chunks(&self.log_order.chunks);
         *self = Self::default();
     }
 
     /// Returns the entries in key order; sorts them if necessary.
-    pub(super) fn key_order(&mut self, pool: &ChunkPool) -> &KeyOrder {
+    pub(in crate::engine::btree) fn key_order(&mut self, pool: &ChunkPool) -> &KeyOrder {
         if self.log_order.live > 0 {
             let log_order = std::mem::take(&mut self.log_order);
             let mut entries: Vec<(ReplayKey, Stored)> = Vec::with_capacity(log_order.live);

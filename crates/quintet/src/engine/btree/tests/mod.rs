@@ -1,19 +1,28 @@
 //! Goal: what the database's own tests do not see: spilling by writers, tiny caches with more
 //! threads than frames, cuts that fail on the way, damage found by the check, space given back.
 
-use std::collections::BTreeMap;
+mod replay;
 
-use super::*;
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::BTree;
 use crate::{
+    Error, Result,
     bptree::checkpoint::{PAGES_NAME, gate::Gate},
-    contract::{EngineKind, fake_host::FakeHost},
+    contract::{
+        Context, Engine, EngineKind, Hint, KeyRange, MaintenanceMode, Op, PendingWork,
+        TableOptions, fake_host::FakeHost,
+    },
     io::{
         Dir, Env, Open,
         sim::{Call, Effect, Fault, Policy, SimEnv, When},
     },
     util::{
         budget::Budget,
+        codec::Lsn,
         mutant::{self, Bug},
+        report::Report,
+        sync::{Ordering, lock},
     },
 };
 
