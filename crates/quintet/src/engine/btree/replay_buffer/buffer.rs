@@ -17,25 +17,25 @@ const SHARDS: usize = 32;
 /// Memory for partly filled chunks, in bytes.
 const CHUNK_SLACK_BYTES: u64 = 16 << 20;
 /// Entries take at most the budget divided by this.
-pub(in crate::engine::btree) const BUDGET_SHARE: u64 = 8;
+pub(crate) const BUDGET_SHARE: u64 = 8;
 /// Flag in the count of non-empty shards: the log is being replayed.
 const REPLAYING: u64 = 1 << 63;
 
 /// The replay buffer. See the module documentation.
 #[derive(Debug)]
-pub(in crate::engine::btree) struct BTreeReplayBuffer {
+pub(crate) struct BTreeReplayBuffer {
     /// Number of shards with entries, and the flag [`REPLAYING`].
     state: AtomicU64,
     bytes: AtomicU64,
     shards: Box<[Mutex<BufferShard>]>,
-    pub(in crate::engine::btree) pool: ChunkPool,
-    pub(in crate::engine::btree) hash: KeyHash,
-    pub(in crate::engine::btree) budget: Arc<Budget>,
+    pub(crate) pool: ChunkPool,
+    pub(crate) hash: KeyHash,
+    pub(crate) budget: Arc<Budget>,
 }
 
 /// The end of a range that a search begins at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine::btree) enum RangeEnd {
+pub(crate) enum RangeEnd {
     First,
     Last,
 }
@@ -43,11 +43,7 @@ pub(in crate::engine::btree) enum RangeEnd {
 impl BTreeReplayBuffer {
     /// Returns an empty buffer. `takes_replay`: operations applied before the first write is
     /// admitted go here.
-    pub(in crate::engine::btree) fn new(
-        hash: KeyHash,
-        budget: Arc<Budget>,
-        takes_replay: bool,
-    ) -> Self {
+    pub(crate) fn new(hash: KeyHash, budget: Arc<Budget>, takes_replay: bool) -> Self {
         // Partly filled chunks count too.
         let room = budget.limit() / BUDGET_SHARE + CHUNK_SLACK_BYTES;
         let pool = if takes_replay { ChunkPool::reserve(room) } else { ChunkPool::default() };
@@ -63,26 +59,26 @@ impl BTreeReplayBuffer {
 
     /// Whether there are entries, or replay may add some.
     #[inline]
-    pub(in crate::engine::btree) fn is_active(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.state.load(Ordering::Acquire) != 0
     }
 
     #[inline]
-    pub(in crate::engine::btree) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.state.load(Ordering::Acquire) & !REPLAYING == 0
     }
 
-    pub(in crate::engine::btree) fn is_replaying(&self) -> bool {
+    pub(crate) fn is_replaying(&self) -> bool {
         self.state.load(Ordering::Relaxed) & REPLAYING != 0
     }
 
     /// Ends replay: called when the first operation is admitted, or at a checkpoint.
-    pub(in crate::engine::btree) fn end_replay(&self) {
+    pub(crate) fn end_replay(&self) {
         self.state.fetch_and(!REPLAYING, Ordering::Relaxed);
     }
 
     /// Returns the number of keys that have an entry.
-    pub(in crate::engine::btree) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         if self.is_empty() {
             return 0;
         }
@@ -90,16 +86,16 @@ impl BTreeReplayBuffer {
     }
 
     /// Returns the number of bytes reserved from the budget.
-    pub(in crate::engine::btree) fn memory_bytes(&self) -> u64 {
+    pub(crate) fn memory_bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    pub(in crate::engine::btree) fn shard(&self, hash: u64) -> MutexGuard<'_, BufferShard> {
+    pub(crate) fn shard(&self, hash: u64) -> MutexGuard<'_, BufferShard> {
         lock(self.shards.get(to_usize(hash) % SHARDS).unwrap_or(&self.shards[0]))
     }
 
     /// Changes a shard, and updates the budget and the counts.
-    pub(in crate::engine::btree) fn change<T>(
+    pub(crate) fn change<T>(
         &self,
         shard: &mut BufferShard,
         change: impl FnOnce(&mut BufferShard) -> T,
@@ -123,7 +119,7 @@ impl BTreeReplayBuffer {
     }
 
     /// Prefetches what replay of an operation on a key reads first.
-    pub(in crate::engine::btree) fn prefetch(&self, key: &[u8]) {
+    pub(crate) fn prefetch(&self, key: &[u8]) {
         if self.is_replaying() {
             let hash = self.hash.hash(key);
             self.shard(hash).prefetch(hash);
@@ -131,17 +127,13 @@ impl BTreeReplayBuffer {
     }
 
     /// Passes the content of a key's entry to `read`; returns `None` if there is none.
-    pub(in crate::engine::btree) fn find<T>(
-        &self,
-        key: &[u8],
-        read: impl FnOnce(Option<&[u8]>) -> T,
-    ) -> Option<T> {
+    pub(crate) fn find<T>(&self, key: &[u8], read: impl FnOnce(Option<&[u8]>) -> T) -> Option<T> {
         let hash = self.hash.hash(key);
         self.shard(hash).find(&self.pool, (hash, key), read)
     }
 
     /// Returns the first or the last key in a range.
-    pub(in crate::engine::btree) fn edge_key(
+    pub(crate) fn edge_key(
         &self,
         range: (Bound<&[u8]>, Bound<&[u8]>),
         which: RangeEnd,
@@ -164,7 +156,7 @@ impl BTreeReplayBuffer {
     }
 
     /// Returns `count` of each shard's first or last keys in a range, sorted.
-    pub(in crate::engine::btree) fn edge_keys(
+    pub(crate) fn edge_keys(
         &self,
         range: (Bound<&[u8]>, Bound<&[u8]>),
         (which, count): (RangeEnd, usize),

@@ -15,9 +15,9 @@ pub(super) trait OrderedKey {
 
 /// The key of an entry.
 #[derive(Debug)]
-pub(in crate::engine::btree) struct ReplayKey {
+pub(crate) struct ReplayKey {
     head: u128,
-    pub(in crate::engine::btree) bytes: Box<[u8]>,
+    pub(crate) bytes: Box<[u8]>,
 }
 
 /// A key to search for.

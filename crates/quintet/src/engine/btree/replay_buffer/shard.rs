@@ -52,7 +52,7 @@ const REMOVED: u8 = 2;
 
 /// The memory region of all shards' chunks.
 #[derive(Debug, Default)]
-pub(in crate::engine::btree) struct ChunkPool {
+pub(crate) struct ChunkPool {
     region: Option<Region>,
     /// Freed chunks, and the first chunk that was never used.
     free: Mutex<(Vec<usize>, usize)>,
@@ -60,7 +60,7 @@ pub(in crate::engine::btree) struct ChunkPool {
 
 impl ChunkPool {
     /// Reserves address space of this many bytes; of none if the system refuses.
-    pub(in crate::engine::btree) fn reserve(bytes: u64) -> Self {
+    pub(crate) fn reserve(bytes: u64) -> Self {
         let bytes = round_up(bytes.min(REGION_BYTES_MAX), CHUNK_BYTES);
         let region = Region::reserve(bytes).ok();
         if let Some(region) = &region {
@@ -120,7 +120,7 @@ impl ChunkPool {
 
 /// A shard. See the module documentation.
 #[derive(Debug, Default)]
-pub(in crate::engine::btree) struct BufferShard {
+pub(crate) struct BufferShard {
     /// In log order: all entries, or none.
     log_order: LogOrder,
     /// In key order: the other entries.
@@ -129,21 +129,21 @@ pub(in crate::engine::btree) struct BufferShard {
 }
 
 impl BufferShard {
-    pub(in crate::engine::btree) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.log_order.live + self.key_order.len()
     }
 
-    pub(in crate::engine::btree) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Returns the memory used, in bytes.
-    pub(in crate::engine::btree) fn memory_bytes(&self) -> u64 {
+    pub(crate) fn memory_bytes(&self) -> u64 {
         self.log_order.memory_bytes() + self.key_order_bytes
     }
 
     /// Passes the content of a key's entry to `read`: a value, or `None` if it was deleted.
-    pub(in crate::engine::btree) fn find<T>(
+    pub(crate) fn find<T>(
         &self,
         pool: &ChunkPool,
         (hash, key): (u64, &[u8]),
@@ -159,7 +159,7 @@ impl BufferShard {
 
     /// Sets a key's entry: a value in pieces, or deleted. For replay. Returns `false` if there is
     /// no memory for it.
-    pub(in crate::engine::btree) fn set(
+    pub(crate) fn set(
         &mut self,
         pool: &ChunkPool,
         (hash, key): (u64, &[u8]),
@@ -178,14 +178,14 @@ impl BufferShard {
     }
 
     /// Prefetches the slot of this hash.
-    pub(in crate::engine::btree) fn prefetch(&self, hash: u64) {
+    pub(crate) fn prefetch(&self, hash: u64) {
         if let Some(slot) = self.log_order.slots.get(self.log_order.first_slot(hash)) {
             prefetch(slot);
         }
     }
 
     /// Removes a key's entry.
-    pub(in crate::engine::btree) fn remove(&mut self, pool: &ChunkPool, (hash, key): (u64, &[u8])) {
+    pub(crate) fn remove(&mut self, pool: &ChunkPool, (hash, key): (u64, &[u8])) {
         self.log_order.remove(pool, hash, key);
         let sought: &dyn OrderedKey = &SearchKey::new(key);
         if let Some(stored) = self.key_order.remove(sought) {
@@ -197,13 +197,13 @@ impl BufferShard {
     }
 
     /// Removes all entries.
-    pub(in crate::engine::btree) fn clear(&mut self, pool: &ChunkPool) {
+    pub(crate) fn clear(&mut self, pool: &ChunkPool) {
         pool.free_chunks(&self.log_order.chunks);
         *self = Self::default();
     }
 
     /// Returns the entries in key order; sorts them if necessary.
-    pub(in crate::engine::btree) fn key_order(&mut self, pool: &ChunkPool) -> &KeyOrder {
+    pub(crate) fn key_order(&mut self, pool: &ChunkPool) -> &KeyOrder {
         if self.log_order.live > 0 {
             let log_order = std::mem::take(&mut self.log_order);
             let mut entries: Vec<(ReplayKey, Stored)> = Vec::with_capacity(log_order.live);
