@@ -1,8 +1,11 @@
 //! Verification of the durable tree: the pages in the file, not those in the cache.
 //!
-//! It verifies: checksums of all pages; order of keys, within and between nodes; levels; prefixes;
-//! the byte counts of each node; long keys and extents; that each page is reached once; that the
-//! maps mark exactly the reached pages as used.
+//! It verifies:
+//! - the checksums of all pages;
+//! - the order of keys, within nodes and between them;
+//! - levels, prefixes and byte counts of the nodes;
+//! - long keys and extents;
+//! - that each page is reached once, and that the maps mark exactly the reached pages as used.
 //!
 //! Threads: the caller prevents checkpoints from writing pages in place meanwhile. Writers may go
 //! on: they change only the cache.
@@ -75,7 +78,7 @@ impl TreeChecker<'_, '_> {
             _ => false,
         };
         if !first {
-            self.add(page, "it is reached twice, or lies past the file's end");
+            self.add(page, "it is reached twice, or is past the file's end");
         }
         first
     }
@@ -263,7 +266,7 @@ impl TreeChecker<'_, '_> {
         let length = to_usize(u64::from(extent.length));
         let last = self.tree.allocator.page_at(first, count.saturating_sub(1));
         if first.0 == 0 || u64::from(last.0) >= to_u64(self.reached.len()) * 64 {
-            self.add(page, "a value lies past the file's end");
+            self.add(page, "a value is past the file's end");
             return Ok(());
         }
         if extent.direct {

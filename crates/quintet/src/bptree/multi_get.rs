@@ -40,8 +40,8 @@ impl Tree {
         out.resize_with(start + keys.len(), || None);
         let mut sink = BuildValue { make, value: None };
         self.look_up_all(keys, &mut sink, &mut |sink, index, found| {
-            if let Some(place) = out.get_mut(start + index) {
-                *place = sink.value.take().filter(|_| found);
+            if let Some(entry) = out.get_mut(start + index) {
+                *entry = sink.value.take().filter(|_| found);
             }
             Ok(())
         })
@@ -174,8 +174,8 @@ impl Tree {
         let KeyGroup { keys, descents, is_above_leaves } = group;
         // Each pass uses what the previous one prefetched: header and hints, then slots, then the
         // entry.
-        for (place, key) in descents.iter_mut().zip(*keys) {
-            let Some(descent) = place else { continue };
+        for (entry, key) in descents.iter_mut().zip(*keys) {
+            let Some(descent) = entry else { continue };
             let search = NodeView::new(descent.node.words()).and_then(|view| {
                 let search = view.seek(key)?;
                 view.prefetch_slots(&search);
@@ -183,11 +183,11 @@ impl Tree {
             });
             match search {
                 Some(search) => descent.search = search,
-                None => *place = None,
+                None => *entry = None,
             }
         }
-        for place in descents.iter_mut() {
-            let Some(descent) = place else { continue };
+        for entry in descents.iter_mut() {
+            let Some(descent) = entry else { continue };
             let at = NodeView::new(descent.node.words()).and_then(|view| {
                 let at = view.narrow(&descent.search)?;
                 view.prefetch_near(at);
@@ -195,13 +195,13 @@ impl Tree {
             });
             match at {
                 Some(at) => descent.at = at,
-                None => *place = None,
+                None => *entry = None,
             }
         }
         let mut children = [None; BATCH];
         *is_above_leaves = false;
-        for ((place, key), child) in descents.iter_mut().zip(*keys).zip(&mut children) {
-            let Some(descent) = place else { continue };
+        for ((entry, key), child) in descents.iter_mut().zip(*keys).zip(&mut children) {
+            let Some(descent) = entry else { continue };
             let next = self.with_view(&descent.node, |view, fetch| {
                 if view.is_leaf() {
                     return Some(None);
@@ -215,15 +215,15 @@ impl Tree {
                     *child = Some(page);
                 }
                 Ok(None) => {}
-                Err(_) => *place = None,
+                Err(_) => *entry = None,
             }
         }
-        for (place, child) in descents.iter_mut().zip(children) {
-            if let (Some(descent), Some(child)) = (&mut *place, child) {
+        for (entry, child) in descents.iter_mut().zip(children) {
+            if let (Some(descent), Some(child)) = (&mut *entry, child) {
                 *is_above_leaves = true;
                 match self.cache.lookup(child).filter(|_| descent.node.is_unchanged()) {
                     Some(node) => descent.node = node,
-                    None => *place = None,
+                    None => *entry = None,
                 }
             }
         }
@@ -265,7 +265,7 @@ impl<'t, 'k> KeyGroup<'t, 'k> {
     fn new(root: ReadGuard<'t>, keys: &'k [&'k [u8]]) -> Self {
         let mut descents = [None; BATCH];
         let descent = KeyDescent { node: root, search: NodeSearch::default(), at: 0 };
-        descents.iter_mut().zip(keys).for_each(|(place, _)| *place = Some(descent));
+        descents.iter_mut().zip(keys).for_each(|(entry, _)| *entry = Some(descent));
         Self { keys, descents, is_above_leaves: true }
     }
 }

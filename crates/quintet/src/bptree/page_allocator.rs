@@ -4,13 +4,13 @@
 //! map page, as of the last checkpoint that has it. The file grows by whole extents. Why bits: they
 //! find the runs of pages that large values need.
 //!
-//! A map page (kind 5): the header of every page up to 32, then a bit for each page of the extent,
-//! the first in the lowest bit of the first byte; 1 is used.
+//! A map page (kind 5) has the header of every page, and from byte 32 on a bit for each page of the
+//! extent: 1 if the page is used. The extent's first page is the lowest bit of the first byte.
 //!
-//! Three states are kept: now, at the checkpoint that is being written, and at the last durable
-//! one. A page can be allocated only if it is free in all three: until the next checkpoint is
-//! durable, recovery may need the content of a page that was freed since. So a page that is new at
-//! a checkpoint is written to its place before the checkpoint is durable, and needs no journal.
+//! The allocator has three states: now, at the checkpoint that is being written, and at the last
+//! durable one. A page can be allocated only if it is free in all three. Until the next checkpoint
+//! is durable, recovery may need the content of a page that was freed since. So a page that is new
+//! at a checkpoint is written to its place before the checkpoint is durable, and needs no journal.
 //!
 //! Invariants: pages 0 (meta), 1 (map) and 2 (root) are always used, and so is the first page of
 //! every further extent (its map).
@@ -166,12 +166,12 @@ impl PageAllocator {
 
     /// Returns page number `step` of a run, which skips the maps.
     pub fn page_at(&self, first: PageId, step: u64) -> PageId {
-        let (extent, place) =
+        let (extent, index) =
             (u64::from(first.0) / self.granularity, u64::from(first.0) % self.granularity);
         let per_extent = self.granularity - 1;
-        let place = place.saturating_sub(1) + step;
-        let extent = extent + place / per_extent;
-        PageId(low_u32(extent * self.granularity + place % per_extent + 1))
+        let index = index.saturating_sub(1) + step;
+        let extent = extent + index / per_extent;
+        PageId(low_u32(extent * self.granularity + index % per_extent + 1))
     }
 
     /// Returns the number of pages from `page` on before the next map.
@@ -543,7 +543,7 @@ mod tests {
         assert_eq!(
             allocator.allocate_run(5, false),
             PageId(18),
-            "the durable cut has the first ten"
+            "the durable checkpoint has the first ten"
         );
         let long = allocator.allocate_run(100, false);
         assert_eq!(long, PageId(23));
@@ -553,7 +553,11 @@ mod tests {
         assert_eq!((allocator.contiguous(long), allocator.contiguous(PageId(65))), (41, 63));
         allocator.begin_checkpoint();
         allocator.free(PageId(13), 5);
-        assert_ne!(allocator.allocate_run(2, true), PageId(13), "the cut may still need them");
+        assert_ne!(
+            allocator.allocate_run(2, true),
+            PageId(13),
+            "the checkpoint may still need them"
+        );
         allocator.end_checkpoint(false);
         assert_eq!(allocator.begin_checkpoint().len(), 2, "all maps are written again");
         allocator.free(long, 100);

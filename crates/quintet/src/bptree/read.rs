@@ -263,7 +263,9 @@ impl Tree {
             return Err(Stop::Restart);
         }
         let length = to_usize(u64::from(extent.length));
-        // A direct extent has one checksum, over all of it.
+        // A direct extent has one checksum, over all of it: no part can be verified alone. A sink
+        // that needs only the first bytes (the envelope, which says when the value expires) costs a
+        // read of the whole value.
         let length = if extent.direct { length } else { sink.needed_bytes(length) };
         let mut outcome = Ok(());
         let output = sink.of_copy(length, &mut |out: &mut [u8]| {

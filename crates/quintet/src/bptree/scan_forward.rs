@@ -105,7 +105,7 @@ pub struct ForwardScan {
     /// The end of the range, excluded.
     pub end: Option<Vec<u8>>,
     /// The leaf of the last run, if it has more entries.
-    place: Option<LeafPosition>,
+    position: Option<LeafPosition>,
     /// Whether the scan has ended.
     pub is_over: bool,
 }
@@ -121,7 +121,7 @@ impl ForwardScan {
     /// Returns a scan of the keys from `start` (included) to `end` (excluded).
     pub fn new(start: Vec<u8>, end: Option<Vec<u8>>) -> Self {
         let is_over = end.as_ref().is_some_and(|end| *end <= start);
-        Self { start, end, place: None, is_over }
+        Self { start, end, position: None, is_over }
     }
 }
 
@@ -135,21 +135,22 @@ impl Tree {
         (limit, ahead): (usize, isize),
         run: &mut EntryRun,
     ) -> Result<()> {
-        let mut place = scan.place.take();
-        self.repeat(|tree| tree.scan_forward_once(scan, place.take(), (limit, ahead), run))
+        let mut position = scan.position.take();
+        self.repeat(|tree| tree.scan_forward_once(scan, position.take(), (limit, ahead), run))
     }
 
     fn scan_forward_once(
         &self,
         scan: &mut ForwardScan,
-        place: Option<LeafPosition>,
+        position: Option<LeafPosition>,
         (limit, ahead): (usize, isize),
         run: &mut EntryRun,
     ) -> Attempt<()> {
         run.clear();
-        let place = place.and_then(|place| Some((self.cache.revalidate(&place.leaf)?, place)));
-        let (leaf, first, upper) = match place {
-            Some((leaf, place)) => (leaf, place.index, place.upper),
+        let position =
+            position.and_then(|position| Some((self.cache.revalidate(&position.leaf)?, position)));
+        let (leaf, first, upper) = match position {
+            Some((leaf, position)) => (leaf, position.index, position.upper),
             None => self.first_of(&scan.start, ahead)?,
         };
         let last = self.with_view(&leaf, |view, fetch| match &scan.end {
@@ -171,7 +172,7 @@ impl Tree {
         }
         if index < last {
             run.following(&mut scan.start);
-            scan.place = Some(LeafPosition { leaf: leaf.page_version(), index, upper });
+            scan.position = Some(LeafPosition { leaf: leaf.page_version(), index, upper });
             return Ok(());
         }
         scan.is_over = match (&upper, &scan.end) {

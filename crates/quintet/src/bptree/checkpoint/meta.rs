@@ -18,7 +18,8 @@
 //! | 104 | 8 | inner | pages of inner nodes |
 //! | 112 | 8 | placed | the group of the redo journal that is in place, or 0 |
 //!
-//! Everything lies in the first sector: the page is whole or as before, checksum included.
+//! All fields are in the first sector, checksum included. After a crash the page is thus the old or
+//! the new one.
 
 use crate::{
     Error, Result,

@@ -9,15 +9,15 @@
 //!   journal all of a checkpoint or nothing.
 //! - A page that a durable checkpoint has is written in place only after the journal holds its
 //!   changes.
-//! - State beside the tree that must agree with it ([`CheckpointParticipant`]) joins each
-//!   checkpoint while nobody changes the tree, and is durable before the checkpoint is.
+//! - State outside the tree that must agree with it ([`CheckpointParticipant`]) joins each
+//!   checkpoint while no thread changes the tree, and is durable before the checkpoint is.
 //! - During replay of the log only large values are written, to pages that no durable state uses.
 //!
 //! Threads: lookups and scans take no lock. A thread that changes the tree holds the gate shared.
 //! Lock order: `checkpointer`, gate, pages (in the order of [`crate::bptree`]), the map of free
 //! pages, the cache's lists.
 //!
-//! Start with [`checkpointer`] for the order of writes.
+//! Start with [`store`] for the order of writes.
 
 pub(crate) mod bulk_load;
 mod checkpointer;

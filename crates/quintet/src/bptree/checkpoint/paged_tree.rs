@@ -81,8 +81,8 @@ impl PagedTree {
         self.tree.cache().has_overlay() && !self.context.read_only && !self.fits(self.frames())
     }
 
-    /// Whether so many pages are unevictable that some should be written back although the journal
-    /// has room.
+    /// Whether pages should be written back although the journal has room, because too many are
+    /// unevictable.
     pub(crate) fn is_crowded(&self) -> bool {
         let (frames, unevictable) = (self.frames(), self.tree.cache().unevictable_count());
         unevictable > frames / 8 * 3 && self.tree.allocator().used() > frames / 4 * 3

@@ -7,13 +7,13 @@ use crate::{
     bptree::tree::{CountChange, Tree},
 };
 
-/// State beside a tree that must agree with it.
+/// State outside a tree that must agree with it.
 pub(crate) trait CheckpointParticipant: Send + Sync + fmt::Debug {
-    /// A checkpoint begins, and no thread changes the tree: adds to the tree what must agree with
-    /// it.
+    /// Adds to the tree what must agree with it. Called when a checkpoint begins, while no thread
+    /// changes the tree.
     fn join(&self, tree: &Tree) -> Result<CountChange>;
-    /// The checkpoint is about to be written: makes durable what it refers to.
+    /// Makes durable what the checkpoint refers to. Called before the checkpoint is written.
     fn make_durable(&self) -> Result<()>;
-    /// The checkpoint is durable.
+    /// Called when the checkpoint is durable.
     fn on_durable(&self);
 }

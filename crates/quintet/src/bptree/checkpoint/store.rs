@@ -13,11 +13,12 @@
 //!   to the checkpoint's LSN.
 //!
 //! Most checkpoints end here: their pages stay in the cache, and the journal keeps their groups.
+//!
 //! When the journal reaches its limit, or too many pages are unevictable, checkpoints also write
-//! pages back and sync them. Each page is written once for all checkpoints since its last
-//! write-back, the oldest first, and many pages in parts, so that a thread that waits for room
-//! waits for one part. The next group declares unneeded the groups before the oldest page that is
-//! not written back. When everything is written back, the meta page says so.
+//! pages back and sync them, the oldest first. Each page is written once for all checkpoints since
+//! its last write-back. Many pages are written in parts, so that a thread that waits for room waits
+//! for one part. The next group declares unneeded the groups before the oldest page that is not
+//! written back. When everything is written back, the meta page says so.
 //!
 //! Each group names the pages that are free at its checkpoint. Changes of them in earlier groups
 //! must not be applied, because a value may have been written there since.
@@ -302,7 +303,8 @@ impl PagedTree {
         let cache = self.tree.cache();
         let meta = checkpoint.pages().iter().find(|(page, _)| *page == PageId(0));
         let mut buffer = AlignedBuffer::zeroed(cache.page_bytes());
-        let image = meta.and_then(|place| cache.image(checkpoint, *place, buffer.as_mut_slice()));
+        let image =
+            meta.and_then(|meta_page| cache.image(checkpoint, *meta_page, buffer.as_mut_slice()));
         if image.is_none() {
             return Ok(());
         }

@@ -88,9 +88,9 @@ impl PagedTree {
     ) -> Result<()> {
         let cache = self.tree.cache();
         let mut image = vec![0; cache.page_bytes()];
-        self.write_each(pages, |page, requests| {
+        self.write_each(pages, |page, writes| {
             if cache.image(checkpoint, page, &mut image).is_some() {
-                requests.add(cache.offset(page.0), &image);
+                writes.add(cache.offset(page.0), &image);
             }
         })
     }
@@ -105,11 +105,11 @@ impl PagedTree {
         let unit = cache.page_bytes() / UNITS;
         let units_of_block = (to_usize(BLOCK_BYTES) / unit).min(UNITS);
         let mut image = vec![0; cache.page_bytes()];
-        self.write_each(pages, |page, requests| {
+        self.write_each(pages, |page, writes| {
             let Some(units) = cache.image(checkpoint, page, &mut image) else { return };
             for (first, count) in runs(widen(units.pending, units_of_block)) {
                 let bytes = image.get(first * unit..(first + count) * unit).unwrap_or(&[]);
-                requests.add(cache.offset(page.0) + to_u64(first * unit), bytes);
+                writes.add(cache.offset(page.0) + to_u64(first * unit), bytes);
             }
         })
     }
@@ -122,11 +122,11 @@ impl PagedTree {
         if pages.is_empty() {
             return Ok(());
         }
-        let mut requests = PageWrites::new(self.tree.cache(), &*self.context.env)?;
-        for place in pages {
-            each(*place, &mut requests);
+        let mut writes = PageWrites::new(self.tree.cache(), &*self.context.env)?;
+        for page in pages {
+            each(*page, &mut writes);
         }
-        let (outcome, written) = requests.finish();
+        let (outcome, written) = writes.finish();
         self.written_bytes_total.fetch_add(written, Ordering::Relaxed);
         self.written_back_bytes_total.fetch_add(written, Ordering::Relaxed);
         outcome

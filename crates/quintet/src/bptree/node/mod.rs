@@ -52,9 +52,13 @@
 //! leaves. They save 8 bytes an entry. An entry that does not have this form makes the leaf plain
 //! again.
 //!
-//! Invariants: slots ascend; keys of up to [`TreeShape::key_inline_max`] bytes are never long,
-//! longer ones always; a page's prefix is shared by every key that can ever come to it, because it
-//! is shared by the keys between which its range lies.
+//! Invariants:
+//! - Slots ascend.
+//! - Keys of up to [`TreeShape::key_inline_max`] bytes are never long; longer ones always are.
+//! - Every key that a page can ever hold begins with the page's prefix, because the two separators
+//!   that bound the page do.
+//!
+//! Start with [`view`], then [`search`].
 
 mod builder;
 mod cell;

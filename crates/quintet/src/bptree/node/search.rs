@@ -189,8 +189,8 @@ impl<'a> NodeView<'a> {
         Some((low, false))
     }
 
-    /// Returns the range in which the first slot lies whose head is not below `head`. Slots with
-    /// this head lie below the end of the range.
+    /// Returns the range that contains the first slot whose head is not below `head`. Slots with
+    /// this head are before the end of the range.
     #[inline]
     fn bracket(&self, head: u32) -> Option<(usize, usize)> {
         let step = hint_step(self.count);

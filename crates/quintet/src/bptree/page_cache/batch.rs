@@ -81,8 +81,8 @@ impl PageCache {
     fn finish_load(&self, guard: WriteGuard<'_>, completion: &mut Completion) {
         let page = guard.page();
         let whole = matches!(completion.result, Ok(count) if count == self.options.page_bytes);
-        let place = (self.label.as_str(), self.offset(page));
-        let units = self.overlay.patch(page, completion.buffer.as_mut_slice(), place);
+        let location = (self.label.as_str(), self.offset(page));
+        let units = self.overlay.patch(page, completion.buffer.as_mut_slice(), location);
         let bytes = completion.buffer.as_slice();
         if let Ok(units) = units
             && whole

@@ -1,8 +1,8 @@
 //! The page cache's part of a checkpoint: the dirty pages of one moment, as they were then.
 //!
 //! A page of a checkpoint is *journaled* once its changes are in the journal, and *written back*
-//! once they are in the file. Most checkpoints only journal: their pages stay in the cache with the
-//! units that the file lacks recorded, and a later checkpoint writes them back, for all checkpoints
+//! once they are in the file. Most checkpoints only journal. Their pages stay in the cache, with a
+//! record of the units that the file lacks. A later checkpoint writes them back for all checkpoints
 //! together, the oldest first. A page that no durable checkpoint has is *fresh*: it is written to
 //! the file before its checkpoint is durable, and not journaled.
 //!

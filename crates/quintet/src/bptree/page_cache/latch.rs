@@ -42,13 +42,13 @@ pub fn is_unchanged(latch: &AtomicU64, version: u64) -> bool {
 
 /// Takes the latch if the version is still `version`.
 pub fn try_upgrade(latch: &AtomicU64, version: u64) -> bool {
-    let taken =
+    let is_latched =
         latch.compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
-    if taken {
+    if is_latched {
         // A reader that sees a store of the holder also sees the odd version.
         fence(Ordering::Release);
     }
-    taken
+    is_latched
 }
 
 /// Takes the latch if it is free.

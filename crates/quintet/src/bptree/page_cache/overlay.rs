@@ -67,8 +67,8 @@ impl OverlayLayer {
     /// group.
     pub(crate) fn of(group: RedoGroup) -> Option<Self> {
         let mut pieces = Vec::new();
-        for place in group.page_entries() {
-            let (key, at, bytes) = place?;
+        for entry in group.page_entries() {
+            let (key, at, bytes) = entry?;
             let page = u32::try_from(key).ok().filter(|page| *page < u32::MAX)?;
             pieces.push(PagePiece { page, bytes: u32::try_from(bytes).ok()?, at });
         }
@@ -100,11 +100,11 @@ impl OverlayLayer {
     }
 
     fn memory_bytes(&self) -> u64 {
-        let held = match &self.source {
+        let bytes = match &self.source {
             PatchSource::Memory(bytes) => to_u64(bytes.len()),
             PatchSource::File(..) => 0,
         };
-        held + to_u64(size_of_val(&*self.pieces))
+        bytes + to_u64(size_of_val(&*self.pieces))
     }
 }
 
@@ -154,17 +154,17 @@ impl OverlayState {
 
 /// Returns the valid pieces of a page, the oldest first.
 fn pieces_of(layers: &[OverlayLayer], page: PageId) -> Vec<LayerPiece> {
-    let mut places = Vec::new();
+    let mut pieces = Vec::new();
     for (number, layer) in layers.iter().enumerate() {
         for piece in layer.of_page(page) {
             if piece.bytes == 0 {
-                places.clear();
+                pieces.clear();
             } else {
-                places.push((number, *piece));
+                pieces.push((number, *piece));
             }
         }
     }
-    places
+    pieces
 }
 
 /// The overlay. See the module documentation.
@@ -288,32 +288,32 @@ impl Overlay {
             let wanted: Vec<PageId> = pages.iter().filter(wanted).copied().collect();
             (Arc::clone(&state.layers), wanted)
         };
-        let mut places: Vec<(usize, PagePiece, usize, usize)> = Vec::new();
+        let mut pieces: Vec<(usize, PagePiece, usize, usize)> = Vec::new();
         let mut found: Vec<Vec<Option<Vec<u8>>>> = Vec::new();
         for (number, page) in wanted.iter().enumerate() {
             let of_page = pieces_of(&layers, *page);
             found.push(vec![None; of_page.len()]);
-            places.extend(
+            pieces.extend(
                 of_page
                     .into_iter()
                     .enumerate()
                     .map(|(at, (layer, piece))| (layer, piece, number, at)),
             );
         }
-        places.sort_unstable_by_key(|(layer, piece, ..)| (*layer, piece.at));
-        let reads = merge_reads(&layers, &places);
-        run_reads(&layers, &reads, queue, &mut |read, held| {
-            let (from, places) = (read.from, places.get(read.first..read.last).unwrap_or(&[]));
-            for (layer, piece, number, at) in places {
+        pieces.sort_unstable_by_key(|(layer, piece, ..)| (*layer, piece.at));
+        let reads = merge_reads(&layers, &pieces);
+        run_reads(&layers, &reads, queue, &mut |read, bytes| {
+            let (from, pieces) = (read.from, pieces.get(read.first..read.last).unwrap_or(&[]));
+            for (layer, piece, number, at) in pieces {
                 let Some(PatchSource::File(_, start)) =
                     layers.get(*layer).map(|layer| &layer.source)
                 else {
                     continue;
                 };
                 let begin = to_usize(start + piece.at - from);
-                let bytes = held.get(begin..begin + to_usize(u64::from(piece.bytes)));
-                if let Some(place) = found.get_mut(*number).and_then(|found| found.get_mut(*at)) {
-                    *place = bytes.map(<[u8]>::to_vec);
+                let bytes = bytes.get(begin..begin + to_usize(u64::from(piece.bytes)));
+                if let Some(target) = found.get_mut(*number).and_then(|found| found.get_mut(*at)) {
+                    *target = bytes.map(<[u8]>::to_vec);
                 }
             }
         });
@@ -340,10 +340,10 @@ struct PieceRead {
 /// Merges reads of neighbouring pieces. Pieces in memory need no read.
 fn merge_reads(
     layers: &[OverlayLayer],
-    places: &[(usize, PagePiece, usize, usize)],
+    pieces: &[(usize, PagePiece, usize, usize)],
 ) -> Vec<PieceRead> {
     let mut reads: Vec<PieceRead> = Vec::new();
-    for (index, (layer, piece, ..)) in places.iter().enumerate() {
+    for (index, (layer, piece, ..)) in pieces.iter().enumerate() {
         let source = layers.get(*layer).map(|layer| &layer.source);
         let blocks = source.and_then(|source| source.blocks(piece.at, u64::from(piece.bytes)));
         let Some((_, from, length, _)) = blocks else { continue };
@@ -372,9 +372,9 @@ fn run_reads(
     let mut show = |done: &mut Vec<Completion>| {
         for completion in done.drain(..) {
             let count = completion.result.unwrap_or(0);
-            let held = completion.buffer.as_slice().get(..count).unwrap_or(&[]);
+            let bytes = completion.buffer.as_slice().get(..count).unwrap_or(&[]);
             if let Some(read) = reads.get(to_usize(completion.token)) {
-                each(read, held);
+                each(read, bytes);
             }
         }
     };

@@ -148,7 +148,7 @@ impl Tree {
             self.count_node(level, false);
             return Ok(LatchedChild { index, guard: left, bounds: whole });
         }
-        let kept = |left: WriteGuard<'t>, right: WriteGuard<'t>, low: Bounds, high: Bounds| {
+        let choose = |left: WriteGuard<'t>, right: WriteGuard<'t>, low: Bounds, high: Bounds| {
             let goes_left = low.upper.as_deref().is_none_or(|upper| key < upper);
             if goes_left {
                 LatchedChild { index, guard: left, bounds: low }
@@ -160,11 +160,11 @@ impl Tree {
         // share with.
         let must = level > 0 && (left_count == 0 || left_count + 1 == cells.cells.len());
         if level == 0 || !must {
-            return Ok(kept(left, right, low, high));
+            return Ok(choose(left, right, low, high));
         }
         let (left, right, low, high) =
             self.redistribute_inner(parent, index, (left, right), cells, whole, &separator)?;
-        Ok(kept(left, right, low, high))
+        Ok(choose(left, right, low, high))
     }
 
     /// Divides the entries of two inner siblings evenly.

@@ -60,9 +60,9 @@ impl Tree {
         let begins = |prefix: &[u8]| prefix.starts_with(base);
         let entries = self.with_view(full.leaf, |view, _| {
             let mut entries = LeafEntries::new(base.to_vec());
-            let taken = entries.add_leaf_with(view, (new.at, new.found), new.key, new.value);
+            let added = entries.add_leaf_with(view, (new.at, new.found), new.key, new.value);
             Some(
-                taken
+                added
                     .filter(|()| view.prefix().is_some_and(|prefix| begins(&prefix)))
                     .map(|()| entries),
             )
@@ -90,15 +90,15 @@ impl Tree {
     /// if that is not possible. The last leaf begins plain: its keys share bytes that are not yet a
     /// prefix, because the leaf has no upper bound.
     fn pack(&self, full: &FullLeaf<'_>, new: &NewEntry<'_>) -> Attempt<bool> {
-        let taken = self.with_view(full.leaf, |view, _| {
+        let added = self.with_view(full.leaf, |view, _| {
             if view.packed().is_some() {
                 return Some(None);
             }
             let mut entries = LeafEntries::new(view.prefix()?);
-            let taken = entries.add_leaf_with(view, (new.at, new.found), new.key, new.value);
-            Some(taken.map(|()| (entries, view.count())))
+            let added = entries.add_leaf_with(view, (new.at, new.found), new.key, new.value);
+            Some(added.map(|()| (entries, view.count())))
         })?;
-        let Some((entries, old_count)) = taken else { return Ok(false) };
+        let Some((entries, old_count)) = added else { return Ok(false) };
         let page = entries.page_within(self.shape, 0..entries.count(), full.bounds);
         let Some(page) = page else { return Ok(false) };
         fill_used(full.leaf, &page).ok_or(Stop::Restart)?;

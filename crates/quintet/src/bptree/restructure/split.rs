@@ -170,8 +170,8 @@ impl Tree {
         let (left, bounds) = (full.leaf, full.bounds);
         let entries = self.with_view(left, |view, _| {
             let mut entries = LeafEntries::new(view.prefix()?);
-            let taken = entries.add_leaf_with(view, (new.at, new.found), new.key, new.value);
-            Some(taken.map(|()| (entries, view.count())))
+            let added = entries.add_leaf_with(view, (new.at, new.found), new.key, new.value);
+            Some(added.map(|()| (entries, view.count())))
         })?;
         let Some((entries, old_count)) = entries.filter(|(entries, _)| entries.count() > 1) else {
             return Ok(false);

@@ -1,9 +1,10 @@
 //! Changes of one leaf: puts, deletes, deletes of a range.
 //!
 //! How: a writer descends without latches and upgrades the leaf that it finds. A change that fits
-//! is made in place: a value of the same size is overwritten, a new entry goes into the gap between
-//! slots and entries, a page with holes is compacted first. A change that does not fit goes to
+//! is made in place ([`node_edit`]). A change that does not fit goes to
 //! [`crate::bptree::restructure`].
+//!
+//! Start with [`put`].
 
 mod delete;
 mod new_entry;

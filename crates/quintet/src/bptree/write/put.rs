@@ -67,11 +67,11 @@ impl Tree {
         }
         let leaf = lock(&self.last_leaf).and_then(|leaf| self.cache.revalidate(&leaf));
         let leaf = leaf.filter(|leaf| {
-            let place = self.with_view(leaf, |view, fetch| {
+            let is_last = self.with_view(leaf, |view, fetch| {
                 let (index, found) = view.search(key, fetch)?;
                 Some(!found && index > 0 && index == view.count())
             });
-            matches!(place, Ok(true)) && leaf.is_unchanged()
+            matches!(is_last, Ok(true)) && leaf.is_unchanged()
         });
         if leaf.is_none() {
             self.is_appending.store(false, Ordering::Relaxed);

@@ -26,13 +26,17 @@
 //! `checkpointer`, gate, pages (in the order of [`crate::bptree`]), the map of free pages, the
 //! cache's lists.
 //!
-//! Options: `page_bytes` (power of two, 4096 to 65,536, default 16,384), `cache_bytes` (limit of
-//! the page cache; 0, the default: three quarters of the memory budget), `extend_granularity`
-//! (pages by which the file grows, a multiple of 64, 64 to 16,384, default 1024), `replacement`
-//! (`clock` or `random`).
+//! | option | default | values |
+//! |---|---|---|
+//! | `page_bytes` | 16,384 | a power of two from 4096 to 65,536 |
+//! | `cache_bytes` | 0 | limit of the page cache; 0: three quarters of the memory budget |
+//! | `extend_granularity` | 1024 | pages by which the file grows: a multiple of 64 up to 16,384 |
+//! | `replacement` | `clock` | `clock` or `random` |
 //!
 //! Differences from the paper: crash consistency (it has none), ordered byte strings of any length,
 //! deletes that merge, scans. Types, the hierarchy and expiry are the database's, for every engine.
+//!
+//! Start with [`table`].
 
 mod admissions;
 mod change;

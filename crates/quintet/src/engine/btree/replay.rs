@@ -1,4 +1,7 @@
-//! Reads and writes while operations wait in the replay buffer, and the merge of these into the tree.
+//! Reads and writes while the replay buffer has entries, and the merge of these into the tree.
+//!
+//! Invariants: a reader looks in the buffer first. An entry is removed only after the tree has it,
+//! under the lock of its shard.
 
 use std::ops::Bound;
 
@@ -54,8 +57,8 @@ impl BTreeState {
         let start = out.len();
         out.resize_with(start + keys.len(), || None);
         self.multi_get_each_buffered(keys, &mut |number, stored| {
-            if let Some(place) = out.get_mut(start + number) {
-                *place = stored.map(value_of);
+            if let Some(value) = out.get_mut(start + number) {
+                *value = stored.map(value_of);
             }
             Ok(())
         })

@@ -45,7 +45,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct BulkLoader {
     builder: Option<TreeBuilder>,
-    requests: Option<PageWrites>,
+    writes: Option<PageWrites>,
     new_root: Option<BuiltRoot>,
     failure: Option<Error>,
     _memory: Reservation,
@@ -56,11 +56,11 @@ impl BulkLoader {
     pub(crate) fn begin(paged: &PagedTree) -> Result<(Self, Option<Vec<u8>>)> {
         paged.ensure_file()?;
         let (builder, last) = paged.tree.begin_build()?;
-        let requests = PageWrites::new(paged.tree.cache(), &*paged.context.env)?;
+        let writes = PageWrites::new(paged.tree.cache(), &*paged.context.env)?;
         let buffers = WAITING_BYTES_MAX + 2 * to_u64(REQUEST_BYTES);
         let memory = paged.context.budget.reserve_transient(buffers);
-        let (builder, requests) = (Some(builder), Some(requests));
-        Ok((Self { builder, requests, new_root: None, failure: None, _memory: memory }, last))
+        let (builder, writes) = (Some(builder), Some(writes));
+        Ok((Self { builder, writes, new_root: None, failure: None, _memory: memory }, last))
     }
 
     /// Adds an entry; its key must be above all others.
@@ -68,10 +68,10 @@ impl BulkLoader {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        let (Some(builder), Some(requests)) = (&mut self.builder, &mut self.requests) else {
+        let (Some(builder), Some(writes)) = (&mut self.builder, &mut self.writes) else {
             return Err(load_failed());
         };
-        let target = &mut BuildTarget { tree: &paged.tree, writes: requests };
+        let target = &mut BuildTarget { tree: &paged.tree, writes: writes };
         let outcome = builder.push(target, key, value);
         outcome.map_err(|error| self.fail(paged, error))
     }
@@ -87,8 +87,8 @@ impl BulkLoader {
 
     /// Waits for the writes in flight.
     fn end_writes(&mut self, paged: &PagedTree) -> Result<()> {
-        let Some(requests) = self.requests.take() else { return Ok(()) };
-        let (outcome, written) = requests.finish();
+        let Some(writes) = self.writes.take() else { return Ok(()) };
+        let (outcome, written) = writes.finish();
         paged.written_bytes_total.fetch_add(written, Ordering::Relaxed);
         paged.written_back_bytes_total.fetch_add(written, Ordering::Relaxed);
         outcome
@@ -99,8 +99,8 @@ impl BulkLoader {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        if let (Some(builder), Some(requests)) = (self.builder.take(), &mut self.requests) {
-            let target = &mut BuildTarget { tree: &paged.tree, writes: requests };
+        if let (Some(builder), Some(writes)) = (self.builder.take(), &mut self.writes) {
+            let target = &mut BuildTarget { tree: &paged.tree, writes: writes };
             let new_root = builder.finish(target).map_err(|error| self.fail(paged, error))?;
             self.end_writes(paged).map_err(|error| self.fail(paged, error))?;
             self.new_root = Some(new_root);

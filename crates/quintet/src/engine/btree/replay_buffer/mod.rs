@@ -1,10 +1,13 @@
 //! The replay buffer: operations recovered from the log that are not in the tree yet.
 //!
-//! What: puts and deletes of the log go to an ordered table of their keys, in shards. They are
-//! merged into the tree in batches, with their leaves read together: all of them at the next
-//! checkpoint, compaction or check; those of a range when it is scanned or deleted; a single one
-//! when its key is next written. Why: a reopened table has its leaves on disk only. Replay into the
-//! tree would wait for a disk read for nearly each operation before the table could serve.
+//! What: puts and deletes of the log go to an ordered table of their keys, in shards. Entries are
+//! merged into the tree in batches, with their leaves read together ([`super::replay`]):
+//! - all of them at the next checkpoint, compaction or check;
+//! - those of a range when it is scanned or deleted;
+//! - a single one when its key is next written.
+//!
+//! Why: a reopened table has its leaves on disk only. Replay into the tree would wait for a disk
+//! read for nearly each operation before the table could serve.
 //!
 //! Invariants:
 //! - While a key has an entry here, the tree's version of the key is old. Readers look here first,

@@ -34,8 +34,8 @@ impl Tree {
     pub(super) fn last_key(&self) -> Result<Option<Vec<u8>>> {
         let mut before: Option<Vec<u8>> = None;
         loop {
-            let place = (before.as_deref(), None);
-            let found = self.scan_reverse(place, (1, 0), |_, _| (), |key, ()| key)?;
+            let range = (before.as_deref(), None);
+            let found = self.scan_reverse(range, (1, 0), |_, _| (), |key, ()| key)?;
             if let Some(key) = found.entries.into_iter().next() {
                 return Ok(Some(key));
             }
