@@ -19,21 +19,25 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`node`] | slotted pages with key heads and shared prefixes; pages from cells |
+//! | [`tree`], [`bounds`] | the tree's state and restarts; the separators that bound a node |
+//! | [`node`] | slotted pages with key heads and shared prefixes: views, searches, builders |
 //! | [`read`], [`multi_get`], [`finger`] | descents and lookups; many keys at once; keys in order |
-//! | [`write`] | changes of one leaf under its latch |
-//! | [`restructure`], [`split`], [`redistribute`] | splits, merges, sharing between neighbours |
+//! | [`write`] | puts, deletes and edits of one leaf under its latch |
+//! | [`restructure`] | splits, merges, redistribution between neighbours |
 //! | [`scan_forward`], [`scan_reverse`] | scans that descend again for each leaf |
 //! | [`extent`], [`page_allocator`] | long keys and large values; the map of free pages |
-//! | [`bulk`] | sorted loads: whole pages and a new root |
-//! | [`page_cache`], [`checkpoint`] | frames and latches; the journal and pages on disk |
+//! | [`check`] | verification of the durable tree |
+//! | [`page_cache`] | frames, latches, eviction |
+//! | [`checkpoint`] | the journal and pages on disk; sorted loads |
+//!
+//! Start with [`read`] for a get, and with [`write`] for a put.
 //!
 //! Latch order: parent before child, left sibling before right, any of them before a newly
 //! allocated page. A writer that upgraded a leaf waits for no other node.
 //!
 //! Invariants:
 //! - All leaves have level 0 and one depth; a child's level is one less than its parent's.
-//! - The keys of a child lie from its separator (included) to the next one (excluded).
+//! - The keys of a child are from its separator (included) to the next one (excluded).
 //! - A node's prefix is shared by the two separators that bound it.
 //! - Pages are freed after the change that unlinks them, in the same checkpoint.
 //!

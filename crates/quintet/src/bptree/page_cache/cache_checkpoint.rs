@@ -12,7 +12,8 @@ pub struct ImageUnits {
     pub pending: u64,
 }
 
-/// The pages of a checkpoint. Pass it to [`PageCache::finish`] or [`PageCache::abandon`].
+/// The pages of a checkpoint. Pass it to [`super::PageCache::finish`] or
+/// [`super::PageCache::abandon`].
 #[derive(Debug)]
 pub struct CacheCheckpoint {
     pub(super) pages: Vec<(PageId, u32)>,

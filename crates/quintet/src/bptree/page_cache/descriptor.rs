@@ -25,8 +25,8 @@ pub(super) const EPOCH: usize = 4;
 pub(super) const USED: usize = 5;
 /// Word: units that are in the journal and not in the file.
 pub(super) const PENDING: usize = 6;
-/// Word: number of pins ([`pin`]); the highest bit says that an unfinished checkpoint has saved
-/// units of the page ([`checkpoint`]).
+/// Word: number of pins ([`super::pin`]); the highest bit says that an unfinished checkpoint has
+/// saved units of the page ([`super::checkpoint`]).
 pub(super) const PINS: usize = 7;
 /// The page number of a frame without a page.
 pub(super) const NO_PAGE: u64 = u64::MAX;

@@ -6,7 +6,7 @@
 //! it is full, its content moves to a new child; when it has one child left, that child's content
 //! moves up.
 //!
-//! Start with `Tree::put_down` and [`Tree::rebalance`].
+//! Start with `Tree::put_down` and [`crate::bptree::Tree::rebalance`].
 
 mod leaf_entries;
 mod merge;

@@ -7,7 +7,7 @@
 //!
 //! Why: leaves that split alone are 69 % full with random keys, and here 80 %. An index that must
 //! be in memory is a seventh smaller. It changes one more page and copies two leaves, so only trees
-//! of many small entries ([`super::TreeShape::value_bytes`]) do it.
+//! of many small entries ([`crate::bptree::node::TreeShape::value_bytes`]) do it.
 //!
 //! Invariants: a leaf shares only with a child of the same parent, so one latched parent has all
 //! their separators. Nothing changes before all pages are built and the parent is known to have

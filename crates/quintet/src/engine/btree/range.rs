@@ -38,7 +38,7 @@ impl StepSize {
     }
 }
 
-/// See [`super::BTree::visit`].
+/// See [`crate::contract::OrderedEngine::visit`].
 pub(super) fn visit(inner: &BTreeState, range: KeyRange, each: Visit<'_>) -> Result<()> {
     let mut scan = ForwardScan::new(range.start.unwrap_or_default(), range.end);
     let (mut run, mut step_size) = (EntryRun::default(), StepSize::START);

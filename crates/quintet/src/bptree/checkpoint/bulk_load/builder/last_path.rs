@@ -13,7 +13,7 @@ use crate::{
 /// An entry of the leaf of the last key.
 pub(super) struct PathEntry {
     pub(super) key: Vec<u8>,
-    /// As in [`StagedEntry`].
+    /// As in [`super::open_leaf::StagedEntry`].
     pub(super) word: u32,
     pub(super) long: Option<LongKey>,
     /// What follows the key.

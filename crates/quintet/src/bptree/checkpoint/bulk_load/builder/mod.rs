@@ -336,7 +336,7 @@ impl TreeBuilder {
         Ok(ExtentRef { length: low_u32(to_u64(length)), page: page.0, checksum, direct })
     }
 
-    /// Writes bytes to a new extent of pages of the cache ([`super::extent`]).
+    /// Writes bytes to a new extent of pages of the cache ([`crate::bptree::extent`]).
     fn write_extent(&mut self, target: &mut BuildTarget<'_>, pieces: [&[u8]; 2]) -> Result<PageId> {
         let tree = target.tree;
         let count = tree.extent_pages(pieces[0].len() + pieces[1].len(), false);
