@@ -369,7 +369,7 @@ fn run_reads(
     each: &mut impl FnMut(&PieceRead, &[u8]),
 ) {
     let mut done = Vec::with_capacity(DEPTH);
-    let mut show = |done: &mut Vec<Completion>| {
+    let mut collect = |done: &mut Vec<Completion>| {
         for completion in done.drain(..) {
             let count = completion.result.unwrap_or(0);
             let bytes = completion.buffer.as_slice().get(..count).unwrap_or(&[]);
@@ -381,7 +381,7 @@ fn run_reads(
     for (token, read) in reads.iter().enumerate() {
         if queue.pending() >= DEPTH {
             queue.wait(1, &mut done);
-            show(&mut done);
+            collect(&mut done);
         }
         let source = layers.get(read.layer).map(|layer| &layer.source);
         let Some(PatchSource::File(file, _)) = source else { continue };
@@ -392,7 +392,7 @@ fn run_reads(
     }
     while queue.pending() > 0 {
         queue.wait(1, &mut done);
-        show(&mut done);
+        collect(&mut done);
     }
 }
 

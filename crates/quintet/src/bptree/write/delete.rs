@@ -128,24 +128,24 @@ impl Tree {
         slot: &EntrySlot,
         garbage: &mut Garbage,
     ) -> Option<CountChange> {
-        let old = view.stored_value(slot)?;
+        let stored = view.stored_value(slot)?;
         let mut key_bytes = view.prefix_len() + slot.inline;
         if slot.long {
             let long = view.long_key(slot)?;
             key_bytes = StoredValue::Inline(0, to_usize(u64::from(long.length))).length();
             garbage.push(self.pages_of_key(long));
         }
-        if let StoredValue::Extent(extent) = &old {
+        if let StoredValue::Extent(extent) = &stored {
             garbage.push(self.pages_of(extent));
         }
-        Some(CountChange { keys: -1, bytes: -signed(key_bytes + old.length()) })
+        Some(CountChange { keys: -1, bytes: -signed(key_bytes + stored.length()) })
     }
 
     /// Returns a value of a latched leaf.
     fn value_at(&self, leaf: &WriteGuard<'_>, index: usize) -> Attempt<Vec<u8>> {
-        let old = self.with_view(leaf, |view, _| view.stored_value(&view.slot(index)?))?;
-        let mut bytes = vec![0; old.length()];
-        match &old {
+        let stored = self.with_view(leaf, |view, _| view.stored_value(&view.slot(index)?))?;
+        let mut bytes = vec![0; stored.length()];
+        match &stored {
             StoredValue::Inline(at, _) => {
                 leaf.words().copy_to(*at, &mut bytes).ok_or(Stop::Restart)?
             }

@@ -86,9 +86,7 @@ impl BTreeState {
             numbers.get(index).map_or(Ok(()), |number| each(*number, value))
         })
     }
-}
 
-impl BTreeState {
     /// Returns the content of a key's entry.
     fn buffered_answer(&self, key: &[u8]) -> BufferedAnswer {
         mutant!(ReadPassesYoung => return BufferedAnswer::None);
