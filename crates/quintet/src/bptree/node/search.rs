@@ -23,7 +23,7 @@ use crate::{
 /// Number of slots in a cache line.
 const SLOTS_OF_LINE: usize = 64 / SLOT_BYTES;
 
-impl<'a> NodeView<'a> {
+impl NodeView<'_> {
     /// Compares the key of a slot with a key whose part after prefix and skip is `suffix`. The
     /// heads of the two are equal.
     #[inline]

@@ -147,7 +147,7 @@ impl Tree {
         let mut bytes = vec![0; stored.length()];
         match &stored {
             StoredValue::Inline(at, _) => {
-                leaf.words().copy_to(*at, &mut bytes).ok_or(Stop::Restart)?
+                leaf.words().copy_to(*at, &mut bytes).ok_or(Stop::Restart)?;
             }
             StoredValue::Extent(extent) => self.read_value(leaf, extent, &mut bytes)?,
         }

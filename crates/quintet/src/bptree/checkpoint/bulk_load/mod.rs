@@ -71,7 +71,7 @@ impl BulkLoader {
         let (Some(builder), Some(writes)) = (&mut self.builder, &mut self.writes) else {
             return Err(load_failed());
         };
-        let target = &mut BuildTarget { tree: &paged.tree, writes: writes };
+        let target = &mut BuildTarget { tree: &paged.tree, writes };
         let outcome = builder.push(target, key, value);
         outcome.map_err(|error| self.fail(paged, error))
     }
@@ -100,7 +100,7 @@ impl BulkLoader {
             return Err(failure.clone());
         }
         if let (Some(builder), Some(writes)) = (self.builder.take(), &mut self.writes) {
-            let target = &mut BuildTarget { tree: &paged.tree, writes: writes };
+            let target = &mut BuildTarget { tree: &paged.tree, writes };
             let new_root = builder.finish(target).map_err(|error| self.fail(paged, error))?;
             self.end_writes(paged).map_err(|error| self.fail(paged, error))?;
             self.new_root = Some(new_root);
