@@ -1,8 +1,11 @@
 //! Verification of the durable tree: the pages in the file, not those in the cache.
 //!
-//! It verifies: checksums of all pages; order of keys, within and between nodes; levels; prefixes;
-//! the byte counts of each node; long keys and extents; that each page is reached once; that the
-//! maps mark exactly the reached pages as used.
+//! It verifies:
+//! - the checksums of all pages;
+//! - the order of keys, within nodes and between them;
+//! - levels, prefixes and byte counts of the nodes;
+//! - long keys and extents;
+//! - that each page is reached once, and that the maps mark exactly the reached pages as used.
 //!
 //! Threads: the caller prevents checkpoints from writing pages in place meanwhile. Writers may go
 //! on: they change only the cache.
@@ -10,16 +13,14 @@
 use std::ops::Range;
 
 use super::{
-    DEPTH_MAX, KEY_BYTES_MAX, ROOT, Tree,
-    node::{EXTENT, LongKey, MAP, NodeView, SLOT_BYTES, StoredValue},
-    read::Bounds,
+    bounds::Bounds,
+    node::{EXTENT, EXTENT_HEAD_BYTES, ExtentRef, LongKey, MAP, NodeView, SLOT_BYTES, StoredValue},
+    page_allocator::{MAP_HEAD_BYTES, is_set},
+    page_cache::{PageId, page_bytes::PageWords},
+    tree::{DEPTH_MAX, KEY_BYTES_MAX, ROOT, Tree},
 };
 use crate::{
     Error, Result,
-    bptree::{
-        page_allocator::{MAP_HEAD_BYTES, is_set},
-        page_cache::{PageId, page_bytes::PageWords},
-    },
     io::AlignedBuffer,
     util::{
         codec::{crc32c, to_u64, to_usize},
@@ -28,19 +29,16 @@ use crate::{
     },
 };
 
-/// Size of the header of a page of an extent, in bytes.
-const PART_HEAD_BYTES: usize = 16;
-
 /// A page read from the disk.
-struct Page(Vec<AtomicU64>);
+struct FilePage(Vec<AtomicU64>);
 
-impl Page {
+impl FilePage {
     fn words(&self) -> PageWords<'_> {
         PageWords::new(&self.0)
     }
 }
 
-struct Walk<'t, 'r> {
+struct TreeChecker<'t, 'r> {
     tree: &'t Tree,
     report: &'r mut Report,
     reached: Vec<u64>,
@@ -49,21 +47,21 @@ struct Walk<'t, 'r> {
 impl Tree {
     /// Verifies the durable tree and reports damage. Fails only if the file cannot be read.
     pub fn check(&self, report: &mut Report) -> Result<()> {
-        let durable = self.space.durable();
+        let durable = self.allocator.durable();
         if durable.is_empty() {
             return Ok(());
         }
-        let mut walk = Walk { tree: self, report, reached: vec![0; durable.len()] };
-        walk.mark(PageId(0));
-        walk.page(PageId(0))?;
-        walk.maps(&durable)?;
-        walk.node(ROOT, None, &Bounds::default(), 0)?;
-        walk.compare(&durable);
+        let mut checker = TreeChecker { tree: self, report, reached: vec![0; durable.len()] };
+        checker.mark(PageId(0));
+        checker.page(PageId(0))?;
+        checker.maps(&durable)?;
+        checker.node(ROOT, None, &Bounds::default(), 0)?;
+        checker.compare(&durable);
         Ok(())
     }
 }
 
-impl Walk<'_, '_> {
+impl TreeChecker<'_, '_> {
     fn add(&mut self, page: PageId, what: &str) {
         let cache = self.tree.cache();
         self.report.add(cache.label(), cache.offset(page), format!("page {}: {what}", page.0));
@@ -80,13 +78,13 @@ impl Walk<'_, '_> {
             _ => false,
         };
         if !first {
-            self.add(page, "it is reached twice, or lies past the file's end");
+            self.add(page, "it is reached twice, or is past the file's end");
         }
         first
     }
 
     /// Reads a page. Reports damage and returns `None` for it.
-    fn page(&mut self, page: PageId) -> Result<Option<Page>> {
+    fn page(&mut self, page: PageId) -> Result<Option<FilePage>> {
         let cache = self.tree.cache();
         let mut buffer = AlignedBuffer::zeroed(cache.page_bytes());
         match cache.read_page(page, &mut buffer) {
@@ -103,14 +101,14 @@ impl Walk<'_, '_> {
             word.copy_from_slice(chunk);
             AtomicU64::new(u64::from_le_bytes(word))
         });
-        Ok(Some(Page(words.collect())))
+        Ok(Some(FilePage(words.collect())))
     }
 
     fn maps(&mut self, durable: &[u64]) -> Result<()> {
-        let granularity = self.tree.space.granularity();
+        let granularity = self.tree.allocator.granularity();
         let per_extent = to_usize(granularity / 64);
         for (extent, bits) in durable.chunks(per_extent).enumerate() {
-            let page = self.tree.space.map_page(to_u64(extent));
+            let page = self.tree.allocator.map_page(to_u64(extent));
             if !self.mark(page) {
                 continue;
             }
@@ -196,16 +194,16 @@ impl Walk<'_, '_> {
                 let Some(long) = view.long_key(&slot) else { return Ok(None) };
                 self.long_key(page, long)?
             } else {
-                view.known_key(&slot)
+                view.inline_key(&slot)
             };
             let Some(key) = key else { return Ok(None) };
-            if view.known_key(&slot).is_none_or(|known| !key.starts_with(&known)) {
+            if view.inline_key(&slot).is_none_or(|known| !key.starts_with(&known)) {
                 self.add(page, "a long key is not what the node says");
             }
             if view.is_leaf()
-                && let Some(StoredValue::Far(far)) = view.held(&slot)
+                && let Some(StoredValue::Extent(extent)) = view.stored_value(&slot)
             {
-                self.value(page, &far)?;
+                self.value(page, &extent)?;
             }
             keys.push(key);
         }
@@ -247,7 +245,7 @@ impl Walk<'_, '_> {
     fn cached(&mut self, first: PageId, count: u64, length: usize) -> Result<Option<Vec<u8>>> {
         let mut bytes = Vec::new();
         for step in 0..count {
-            let page = self.tree.space.page_at(first, step);
+            let page = self.tree.allocator.page_at(first, step);
             if !self.mark(page) {
                 return Ok(None);
             }
@@ -257,24 +255,24 @@ impl Walk<'_, '_> {
                 self.add(page, "it is no part of an extent");
                 return Ok(None);
             }
-            let part = (words.len() - PART_HEAD_BYTES).min(length.saturating_sub(bytes.len()));
-            bytes.extend(words.copy(PART_HEAD_BYTES, part).unwrap_or_default());
+            let part = (words.len() - EXTENT_HEAD_BYTES).min(length.saturating_sub(bytes.len()));
+            bytes.extend(words.copy(EXTENT_HEAD_BYTES, part).unwrap_or_default());
         }
         Ok((bytes.len() == length).then_some(bytes))
     }
 
-    fn value(&mut self, page: PageId, far: &super::node::Far) -> Result<()> {
-        let (first, count) = self.tree.pages_of(far);
-        let length = to_usize(u64::from(far.length));
-        let last = self.tree.space.page_at(first, count.saturating_sub(1));
+    fn value(&mut self, page: PageId, extent: &ExtentRef) -> Result<()> {
+        let (first, count) = self.tree.pages_of(extent);
+        let length = to_usize(u64::from(extent.length));
+        let last = self.tree.allocator.page_at(first, count.saturating_sub(1));
         if first.0 == 0 || u64::from(last.0) >= to_u64(self.reached.len()) * 64 {
-            self.add(page, "a value lies past the file's end");
+            self.add(page, "a value is past the file's end");
             return Ok(());
         }
-        if far.direct {
-            let fresh = (0..count).all(|step| self.mark(self.tree.space.page_at(first, step)));
+        if extent.direct {
+            let fresh = (0..count).all(|step| self.mark(self.tree.allocator.page_at(first, step)));
             let mut bytes = vec![0; length];
-            let sound = match self.tree.read_direct(far, &mut bytes) {
+            let sound = match self.tree.read_direct(extent, &mut bytes) {
                 Err(error) if !error.is_corruption() => return Err(error),
                 sound => sound.unwrap_or(false),
             };
@@ -285,7 +283,7 @@ impl Walk<'_, '_> {
             return Ok(());
         }
         let bytes = self.cached(first, count, length)?;
-        if bytes.is_none_or(|bytes| crc32c(&bytes) != far.checksum) {
+        if bytes.is_none_or(|bytes| crc32c(&bytes) != extent.checksum) {
             self.add(first, "a value is damaged");
         }
         Ok(())

@@ -17,27 +17,25 @@
 use std::ops::Range;
 
 use super::{
-    KEY_BYTES_MAX, PageReader, Step, Stop, Tree,
-    node::{EXTENT, Far, LongKey},
+    node::{EXTENT, EXTENT_HEAD_BYTES, ExtentRef, LongKey},
+    page_cache::PageId,
+    tree::{Attempt, KEY_BYTES_MAX, PageReader, Stop, Tree},
 };
 use crate::{
     Result,
-    bptree::page_cache::PageId,
     io::AlignedBuffer,
     util::codec::{crc32c, low_u32, to_u64, to_usize},
 };
 
 /// Length of the longest cached extent of a value, in pages.
 const CACHED_PAGES_MAX: usize = 8;
-/// Size of the header of a page of a cached extent, in bytes.
-pub(super) const PART_HEAD_BYTES: usize = 16;
 /// Size of one transfer of a direct extent, in bytes.
 const PIECE_BYTES: usize = 1 << 20;
 
 impl Tree {
     /// Returns the number of data bytes in a page of a cached extent.
     const fn part_bytes(&self) -> usize {
-        self.shape.page_bytes - PART_HEAD_BYTES
+        self.shape.page_bytes - EXTENT_HEAD_BYTES
     }
 
     /// Whether a new value of this length bypasses the cache.
@@ -52,51 +50,56 @@ impl Tree {
     }
 
     /// Writes a key or a value to a new extent in the cache.
-    pub(super) fn write_cached(&self, pieces: [&[u8]; 2]) -> Result<PageId> {
-        let length = pieces[0].len() + pieces[1].len();
+    pub(super) fn write_cached(&self, transfer_pieces: [&[u8]; 2]) -> Result<PageId> {
+        let length = transfer_pieces[0].len() + transfer_pieces[1].len();
         let count = self.extent_pages(length, false);
-        let first = self.space.take_run(count, false);
-        let mut bytes = pieces[0].iter().chain(pieces[1]).copied();
+        let first = self.allocator.allocate_run(count, false);
+        let mut bytes = transfer_pieces[0].iter().chain(transfer_pieces[1]).copied();
         for step in 0..count {
-            let guard = self.cache.create(self.space.page_at(first, step))?;
+            let guard = self.cache.create(self.allocator.page_at(first, step))?;
             let edit = guard.edit();
             let mut head = [0; 8];
             head[0] = EXTENT;
             edit.put_bytes(8, &head);
             let part: Vec<u8> = bytes.by_ref().take(self.part_bytes()).collect();
-            edit.put_bytes(PART_HEAD_BYTES, &part);
+            edit.put_bytes(EXTENT_HEAD_BYTES, &part);
         }
         Ok(first)
     }
 
     /// Writes a value to a new extent.
-    pub(super) fn write_value(&self, pieces: [&[u8]; 2]) -> Result<Far> {
-        let length = pieces[0].len() + pieces[1].len();
-        let checksum = crate::util::codec::crc32c_append(crc32c(pieces[0]), pieces[1]);
+    pub(super) fn write_value(&self, transfer_pieces: [&[u8]; 2]) -> Result<ExtentRef> {
+        let length = transfer_pieces[0].len() + transfer_pieces[1].len();
+        let checksum =
+            crate::util::codec::crc32c_append(crc32c(transfer_pieces[0]), transfer_pieces[1]);
         // A logged value must not be lost: if the direct write fails, the value goes to the cache
         // and the next checkpoint writes it.
-        let written = if self.is_direct(length) { self.write_around(length, pieces) } else { None };
+        let written = if self.is_direct(length) {
+            self.try_write_direct(length, transfer_pieces)
+        } else {
+            None
+        };
         let direct = written.is_some();
-        let page = written.map_or_else(|| self.write_cached(pieces), Ok)?;
-        Ok(Far { length: low_u32(to_u64(length)), page: page.0, checksum, direct })
+        let page = written.map_or_else(|| self.write_cached(transfer_pieces), Ok)?;
+        Ok(ExtentRef { length: low_u32(to_u64(length)), page: page.0, checksum, direct })
     }
 
     /// Writes a value to a new direct extent. Returns `None` if the write failed.
-    fn write_around(&self, length: usize, pieces: [&[u8]; 2]) -> Option<PageId> {
+    fn try_write_direct(&self, length: usize, transfer_pieces: [&[u8]; 2]) -> Option<PageId> {
         let count = self.extent_pages(length, true);
-        let first = self.space.take_run(count, true);
+        let first = self.allocator.allocate_run(count, true);
         // Stale cached content of these pages must not be written over the value.
-        (0..count).for_each(|step| self.cache.discard(self.space.page_at(first, step)));
-        let written = self.write_direct(first, pieces);
+        (0..count).for_each(|step| self.cache.discard(self.allocator.page_at(first, step)));
+        let written = self.write_direct(first, transfer_pieces);
         if written.is_err() {
-            self.space.give(first, count);
+            self.allocator.free(first, count);
         }
         written.is_ok().then_some(first)
     }
 
     /// Calls `transfer` for each piece of a direct extent of this length: its file offset, and its
     /// range of the value's bytes.
-    fn pieces(
+    fn transfer_pieces(
         &self,
         first: PageId,
         length: usize,
@@ -105,8 +108,8 @@ impl Tree {
         let page_bytes = self.shape.page_bytes;
         let (mut done, mut step) = (0, 0);
         while done < length {
-            let page = self.space.page_at(first, step);
-            let pages = self.space.contiguous(page).min(to_u64(PIECE_BYTES / page_bytes));
+            let page = self.allocator.page_at(first, step);
+            let pages = self.allocator.contiguous(page).min(to_u64(PIECE_BYTES / page_bytes));
             let count = (to_usize(pages) * page_bytes).min(length - done);
             transfer(self.cache.offset(page), done..done + count)?;
             done += count;
@@ -122,7 +125,7 @@ impl Tree {
 
     pub(super) fn write_direct(&self, first: PageId, [head, body]: [&[u8]; 2]) -> Result<()> {
         let mut buffer = self.piece_buffer(head.len() + body.len());
-        self.pieces(first, head.len() + body.len(), |offset, range| {
+        self.transfer_pieces(first, head.len() + body.len(), |offset, range| {
             let whole = range.len().next_multiple_of(self.shape.page_bytes);
             let target = buffer.as_mut_slice().get_mut(..whole).unwrap_or(&mut []);
             let from_head = head.get(range.start..range.end.min(head.len())).unwrap_or(&[]);
@@ -138,24 +141,24 @@ impl Tree {
     }
 
     /// Reads a cached extent that a node refers to.
-    fn read_cached<G: PageReader>(&self, guard: &G, first: u32, out: &mut [u8]) -> Step<()> {
+    fn read_cached<G: PageReader>(&self, guard: &G, first: u32, out: &mut [u8]) -> Attempt<()> {
         // A page that has changed yields an arbitrary page number.
         if !guard.is_sound() {
-            return Err(Stop::Again);
+            return Err(Stop::Restart);
         }
         let first = PageId(first);
         for (step, part) in out.chunks_mut(self.part_bytes()).enumerate() {
-            let page = self.space.page_at(first, to_u64(step));
+            let page = self.allocator.page_at(first, to_u64(step));
             let read = self.cache.read(page);
             if !guard.is_sound() {
-                return Err(Stop::Again);
+                return Err(Stop::Restart);
             }
             let read = read?;
             let words = read.words();
             let sound = words.u8(8) == Some(EXTENT);
-            let copied = words.copy_to(PART_HEAD_BYTES, part);
+            let copied = words.copy_to(EXTENT_HEAD_BYTES, part);
             if !read.is_unchanged() || !guard.is_sound() {
-                return Err(Stop::Again);
+                return Err(Stop::Restart);
             }
             if !sound || copied.is_none() {
                 return Err(self.damage(page, "it is no part of an extent"));
@@ -165,9 +168,9 @@ impl Tree {
     }
 
     /// Reads a whole long key.
-    pub(super) fn fetch<G: PageReader>(&self, guard: &G, long: LongKey) -> Step<Vec<u8>> {
+    pub(super) fn fetch<G: PageReader>(&self, guard: &G, long: LongKey) -> Attempt<Vec<u8>> {
         if !guard.is_sound() {
-            return Err(Stop::Again);
+            return Err(Stop::Restart);
         }
         let mut key = vec![0; to_usize(u64::from(long.length)).min(KEY_BYTES_MAX)];
         self.read_cached(guard, long.page, &mut key)?;
@@ -178,29 +181,29 @@ impl Tree {
     pub(super) fn read_value<G: PageReader>(
         &self,
         guard: &G,
-        far: &Far,
+        extent: &ExtentRef,
         out: &mut [u8],
-    ) -> Step<()> {
-        if !far.direct {
-            return self.read_cached(guard, far.page, out);
+    ) -> Attempt<()> {
+        if !extent.direct {
+            return self.read_cached(guard, extent.page, out);
         }
         if !guard.is_sound() {
-            return Err(Stop::Again);
+            return Err(Stop::Restart);
         }
-        let read = self.read_direct(far, out);
+        let read = self.read_direct(extent, out);
         // The pages may have been reused; the checksum tells.
         match read {
             Ok(true) => Ok(()),
-            _ if !guard.is_sound() => Err(Stop::Again),
-            Ok(false) => Err(self.damage(PageId(far.page), "the value's checksum is wrong")),
+            _ if !guard.is_sound() => Err(Stop::Restart),
+            Ok(false) => Err(self.damage(PageId(extent.page), "the value's checksum is wrong")),
             Err(error) => Err(Stop::Failed(error)),
         }
     }
 
     /// Reads a direct extent. Returns `false` if the checksum does not match.
-    pub(super) fn read_direct(&self, far: &Far, out: &mut [u8]) -> Result<bool> {
+    pub(super) fn read_direct(&self, extent: &ExtentRef, out: &mut [u8]) -> Result<bool> {
         let mut buffer = self.piece_buffer(out.len());
-        self.pieces(PageId(far.page), out.len(), |offset, range| {
+        self.transfer_pieces(PageId(extent.page), out.len(), |offset, range| {
             let whole = range.len().next_multiple_of(self.shape.page_bytes);
             let source = buffer.as_mut_slice().get_mut(..whole).unwrap_or(&mut []);
             self.cache.read_raw(offset, source)?;
@@ -210,13 +213,13 @@ impl Tree {
             }
             Ok(())
         })?;
-        Ok(crc32c(out) == far.checksum)
+        Ok(crc32c(out) == extent.checksum)
     }
 
     /// Returns the pages of a value's extent: first page and count.
-    pub(super) fn pages_of(&self, far: &Far) -> (PageId, u64) {
-        let length = to_usize(u64::from(far.length));
-        (PageId(far.page), self.extent_pages(length, far.direct))
+    pub(super) fn pages_of(&self, extent: &ExtentRef) -> (PageId, u64) {
+        let length = to_usize(u64::from(extent.length));
+        (PageId(extent.page), self.extent_pages(length, extent.direct))
     }
 
     /// Returns the pages of a long key's extent: first page and count.

@@ -7,15 +7,13 @@
 //! between the bounds belongs to the leaf. A put through the same [`Finger`] updates its version.
 
 use super::{
-    Change, Garbage, Step, Tree,
-    read::{Bounds, BuildValue, Target},
+    bounds::Bounds,
+    page_cache::{PageVersion, ReadGuard},
+    read::{BuildValue, Target},
+    tree::{Attempt, CountChange, Garbage, Tree},
     write::NewValue,
 };
-use crate::{
-    Result,
-    bptree::page_cache::{PageVersion, ReadGuard},
-    util::mutant::mutant,
-};
+use crate::{Result, util::mutant::mutant};
 
 /// The leaf of the previous key, and its bounds. See the module documentation.
 #[derive(Debug, Default)]
@@ -35,49 +33,54 @@ impl Finger {
 
 impl Tree {
     /// Returns the leaf that a key belongs to: the finger's, or the one that a descent finds.
-    fn leaf_by(&self, near: &mut Finger, key: &[u8]) -> Step<ReadGuard<'_>> {
-        let leaf = near.leaf.as_ref().filter(|_| near.has(key));
-        if let Some(leaf) = leaf.and_then(|leaf| self.cache.seen(leaf)) {
+    fn leaf_by_finger(&self, finger: &mut Finger, key: &[u8]) -> Attempt<ReadGuard<'_>> {
+        let leaf = finger.leaf.as_ref().filter(|_| finger.has(key));
+        if let Some(leaf) = leaf.and_then(|leaf| self.cache.revalidate(leaf)) {
             return Ok(leaf);
         }
         let (leaf, bounds) = self.bounded_leaf_ahead(Target::Key(key), 0)?;
-        *near = Finger { leaf: Some(leaf.seen()), bounds };
+        *finger = Finger { leaf: Some(leaf.page_version()), bounds };
         Ok(leaf)
     }
 
     /// As [`Tree::get`], for a key that is probably close to the previous one.
-    pub fn get_near<V>(
+    pub fn get_by_finger<V>(
         &self,
-        near: &mut Finger,
+        finger: &mut Finger,
         key: &[u8],
         make: impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
     ) -> Result<Option<V>> {
         let mut sink = BuildValue { make, value: None };
         let found = self.repeat(|tree| {
-            let leaf = tree.leaf_by(near, key)?;
+            let leaf = tree.leaf_by_finger(finger, key)?;
             tree.value_in(&leaf, key, &mut sink)
         })?;
         Ok(sink.value.filter(|_| found))
     }
 
     /// As [`Tree::put`], for a key that is probably close to the previous one.
-    pub fn put_near(&self, near: &mut Finger, key: &[u8], value: &[u8]) -> Result<Change> {
+    pub fn put_by_finger(
+        &self,
+        finger: &mut Finger,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<CountChange> {
         if !self.shape().is_inline(key, value.len()) {
             return self.put(key, [value, &[]], None);
         }
-        let stored = NewValue::Here([value, &[]]);
+        let stored = NewValue::Inline([value, &[]]);
         let mut garbage = Garbage::new();
         let done = self.repeat(|tree| {
-            let leaf = tree.leaf_by(near, key)?;
+            let leaf = tree.leaf_by_finger(finger, key)?;
             let put = tree.put_at(&leaf, key, &stored, &mut garbage)?;
-            near.leaf = put.as_ref().map(|(_, after)| *after);
+            finger.leaf = put.as_ref().map(|(_, after)| *after);
             Ok(put.map(|(change, _)| change))
         });
         let change = match done {
             Ok(None) => self.put_from_root(key, &stored, &mut garbage),
             outcome => outcome.map(Option::unwrap_or_default),
         };
-        self.let_go(garbage);
+        self.free_pages(garbage);
         change
     }
 }

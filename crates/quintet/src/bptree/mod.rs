@@ -19,21 +19,25 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`node`], [`build`] | slotted pages with key heads and shared prefixes; pages from cells |
+//! | [`tree`], [`bounds`] | the tree's state and restarts; the separators that bound a node |
+//! | [`node`] | slotted pages with key heads and shared prefixes: views, searches, builders |
 //! | [`read`], [`multi_get`], [`finger`] | descents and lookups; many keys at once; keys in order |
-//! | [`write`] | changes of one leaf under its latch |
-//! | [`restructure`], [`split`], [`redistribute`] | splits, merges, sharing between neighbours |
+//! | [`write`] | puts, deletes and edits of one leaf under its latch |
+//! | [`restructure`] | splits, merges, redistribution between neighbours |
 //! | [`scan_forward`], [`scan_reverse`] | scans that descend again for each leaf |
 //! | [`extent`], [`page_allocator`] | long keys and large values; the map of free pages |
-//! | [`bulk`] | sorted loads: whole pages and a new root |
-//! | [`page_cache`], [`checkpoint`] | frames and latches; the journal and pages on disk |
+//! | [`check`] | verification of the durable tree |
+//! | [`page_cache`] | frames, latches, eviction |
+//! | [`checkpoint`] | the journal and pages on disk; sorted loads |
+//!
+//! Start with [`read`] for a get, and with [`write`] for a put.
 //!
 //! Latch order: parent before child, left sibling before right, any of them before a newly
 //! allocated page. A writer that upgraded a leaf waits for no other node.
 //!
 //! Invariants:
 //! - All leaves have level 0 and one depth; a child's level is one less than its parent's.
-//! - The keys of a child lie from its separator (included) to the next one (excluded).
+//! - The keys of a child are from its separator (included) to the next one (excluded).
 //! - A node's prefix is shared by the two separators that bound it.
 //! - Pages are freed after the change that unlinks them, in the same checkpoint.
 //!
@@ -42,11 +46,10 @@
 //! Differences from the paper (ckvs): versions instead of lock coupling; variable-length keys with
 //! prefixes and heads; deletes merge; duplicates cannot exist; separators are as short as possible.
 
-pub mod build;
-pub mod bulk;
-pub mod check;
+mod bounds;
+mod check;
 pub(crate) mod checkpoint;
-pub mod extent;
+mod extent;
 pub mod finger;
 #[cfg(all(test, shuttle))]
 mod models;
@@ -54,374 +57,14 @@ mod multi_get;
 pub mod node;
 pub mod page_allocator;
 pub(crate) mod page_cache;
-pub mod read;
-mod redistribute;
-pub mod restructure;
+mod read;
+mod restructure;
 pub mod scan_forward;
-pub mod scan_reverse;
-mod split;
+mod scan_reverse;
 #[cfg(test)]
 #[cfg(not(model))]
 pub(crate) mod tests;
-pub mod write;
+mod tree;
+mod write;
 
-use std::sync::Arc;
-
-use self::{
-    node::{Fetch, HEAD_BYTES, LongKey, NodeView},
-    page_allocator::Space,
-};
-use crate::{
-    Error,
-    bptree::page_cache::{
-        PageCache, PageId, PageVersion, ReadGuard, WriteGuard, page_bytes::PageWords,
-    },
-    util::{
-        codec::{to_u64, to_usize},
-        sync::{AtomicBool, AtomicU64, Backoff, Mutex, Ordering},
-    },
-};
-
-/// The page number of the root. It never changes.
-pub const ROOT: PageId = PageId(2);
-/// Greatest depth of a tree that is not damaged, in levels. With two children a node, a deeper tree
-/// would need more pages than there are page numbers.
-pub const DEPTH_MAX: u8 = 32;
-
-/// Length of the longest key, in bytes: twice what users' keys may have, because an index may
-/// encode theirs.
-pub const KEY_BYTES_MAX: usize = 1 << 17;
-/// Maximum number of cache lines of slots to prefetch before a search knows which of them it needs.
-const LEAF_LINES_MAX: usize = 16;
-
-/// The size limits of a tree, derived from its page size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Size of a page in bytes: a power of two from 4096 to 65,536.
-    pub page_bytes: usize,
-    /// Length of the values of packed leaves, in bytes; 0 if no leaf is packed. A leaf whose values
-    /// all have this length is packed, and redistributes entries to a neighbour before it splits.
-    /// For trees of many small entries.
-    pub value_bytes: usize,
-}
-
-impl Shape {
-    /// Whether a leaf with `count` entries is packed if all its values have the length
-    /// [`Shape::value_bytes`].
-    pub const fn packs(self, count: usize) -> bool {
-        self.value_bytes > 0 && count > 0
-    }
-
-    /// Length of the longest key that its node holds whole, in bytes. Of a longer key the node
-    /// holds this many bytes, and an extent the whole key.
-    pub const fn key_inline_max(self) -> usize {
-        self.page_bytes / 16
-    }
-
-    /// Length of the longest prefix that a node stores, in bytes.
-    pub const fn prefix_max(self) -> usize {
-        self.page_bytes / 16
-    }
-
-    /// Size of the largest entry (with its slot) that its leaf holds whole, in bytes. With this
-    /// limit each half of a full leaf has room for one more entry.
-    pub const fn entry_max(self) -> usize {
-        (self.page_bytes - HEAD_BYTES) / 4 - 16
-    }
-
-    /// Size of the largest separator with its slot, in bytes.
-    pub const fn separator_max(self) -> usize {
-        self.key_inline_max() + 24
-    }
-
-    /// A node with fewer bytes in use is merged with a sibling.
-    pub const fn underfull(self) -> usize {
-        self.page_bytes / 4
-    }
-
-    /// Two siblings are merged if they use at most this many bytes together. The limit leaves room,
-    /// so that the next insert does not split them again.
-    pub const fn merged_max(self) -> usize {
-        self.page_bytes / 8 * 7
-    }
-}
-
-/// Why an attempt at an operation ended before its end.
-#[derive(Debug)]
-pub enum Stop {
-    /// Another thread changed a page on the path: the operation must restart.
-    Again,
-    /// The operation has failed.
-    Failed(Error),
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
-/// The outcome of one attempt at an operation.
-pub type Step<T> = Result<T, Stop>;
-
-/// A B+-tree over a page cache. See the module documentation.
-#[derive(Debug)]
-pub struct Tree {
-    cache: Arc<PageCache>,
-    space: Space,
-    shape: Shape,
-    /// Whether large values may be written directly to the file, bypassing the cache.
-    writes_directly: bool,
-    /// Number of leaves and of inner nodes.
-    node_counts: [AtomicU64; 2],
-    /// Number of cache lines at the start of a leaf that a search probably reads, as of the last
-    /// split.
-    leaf_lines: AtomicU64,
-    /// Whether recent puts came in ascending order, above all other keys.
-    is_appending: AtomicBool,
-    /// The last leaf and its version after the latest of these puts.
-    last_leaf: Mutex<Option<PageVersion>>,
-}
-
-/// A page that the caller reads, with or without its latch.
-pub trait PageReader {
-    /// Returns the page's bytes.
-    fn words(&self) -> PageWords<'_>;
-    /// Whether everything read so far belongs to one state of the page.
-    fn is_sound(&self) -> bool;
-    /// Returns the page number.
-    fn page(&self) -> PageId;
-}
-
-impl PageReader for ReadGuard<'_> {
-    #[inline]
-    fn words(&self) -> PageWords<'_> {
-        self.words()
-    }
-
-    #[inline]
-    fn is_sound(&self) -> bool {
-        self.is_unchanged()
-    }
-
-    fn page(&self) -> PageId {
-        self.page()
-    }
-}
-
-impl PageReader for WriteGuard<'_> {
-    fn words(&self) -> PageWords<'_> {
-        self.words()
-    }
-
-    fn is_sound(&self) -> bool {
-        true
-    }
-
-    fn page(&self) -> PageId {
-        self.page()
-    }
-}
-
-/// What an operation adds to the counts of the tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Change {
-    /// Number of keys added, negative if removed.
-    pub keys: i64,
-    /// Number of bytes of keys and values added, negative if removed.
-    pub bytes: i64,
-}
-
-impl Change {
-    fn add(&mut self, other: Self) {
-        self.keys += other.keys;
-        self.bytes += other.bytes;
-    }
-}
-
-/// Pages that a change unlinks: first page and count of each run.
-type Garbage = Vec<(PageId, u64)>;
-
-impl Tree {
-    /// Returns the tree in the pages of `cache`. The caller creates the root of a new tree with
-    /// [`Tree::format`]. `writes_directly`: large values may be written directly to the file.
-    /// `value_bytes`: see [`Shape::value_bytes`].
-    pub fn new(
-        cache: Arc<PageCache>,
-        space: Space,
-        writes_directly: bool,
-        value_bytes: usize,
-    ) -> Self {
-        let shape = Shape { page_bytes: cache.page_bytes(), value_bytes };
-        let node_counts = [AtomicU64::new(0), AtomicU64::new(0)];
-        let leaf_lines = AtomicU64::new(0);
-        Self {
-            cache,
-            space,
-            shape,
-            writes_directly,
-            node_counts,
-            leaf_lines,
-            is_appending: AtomicBool::new(false),
-            last_leaf: Mutex::new(None),
-        }
-    }
-
-    /// Returns the number of leaves.
-    pub fn leaf_pages(&self) -> u64 {
-        self.node_counts[0].load(Ordering::Relaxed)
-    }
-
-    /// Returns the number of inner nodes.
-    pub fn inner_pages(&self) -> u64 {
-        self.node_counts[1].load(Ordering::Relaxed)
-    }
-
-    /// Sets the number of leaves, inner nodes and keys of a tree that was opened.
-    pub fn set_counts(&self, leaves: u64, inner: u64, keys: u64) {
-        self.node_counts[0].store(leaves, Ordering::Relaxed);
-        self.node_counts[1].store(inner, Ordering::Relaxed);
-        self.note_leaf_size(to_usize(keys.div_ceil(leaves.max(1)) * 4 / 3));
-    }
-
-    /// Records how many slots a full leaf has, as a hint for prefetching.
-    fn note_leaf_size(&self, slots: usize) {
-        let lines = (HEAD_BYTES + slots * node::SLOT_BYTES).div_ceil(64);
-        // For larger leaves the hints in the node's header select few lines.
-        let lines = if lines > LEAF_LINES_MAX { 0 } else { lines };
-        self.leaf_lines.store(to_u64(lines), Ordering::Relaxed);
-    }
-
-    fn count_node(&self, level: u8, more: bool) {
-        let count = if level == 0 { &self.node_counts[0] } else { &self.node_counts[1] };
-        if more {
-            count.fetch_add(1, Ordering::Relaxed);
-        } else {
-            count.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Returns the number of nodes from the root to a leaf, both included; 0 if the root cannot be
-    /// read.
-    pub fn height(&self) -> u64 {
-        let level = self.repeat(|tree| {
-            let root = tree.cache.read(ROOT)?;
-            tree.look(&root, |view, _| Some(view.level()))
-        });
-        level.map_or(0, |level| u64::from(level) + 1)
-    }
-
-    /// Creates the root of a new tree: an empty leaf.
-    pub fn format(&self) -> crate::Result<()> {
-        let empty = build::NodeBuilder { level: 0, prefix: &[], first_child: 0, cells: &[] };
-        let page = empty.build(self.shape).unwrap_or_default();
-        let guard = self.cache.create(ROOT)?;
-        self.fill(&guard, page);
-        self.count_node(0, true);
-        Ok(())
-    }
-
-    /// Returns the page cache.
-    pub fn cache(&self) -> &PageCache {
-        &self.cache
-    }
-
-    /// Returns the map of free pages.
-    pub const fn space(&self) -> &Space {
-        &self.space
-    }
-
-    /// Returns the size limits.
-    pub const fn shape(&self) -> Shape {
-        self.shape
-    }
-
-    /// Sets all bytes of a page, except its checksum (the cache's).
-    fn fill(&self, guard: &WriteGuard<'_>, mut page: Vec<u8>) {
-        debug_assert_eq!(page.len(), self.shape.page_bytes);
-        if let Some(number) = page.get_mut(4..8) {
-            number.copy_from_slice(&guard.page().0.to_le_bytes());
-        }
-        guard.edit().put_whole(&page);
-    }
-
-    /// Repeats `attempt` until no concurrent change interrupts it.
-    fn repeat<T>(&self, mut attempt: impl FnMut(&Self) -> Step<T>) -> crate::Result<T> {
-        let mut patience = Backoff::default();
-        loop {
-            match attempt(self) {
-                Ok(done) => return Ok(done),
-                Err(Stop::Failed(error)) => return Err(error),
-                Err(Stop::Again) => patience.wait(),
-            }
-        }
-    }
-
-    /// Calls `look` with a view of a node. `None` from it means that the bytes make no sense: the
-    /// attempt must restart, or, if the page has not changed, is damaged.
-    #[inline]
-    fn look<G: PageReader, T>(
-        &self,
-        guard: &G,
-        look: impl FnOnce(&NodeView<'_>, Fetch<'_>) -> Option<T>,
-    ) -> Step<T> {
-        let mut failure = None;
-        let mut fetch = |long: LongKey| {
-            let fetched = self.fetch(guard, long);
-            fetched.map_err(|stop| failure = Some(stop)).ok()
-        };
-        let view = NodeView::new(guard.words());
-        match view.and_then(|view| look(&view, &mut fetch)) {
-            Some(found) => Ok(found),
-            None => Err(failure.unwrap_or_else(|| self.senseless(guard))),
-        }
-    }
-
-    /// A page whose bytes make no sense has changed meanwhile, or is damaged.
-    #[cold]
-    fn senseless<G: PageReader>(&self, guard: &G) -> Stop {
-        let page = guard.page();
-        if guard.is_sound() { self.damage(page, "it is no node of the tree") } else { Stop::Again }
-    }
-
-    #[cold]
-    fn damage(&self, page: PageId, what: &str) -> Stop {
-        let (file, offset) = (self.cache.label().to_owned(), self.cache.offset(page));
-        Stop::Failed(Error::corruption(file, offset, format!("page {}: {what}", page.0)))
-    }
-
-    /// Frees pages and discards their cached content, so that it is not written.
-    fn let_go(&self, garbage: Garbage) {
-        for (first, count) in garbage {
-            for step in 0..count {
-                self.cache.discard(self.space.page_at(first, step));
-            }
-            self.space.give(first, count);
-        }
-    }
-
-    /// Returns the number of bytes of a node that are in use.
-    fn used_bytes(&self, view: &NodeView<'_>) -> usize {
-        self.shape.page_bytes.saturating_sub(view.free())
-    }
-}
-
-/// As [`Tree::fill`], but leaves the bytes between slots and entries as they are, so that they need
-/// not be journaled.
-fn fill_used(guard: &WriteGuard<'_>, page: &[u8]) -> Option<()> {
-    let number = |range: std::ops::Range<usize>| {
-        let bytes = page.get(range)?.iter().rev();
-        Some(bytes.fold(0, |number, byte| number << 8 | usize::from(*byte)))
-    };
-    let (count, prefix, heap) = (number(10..12)?, number(12..14)?, number(16..20)?);
-    let slots_end = (HEAD_BYTES + prefix).next_multiple_of(8) + count * node::SLOT_BYTES;
-    let (front, entries) = (page.get(8..slots_end)?, page.get(heap..)?);
-    let edit = guard.edit();
-    edit.put_bytes(8, front);
-    edit.put_bytes(heap, entries);
-    Some(())
-}
-
-fn signed(bytes: usize) -> i64 {
-    i64::try_from(to_u64(bytes)).unwrap_or(i64::MAX)
-}
+pub use tree::{CountChange, DropFilter, KEY_BYTES_MAX, Tree};

@@ -2,13 +2,16 @@
 //! many random interleavings (shuttle), and that a lookup which does not validate what it read is
 //! found. Leaves have room for four entries; keys that stay are never missed, seen twice or torn.
 
-use super::{node::INNER, *};
+use std::sync::Arc;
+
+use super::{
+    Tree,
+    node::INNER,
+    page_allocator::{Bits, PageAllocator},
+    page_cache::{CacheOptions, PageCache, Replacement},
+    scan_forward::{EntryRun, ForwardScan},
+};
 use crate::{
-    bptree::{
-        page_allocator::Bits,
-        page_cache::{CacheOptions, Replacement},
-        scan_forward::{Ascent, Run},
-    },
     io::{Env as _, Open, sim::SimEnv},
     util::{
         budget::Budget,
@@ -40,15 +43,15 @@ fn tree(numbers: &[u8]) -> Arc<Tree> {
         page_bytes: 4096,
         frames_min: FRAMES,
         frames_max: FRAMES,
-        goes_first: false,
+        may_reclaim_others: false,
         replacement: Replacement::Clock,
-        lasting_kind: INNER,
+        evict_last_kind: INNER,
         salt: 7,
     };
     let cache = PageCache::new("pages".to_owned(), options, Arc::new(Budget::new(1 << 30)));
     let cache = cache.unwrap();
     cache.set_file(dir.open("pages", Open::CREATE.direct()).unwrap());
-    let tree = Tree::new(Arc::new(cache), Space::new(64, Bits::new()), true, 0);
+    let tree = Tree::new(Arc::new(cache), PageAllocator::new(64, Bits::new()), true, 0);
     tree.format().unwrap();
     puts(&tree, numbers);
     Arc::new(tree)
@@ -96,10 +99,10 @@ fn expect_all(stays: &[u8], entries: &[(Vec<u8>, Vec<u8>)]) {
 }
 
 fn goes_up(tree: &Tree, stays: &[u8]) {
-    let (mut entries, mut run) = (Vec::new(), Run::default());
-    let mut ascent = Ascent::new(Vec::new(), None);
-    while !ascent.is_over {
-        tree.ascend(&mut ascent, (3, 0), &mut run).unwrap();
+    let (mut entries, mut run) = (Vec::new(), EntryRun::default());
+    let mut scan = ForwardScan::new(Vec::new(), None);
+    while !scan.is_over {
+        tree.scan_forward(&mut scan, (3, 0), &mut run).unwrap();
         let found = (0..run.len()).filter_map(|index| run.entry(index));
         entries.extend(found.map(|(key, value)| (key.to_vec(), value.to_vec())));
     }
@@ -110,7 +113,7 @@ fn goes_down(tree: &Tree, stays: &[u8]) {
     let (mut entries, mut before) = (Vec::new(), None::<Vec<u8>>);
     loop {
         let pair = |key, value| (key, value);
-        let found = tree.scan_down((before.as_deref(), None), (3, 0), make, pair).unwrap();
+        let found = tree.scan_reverse((before.as_deref(), None), (3, 0), make, pair).unwrap();
         entries.extend(found.entries);
         before = found.next;
         if before.is_none() {

@@ -8,13 +8,13 @@
 //! in flight.
 
 use super::{
-    DEPTH_MAX, ROOT, Step, Stop, Tree,
     node::{NodeSearch, NodeView},
-    read::{BuildValue, Bytes, Sink, Target},
+    page_cache::{PageId, ReadGuard},
+    read::{BuildValue, LeafSink, Target, ValueBytes},
+    tree::{Attempt, DEPTH_MAX, ROOT, Stop, Tree},
 };
 use crate::{
     Result,
-    bptree::page_cache::{PageId, ReadGuard},
     util::{codec::to_usize, mutant::mutant},
 };
 
@@ -39,9 +39,9 @@ impl Tree {
         let start = out.len();
         out.resize_with(start + keys.len(), || None);
         let mut sink = BuildValue { make, value: None };
-        self.many(keys, &mut sink, &mut |sink, index, found| {
-            if let Some(place) = out.get_mut(start + index) {
-                *place = sink.value.take().filter(|_| found);
+        self.look_up_all(keys, &mut sink, &mut |sink, index, found| {
+            if let Some(entry) = out.get_mut(start + index) {
+                *entry = sink.value.take().filter(|_| found);
             }
             Ok(())
         })
@@ -49,13 +49,13 @@ impl Tree {
 
     /// Calls `each` once for each key, with the key's position and value, in any order.
     pub fn multi_get_each(&self, keys: &[&[u8]], each: &mut EachValue<'_>) -> Result<()> {
-        self.many(keys, &mut Bytes::default(), &mut |bytes, index, found| {
+        self.look_up_all(keys, &mut ValueBytes::default(), &mut |bytes, index, found| {
             each(index, found.then_some(bytes.0.as_slice()))
         })
     }
 
     /// Calls `each` for each key. The flag says whether the key exists; then `sink` has its value.
-    fn many<S: Sink>(
+    fn look_up_all<S: LeafSink>(
         &self,
         keys: &[&[u8]],
         sink: &mut S,
@@ -64,32 +64,32 @@ impl Tree {
         let mut start = 0;
         // The first few keys show that keys are random.
         if keys.len() > 1 && keys.is_sorted() {
-            start = self.runs(keys, sink, each)?;
+            start = self.look_up_runs(keys, sink, each)?;
         }
         let mut missing = Vec::new();
         let rest = keys.get(start..).unwrap_or(&[]);
         for (number, keys) in rest.chunks(BATCH).enumerate() {
-            let mut group = Group::new(self.cache.read(ROOT)?, keys);
+            let mut group = KeyGroup::new(self.cache.read(ROOT)?, keys);
             while group.is_above_leaves {
                 self.step(&mut group);
             }
-            for (index, (going, key)) in group.goings.iter().zip(keys).enumerate() {
+            for (index, (descent, key)) in group.descents.iter().zip(keys).enumerate() {
                 let index = start + number * BATCH + index;
-                let found = going.as_ref().map(|going| self.value_of(going, key, sink));
+                let found = descent.as_ref().map(|descent| self.value_of(descent, key, sink));
                 match found {
                     Some(Ok(found)) => each(sink, index, found)?,
                     Some(Err(Stop::Failed(error))) => return Err(error),
                     // The path has changed, or is not in the cache.
-                    Some(Err(Stop::Again)) | None => missing.push(index),
+                    Some(Err(Stop::Restart)) | None => missing.push(index),
                 }
             }
         }
-        if missing.is_empty() { Ok(()) } else { self.many_missing(keys, &missing, sink, each) }
+        if missing.is_empty() { Ok(()) } else { self.look_up_missing(keys, &missing, sink, each) }
     }
 
     /// Looks up sorted keys leaf by leaf, as long as each leaf has several of them. Returns the
     /// number of keys looked up.
-    fn runs<S: Sink>(
+    fn look_up_runs<S: LeafSink>(
         &self,
         keys: &[&[u8]],
         sink: &mut S,
@@ -110,7 +110,7 @@ impl Tree {
                 let found = match self.value_in(&leaf, key, sink) {
                     Ok(found) => found,
                     Err(Stop::Failed(error)) => return Err(error),
-                    Err(Stop::Again) => self.find(key, sink)?,
+                    Err(Stop::Restart) => self.find(key, sink)?,
                 };
                 each(sink, start, found)?;
                 start += 1;
@@ -121,7 +121,7 @@ impl Tree {
 
     /// Looks up the keys at the positions `missing`, whose leaves are not in the cache.
     #[cold]
-    fn many_missing<S: Sink>(
+    fn look_up_missing<S: LeafSink>(
         &self,
         keys: &[&[u8]],
         missing: &[usize],
@@ -133,7 +133,7 @@ impl Tree {
         for numbers in missing.chunks(most) {
             let keys =
                 || numbers.iter().filter_map(|number| Some((*number, keys.get(*number).copied()?)));
-            self.bring(keys().map(|(_, key)| key));
+            self.load_leaves(keys().map(|(_, key)| key));
             for (number, key) in keys() {
                 let found = self.find(key, sink)?;
                 each(sink, number, found)?;
@@ -144,7 +144,7 @@ impl Tree {
 
     /// Loads the missing leaves of these keys into the cache with one batch of reads. A hint:
     /// errors are ignored. Returns whether any leaf was missing.
-    pub fn bring<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> bool {
+    pub fn load_leaves<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> bool {
         let mut pages: Vec<PageId> = keys
             .filter_map(|key| self.leaf_page_of(key).ok()?)
             .filter(|page| !self.cache.contains(*page))
@@ -156,7 +156,7 @@ impl Tree {
     }
 
     /// Returns the page of the leaf that a key belongs to; `None` if the root is a leaf.
-    fn leaf_page_of(&self, key: &[u8]) -> Step<Option<PageId>> {
+    fn leaf_page_of(&self, key: &[u8]) -> Attempt<Option<PageId>> {
         let mut node = self.cache.read(ROOT)?;
         for _ in 0..DEPTH_MAX {
             match self.child_for(&node, key)? {
@@ -170,43 +170,43 @@ impl Tree {
 
     /// Searches the current node of each key of a group, and moves those that are not at leaves one
     /// level down.
-    fn step<'t>(&'t self, group: &mut Group<'t, '_>) {
-        let Group { keys, goings, is_above_leaves } = group;
+    fn step<'t>(&'t self, group: &mut KeyGroup<'t, '_>) {
+        let KeyGroup { keys, descents, is_above_leaves } = group;
         // Each pass uses what the previous one prefetched: header and hints, then slots, then the
         // entry.
-        for (place, key) in goings.iter_mut().zip(*keys) {
-            let Some(going) = place else { continue };
-            let sought = NodeView::new(going.node.words()).and_then(|view| {
-                let sought = view.seek(key)?;
-                view.prefetch_slots(&sought);
-                Some(sought)
+        for (entry, key) in descents.iter_mut().zip(*keys) {
+            let Some(descent) = entry else { continue };
+            let search = NodeView::new(descent.node.words()).and_then(|view| {
+                let search = view.seek(key)?;
+                view.prefetch_slots(&search);
+                Some(search)
             });
-            match sought {
-                Some(sought) => going.sought = sought,
-                None => *place = None,
+            match search {
+                Some(search) => descent.search = search,
+                None => *entry = None,
             }
         }
-        for place in goings.iter_mut() {
-            let Some(going) = place else { continue };
-            let at = NodeView::new(going.node.words()).and_then(|view| {
-                let at = view.narrow(&going.sought)?;
+        for entry in descents.iter_mut() {
+            let Some(descent) = entry else { continue };
+            let at = NodeView::new(descent.node.words()).and_then(|view| {
+                let at = view.narrow(&descent.search)?;
                 view.prefetch_near(at);
                 Some(at)
             });
             match at {
-                Some(at) => going.at = at,
-                None => *place = None,
+                Some(at) => descent.at = at,
+                None => *entry = None,
             }
         }
         let mut children = [None; BATCH];
         *is_above_leaves = false;
-        for ((place, key), child) in goings.iter_mut().zip(*keys).zip(&mut children) {
-            let Some(going) = place else { continue };
-            let next = self.look(&going.node, |view, fetch| {
+        for ((entry, key), child) in descents.iter_mut().zip(*keys).zip(&mut children) {
+            let Some(descent) = entry else { continue };
+            let next = self.with_view(&descent.node, |view, fetch| {
                 if view.is_leaf() {
                     return Some(None);
                 }
-                let (index, found) = view.settle(&going.sought, going.at, key, fetch)?;
+                let (index, found) = view.compare_at(&descent.search, descent.at, key, fetch)?;
                 view.child(index + usize::from(found)).map(|child| Some(PageId(child)))
             });
             match next {
@@ -215,15 +215,15 @@ impl Tree {
                     *child = Some(page);
                 }
                 Ok(None) => {}
-                Err(_) => *place = None,
+                Err(_) => *entry = None,
             }
         }
-        for (place, child) in goings.iter_mut().zip(children) {
-            if let (Some(going), Some(child)) = (&mut *place, child) {
+        for (entry, child) in descents.iter_mut().zip(children) {
+            if let (Some(descent), Some(child)) = (&mut *entry, child) {
                 *is_above_leaves = true;
-                match self.cache.look(child).filter(|_| going.node.is_unchanged()) {
-                    Some(node) => going.node = node,
-                    None => *place = None,
+                match self.cache.lookup(child).filter(|_| descent.node.is_unchanged()) {
+                    Some(node) => descent.node = node,
+                    None => *entry = None,
                 }
             }
         }
@@ -232,18 +232,23 @@ impl Tree {
     /// Passes the value of a key, whose leaf was searched, to `sink`. Returns `false` if the key is
     /// absent.
     #[inline]
-    fn value_of<S: Sink>(&self, going: &KeyDescent<'_>, key: &[u8], sink: &mut S) -> Step<bool> {
-        self.value_where(&going.node, sink, |view, fetch| {
-            view.settle(&going.sought, going.at, key, fetch)
+    fn value_of<S: LeafSink>(
+        &self,
+        descent: &KeyDescent<'_>,
+        key: &[u8],
+        sink: &mut S,
+    ) -> Attempt<bool> {
+        self.value_where(&descent.node, sink, |view, fetch| {
+            view.compare_at(&descent.search, descent.at, key, fetch)
         })
     }
 }
 
 /// A group of keys that descends together.
-struct Group<'t, 'k> {
+struct KeyGroup<'t, 'k> {
     keys: &'k [&'k [u8]],
     /// The descent of each key; `None` if its path is not in the cache, or has changed.
-    goings: [Option<KeyDescent<'t>>; BATCH],
+    descents: [Option<KeyDescent<'t>>; BATCH],
     is_above_leaves: bool,
 }
 
@@ -252,15 +257,15 @@ struct Group<'t, 'k> {
 struct KeyDescent<'t> {
     node: ReadGuard<'t>,
     /// The state of the search in `node`.
-    sought: NodeSearch,
+    search: NodeSearch,
     at: usize,
 }
 
-impl<'t, 'k> Group<'t, 'k> {
+impl<'t, 'k> KeyGroup<'t, 'k> {
     fn new(root: ReadGuard<'t>, keys: &'k [&'k [u8]]) -> Self {
-        let mut goings = [None; BATCH];
-        let going = KeyDescent { node: root, sought: NodeSearch::default(), at: 0 };
-        goings.iter_mut().zip(keys).for_each(|(place, _)| *place = Some(going));
-        Self { keys, goings, is_above_leaves: true }
+        let mut descents = [None; BATCH];
+        let descent = KeyDescent { node: root, search: NodeSearch::default(), at: 0 };
+        descents.iter_mut().zip(keys).for_each(|(entry, _)| *entry = Some(descent));
+        Self { keys, descents, is_above_leaves: true }
     }
 }

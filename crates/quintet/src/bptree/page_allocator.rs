@@ -4,13 +4,13 @@
 //! map page, as of the last checkpoint that has it. The file grows by whole extents. Why bits: they
 //! find the runs of pages that large values need.
 //!
-//! A map page (kind 5): the header of every page up to 32, then a bit for each page of the extent,
-//! the first in the lowest bit of the first byte; 1 is used.
+//! A map page (kind 5) has the header of every page, and from byte 32 on a bit for each page of the
+//! extent: 1 if the page is used. The extent's first page is the lowest bit of the first byte.
 //!
-//! Three states are kept: now, at the checkpoint that is being written, and at the last durable
-//! one. A page can be allocated only if it is free in all three: until the next checkpoint is
-//! durable, recovery may need the content of a page that was freed since. So a page that is new at
-//! a checkpoint is written to its place before the checkpoint is durable, and needs no journal.
+//! The allocator has three states: now, at the checkpoint that is being written, and at the last
+//! durable one. A page can be allocated only if it is free in all three. Until the next checkpoint
+//! is durable, recovery may need the content of a page that was freed since. So a page that is new
+//! at a checkpoint is written to its place before the checkpoint is durable, and needs no journal.
 //!
 //! Invariants: pages 0 (meta), 1 (map) and 2 (root) are always used, and so is the first page of
 //! every further extent (its map).
@@ -20,7 +20,6 @@
 //! Differences from the paper (ckvs): a bitmap instead of a stack of page numbers. A stack cannot
 //! find a run of free pages, and takes ten times the bytes.
 
-use super::ROOT;
 use crate::{
     bptree::page_cache::PageId,
     util::{
@@ -37,10 +36,10 @@ pub const MAP_HEAD_BYTES: usize = 32;
 pub type Bits = Vec<u64>;
 
 #[derive(Debug, Default)]
-struct State {
+struct AllocatorState {
     used: Bits,
     /// At the checkpoint that is being written.
-    cut: Option<Bits>,
+    checkpoint: Option<Bits>,
     /// At the last durable checkpoint.
     durable: Bits,
     /// At later checkpoints that failed and may be durable or not.
@@ -57,17 +56,17 @@ struct State {
     hand: usize,
 }
 
-impl State {
+impl AllocatorState {
     /// Returns the pages of a word that are used, or were in a state that recovery may need.
-    fn taken(&self, word: usize) -> u64 {
+    fn unavailable(&self, word: usize) -> u64 {
         let bits = |bits: &Bits| bits.get(word).copied().unwrap_or(0);
         mutant!(SpaceReusesTooEarly => return bits(&self.used));
         let needed = bits(&self.durable) | bits(&self.doubtful);
-        bits(&self.used) | bits(&self.reserved) | needed | self.cut.as_ref().map_or(0, bits)
+        bits(&self.used) | bits(&self.reserved) | needed | self.checkpoint.as_ref().map_or(0, bits)
     }
 
     /// Records that the map of a page's extent changed since the last checkpoint.
-    fn note_changed(&mut self, page: u64, granularity: u64) {
+    fn mark_map_changed(&mut self, page: u64, granularity: u64) {
         if let Some(changed) = self.changed.get_mut(to_usize(page / granularity)) {
             *changed = true;
         }
@@ -76,8 +75,8 @@ impl State {
 
 /// The page allocator of a file. See the module documentation.
 #[derive(Debug)]
-pub struct Space {
-    state: Mutex<State>,
+pub struct PageAllocator {
+    state: Mutex<AllocatorState>,
     /// Number of pages of an extent: a multiple of 64.
     granularity: u64,
     used_count: AtomicU64,
@@ -97,11 +96,11 @@ pub fn is_set(bits: &[u64], page: u64) -> bool {
     bits.get(word).is_some_and(|word| word & mask != 0)
 }
 
-impl Space {
+impl PageAllocator {
     /// Returns the allocator of a file whose maps are `used`; empty for a new file.
     pub fn new(granularity: u64, used: Bits) -> Self {
-        let space = Self {
-            state: Mutex::new(State::default()),
+        let allocator = Self {
+            state: Mutex::new(AllocatorState::default()),
             granularity,
             used_count: AtomicU64::new(0),
             end: AtomicU64::new(0),
@@ -109,22 +108,22 @@ impl Space {
             hole_count: AtomicU64::new(0),
         };
         {
-            let mut state = lock(&space.state);
+            let mut state = lock(&allocator.state);
             if used.is_empty() {
-                space.extend(&mut state);
+                allocator.extend(&mut state);
                 if let Some(first) = state.used.first_mut() {
                     *first |= 0b111;
                 }
             } else {
                 state.changed = vec![false; to_usize(to_u64(used.len()) * 64 / granularity)];
-                space.end.store(to_u64(used.len()) * 64, Ordering::Relaxed);
+                allocator.end.store(to_u64(used.len()) * 64, Ordering::Relaxed);
                 state.durable.clone_from(&used);
                 state.used = used;
             }
             let count: u32 = state.used.iter().map(|word| word.count_ones()).sum();
-            space.used_count.store(u64::from(count), Ordering::Relaxed);
+            allocator.used_count.store(u64::from(count), Ordering::Relaxed);
         }
-        space
+        allocator
     }
 
     /// Returns the number of pages of the file.
@@ -148,7 +147,7 @@ impl Space {
     }
 
     /// Adds an extent.
-    fn extend(&self, state: &mut State) {
+    fn extend(&self, state: &mut AllocatorState) {
         let start = to_u64(state.used.len()) * 64;
         state.used.resize(state.used.len() + to_usize(self.granularity / 64), 0);
         state.changed.push(true);
@@ -167,12 +166,12 @@ impl Space {
 
     /// Returns page number `step` of a run, which skips the maps.
     pub fn page_at(&self, first: PageId, step: u64) -> PageId {
-        let (extent, place) =
+        let (extent, index) =
             (u64::from(first.0) / self.granularity, u64::from(first.0) % self.granularity);
         let per_extent = self.granularity - 1;
-        let place = place.saturating_sub(1) + step;
-        let extent = extent + place / per_extent;
-        PageId(low_u32(extent * self.granularity + place % per_extent + 1))
+        let index = index.saturating_sub(1) + step;
+        let extent = extent + index / per_extent;
+        PageId(low_u32(extent * self.granularity + index % per_extent + 1))
     }
 
     /// Returns the number of pages from `page` on before the next map.
@@ -180,7 +179,7 @@ impl Space {
         self.granularity - u64::from(page.0) % self.granularity
     }
 
-    fn mark(&self, state: &mut State, first: u64, count: u64, used: bool) {
+    fn mark(&self, state: &mut AllocatorState, first: u64, count: u64, used: bool) {
         for step in 0..count {
             let page = u64::from(self.page_at(PageId(low_u32(first)), step).0);
             let (word, mask) = bit(page);
@@ -193,7 +192,7 @@ impl Space {
                 *hole &= !mask;
                 self.hole_count.fetch_sub(1, Ordering::Relaxed);
             }
-            state.note_changed(page, self.granularity);
+            state.mark_map_changed(page, self.granularity);
         }
         if used {
             self.used_count.fetch_add(count, Ordering::Relaxed);
@@ -203,13 +202,13 @@ impl Space {
     }
 
     /// Allocates a page.
-    pub fn take(&self) -> PageId {
+    pub fn allocate(&self) -> PageId {
         let mut state = lock(&self.state);
         loop {
             let hand = state.hand;
             let mut rest = hand..state.used.len();
-            if let Some(word) = rest.find(|word| state.taken(*word) != u64::MAX) {
-                let page = to_u64(word) * 64 + u64::from(state.taken(word).trailing_ones());
+            if let Some(word) = rest.find(|word| state.unavailable(*word) != u64::MAX) {
+                let page = to_u64(word) * 64 + u64::from(state.unavailable(word).trailing_ones());
                 state.hand = word;
                 self.mark(&mut state, page, 1, true);
                 return PageId(low_u32(page));
@@ -220,9 +219,9 @@ impl Space {
 
     /// Allocates a run of `count` pages, which skips the maps. `directly`: they are written to
     /// before the next checkpoint.
-    pub fn take_run(&self, count: u64, directly: bool) -> PageId {
+    pub fn allocate_run(&self, count: u64, directly: bool) -> PageId {
         if count == 1 && !directly {
-            return self.take();
+            return self.allocate();
         }
         let mut state = lock(&self.state);
         if directly {
@@ -235,7 +234,7 @@ impl Space {
 
     /// Returns the first run of `count` free pages from `page` on. Extends the file if there is
     /// none.
-    fn find_run(&self, state: &mut State, count: u64, mut page: u64) -> u64 {
+    fn find_run(&self, state: &mut AllocatorState, count: u64, mut page: u64) -> u64 {
         let (mut run, mut first) = (0, 0);
         loop {
             let end = to_u64(state.used.len()) * 64;
@@ -245,13 +244,13 @@ impl Space {
                     continue;
                 }
                 let (word, _) = bit(page);
-                let taken = state.taken(word);
-                if taken == u64::MAX {
+                let unavailable = state.unavailable(word);
+                if unavailable == u64::MAX {
                     run = 0;
                     page = (page | 63) + 1;
                     continue;
                 }
-                if taken & (1 << (page % 64)) != 0 {
+                if unavailable & (1 << (page % 64)) != 0 {
                     run = 0;
                 } else {
                     first = if run == 0 { page } else { first };
@@ -303,7 +302,7 @@ impl Space {
         loaded
     }
 
-    /// Undoes [`Space::adopt`]: the load's pages are reserved again.
+    /// Undoes [`PageAllocator::adopt`]: the load's pages are reserved again.
     pub fn disown(&self, loaded: Bits, freed: &[(PageId, u64)]) {
         let mut state = lock(&self.state);
         self.mark_all(&mut state, &loaded, false);
@@ -313,33 +312,33 @@ impl Space {
         }
     }
 
-    /// Frees the reserved pages. Calls `give_back` for each run of them that recovery cannot need,
-    /// first and count, before they can be allocated.
-    pub fn release(&self, mut give_back: impl FnMut(u64, u64)) {
+    /// Frees the reserved pages. Calls `punch_holes` for each run of them that recovery cannot
+    /// need, first and count, before they can be allocated.
+    pub fn free_reserved(&self, mut punch_holes: impl FnMut(u64, u64)) {
         let mut state = lock(&self.state);
         let mut reserved = std::mem::take(&mut state.reserved);
         state.reserved_end = 0;
         for (index, word) in reserved.iter_mut().enumerate() {
-            *word &= !state.taken(index);
+            *word &= !state.unavailable(index);
         }
         let (mut page, end) = (0, to_u64(reserved.len()) * 64);
         while page < end {
             let count = (page..end).take_while(|page| is_set(&reserved, *page)).count();
             if count > 0 {
-                give_back(page, to_u64(count));
+                punch_holes(page, to_u64(count));
             }
             page += to_u64(count) + 1;
         }
     }
 
     /// Marks all pages of a set as used or free.
-    fn mark_all(&self, state: &mut State, pages: &Bits, used: bool) {
+    fn mark_all(&self, state: &mut AllocatorState, pages: &Bits, used: bool) {
         let mut count = 0;
         for (index, pages) in pages.iter().enumerate().filter(|(_, pages)| **pages != 0) {
             if let Some(word) = state.used.get_mut(index) {
                 *word = if used { *word | pages } else { *word & !pages };
             }
-            state.note_changed(to_u64(index) * 64, self.granularity);
+            state.mark_map_changed(to_u64(index) * 64, self.granularity);
             count += u64::from(pages.count_ones());
         }
         if used {
@@ -350,7 +349,7 @@ impl Space {
     }
 
     /// Frees pages.
-    pub fn give(&self, first: PageId, count: u64) {
+    pub fn free(&self, first: PageId, count: u64) {
         let mut state = lock(&self.state);
         let first = u64::from(first.0);
         self.mark(&mut state, first, count, false);
@@ -359,7 +358,7 @@ impl Space {
 
     /// Begins a checkpoint. Returns the maps that must be written, each with its page. The caller
     /// keeps all writers out.
-    pub fn cut(&self) -> Vec<(PageId, Bits)> {
+    pub fn begin_checkpoint(&self) -> Vec<(PageId, Bits)> {
         let mut state = lock(&self.state);
         let per_extent = to_usize(self.granularity / 64);
         let changed = std::mem::take(&mut state.changed);
@@ -371,22 +370,22 @@ impl Space {
             (self.map_page(to_u64(extent)), bits)
         });
         let maps = maps.collect();
-        state.cut = Some(state.used.clone());
+        state.checkpoint = Some(state.used.clone());
         maps
     }
 
     /// Returns the pages that were used at an earlier checkpoint and are free at the one being
     /// written.
-    pub fn freed_by_cut(&self) -> Vec<PageId> {
+    pub fn freed_at_checkpoint(&self) -> Vec<PageId> {
         let state = lock(&self.state);
-        let Some(cut) = &state.cut else { return Vec::new() };
+        let Some(checkpoint) = &state.checkpoint else { return Vec::new() };
         let mut freed = Vec::new();
-        for (index, cut) in cut.iter().enumerate() {
+        for (index, checkpoint) in checkpoint.iter().enumerate() {
             let bits = |bits: &Bits| bits.get(index).copied().unwrap_or(0);
-            let mut gone = (bits(&state.durable) | bits(&state.doubtful)) & !cut;
-            while gone != 0 {
-                freed.push(PageId(low_u32(to_u64(index) * 64) + gone.trailing_zeros()));
-                gone &= gone - 1;
+            let mut removed = (bits(&state.durable) | bits(&state.doubtful)) & !checkpoint;
+            while removed != 0 {
+                freed.push(PageId(low_u32(to_u64(index) * 64) + removed.trailing_zeros()));
+                removed &= removed - 1;
             }
         }
         freed
@@ -394,9 +393,9 @@ impl Space {
 
     /// Returns the pages used at the checkpoint being written that no state has which recovery may
     /// need, except the first pages of a table.
-    pub fn fresh_at_cut(&self) -> Bits {
+    pub fn fresh_at_checkpoint(&self) -> Bits {
         let state = lock(&self.state);
-        let mut fresh = state.cut.clone().unwrap_or_default();
+        let mut fresh = state.checkpoint.clone().unwrap_or_default();
         for (index, word) in fresh.iter_mut().enumerate() {
             let bits = |bits: &Bits| bits.get(index).copied().unwrap_or(0);
             *word &= !(bits(&state.durable) | bits(&state.doubtful));
@@ -408,8 +407,8 @@ impl Space {
     }
 
     /// Returns the pages used at the checkpoint being written.
-    pub fn used_at_cut(&self) -> Bits {
-        lock(&self.state).cut.clone().unwrap_or_default()
+    pub fn used_at_checkpoint(&self) -> Bits {
+        lock(&self.state).checkpoint.clone().unwrap_or_default()
     }
 
     /// Returns the map page of an extent: its first page, but page 1 for the first extent, which
@@ -419,24 +418,24 @@ impl Space {
     }
 
     /// Returns whether values were written directly since the last call.
-    pub fn take_written_directly(&self) -> bool {
+    pub fn take_direct_write_flag(&self) -> bool {
         self.written_directly.swap(false, Ordering::Relaxed)
     }
 
     /// Ends a checkpoint, which is durable or was abandoned.
-    pub fn end_cut(&self, durable: bool) {
+    pub fn end_checkpoint(&self, durable: bool) {
         let mut state = lock(&self.state);
-        let Some(cut) = state.cut.take() else { return };
+        let Some(checkpoint) = state.checkpoint.take() else { return };
         if durable {
-            state.durable = cut;
+            state.durable = checkpoint;
             state.doubtful.clear();
             // Pages that were freed before the checkpoint can be allocated from now on.
             state.hand = 0;
         } else {
-            let length = state.doubtful.len().max(cut.len());
+            let length = state.doubtful.len().max(checkpoint.len());
             state.doubtful.resize(length, 0);
-            for (doubtful, cut) in state.doubtful.iter_mut().zip(cut) {
-                *doubtful |= cut;
+            for (doubtful, checkpoint) in state.doubtful.iter_mut().zip(checkpoint) {
+                *doubtful |= checkpoint;
             }
             // It is unknown which maps were written: write all again.
             state.changed.fill(true);
@@ -444,18 +443,18 @@ impl Space {
         }
     }
 
-    /// Calls `give_back` for each run of pages that are free, now and for recovery, and still have
-    /// disk space: first and count. No page is allocated meanwhile.
-    pub fn give_back<E>(
+    /// Calls `punch_holes` for each run of pages that are free, now and for recovery, and still
+    /// have disk space: first and count. No page is allocated meanwhile.
+    pub fn punch_holes<E>(
         &self,
-        mut give_back: impl FnMut(u64, u64) -> Result<(), E>,
+        mut punch_holes: impl FnMut(u64, u64) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut state = lock(&self.state);
         let state = &mut *state;
         state.holes.resize(state.used.len(), 0);
         let mut page = 0;
         let end = to_u64(state.durable.len()) * 64;
-        let idle = |state: &State, page| {
+        let idle = |state: &AllocatorState, page| {
             let bits =
                 [&state.used, &state.durable, &state.doubtful, &state.holes, &state.reserved];
             page < end && !bits.iter().any(|bits| is_set(bits, page))
@@ -469,7 +468,7 @@ impl Space {
                 page += 1;
                 continue;
             }
-            give_back(first, page - first)?;
+            punch_holes(first, page - first)?;
             for hole in first..page {
                 let (word, mask) = bit(hole);
                 if let Some(word) = state.holes.get_mut(word) {
@@ -500,8 +499,6 @@ pub fn map_page(extent: u64, granularity: u64) -> PageId {
     if extent == 0 { PageId(1) } else { PageId(low_u32(extent * granularity)) }
 }
 
-const _: () = assert!(ROOT.0 == 2, "the first extent begins with meta, map and root");
-
 #[cfg(test)]
 #[cfg(not(model))]
 mod tests {
@@ -509,53 +506,65 @@ mod tests {
 
     #[test]
     fn the_file_grows_by_extents_that_begin_with_their_map() {
-        let space = Space::new(64, Bits::new());
-        let pages: Vec<u32> = (0..200).map(|_| space.take().0).collect();
+        let allocator = PageAllocator::new(64, Bits::new());
+        let pages: Vec<u32> = (0..200).map(|_| allocator.allocate().0).collect();
         assert!(pages.iter().all(|page| page % 64 != 0 && *page > 2));
         assert!(pages.is_sorted());
-        assert_eq!(space.end(), 256);
-        assert_eq!(space.used(), 200 + 3 + 3);
-        space.give(PageId(70), 1);
-        space.give(PageId(5), 1);
-        assert_eq!((space.take(), space.take()), (PageId(5), PageId(70)));
-        assert_eq!(space.map_page(0), PageId(1));
-        assert_eq!(space.map_page(2), PageId(128));
+        assert_eq!(allocator.end(), 256);
+        assert_eq!(allocator.used(), 200 + 3 + 3);
+        allocator.free(PageId(70), 1);
+        allocator.free(PageId(5), 1);
+        assert_eq!((allocator.allocate(), allocator.allocate()), (PageId(5), PageId(70)));
+        assert_eq!(allocator.map_page(0), PageId(1));
+        assert_eq!(allocator.map_page(2), PageId(128));
     }
 
     #[test]
     fn runs_are_in_one_piece_and_avoid_what_recovery_needs() {
-        let space = Space::new(64, Bits::new());
-        let first = space.take_run(10, false);
+        let allocator = PageAllocator::new(64, Bits::new());
+        let first = allocator.allocate_run(10, false);
         assert_eq!(first, PageId(3));
-        let maps = space.cut();
+        let maps = allocator.begin_checkpoint();
         assert_eq!(maps.len(), 1);
         assert_eq!(maps[0].0, PageId(1));
-        space.end_cut(true);
-        space.give(first, 10);
+        allocator.end_checkpoint(true);
+        allocator.free(first, 10);
         let mut runs = Vec::new();
         let mut note = |first, count| {
             runs.push((first, count));
             Ok::<_, ()>(())
         };
-        space.give_back(&mut note).unwrap();
-        space.give_back(&mut note).unwrap();
+        allocator.punch_holes(&mut note).unwrap();
+        allocator.punch_holes(&mut note).unwrap();
         assert_eq!(runs, [(13, 51)]);
-        assert_eq!(space.holes(), 51);
-        assert_eq!(space.take_run(5, true), PageId(13));
-        assert!(space.take_written_directly());
-        assert_eq!(space.take_run(5, false), PageId(18), "the durable cut has the first ten");
-        let long = space.take_run(100, false);
+        assert_eq!(allocator.holes(), 51);
+        assert_eq!(allocator.allocate_run(5, true), PageId(13));
+        assert!(allocator.take_direct_write_flag());
+        assert_eq!(
+            allocator.allocate_run(5, false),
+            PageId(18),
+            "the durable checkpoint has the first ten"
+        );
+        let long = allocator.allocate_run(100, false);
         assert_eq!(long, PageId(23));
-        let pages: Vec<u32> = (0..100).map(|step| space.page_at(long, step).0).collect();
+        let pages: Vec<u32> = (0..100).map(|step| allocator.page_at(long, step).0).collect();
         let expected: Vec<u32> = (23..125).filter(|page| page % 64 != 0).take(100).collect();
         assert_eq!(pages, expected);
-        assert_eq!((space.contiguous(long), space.contiguous(PageId(65))), (41, 63));
-        space.cut();
-        space.give(PageId(13), 5);
-        assert_ne!(space.take_run(2, true), PageId(13), "the cut may still need them");
-        space.end_cut(false);
-        assert_eq!(space.cut().len(), 2, "all maps are written again");
-        space.give(long, 100);
-        assert_eq!(space.take_run(100, false), PageId(126), "behind all that may be durable");
+        assert_eq!((allocator.contiguous(long), allocator.contiguous(PageId(65))), (41, 63));
+        allocator.begin_checkpoint();
+        allocator.free(PageId(13), 5);
+        assert_ne!(
+            allocator.allocate_run(2, true),
+            PageId(13),
+            "the checkpoint may still need them"
+        );
+        allocator.end_checkpoint(false);
+        assert_eq!(allocator.begin_checkpoint().len(), 2, "all maps are written again");
+        allocator.free(long, 100);
+        assert_eq!(
+            allocator.allocate_run(100, false),
+            PageId(126),
+            "behind all that may be durable"
+        );
     }
 }

@@ -3,33 +3,16 @@
 //! Start with `Tree::leaf_of` (the descent) and `Tree::value_in` (the lookup in a leaf).
 
 use super::{
-    DEPTH_MAX, ROOT, Step, Stop, Tree,
-    node::{Far, Fetch, NodeView, StoredValue},
+    bounds::Bounds,
+    node::{ExtentRef, Fetch, NodeView, StoredValue},
+    page_cache::{PageId, ReadGuard},
+    tree::{Attempt, DEPTH_MAX, ROOT, Stop, Tree},
 };
 use crate::{
     Result,
-    bptree::page_cache::{PageId, ReadGuard},
     contract::ValueSink,
     util::{codec::to_usize, sync::Ordering},
 };
-
-/// The separators between which a leaf's keys lie; `None` means unbounded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bounds {
-    /// Included.
-    pub lower: Option<Vec<u8>>,
-    /// Excluded.
-    pub upper: Option<Vec<u8>>,
-}
-
-impl Bounds {
-    /// Returns the common prefix of the two bounds, at most `longest` bytes.
-    pub fn prefix(&self, longest: usize) -> &[u8] {
-        let (Some(lower), Some(upper)) = (&self.lower, &self.upper) else { return &[] };
-        let shared = super::node::shared_len(lower, upper).min(longest);
-        lower.get(..shared).unwrap_or(&[])
-    }
-}
 
 /// Which leaf a descent looks for.
 #[derive(Clone, Copy, Debug)]
@@ -57,31 +40,31 @@ impl Target<'_> {
 impl Tree {
     /// Returns a child of a node that has not changed since `child` was read from it.
     #[inline]
-    pub(super) fn child_of(&self, node: &ReadGuard<'_>, child: u32) -> Step<ReadGuard<'_>> {
-        let Some(next) = self.cache.look(PageId(child)) else {
+    pub(super) fn child_of(&self, node: &ReadGuard<'_>, child: u32) -> Attempt<ReadGuard<'_>> {
+        let Some(next) = self.cache.lookup(PageId(child)) else {
             return self.load_child(node, child);
         };
         // The node was unchanged after the child's version was read.
-        if node.is_unchanged() { Ok(next) } else { Err(Stop::Again) }
+        if node.is_unchanged() { Ok(next) } else { Err(Stop::Restart) }
     }
 
     #[cold]
-    fn load_child(&self, node: &ReadGuard<'_>, child: u32) -> Step<ReadGuard<'_>> {
+    fn load_child(&self, node: &ReadGuard<'_>, child: u32) -> Attempt<ReadGuard<'_>> {
         // A page that has changed yields an arbitrary page number.
         if !node.is_unchanged() {
-            return Err(Stop::Again);
+            return Err(Stop::Restart);
         }
         let next = self.cache.read(PageId(child));
         // An error of a page that is no longer the node's child must be ignored.
         if !node.is_unchanged() {
-            return Err(Stop::Again);
+            return Err(Stop::Restart);
         }
         Ok(next?)
     }
 
     /// Returns the leaf that a key belongs to. Costs one node per level.
     #[inline]
-    pub(super) fn leaf_of(&self, key: &[u8]) -> Step<ReadGuard<'_>> {
+    pub(super) fn leaf_of(&self, key: &[u8]) -> Attempt<ReadGuard<'_>> {
         let mut node = self.cache.read(ROOT)?;
         for _ in 0..DEPTH_MAX {
             let Some((child, level)) = self.child_for(&node, key)? else { return Ok(node) };
@@ -93,7 +76,7 @@ impl Tree {
         Err(if node.is_unchanged() {
             self.damage(node.page(), "the tree is too deep")
         } else {
-            Stop::Again
+            Stop::Restart
         })
     }
 
@@ -103,8 +86,8 @@ impl Tree {
         &self,
         target: Target<'_>,
         ahead: isize,
-    ) -> Step<(ReadGuard<'_>, Bounds)> {
-        self.bounded_leaf_if(target, Some(ahead))?.ok_or(Stop::Again)
+    ) -> Attempt<(ReadGuard<'_>, Bounds)> {
+        self.bounded_leaf_if(target, Some(ahead))?.ok_or(Stop::Restart)
     }
 
     /// As [`Tree::bounded_leaf_ahead`]. If `ahead` is `None`, returns `None` for a leaf that is not
@@ -113,11 +96,11 @@ impl Tree {
         &self,
         target: Target<'_>,
         ahead: Option<isize>,
-    ) -> Step<Option<(ReadGuard<'_>, Bounds)>> {
+    ) -> Attempt<Option<(ReadGuard<'_>, Bounds)>> {
         let mut node = self.cache.read(ROOT)?;
         let mut bounds = Bounds::default();
         for _ in 0..DEPTH_MAX {
-            let child = self.look(&node, |view, fetch| {
+            let child = self.with_view(&node, |view, fetch| {
                 if view.is_leaf() {
                     return Some(None);
                 }
@@ -141,7 +124,7 @@ impl Tree {
             }
             node = self.child_of(&node, child)?;
         }
-        Err(Stop::Again)
+        Err(Stop::Restart)
     }
 
     /// Loads child `index` of a node and children beside it into the cache.
@@ -179,7 +162,7 @@ impl Tree {
 
     /// Passes the value of a key to `sink`. Returns `false` if the key is absent.
     #[inline]
-    pub(super) fn find<S: Sink>(&self, key: &[u8], sink: &mut S) -> Result<bool> {
+    pub(super) fn find<S: LeafSink>(&self, key: &[u8], sink: &mut S) -> Result<bool> {
         self.repeat(|tree| {
             let leaf = tree.leaf_of(key)?;
             tree.value_in(&leaf, key, sink)
@@ -188,34 +171,34 @@ impl Tree {
 
     /// Passes the value of a key in this leaf to `sink`. Returns `false` if the key is absent.
     #[inline]
-    pub(super) fn value_in<S: Sink>(
+    pub(super) fn value_in<S: LeafSink>(
         &self,
         leaf: &ReadGuard<'_>,
         key: &[u8],
         sink: &mut S,
-    ) -> Step<bool> {
+    ) -> Attempt<bool> {
         self.value_where(leaf, sink, |view, fetch| view.search_inside(key, fetch))
     }
 
     /// As [`Tree::value_in`], for the key that `search` finds.
     #[inline]
-    pub(super) fn value_where<S: Sink>(
+    pub(super) fn value_where<S: LeafSink>(
         &self,
         leaf: &ReadGuard<'_>,
         sink: &mut S,
         search: impl FnOnce(&NodeView<'_>, Fetch<'_>) -> Option<(usize, bool)>,
-    ) -> Step<bool> {
-        let held = self.look(leaf, |view, fetch| {
+    ) -> Attempt<bool> {
+        let stored = self.with_view(leaf, |view, fetch| {
             let (index, found) = search(view, fetch)?;
             if !found {
                 return Some(None);
             }
-            view.held(&view.slot(index)?).map(Some)
+            view.stored_value(&view.slot(index)?).map(Some)
         })?;
-        if let Some(held) = &held {
-            sink.take(self, leaf, held)?;
+        if let Some(stored) = &stored {
+            sink.read_from(self, leaf, stored)?;
         }
-        if leaf.is_unchanged() { Ok(held.is_some()) } else { Err(Stop::Again) }
+        if leaf.is_unchanged() { Ok(stored.is_some()) } else { Err(Stop::Restart) }
     }
 
     /// Returns a value as `make` builds it.
@@ -223,25 +206,25 @@ impl Tree {
     pub(super) fn make<V>(
         &self,
         leaf: &ReadGuard<'_>,
-        held: &StoredValue,
+        stored: &StoredValue,
         make: &impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
-    ) -> Step<V> {
-        match held {
-            StoredValue::Here(at, length) => {
+    ) -> Attempt<V> {
+        match stored {
+            StoredValue::Inline(at, length) => {
                 let mut whole = true;
                 let value = make(*length, &mut |out: &mut [u8]| {
                     whole = leaf.words().copy_to(*at, out).is_some();
                 });
-                if whole { Ok(value) } else { Err(self.senseless(leaf)) }
+                if whole { Ok(value) } else { Err(self.invalid_node(leaf)) }
             }
-            StoredValue::Far(far) => {
+            StoredValue::Extent(extent) => {
                 // A length from a page that has changed may be any.
                 if !leaf.is_unchanged() {
-                    return Err(Stop::Again);
+                    return Err(Stop::Restart);
                 }
                 let mut outcome = Ok(());
-                let value = make(to_usize(u64::from(far.length)), &mut |out: &mut [u8]| {
-                    outcome = self.read_value(leaf, far, out);
+                let value = make(to_usize(u64::from(extent.length)), &mut |out: &mut [u8]| {
+                    outcome = self.read_value(leaf, extent, out);
                 });
                 outcome.map(|()| value)
             }
@@ -250,55 +233,71 @@ impl Tree {
 
     /// Copies a value into `out`, replacing its content.
     #[inline]
-    fn copy_value(&self, leaf: &ReadGuard<'_>, held: &StoredValue, out: &mut Vec<u8>) -> Step<()> {
-        match held {
-            StoredValue::Here(at, length) => {
+    fn copy_value(
+        &self,
+        leaf: &ReadGuard<'_>,
+        stored: &StoredValue,
+        out: &mut Vec<u8>,
+    ) -> Attempt<()> {
+        match stored {
+            StoredValue::Inline(at, length) => {
                 out.resize(*length, 0);
                 let copied = leaf.words().copy_to(*at, out);
-                copied.ok_or_else(|| self.senseless(leaf))
+                copied.ok_or_else(|| self.invalid_node(leaf))
             }
-            StoredValue::Far(far) => self.copy_far(leaf, far, out),
+            StoredValue::Extent(extent) => self.copy_extent(leaf, extent, out),
         }
     }
 
     /// Passes a value in an extent to `sink`.
     #[cold]
-    fn copy_far_to<S: ValueSink>(
+    fn copy_extent_to<S: ValueSink>(
         &self,
         leaf: &ReadGuard<'_>,
-        held: &StoredValue,
+        stored: &StoredValue,
         sink: &mut S,
-    ) -> Step<S::Output> {
+    ) -> Attempt<S::Output> {
         // The length is arbitrary if the page has changed.
-        let StoredValue::Far(far) = held else { return Err(self.senseless(leaf)) };
+        let StoredValue::Extent(extent) = stored else { return Err(self.invalid_node(leaf)) };
         if !leaf.is_unchanged() {
-            return Err(Stop::Again);
+            return Err(Stop::Restart);
         }
-        let length = to_usize(u64::from(far.length));
-        // A direct extent has one checksum, over all of it.
-        let length = if far.direct { length } else { sink.needed_bytes(length) };
+        let length = to_usize(u64::from(extent.length));
+        // A direct extent has one checksum, over all of it: no part can be verified alone. A sink
+        // that needs only the first bytes (the envelope, which says when the value expires) costs a
+        // read of the whole value.
+        let length = if extent.direct { length } else { sink.needed_bytes(length) };
         let mut outcome = Ok(());
         let output = sink.of_copy(length, &mut |out: &mut [u8]| {
-            outcome = self.read_value(leaf, far, out);
+            outcome = self.read_value(leaf, extent, out);
         });
         outcome.map(|()| output)
     }
 
     #[cold]
-    fn copy_far(&self, leaf: &ReadGuard<'_>, far: &Far, out: &mut Vec<u8>) -> Step<()> {
+    fn copy_extent(
+        &self,
+        leaf: &ReadGuard<'_>,
+        extent: &ExtentRef,
+        out: &mut Vec<u8>,
+    ) -> Attempt<()> {
         // A length from a page that has changed may be any.
         if !leaf.is_unchanged() {
-            return Err(Stop::Again);
+            return Err(Stop::Restart);
         }
         out.clear();
-        out.resize(to_usize(u64::from(far.length)), 0);
-        self.read_value(leaf, far, out)
+        out.resize(to_usize(u64::from(extent.length)), 0);
+        self.read_value(leaf, extent, out)
     }
 
     /// Returns the child of a node that a key belongs to, and the node's level; `None` for a leaf.
     #[inline]
-    pub(super) fn child_for(&self, node: &ReadGuard<'_>, key: &[u8]) -> Step<Option<(PageId, u8)>> {
-        self.look(node, |view, fetch| {
+    pub(super) fn child_for(
+        &self,
+        node: &ReadGuard<'_>,
+        key: &[u8],
+    ) -> Attempt<Option<(PageId, u8)>> {
+        self.with_view(node, |view, fetch| {
             if view.is_leaf() {
                 return Some(None);
             }
@@ -309,10 +308,11 @@ impl Tree {
 }
 
 /// A consumer of values found in leaves.
-pub(super) trait Sink {
+pub(super) trait LeafSink {
     /// Copies a value out of its leaf. The copy is valid once the leaf is known to be unchanged;
     /// otherwise this may be called again.
-    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &StoredValue) -> Step<()>;
+    fn read_from(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, stored: &StoredValue)
+    -> Attempt<()>;
 }
 
 /// Builds the caller's type from a value.
@@ -321,10 +321,15 @@ pub(super) struct BuildValue<M, V> {
     pub(super) value: Option<V>,
 }
 
-impl<V, M: Fn(usize, &mut dyn FnMut(&mut [u8])) -> V> Sink for BuildValue<M, V> {
+impl<V, M: Fn(usize, &mut dyn FnMut(&mut [u8])) -> V> LeafSink for BuildValue<M, V> {
     #[inline]
-    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &StoredValue) -> Step<()> {
-        self.value = Some(tree.make(leaf, held, &self.make)?);
+    fn read_from(
+        &mut self,
+        tree: &Tree,
+        leaf: &ReadGuard<'_>,
+        stored: &StoredValue,
+    ) -> Attempt<()> {
+        self.value = Some(tree.make(leaf, stored, &self.make)?);
         Ok(())
     }
 }
@@ -335,26 +340,36 @@ struct SinkAdapter<'s, S: ValueSink> {
     output: Option<S::Output>,
 }
 
-impl<S: ValueSink> Sink for SinkAdapter<'_, S> {
+impl<S: ValueSink> LeafSink for SinkAdapter<'_, S> {
     #[inline]
-    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &StoredValue) -> Step<()> {
-        if let StoredValue::Here(at, length) = *held {
-            let words = leaf.words().atomics(at, length).ok_or_else(|| tree.senseless(leaf))?;
+    fn read_from(
+        &mut self,
+        tree: &Tree,
+        leaf: &ReadGuard<'_>,
+        stored: &StoredValue,
+    ) -> Attempt<()> {
+        if let StoredValue::Inline(at, length) = *stored {
+            let words = leaf.words().atomics(at, length).ok_or_else(|| tree.invalid_node(leaf))?;
             self.output = Some(self.sink.of_words(words, (at, length)));
             return Ok(());
         }
-        self.output = Some(tree.copy_far_to(leaf, held, self.sink)?);
+        self.output = Some(tree.copy_extent_to(leaf, stored, self.sink)?);
         Ok(())
     }
 }
 
 /// Collects all bytes of a value.
 #[derive(Debug, Default)]
-pub(super) struct Bytes(pub(super) Vec<u8>);
+pub(super) struct ValueBytes(pub(super) Vec<u8>);
 
-impl Sink for Bytes {
+impl LeafSink for ValueBytes {
     #[inline]
-    fn take(&mut self, tree: &Tree, leaf: &ReadGuard<'_>, held: &StoredValue) -> Step<()> {
-        tree.copy_value(leaf, held, &mut self.0)
+    fn read_from(
+        &mut self,
+        tree: &Tree,
+        leaf: &ReadGuard<'_>,
+        stored: &StoredValue,
+    ) -> Attempt<()> {
+        tree.copy_value(leaf, stored, &mut self.0)
     }
 }

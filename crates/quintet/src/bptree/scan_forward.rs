@@ -1,35 +1,35 @@
 //! Ascending scans, which copy a run of entries at a time.
 //!
-//! How: [`Tree::ascend`] copies entries of one leaf, as they are at one moment, into a reusable
-//! [`Run`]. If the leaf has more, the next run continues in it without a descent, provided that the
-//! leaf is unchanged.
+//! How: [`Tree::scan_forward`] copies entries of one leaf, as they are at one moment, into a
+//! reusable [`EntryRun`]. If the leaf has more, the next run continues in it without a descent,
+//! provided that the leaf is unchanged.
 //!
 //! Invariants: between two runs a scan keeps only a key, a page version and no latch, so it blocks
 //! nothing. Splits and merges between two runs cannot hide a key that exists throughout the scan.
 
 use super::{
-    Step, Stop, Tree,
     node::{NodeView, StoredValue},
+    page_cache::{PageVersion, ReadGuard},
     read::Target,
+    tree::{Attempt, Stop, Tree},
 };
-use crate::{
-    Result,
-    bptree::{
-        page_cache::{PageVersion, ReadGuard},
-        scan_reverse::{AHEAD_ENTRIES, STEP_BYTES},
-    },
-};
+use crate::Result;
+
+/// Maximum number of bytes that a step copies, exceeded by at most one entry.
+pub(super) const STEP_BYTES: usize = 1 << 20;
+/// Number of entries between the one that is prefetched and the one that is read.
+pub(super) const AHEAD_ENTRIES: usize = 4;
 
 /// A run of entries copied from a leaf, in key order.
 #[derive(Debug, Default)]
-pub struct Run {
+pub struct EntryRun {
     bytes: Vec<u8>,
     /// For each entry the end of its key and of its value. A key begins at the end of the previous
     /// entry.
     ends: Vec<(usize, usize)>,
 }
 
-impl Run {
+impl EntryRun {
     /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.ends.len()
@@ -81,14 +81,16 @@ impl Run {
             if slot.long || self.len() >= limit || self.bytes.len() >= STEP_BYTES {
                 return Some(index);
             }
-            let StoredValue::Here(at, length) = view.held(&slot)? else { return Some(index) };
+            let StoredValue::Inline(at, length) = view.stored_value(&slot)? else {
+                return Some(index);
+            };
             self.bytes.extend_from_slice(&prefix);
             let start = self.bytes.len();
-            let apart = view.push_apart(&slot, &mut self.bytes)?;
+            let slot_bytes = view.push_slot_bytes(&slot, &mut self.bytes)?;
             // The value follows the key.
             self.bytes.resize(start + slot.inline + length, 0);
-            let rest = self.bytes.get_mut(start + apart..)?;
-            view.words().copy_to((at + apart).checked_sub(slot.inline)?, rest)?;
+            let rest = self.bytes.get_mut(start + slot_bytes..)?;
+            view.words().copy_to((at + slot_bytes).checked_sub(slot.inline)?, rest)?;
             self.ends.push((start + slot.inline, start + slot.inline + length));
         }
         Some(last)
@@ -97,13 +99,13 @@ impl Run {
 
 /// The position of an ascending scan.
 #[derive(Debug)]
-pub struct Ascent {
+pub struct ForwardScan {
     /// The first key that has not been copied.
     pub start: Vec<u8>,
     /// The end of the range, excluded.
     pub end: Option<Vec<u8>>,
     /// The leaf of the last run, if it has more entries.
-    place: Option<LeafPosition>,
+    position: Option<LeafPosition>,
     /// Whether the scan has ended.
     pub is_over: bool,
 }
@@ -115,11 +117,11 @@ struct LeafPosition {
     upper: Option<Vec<u8>>,
 }
 
-impl Ascent {
+impl ForwardScan {
     /// Returns a scan of the keys from `start` (included) to `end` (excluded).
     pub fn new(start: Vec<u8>, end: Option<Vec<u8>>) -> Self {
         let is_over = end.as_ref().is_some_and(|end| *end <= start);
-        Self { start, end, place: None, is_over }
+        Self { start, end, position: None, is_over }
     }
 }
 
@@ -127,30 +129,31 @@ impl Tree {
     /// Replaces the content of `run` with at most `limit` entries of one leaf. If the leaf is not
     /// in the cache, `ahead` leaves after it are read from disk with it. A run may be empty before
     /// the scan ends.
-    pub fn ascend(
+    pub fn scan_forward(
         &self,
-        ascent: &mut Ascent,
+        scan: &mut ForwardScan,
         (limit, ahead): (usize, isize),
-        run: &mut Run,
+        run: &mut EntryRun,
     ) -> Result<()> {
-        let mut place = ascent.place.take();
-        self.repeat(|tree| tree.ascend_once(ascent, place.take(), (limit, ahead), run))
+        let mut position = scan.position.take();
+        self.repeat(|tree| tree.scan_forward_once(scan, position.take(), (limit, ahead), run))
     }
 
-    fn ascend_once(
+    fn scan_forward_once(
         &self,
-        ascent: &mut Ascent,
-        place: Option<LeafPosition>,
+        scan: &mut ForwardScan,
+        position: Option<LeafPosition>,
         (limit, ahead): (usize, isize),
-        run: &mut Run,
-    ) -> Step<()> {
+        run: &mut EntryRun,
+    ) -> Attempt<()> {
         run.clear();
-        let place = place.and_then(|place| Some((self.cache.seen(&place.leaf)?, place)));
-        let (leaf, first, upper) = match place {
-            Some((leaf, place)) => (leaf, place.index, place.upper),
-            None => self.first_of(&ascent.start, ahead)?,
+        let position =
+            position.and_then(|position| Some((self.cache.revalidate(&position.leaf)?, position)));
+        let (leaf, first, upper) = match position {
+            Some((leaf, position)) => (leaf, position.index, position.upper),
+            None => self.first_of(&scan.start, ahead)?,
         };
-        let last = self.look(&leaf, |view, fetch| match &ascent.end {
+        let last = self.with_view(&leaf, |view, fetch| match &scan.end {
             Some(end) if upper.as_ref().is_none_or(|upper| upper > end) => {
                 Some(view.search(end, fetch)?.0)
             }
@@ -158,27 +161,27 @@ impl Tree {
         })?;
         let mut index = first;
         while index < last && run.len() < limit && run.bytes.len() < STEP_BYTES {
-            index = self.look(&leaf, |view, _| run.copy(view, (index, last), limit))?;
+            index = self.with_view(&leaf, |view, _| run.copy(view, (index, last), limit))?;
             if index < last && run.len() < limit && run.bytes.len() < STEP_BYTES {
-                self.copy_apart(&leaf, index, run)?;
+                self.copy_extents(&leaf, index, run)?;
                 index += 1;
             }
         }
         if !leaf.is_unchanged() {
-            return Err(Stop::Again);
+            return Err(Stop::Restart);
         }
         if index < last {
-            run.following(&mut ascent.start);
-            ascent.place = Some(LeafPosition { leaf: leaf.seen(), index, upper });
+            run.following(&mut scan.start);
+            scan.position = Some(LeafPosition { leaf: leaf.page_version(), index, upper });
             return Ok(());
         }
-        ascent.is_over = match (&upper, &ascent.end) {
+        scan.is_over = match (&upper, &scan.end) {
             (None, _) => true,
             (Some(upper), Some(end)) => upper >= end,
             (Some(_), None) => false,
         };
         if let Some(upper) = upper {
-            ascent.start = upper;
+            scan.start = upper;
         }
         Ok(())
     }
@@ -189,9 +192,9 @@ impl Tree {
         &self,
         start: &[u8],
         ahead: isize,
-    ) -> Step<(ReadGuard<'_>, usize, Option<Vec<u8>>)> {
+    ) -> Attempt<(ReadGuard<'_>, usize, Option<Vec<u8>>)> {
         let (leaf, bounds) = self.bounded_leaf_ahead(Target::Key(start), ahead)?;
-        let first = self.look(&leaf, |view, fetch| {
+        let first = self.with_view(&leaf, |view, fetch| {
             let first = view.search(start, fetch)?.0;
             for near in 0..AHEAD_ENTRIES {
                 view.prefetch_near(first + near);
@@ -203,22 +206,22 @@ impl Tree {
 
     /// Copies an entry of which a part is in an extent.
     #[cold]
-    fn copy_apart(&self, leaf: &ReadGuard<'_>, index: usize, run: &mut Run) -> Step<()> {
-        let (key, held) = self.look(leaf, |view, fetch| {
+    fn copy_extents(&self, leaf: &ReadGuard<'_>, index: usize, run: &mut EntryRun) -> Attempt<()> {
+        let (key, stored) = self.with_view(leaf, |view, fetch| {
             let slot = view.slot(index)?;
-            Some((view.full_key(&slot, fetch)?, view.held(&slot)?))
+            Some((view.full_key(&slot, fetch)?, view.stored_value(&slot)?))
         })?;
         // A page that has changed yields an arbitrary length.
         if !leaf.is_unchanged() {
-            return Err(Stop::Again);
+            return Err(Stop::Restart);
         }
         run.bytes.extend_from_slice(&key);
         let start = run.bytes.len();
-        run.bytes.resize(start + held.length(), 0);
+        run.bytes.resize(start + stored.length(), 0);
         let value = run.bytes.get_mut(start..).unwrap_or(&mut []);
-        match &held {
-            StoredValue::Here(at, _) => leaf.words().copy_to(*at, value).ok_or(Stop::Again)?,
-            StoredValue::Far(far) => self.read_value(leaf, far, value)?,
+        match &stored {
+            StoredValue::Inline(at, _) => leaf.words().copy_to(*at, value).ok_or(Stop::Restart)?,
+            StoredValue::Extent(extent) => self.read_value(leaf, extent, value)?,
         }
         run.ends.push((start, run.bytes.len()));
         Ok(())

@@ -3,13 +3,12 @@
 //! How: each step reads entries of one leaf at one moment, then descends again for the leaf before
 //! it. Ascending scans are in [`crate::bptree::scan_forward`].
 
-use super::{Step, Stop, Tree, read::Target};
+use super::{
+    read::Target,
+    scan_forward::{AHEAD_ENTRIES, STEP_BYTES},
+    tree::{Attempt, DEPTH_MAX, ROOT, Stop, Tree},
+};
 use crate::Result;
-
-/// Maximum number of bytes that a step copies, exceeded by at most one entry.
-pub(super) const STEP_BYTES: usize = 1 << 20;
-/// Number of entries between the one that is prefetched and the one that is read.
-pub(super) const AHEAD_ENTRIES: usize = 4;
 
 /// The result of a step of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,26 +24,26 @@ impl Tree {
     /// (`None`: the last key) down to `start` (included). `make` builds a value, as in
     /// [`Tree::get`], and `pair` an entry. If the leaf is not in the cache, `ahead` leaves before
     /// it are read from disk with it.
-    pub fn scan_down<V, E>(
+    pub fn scan_reverse<V, E>(
         &self,
         (before, start): (Option<&[u8]>, Option<&[u8]>),
         (limit, ahead): (usize, isize),
         make: impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
         pair: impl Fn(Vec<u8>, V) -> E,
     ) -> Result<ScanStep<E>> {
-        self.repeat(|tree| tree.scan_down_once((before, start), (limit, ahead), &make, &pair))
+        self.repeat(|tree| tree.scan_reverse_once((before, start), (limit, ahead), &make, &pair))
     }
 
-    fn scan_down_once<V, E>(
+    fn scan_reverse_once<V, E>(
         &self,
         (before, start): (Option<&[u8]>, Option<&[u8]>),
         (limit, ahead): (usize, isize),
         make: &impl Fn(usize, &mut dyn FnMut(&mut [u8])) -> V,
         pair: &impl Fn(Vec<u8>, V) -> E,
-    ) -> Step<ScanStep<E>> {
+    ) -> Attempt<ScanStep<E>> {
         let target = before.map_or(Target::Last, Target::Below);
         let (leaf, bounds) = self.bounded_leaf_ahead(target, -ahead)?;
-        let mut index = self.look(&leaf, |view, fetch| match before {
+        let mut index = self.with_view(&leaf, |view, fetch| match before {
             None => Some(view.count()),
             Some(before) => view.search(before, fetch).map(|(index, _)| index),
         })?;
@@ -55,25 +54,27 @@ impl Tree {
             if entries.len() >= limit || bytes >= STEP_BYTES {
                 // The last key of this step.
                 next =
-                    Some(self.look(&leaf, |view, fetch| view.full_key(&view.slot(index)?, fetch))?);
+                    Some(self.with_view(&leaf, |view, fetch| {
+                        view.full_key(&view.slot(index)?, fetch)
+                    })?);
                 break;
             }
             index -= 1;
-            let (key, held) = self.look(&leaf, |view, fetch| {
+            let (key, stored) = self.with_view(&leaf, |view, fetch| {
                 view.prefetch_near(index.wrapping_sub(AHEAD_ENTRIES));
                 let slot = view.slot(index)?;
-                Some((view.full_key(&slot, fetch)?, view.held(&slot)?))
+                Some((view.full_key(&slot, fetch)?, view.stored_value(&slot)?))
             })?;
             if start.is_some_and(|start| *key < *start) {
                 next = None;
                 break;
             }
-            let value = self.make(&leaf, &held, make)?;
-            bytes += key.len() + held.length();
+            let value = self.make(&leaf, &stored, make)?;
+            bytes += key.len() + stored.length();
             entries.push(pair(key, value));
         }
         if !leaf.is_unchanged() {
-            return Err(Stop::Again);
+            return Err(Stop::Restart);
         }
         // Keys below the start are not wanted.
         let next = next.filter(|next| start.is_none_or(|start| **next > *start));
@@ -92,11 +93,11 @@ impl Tree {
     }
 
     /// Returns the estimated share of keys below a key, from 0 to 1.
-    fn position(&self, key: &[u8]) -> Step<f64> {
-        let mut node = self.cache.read(super::ROOT)?;
+    fn position(&self, key: &[u8]) -> Attempt<f64> {
+        let mut node = self.cache.read(ROOT)?;
         let (mut low, mut width) = (0.0, 1.0);
-        for _ in 0..super::DEPTH_MAX {
-            let (child, index, count) = self.look(&node, |view, fetch| {
+        for _ in 0..DEPTH_MAX {
+            let (child, index, count) = self.with_view(&node, |view, fetch| {
                 if view.is_leaf() {
                     let (index, _) = view.search(key, fetch)?;
                     return Some((None, index, view.count().max(1)));
@@ -105,7 +106,7 @@ impl Tree {
                 Some((view.child(index), index, view.count() + 1))
             })?;
             let (index, count) = (u32::try_from(index), u32::try_from(count));
-            let (Ok(index), Ok(count)) = (index, count) else { return Err(Stop::Again) };
+            let (Ok(index), Ok(count)) = (index, count) else { return Err(Stop::Restart) };
             low += width * f64::from(index) / f64::from(count);
             width /= f64::from(count);
             let Some(child) = child else { break };

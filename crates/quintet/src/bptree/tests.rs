@@ -1,20 +1,24 @@
 //! Goal: the tree agrees with an ordered map whatever is put into it and taken out, in pages of the
 //! smallest size, in one thread and in several; and its own check agrees.
 
-use crate::contract::value_sink::HeadAndBuffer;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use super::{build::*, node::*, *};
+use super::{
+    CountChange, Tree,
+    finger::Finger,
+    node::*,
+    page_allocator::{Bits, PageAllocator},
+    page_cache::{CacheOptions, PageCache, Replacement, page_bytes::PageWords},
+    scan_forward::{EntryRun, ForwardScan},
+    tree::{ROOT, signed},
+};
 use crate::{
-    bptree::{
-        page_allocator::Bits,
-        page_cache::{CacheOptions, Replacement},
-        scan_forward::{Ascent, Run},
-    },
+    contract::value_sink::HeadAndBuffer,
     io::{AlignedBuffer, Env as _, Open, sim::SimEnv},
     util::{
         budget::Budget,
         mutant::{self, Bug},
+        sync::AtomicU64,
     },
 };
 
@@ -47,15 +51,15 @@ pub(crate) fn tree_of(frames: u64, value_bytes: usize) -> Tree {
         page_bytes: 4096,
         frames_min: frames,
         frames_max: frames,
-        goes_first: false,
+        may_reclaim_others: false,
         replacement: Replacement::Clock,
-        lasting_kind: INNER,
+        evict_last_kind: INNER,
         salt: 7,
     };
     let budget = Arc::new(Budget::new(1 << 30));
     let cache = PageCache::new("pages".to_owned(), options, budget).unwrap();
     cache.set_file(dir.open("pages", Open::CREATE.direct()).unwrap());
-    let tree = Tree::new(Arc::new(cache), Space::new(64, Bits::new()), true, value_bytes);
+    let tree = Tree::new(Arc::new(cache), PageAllocator::new(64, Bits::new()), true, value_bytes);
     tree.format().unwrap();
     tree
 }
@@ -74,23 +78,23 @@ fn get(tree: &Tree, key: &[u8]) -> Option<Vec<u8>> {
     tree.get(key, make).unwrap()
 }
 
-fn entries_of(run: &Run) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+fn entries_of(run: &EntryRun) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
     let entries = (0..run.len()).filter_map(|index| run.entry(index));
     entries.map(|(key, value)| (key.to_vec(), value.to_vec()))
 }
 
 /// Everything in the tree, upwards and downwards in small steps, which must agree.
 fn entries(tree: &Tree) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let (mut up, mut run) = (Vec::new(), Run::default());
-    let mut ascent = Ascent::new(Vec::new(), None);
-    while !ascent.is_over {
-        tree.ascend(&mut ascent, (7, 0), &mut run).unwrap();
+    let (mut up, mut run) = (Vec::new(), EntryRun::default());
+    let mut scan = ForwardScan::new(Vec::new(), None);
+    while !scan.is_over {
+        tree.scan_forward(&mut scan, (7, 0), &mut run).unwrap();
         up.extend(entries_of(&run));
     }
     let mut down = Vec::new();
     let mut before: Option<Vec<u8>> = None;
     loop {
-        let found = tree.scan_down((before.as_deref(), None), (5, 0), make, pair).unwrap();
+        let found = tree.scan_reverse((before.as_deref(), None), (5, 0), make, pair).unwrap();
         down.extend(found.entries);
         before = found.next;
         if before.is_none() {
@@ -147,7 +151,7 @@ fn random_changes_match_an_ordered_map() {
         let packs = seed >= 6;
         let tree = tree_of(100_000, if packs { 8 } else { 0 });
         let mut model = BTreeMap::new();
-        let mut figures = Change::default();
+        let mut figures = CountChange::default();
         let range = [60, 400, 4000][usize::try_from(seed % 3).unwrap()];
         let some_key = if packs { short_key } else { some_key };
         for round in 0..6000 {
@@ -191,11 +195,11 @@ fn random_changes_match_an_ordered_map() {
         let bytes: usize = model.iter().map(|(key, value)| key.len() + value.len()).sum();
         assert_eq!((figures.keys, figures.bytes), (signed(model.len()), signed(bytes)));
         figures.add(tree.delete_range(&[], None).unwrap());
-        assert_eq!(figures, Change::default());
+        assert_eq!(figures, CountChange::default());
         assert_eq!(entries(&tree), []);
         // What is left: meta, map, an empty root, and the maps of further extents.
         assert_eq!(tree.height(), 1, "seed {seed}");
-        assert_eq!(tree.space().used(), 2 + tree.space().end() / 64, "seed {seed}");
+        assert_eq!(tree.allocator().used(), 2 + tree.allocator().end() / 64, "seed {seed}");
         assert_eq!((tree.leaf_pages(), tree.inner_pages()), (1, 0));
     }
 }
@@ -315,14 +319,17 @@ fn many_keys_agree() {
 fn keys_near_one_another() {
     for (seed, frames) in [(0, 100_000), (1, 100_000), (2, 40)] {
         let (mut random, tree, mut model) = (Random(seed), tree(frames), BTreeMap::new());
-        let (mut figures, mut near) = (Change::default(), finger::Finger::default());
+        let (mut figures, mut near) = (CountChange::default(), Finger::default());
         for round in 0..60 {
             let mut keys: Vec<_> = (0..100).map(|_| some_key(&mut random, 3_000)).collect();
             if round % 5 != 4 {
                 keys.sort();
             }
             for key in keys {
-                assert_eq!(tree.get_near(&mut near, &key, make).unwrap().as_ref(), model.get(&key));
+                assert_eq!(
+                    tree.get_by_finger(&mut near, &key, make).unwrap().as_ref(),
+                    model.get(&key)
+                );
                 let mut value = value(&mut random);
                 if frames == 40 {
                     // What changed has to leave before the cache is full of it.
@@ -333,7 +340,7 @@ fn keys_near_one_another() {
                     0 => figures.add(tree.delete(&key, None).unwrap()),
                     1 => figures.add(tree.put(&key, [&value, &[]], None).unwrap()),
                     2 => continue,
-                    _ => figures.add(tree.put_near(&mut near, &key, &value).unwrap()),
+                    _ => figures.add(tree.put_by_finger(&mut near, &key, &value).unwrap()),
                 }
                 match get(&tree, &key) {
                     Some(found) => drop(model.insert(key, found)),
@@ -360,15 +367,15 @@ fn keys_in_order_are_found_and_put_near_one_another() {
 
 /// Brings what changed into the file, so that it may leave the cache.
 fn write_all(cache: &PageCache) {
-    let joined = cache.join_unplaced(usize::MAX, |_| true);
-    let cut = cache.cut(1, joined);
+    let joined = cache.join_pending_writeback(usize::MAX, |_| true);
+    let checkpoint = cache.begin_checkpoint(1, joined);
     let mut image = AlignedBuffer::zeroed(cache.page_bytes());
-    for (page, frame) in cut.pages() {
-        if cache.image(&cut, (*page, *frame), image.as_mut_slice()).is_some() {
+    for (page, frame) in checkpoint.pages() {
+        if cache.image(&checkpoint, (*page, *frame), image.as_mut_slice()).is_some() {
             cache.write_raw(cache.offset(*page), image.as_slice()).unwrap();
         }
     }
-    cache.finish(cut);
+    cache.finish(checkpoint);
 }
 
 #[test]
@@ -412,14 +419,14 @@ fn a_few_threads_and_readers_agree() {
         for thread in 1..5_u32 {
             let tree = &tree;
             scope.spawn(move || {
-                let (mut random, mut near) = (Random(u64::from(thread)), finger::Finger::default());
+                let (mut random, mut near) = (Random(u64::from(thread)), Finger::default());
                 for _ in 0..20_000 {
                     let number = u32::try_from(random.below(u64::from(keys))).unwrap();
                     let own = number - number % 10 + thread;
                     let key = own.to_be_bytes();
                     if random.below(2) == 0 {
                         let length = usize::try_from(random.below(300)).unwrap();
-                        tree.put_near(&mut near, &key, &vec![key[3]; length]).unwrap();
+                        tree.put_by_finger(&mut near, &key, &vec![key[3]; length]).unwrap();
                     } else {
                         tree.delete(&key, None).unwrap();
                     }
@@ -456,15 +463,15 @@ fn a_few_threads_and_readers_agree() {
 fn entries_while_changing(tree: &Tree, up: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut all = Vec::new();
     if up {
-        let (mut ascent, mut run) = (Ascent::new(Vec::new(), None), Run::default());
-        while !ascent.is_over {
-            tree.ascend(&mut ascent, (30, 2), &mut run).unwrap();
+        let (mut scan, mut run) = (ForwardScan::new(Vec::new(), None), EntryRun::default());
+        while !scan.is_over {
+            tree.scan_forward(&mut scan, (30, 2), &mut run).unwrap();
             all.extend(entries_of(&run));
         }
     } else {
         let mut next = None;
         loop {
-            let found = tree.scan_down((next.as_deref(), None), (30, 2), make, pair).unwrap();
+            let found = tree.scan_reverse((next.as_deref(), None), (30, 2), make, pair).unwrap();
             all.extend(found.entries);
             next = found.next;
             if next.is_none() {
@@ -481,14 +488,14 @@ fn entries_while_changing(tree: &Tree, up: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 #[test]
 fn layout_of_a_leaf_is_pinned() {
-    let shape = Shape { page_bytes: 4096, value_bytes: 0 };
-    let far = Far { length: 70_000, page: 5, checksum: 6, direct: true };
+    let shape = TreeShape { page_bytes: 4096, value_bytes: 0 };
+    let extent = ExtentRef { length: 70_000, page: 5, checksum: 6, direct: true };
     let cells = [
-        Cell { key: b"preab".to_vec(), long: None, payload: Payload::Here(b"v1".to_vec()) },
+        Cell { key: b"preab".to_vec(), long: None, payload: Payload::Inline(b"v1".to_vec()) },
         Cell {
             key: [b"pre", &[b'c'; 300][..]].concat(),
             long: Some(LongKey { length: 303, page: 9 }),
-            payload: Payload::Far(far),
+            payload: Payload::Extent(extent),
         },
     ];
     let page = NodeBuilder { level: 0, prefix: b"pre", first_child: 0, cells: &cells }
@@ -521,11 +528,11 @@ fn layout_of_a_leaf_is_pinned() {
 
 #[test]
 fn layout_of_a_packed_leaf_is_pinned() {
-    let shape = Shape { page_bytes: 4096, value_bytes: 2 };
+    let shape = TreeShape { page_bytes: 4096, value_bytes: 2 };
     let cell = |key: &[u8], value: &[u8]| Cell {
         key: key.to_vec(),
         long: None,
-        payload: Payload::Here(value.to_vec()),
+        payload: Payload::Inline(value.to_vec()),
     };
     let cells = [cell(b"preab", b"v1"), cell(b"preabcdef", b"v2")];
     let build = |shape, cells: &[Cell]| {
@@ -547,18 +554,18 @@ fn layout_of_a_packed_leaf_is_pinned() {
     assert_eq!(page[4090..], *b"efv2v1");
     // What does not fit the form is plain.
     assert_eq!(build(shape, &[cell(b"preab", b"v")])[8], LEAF);
-    assert_eq!(build(Shape { value_bytes: 0, ..shape }, &cells)[8], LEAF);
+    assert_eq!(build(TreeShape { value_bytes: 0, ..shape }, &cells)[8], LEAF);
 }
 
 /// Hints and heads lead to the same slot as a look at all keys, however many share a head.
 #[test]
 fn a_search_finds_what_a_look_at_all_keys_finds() {
     for value_bytes in [0, 8] {
-        searches_agree(Shape { page_bytes: 16 << 10, value_bytes });
+        searches_agree(TreeShape { page_bytes: 16 << 10, value_bytes });
     }
 }
 
-fn searches_agree(shape: Shape) {
+fn searches_agree(shape: TreeShape) {
     let mut random = Random(5);
     for count in (0..40).chain([51, 68, 100, 170, 171, 300]) {
         for heads in [1, 3, 40, 5000] {
@@ -570,7 +577,7 @@ fn searches_agree(shape: Shape) {
             let cell = |key: &Vec<u8>| Cell {
                 key: key.clone(),
                 long: None,
-                payload: Payload::Here(vec![3; 8]),
+                payload: Payload::Inline(vec![3; 8]),
             };
             let cells: Vec<_> = keys.iter().map(cell).collect();
             let builder = NodeBuilder { level: 0, prefix: b"pre", first_child: 0, cells: &cells };

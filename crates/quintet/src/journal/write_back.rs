@@ -19,7 +19,7 @@ use crate::{
     util::codec::to_u64,
 };
 
-/// Most requests in flight. Enough to keep the device busy, and no more memory than that.
+/// Maximum number of requests in flight: enough to keep the device busy.
 const DEPTH: usize = 32;
 
 /// Writes in flight. See the module head.
@@ -112,7 +112,7 @@ impl Writeback {
         self.written_bytes
     }
 
-    /// Waits for at least so many completions and processes all that there are.
+    /// Waits for at least `at_least` completions and processes all that there are.
     fn collect(&mut self, at_least: usize) {
         self.queue.wait(at_least, &mut self.completions);
         for completion in self.completions.drain(..) {

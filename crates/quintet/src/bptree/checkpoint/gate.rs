@@ -4,12 +4,12 @@
 //! takes all. Each stripe also has the counts that its operations change, so that a checkpoint
 //! reads exact sums.
 //!
-//! Invariants: a checkpoint has all that is done inside one [`Pass`], or nothing.
+//! Invariants: a checkpoint has all that is done inside one [`GatePass`], or nothing.
 //!
 //! Threads: any thread. No thread waits for the gate while it holds a page that another needs.
 
 use crate::{
-    bptree::Change,
+    bptree::CountChange,
     util::{
         codec::to_usize,
         mutant::mutant,
@@ -23,15 +23,15 @@ const STRIPES: usize = if cfg!(model) { 2 } else { 16 };
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Stripe {
+struct GateStripe {
     lock: RwLock<()>,
     /// Wrapping differences: only the sum over all stripes is meaningful.
     keys: AtomicU64,
     bytes: AtomicU64,
 }
 
-impl Stripe {
-    fn note(&self, change: Change) {
+impl GateStripe {
+    fn add(&self, change: CountChange) {
         self.keys.fetch_add(change.keys.cast_unsigned(), Ordering::Relaxed);
         self.bytes.fetch_add(change.bytes.cast_unsigned(), Ordering::Relaxed);
     }
@@ -40,12 +40,12 @@ impl Stripe {
 /// The gate. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    stripes: Box<[Stripe]>,
+    stripes: Box<[GateStripe]>,
 }
 
 /// Returns a hash of a key's last eight bytes.
 #[inline]
-pub(crate) fn mixed(key: &[u8]) -> u64 {
+pub(crate) fn key_hash(key: &[u8]) -> u64 {
     let end = match key.last_chunk::<8>() {
         Some(chunk) => u64::from_le_bytes(*chunk),
         None => key.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
@@ -54,14 +54,14 @@ pub(crate) fn mixed(key: &[u8]) -> u64 {
 }
 
 /// An operation inside the gate; leaves it when dropped.
-pub(crate) struct Pass<'g> {
-    stripe: &'g Stripe,
+pub(crate) struct GatePass<'g> {
+    stripe: &'g GateStripe,
     _held: Option<RwLockReadGuard<'g, ()>>,
 }
 
 impl Gate {
     pub(crate) fn new(keys: u64, bytes: u64) -> Self {
-        let stripes: Box<[Stripe]> = (0..STRIPES).map(|_| Stripe::default()).collect();
+        let stripes: Box<[GateStripe]> = (0..STRIPES).map(|_| GateStripe::default()).collect();
         if let Some(first) = stripes.first() {
             first.keys.store(keys, Ordering::Relaxed);
             first.bytes.store(bytes, Ordering::Relaxed);
@@ -70,11 +70,11 @@ impl Gate {
     }
 
     /// Enters the gate; `key` selects the stripe. Waits while a checkpoint closes the gate.
-    pub(crate) fn enter(&self, key: &[u8]) -> Pass<'_> {
-        let index = to_usize(mixed(key)) % STRIPES;
+    pub(crate) fn enter(&self, key: &[u8]) -> GatePass<'_> {
+        let index = to_usize(key_hash(key)) % STRIPES;
         let stripe = self.stripes.get(index).unwrap_or(&self.stripes[0]);
         let held = mutant!(CutWithinOperation: None, else Some(read(&stripe.lock)));
-        Pass { stripe, _held: held }
+        GatePass { stripe, _held: held }
     }
 
     /// Waits until no operation is inside, and keeps the gate closed until the guards are dropped.
@@ -90,25 +90,25 @@ impl Gate {
     }
 
     /// Adds a change to the counts while the gate is closed.
-    pub(crate) fn note(&self, change: Change) {
+    pub(crate) fn add(&self, change: CountChange) {
         if let Some(stripe) = self.stripes.first() {
-            stripe.note(change);
+            stripe.add(change);
         }
     }
 
     /// Returns the number of keys and of bytes: exact while the gate is closed.
-    pub(crate) fn figures(&self) -> (u64, u64) {
-        let sum = |figure: fn(&Stripe) -> &AtomicU64| {
-            let figures = self.stripes.iter().map(|stripe| figure(stripe).load(Ordering::Relaxed));
-            figures.fold(0, u64::wrapping_add)
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let sum = |count: fn(&GateStripe) -> &AtomicU64| {
+            let counts = self.stripes.iter().map(|stripe| count(stripe).load(Ordering::Relaxed));
+            counts.fold(0, u64::wrapping_add)
         };
         (sum(|stripe| &stripe.keys), sum(|stripe| &stripe.bytes))
     }
 }
 
-impl Pass<'_> {
+impl GatePass<'_> {
     /// Adds the operation's change to the counts.
-    pub(crate) fn note(&self, change: Change) {
-        self.stripe.note(change);
+    pub(crate) fn add(&self, change: CountChange) {
+        self.stripe.add(change);
     }
 }

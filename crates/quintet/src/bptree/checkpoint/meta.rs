@@ -18,7 +18,8 @@
 //! | 104 | 8 | inner | pages of inner nodes |
 //! | 112 | 8 | placed | the group of the redo journal that is in place, or 0 |
 //!
-//! Everything lies in the first sector: the page is whole or as before, checksum included.
+//! All fields are in the first sector, checksum included. After a crash the page is thus the old or
+//! the new one.
 
 use crate::{
     Error, Result,
@@ -46,7 +47,7 @@ pub(crate) struct Meta {
     pub(crate) bytes: u64,
     pub(crate) leaves: u64,
     pub(crate) inner: u64,
-    pub(crate) placed: u64,
+    pub(crate) written_back: u64,
 }
 
 impl Meta {
@@ -59,7 +60,7 @@ impl Meta {
         put_u32(&mut page, low_u32(to_u64(self.page_bytes)));
         page.extend_from_slice(&self.database_id);
         let words = [self.table_id, self.lsn.0, self.granularity, self.end, self.keys, self.bytes];
-        for word in words.into_iter().chain([self.leaves, self.inner, self.placed]) {
+        for word in words.into_iter().chain([self.leaves, self.inner, self.written_back]) {
             put_u64(&mut page, word);
         }
         page.resize(self.page_bytes, 0);
@@ -87,7 +88,7 @@ impl Meta {
                 bytes: rest.u64()?,
                 leaves: rest.u64()?,
                 inner: rest.u64()?,
-                placed: rest.u64()?,
+                written_back: rest.u64()?,
             };
             Some((magic == MAGIC, format, meta))
         };
@@ -119,7 +120,7 @@ mod tests {
             bytes: 6,
             leaves: 7,
             inner: 8,
-            placed: 9,
+            written_back: 9,
         };
         let page = meta.encode();
         assert_eq!(page.len(), 4096);

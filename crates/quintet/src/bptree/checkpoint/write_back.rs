@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::{PAGE_BYTES_MAX, Paged};
+use super::{paged_tree::PagedTree, settings::PAGE_BYTES_MAX};
 use crate::{
     Result,
     bptree::page_cache::{CacheCheckpoint, PageCache, PageId, page_bytes::UNITS},
@@ -27,7 +27,7 @@ pub(super) const WAITING_BYTES_MAX: u64 = 2 << 20;
 
 /// Writes of pieces in ascending order; adjacent pieces share a request.
 #[derive(Debug)]
-pub(super) struct Requests {
+pub(super) struct PageWrites {
     file: Arc<dyn File>,
     label: String,
     writeback: Writeback,
@@ -37,7 +37,7 @@ pub(super) struct Requests {
     start: u64,
 }
 
-impl Requests {
+impl PageWrites {
     pub(super) fn new(cache: &PageCache, env: &dyn Env) -> Result<Self> {
         let (file, label) = (Arc::clone(cache.file()?), cache.label().to_owned());
         let writeback = Writeback::bounded(env, WAITING_BYTES_MAX)?;
@@ -79,48 +79,56 @@ impl Requests {
     }
 }
 
-impl Paged {
+impl PagedTree {
     /// Writes whole those pages of a checkpoint that no durable checkpoint has.
-    pub(super) fn place_fresh(&self, cut: &CacheCheckpoint, pages: &[(PageId, u32)]) -> Result<()> {
+    pub(super) fn write_fresh_pages(
+        &self,
+        checkpoint: &CacheCheckpoint,
+        pages: &[(PageId, u32)],
+    ) -> Result<()> {
         let cache = self.tree.cache();
         let mut image = vec![0; cache.page_bytes()];
-        self.place_each(pages, |place, requests| {
-            if cache.image(cut, place, &mut image).is_some() {
-                requests.add(cache.offset(place.0), &image);
+        self.write_each(pages, |page, writes| {
+            if cache.image(checkpoint, page, &mut image).is_some() {
+                writes.add(cache.offset(page.0), &image);
             }
         })
     }
 
     /// Writes the blocks of a checkpoint's pages that the file lacks.
-    pub(super) fn place(&self, cut: &CacheCheckpoint, pages: &[(PageId, u32)]) -> Result<()> {
+    pub(super) fn write_back_pages(
+        &self,
+        checkpoint: &CacheCheckpoint,
+        pages: &[(PageId, u32)],
+    ) -> Result<()> {
         let cache = self.tree.cache();
         let unit = cache.page_bytes() / UNITS;
         let units_of_block = (to_usize(BLOCK_BYTES) / unit).min(UNITS);
         let mut image = vec![0; cache.page_bytes()];
-        self.place_each(pages, |place, requests| {
-            let Some(units) = cache.image(cut, place, &mut image) else { return };
-            for (first, count) in runs(widen(units.unplaced, units_of_block)) {
+        self.write_each(pages, |page, writes| {
+            let Some(units) = cache.image(checkpoint, page, &mut image) else { return };
+            for (first, count) in runs(widen(units.pending, units_of_block)) {
                 let bytes = image.get(first * unit..(first + count) * unit).unwrap_or(&[]);
-                requests.add(cache.offset(place.0) + to_u64(first * unit), bytes);
+                writes.add(cache.offset(page.0) + to_u64(first * unit), bytes);
             }
         })
     }
 
-    fn place_each(
+    fn write_each(
         &self,
         pages: &[(PageId, u32)],
-        mut each: impl FnMut((PageId, u32), &mut Requests),
+        mut each: impl FnMut((PageId, u32), &mut PageWrites),
     ) -> Result<()> {
         if pages.is_empty() {
             return Ok(());
         }
-        let mut requests = Requests::new(self.tree.cache(), &*self.context.env)?;
-        for place in pages {
-            each(*place, &mut requests);
+        let mut writes = PageWrites::new(self.tree.cache(), &*self.context.env)?;
+        for page in pages {
+            each(*page, &mut writes);
         }
-        let (outcome, written) = requests.finish();
+        let (outcome, written) = writes.finish();
         self.written_bytes_total.fetch_add(written, Ordering::Relaxed);
-        self.placed_bytes_total.fetch_add(written, Ordering::Relaxed);
+        self.written_back_bytes_total.fetch_add(written, Ordering::Relaxed);
         outcome
     }
 }

@@ -6,9 +6,10 @@
 
 use std::sync::Arc;
 
-use super::{MASK, PageCache, PageId, WriteGuard};
+use super::{
+    cache::PageCache, descriptor::MASK, guard::WriteGuard, page_file::verify, page_id::PageId,
+};
 use crate::{
-    bptree::page_cache::page_file::verify,
     io::{AlignedBuffer, Completion, Request, queue::DEPTH},
     util::{
         codec::{to_u64, to_usize},
@@ -31,7 +32,7 @@ impl PageCache {
         let most = to_usize(self.frames_reachable().div_ceil(4));
         let outcome = self.queues.with(&**env, |queue| {
             let wanted: Vec<_> = missing().take(most).collect();
-            self.overlay.read_ahead(&wanted, queue);
+            self.overlay.prefetch_pieces(&wanted, queue);
             let mut loading: Vec<Option<WriteGuard<'_>>> = Vec::new();
             let (mut done, mut buffers) = (Vec::with_capacity(DEPTH), Vec::new());
             for page in wanted.into_iter().filter(|page| !self.contains(*page)) {
@@ -39,7 +40,7 @@ impl PageCache {
                     queue.wait(1, &mut done);
                     self.finish_loads(&mut loading, &mut done, &mut buffers);
                 }
-                let frame = self.take_frame();
+                let frame = self.allocate_frame();
                 if !self.link(page, frame) {
                     self.release(frame);
                     continue;
@@ -80,8 +81,8 @@ impl PageCache {
     fn finish_load(&self, guard: WriteGuard<'_>, completion: &mut Completion) {
         let page = guard.page();
         let whole = matches!(completion.result, Ok(count) if count == self.options.page_bytes);
-        let place = (self.label.as_str(), self.offset(page));
-        let units = self.overlay.patch(page, completion.buffer.as_mut_slice(), place);
+        let location = (self.label.as_str(), self.offset(page));
+        let units = self.overlay.patch(page, completion.buffer.as_mut_slice(), location);
         let bytes = completion.buffer.as_slice();
         if let Ok(units) = units
             && whole

@@ -1,8 +1,8 @@
 //! The page cache's part of a checkpoint: the dirty pages of one moment, as they were then.
 //!
 //! A page of a checkpoint is *journaled* once its changes are in the journal, and *written back*
-//! once they are in the file. Most checkpoints only journal: their pages stay in the cache with the
-//! units that the file lacks recorded, and a later checkpoint writes them back, for all checkpoints
+//! once they are in the file. Most checkpoints only journal. Their pages stay in the cache, with a
+//! record of the units that the file lacks. A later checkpoint writes them back for all checkpoints
 //! together, the oldest first. A page that no durable checkpoint has is *fresh*: it is written to
 //! the file before its checkpoint is durable, and not journaled.
 //!
@@ -13,175 +13,51 @@
 //! Invariants: one checkpoint at a time. A page of an unfinished checkpoint stays in its frame;
 //! what changes of it is saved before. A page that is discarded is saved whole.
 
-use std::{
-    collections::HashMap,
-    hash::{BuildHasherDefault, Hasher},
+use super::{
+    cache::{PageCache, PendingWriteBack},
+    cache_checkpoint::{CacheCheckpoint, ImageUnits, is_in},
+    descriptor::{EPOCH, LATCH, MASK, PAGE, PENDING, PINS, SAVED},
+    latch,
+    page_bytes::{PageWords, UNITS},
+    page_file::checksum,
+    page_id::PageId,
+    saved_pages::{SavedUnits, USUAL_UNITS},
 };
-
-use super::{EPOCH, KEPT, LATCH, MASK, PAGE, PENDING, PageCache, PageId, checksum, latch};
-use crate::{
-    bptree::page_cache::page_bytes::{PageWords, UNITS},
-    util::{
-        codec::{low_u8, low_u32, to_u64, to_usize},
-        mutant::mutant,
-        sync::{AtomicU64, Ordering, lock},
-    },
+use crate::util::{
+    codec::{low_u8, low_u32, to_u64, to_usize},
+    mutant::mutant,
+    sync::{AtomicU64, Ordering, lock},
 };
-
-/// Flag in the pin word: the unfinished checkpoint has saved units of the page.
-pub(super) const SAVED: u64 = 1 << 63;
-/// Memory of a page with saved units beside the units, in bytes.
-const SAVED_BYTES: u64 = 128;
-/// Approximate number of units that a change of one entry changes.
-const USUAL_UNITS: usize = 6;
-
-/// Hasher of page numbers.
-#[derive(Debug, Default)]
-pub(super) struct ByNumber(u64);
-
-impl Hasher for ByNumber {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u32(u32::from(*byte));
-        }
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
-/// Pages with saved units.
-pub(super) type SavedPages = HashMap<PageId, Saved, BuildHasherDefault<ByNumber>>;
-
-/// A page's state at a checkpoint: the units that have changed since.
-#[derive(Debug)]
-pub(super) struct Saved {
-    /// The saved units' content, their numbers in the same order, and the set of them as bits.
-    words: Vec<u64>,
-    order: Vec<u8>,
-    units: u64,
-    mask: u64,
-    pending: u64,
-}
-
-impl Saved {
-    fn memory_bytes(&self) -> u64 {
-        SAVED_BYTES + to_u64(self.words.len() * 8)
-    }
-
-    /// Restores the saved units in `page`.
-    fn restore(&self, page: &mut [u8]) {
-        let unit = page.len() / UNITS;
-        for (words, number) in self.words.chunks_exact((unit / 8).max(1)).zip(&self.order) {
-            let start = usize::from(*number) * unit;
-            let bytes = page.get_mut(start..start + unit).unwrap_or(&mut []);
-            for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
-                to.copy_from_slice(&word.to_le_bytes());
-            }
-        }
-    }
-}
-
-/// The units in which a page image differs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Units {
-    /// From the previous checkpoint.
-    pub changed: u64,
-    /// From the file.
-    pub unplaced: u64,
-}
-
-/// A page that is journaled and not written back.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PendingWriteBack {
-    page: PageId,
-    frame: u32,
-    /// The first journal group that may have the page.
-    group: u64,
-}
-
-/// The pages of a checkpoint. Pass it to [`PageCache::finish`] or [`PageCache::abandon`].
-#[derive(Debug)]
-pub struct CacheCheckpoint {
-    pages: Vec<(PageId, u32)>,
-    /// Frames of the pages to write back, ascending.
-    placed: Vec<u32>,
-    /// A bit for each page that no durable checkpoint has.
-    fresh: Vec<u64>,
-    epoch: u64,
-    /// The first journal group that the checkpoint may become.
-    group: u64,
-}
-
-impl CacheCheckpoint {
-    /// Returns the pages and their frames, in no order. A page may occur twice, or not be dirty.
-    pub fn pages(&self) -> &[(PageId, u32)] {
-        &self.pages
-    }
-
-    /// Sets which pages no durable checkpoint has: a bit for each.
-    #[must_use]
-    pub fn with_fresh(mut self, fresh: Vec<u64>) -> Self {
-        self.fresh = fresh;
-        self
-    }
-
-    /// Whether no durable checkpoint has the page.
-    pub fn is_fresh(&self, page: PageId) -> bool {
-        is_in(&self.fresh, page)
-    }
-
-    /// Whether the page in a frame is written back with the checkpoint; others are only journaled.
-    pub fn is_placed(&self, frame: u32) -> bool {
-        self.placed.binary_search(&frame).is_ok()
-    }
-
-    /// Returns the number of pages to write back.
-    pub fn placed_count(&self) -> usize {
-        self.placed.len()
-    }
-}
-
-/// Whether the bit of a page is set.
-fn is_in(bits: &[u64], page: PageId) -> bool {
-    let word = bits.get(to_usize(u64::from(page.0 / 64)));
-    word.is_some_and(|word| word >> (page.0 % 64) & 1 == 1)
-}
 
 impl PageCache {
     /// Records, under the frame's latch and before the change, that a page changes. Returns whether
     /// the units that change must be saved.
-    pub(super) fn note_change(&self, frame: u32) -> bool {
+    pub(super) fn mark_dirty(&self, frame: u32) -> bool {
         let current = self.epoch.load(Ordering::Acquire);
         let before = self.get(frame, EPOCH);
         if before == current {
-            return self.get(frame, KEPT) & SAVED != 0;
+            return self.get(frame, PINS) & SAVED != 0;
         }
         let page = PageId(low_u32(self.get(frame, PAGE)));
-        self.take_overlay((page, frame));
-        let is_cut = mutant!(CutSeesLaterChanges: false, else before != 0);
-        if is_cut {
+        self.move_overlay_changes((page, frame));
+        let is_in_checkpoint = mutant!(CutSeesLaterChanges: false, else before != 0);
+        if is_in_checkpoint {
             let (mask, pending) = (self.get(frame, MASK), self.get(frame, PENDING));
             let unit = self.options.page_bytes / UNITS / 8;
             let words = Vec::with_capacity(USUAL_UNITS * unit);
             let order = Vec::with_capacity(USUAL_UNITS);
-            let saved = Saved { words, order, units: 0, mask, pending };
+            let saved = SavedUnits { words, order, units: 0, mask, pending };
             self.budget.reserve_unchecked(saved.memory_bytes());
             self.saved_total.fetch_add(1, Ordering::Relaxed);
             lock(&self.saved).insert(page, saved);
-            if let Some(word) = self.word(frame, KEPT) {
+            if let Some(word) = self.word(frame, PINS) {
                 word.fetch_or(SAVED, Ordering::Relaxed);
             }
         }
         self.set(frame, MASK, 0);
-        self.mark(frame, current, self.get(frame, PENDING));
+        self.set_page_state(frame, current, self.get(frame, PENDING));
         lock(&self.dirty).push((page, frame));
-        is_cut
+        is_in_checkpoint
     }
 
     /// Returns the units of the page in a latched frame that an unfinished checkpoint needs and has
@@ -214,15 +90,15 @@ impl PageCache {
 
     /// Saves the whole page in a latched frame if the unfinished checkpoint needs it.
     pub(super) fn save_all(&self, frame: u32) {
-        if self.get(frame, KEPT) & SAVED != 0 {
+        if self.get(frame, PINS) & SAVED != 0 {
             self.save_units(frame, u64::MAX);
-            self.forget_saved(frame);
+            self.clear_saved_flag(frame);
         }
     }
 
     /// Clears the flag of saved units of a latched frame.
-    fn forget_saved(&self, frame: u32) {
-        if let Some(word) = self.word(frame, KEPT)
+    fn clear_saved_flag(&self, frame: u32) {
+        if let Some(word) = self.word(frame, PINS)
             && word.load(Ordering::Relaxed) & SAVED != 0
         {
             word.fetch_and(!SAVED, Ordering::Relaxed);
@@ -230,39 +106,43 @@ impl PageCache {
     }
 
     /// Begins a checkpoint: every dirty page belongs to it, and later changes to the next one.
-    /// `group` is the first journal group that it may become; `placed` are frames of pages to write
-    /// back with it. The caller keeps all writers out during the call, and has finished the
-    /// previous checkpoint.
-    pub fn cut(&self, group: u64, mut placed: Vec<u32>) -> CacheCheckpoint {
+    /// `group` is the first journal group that it may become; `writeback_frames` are frames of
+    /// pages to write back with it. The caller keeps all writers out during the call, and has
+    /// finished the previous checkpoint.
+    pub fn begin_checkpoint(&self, group: u64, mut writeback_frames: Vec<u32>) -> CacheCheckpoint {
         self.changed_bytes.store(0, Ordering::Relaxed);
         let epoch = self.epoch.fetch_add(1, Ordering::AcqRel);
-        placed.sort_unstable();
-        placed.dedup();
+        writeback_frames.sort_unstable();
+        writeback_frames.dedup();
         let (pages, fresh) = (std::mem::take(&mut *lock(&self.dirty)), Vec::new());
-        CacheCheckpoint { pages, placed, fresh, epoch, group }
+        CacheCheckpoint { pages, writeback_frames, fresh, epoch, group }
     }
 
     /// Adds `count` pages that are not written back to the next checkpoint, the oldest first, and
     /// dirty ones if these are too few. Pages that `is_used` reports as free are skipped. Returns
     /// their frames. The caller keeps all writers out.
-    pub fn join_unplaced(&self, count: usize, is_used: impl Fn(PageId) -> bool) -> Vec<u32> {
+    pub fn join_pending_writeback(
+        &self,
+        count: usize,
+        is_used: impl Fn(PageId) -> bool,
+    ) -> Vec<u32> {
         let current = self.epoch.load(Ordering::Acquire);
         let mut dirty = lock(&self.dirty);
-        let mut unplaced = lock(&self.unplaced);
+        let mut entries = lock(&self.pending_writeback);
         let mut joined = Vec::new();
         while joined.len() < count
-            && let Some(PendingWriteBack { page, frame, .. }) = unplaced.pop_front()
+            && let Some(PendingWriteBack { page, frame, .. }) = entries.pop_front()
         {
             let there = self.get(frame, PAGE) == u64::from(page.0);
             if !there || self.get(frame, PENDING) == 0 {
                 continue;
             }
             if !is_used(page) {
-                self.mark(frame, self.get(frame, EPOCH), 0);
+                self.set_page_state(frame, self.get(frame, EPOCH), 0);
                 continue;
             }
             if self.get(frame, EPOCH) == 0 {
-                self.mark(frame, current, self.get(frame, PENDING));
+                self.set_page_state(frame, current, self.get(frame, PENDING));
                 dirty.push((page, frame));
             }
             joined.push(frame);
@@ -274,21 +154,21 @@ impl PageCache {
 
     /// Returns the oldest journal group that may have a page which is not written back; `None` if
     /// all are written back.
-    pub fn oldest_unplaced(&self) -> Option<u64> {
-        let mut unplaced = lock(&self.unplaced);
-        while let Some(PendingWriteBack { page, frame, group }) = unplaced.front().copied() {
+    pub fn oldest_pending_group(&self) -> Option<u64> {
+        let mut entries = lock(&self.pending_writeback);
+        while let Some(PendingWriteBack { page, frame, group }) = entries.front().copied() {
             let there = self.get(frame, PAGE) == u64::from(page.0);
             if there && self.get(frame, PENDING) != 0 {
                 return Some(group);
             }
-            unplaced.pop_front();
+            entries.pop_front();
         }
         None
     }
 
     /// Sets the dirty epoch of a latched frame and the units that the file lacks, and updates the
     /// counts.
-    pub(super) fn mark(&self, frame: u32, epoch: u64, pending: u64) {
+    pub(super) fn set_page_state(&self, frame: u32, epoch: u64, pending: u64) {
         let before = (self.get(frame, EPOCH), self.get(frame, PENDING));
         self.set(frame, EPOCH, epoch);
         self.set(frame, PENDING, pending);
@@ -298,8 +178,8 @@ impl PageCache {
             _ => {}
         };
         turn(&self.dirty_count, before.0 != 0, epoch != 0);
-        turn(&self.unplaced_count, before.1 != 0, pending != 0);
-        turn(&self.kept_count, before != (0, 0), (epoch, pending) != (0, 0));
+        turn(&self.pending_writeback_count, before.1 != 0, pending != 0);
+        turn(&self.unevictable_count, before != (0, 0), (epoch, pending) != (0, 0));
     }
 
     /// Adds units that the file lacks to a latched frame. They are in the journal from this group
@@ -307,17 +187,17 @@ impl PageCache {
     pub(super) fn add_pending(&self, (page, frame): (PageId, u32), units: u64, group: u64) {
         let before = self.get(frame, PENDING);
         if before == 0 && units != 0 {
-            self.push_unplaced(PendingWriteBack { page, frame, group });
+            self.push_pending_writeback(PendingWriteBack { page, frame, group });
         }
-        self.mark(frame, self.get(frame, EPOCH), before | units);
+        self.set_page_state(frame, self.get(frame, EPOCH), before | units);
     }
 
-    fn push_unplaced(&self, entry: PendingWriteBack) {
-        let mut unplaced = lock(&self.unplaced);
+    fn push_pending_writeback(&self, entry: PendingWriteBack) {
+        let mut entries = lock(&self.pending_writeback);
         if entry.group == 0 {
-            unplaced.push_front(entry);
+            entries.push_front(entry);
         } else {
-            unplaced.push_back(entry);
+            entries.push_back(entry);
         }
     }
 
@@ -326,13 +206,13 @@ impl PageCache {
     /// the checkpoint becomes clean.
     pub fn image(
         &self,
-        cut: &CacheCheckpoint,
+        checkpoint: &CacheCheckpoint,
         (page, frame): (PageId, u32),
         out: &mut [u8],
-    ) -> Option<Units> {
+    ) -> Option<ImageUnits> {
         let word = self.word(frame, LATCH)?;
         latch::lock(word);
-        let units = self.latched_image(cut, (page, frame), out);
+        let units = self.latched_image(checkpoint, (page, frame), out);
         latch::unlock(word);
         let mut units = units?;
         let checksum = checksum(self.options.salt, out);
@@ -340,17 +220,17 @@ impl PageCache {
             *head = checksum.to_le_bytes();
         }
         units.changed |= 1;
-        units.unplaced |= units.changed;
+        units.pending |= units.changed;
         Some(units)
     }
 
     fn latched_image(
         &self,
-        cut: &CacheCheckpoint,
+        checkpoint: &CacheCheckpoint,
         (page, frame): (PageId, u32),
         out: &mut [u8],
-    ) -> Option<Units> {
-        let leave = !cut.is_placed(frame);
+    ) -> Option<ImageUnits> {
+        let leave = !checkpoint.is_to_write_back(frame);
         let there = self.get(frame, PAGE) == u64::from(page.0);
         if there {
             PageWords::new(self.words(frame)).copy_to(0, out);
@@ -360,84 +240,84 @@ impl PageCache {
             drop(all);
             saved.restore(out);
             self.budget.release(saved.memory_bytes());
-            let units = Units { changed: saved.mask, unplaced: saved.pending | saved.mask };
+            let units = ImageUnits { changed: saved.mask, pending: saved.pending | saved.mask };
             if there {
-                self.forget_saved(frame);
+                self.clear_saved_flag(frame);
                 // A page that was discarded since has no changes of its own.
                 if self.get(frame, EPOCH) != 0 {
-                    self.add_pending((page, frame), units.changed | 1, cut.group);
+                    self.add_pending((page, frame), units.changed | 1, checkpoint.group);
                 }
             }
             return Some(units);
         }
         if let Some(saved) = all.get(&page) {
             saved.restore(out);
-            return Some(Units { changed: saved.mask, unplaced: saved.pending | saved.mask });
+            return Some(ImageUnits { changed: saved.mask, pending: saved.pending | saved.mask });
         }
         drop(all);
-        if !there || self.get(frame, EPOCH) != cut.epoch {
+        if !there || self.get(frame, EPOCH) != checkpoint.epoch {
             return None;
         }
         let (changed, pending) = (self.get(frame, MASK), self.get(frame, PENDING));
         if leave {
-            self.add_pending((page, frame), changed | 1, cut.group);
+            self.add_pending((page, frame), changed | 1, checkpoint.group);
             self.set(frame, MASK, 0);
-            self.mark(frame, 0, self.get(frame, PENDING));
+            self.set_page_state(frame, 0, self.get(frame, PENDING));
         }
-        Some(Units { changed, unplaced: pending | changed })
+        Some(ImageUnits { changed, pending: pending | changed })
     }
 
     /// Ends a checkpoint that is stored: pages that were only journaled are pending write-back, the
     /// others are clean unless they changed since.
-    pub fn finish(&self, cut: CacheCheckpoint) {
-        let CacheCheckpoint { pages, fresh, epoch, .. } = cut;
+    pub fn finish(&self, checkpoint: CacheCheckpoint) {
+        let CacheCheckpoint { pages, fresh, epoch, .. } = checkpoint;
         for (page, frame) in &pages {
             let Some(word) = self.word(*frame, LATCH) else { continue };
             latch::lock(word);
             let there = self.get(*frame, PAGE) == u64::from(page.0);
             if there {
-                self.forget_saved(*frame);
+                self.clear_saved_flag(*frame);
             }
             if there && self.get(*frame, EPOCH) == epoch {
                 self.set(*frame, MASK, 0);
-                self.mark(*frame, 0, 0);
+                self.set_page_state(*frame, 0, 0);
             } else if there && (is_in(&fresh, *page) || lock(&self.saved).contains_key(page)) {
-                self.mark(*frame, self.get(*frame, EPOCH), 0);
+                self.set_page_state(*frame, self.get(*frame, EPOCH), 0);
             }
             latch::unlock(word);
         }
-        self.drop_saved();
+        self.discard_saved();
     }
 
     /// Ends a checkpoint that failed: its pages belong to the next one, whole.
-    pub fn abandon(&self, cut: CacheCheckpoint) {
+    pub fn abandon(&self, checkpoint: CacheCheckpoint) {
         let current = self.epoch.load(Ordering::Acquire);
-        for (page, frame) in cut.pages {
+        for (page, frame) in checkpoint.pages {
             let Some(word) = self.word(frame, LATCH) else { continue };
             latch::lock(word);
             let (epoch, pending) = (self.get(frame, EPOCH), self.get(frame, PENDING));
             let concerned = epoch != 0 || pending != 0;
             let there = self.get(frame, PAGE) == u64::from(page.0);
             if there {
-                self.forget_saved(frame);
+                self.clear_saved_flag(frame);
             }
             if there && concerned {
                 if epoch != current {
-                    self.mark(frame, current, pending);
+                    self.set_page_state(frame, current, pending);
                     lock(&self.dirty).push((page, frame));
                 }
                 if pending != 0 {
-                    self.push_unplaced(PendingWriteBack { page, frame, group: 0 });
+                    self.push_pending_writeback(PendingWriteBack { page, frame, group: 0 });
                 }
                 self.set(frame, MASK, u64::MAX);
             }
             latch::unlock(word);
         }
-        self.drop_saved();
+        self.discard_saved();
     }
 
-    pub(super) fn drop_saved(&self) {
+    pub(super) fn discard_saved(&self) {
         let saved = std::mem::take(&mut *lock(&self.saved));
-        self.budget.release(saved.values().map(Saved::memory_bytes).sum());
+        self.budget.release(saved.values().map(SavedUnits::memory_bytes).sum());
     }
 }

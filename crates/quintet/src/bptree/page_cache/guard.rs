@@ -2,13 +2,16 @@
 
 use std::cell::Cell;
 
-use super::{EPOCH, LATCH, MASK, PAGE, PageCache, PageId, latch};
-use crate::{
-    bptree::page_cache::page_bytes::{PageEdit, PageWords, Witness},
-    util::{
-        codec::{low_u32, to_u64},
-        sync::Ordering,
-    },
+use super::{
+    cache::PageCache,
+    descriptor::{EPOCH, LATCH, MASK, PAGE},
+    latch,
+    page_bytes::{PageEdit, PageWords, UnitSaver},
+    page_id::PageId,
+};
+use crate::util::{
+    codec::{low_u32, to_u64},
+    sync::Ordering,
 };
 
 /// An optimistic reader of a page: it holds no latch and validates the version.
@@ -52,12 +55,12 @@ pub struct WriteGuard<'a> {
     pub(super) frame: u32,
     pub(super) changed: Cell<u64>,
     /// Units that an unfinished checkpoint has not saved; `None` until first looked up.
-    needed: Cell<Option<u64>>,
+    unsaved: Cell<Option<u64>>,
 }
 
 /// Saves units for the unfinished checkpoint that the page belongs to.
-impl Witness for WriteGuard<'_> {
-    fn keep(&self, units: u64) {
+impl UnitSaver for WriteGuard<'_> {
+    fn save(&self, units: u64) {
         self.cache.save_units(self.frame, units);
     }
 }
@@ -65,7 +68,7 @@ impl Witness for WriteGuard<'_> {
 impl<'a> WriteGuard<'a> {
     /// Returns the guard of a frame that the caller has latched.
     pub(super) const fn new(cache: &'a PageCache, frame: u32) -> Self {
-        Self { cache, frame, changed: Cell::new(0), needed: Cell::new(None) }
+        Self { cache, frame, changed: Cell::new(0), unsaved: Cell::new(None) }
     }
 
     /// Returns the page number.
@@ -82,13 +85,13 @@ impl<'a> WriteGuard<'a> {
     /// Returns the bytes for writing. The page is dirty from now on.
     pub fn edit(&self) -> PageEdit<'_> {
         let edit = PageEdit::new(self.cache.words(self.frame), &self.changed);
-        if !self.cache.note_change(self.frame) {
+        if !self.cache.mark_dirty(self.frame) {
             return edit;
         }
-        if self.needed.get().is_none() {
-            self.needed.set(Some(self.cache.unsaved_units(self.frame)));
+        if self.unsaved.get().is_none() {
+            self.unsaved.set(Some(self.cache.unsaved_units(self.frame)));
         }
-        edit.seen_by(&self.needed, self)
+        edit.with_saver(&self.unsaved, self)
     }
 
     /// Discards the content of a freed page; it need not be written.
@@ -100,13 +103,13 @@ impl<'a> WriteGuard<'a> {
             cache.save_all(self.frame);
             self.changed.set(0);
             cache.set(self.frame, MASK, 0);
-            cache.mark(self.frame, 0, 0);
+            cache.set_page_state(self.frame, 0, 0);
         }
     }
 
     /// Records the units changed so far, for a checkpoint that begins while the latch is held.
     /// Otherwise `drop` does it.
-    pub fn settle(&self) {
+    pub fn record_changed_units(&self) {
         let changed = self.changed.replace(0);
         if changed == 0 {
             return;
@@ -131,7 +134,7 @@ impl<'a> WriteGuard<'a> {
 
 impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
-        self.settle();
+        self.record_changed_units();
         if let Some(word) = self.cache.word(self.frame, LATCH) {
             latch::unlock(word);
         }

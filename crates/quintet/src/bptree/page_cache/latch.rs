@@ -22,13 +22,13 @@ pub fn begin(latch: &AtomicU64) -> u64 {
 
 #[cold]
 fn begin_slowly(latch: &AtomicU64) -> u64 {
-    let mut patience = Backoff::default();
+    let mut backoff = Backoff::default();
     loop {
         let version = latch.load(Ordering::Acquire);
         if version & 1 == 0 {
             return version;
         }
-        patience.wait();
+        backoff.wait();
     }
 }
 
@@ -42,13 +42,13 @@ pub fn is_unchanged(latch: &AtomicU64, version: u64) -> bool {
 
 /// Takes the latch if the version is still `version`.
 pub fn try_upgrade(latch: &AtomicU64, version: u64) -> bool {
-    let taken =
+    let is_latched =
         latch.compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
-    if taken {
+    if is_latched {
         // A reader that sees a store of the holder also sees the odd version.
         fence(Ordering::Release);
     }
-    taken
+    is_latched
 }
 
 /// Takes the latch if it is free.
@@ -59,9 +59,9 @@ pub fn try_lock(latch: &AtomicU64) -> bool {
 
 /// Takes the latch; waits for it.
 pub fn lock(latch: &AtomicU64) {
-    let mut patience = Backoff::default();
+    let mut backoff = Backoff::default();
     while !try_lock(latch) {
-        patience.wait();
+        backoff.wait();
     }
 }
 

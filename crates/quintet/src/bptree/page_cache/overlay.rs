@@ -1,9 +1,9 @@
 //! The overlay: journal changes that are applied to pages when they are read.
 //!
-//! What: one [`Layer`] for each journal group, with the changes of each page. A page that is read
-//! from disk gets the changes of all layers, the oldest first. Why: to apply them all when a table
-//! is opened would read and write every page that changed since the last write-back. A layer stores
-//! where the pieces are; their content is read with the page.
+//! What: one [`OverlayLayer`] for each journal group, with the changes of each page. A page that is
+//! read from disk gets the changes of all layers, the oldest first. Why: to apply them all when a
+//! table is opened would read and write every page that changed since the last write-back. A layer
+//! stores where the pieces are; their content is read with the page.
 //!
 //! Invariants:
 //! - The file's page with its changes applied is a whole page, whose checksum is verified
@@ -16,10 +16,9 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::PageId;
+use super::{page_bytes::UNITS, page_id::PageId};
 use crate::{
     Error, Result,
-    bptree::page_cache::page_bytes::UNITS,
     io::{AlignedBuffer, Completion, Queue, Request, queue::DEPTH},
     journal::redo::{
         RedoGroup,
@@ -52,7 +51,7 @@ struct PagePiece {
 
 /// The changes of pages in one journal group.
 #[derive(Debug)]
-pub struct Layer {
+pub struct OverlayLayer {
     /// Sorted by page.
     pieces: Vec<PagePiece>,
     source: PatchSource,
@@ -61,15 +60,15 @@ pub struct Layer {
 /// A page and its changes: offsets and bytes.
 #[cfg(test)]
 #[cfg(not(model))]
-pub(super) type PagePatches<'a> = (u32, &'a [(u64, &'a [u8])]);
+type PagePatches<'a> = (u32, &'a [(u64, &'a [u8])]);
 
-impl Layer {
+impl OverlayLayer {
     /// Returns the layer of a group whose keys are page numbers; `None` if the group is no such
     /// group.
     pub(crate) fn of(group: RedoGroup) -> Option<Self> {
         let mut pieces = Vec::new();
-        for place in group.page_entries() {
-            let (key, at, bytes) = place?;
+        for entry in group.page_entries() {
+            let (key, at, bytes) = entry?;
             let page = u32::try_from(key).ok().filter(|page| *page < u32::MAX)?;
             pieces.push(PagePiece { page, bytes: u32::try_from(bytes).ok()?, at });
         }
@@ -101,21 +100,21 @@ impl Layer {
     }
 
     fn memory_bytes(&self) -> u64 {
-        let held = match &self.source {
+        let bytes = match &self.source {
             PatchSource::Memory(bytes) => to_u64(bytes.len()),
             PatchSource::File(..) => 0,
         };
-        held + to_u64(size_of_val(&*self.pieces))
+        bytes + to_u64(size_of_val(&*self.pieces))
     }
 }
 
-type Layers = Arc<[Layer]>;
+type Layers = Arc<[OverlayLayer]>;
 
 /// A piece with the number of its layer.
 type LayerPiece = (usize, PagePiece);
 
 #[derive(Debug, Default)]
-struct State {
+struct OverlayState {
     layers: Layers,
     /// A bit for each page in the overlay, and the number of set bits. Words below `first_word` are
     /// zero.
@@ -123,10 +122,10 @@ struct State {
     left: usize,
     first_word: usize,
     /// Pieces that were prefetched, in the order of their layers.
-    ahead: HashMap<PageId, Vec<Vec<u8>>>,
+    prefetched: HashMap<PageId, Vec<Vec<u8>>>,
 }
 
-impl State {
+impl OverlayState {
     fn is_present(&self, page: PageId) -> bool {
         let word = self.present.get(to_usize(u64::from(page.0 / 64)));
         word.is_some_and(|word| word >> (page.0 % 64) & 1 == 1)
@@ -148,24 +147,24 @@ impl State {
     }
 
     fn memory_bytes(&self) -> u64 {
-        let layers: u64 = self.layers.iter().map(Layer::memory_bytes).sum();
+        let layers: u64 = self.layers.iter().map(OverlayLayer::memory_bytes).sum();
         layers + to_u64(size_of_val(&*self.present))
     }
 }
 
 /// Returns the valid pieces of a page, the oldest first.
-fn places_of(layers: &[Layer], page: PageId) -> Vec<LayerPiece> {
-    let mut places = Vec::new();
+fn pieces_of(layers: &[OverlayLayer], page: PageId) -> Vec<LayerPiece> {
+    let mut pieces = Vec::new();
     for (number, layer) in layers.iter().enumerate() {
         for piece in layer.of_page(page) {
             if piece.bytes == 0 {
-                places.clear();
+                pieces.clear();
             } else {
-                places.push((number, *piece));
+                pieces.push((number, *piece));
             }
         }
     }
-    places
+    pieces
 }
 
 /// The overlay. See the module documentation.
@@ -174,15 +173,15 @@ pub(super) struct Overlay {
     /// A table with an empty overlay checks only this flag.
     filled: AtomicBool,
     /// Whether changes stay in the overlay (read-only tables).
-    kept: AtomicBool,
-    state: Mutex<State>,
+    is_read_only: AtomicBool,
+    state: Mutex<OverlayState>,
 }
 
 impl Overlay {
     /// Replaces all layers; the oldest is first.
-    pub(super) fn set(&self, layers: Vec<Layer>, keep: bool, budget: &Budget) {
-        self.kept.store(keep, Ordering::Relaxed);
-        let mut after = State { layers: layers.into(), ..State::default() };
+    pub(super) fn set(&self, layers: Vec<OverlayLayer>, keep: bool, budget: &Budget) {
+        self.is_read_only.store(keep, Ordering::Relaxed);
+        let mut after = OverlayState { layers: layers.into(), ..OverlayState::default() };
         for layer in &*Arc::clone(&after.layers) {
             layer.pieces.iter().for_each(|piece| after.set(piece.page, piece.bytes > 0));
         }
@@ -235,14 +234,14 @@ impl Overlay {
         if !self.is_filled() {
             return Ok(None);
         }
-        let (layers, ahead) = {
+        let (layers, prefetched) = {
             let mut state = lock(&self.state);
             if !state.is_present(page) {
                 return Ok(None);
             }
-            (Arc::clone(&state.layers), state.ahead.remove(&page))
+            (Arc::clone(&state.layers), state.prefetched.remove(&page))
         };
-        let pieces = match ahead {
+        let pieces = match prefetched {
             Some(pieces) => pieces,
             None => read_pieces(&layers, page, label)?,
         };
@@ -259,8 +258,8 @@ impl Overlay {
 
     /// Removes a page's changes: its frame has them, or the page was freed. Returns whether there
     /// were any.
-    pub(super) fn take(&self, page: PageId, budget: &Budget) -> bool {
-        if !self.is_filled() || self.kept.load(Ordering::Relaxed) {
+    pub(super) fn remove(&self, page: PageId, budget: &Budget) -> bool {
+        if !self.is_filled() || self.is_read_only.load(Ordering::Relaxed) {
             return false;
         }
         let mut state = lock(&self.state);
@@ -268,10 +267,10 @@ impl Overlay {
             return false;
         }
         state.set(page.0, false);
-        state.ahead.remove(&page);
+        state.prefetched.remove(&page);
         if state.left == 0 {
             budget.release(state.memory_bytes());
-            *state = State::default();
+            *state = OverlayState::default();
             self.filled.store(false, Ordering::Release);
         }
         true
@@ -279,7 +278,7 @@ impl Overlay {
 
     /// Prefetches the layers' pieces of these pages in batches, before the pages are read. A hint:
     /// a failed read is repeated with the page.
-    pub(super) fn read_ahead(&self, pages: &[PageId], queue: &mut dyn Queue) {
+    pub(super) fn prefetch_pieces(&self, pages: &[PageId], queue: &mut dyn Queue) {
         if !self.is_filled() {
             return;
         }
@@ -289,32 +288,32 @@ impl Overlay {
             let wanted: Vec<PageId> = pages.iter().filter(wanted).copied().collect();
             (Arc::clone(&state.layers), wanted)
         };
-        let mut places: Vec<(usize, PagePiece, usize, usize)> = Vec::new();
+        let mut pieces: Vec<(usize, PagePiece, usize, usize)> = Vec::new();
         let mut found: Vec<Vec<Option<Vec<u8>>>> = Vec::new();
         for (number, page) in wanted.iter().enumerate() {
-            let of_page = places_of(&layers, *page);
+            let of_page = pieces_of(&layers, *page);
             found.push(vec![None; of_page.len()]);
-            places.extend(
+            pieces.extend(
                 of_page
                     .into_iter()
                     .enumerate()
                     .map(|(at, (layer, piece))| (layer, piece, number, at)),
             );
         }
-        places.sort_unstable_by_key(|(layer, piece, ..)| (*layer, piece.at));
-        let reads = gather(&layers, &places);
-        transfer(&layers, &reads, queue, &mut |read, held| {
-            let (from, places) = (read.from, places.get(read.first..read.last).unwrap_or(&[]));
-            for (layer, piece, number, at) in places {
+        pieces.sort_unstable_by_key(|(layer, piece, ..)| (*layer, piece.at));
+        let reads = merge_reads(&layers, &pieces);
+        run_reads(&layers, &reads, queue, &mut |read, bytes| {
+            let (from, pieces) = (read.from, pieces.get(read.first..read.last).unwrap_or(&[]));
+            for (layer, piece, number, at) in pieces {
                 let Some(PatchSource::File(_, start)) =
                     layers.get(*layer).map(|layer| &layer.source)
                 else {
                     continue;
                 };
                 let begin = to_usize(start + piece.at - from);
-                let bytes = held.get(begin..begin + to_usize(u64::from(piece.bytes)));
-                if let Some(place) = found.get_mut(*number).and_then(|found| found.get_mut(*at)) {
-                    *place = bytes.map(<[u8]>::to_vec);
+                let bytes = bytes.get(begin..begin + to_usize(u64::from(piece.bytes)));
+                if let Some(target) = found.get_mut(*number).and_then(|found| found.get_mut(*at)) {
+                    *target = bytes.map(<[u8]>::to_vec);
                 }
             }
         });
@@ -323,14 +322,14 @@ impl Overlay {
             if let Some(pieces) = found.into_iter().collect::<Option<Vec<_>>>()
                 && state.is_present(page)
             {
-                state.ahead.insert(page, pieces);
+                state.prefetched.insert(page, pieces);
             }
         }
     }
 }
 
 /// One read of the pieces `first..last`.
-struct Read {
+struct PieceRead {
     layer: usize,
     from: u64,
     length: u64,
@@ -339,9 +338,12 @@ struct Read {
 }
 
 /// Merges reads of neighbouring pieces. Pieces in memory need no read.
-fn gather(layers: &[Layer], places: &[(usize, PagePiece, usize, usize)]) -> Vec<Read> {
-    let mut reads: Vec<Read> = Vec::new();
-    for (index, (layer, piece, ..)) in places.iter().enumerate() {
+fn merge_reads(
+    layers: &[OverlayLayer],
+    pieces: &[(usize, PagePiece, usize, usize)],
+) -> Vec<PieceRead> {
+    let mut reads: Vec<PieceRead> = Vec::new();
+    for (index, (layer, piece, ..)) in pieces.iter().enumerate() {
         let source = layers.get(*layer).map(|layer| &layer.source);
         let blocks = source.and_then(|source| source.blocks(piece.at, u64::from(piece.bytes)));
         let Some((_, from, length, _)) = blocks else { continue };
@@ -353,33 +355,33 @@ fn gather(layers: &[Layer], places: &[(usize, PagePiece, usize, usize)]) -> Vec<
             last.length = last.length.max(from + length - last.from);
             last.last = index + 1;
         } else {
-            reads.push(Read { layer: *layer, from, length, first: index, last: index + 1 });
+            reads.push(PieceRead { layer: *layer, from, length, first: index, last: index + 1 });
         }
     }
     reads
 }
 
 /// Performs all reads and passes the results to `each`.
-fn transfer(
-    layers: &[Layer],
-    reads: &[Read],
+fn run_reads(
+    layers: &[OverlayLayer],
+    reads: &[PieceRead],
     queue: &mut dyn Queue,
-    each: &mut impl FnMut(&Read, &[u8]),
+    each: &mut impl FnMut(&PieceRead, &[u8]),
 ) {
     let mut done = Vec::with_capacity(DEPTH);
-    let mut show = |done: &mut Vec<Completion>| {
+    let mut collect = |done: &mut Vec<Completion>| {
         for completion in done.drain(..) {
             let count = completion.result.unwrap_or(0);
-            let held = completion.buffer.as_slice().get(..count).unwrap_or(&[]);
+            let bytes = completion.buffer.as_slice().get(..count).unwrap_or(&[]);
             if let Some(read) = reads.get(to_usize(completion.token)) {
-                each(read, held);
+                each(read, bytes);
             }
         }
     };
     for (token, read) in reads.iter().enumerate() {
         if queue.pending() >= DEPTH {
             queue.wait(1, &mut done);
-            show(&mut done);
+            collect(&mut done);
         }
         let source = layers.get(read.layer).map(|layer| &layer.source);
         let Some(PatchSource::File(file, _)) = source else { continue };
@@ -390,16 +392,16 @@ fn transfer(
     }
     while queue.pending() > 0 {
         queue.wait(1, &mut done);
-        show(&mut done);
+        collect(&mut done);
     }
 }
 
-fn read_pieces(layers: &[Layer], page: PageId, label: &str) -> Result<Vec<Vec<u8>>> {
+fn read_pieces(layers: &[OverlayLayer], page: PageId, label: &str) -> Result<Vec<Vec<u8>>> {
     let read = |(number, piece): LayerPiece| {
         let layer = layers.get(number)?;
         Some(layer.source.read(piece.at, u64::from(piece.bytes)))
     };
-    let pieces = places_of(layers, page).into_iter().filter_map(read);
+    let pieces = pieces_of(layers, page).into_iter().filter_map(read);
     pieces.collect::<std::io::Result<_>>().map_err(|error| {
         Error::io(format!("read what the journal has of page {} of {label}", page.0), error)
     })

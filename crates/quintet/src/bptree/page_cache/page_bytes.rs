@@ -150,9 +150,9 @@ pub fn head_of(bytes: &[u8]) -> u64 {
 }
 
 /// Saves units of a page before they change.
-pub trait Witness: std::fmt::Debug {
+pub trait UnitSaver: std::fmt::Debug {
     /// Saves these units.
-    fn keep(&self, units: u64);
+    fn save(&self, units: u64);
 }
 
 /// The words of a latched page, for writing. Records which of its 64 units change.
@@ -161,7 +161,7 @@ pub struct PageEdit<'a> {
     words: &'a [AtomicU64],
     changed: &'a Cell<u64>,
     /// Units that the witness has not saved.
-    needed: Option<(&'a Cell<Option<u64>>, &'a dyn Witness)>,
+    unsaved: Option<(&'a Cell<Option<u64>>, &'a dyn UnitSaver)>,
     /// Words of a unit, as a shift.
     unit_shift: u32,
 }
@@ -170,13 +170,13 @@ impl<'a> PageEdit<'a> {
     /// Returns an editor of whole words: a power of two of them, at least 64.
     pub fn new(words: &'a [AtomicU64], changed: &'a Cell<u64>) -> Self {
         let unit_shift = (words.len() / UNITS).max(1).ilog2();
-        Self { words, changed, needed: None, unit_shift }
+        Self { words, changed, unsaved: None, unit_shift }
     }
 
-    /// Passes units to `witness` before they change, each once.
+    /// Passes units to `saver` before they change, each once.
     #[must_use]
-    pub fn seen_by(mut self, needed: &'a Cell<Option<u64>>, witness: &'a dyn Witness) -> Self {
-        self.needed = Some((needed, witness));
+    pub fn with_saver(mut self, unsaved: &'a Cell<Option<u64>>, saver: &'a dyn UnitSaver) -> Self {
+        self.unsaved = Some((unsaved, saver));
         self
     }
 
@@ -184,11 +184,11 @@ impl<'a> PageEdit<'a> {
     #[inline]
     fn touch(&self, units: u64) {
         self.changed.set(self.changed.get() | units);
-        if let Some((needed, witness)) = self.needed {
-            let before = needed.get().unwrap_or(0);
+        if let Some((unsaved, saver)) = self.unsaved {
+            let before = unsaved.get().unwrap_or(0);
             if before & units != 0 {
-                witness.keep(before & units);
-                needed.set(Some(before & !units));
+                saver.save(before & units);
+                unsaved.set(Some(before & !units));
             }
         }
     }
@@ -238,7 +238,7 @@ impl<'a> PageEdit<'a> {
         }
         let (chunks, rest) = bytes.as_chunks::<8>();
         let words = self.words.get(index..index + chunks.len()).unwrap_or(&[]);
-        self.note(index, words.len());
+        self.touch_words(index, words.len());
         for (word, chunk) in words.iter().zip(chunks) {
             word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
         }
@@ -273,7 +273,7 @@ impl<'a> PageEdit<'a> {
     }
 
     /// Records that the words `first..first + count` are about to change.
-    fn note(&self, first: usize, count: usize) {
+    fn touch_words(&self, first: usize, count: usize) {
         if let Some(last) = count.checked_sub(1) {
             let (from, to) = (first >> self.unit_shift, (first + last) >> self.unit_shift);
             self.touch((u64::MAX >> (63 - to.min(63))) & (u64::MAX << from.min(63)));
@@ -285,7 +285,7 @@ impl<'a> PageEdit<'a> {
     pub fn move_words(&self, from: usize, to: usize, count: usize) {
         let (low, distance) = (from.min(to), from.abs_diff(to));
         let Some(words) = self.words.get(low..low + count + distance) else { return };
-        self.note(to, count);
+        self.touch_words(to, count);
         let pairs = words.iter().zip(words.get(distance..).unwrap_or(&[]));
         let copy = |target: &AtomicU64, source: &AtomicU64| {
             target.store(source.load(Ordering::Relaxed), Ordering::Relaxed);

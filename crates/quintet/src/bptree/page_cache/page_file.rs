@@ -7,7 +7,7 @@
 
 use std::io;
 
-use super::{PageCache, PageId};
+use super::{cache::PageCache, page_id::PageId};
 use crate::{
     Error, Result,
     io::{AlignedBuffer, BLOCK_BYTES, write_all_at},
@@ -32,8 +32,8 @@ impl PageCache {
             Err(_) if self.overlay.has(page) => 0,
             _ => self.read_file(offset, buffer.as_mut_slice())?,
         };
-        let place = (self.label.as_str(), offset);
-        let units = self.overlay.patch(page, buffer.as_mut_slice(), place)?;
+        let location = (self.label.as_str(), offset);
+        let units = self.overlay.patch(page, buffer.as_mut_slice(), location)?;
         let damage = |what: String| Error::corruption(self.label.clone(), offset, what);
         if units.is_none() && count < self.options.page_bytes {
             return Err(damage(format!("the file ends within page {}", page.0)));

@@ -6,11 +6,12 @@
 //! Eviction latches the frame and then reads the count. A pin increments the count and then reads
 //! the version. With sequentially consistent order one of the two sees the other.
 
-use super::{KEPT, LATCH, PageCache, ReadGuard, WriteGuard};
-use crate::{
-    bptree::page_cache::checkpoint::SAVED,
-    util::sync::{AtomicU64, Ordering, fence},
+use super::{
+    cache::PageCache,
+    descriptor::{LATCH, PINS, SAVED},
+    guard::{ReadGuard, WriteGuard},
 };
+use crate::util::sync::{AtomicU64, Ordering, fence};
 
 /// A pinned page, and its version when it was pinned. [`PageCache::unpin`] unpins it.
 #[derive(Debug)]
@@ -19,27 +20,27 @@ pub struct PagePin(PageVersion);
 
 impl PagePin {
     /// Returns the page and its version when it was pinned.
-    pub const fn seen(&self) -> PageVersion {
+    pub const fn page_version(&self) -> PageVersion {
         self.0
     }
 }
 
 impl ReadGuard<'_> {
     /// Returns the page and its version.
-    pub const fn seen(&self) -> PageVersion {
+    pub const fn page_version(&self) -> PageVersion {
         PageVersion { frame: self.frame, version: self.version }
     }
 
     /// Pins the page. Returns `None` if it has changed since the guard read its version.
     pub fn pin(&self) -> Option<PagePin> {
-        let count = self.cache.word(self.frame, KEPT)?;
+        let count = self.cache.word(self.frame, PINS)?;
         count.fetch_add(1, Ordering::SeqCst);
         let version = self.cache.word(self.frame, LATCH)?.load(Ordering::SeqCst);
-        let kept = PagePin(self.seen());
+        let pin = PagePin(self.page_version());
         if version == self.version {
-            return Some(kept);
+            return Some(pin);
         }
-        self.cache.unpin(kept);
+        self.cache.unpin(pin);
         None
     }
 }
@@ -53,7 +54,7 @@ pub struct PageVersion {
 
 impl WriteGuard<'_> {
     /// Returns the page and the version that it will have when the guard is dropped.
-    pub fn seen_after(&self) -> PageVersion {
+    pub fn version_after(&self) -> PageVersion {
         PageVersion { frame: self.frame, version: self.cache.get(self.frame, LATCH) + 1 }
     }
 }
@@ -61,23 +62,23 @@ impl WriteGuard<'_> {
 impl PageCache {
     /// Returns a guard of the page; `None` if it has changed or was evicted since.
     #[inline]
-    pub fn seen(&self, seen: &PageVersion) -> Option<ReadGuard<'_>> {
+    pub fn revalidate(&self, seen: &PageVersion) -> Option<ReadGuard<'_>> {
         let guard = ReadGuard { cache: self, frame: seen.frame, version: seen.version };
         guard.is_unchanged().then_some(guard)
     }
 
     /// Unpins a page.
     #[expect(clippy::needless_pass_by_value, reason = "once for each")]
-    pub fn unpin(&self, kept: PagePin) {
-        if let Some(count) = self.word(kept.0.frame, KEPT) {
+    pub fn unpin(&self, pin: PagePin) {
+        if let Some(count) = self.word(pin.0.frame, PINS) {
             count.fetch_sub(1, Ordering::Release);
         }
     }
 
     /// Whether the page of a frame is pinned. The caller holds the frame's latch.
-    pub(super) fn is_counted(&self, frame: u32) -> bool {
+    pub(super) fn is_pinned(&self, frame: u32) -> bool {
         fence(Ordering::SeqCst);
-        self.word(frame, KEPT)
+        self.word(frame, PINS)
             .is_some_and(|count: &AtomicU64| count.load(Ordering::Relaxed) & !SAVED != 0)
     }
 }

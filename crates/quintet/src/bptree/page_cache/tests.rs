@@ -1,10 +1,13 @@
-//! Goal: pages keep what is written, whatever leaves the cache; a cut is a moment; damage is found;
-//! readers without a latch see whole states.
+//! Goal: pages keep what is written, whatever leaves the cache; a checkpoint is a moment; damage is
+//! found; readers without a latch see whole states.
+
+use std::sync::Arc;
 
 use super::*;
 use crate::{
-    io::{Env as _, Open, sim::SimEnv},
+    io::{AlignedBuffer, Env as _, Open, sim::SimEnv},
     lsm::block_cache::{BlockCache, BlockHandles},
+    util::{budget::Budget, sync::Ordering},
 };
 
 fn cache(frames: u64, replacement: Replacement) -> PageCache {
@@ -12,9 +15,9 @@ fn cache(frames: u64, replacement: Replacement) -> PageCache {
         page_bytes: 4096,
         frames_min: frames,
         frames_max: frames,
-        goes_first: false,
+        may_reclaim_others: false,
         replacement,
-        lasting_kind: 2,
+        evict_last_kind: 2,
         salt: 1,
     };
     cache_of(options, &Arc::new(Budget::new(1 << 30)))
@@ -30,15 +33,15 @@ fn cache_of(options: CacheOptions, budget: &Arc<Budget>) -> PageCache {
 
 /// Makes all dirty pages clean.
 fn store(cache: &PageCache) {
-    let frames = cache.join_unplaced(usize::MAX, |_| true);
-    let cut = cache.cut(1, frames);
-    for (page, frame) in cut.pages() {
+    let frames = cache.join_pending_writeback(usize::MAX, |_| true);
+    let checkpoint = cache.begin_checkpoint(1, frames);
+    for (page, frame) in checkpoint.pages() {
         let mut image = AlignedBuffer::zeroed(4096);
-        if cache.image(&cut, (*page, *frame), image.as_mut_slice()).is_some() {
+        if cache.image(&checkpoint, (*page, *frame), image.as_mut_slice()).is_some() {
             cache.write_raw(cache.offset(*page), image.as_slice()).unwrap();
         }
     }
-    cache.finish(cut);
+    cache.finish(checkpoint);
 }
 
 fn number_in(cache: &PageCache, page: u32) -> u32 {
@@ -107,12 +110,13 @@ fn a_cache_full_of_dirty_pages_grows() {
 
 #[test]
 fn a_cache_that_goes_first_has_blocks_give_way() {
-    for goes_first in [true, false] {
+    for may_reclaim_others in [true, false] {
         let budget = Arc::new(Budget::new(4 << 20));
         let blocks = Arc::new(BlockCache::new((4 << 20, 1000), 7, &budget).unwrap());
         budget.register_reclaimable(Arc::downgrade(&blocks) as _);
         let options = cache(32, Replacement::Clock).options.clone();
-        let cache = cache_of(CacheOptions { frames_max: 600, goes_first, ..options }, &budget);
+        let cache =
+            cache_of(CacheOptions { frames_max: 600, may_reclaim_others, ..options }, &budget);
         let places = BlockHandles::new(&blocks, 0).with_count(4_000);
         for block in 0..4_000 {
             blocks.fill(places.get(block).unwrap(), &[&[7; 1000]]);
@@ -126,7 +130,7 @@ fn a_cache_that_goes_first_has_blocks_give_way() {
         }
         let stats = cache.stats();
         assert!(budget.used() <= budget.limit(), "{} of {}", budget.used(), budget.limit());
-        assert_eq!(stats.frames >= 600, goes_first, "{stats:?}");
+        assert_eq!(stats.frames >= 600, may_reclaim_others, "{stats:?}");
     }
 }
 
@@ -138,30 +142,32 @@ fn a_page_that_is_given_up_need_not_be_written() {
     cache.write(PageId(1)).unwrap().edit().put_u32(100, 2);
     cache.discard(PageId(1));
     assert_eq!(cache.dirty_count(), 0);
-    let frames = cache.join_unplaced(usize::MAX, |_| true);
-    let cut = cache.cut(1, frames);
+    let frames = cache.join_pending_writeback(usize::MAX, |_| true);
+    let checkpoint = cache.begin_checkpoint(1, frames);
     let mut image = vec![0; 4096];
-    let pages = cut.pages().to_vec();
+    let pages = checkpoint.pages().to_vec();
     assert!(
-        pages.iter().all(|(page, frame)| cache.image(&cut, (*page, *frame), &mut image).is_none())
+        pages
+            .iter()
+            .all(|(page, frame)| cache.image(&checkpoint, (*page, *frame), &mut image).is_none())
     );
-    cache.finish(cut);
+    cache.finish(checkpoint);
     // One of a cut under way is written as it was.
     cache.write(PageId(1)).unwrap().edit().put_u32(100, 3);
-    let frames = cache.join_unplaced(usize::MAX, |_| true);
-    let cut = cache.cut(1, frames);
+    let frames = cache.join_pending_writeback(usize::MAX, |_| true);
+    let checkpoint = cache.begin_checkpoint(1, frames);
     cache.discard(PageId(1));
-    let (page, frame) = cut.pages()[0];
-    assert!(cache.image(&cut, (page, frame), &mut image).is_some());
+    let (page, frame) = checkpoint.pages()[0];
+    assert!(cache.image(&checkpoint, (page, frame), &mut image).is_some());
     assert_eq!(image[100], 3);
-    cache.abandon(cut);
+    cache.abandon(checkpoint);
     assert_eq!(cache.dirty_count(), 1);
-    let frames = cache.join_unplaced(usize::MAX, |_| true);
-    let cut = cache.cut(1, frames);
-    let (page, frame) = cut.pages()[0];
-    let units = cache.image(&cut, (page, frame), &mut image).unwrap();
+    let frames = cache.join_pending_writeback(usize::MAX, |_| true);
+    let checkpoint = cache.begin_checkpoint(1, frames);
+    let (page, frame) = checkpoint.pages()[0];
+    let units = cache.image(&checkpoint, (page, frame), &mut image).unwrap();
     assert_eq!(units.changed, u64::MAX);
-    cache.finish(cut);
+    cache.finish(checkpoint);
 }
 
 #[test]
@@ -236,41 +242,41 @@ fn what_the_journal_has_lies_over_the_file_until_it_is_placed() {
         store(&cache);
     }
     let (seven, eight, new) = (image_of(7, 70), image_of(8, 80), image_of(200, 2000));
-    let old = Layer::of_patches(&[
+    let old = OverlayLayer::of_patches(&[
         (7, &[(0, &[0xff; 8]), (100, &[0xff; 4])]),
         (8, &[(0, &eight[..8]), (100, &eight[100..104])]),
         (9, &[(100, &[0xff; 4])]),
     ]);
     // What is void of a page is as if it had not been; 200 never was in the file.
-    let newer = Layer::of_patches(&[
+    let newer = OverlayLayer::of_patches(&[
         (7, &[(0, &seven[..8]), (100, &[0xff; 4]), (100, &seven[100..104])]),
         (9, &[]),
         (200, &[(0, &new)]),
     ]);
     cache.set_overlay(vec![old, newer], false);
-    assert_eq!(cache.overlaid(9).len(), 3);
+    assert_eq!(cache.pages_in_overlay(9).len(), 3);
     assert_eq!(number_in(&cache, 7), 70);
     assert_eq!(number_in(&cache, 200), 2000);
     // A page that is only read leaves like any other, and is read with its changes again.
-    assert_eq!((cache.overlaid(9).len(), cache.unplaced_count()), (3, 0));
+    assert_eq!((cache.pages_in_overlay(9).len(), cache.pending_writeback_count()), (3, 0));
     (20..100).for_each(|page| assert_eq!(number_in(&cache, page), page));
     assert!(!cache.contains(PageId(7)) && !cache.contains(PageId(200)));
     assert_eq!((number_in(&cache, 7), number_in(&cache, 200)), (70, 2000));
     cache.write(PageId(7)).unwrap().edit().put_u32(104, 71);
-    cache.take_from_overlay(PageId(200)).unwrap();
-    assert_eq!((cache.overlaid(9), cache.unplaced_count()), (vec![PageId(8)], 2));
+    cache.move_from_overlay(PageId(200)).unwrap();
+    assert_eq!((cache.pages_in_overlay(9), cache.pending_writeback_count()), (vec![PageId(8)], 2));
     // Those stay until they are placed, however many others come.
     (20..100).for_each(|page| assert_eq!(number_in(&cache, page), page));
     assert!(cache.contains(PageId(7)) && cache.contains(PageId(200)));
-    assert_eq!(cache.oldest_unplaced(), Some(0), "any group may be needed");
+    assert_eq!(cache.oldest_pending_group(), Some(0), "any group may be needed");
     store(&cache);
-    assert_eq!((cache.unplaced_count(), cache.oldest_unplaced()), (0, None));
+    assert_eq!((cache.pending_writeback_count(), cache.oldest_pending_group()), (0, None));
     (20..100).for_each(|page| assert_eq!(number_in(&cache, page), page));
     assert_eq!((number_in(&cache, 7), number_in(&cache, 200)), (70, 2000));
     assert_eq!(cache.read(PageId(7)).unwrap().words().u32(104), Some(71));
     // One that is given up is forgotten.
     cache.discard(PageId(8));
-    assert!(cache.overlaid(9).is_empty());
+    assert!(cache.pages_in_overlay(9).is_empty());
     assert_eq!(number_in(&cache, 8), 8);
 }
 

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 use crate::{
-    bptree::{checkpoint::gate::mixed, page_cache::PagePin},
+    bptree::{checkpoint::gate::key_hash, page_cache::PagePin},
     util::{
         codec::{to_u64, to_usize},
         sync::{Mutex, lock},
@@ -28,16 +28,16 @@ struct Admission {
     /// The first bytes of the key.
     key: [u8; KEY_BYTES],
     length: usize,
-    kept: PagePin,
+    pin: PagePin,
 }
 
 impl Admission {
-    fn new(key: &[u8], kept: PagePin) -> Self {
+    fn new(key: &[u8], pin: PagePin) -> Self {
         let mut bytes = [0; KEY_BYTES];
         for (to, from) in bytes.iter_mut().zip(key) {
             *to = *from;
         }
-        Self { key: bytes, length: key.len(), kept }
+        Self { key: bytes, length: key.len(), pin }
     }
 
     fn is_of(&self, key: &[u8]) -> bool {
@@ -47,73 +47,73 @@ impl Admission {
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
-    kept: VecDeque<Admission>,
+struct AdmissionQueue {
+    pins: VecDeque<Admission>,
     /// Number of admitted writes whose leaf is not pinned.
-    others: usize,
+    unpinned_count: usize,
 }
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Shard(Mutex<Waiting>);
+struct AdmissionShard(Mutex<AdmissionQueue>);
 
 /// The admitted writes. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Admissions {
-    shards: Box<[Shard]>,
+    shards: Box<[AdmissionShard]>,
 }
 
 /// The pinned leaf of an admitted write.
 #[derive(Debug)]
-pub(super) struct Admitted {
-    pub(super) kept: PagePin,
+pub(super) struct AdmittedLeaf {
+    pub(super) pin: PagePin,
     /// Whether the leaf is certainly the key's, as long as it is unchanged.
-    pub(super) is_sure: bool,
+    pub(super) is_exact: bool,
 }
 
 impl Admissions {
     pub(super) fn new() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Shard::default()).collect() }
+        Self { shards: (0..SHARDS).map(|_| AdmissionShard::default()).collect() }
     }
 
-    fn shard(&self, key: &[u8]) -> &Mutex<Waiting> {
-        let index = to_usize(mixed(key)) % SHARDS;
+    fn shard(&self, key: &[u8]) -> &Mutex<AdmissionQueue> {
+        let index = to_usize(key_hash(key)) % SHARDS;
         &self.shards.get(index).unwrap_or(&self.shards[0]).0
     }
 
     /// Estimates from this key's shard how many writes are admitted and not applied, and how many
     /// leaves are pinned.
     pub(super) fn pending(&self, key: &[u8]) -> (u64, u64) {
-        let waiting = lock(self.shard(key));
-        let kept = to_u64(waiting.kept.len() * SHARDS);
-        (kept + to_u64(waiting.others * SHARDS), kept)
+        let queue = lock(self.shard(key));
+        let pin = to_u64(queue.pins.len() * SHARDS);
+        (pin + to_u64(queue.unpinned_count * SHARDS), pin)
     }
 
     /// Records an admitted write, with its leaf if that is pinned.
-    pub(super) fn add(&self, key: &[u8], kept: Option<PagePin>) {
-        let mut waiting = lock(self.shard(key));
-        match kept {
-            Some(kept) => waiting.kept.push_back(Admission::new(key, kept)),
-            None => waiting.others += 1,
+    pub(super) fn add(&self, key: &[u8], pin: Option<PagePin>) {
+        let mut queue = lock(self.shard(key));
+        match pin {
+            Some(pin) => queue.pins.push_back(Admission::new(key, pin)),
+            None => queue.unpinned_count += 1,
         }
     }
 
     /// Removes and returns the oldest leaf recorded for this key.
-    pub(super) fn take(&self, key: &[u8]) -> Option<Admitted> {
-        let mut waiting = lock(self.shard(key));
-        let Some(index) = waiting.kept.iter().position(|admission| admission.is_of(key)) else {
+    pub(super) fn take(&self, key: &[u8]) -> Option<AdmittedLeaf> {
+        let mut queue = lock(self.shard(key));
+        let Some(index) = queue.pins.iter().position(|admission| admission.is_of(key)) else {
             // Replayed operations are not admitted.
-            waiting.others = waiting.others.saturating_sub(1);
+            queue.unpinned_count = queue.unpinned_count.saturating_sub(1);
             return None;
         };
-        let admission = waiting.kept.remove(index)?;
-        Some(Admitted { kept: admission.kept, is_sure: admission.length <= KEY_BYTES })
+        let admission = queue.pins.remove(index)?;
+        Some(AdmittedLeaf { pin: admission.pin, is_exact: admission.length <= KEY_BYTES })
     }
 
     /// Returns the number of pinned leaves.
     #[cfg(test)]
     #[cfg(not(model))]
     pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(&shard.0).kept.len()).sum()
+        self.shards.iter().map(|shard| lock(&shard.0).pins.len()).sum()
     }
 }

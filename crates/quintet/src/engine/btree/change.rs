@@ -6,10 +6,10 @@
 //! leaves of a range, and long keys that must be compared whole. There a failed read is repeated;
 //! only a disk that fails persistently stops the table.
 
-use super::{Inner, range::AHEAD_MAX};
+use super::{range::AHEAD_MAX, state::BTreeState};
 use crate::{
     Error, Result,
-    bptree::Change,
+    bptree::CountChange,
     contract::Op,
     util::sync::{Backoff, Ordering},
 };
@@ -17,38 +17,38 @@ use crate::{
 /// Maximum number of attempts of a failing read while a logged write is applied.
 const TRIES: u32 = 20;
 /// At most one frame of the cache in this many is pinned for writes to come.
-const KEPT_SHARE: u64 = 8;
+const PINNED_SHARE: u64 = 8;
 
 /// Repeats an operation that fails with an I/O error.
-fn persistently<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
-    let mut patience = Backoff::default();
+fn retry_io<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut backoff = Backoff::default();
     loop {
         match attempt() {
-            Err(Error::Io { .. }) if patience.count() < TRIES => patience.wait(),
+            Err(Error::Io { .. }) if backoff.count() < TRIES => backoff.wait(),
             outcome => return outcome,
         }
     }
 }
 
-impl Inner {
+impl BTreeState {
     /// Admits a put or a delete. Makes room in the cache for `pages` more dirty pages, and one for
     /// each pending write. Loads the leaf of the key and pins it. If an eighth of the cache is
     /// pinned, the leaf is loaded when the write is applied.
-    pub(super) fn admit_one(&self, key: &[u8], pages: u64, gives_back: bool) -> Result<()> {
-        let (pending, kept) = self.admissions.pending(key);
-        let room = self.paged.make_room(pages + pending.min(self.paged.kept_limit() / 2));
+    pub(super) fn admit_one(&self, key: &[u8], pages: u64, frees_space: bool) -> Result<()> {
+        let (pending, pin) = self.admissions.pending(key);
+        let room = self.paged.make_room(pages + pending.min(self.paged.unevictable_limit() / 2));
         // Deletes free space: they continue even if a checkpoint fails, and the cache grows.
-        if !gives_back {
+        if !frees_space {
             room?;
         }
         let cache = self.paged.tree.cache();
-        if kept * KEPT_SHARE > cache.frames() {
+        if pin * PINNED_SHARE > cache.frames() {
             self.admissions.add(key, None);
             return Ok(());
         }
         let misses = cache.misses();
-        let kept = self.paged.tree.pin_leaf(key)?;
-        self.admissions.add(key, Some(kept));
+        let pin = self.paged.tree.pin_leaf(key)?;
+        self.admissions.add(key, Some(pin));
         if cache.misses() != misses {
             self.is_cold.store(true, Ordering::Relaxed);
         }
@@ -58,7 +58,7 @@ impl Inner {
     /// Unpins the leaf of a cancelled write.
     pub(super) fn cancel_write(&self, key: &[u8]) {
         if let Some(admitted) = self.admissions.take(key) {
-            self.paged.tree.cache().unpin(admitted.kept);
+            self.paged.tree.cache().unpin(admitted.pin);
         }
     }
 
@@ -66,25 +66,25 @@ impl Inner {
     pub(super) fn change_one(&self, key: &[u8], op: &Op<'_>) -> Result<()> {
         let cache = self.paged.tree.cache();
         let admitted = self.admissions.take(key);
-        let near = admitted.as_ref().filter(|admitted| admitted.is_sure);
-        let mut near = near.map(|admitted| admitted.kept.seen());
+        let leaf = admitted.as_ref().filter(|admitted| admitted.is_exact);
+        let mut leaf = leaf.map(|admitted| admitted.pin.page_version());
         let pass = self.paged.gate.enter(key);
-        let change = persistently(|| match op {
+        let change = retry_io(|| match op {
             Op::Put { key, head, body } => {
                 if self.paged.tree.is_direct(head.len() + body.len()) {
-                    self.paged.make_file()?;
+                    self.paged.ensure_file()?;
                 }
-                self.paged.tree.put(key, [head, body], near.take())
+                self.paged.tree.put(key, [head, body], leaf.take())
             }
-            Op::Delete { key } => self.paged.tree.delete(key, near.take()),
-            Op::DeleteRange { .. } => Ok(Change::default()),
+            Op::Delete { key } => self.paged.tree.delete(key, leaf.take()),
+            Op::DeleteRange { .. } => Ok(CountChange::default()),
         });
         if let Ok(change) = &change {
-            pass.note(*change);
+            pass.add(*change);
         }
         drop(pass);
         if let Some(admitted) = admitted {
-            cache.unpin(admitted.kept);
+            cache.unpin(admitted.pin);
         }
         change.map(drop)
     }
@@ -92,14 +92,14 @@ impl Inner {
     /// Removes all keys from `start` (included) to `end` (excluded).
     pub(super) fn delete_range(&self, start: &[u8], end: Option<&[u8]>) -> Result<()> {
         if !self.replay_buffer.is_empty() {
-            persistently(|| self.merge_range(start, end))?;
+            retry_io(|| self.merge_range(start, end))?;
         }
         let pass = self.paged.gate.enter(start);
         let (mut next, mut ahead) = (Some(start.to_vec()), 0);
         while let Some(from) = next {
             let tree = &self.paged.tree;
-            let (change, after) = persistently(|| tree.delete_some((&from, end), ahead, None))?;
-            pass.note(change);
+            let (change, after) = retry_io(|| tree.delete_some((&from, end), ahead, None))?;
+            pass.add(change);
             next = after;
             ahead = (ahead * 2 + 1).min(AHEAD_MAX);
         }

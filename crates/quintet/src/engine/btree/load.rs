@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{BTree, Inner};
+use super::{state::BTreeState, table::BTree};
 use crate::{
     Result,
     bptree::checkpoint::bulk_load::BulkLoader,
@@ -14,9 +14,9 @@ use crate::{
 
 /// A load in progress; it is given up when dropped.
 #[derive(Debug)]
-struct Loader {
-    inner: Arc<Inner>,
-    loading: BulkLoader,
+struct BTreeLoad {
+    inner: Arc<BTreeState>,
+    loader: BulkLoader,
 }
 
 impl BulkLoad for BTree {
@@ -24,30 +24,30 @@ impl BulkLoad for BTree {
         let inner = Arc::clone(&self.inner);
         inner.check_usable()?;
         inner.merge_all()?;
-        let (loading, last) = BulkLoader::begin(&inner.paged)?;
-        Ok(LoadStart { load: Box::new(Loader { inner, loading }), last })
+        let (loader, last) = BulkLoader::begin(&inner.paged)?;
+        Ok(LoadStart { load: Box::new(BTreeLoad { inner, loader }), last })
     }
 }
 
-impl Load for Loader {
+impl Load for BTreeLoad {
     fn put(&mut self, key: &[u8], head: &[u8], body: &[u8]) -> Result<()> {
-        self.loading.put(&self.inner.paged, key, [head, body])
+        self.loader.put(&self.inner.paged, key, [head, body])
     }
 
     fn finish(&mut self) -> Result<()> {
-        self.loading.finish(&self.inner.paged)
+        self.loader.finish(&self.inner.paged)
     }
 
     fn adopt(&mut self, up_to: Lsn) -> Result<Lsn> {
-        let mut keeper = lock(&self.inner.paged.keeper);
-        let lsn = up_to.max(keeper.complete());
-        self.loading.adopt(&self.inner.paged, &mut keeper, lsn)?;
+        let mut checkpointer = lock(&self.inner.paged.checkpointer);
+        let lsn = up_to.max(checkpointer.complete());
+        self.loader.adopt(&self.inner.paged, &mut checkpointer, lsn)?;
         Ok(lsn)
     }
 }
 
-impl Drop for Loader {
+impl Drop for BTreeLoad {
     fn drop(&mut self) {
-        self.loading.give_up(&self.inner.paged);
+        self.loader.abandon(&self.inner.paged);
     }
 }

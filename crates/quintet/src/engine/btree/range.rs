@@ -3,12 +3,12 @@
 //! Invariants: keys fetched from the front are below all keys that the back may still fetch, and
 //! vice versa. Between two steps an iterator holds no lock, latch or pin.
 
-use std::{ops::Range as Numbers, sync::Arc, vec};
+use std::{ops::Range, sync::Arc, vec};
 
-use super::{Inner, entry_of};
+use super::state::{BTreeState, entry_of};
 use crate::{
     Result,
-    bptree::scan_forward::{Ascent, Run},
+    bptree::scan_forward::{EntryRun, ForwardScan},
     contract::{Entry, KeyRange, Visit},
     util::mutant::mutant,
 };
@@ -38,12 +38,12 @@ impl StepSize {
     }
 }
 
-/// See [`super::BTree::visit`].
-pub(super) fn visit(inner: &Inner, range: KeyRange, each: Visit<'_>) -> Result<()> {
-    let mut ascent = Ascent::new(range.start.unwrap_or_default(), range.end);
-    let (mut run, mut pace) = (Run::default(), StepSize::START);
-    while !ascent.is_over {
-        inner.ascend(&mut ascent, pace.next(), &mut run)?;
+/// See [`crate::contract::OrderedEngine::visit`].
+pub(super) fn visit(inner: &BTreeState, range: KeyRange, each: Visit<'_>) -> Result<()> {
+    let mut scan = ForwardScan::new(range.start.unwrap_or_default(), range.end);
+    let (mut run, mut step_size) = (EntryRun::default(), StepSize::START);
+    while !scan.is_over {
+        inner.scan_forward(&mut scan, step_size.next(), &mut run)?;
         for (key, stored) in (0..run.len()).filter_map(|index| run.entry(index)) {
             if each(key, stored)?.is_break() {
                 return Ok(());
@@ -55,29 +55,29 @@ pub(super) fn visit(inner: &Inner, range: KeyRange, each: Visit<'_>) -> Result<(
 
 /// A range iterator. See the module documentation.
 #[derive(Debug)]
-pub(super) struct Range {
-    inner: Arc<Inner>,
+pub(super) struct BTreeRange {
+    inner: Arc<BTreeState>,
     /// The position of the front. Its end is the smallest key that the back has fetched, or the
     /// range's end.
-    ascent: Ascent,
+    scan: ForwardScan,
     /// Entries fetched by the front, ascending, and the part that is not returned yet.
-    front: Run,
-    front_left: Numbers<usize>,
+    front: EntryRun,
+    front_left: Range<usize>,
     /// Entries fetched by the back, descending.
     back: vec::IntoIter<Entry>,
-    pace: StepSize,
+    step_size: StepSize,
 }
 
-impl Range {
-    pub(super) fn new(inner: Arc<Inner>, range: KeyRange) -> Self {
-        let ascent = Ascent::new(range.start.unwrap_or_default(), range.end);
-        let (front, back) = (Run::default(), vec::IntoIter::default());
-        Self { inner, ascent, front, front_left: 0..0, back, pace: StepSize::START }
+impl BTreeRange {
+    pub(super) fn new(inner: Arc<BTreeState>, range: KeyRange) -> Self {
+        let scan = ForwardScan::new(range.start.unwrap_or_default(), range.end);
+        let (front, back) = (EntryRun::default(), vec::IntoIter::default());
+        Self { inner, scan, front, front_left: 0..0, back, step_size: StepSize::START }
     }
 
     fn fetch_front(&mut self) -> Result<()> {
-        while self.front_left.is_empty() && !self.ascent.is_over {
-            self.inner.ascend(&mut self.ascent, self.pace.next(), &mut self.front)?;
+        while self.front_left.is_empty() && !self.scan.is_over {
+            self.inner.scan_forward(&mut self.scan, self.step_size.next(), &mut self.front)?;
             self.front_left = 0..self.front.len();
             mutant!(ScanSkipsAnEntry => self.front_left.start = usize::from(self.front.len() > 1));
         }
@@ -85,14 +85,14 @@ impl Range {
     }
 
     fn fetch_back(&mut self) -> Result<()> {
-        while self.back.as_slice().is_empty() && !self.ascent.is_over {
-            let step = self.pace.next();
-            let range = (&*self.ascent.start, self.ascent.end.as_deref());
-            let (entries, next) = self.inner.descend(range, step)?;
+        while self.back.as_slice().is_empty() && !self.scan.is_over {
+            let step = self.step_size.next();
+            let range = (&*self.scan.start, self.scan.end.as_deref());
+            let (entries, next) = self.inner.scan_reverse(range, step)?;
             self.back = entries.into_iter();
             match next {
-                Some(next) => self.ascent.end = Some(next),
-                None => self.ascent.is_over = true,
+                Some(next) => self.scan.end = Some(next),
+                None => self.scan.is_over = true,
             }
         }
         Ok(())
@@ -103,12 +103,12 @@ impl Range {
     }
 }
 
-impl Iterator for Range {
+impl Iterator for BTreeRange {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Err(error) = self.fetch_front() {
-            self.ascent.is_over = true;
+            self.scan.is_over = true;
             return Some(Err(error));
         }
         let index = self.front_left.next();
@@ -116,10 +116,10 @@ impl Iterator for Range {
     }
 }
 
-impl DoubleEndedIterator for Range {
+impl DoubleEndedIterator for BTreeRange {
     fn next_back(&mut self) -> Option<Self::Item> {
         if let Err(error) = self.fetch_back() {
-            self.ascent.is_over = true;
+            self.scan.is_over = true;
             return Some(Err(error));
         }
         if let Some(entry) = self.back.next() {

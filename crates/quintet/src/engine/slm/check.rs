@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    bptree::scan_forward::{Ascent, Run as IndexRun},
+    bptree::scan_forward::{EntryRun, ForwardScan},
     lsm::{
         cursor::merge::{Ahead, ScanStart, SortedCursor as _, SstCursor},
         sst::block,
@@ -27,8 +27,8 @@ impl SlmTable {
         let _compacting = lock(&self.compacting);
         let _flushing = lock(&self.flushing);
         {
-            let mut keeper = lock(&self.paged.keeper);
-            self.paged.check_files(&mut keeper, report)?;
+            let mut checkpointer = lock(&self.paged.checkpointer);
+            self.paged.check_files(&mut checkpointer, report)?;
         }
         self.remove_obsolete_runs();
         let view = self.write_buffer.view.load_full();
@@ -97,10 +97,11 @@ impl SlmTable {
 
     /// Checks every key and value of the index. Returns the number of keys.
     fn check_index(&self, runs: &RunSet, report: &mut Report) -> Result<u64> {
-        let (mut ascent, mut step) = (Ascent::new(FIRST_KEY.to_vec(), None), IndexRun::default());
+        let (mut ascent, mut step) =
+            (ForwardScan::new(FIRST_KEY.to_vec(), None), EntryRun::default());
         let (mut count, mut restored) = (0, Vec::new());
         while !ascent.is_over {
-            self.paged.tree.ascend(&mut ascent, (STEP, 8), &mut step)?;
+            self.paged.tree.scan_forward(&mut ascent, (STEP, 8), &mut step)?;
             count += to_u64(step.len());
             for (key, value) in (0..step.len()).filter_map(|index| step.entry(index)) {
                 let key = IndexKey(key);

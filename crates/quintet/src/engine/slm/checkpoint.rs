@@ -29,17 +29,17 @@ impl SlmTable {
     /// are complete: `up_to`, or the previous one if that is higher. Removes the files of runs that
     /// the checkpoint leaves out.
     pub(super) fn take_checkpoint(&self, up_to: Option<Lsn>) -> Result<Lsn> {
-        let mut keeper = lock(&self.paged.keeper);
-        let complete = keeper.complete();
+        let mut checkpointer = lock(&self.paged.checkpointer);
+        let complete = checkpointer.complete();
         let lsn = up_to.map_or(complete, |lsn| lsn.max(complete));
-        let is_dirty = self.paged.is_unsettled() || self.manifest.has_dead();
+        let is_dirty = self.paged.has_pending_changes() || self.manifest.has_dead();
         let outcome = if lsn > complete || is_dirty {
-            self.paged.persist_cut(&mut keeper, lsn)
+            self.paged.store_checkpoint(&mut checkpointer, lsn)
         } else {
             Ok(())
         };
-        let complete = keeper.complete();
-        drop(keeper);
+        let complete = checkpointer.complete();
+        drop(checkpointer);
         self.remove_obsolete_runs();
         outcome.map(|()| complete)
     }

@@ -78,8 +78,8 @@ impl SlmTable {
                 self.merge(job, false)?;
             }
         }
-        let mut keeper = lock(&self.paged.keeper);
-        self.paged.give_back_space(&mut keeper)
+        let mut checkpointer = lock(&self.paged.checkpointer);
+        self.paged.punch_holes(&mut checkpointer)
     }
 
     /// Begins a merge of runs. The caller holds `compacting`.

@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     Result,
-    bptree::scan_forward::{Ascent, Run as IndexRun},
+    bptree::scan_forward::{EntryRun, ForwardScan},
     util::{
         codec::{low_u64, to_u64, to_usize},
         sync::lock,
@@ -141,12 +141,12 @@ impl SlmTable {
         let window = (entries / count * settings.leaf_runs).clamp(1, WINDOW_KEYS_MAX);
         let mut from = lock(&self.leaf_scan_start);
         let start = std::mem::take(&mut *from);
-        let mut ascent = Ascent::new(start.as_slice().max(FIRST_KEY).to_vec(), None);
-        let (mut run, mut run_numbers, mut keys) = (IndexRun::default(), BTreeSet::new(), 0);
+        let mut ascent = ForwardScan::new(start.as_slice().max(FIRST_KEY).to_vec(), None);
+        let (mut run, mut run_numbers, mut keys) = (EntryRun::default(), BTreeSet::new(), 0);
         let mut last = None;
         while keys < window && !ascent.is_over {
             let step = to_usize(window - keys).min(SCAN_STEP);
-            self.paged.tree.ascend(&mut ascent, (step, 1), &mut run)?;
+            self.paged.tree.scan_forward(&mut ascent, (step, 1), &mut run)?;
             keys += to_u64(run.len());
             for (_, value) in (0..run.len()).filter_map(|index| run.entry(index)) {
                 let number = BlockAddress::decode(value).map(|address| address.run);

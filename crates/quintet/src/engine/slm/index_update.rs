@@ -189,7 +189,7 @@ impl SlmTable {
         let (before, after) =
             (old.map(find).transpose()?, one.to.map(|to| find(to.address)).transpose()?);
         let change = match one.to {
-            Some(to) => tree.put_near(finger, key.0, &to.encode())?,
+            Some(to) => tree.put_by_finger(finger, key.0, &to.encode())?,
             None if mutant!(SlmForgetsDeletes: true, else old.is_none()) => return Ok(()),
             None => tree.delete(key.0, None)?,
         };
@@ -200,7 +200,7 @@ impl SlmTable {
             let new = new.and_then(|(run, to)| run.sst.slot(to.address.block));
             self.cache.replace(run.sst.slot(address.block), new);
         }
-        pass.note(change);
+        pass.add(change);
         Ok(())
     }
 }

@@ -168,7 +168,9 @@ impl Engine for Slm {
     fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
         self.table.check_usable()?;
         match mode {
-            MaintenanceMode::Step if self.table.can_write_back() => self.table.paged.settle(),
+            MaintenanceMode::Step if self.table.can_write_back() => {
+                self.table.paged.empty_journal()
+            }
             MaintenanceMode::Step => self.table.compact_step(),
             MaintenanceMode::Full => self.table.compact_all(),
         }

@@ -13,7 +13,7 @@ impl SlmTable {
             || self.compaction_wanted.load(Ordering::Relaxed)
         {
             PendingWork::Maintain
-        } else if self.paged.is_cut_due() || self.paged.is_overlay_in_the_way() {
+        } else if self.paged.is_checkpoint_due() || self.paged.is_overlay_too_large() {
             PendingWork::Checkpoint
         } else if self.is_clean(&view) {
             if !self.paged.is_journal_long() {
@@ -49,7 +49,7 @@ impl SlmTable {
 
     /// Whether no checkpoint has been taken for a while.
     fn is_idle(&self) -> bool {
-        let checkpoints = self.paged.cuts_total.load(Ordering::Relaxed);
+        let checkpoints = self.paged.checkpoints_total.load(Ordering::Relaxed);
         self.idle.has_come(&*self.context.env, checkpoints)
     }
 }

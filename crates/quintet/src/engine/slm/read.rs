@@ -80,7 +80,7 @@ impl SlmTable {
         finger: &mut Finger,
         key: IndexKey<'_>,
     ) -> Result<Option<BlockAddress>> {
-        let found = self.paged.tree.get_near(finger, key.0, IndexValue::from_lookup)?;
+        let found = self.paged.tree.get_by_finger(finger, key.0, IndexValue::from_lookup)?;
         found.map(|index_value| Ok(self.decoded(key, index_value)?.address)).transpose()
     }
 

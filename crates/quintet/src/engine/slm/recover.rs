@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    bptree::checkpoint::{self, Paged},
+    bptree::checkpoint::{self, PagedTree},
     contract::{Context, TableOptions},
     io::Queues,
     lsm::{
@@ -47,10 +47,10 @@ impl SlmTable {
         let budget = context.budget.limit();
         let settings = SlmSettings::parse(options, budget)?;
         let index =
-            checkpoint::Settings::new(options, &context, ("index_cache_bytes", budget / 2))?;
+            checkpoint::TreeSettings::new(options, &context, ("index_cache_bytes", budget / 2))?;
         // The index keeps its pages before blocks: a page leads to hundreds of entries, a block has
         // a few.
-        let index = index.before_blocks().of_values(size_of::<BlockAddress>());
+        let index = index.may_reclaim_blocks().with_value_bytes(size_of::<BlockAddress>());
         let owner = Owner {
             kind: Kind::RUN,
             dir: Arc::clone(&context.dir),
@@ -59,7 +59,7 @@ impl SlmTable {
         };
         let manifest = Arc::new(RunManifest::new(owner.clone()));
         let participant = Arc::clone(&manifest) as Arc<dyn checkpoint::CheckpointParticipant>;
-        let (paged, complete) = Paged::open(&index, context.clone(), Some(participant))?;
+        let (paged, complete) = PagedTree::open(&index, context.clone(), Some(participant))?;
         let list = load_list(&paged, complete)?;
         let keys = Arc::new(IndexKeyCodec::new(list.coding.clone()));
         let runs = load_runs(&context, &owner, &list)?;
@@ -112,7 +112,7 @@ impl SlmTable {
 }
 
 /// Reads the list of runs from the index. Fails with `Corruption` if a checkpointed index has none.
-fn load_list(paged: &Paged, complete: Lsn) -> Result<RunList> {
+fn load_list(paged: &PagedTree, complete: Lsn) -> Result<RunList> {
     let label = paged.tree.cache().label();
     let copy = |length: usize, fill: &mut dyn FnMut(&mut [u8])| {
         let mut bytes = vec![0; length];

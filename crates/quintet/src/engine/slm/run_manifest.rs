@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    bptree::{Change, Tree, checkpoint::CheckpointParticipant},
+    bptree::{CountChange, Tree, checkpoint::CheckpointParticipant},
     lsm::sst::Owner,
     util::{
         mutant::mutant,
@@ -99,7 +99,7 @@ impl RunManifest {
 }
 
 impl CheckpointParticipant for RunManifest {
-    fn join(&self, tree: &Tree) -> Result<Change> {
+    fn join(&self, tree: &Tree) -> Result<CountChange> {
         let mut state = lock(&self.state);
         let (mut omitted_runs, mut runs) = (Vec::new(), Vec::new());
         for run in state.runs.values() {
@@ -118,11 +118,11 @@ impl CheckpointParticipant for RunManifest {
         mutant!(SlmRemovesRunsEarly => mutants::remove_runs(&self.owner, &omitted_runs));
         state.omitted_runs = omitted_runs;
         let is_empty = state.runs.is_empty();
-        mutant!(SlmCutsWithoutList => if !is_empty { return Ok(Change::default()); });
+        mutant!(SlmCutsWithoutList => if !is_empty { return Ok(CountChange::default()); });
         tree.put(LIST_KEY, [&list, &[]], None)
     }
 
-    fn settle(&self) -> Result<()> {
+    fn make_durable(&self) -> Result<()> {
         let has_new_names = std::mem::take(&mut lock(&self.state).has_new_names);
         if mutant!(SlmSkipsDirSync: true, else !has_new_names) {
             return Ok(());
@@ -134,7 +134,7 @@ impl CheckpointParticipant for RunManifest {
         })
     }
 
-    fn stored(&self) {
+    fn on_durable(&self) {
         let mut state = lock(&self.state);
         let omitted_runs = std::mem::take(&mut state.omitted_runs);
         for number in omitted_runs {

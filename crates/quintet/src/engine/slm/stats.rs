@@ -58,7 +58,7 @@ impl SlmTable {
 
     /// Returns the number of pages that take space in the file of the index.
     fn file_pages(&self) -> u64 {
-        let (tree, space) = (&self.paged.tree, self.paged.tree.space());
+        let (tree, space) = (&self.paged.tree, self.paged.tree.allocator());
         if tree.cache().file().is_ok() { space.end() - space.holes() } else { 0 }
     }
 
@@ -69,8 +69,8 @@ impl SlmTable {
 
     /// Returns the bytes of the index's journal, and those of its live groups.
     fn journal_bytes(&self) -> (u64, u64) {
-        let keeper = lock(&self.paged.keeper);
-        (keeper.journal_bytes(), keeper.journal_state().0)
+        let checkpointer = lock(&self.paged.checkpointer);
+        (checkpointer.journal_bytes(), checkpointer.journal_state().0)
     }
 
     /// Returns the statistics. Counts small tables exactly.
@@ -124,7 +124,7 @@ impl SlmTable {
             ("index_misses_total", index_cache.misses_total),
             ("index_written_bytes_total", load(&self.paged.written_bytes_total)),
             ("journal_live_bytes", self.journal_bytes().1),
-            ("cuts_total", load(&self.paged.cuts_total)),
+            ("cuts_total", load(&self.paged.checkpoints_total)),
             ("index_helps_total", load(&self.paged.helps_total)),
             ("cache_bytes", self.cache.blocks.memory_bytes()),
             ("shortcuts", self.location_cache.count()),

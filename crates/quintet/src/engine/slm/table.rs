@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    bptree::checkpoint::Paged,
+    bptree::checkpoint::PagedTree,
     contract::Context,
     io::Queues,
     lsm::{
@@ -60,7 +60,7 @@ pub(super) struct SlmTable {
     /// Directory, kind and identity of the table's run files.
     pub(super) owner: Owner,
     /// The index: a B+-tree of pages with checkpoints.
-    pub(super) paged: Paged,
+    pub(super) paged: PagedTree,
     /// How the index stores keys.
     pub(super) keys: Arc<IndexKeyCodec>,
     pub(super) manifest: Arc<RunManifest>,
@@ -137,7 +137,7 @@ impl SlmTable {
     /// leave, and shrinks by the excess over the budget.
     pub(super) fn divide_memory(&self) {
         let pages = self.paged.tree.cache();
-        let wanted = self.paged.tree.space().used().min(pages.capacity());
+        let wanted = self.paged.tree.allocator().used().min(pages.capacity());
         let most = self.settings.cache_bytes.saturating_sub(wanted * to_u64(pages.page_bytes()));
         self.cache.blocks.set_most(most.max(self.settings.cache_bytes_min));
         let budget = &self.context.budget;

@@ -6,7 +6,7 @@
 use std::{borrow::Borrow, cmp::Ordering as Order};
 
 /// A key that is ordered as a byte string.
-pub(super) trait Ordered {
+pub(super) trait OrderedKey {
     /// Returns its first sixteen bytes as a big-endian number, padded with zeros.
     fn head(&self) -> u128;
     /// Returns the whole key.
@@ -15,9 +15,9 @@ pub(super) trait Ordered {
 
 /// The key of an entry.
 #[derive(Debug)]
-pub(super) struct Key {
+pub(crate) struct ReplayKey {
     head: u128,
-    pub(super) bytes: Box<[u8]>,
+    pub(crate) bytes: Box<[u8]>,
 }
 
 /// A key to search for.
@@ -32,7 +32,7 @@ fn head_of(key: &[u8]) -> u128 {
     u128::from_be_bytes(head)
 }
 
-impl From<&[u8]> for Key {
+impl From<&[u8]> for ReplayKey {
     fn from(key: &[u8]) -> Self {
         Self { head: head_of(key), bytes: key.into() }
     }
@@ -44,7 +44,7 @@ impl<'k> SearchKey<'k> {
     }
 }
 
-impl Ordered for Key {
+impl OrderedKey for ReplayKey {
     fn head(&self) -> u128 {
         self.head
     }
@@ -54,7 +54,7 @@ impl Ordered for Key {
     }
 }
 
-impl Ordered for SearchKey<'_> {
+impl OrderedKey for SearchKey<'_> {
     fn head(&self) -> u128 {
         self.head
     }
@@ -64,8 +64,8 @@ impl Ordered for SearchKey<'_> {
     }
 }
 
-impl<'k> Borrow<dyn Ordered + 'k> for Key {
-    fn borrow(&self) -> &(dyn Ordered + 'k) {
+impl<'k> Borrow<dyn OrderedKey + 'k> for ReplayKey {
+    fn borrow(&self) -> &(dyn OrderedKey + 'k) {
         self
     }
 }
@@ -74,45 +74,45 @@ fn order(one: (u128, &[u8]), other: (u128, &[u8])) -> Order {
     one.0.cmp(&other.0).then_with(|| one.1.cmp(other.1))
 }
 
-impl Ord for dyn Ordered + '_ {
+impl Ord for dyn OrderedKey + '_ {
     fn cmp(&self, other: &Self) -> Order {
         order((self.head(), self.bytes()), (other.head(), other.bytes()))
     }
 }
 
-impl PartialOrd for dyn Ordered + '_ {
+impl PartialOrd for dyn OrderedKey + '_ {
     fn partial_cmp(&self, other: &Self) -> Option<Order> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for dyn Ordered + '_ {
+impl PartialEq for dyn OrderedKey + '_ {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Order::Equal
     }
 }
 
-impl Eq for dyn Ordered + '_ {}
+impl Eq for dyn OrderedKey + '_ {}
 
-impl Ord for Key {
+impl Ord for ReplayKey {
     fn cmp(&self, other: &Self) -> Order {
         order((self.head, &self.bytes), (other.head, &other.bytes))
     }
 }
 
-impl PartialOrd for Key {
+impl PartialOrd for ReplayKey {
     fn partial_cmp(&self, other: &Self) -> Option<Order> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Key {
+impl PartialEq for ReplayKey {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Order::Equal
     }
 }
 
-impl Eq for Key {}
+impl Eq for ReplayKey {}
 
 #[cfg(test)]
 #[cfg(not(model))]
@@ -136,8 +136,8 @@ mod tests {
         ];
         keys.sort_unstable();
         let ordered = |one: &[u8], other: &[u8]| {
-            let sought: &dyn Ordered = &SearchKey::new(one);
-            let (key, other) = (Key::from(one), Key::from(other));
+            let sought: &dyn OrderedKey = &SearchKey::new(one);
+            let (key, other) = (ReplayKey::from(one), ReplayKey::from(other));
             assert_eq!(sought.cmp(other.borrow()), key.cmp(&other));
             key.cmp(&other)
         };

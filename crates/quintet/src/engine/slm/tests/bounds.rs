@@ -42,9 +42,9 @@ fn a_journal_larger_than_the_index_cache_is_written_back_in_the_background() {
     drop(engine);
     let bench = bench.set("index_cache_bytes", "65536");
     let (engine, lsn) = bench.open();
-    assert!(engine.table.paged.is_overlay_in_the_way());
+    assert!(engine.table.paged.is_overlay_too_large());
     background(&engine, lsn.0);
-    assert!(!engine.table.paged.tree.cache().is_overlaid());
+    assert!(!engine.table.paged.tree.cache().has_overlay());
     for number in 0..20_000 {
         assert_eq!(engine.get(&key(number)).unwrap().unwrap(), 1_u64.to_be_bytes());
     }

@@ -24,7 +24,7 @@ use self::read_ahead::{ScanReadAhead, WantedBlock};
 use super::fragmentation::ScanFragmentation;
 use crate::{
     Result,
-    bptree::scan_forward::{Ascent, Run as IndexRun},
+    bptree::scan_forward::{EntryRun, ForwardScan},
     contract::{ValueSink, Visit, value_sink::IntoBuffer},
     engine::slm::{
         index_key::{FIRST_KEY, IndexKey, IndexKeyCodec},
@@ -82,11 +82,11 @@ pub(super) struct IndexScan {
     direction: Direction,
     /// The part of the index that is not copied yet: from `ascent.start` up, or from `ascent.end`
     /// down.
-    ascent: Ascent,
+    ascent: ForwardScan,
     /// Number of steps taken.
     steps: u32,
     /// The keys and values of the step, in scan order, as the index stores them.
-    index_run: IndexRun,
+    index_run: EntryRun,
     /// The decoded values of `index_run`.
     items: Vec<ScanItem>,
     /// Index of the current entry in `items`.
@@ -130,14 +130,14 @@ impl IndexScan {
         };
         let start = bound(start).map(|start| start.max(FIRST_KEY.to_vec()));
         let is_empty = start.is_none();
-        let mut ascent = Ascent::new(start.unwrap_or_default(), end.and_then(bound));
+        let mut ascent = ForwardScan::new(start.unwrap_or_default(), end.and_then(bound));
         // While the coding is not chosen the index is empty, and the scan stays empty.
         ascent.is_over |= is_empty;
         Self {
             direction,
             ascent,
             steps: 0,
-            index_run: IndexRun::default(),
+            index_run: EntryRun::default(),
             items: Vec::new(),
             next: 0,
             keys: Vec::new(),
@@ -370,12 +370,15 @@ impl IndexScan {
         self.steps += 1;
         let tree = &table.paged.tree;
         match self.direction {
-            Direction::Up => tree.ascend(&mut self.ascent, (step, ahead), &mut self.index_run)?,
+            Direction::Up => {
+                tree.scan_forward(&mut self.ascent, (step, ahead), &mut self.index_run)?
+            }
             Direction::Down => {
                 self.index_run.clear();
                 let range = (self.ascent.end.as_deref(), Some(&*self.ascent.start));
                 let pair = |key, index_value| (key, index_value);
-                let found = tree.scan_down(range, (step, ahead), IndexValue::from_lookup, pair)?;
+                let found =
+                    tree.scan_reverse(range, (step, ahead), IndexValue::from_lookup, pair)?;
                 for (key, index_value) in found.entries {
                     let index_value =
                         index_value.ok_or_else(|| table.undecodable_value(IndexKey(&key)))?;

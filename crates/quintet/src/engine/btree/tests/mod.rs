@@ -1,19 +1,28 @@
 //! Goal: what the database's own tests do not see: spilling by writers, tiny caches with more
 //! threads than frames, cuts that fail on the way, damage found by the check, space given back.
 
-use std::collections::BTreeMap;
+mod replay;
 
-use super::*;
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::BTree;
 use crate::{
-    bptree::checkpoint::{checkpointer::PAGES_NAME, gate::Gate},
-    contract::{EngineKind, fake_host::FakeHost},
+    Error, Result,
+    bptree::checkpoint::{PAGES_NAME, gate::Gate},
+    contract::{
+        Context, Engine, EngineKind, Hint, KeyRange, MaintenanceMode, Op, PendingWork,
+        TableOptions, fake_host::FakeHost,
+    },
     io::{
         Dir, Env, Open,
         sim::{Call, Effect, Fault, Policy, SimEnv, When},
     },
     util::{
         budget::Budget,
+        codec::Lsn,
         mutant::{self, Bug},
+        report::Report,
+        sync::{Ordering, lock},
     },
 };
 
@@ -117,7 +126,7 @@ fn a_disk_that_cannot_be_read_stops_no_admitted_write() {
     for number in 0..20_000 {
         put(&table, &key(number), &[7; 100]);
     }
-    table.inner.paged.place_everything(&mut lock(&table.inner.paged.keeper), Lsn(9)).unwrap();
+    table.inner.paged.write_back_all(&mut lock(&table.inner.paged.checkpointer), Lsn(9)).unwrap();
     let unreadable = || Fault::new(&[Call::Read], When::From(1), Effect::Io);
     let (mut refused, mut done) = (0, 0);
     for step in 0..2_000_u32 {
@@ -327,20 +336,20 @@ fn reading_what_the_journal_has_takes_no_more_memory_than_reading_pages() {
     fixture.budget = Arc::new(Budget::new(1 << 20));
     let table = fixture.open();
     let cache = table.inner.paged.tree.cache();
-    assert!(cache.is_overlaid() && table.pending_work() == PendingWork::Checkpoint);
+    assert!(cache.has_overlay() && table.pending_work() == PendingWork::Checkpoint);
     for key in &rows {
         assert_eq!(table.get(key).unwrap().unwrap(), [1; 100]);
         assert!(fixture.budget.used() <= 1 << 20);
     }
     assert_eq!(cache.stats().overflows_total, 0);
-    assert!(cache.is_overlaid());
+    assert!(cache.has_overlay());
     // A part of it at a time, and then all of it.
     let mut persists = 0;
     while table.pending_work() == PendingWork::Checkpoint && persists < 1000 {
         table.checkpoint(Lsn(2)).unwrap();
         persists += 1;
     }
-    assert!(persists > 1 && !cache.is_overlaid() && table.pending_work() == PendingWork::None);
+    assert!(persists > 1 && !cache.has_overlay() && table.pending_work() == PendingWork::None);
     assert!(fixture.budget.used() <= 1 << 20, "{:?}", cache.stats());
     let before = cache.stats().misses_total;
     for key in &rows {
@@ -358,20 +367,20 @@ fn cut_holds_what_was_there() {
         put(&table, &key(number), b"before");
     }
     // A writer comes in the middle of the cut's writing, by hand: the pages are taken and changed.
-    let mut keeper = lock(&table.inner.paged.keeper);
-    table.inner.paged.persist_cut(&mut keeper, Lsn(1)).unwrap();
-    drop(keeper);
+    let mut checkpointer = lock(&table.inner.paged.checkpointer);
+    table.inner.paged.store_checkpoint(&mut checkpointer, Lsn(1)).unwrap();
+    drop(checkpointer);
     for number in 0..3000 {
         put(&table, &key(number), b"during");
     }
-    let cut = table.inner.paged.take_cut(Lsn(2), 2, 0).unwrap();
+    let cut = table.inner.paged.begin_checkpoint(Lsn(2), 2, 0).unwrap();
     for number in 0..3000 {
         put(&table, &key(number), b"after!");
     }
-    let mut keeper = lock(&table.inner.paged.keeper);
-    table.inner.paged.store_cut(&mut keeper, &cut, Lsn(2)).unwrap();
-    drop(keeper);
-    table.inner.paged.tree.space().end_cut(true);
+    let mut checkpointer = lock(&table.inner.paged.checkpointer);
+    table.inner.paged.write_checkpoint(&mut checkpointer, &cut, Lsn(2)).unwrap();
+    drop(checkpointer);
+    table.inner.paged.tree.allocator().end_checkpoint(true);
     table.inner.paged.tree.cache().finish(cut);
     assert!(contents(&table).values().all(|value| value == b"after!"));
     drop(table);
@@ -411,7 +420,7 @@ fn every_crash_point_of_a_cut_is_whole() {
     // Pages that the old state needs must not be used yet.
     put(&table, b"larger", &vec![2; 60_000]);
     table.checkpoint(Lsn(6)).unwrap();
-    table.inner.paged.place_everything(&mut lock(&table.inner.paged.keeper), Lsn(6)).unwrap();
+    table.inner.paged.write_back_all(&mut lock(&table.inner.paged.checkpointer), Lsn(6)).unwrap();
     drop(table);
     let (recorded, events) = (fixture.env.clone(), fixture.env.history());
     assert!(events.len() > 5);
@@ -531,7 +540,7 @@ fn compaction_drops_what_expired_and_gives_space_back() {
     table.checkpoint(Lsn(6)).unwrap();
     let after = table.stats();
     assert_eq!(after.keys, 2000);
-    let journal = lock(&table.inner.paged.keeper).journal_bytes();
+    let journal = lock(&table.inner.paged.checkpointer).journal_bytes();
     assert!(after.file_bytes - journal < before.file_bytes / 2, "{before:?} {after:?}");
     assert_eq!(after.dead_bytes, 0);
     assert_eq!(findings(&table), Vec::<String>::new());
@@ -560,8 +569,10 @@ fn every_flipped_byte_of_a_page_is_found() {
         let page = offset / 4096;
         let mut byte = [0];
         file.read_at(&mut byte, offset).unwrap();
-        let used =
-            crate::bptree::page_allocator::is_set(&table.inner.paged.tree.space().durable(), page);
+        let used = crate::bptree::page_allocator::is_set(
+            &table.inner.paged.tree.allocator().durable(),
+            page,
+        );
         // The end of a value's last page is nobody's.
         let slack = byte == [0] && page > 2;
         file.write_at(&[byte[0] ^ 0x10], offset).unwrap();

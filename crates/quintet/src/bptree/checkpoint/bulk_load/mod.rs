@@ -1,6 +1,6 @@
 //! Sorted loads: whole pages written to the file, and one checkpoint that adds them to the tree.
 //!
-//! How: [`BulkLoader`] builds nodes in free pages ([`crate::bptree::bulk`]) and writes them in
+//! How: [`BulkLoader`] builds nodes in free pages ([`builder`]) and writes them in
 //! batches, bypassing the cache. [`BulkLoader::adopt`] stores a checkpoint whose root refers to
 //! them. Why: a put costs a descent, a page change and its journaling; sorted entries above all
 //! others need their bytes written once.
@@ -19,17 +19,19 @@
 //! Threads: one load of a tree at a time. The caller keeps writers out from [`BulkLoader::begin`]
 //! until the load is adopted or dropped. Checkpoints go on meanwhile.
 
-use super::Paged;
+mod builder;
+
+use self::builder::{BuildTarget, BuiltRoot, TreeBuilder, load_failed};
 use crate::{
     Error, Result,
     bptree::{
-        Change, ROOT,
-        bulk::{BuiltRoot, Bulk, Sink, Site},
         checkpoint::{
             checkpointer::Checkpointer,
-            write_back::{REQUEST_BYTES, Requests, WAITING_BYTES_MAX},
+            paged_tree::PagedTree,
+            write_back::{PageWrites, REQUEST_BYTES, WAITING_BYTES_MAX},
         },
         page_allocator::pages_of,
+        tree::{CountChange, ROOT},
     },
     util::{
         budget::Reservation,
@@ -42,55 +44,41 @@ use crate::{
 /// A load in progress.
 #[derive(Debug)]
 pub(crate) struct BulkLoader {
-    bulk: Option<Bulk>,
-    requests: Option<Requests>,
-    built: Option<BuiltRoot>,
+    builder: Option<TreeBuilder>,
+    writes: Option<PageWrites>,
+    new_root: Option<BuiltRoot>,
     failure: Option<Error>,
     _memory: Reservation,
 }
 
-struct ToFile<'r>(&'r mut Requests);
-
-impl Sink for ToFile<'_> {
-    fn write(&mut self, offset: u64, page: &[u8]) -> Result<()> {
-        self.0.add(offset, page);
-        // The end of the load returns the error itself.
-        if self.0.has_failed() { Err(stopped()) } else { Ok(()) }
-    }
-}
-
-fn stopped() -> Error {
-    Error::Limit { what: "the load has failed, and takes no more entries".to_owned() }
-}
-
 impl BulkLoader {
     /// Begins a load. The tree must not change until its end. Returns the last key too.
-    pub(crate) fn begin(paged: &Paged) -> Result<(Self, Option<Vec<u8>>)> {
-        paged.make_file()?;
-        let (bulk, last) = paged.tree.begin_bulk()?;
-        let requests = Requests::new(paged.tree.cache(), &*paged.context.env)?;
+    pub(crate) fn begin(paged: &PagedTree) -> Result<(Self, Option<Vec<u8>>)> {
+        paged.ensure_file()?;
+        let (builder, last) = paged.tree.begin_build()?;
+        let writes = PageWrites::new(paged.tree.cache(), &*paged.context.env)?;
         let buffers = WAITING_BYTES_MAX + 2 * to_u64(REQUEST_BYTES);
         let memory = paged.context.budget.reserve_transient(buffers);
-        let (bulk, requests) = (Some(bulk), Some(requests));
-        Ok((Self { bulk, requests, built: None, failure: None, _memory: memory }, last))
+        let (builder, writes) = (Some(builder), Some(writes));
+        Ok((Self { builder, writes, new_root: None, failure: None, _memory: memory }, last))
     }
 
     /// Adds an entry; its key must be above all others.
-    pub(crate) fn put(&mut self, paged: &Paged, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
+    pub(crate) fn put(&mut self, paged: &PagedTree, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        let (Some(bulk), Some(requests)) = (&mut self.bulk, &mut self.requests) else {
-            return Err(stopped());
+        let (Some(builder), Some(writes)) = (&mut self.builder, &mut self.writes) else {
+            return Err(load_failed());
         };
-        let site = &mut Site { tree: &paged.tree, sink: &mut ToFile(requests) };
-        let outcome = bulk.push(site, key, value);
+        let target = &mut BuildTarget { tree: &paged.tree, writes };
+        let outcome = builder.push(target, key, value);
         outcome.map_err(|error| self.fail(paged, error))
     }
 
     /// Aborts the load. Returns the error of the first write that failed.
-    fn fail(&mut self, paged: &Paged, error: Error) -> Error {
-        self.bulk = None;
+    fn fail(&mut self, paged: &PagedTree, error: Error) -> Error {
+        self.builder = None;
         let written = self.end_writes(paged);
         let error = written.err().unwrap_or(error);
         self.failure = Some(error.clone());
@@ -98,24 +86,24 @@ impl BulkLoader {
     }
 
     /// Waits for the writes in flight.
-    fn end_writes(&mut self, paged: &Paged) -> Result<()> {
-        let Some(requests) = self.requests.take() else { return Ok(()) };
-        let (outcome, written) = requests.finish();
+    fn end_writes(&mut self, paged: &PagedTree) -> Result<()> {
+        let Some(writes) = self.writes.take() else { return Ok(()) };
+        let (outcome, written) = writes.finish();
         paged.written_bytes_total.fetch_add(written, Ordering::Relaxed);
-        paged.placed_bytes_total.fetch_add(written, Ordering::Relaxed);
+        paged.written_back_bytes_total.fetch_add(written, Ordering::Relaxed);
         outcome
     }
 
     /// Writes everything except the root.
-    pub(crate) fn finish(&mut self, paged: &Paged) -> Result<()> {
+    pub(crate) fn finish(&mut self, paged: &PagedTree) -> Result<()> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        if let (Some(bulk), Some(requests)) = (self.bulk.take(), &mut self.requests) {
-            let site = &mut Site { tree: &paged.tree, sink: &mut ToFile(requests) };
-            let built = bulk.finish(site).map_err(|error| self.fail(paged, error))?;
+        if let (Some(builder), Some(writes)) = (self.builder.take(), &mut self.writes) {
+            let target = &mut BuildTarget { tree: &paged.tree, writes };
+            let new_root = builder.finish(target).map_err(|error| self.fail(paged, error))?;
             self.end_writes(paged).map_err(|error| self.fail(paged, error))?;
-            self.built = Some(built);
+            self.new_root = Some(new_root);
         }
         Ok(())
     }
@@ -125,23 +113,23 @@ impl BulkLoader {
     /// it is opened before another checkpoint is stored.
     pub(crate) fn adopt(
         &mut self,
-        paged: &Paged,
-        keeper: &mut Checkpointer,
+        paged: &PagedTree,
+        checkpointer: &mut Checkpointer,
         lsn: Lsn,
     ) -> Result<()> {
         self.finish(paged)?;
-        let Some(built) = self.built.take() else { return Err(stopped()) };
-        paged.adopt(keeper, lsn, &built)
+        let Some(new_root) = self.new_root.take() else { return Err(load_failed()) };
+        paged.adopt(checkpointer, lsn, &new_root)
     }
 
     /// Frees the pages that were written, unless the load was adopted.
-    pub(crate) fn give_up(&mut self, paged: &Paged) {
-        self.bulk = None;
-        self.built = None;
+    pub(crate) fn abandon(&mut self, paged: &PagedTree) {
+        self.builder = None;
+        self.new_root = None;
         let _ = self.end_writes(paged);
         let cache = paged.tree.cache();
         let page_bytes = to_u64(cache.page_bytes());
-        paged.tree.space().release(|first, count| {
+        paged.tree.allocator().free_reserved(|first, count| {
             // Optional: the pages are free either way.
             if let Ok(file) = cache.file() {
                 let _ = file.punch_hole(first * page_bytes, count * page_bytes);
@@ -150,38 +138,38 @@ impl BulkLoader {
     }
 }
 
-impl Paged {
-    fn adopt(&self, keeper: &mut Checkpointer, lsn: Lsn, built: &BuiltRoot) -> Result<()> {
+impl PagedTree {
+    fn adopt(&self, checkpointer: &mut Checkpointer, lsn: Lsn, new_root: &BuiltRoot) -> Result<()> {
         let (cache, tree) = (self.tree.cache(), &self.tree);
         // The load's checkpoint must not contain nodes that the new root does not refer to.
         if cache.dirty_count() > 0 {
-            self.store_one(keeper, lsn, 0)?;
+            self.store_once(checkpointer, lsn, 0)?;
         }
         let root = cache.write(ROOT)?;
-        let before = root.words().copy(0, cache.page_bytes()).ok_or_else(stopped)?;
-        tree.put_root(&root, &built.root);
-        root.settle();
-        let loaded = tree.space().adopt(&built.freed);
-        tree.count_nodes(built.nodes, false);
-        self.gate.note(built.change);
-        let cut = self.take_cut(lsn, keeper.next_group(), 0);
-        mutant!(LoadShownEarly: (), else tree.put_root(&root, &before));
+        let before = root.words().copy(0, cache.page_bytes()).ok_or_else(load_failed)?;
+        tree.replace_root(&root, &new_root.root);
+        root.record_changed_units();
+        let loaded = tree.allocator().adopt(&new_root.freed);
+        tree.count_nodes(new_root.nodes, false);
+        self.gate.add(new_root.change);
+        let checkpoint = self.begin_checkpoint(lsn, checkpointer.next_group(), 0);
+        mutant!(LoadShownEarly: (), else tree.replace_root(&root, &before));
         drop(root);
-        if let Err(error) = self.store_taken(keeper, lsn, cut) {
-            let Change { keys, bytes } = built.change;
-            self.gate.note(Change { keys: -keys, bytes: -bytes });
-            tree.count_nodes(built.nodes, true);
-            tree.space().disown(loaded, &built.freed);
+        if let Err(error) = self.store_begun(checkpointer, lsn, checkpoint) {
+            let CountChange { keys, bytes } = new_root.change;
+            self.gate.add(CountChange { keys: -keys, bytes: -bytes });
+            tree.count_nodes(new_root.nodes, true);
+            tree.allocator().disown(loaded, &new_root.freed);
             // If the failed checkpoint is durable after all, this one replaces it.
-            let _ = self.store_one(keeper, lsn, 0);
+            let _ = self.store_once(checkpointer, lsn, 0);
             return Err(error);
         }
         let stale = pages_of(&loaded);
         mutant!(LoadForgetsNothing: (), else stale.for_each(|page| cache.forget(page)));
         // The root changed since the checkpoint, so it was not evicted.
-        tree.put_root(&cache.write(ROOT)?, &built.root);
-        for (first, count) in &built.freed {
-            (0..*count).for_each(|step| cache.discard(tree.space().page_at(*first, step)));
+        tree.replace_root(&cache.write(ROOT)?, &new_root.root);
+        for (first, count) in &new_root.freed {
+            (0..*count).for_each(|step| cache.discard(tree.allocator().page_at(*first, step)));
         }
         Ok(())
     }

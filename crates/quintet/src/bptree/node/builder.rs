@@ -1,86 +1,19 @@
-//! Entries outside their page ([`Cell`]), and pages built from them ([`NodeBuilder`]).
+//! Pages of nodes, built from decoded entries.
 //!
 //! For rare operations: splits of inner nodes, merges, leaves with long keys. Other full leaves are
-//! split without decoding ([`super::split`]). [`super::node`] has the layout.
+//! split without decoding.
 
 use super::{
-    Shape,
-    node::{
-        Far, HEAD_BYTES, HINTS, INNER, LEAF, LongKey, PACKED, REFERENCE_BYTES, SLOT_BYTES,
-        SLOT_KEY_BYTES, Slot, hint_step, is_plain_better, skip_of,
-    },
+    cell::{Cell, Payload},
+    entry::EntrySlot,
+    heads::{hint_step, is_plain_better, skip_of},
+    layout::{HEAD_BYTES, HINTS, INNER, LEAF, PACKED, SLOT_BYTES, SLOT_KEY_BYTES},
+    shape::TreeShape,
 };
 use crate::{
     bptree::page_cache::page_bytes::head_of,
     util::codec::{low_u32, put_u32, to_u64},
 };
-
-/// What an entry stores beside its key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Payload {
-    /// A value.
-    Here(Vec<u8>),
-    /// A value in an extent.
-    Far(Far),
-    /// A page.
-    Child(u32),
-}
-
-/// A decoded entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cell {
-    /// The key, or of a long key at least the bytes that the page is to hold.
-    pub key: Vec<u8>,
-    /// The reference to the whole key, if it is long.
-    pub long: Option<LongKey>,
-    /// The value or the child.
-    pub payload: Payload,
-}
-
-impl Cell {
-    /// Returns the key bytes that a page with this prefix holds.
-    pub fn suffix(&self, shape: Shape, prefix: usize) -> &[u8] {
-        let suffix = self.key.get(prefix..).unwrap_or(&[]);
-        match self.long {
-            None => suffix,
-            Some(_) => suffix.get(..shape.key_inline_max()).unwrap_or(suffix),
-        }
-    }
-
-    /// Returns the size of the entry in a page with this prefix, without its slot.
-    pub fn entry_bytes(&self, shape: Shape, prefix: usize) -> usize {
-        let payload = match &self.payload {
-            Payload::Here(value) => value.len(),
-            Payload::Far(_) => REFERENCE_BYTES,
-            Payload::Child(_) => 0,
-        };
-        let long = if self.long.is_some() { REFERENCE_BYTES } else { 0 };
-        4 + self.suffix(shape, prefix).len() + long + payload
-    }
-
-    /// Appends the entry as a page with this prefix stores it.
-    pub fn encode(&self, shape: Shape, prefix: usize, out: &mut Vec<u8>) {
-        let word = match &self.payload {
-            Payload::Here(value) => low_u32(to_u64(value.len())),
-            Payload::Far(far) => far.word(),
-            Payload::Child(page) => *page,
-        };
-        put_u32(out, word);
-        out.extend_from_slice(self.suffix(shape, prefix));
-        if let Some(long) = self.long {
-            put_u32(out, long.length);
-            put_u32(out, long.page);
-        }
-        match &self.payload {
-            Payload::Here(value) => out.extend_from_slice(value),
-            Payload::Far(far) => {
-                put_u32(out, far.page);
-                put_u32(out, far.checksum);
-            }
-            Payload::Child(_) => {}
-        }
-    }
-}
 
 /// Builds the page of a node.
 #[derive(Debug)]
@@ -97,29 +30,29 @@ pub struct NodeBuilder<'c> {
 
 impl<'c> NodeBuilder<'c> {
     /// Returns the number of bytes of a page that the node uses.
-    pub fn size(&self, shape: Shape) -> usize {
+    pub fn size(&self, shape: TreeShape) -> usize {
         self.form(shape).1
     }
 
     /// Returns the key bytes after the prefix that the page holds.
-    fn suffix(&self, shape: Shape, cell: Option<&'c Cell>) -> &'c [u8] {
+    fn suffix(&self, shape: TreeShape, cell: Option<&'c Cell>) -> &'c [u8] {
         cell.map_or(&[], |cell| cell.suffix(shape, self.prefix.len()))
     }
 
     /// Returns the skip of the node if it is not packed.
-    fn skip(&self, shape: Shape) -> usize {
+    fn skip(&self, shape: TreeShape) -> usize {
         let [first, last] = [self.cells.first(), self.cells.last()];
         skip_of(self.suffix(shape, first), self.suffix(shape, last))
     }
 
     /// Returns whether the node is a packed leaf, and its size in bytes.
-    fn form(&self, shape: Shape) -> (bool, usize) {
+    fn form(&self, shape: TreeShape) -> (bool, usize) {
         let entry = |cell: &Cell| SLOT_BYTES + cell.entry_bytes(shape, self.prefix.len());
         let cells: usize = self.cells.iter().map(entry).sum();
         let head = (HEAD_BYTES + self.prefix.len()).next_multiple_of(8);
         let is_even = |cell: &Cell| {
             let is_here =
-                matches!(&cell.payload, Payload::Here(value) if value.len() == shape.value_bytes);
+                matches!(&cell.payload, Payload::Inline(value) if value.len() == shape.value_bytes);
             is_here && cell.long.is_none()
         };
         let packs = self.level == 0 && shape.packs(self.cells.len());
@@ -136,7 +69,7 @@ impl<'c> NodeBuilder<'c> {
 
     /// Returns the page; its first eight bytes (the cache's) are zero. Returns `None` if the
     /// entries do not fit.
-    pub fn build(&self, shape: Shape) -> Option<Vec<u8>> {
+    pub fn build(&self, shape: TreeShape) -> Option<Vec<u8>> {
         let page_bytes = shape.page_bytes;
         let (is_packed, size) = self.form(shape);
         if size > page_bytes {
@@ -157,7 +90,7 @@ impl<'c> NodeBuilder<'c> {
             start -= entry.len();
             page.get_mut(start..start + entry.len())?.copy_from_slice(&entry);
             let suffix = cell.suffix(shape, self.prefix.len());
-            let slot = Slot::encode(suffix, skip, cell.long.is_some(), start);
+            let slot = EntrySlot::encode(suffix, skip, cell.long.is_some(), start);
             let at = slots + index * SLOT_BYTES;
             page.get_mut(at..at + SLOT_BYTES)?.copy_from_slice(&slot.to_le_bytes());
         }
@@ -187,4 +120,25 @@ impl<'c> NodeBuilder<'c> {
         page.get_mut(8..8 + head.len())?.copy_from_slice(&head);
         Some(page)
     }
+}
+
+/// Returns the header of a leaf from its kind on, and its prefix; the hints are zero. The leaf is
+/// packed if the length of values is not 0.
+pub fn leaf_header(
+    count: usize,
+    prefix: &[u8],
+    lowest: usize,
+    (skip, value_bytes): (usize, usize),
+) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(HEAD_BYTES + prefix.len());
+    bytes.extend_from_slice(&[if value_bytes == 0 { LEAF } else { PACKED }, 0]);
+    bytes.extend_from_slice(&u16::try_from(count).ok()?.to_le_bytes());
+    bytes.extend_from_slice(&u16::try_from(prefix.len()).ok()?.to_le_bytes());
+    bytes.extend_from_slice(&u16::try_from(value_bytes).ok()?.to_le_bytes());
+    put_u32(&mut bytes, low_u32(to_u64(lowest)));
+    bytes.extend_from_slice(&[0; 8]);
+    put_u32(&mut bytes, low_u32(to_u64(skip)));
+    bytes.resize(HEAD_BYTES - 8, 0);
+    bytes.extend_from_slice(prefix);
+    Some(bytes)
 }

@@ -1,6 +1,6 @@
 //! Splits of leaves without decoding: entries are copied from old pages to new ones as bytes.
 //!
-//! How: [`Entries`] holds the entries of a leaf, or of two neighbours, with one entry added or
+//! How: [`LeafEntries`] holds the entries of a leaf, or of two neighbours, with one entry added or
 //! replaced. It computes where to divide them and builds the pages. Why: decoding a leaf of a
 //! hundred entries costs two hundred allocations.
 //!
@@ -9,19 +9,37 @@
 
 use std::ops::Range;
 
-use super::{
-    Shape,
-    node::{
-        HEAD_BYTES, HINTS, LEAF, NodeView, PACKED, SLOT_BYTES, SLOT_KEY_BYTES, Slot, hint_step,
-        is_plain_better, shared_len, skip_of,
+use crate::{
+    bptree::{
+        bounds::Bounds,
+        node::{
+            EntrySlot, HEAD_BYTES, HINTS, NodeView, SLOT_BYTES, SLOT_KEY_BYTES, TreeShape,
+            hint_step, is_plain_better, leaf_header, shared_len, skip_of,
+        },
+        page_cache::WriteGuard,
     },
-    read::Bounds,
+    util::codec::{low_u32, to_u64, to_usize},
 };
-use crate::util::codec::{low_u32, put_u32, to_u64, to_usize};
 
-/// An entry: ranges of [`Entries::bytes`].
+/// A latched leaf without room for an entry.
+pub(super) struct FullLeaf<'f> {
+    /// Its number among its parent's children.
+    pub(super) index: usize,
+    pub(super) leaf: &'f WriteGuard<'f>,
+    pub(super) bounds: &'f Bounds,
+}
+
+/// The entry to add before slot `at`, or in place of that slot's entry if `found`.
+pub(super) struct NewEntry<'e> {
+    pub(super) at: usize,
+    pub(super) found: bool,
+    pub(super) key: &'e [u8],
+    pub(super) value: [&'e [u8]; 2],
+}
+
+/// An entry: ranges of [`LeafEntries::bytes`].
 #[derive(Clone, Debug)]
-struct Entry {
+struct EntryRanges {
     /// The entry's first word, as a plain leaf stores it.
     word: u32,
     /// The key after the base.
@@ -33,15 +51,15 @@ struct Entry {
 
 /// Entries in key order. See the module documentation.
 #[derive(Debug)]
-pub(super) struct Entries {
+pub(super) struct LeafEntries {
     /// The prefix that all keys share; `bytes` omits it.
     base: Vec<u8>,
     /// Images of pages, followed by keys and values that no page holds in one piece.
     bytes: Vec<u8>,
-    list: Vec<Entry>,
+    list: Vec<EntryRanges>,
 }
 
-impl Entries {
+impl LeafEntries {
     /// Returns an empty list. All keys added must begin with `base`.
     pub(super) const fn new(base: Vec<u8>) -> Self {
         Self { base, bytes: Vec::new(), list: Vec::new() }
@@ -49,7 +67,7 @@ impl Entries {
 
     /// Adds the entries of a leaf whose image begins at `image`. Returns `None` if the bytes make
     /// no sense or a key is long.
-    fn take_some(&mut self, view: &NodeView<'_>, image: usize, range: Range<usize>) -> Option<()> {
+    fn add_range(&mut self, view: &NodeView<'_>, image: usize, range: Range<usize>) -> Option<()> {
         let prefix = view.prefix()?;
         let prefix = prefix.get(self.base.len()..)?;
         let is_whole = prefix.is_empty() && view.packed().is_none();
@@ -68,8 +86,8 @@ impl Entries {
             } else {
                 let start = self.bytes.len();
                 self.bytes.extend_from_slice(prefix);
-                let apart = view.push_apart(&slot, &mut self.bytes)?;
-                let rest = payload.start.checked_sub(slot.inline - apart)?..payload.start;
+                let slot_bytes = view.push_slot_bytes(&slot, &mut self.bytes)?;
+                let rest = payload.start.checked_sub(slot.inline - slot_bytes)?..payload.start;
                 self.bytes.extend_from_within(rest);
                 start..self.bytes.len()
             };
@@ -79,7 +97,7 @@ impl Entries {
     }
 
     /// Adds the image of a leaf and returns its offset.
-    fn take_image(&mut self, view: &NodeView<'_>) -> Option<usize> {
+    fn add_image(&mut self, view: &NodeView<'_>) -> Option<usize> {
         let image = self.bytes.len();
         self.bytes.extend_from_slice(&view.words().copy(0, view.words().len())?);
         self.list.reserve(view.count() + 1);
@@ -87,21 +105,22 @@ impl Entries {
     }
 
     /// Adds all entries of a leaf. Returns `None` if the bytes make no sense or a key is long.
-    pub(super) fn take(&mut self, view: &NodeView<'_>) -> Option<()> {
-        let image = self.take_image(view)?;
-        self.take_some(view, image, 0..view.count())
+    pub(super) fn add_leaf(&mut self, view: &NodeView<'_>) -> Option<()> {
+        let image = self.add_image(view)?;
+        self.add_range(view, image, 0..view.count())
     }
 
-    /// As [`Entries::take`], with one entry inserted before slot `at`, or replaced if `found`.
-    pub(super) fn take_with(
+    /// As [`LeafEntries::add_leaf`], with one entry inserted before slot `at`, or replaced if
+    /// `found`.
+    pub(super) fn add_leaf_with(
         &mut self,
         view: &NodeView<'_>,
         (at, found): (usize, bool),
         key: &[u8],
         value: [&[u8]; 2],
     ) -> Option<()> {
-        let image = self.take_image(view)?;
-        self.take_some(view, image, 0..at)?;
+        let image = self.add_image(view)?;
+        self.add_range(view, image, 0..at)?;
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key.get(self.base.len()..)?);
         let middle = self.bytes.len();
@@ -110,13 +129,13 @@ impl Entries {
         }
         let end = self.bytes.len();
         self.add(low_u32(to_u64(end - middle)), start..middle, middle..end);
-        self.take_some(view, image, at + usize::from(found)..view.count())
+        self.add_range(view, image, at + usize::from(found)..view.count())
     }
 
     fn add(&mut self, word: u32, key: Range<usize>, payload: Range<usize>) {
         let size_end = self.size_before(self.list.len());
         let size_end = size_end + key.len() + payload.len() + SLOT_BYTES + 4;
-        self.list.push(Entry { word, key, payload, size_end });
+        self.list.push(EntryRanges { word, key, payload, size_end });
     }
 
     /// Returns the number of entries.
@@ -132,7 +151,7 @@ impl Entries {
     }
 
     /// Returns the size of all entries in leaves, slots included, without a prefix.
-    pub(super) fn size(&self, shape: Shape) -> usize {
+    pub(super) fn size(&self, shape: TreeShape) -> usize {
         let all = 0..self.count();
         let saved = if self.are_even(&all, shape) { self.saved(&all) } else { 0 };
         self.size_before(self.count()) - saved
@@ -143,7 +162,7 @@ impl Entries {
     pub(super) fn part(&self, first: usize, parts: usize) -> usize {
         let (before, total) = (self.size_before(first), self.size_before(self.count()));
         let rest = self.list.get(first..).unwrap_or(&[]);
-        let is_below = |entry: &Entry| (entry.size_end - before) * parts < total - before;
+        let is_below = |entry: &EntryRanges| (entry.size_end - before) * parts < total - before;
         let (half, rest) = (rest.partition_point(is_below) + 1, rest.len());
         half.clamp(1, rest.saturating_sub(parts - 1).max(1))
     }
@@ -160,8 +179,8 @@ impl Entries {
     }
 
     /// Whether all values in the range have the length of packed leaves.
-    fn are_even(&self, range: &Range<usize>, shape: Shape) -> bool {
-        let is_even = |entry: &Entry| to_usize(u64::from(entry.word)) == shape.value_bytes;
+    fn are_even(&self, range: &Range<usize>, shape: TreeShape) -> bool {
+        let is_even = |entry: &EntryRanges| to_usize(u64::from(entry.word)) == shape.value_bytes;
         let entries = self.list.get(range.clone()).unwrap_or(&[]);
         shape.packs(entries.len()) && entries.iter().all(is_even)
     }
@@ -176,7 +195,7 @@ impl Entries {
     /// space than it saves (keys that fit in their slots do not shrink), the prefix is the base.
     pub(super) fn page_within(
         &self,
-        shape: Shape,
+        shape: TreeShape,
         range: Range<usize>,
         bounds: &Bounds,
     ) -> Option<Vec<u8>> {
@@ -185,20 +204,20 @@ impl Entries {
     }
 
     /// Returns a page of these entries with this prefix; `None` if they do not fit.
-    fn page(&self, shape: Shape, range: Range<usize>, prefix: &[u8]) -> Option<Vec<u8>> {
-        let cut = prefix.len().checked_sub(self.base.len())?;
-        let suffix = |index| self.key(index)?.get(cut..);
+    fn page(&self, shape: TreeShape, range: Range<usize>, prefix: &[u8]) -> Option<Vec<u8>> {
+        let skip_bytes = prefix.len().checked_sub(self.base.len())?;
+        let suffix = |index| self.key(index)?.get(skip_bytes..);
         let last = range.end.checked_sub(1)?;
         let skip = skip_of(suffix(range.start)?, suffix(last)?);
         let slots = (HEAD_BYTES + prefix.len()).next_multiple_of(8);
         let plain = self.size_before(range.end) - self.size_before(range.start);
-        let plain = slots + plain - cut * range.len();
+        let plain = slots + plain - skip_bytes * range.len();
         let is_packed = self.are_even(&range, shape) && !is_plain_better(skip, plain, shape);
         let skip = if is_packed { 0 } else { skip };
         let mut page = vec![0; shape.page_bytes];
         let mut heap = shape.page_bytes;
         for (number, entry) in self.list.get(range.clone())?.iter().enumerate() {
-            let suffix = self.bytes.get(entry.key.clone())?.get(cut..)?;
+            let suffix = self.bytes.get(entry.key.clone())?.get(skip_bytes..)?;
             let payload = self.bytes.get(entry.payload.clone())?;
             let word = entry.word.to_le_bytes();
             let (word, rest) = if is_packed {
@@ -212,12 +231,12 @@ impl Entries {
                 page.get_mut(at..at + piece.len())?.copy_from_slice(piece);
                 at += piece.len();
             }
-            let slot = Slot::encode(suffix, skip, false, heap).to_le_bytes();
+            let slot = EntrySlot::encode(suffix, skip, false, heap).to_le_bytes();
             let at = slots + number * SLOT_BYTES;
             page.get_mut(at..at + SLOT_BYTES)?.copy_from_slice(&slot);
         }
         let value_bytes = if is_packed { shape.value_bytes } else { 0 };
-        let header = header(range.len(), prefix, heap, (skip, value_bytes))?;
+        let header = leaf_header(range.len(), prefix, heap, (skip, value_bytes))?;
         page.get_mut(8..8 + header.len())?.copy_from_slice(&header);
         let step = hint_step(range.len());
         for hint in 0..if step == 0 { 0 } else { HINTS } {
@@ -226,25 +245,4 @@ impl Entries {
         }
         (slots + range.len() * SLOT_BYTES <= heap).then_some(page)
     }
-}
-
-/// Returns the header of a leaf from its kind on, and its prefix; the hints are zero. The leaf is
-/// packed if the length of values is not 0.
-pub(super) fn header(
-    count: usize,
-    prefix: &[u8],
-    lowest: usize,
-    (skip, value_bytes): (usize, usize),
-) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(HEAD_BYTES + prefix.len());
-    bytes.extend_from_slice(&[if value_bytes == 0 { LEAF } else { PACKED }, 0]);
-    bytes.extend_from_slice(&u16::try_from(count).ok()?.to_le_bytes());
-    bytes.extend_from_slice(&u16::try_from(prefix.len()).ok()?.to_le_bytes());
-    bytes.extend_from_slice(&u16::try_from(value_bytes).ok()?.to_le_bytes());
-    put_u32(&mut bytes, low_u32(to_u64(lowest)));
-    bytes.extend_from_slice(&[0; 8]);
-    put_u32(&mut bytes, low_u32(to_u64(skip)));
-    bytes.resize(HEAD_BYTES - 8, 0);
-    bytes.extend_from_slice(prefix);
-    Some(bytes)
 }

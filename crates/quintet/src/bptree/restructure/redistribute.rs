@@ -7,25 +7,20 @@
 //!
 //! Why: leaves that split alone are 69 % full with random keys, and here 80 %. An index that must
 //! be in memory is a seventh smaller. It changes one more page and copies two leaves, so only trees
-//! of many small entries ([`super::Shape::value_bytes`]) do it.
+//! of many small entries ([`crate::bptree::node::TreeShape::value_bytes`]) do it.
 //!
 //! Invariants: a leaf shares only with a child of the same parent, so one latched parent has all
 //! their separators. Nothing changes before all pages are built and the parent is known to have
 //! room.
 
-use super::{
-    ROOT, Step, Stop, Tree,
-    build::{Cell, Payload},
-    fill_used,
-    node::Slot,
-    read::Bounds,
-    split::Entries,
-};
+use super::leaf_entries::{FullLeaf, LeafEntries, NewEntry};
 use crate::{
     Error,
     bptree::{
+        bounds::Bounds,
+        node::{Cell, EntrySlot, HEAD_BYTES, Payload},
         page_cache::{PageId, WriteGuard},
-        restructure::{FullLeaf, NewEntry, divide},
+        tree::{Attempt, ROOT, Stop, Tree, fill_used},
     },
     util::mutant::mutant,
 };
@@ -38,20 +33,20 @@ const FULL_SIXTEENTHS: usize = 15;
 
 /// A slot of a parent, and the size of its entry in bytes.
 struct Separator {
-    slot: Slot,
+    slot: EntrySlot,
     bytes: usize,
 }
 
 impl Tree {
     /// Puts an entry into a full leaf by sharing with its right neighbour. Returns `false`, with no
     /// change, if that is not possible.
-    pub(super) fn spread(
+    pub(super) fn redistribute(
         &self,
         parent: &WriteGuard<'_>,
         parent_bounds: &Bounds,
         full: &FullLeaf<'_>,
         new: &NewEntry<'_>,
-    ) -> Step<bool> {
+    ) -> Attempt<bool> {
         if self.shape.value_bytes == 0 {
             return Ok(false);
         }
@@ -63,52 +58,52 @@ impl Tree {
         let whole = Bounds { lower: full.bounds.lower.clone(), upper: high.upper };
         let base = whole.prefix(self.shape.prefix_max());
         let begins = |prefix: &[u8]| prefix.starts_with(base);
-        let entries = self.look(full.leaf, |view, _| {
-            let mut entries = Entries::new(base.to_vec());
-            let taken = entries.take_with(view, (new.at, new.found), new.key, new.value);
+        let entries = self.with_view(full.leaf, |view, _| {
+            let mut entries = LeafEntries::new(base.to_vec());
+            let added = entries.add_leaf_with(view, (new.at, new.found), new.key, new.value);
             Some(
-                taken
+                added
                     .filter(|()| view.prefix().is_some_and(|prefix| begins(&prefix)))
                     .map(|()| entries),
             )
         })?;
         let Some(mut entries) = entries else { return Ok(false) };
-        let right_taken = self.look(&right, |view, _| {
+        let right_taken = self.with_view(&right, |view, _| {
             let fits = view.prefix().is_some_and(|prefix| begins(&prefix));
-            Some(fits && entries.take(view).is_some())
+            Some(fits && entries.add_leaf(view).is_some())
         })?;
         if !right_taken {
             return Ok(false);
         }
-        let room = self.shape.page_bytes - super::node::HEAD_BYTES - base.len();
+        let room = self.shape.page_bytes - HEAD_BYTES - base.len();
         let parts = if entries.size(self.shape) * 16 <= 2 * room * FULL_SIXTEENTHS { 2 } else { 3 };
         if entries.count() < parts {
             return Ok(false);
         }
         let Some(built) = self.build_parts(&entries, parts, whole) else { return Ok(false) };
         self.store_parts((parent, full.index, separator), (full.leaf, &right), &built)?;
-        self.note_leaf_size(entries.count() / 2);
+        self.set_leaf_lines(entries.count() / 2);
         Ok(true)
     }
 
     /// Puts an entry into a full plain leaf by packing the leaf. Returns `false`, with no change,
     /// if that is not possible. The last leaf begins plain: its keys share bytes that are not yet a
     /// prefix, because the leaf has no upper bound.
-    fn pack(&self, full: &FullLeaf<'_>, new: &NewEntry<'_>) -> Step<bool> {
-        let taken = self.look(full.leaf, |view, _| {
+    fn pack(&self, full: &FullLeaf<'_>, new: &NewEntry<'_>) -> Attempt<bool> {
+        let added = self.with_view(full.leaf, |view, _| {
             if view.packed().is_some() {
                 return Some(None);
             }
-            let mut entries = Entries::new(view.prefix()?);
-            let taken = entries.take_with(view, (new.at, new.found), new.key, new.value);
-            Some(taken.map(|()| (entries, view.count())))
+            let mut entries = LeafEntries::new(view.prefix()?);
+            let added = entries.add_leaf_with(view, (new.at, new.found), new.key, new.value);
+            Some(added.map(|()| (entries, view.count())))
         })?;
-        let Some((entries, old_count)) = taken else { return Ok(false) };
+        let Some((entries, old_count)) = added else { return Ok(false) };
         let page = entries.page_within(self.shape, 0..entries.count(), full.bounds);
         let Some(page) = page else { return Ok(false) };
-        fill_used(full.leaf, &page).ok_or(Stop::Again)?;
+        fill_used(full.leaf, &page).ok_or(Stop::Restart)?;
         if full.bounds.upper.is_none() && !new.found && new.at == old_count {
-            self.note_last_leaf(full.leaf.seen_after());
+            self.set_last_leaf(full.leaf.version_after());
         }
         Ok(true)
     }
@@ -119,8 +114,8 @@ impl Tree {
         &self,
         parent: &WriteGuard<'_>,
         full: &FullLeaf<'_>,
-    ) -> Step<Option<(WriteGuard<'_>, Separator)>> {
-        let found = self.look(parent, |view, _| {
+    ) -> Attempt<Option<(WriteGuard<'_>, Separator)>> {
+        let found = self.with_view(parent, |view, _| {
             if full.index >= view.count() || view.free() < 2 * self.shape.separator_max() {
                 return Some(None);
             }
@@ -148,7 +143,7 @@ impl Tree {
 
     /// Builds pages of similar size, and the separators between them. Returns `None` if that is not
     /// possible.
-    fn build_parts(&self, entries: &Entries, parts: usize, whole: Bounds) -> Option<LeafPages> {
+    fn build_parts(&self, entries: &LeafEntries, parts: usize, whole: Bounds) -> Option<LeafPages> {
         let (mut pages, mut separators) = (Vec::new(), Vec::new());
         let (mut first, mut rest) = (0, whole);
         for left in (1..=parts).rev() {
@@ -159,7 +154,7 @@ impl Tree {
                 if self.shape.is_long(&separator) {
                     return None;
                 }
-                (bounds, rest) = divide(rest, &separator);
+                (bounds, rest) = rest.divide(&separator);
                 separators.push(separator);
             }
             pages.push(entries.page_within(self.shape, first..last, &bounds)?);
@@ -174,7 +169,7 @@ impl Tree {
         (parent, index, old): (&WriteGuard<'_>, usize, Separator),
         (left, right): (&WriteGuard<'_>, &WriteGuard<'_>),
         built: &LeafPages,
-    ) -> Step<()> {
+    ) -> Attempt<()> {
         let old = Some((old.slot, old.bytes));
         let (first, last) = match (built.pages.as_slice(), built.separators.as_slice()) {
             ([first, last], [only]) => {
@@ -182,7 +177,7 @@ impl Tree {
                 (first, last)
             }
             ([first, middle, last], [below, above]) => {
-                let between = self.cache.create_to_fill(self.space.take())?;
+                let between = self.cache.create_to_fill(self.allocator.allocate())?;
                 self.put_separator((parent, index), below, between.page(), old)?;
                 self.put_separator((parent, index + 1), above, right.page(), None)?;
                 self.fill(&between, middle.clone());
@@ -191,8 +186,8 @@ impl Tree {
             }
             _ => return Err(self.damage(left.page(), "it cannot be shared")),
         };
-        fill_used(left, first).ok_or(Stop::Again)?;
-        fill_used(right, last).ok_or(Stop::Again)
+        fill_used(left, first).ok_or(Stop::Restart)?;
+        fill_used(right, last).ok_or(Stop::Restart)
     }
 
     /// Inserts a separator and the child right of it as slot `index` of a latched node, or replaces
@@ -202,8 +197,8 @@ impl Tree {
         (parent, index): (&WriteGuard<'_>, usize),
         separator: &[u8],
         child: PageId,
-        old: Option<(Slot, usize)>,
-    ) -> Step<()> {
+        old: Option<(EntrySlot, usize)>,
+    ) -> Attempt<()> {
         mutant!(SpreadKeepsSeparator => if old.is_some() { return Ok(()); });
         let payload = Payload::Child(child.0);
         let cell = Cell { key: separator.to_vec(), long: None, payload };

@@ -1,0 +1,158 @@
+//! A tree in its files: its parts, and the limits on pages that cannot be evicted.
+
+use std::sync::Arc;
+
+use super::{
+    checkpointer::Checkpointer, gate::Gate, participant::CheckpointParticipant,
+    settings::FRAMES_MIN,
+};
+use crate::{
+    Result,
+    bptree::tree::Tree,
+    contract::Context,
+    util::{
+        codec::to_usize,
+        mutant::mutant,
+        sync::{AtomicU64, Mutex, Ordering, lock},
+    },
+};
+
+/// A checkpoint is due after a sixteenth of the budget has changed, within these bounds in bytes:
+/// its memory is bounded. A larger value lets a page change more often before it is journaled.
+const CHECKPOINT_BYTES_MIN: u64 = 16 << 20;
+const CHECKPOINT_BYTES_MAX: u64 = 512 << 20;
+/// Maximum number of times an operation helps to write pages back before it continues anyway; the
+/// cache then grows.
+const HELPS_MAX: u32 = 3;
+/// Number of pages that one change of a small entry may need: a split at each of five levels, with
+/// both halves, and the merges.
+pub(crate) const CHANGE_PAGES: u64 = 12;
+/// An idle table writes its pages back if its journal is larger than the budget divided by this.
+const IDLE_JOURNAL_SHARE: u64 = 1024;
+/// Number of pages that an idle table writes back at once: a concurrent write may wait for them.
+const IDLE_WRITE_BACK_PAGES: u64 = 1024;
+
+/// A tree in its files. See the module documentation.
+#[derive(Debug)]
+pub(crate) struct PagedTree {
+    pub(crate) context: Context,
+    pub(crate) tree: Tree,
+    pub(crate) gate: Gate,
+    pub(crate) checkpointer: Mutex<Checkpointer>,
+    /// Held while the table's file is created.
+    pub(super) file_creation: Mutex<()>,
+    pub(super) participant: Option<Arc<dyn CheckpointParticipant>>,
+    /// Bytes of the journal since an idle table last wrote all pages back.
+    pub(super) journal_bytes_to_write_back: AtomicU64,
+    pub(crate) checkpoints_total: AtomicU64,
+    pub(crate) helps_total: AtomicU64,
+    pub(crate) written_bytes_total: AtomicU64,
+    /// Of these, journal groups, and pages written in place.
+    pub(crate) journaled_bytes_total: AtomicU64,
+    pub(crate) written_back_bytes_total: AtomicU64,
+}
+
+impl PagedTree {
+    /// Returns the number of frames that the cache has or may have.
+    pub(super) fn frames(&self) -> u64 {
+        self.tree.cache().frames_reachable()
+    }
+
+    /// Returns the number of unevictable pages that writers may cause. The limit is higher if the
+    /// cache has room for all pages.
+    pub(crate) fn unevictable_limit(&self) -> u64 {
+        let frames = self.frames();
+        if self.fits(frames) { frames / 16 * 15 } else { frames / 4 * 3 }
+    }
+
+    /// Whether all used pages fit in this many frames.
+    pub(super) fn fits(&self, frames: u64) -> bool {
+        self.tree.allocator().used() <= frames / 8 * 7
+    }
+
+    /// Whether a checkpoint has work although no operation came.
+    pub(crate) fn has_pending_changes(&self) -> bool {
+        self.tree.cache().dirty_count() > 0 || self.is_overlay_too_large()
+    }
+
+    /// Whether pages are evicted and read again whose changes are only in the journal: each read
+    /// applies them again. Decided at opening; writers do not ask.
+    pub(crate) fn is_overlay_too_large(&self) -> bool {
+        self.tree.cache().has_overlay() && !self.context.read_only && !self.fits(self.frames())
+    }
+
+    /// Whether pages should be written back although the journal has room, because too many are
+    /// unevictable.
+    pub(crate) fn is_crowded(&self) -> bool {
+        let (frames, unevictable) = (self.frames(), self.tree.cache().unevictable_count());
+        unevictable > frames / 8 * 3 && self.tree.allocator().used() > frames / 4 * 3
+    }
+
+    /// Whether the journal is so long that an idle table should write its pages back.
+    pub(crate) fn is_journal_long(&self) -> bool {
+        let least = self.context.budget.limit() / IDLE_JOURNAL_SHARE;
+        !self.context.read_only && self.journal_bytes_to_write_back.load(Ordering::Relaxed) > least
+    }
+
+    /// Writes back everything that is in the journal, and removes its files. Works in parts, so
+    /// that a write which needs room does not wait for the whole.
+    pub(crate) fn empty_journal(&self) -> Result<()> {
+        let cache = self.tree.cache();
+        // Concurrent changes are not waited for.
+        let mut left = cache.pending_writeback_count();
+        while left > IDLE_WRITE_BACK_PAGES && !cache.has_overlay() {
+            let checkpointer = &mut lock(&self.checkpointer);
+            let complete = checkpointer.complete();
+            self.store_once(checkpointer, complete, to_usize(IDLE_WRITE_BACK_PAGES))?;
+            left -= IDLE_WRITE_BACK_PAGES;
+        }
+        let checkpointer = &mut lock(&self.checkpointer);
+        let complete = checkpointer.complete();
+        mutant!(JournalEndsUnplaced: checkpointer.forget_pending_writeback(), else {
+            self.write_back_all(checkpointer, complete)?;
+        });
+        // This group declares the earlier ones unneeded; it is in a new file.
+        checkpointer.start_new_file();
+        self.store_once(checkpointer, complete, 0)?;
+        self.journal_bytes_to_write_back.store(0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether so much has changed that a checkpoint is due.
+    pub(crate) fn is_checkpoint_due(&self) -> bool {
+        let cache = self.tree.cache();
+        // These comparisons are cheaper than a query of the budget.
+        let unevictable = cache.unevictable_count();
+        if unevictable <= FRAMES_MIN / 4 || cache.dirty_count() == 0 {
+            return false;
+        }
+        let most =
+            (self.context.budget.limit() / 16).clamp(CHECKPOINT_BYTES_MIN, CHECKPOINT_BYTES_MAX);
+        let crowds = |frames: u64| unevictable > frames / 16 * 9;
+        cache.changed_bytes() > most
+            || crowds(cache.frames()) && crowds(self.frames()) && self.is_crowded()
+    }
+
+    /// Makes room in the cache for this many more dirty pages; writes pages back if necessary.
+    /// Fails if a write fails.
+    pub(crate) fn make_room(&self, pages: u64) -> Result<()> {
+        // Below every limit: no query of the budget.
+        if self.tree.cache().unevictable_count() + pages <= self.tree.cache().frames() / 4 * 3 {
+            return Ok(());
+        }
+        for _ in 0..HELPS_MAX {
+            if self.tree.cache().unevictable_count() + pages <= self.unevictable_limit() {
+                return Ok(());
+            }
+            self.helps_total.fetch_add(1, Ordering::Relaxed);
+            self.context.host.wake();
+            let mut checkpointer = lock(&self.checkpointer);
+            // The previous holder of the lock may have made room.
+            if self.tree.cache().unevictable_count() + pages > self.unevictable_limit() {
+                let complete = checkpointer.complete();
+                self.write_back_oldest(&mut checkpointer, complete)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! The state of a table, shared with its iterators and loads.
+
+use super::{admissions::Admissions, replay_buffer::BTreeReplayBuffer};
+use crate::{
+    Error, Result,
+    bptree::{
+        checkpoint::PagedTree,
+        scan_forward::{EntryRun, ForwardScan},
+    },
+    contract::{Entry, Value},
+    util::sync::{AtomicBool, Ordering},
+};
+
+/// Number of leaves that a step of a scan reads ahead from disk.
+pub(super) const SCAN_AHEAD: isize = 8;
+
+/// The state shared with iterators.
+#[derive(Debug)]
+pub(super) struct BTreeState {
+    pub(super) paged: PagedTree,
+    pub(super) admissions: Admissions,
+    /// Operations recovered from the log that are not in the tree yet.
+    pub(super) replay_buffer: BTreeReplayBuffer,
+    /// Whether a checkpoint was requested from the background thread.
+    pub(super) is_checkpoint_requested: AtomicBool,
+    /// Whether writers have met leaves that were not in the cache.
+    pub(super) is_cold: AtomicBool,
+}
+
+impl BTreeState {
+    pub(super) fn wake_if_due(&self) {
+        if self.paged.is_checkpoint_due()
+            && !self.is_checkpoint_requested.swap(true, Ordering::Relaxed)
+        {
+            self.paged.context.host.wake();
+        }
+    }
+
+    pub(super) fn scan_from(
+        &self,
+        start: &[u8],
+        limit: usize,
+    ) -> Result<(Vec<Entry>, Option<Vec<u8>>)> {
+        let mut entries = Vec::new();
+        let (mut scan, mut run) = (ForwardScan::new(start.to_vec(), None), EntryRun::default());
+        while entries.len() < limit && !scan.is_over {
+            self.scan_forward(&mut scan, (limit - entries.len(), SCAN_AHEAD), &mut run)?;
+            entries.extend((0..run.len()).filter_map(|index| run.entry(index)).map(entry_of));
+        }
+        Ok((entries, (!scan.is_over).then_some(scan.start)))
+    }
+
+    pub(super) fn check_usable(&self) -> Result<()> {
+        if self.paged.context.read_only { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+}
+
+impl Drop for BTreeState {
+    fn drop(&mut self) {
+        self.paged.context.budget.release(self.replay_buffer.memory_bytes());
+    }
+}
+
+/// Returns a value copied out of the tree.
+pub(super) fn make_value(length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Value {
+    Value::fill_with(length, fill)
+}
+
+/// Returns an entry copied out of the tree.
+pub(super) fn entry_of((key, stored): (&[u8], &[u8])) -> Entry {
+    let value = Value::fill_with(stored.len(), |value| value.copy_from_slice(stored));
+    Entry { key: key.to_vec(), value }
+}
+
+/// Returns an entry of a key and a value.
+pub(super) fn make_entry(key: Vec<u8>, value: Value) -> Entry {
+    Entry { key, value }
+}
