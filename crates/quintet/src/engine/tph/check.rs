@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{
-    Inner, SuperVersion,
-    cursor::{Merge, Source},
-    table::{Part, Table},
+    SuperVersion, TphStore,
+    cursor::{Merge, TphCursor},
+    table::{Partition, TphTable},
 };
 use crate::{
     Error, Result,
@@ -16,28 +16,33 @@ use crate::{
     util::{codec::to_u64, report::Report},
 };
 
-impl Inner {
+impl TphStore {
     /// Verifies the files of the version that is current now. Merges wait meanwhile.
     pub(super) fn check_all(&self, report: &mut Report) -> Result<()> {
-        let view: Arc<SuperVersion> = self.front.view.load_full();
-        let version = &view.version;
+        let super_version: Arc<SuperVersion> = self.write_buffer.view.load_full();
+        let version = &super_version.version;
         for table in &version.level0 {
             self.check_table(table, None, report)?;
         }
         for level in &version.levels {
             for (number, table) in level.iter().enumerate() {
                 let next = level.get(number + 1);
-                let high = next.map(|table| table.low.clone()).unwrap_or_default();
-                let places = table.low.clone()..high;
-                let part = Part { route: self.route, places, is_last: next.is_none() };
+                let high = next.map(|table| table.lower_bound.clone()).unwrap_or_default();
+                let places = table.lower_bound.clone()..high;
+                let part = Partition { route: self.route, places, is_last: next.is_none() };
                 self.check_table(table, Some(&part), report)?;
             }
         }
         Ok(())
     }
 
-    fn check_table(&self, table: &Table, part: Option<&Part>, report: &mut Report) -> Result<()> {
-        for one in &table.uses {
+    fn check_table(
+        &self,
+        table: &TphTable,
+        part: Option<&Partition>,
+        report: &mut Report,
+    ) -> Result<()> {
+        for one in &table.ssts {
             report.checked_bytes += one.sst.file_bytes;
             note(report, one.sst.check_head())?;
             let section = one.sst.footer.index;
@@ -78,17 +83,22 @@ impl Inner {
 
     /// Walks over all SSTs at once: of each key, the newest SST's entry is where the index
     /// says.
-    fn check_entries(&self, table: &Table, part: Option<&Part>, report: &mut Report) -> Result<()> {
+    fn check_entries(
+        &self,
+        table: &TphTable,
+        part: Option<&Partition>,
+        report: &mut Report,
+    ) -> Result<()> {
         let start = ScanStart::up(None);
         let mut merge = Merge::new(table.cursors(&start, Ahead::WHOLE), Direction::Up);
         merge.settle()?;
-        let mut live = vec![(0_u64, 0_u64); table.uses.len()];
+        let mut live = vec![(0_u64, 0_u64); table.ssts.len()];
         let (mut tombstones, mut last) = (0, None::<Vec<u8>>);
         while let (Some(key), Some(current)) = (merge.key(), merge.current()) {
-            let Some(one) = table.uses.get(current) else { break };
+            let Some(one) = table.ssts.get(current) else { break };
             let label = &*one.sst.label;
             let block = match merge.sources.get(current) {
-                Some(Source::Sst(cursor)) => cursor.block(),
+                Some(TphCursor::Sst(cursor)) => cursor.block(),
                 _ => 0,
             };
             let found = table.find(self.hash(key), key);
@@ -112,7 +122,7 @@ impl Inner {
             last = Some(key.to_vec());
             merge.advance()?;
         }
-        for (one, (entries, bytes)) in table.uses.iter().zip(live) {
+        for (one, (entries, bytes)) in table.ssts.iter().zip(live) {
             if (one.live, one.live_bytes) != (entries, bytes) {
                 let what = format!(
                     "{entries} live entries of {bytes} bytes, {} of {} counted",
@@ -122,7 +132,7 @@ impl Inner {
             }
         }
         if tombstones != table.tombstones
-            && let Some(newest) = table.uses.first()
+            && let Some(newest) = table.ssts.first()
         {
             let what = format!("{tombstones} tombstones, {} counted", table.tombstones);
             report.add(&*newest.sst.label, 0, what);

@@ -22,14 +22,14 @@
 use std::sync::Arc;
 
 use super::{
-    Inner, SuperVersion, Version,
-    cursor::{Filter, Merge, Source},
+    SuperVersion, TphStore, Version,
+    cursor::{Merge, PartitionCursor, TphCursor},
     flush::set_level,
     manifest::LEVELS_MAX,
-    merge::{Base, Cut, Plan},
+    merge::{MergeBase, MergePlan, TableSplit},
     options::Mode,
-    publish::Fresh,
-    table::{Part, Route, SstUse, Table},
+    publish::UnpublishedSsts,
+    table::{Partition, Partitioning, TableSst, TphTable},
 };
 use crate::{
     Result,
@@ -48,55 +48,55 @@ const DEAD_PER_CENT: u64 = 25;
 const DEAD_PIECE_PER_CENT: u64 = 50;
 
 /// News for a level, from a start on.
-type Delta<'a> = dyn Fn(&ScanStart) -> Vec<Source> + Sync + 'a;
+type Delta<'a> = dyn Fn(&ScanStart) -> Vec<TphCursor> + Sync + 'a;
 
 /// What became of merging into one table: none as long as it is not done, no tables where it was
 /// left alone.
-type Outcome = Option<Result<Option<Vec<Table>>>>;
+type Outcome = Option<Result<Option<Vec<TphTable>>>>;
 
 /// What is to be done.
 #[derive(Clone, Debug)]
-enum Job {
+enum CompactionJob {
     Level0,
     /// A table of a level (0 is level 1) goes down.
-    Down(usize, Arc<Table>),
+    Down(usize, Arc<TphTable>),
     /// Dead entries of a table are collected.
-    Collect(usize, Arc<Table>),
+    Collect(usize, Arc<TphTable>),
 }
 
-fn dead_bytes(table: &Table) -> u64 {
+fn dead_bytes(table: &TphTable) -> u64 {
     table.payload_bytes().saturating_sub(table.live_bytes())
 }
 
-fn is_mostly_dead(one: &SstUse) -> bool {
+fn is_mostly_dead(one: &TableSst) -> bool {
     let all = one.sst.footer.payload_bytes;
     one.live_bytes * 100 < all * (100 - DEAD_PIECE_PER_CENT)
 }
 
 /// A table with much that is dead.
-fn wasteful(version: &Version) -> Option<Job> {
+fn wasteful(version: &Version) -> Option<CompactionJob> {
     let is_wasteful =
-        |table: &&Arc<Table>| dead_bytes(table) * 100 > table.payload_bytes() * DEAD_PER_CENT;
+        |table: &&Arc<TphTable>| dead_bytes(table) * 100 > table.payload_bytes() * DEAD_PER_CENT;
     version.levels.iter().enumerate().find_map(|(place, level)| {
         let table = level.iter().find(is_wasteful)?;
-        Some(Job::Collect(place, Arc::clone(table)))
+        Some(CompactionJob::Collect(place, Arc::clone(table)))
     })
 }
 
-fn without(tables: &[Arc<Table>], gone: &[Arc<Table>]) -> Vec<Arc<Table>> {
-    let stays = |one: &&Arc<Table>| !gone.iter().any(|other| Arc::ptr_eq(one, other));
+fn without(tables: &[Arc<TphTable>], gone: &[Arc<TphTable>]) -> Vec<Arc<TphTable>> {
+    let stays = |one: &&Arc<TphTable>| !gone.iter().any(|other| Arc::ptr_eq(one, other));
     tables.iter().filter(stays).cloned().collect()
 }
 
-impl Inner {
-    fn pick(&self, version: &Version) -> Option<Job> {
+impl TphStore {
+    fn pick(&self, version: &Version) -> Option<CompactionJob> {
         let level0 = to_u64(version.level0.len()) * 100 / to_u64(self.settings.level0_tables);
         let down = self.outgrown(version).max_by_key(|(excess, ..)| *excess);
         match down {
             Some((excess, place, table)) if excess > level0.max(100) => {
-                Some(Job::Down(place, Arc::clone(table)))
+                Some(CompactionJob::Down(place, Arc::clone(table)))
             }
-            _ if level0 >= 100 => Some(Job::Level0),
+            _ if level0 >= 100 => Some(CompactionJob::Level0),
             _ => wasteful(version),
         }
     }
@@ -106,7 +106,7 @@ impl Inner {
     fn outgrown<'a>(
         &'a self,
         version: &'a Version,
-    ) -> impl Iterator<Item = (u64, usize, &'a Arc<Table>)> {
+    ) -> impl Iterator<Item = (u64, usize, &'a Arc<TphTable>)> {
         let settings = &self.settings;
         version.levels.iter().enumerate().filter_map(move |(place, level)| {
             let has_next = !settings.is_flat() && to_u64(place) + 2 < LEVELS_MAX;
@@ -132,7 +132,7 @@ impl Inner {
     /// Does one job; whether there was one.
     pub(super) fn compact_step(&self) -> Result<bool> {
         let _compacting = lock(&self.compacting);
-        let version = Arc::clone(&self.front.view.load().version);
+        let version = Arc::clone(&self.write_buffer.view.load().version);
         let Some(job) = self.pick(&version) else { return Ok(false) };
         self.run(&version, &job)?;
         self.context.host.wake();
@@ -141,41 +141,43 @@ impl Inner {
 
     /// Everything into the deepest level, without anything dead or expired.
     pub(super) fn compact_all(&self) -> Result<()> {
-        let last = Arc::clone(&self.front.view.load().active);
-        self.front.rotate_any(self)?;
-        let waits = |view: &SuperVersion| view.frozen.iter().any(|one| Arc::ptr_eq(one, &last));
-        while waits(&self.front.view.load()) {
+        let last = Arc::clone(&self.write_buffer.view.load().active);
+        self.write_buffer.rotate_any(self)?;
+        let waits = |super_version: &SuperVersion| {
+            super_version.frozen.iter().any(|one| Arc::ptr_eq(one, &last))
+        };
+        while waits(&self.write_buffer.view.load()) {
             self.flush_backlog()?;
         }
         let _compacting = lock(&self.compacting);
-        let version = Arc::clone(&self.front.view.load().version);
+        let version = Arc::clone(&self.write_buffer.view.load().version);
         if !version.level0.is_empty() {
-            self.run(&version, &Job::Level0)?;
+            self.run(&version, &CompactionJob::Level0)?;
         }
         let mut place = 0;
         loop {
-            let version = Arc::clone(&self.front.view.load().version);
+            let version = Arc::clone(&self.write_buffer.view.load().version);
             let Some(level) = version.levels.get(place) else { return Ok(()) };
             let is_last = place + 1 == version.levels.len();
-            for table in level.iter().filter(|table| !table.uses.is_empty()) {
-                let version = Arc::clone(&self.front.view.load().version);
+            for table in level.iter().filter(|table| !table.ssts.is_empty()) {
+                let version = Arc::clone(&self.write_buffer.view.load().version);
                 let table = Arc::clone(table);
                 if is_last {
-                    self.rewrite(&version, place, &table, &vec![true; table.uses.len()])?;
+                    self.rewrite(&version, place, &table, &vec![true; table.ssts.len()])?;
                 } else {
-                    self.run(&version, &Job::Down(place, table))?;
+                    self.run(&version, &CompactionJob::Down(place, table))?;
                 }
             }
             place += 1;
         }
     }
 
-    fn run(&self, version: &Version, job: &Job) -> Result<()> {
+    fn run(&self, version: &Version, job: &CompactionJob) -> Result<()> {
         match job {
-            Job::Level0 => {
-                let fresh = Fresh::new(self);
+            CompactionJob::Level0 => {
+                let fresh = UnpublishedSsts::new(self);
                 let merged = version.level0.clone();
-                let ahead = self.ahead(merged.iter().map(|table| table.uses.len()).sum());
+                let ahead = self.ahead(merged.iter().map(|table| table.ssts.len()).sum());
                 let delta = |start: &ScanStart| {
                     merged.iter().flat_map(|table| table.cursors(start, ahead)).collect()
                 };
@@ -188,14 +190,15 @@ impl Inner {
                 })?;
                 self.note_merge(merged.iter().map(|table| table.payload_bytes()).sum());
             }
-            Job::Down(place, table) => {
-                let fresh = Fresh::new(self);
-                let ahead = self.ahead(table.uses.len());
+            CompactionJob::Down(place, table) => {
+                let fresh = UnpublishedSsts::new(self);
+                let ahead = self.ahead(table.ssts.len());
                 let delta = |start: &ScanStart| table.cursors(start, ahead);
                 let level = self.merge_into(version, place + 1, &delta, &fresh)?;
                 self.publish(&fresh, None, &[], |version| {
                     let mut version = version.clone();
-                    let empty = Table { low: table.low.clone(), ..Table::default() };
+                    let empty =
+                        TphTable { lower_bound: table.lower_bound.clone(), ..TphTable::default() };
                     let above = version.levels.get(*place).map_or(&[][..], Vec::as_slice);
                     let above = self.exchange(above, table, vec![empty]);
                     set_level(&mut version, *place, above);
@@ -203,11 +206,11 @@ impl Inner {
                     version
                 })?;
             }
-            Job::Collect(place, table) => {
-                let wasteful = |one: &SstUse| {
+            CompactionJob::Collect(place, table) => {
+                let wasteful = |one: &TableSst| {
                     one.live_bytes * 100 < one.sst.footer.payload_bytes * (100 - DEAD_PER_CENT / 2)
                 };
-                let rewrite: Vec<bool> = table.uses.iter().map(wasteful).collect();
+                let rewrite: Vec<bool> = table.ssts.iter().map(wasteful).collect();
                 self.rewrite(version, *place, table, &rewrite)?;
             }
         }
@@ -219,18 +222,18 @@ impl Inner {
         &self,
         version: &Version,
         place: usize,
-        table: &Arc<Table>,
+        table: &Arc<TphTable>,
         rewrite: &[bool],
     ) -> Result<()> {
-        let fresh = Fresh::new(self);
+        let fresh = UnpublishedSsts::new(self);
         let all = rewrite.iter().all(|one| *one);
-        let plan = Plan {
+        let plan = MergePlan {
             rewrite: rewrite.to_vec(),
             deeper: has_deeper(version, place),
             cut: if all { self.cut(table) } else { None },
             is_flush: false,
         };
-        let base = Base::from(&**table);
+        let base = MergeBase::from(&**table);
         let tables = self.merge_table(&base, Vec::new(), &plan, &fresh)?;
         self.publish(&fresh, None, &[], |version| {
             let mut version = version.clone();
@@ -246,10 +249,10 @@ impl Inner {
     /// the table before them; a level of empty tables is none.
     fn exchange(
         &self,
-        level: &[Arc<Table>],
-        gone: &Arc<Table>,
-        new: Vec<Table>,
-    ) -> Vec<Arc<Table>> {
+        level: &[Arc<TphTable>],
+        gone: &Arc<TphTable>,
+        new: Vec<TphTable>,
+    ) -> Vec<Arc<TphTable>> {
         let mut new = Some(new);
         let tables = level.iter().flat_map(|one| {
             if Arc::ptr_eq(one, gone) {
@@ -261,33 +264,33 @@ impl Inner {
         self.tidy(tables.collect())
     }
 
-    fn tidy(&self, mut tables: Vec<Arc<Table>>) -> Vec<Arc<Table>> {
-        if tables.iter().all(|table| table.uses.is_empty()) {
+    fn tidy(&self, mut tables: Vec<Arc<TphTable>>) -> Vec<Arc<TphTable>> {
+        if tables.iter().all(|table| table.ssts.is_empty()) {
             return Vec::new();
         }
-        if matches!(self.route, Route::Key) {
-            tables.retain(|table| table.low.is_empty() || !table.uses.is_empty());
+        if matches!(self.route, Partitioning::Key) {
+            tables.retain(|table| table.lower_bound.is_empty() || !table.ssts.is_empty());
         }
         tables
     }
 
     /// The tables of a level before anything is merged into them.
-    fn level(&self, version: &Version, place: usize) -> Vec<Arc<Table>> {
+    fn level(&self, version: &Version, place: usize) -> Vec<Arc<TphTable>> {
         match version.levels.get(place) {
             Some(tables) if !tables.is_empty() => return tables.clone(),
             _ => {}
         }
         let count = match self.route {
-            Route::Key => 1,
-            Route::Hash(_) => {
+            Partitioning::Key => 1,
+            Partitioning::Hash(_) => {
                 let power = u32::try_from(place + 1).unwrap_or(u32::MAX);
                 self.settings.fanout.saturating_pow(power).min(1 << 20)
             }
         };
         let table = |number: u64| {
             let low = crate::util::codec::low_u32((number << 32).div_ceil(count)).to_be_bytes();
-            let low = if number == 0 { Vec::new() } else { low.to_vec() };
-            Arc::new(Table { low, ..Table::default() })
+            let lower_bound = if number == 0 { Vec::new() } else { low.to_vec() };
+            Arc::new(TphTable { lower_bound, ..TphTable::default() })
         };
         (0..count).map(table).collect()
     }
@@ -299,8 +302,8 @@ impl Inner {
         version: &Version,
         place: usize,
         delta: &Delta<'_>,
-        fresh: &Fresh<'_>,
-    ) -> Result<Vec<Arc<Table>>> {
+        fresh: &UnpublishedSsts<'_>,
+    ) -> Result<Vec<Arc<TphTable>>> {
         let level = self.level(version, place);
         let deeper = has_deeper(version, place);
         let done: Vec<Mutex<Outcome>> = level.iter().map(|_| Mutex::new(None)).collect();
@@ -324,68 +327,68 @@ impl Inner {
     /// Merges what belongs to one table; `None` where nothing does.
     fn merge_part(
         &self,
-        level: &[Arc<Table>],
+        level: &[Arc<TphTable>],
         number: usize,
         deeper: bool,
         delta: &Delta<'_>,
-        fresh: &Fresh<'_>,
-    ) -> Result<Option<Vec<Table>>> {
+        fresh: &UnpublishedSsts<'_>,
+    ) -> Result<Option<Vec<TphTable>>> {
         let Some(table) = level.get(number) else { return Ok(None) };
         let next = level.get(number + 1);
-        let high = next.map(|table| table.low.clone()).unwrap_or_default();
-        let places = table.low.clone()..high;
-        let part = Part { route: self.route, places, is_last: next.is_none() };
+        let high = next.map(|table| table.lower_bound.clone()).unwrap_or_default();
+        let places = table.lower_bound.clone()..high;
+        let part = Partition { route: self.route, places, is_last: next.is_none() };
         let flow = self.queues.flow(&*self.context.env)?;
         let start = ScanStart::up(part.first_key()).with(&flow);
         let inner = Merge::new(delta(&start), Direction::Up);
-        let filter = Source::Filter(Box::new(Filter { inner, part }));
+        let filter = TphCursor::PartitionCursor(Box::new(PartitionCursor { inner, part }));
         let mut probe = Merge::new(vec![filter], Direction::Up);
         probe.settle()?;
         if probe.key().is_none() {
             return Ok(None);
         }
         let plan = self.plan(table, deeper);
-        let tables = self.merge_table(&Base::from(&**table), probe.sources, &plan, fresh)?;
+        let tables = self.merge_table(&MergeBase::from(&**table), probe.sources, &plan, fresh)?;
         Ok(Some(tables))
     }
 
     /// What a merge into a table does with its SSTs.
-    fn plan(&self, table: &Table, deeper: bool) -> Plan {
+    fn plan(&self, table: &TphTable, deeper: bool) -> MergePlan {
         let settings = &self.settings;
-        let count = table.uses.len();
+        let count = table.ssts.len();
         let mut rewrite = vec![false; count];
-        let is_large = matches!(self.route, Route::Key) && table.fullness(settings) > 150;
+        let is_large = matches!(self.route, Partitioning::Key) && table.fullness(settings) > 150;
         if is_large {
             rewrite.fill(true);
         } else if count >= settings.max_pieces {
             let mut order: Vec<usize> = (0..count).collect();
-            order.sort_by_key(|place| table.uses.get(*place).map_or(0, |one| one.live_bytes));
+            order.sort_by_key(|place| table.ssts.get(*place).map_or(0, |one| one.live_bytes));
             let smaller = settings.max_pieces.div_ceil(2).max(count + 1 - settings.max_pieces);
             for place in order.into_iter().take(smaller) {
                 if let Some(slot) = rewrite.get_mut(place) {
                     *slot = true;
                 }
             }
-            let oldest = table.uses.last().is_some_and(|one| {
+            let oldest = table.ssts.last().is_some_and(|one| {
                 let all = one.sst.footer.payload_bytes;
                 one.live_bytes * 100 < all * (100 - DEAD_PER_CENT)
             });
             for (place, slot) in rewrite.iter_mut().enumerate() {
-                *slot |= table.uses.get(place).is_some_and(is_mostly_dead);
+                *slot |= table.ssts.get(place).is_some_and(is_mostly_dead);
                 *slot |= oldest && place + 1 == count;
             }
         }
         let cut = if rewrite.iter().all(|one| *one) { self.cut(table) } else { None };
-        Plan { rewrite, deeper, cut, is_flush: false }
+        MergePlan { rewrite, deeper, cut, is_flush: false }
     }
 
     /// Where a table of which all is rewritten is cut, if its kind is.
-    fn cut(&self, table: &Table) -> Option<Cut> {
-        matches!(self.route, Route::Key).then(|| Cut::evenly(table, &self.settings))
+    fn cut(&self, table: &TphTable) -> Option<TableSplit> {
+        matches!(self.route, Partitioning::Key).then(|| TableSplit::evenly(table, &self.settings))
     }
 }
 
 /// Whether a level below has anything.
 fn has_deeper(version: &Version, place: usize) -> bool {
-    version.levels.iter().skip(place + 1).flatten().any(|table| !table.uses.is_empty())
+    version.levels.iter().skip(place + 1).flatten().any(|table| !table.ssts.is_empty())
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Version, table::Part};
+use super::{Version, table::Partition};
 use crate::{
     Result,
     lsm::{
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Many walks as one.
-pub(super) type Merge = crate::lsm::cursor::merge::Merge<Source>;
+pub(super) type Merge = crate::lsm::cursor::merge::Merge<TphCursor>;
 
 /// A walk over the tables of a level that follow each other in key order.
 #[derive(Debug)]
@@ -39,10 +39,10 @@ impl LevelCursor {
         let key = start.key.as_deref();
         let after = match (key, start.way) {
             (Some(key), Direction::Up) => {
-                tables.partition_point(|table| table.low.as_slice() <= key)
+                tables.partition_point(|table| table.lower_bound.as_slice() <= key)
             }
             (Some(key), Direction::Down) => {
-                tables.partition_point(|table| table.low.as_slice() < key)
+                tables.partition_point(|table| table.lower_bound.as_slice() < key)
             }
             (None, Direction::Up) => 1,
             (None, Direction::Down) => tables.len(),
@@ -68,7 +68,7 @@ impl LevelCursor {
                 Direction::Up => self.next + 1,
                 Direction::Down => self.next - 1,
             };
-            if !table.uses.is_empty() {
+            if !table.ssts.is_empty() {
                 let sources = table.cursors(&self.start, self.ahead);
                 self.inner = Some(Merge::new(sources, self.start.way));
                 // Further tables are walked from their first key.
@@ -103,12 +103,12 @@ impl LevelCursor {
 
 /// What of a walk belongs to one table of the next level.
 #[derive(Debug)]
-pub(super) struct Filter {
+pub(super) struct PartitionCursor {
     pub(super) inner: Merge,
-    pub(super) part: Part,
+    pub(super) part: Partition,
 }
 
-impl Filter {
+impl PartitionCursor {
     fn settle(&mut self) -> Result<()> {
         self.inner.settle()?;
         while self.inner.key().is_some_and(|key| !self.part.has(key)) {
@@ -129,16 +129,16 @@ impl Filter {
 
 /// One walk of a merge.
 #[derive(Debug)]
-pub(super) enum Source {
+pub(super) enum TphCursor {
     Mem(Box<MemtableCursor>),
     Sst(Box<SstCursor>),
     /// Of an SST whose values nobody wants: they look empty.
     Keys(Box<KeyCursor>),
     Level(Box<LevelCursor>),
-    Filter(Box<Filter>),
+    PartitionCursor(Box<PartitionCursor>),
 }
 
-impl SortedCursor for Source {
+impl SortedCursor for TphCursor {
     #[inline]
     fn key(&self) -> Option<&[u8]> {
         match self {
@@ -146,7 +146,7 @@ impl SortedCursor for Source {
             Self::Sst(cursor) => cursor.key(),
             Self::Keys(cursor) => cursor.key(),
             Self::Level(cursor) => cursor.inner.as_ref()?.key(),
-            Self::Filter(filter) => filter.inner.key(),
+            Self::PartitionCursor(filter) => filter.inner.key(),
         }
     }
 
@@ -156,7 +156,7 @@ impl SortedCursor for Source {
             Self::Sst(cursor) => cursor.value(),
             Self::Keys(cursor) => cursor.value_bytes().map(|_| &[][..]),
             Self::Level(cursor) => cursor.inner.as_ref()?.value(),
-            Self::Filter(filter) => filter.inner.value(),
+            Self::PartitionCursor(filter) => filter.inner.value(),
         }
     }
 
@@ -166,7 +166,7 @@ impl SortedCursor for Source {
             Self::Sst(cursor) => cursor.advance(),
             Self::Keys(cursor) => cursor.advance(),
             Self::Level(cursor) => cursor.advance(),
-            Self::Filter(filter) => filter.advance(),
+            Self::PartitionCursor(filter) => filter.advance(),
         }
     }
 
@@ -176,7 +176,7 @@ impl SortedCursor for Source {
             Self::Sst(cursor) => cursor.settle(),
             Self::Keys(cursor) => cursor.settle(),
             Self::Level(cursor) => cursor.settle(),
-            Self::Filter(filter) => filter.settle(),
+            Self::PartitionCursor(filter) => filter.settle(),
         }
     }
 
@@ -188,7 +188,9 @@ impl SortedCursor for Source {
                 let sources = cursor.inner.iter().flat_map(|inner| &inner.sources);
                 sources.for_each(SortedCursor::approach);
             }
-            Self::Filter(filter) => filter.inner.sources.iter().for_each(SortedCursor::approach),
+            Self::PartitionCursor(filter) => {
+                filter.inner.sources.iter().for_each(SortedCursor::approach)
+            }
         }
     }
 
@@ -199,7 +201,7 @@ impl SortedCursor for Source {
                 let sources = cursor.inner.iter_mut().flat_map(|inner| &mut inner.sources);
                 sources.into_iter().try_for_each(|source| source.waiting(out))
             }
-            Self::Filter(filter) => {
+            Self::PartitionCursor(filter) => {
                 filter.inner.sources.iter_mut().try_for_each(|source| source.waiting(out))
             }
             Self::Mem(_) | Self::Keys(_) => Ok(()),
@@ -207,7 +209,7 @@ impl SortedCursor for Source {
     }
 }
 
-impl Source {
+impl TphCursor {
     /// The block of an SST's entry, and the length of its value; `None` for a tombstone.
     pub(super) fn place(&self) -> (u32, Option<u64>) {
         match self {

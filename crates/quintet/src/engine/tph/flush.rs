@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use super::{
-    Inner, Version,
-    cursor::Source,
-    merge::{Base, Plan},
-    publish::Fresh,
-    table::Table,
+    TphStore, Version,
+    cursor::TphCursor,
+    merge::{MergeBase, MergePlan},
+    publish::UnpublishedSsts,
+    table::TphTable,
 };
 use crate::{
     Result,
@@ -26,31 +26,31 @@ use crate::{
 };
 
 /// Walks over memtables.
-pub(super) fn walks(memtables: &[Arc<Memtable>], start: &ScanStart) -> Vec<Source> {
+pub(super) fn walks(memtables: &[Arc<Memtable>], start: &ScanStart) -> Vec<TphCursor> {
     let cursors = MemtableCursor::all(memtables.to_vec(), start);
-    cursors.into_iter().map(|cursor| Source::Mem(Box::new(cursor))).collect()
+    cursors.into_iter().map(|cursor| TphCursor::Mem(Box::new(cursor))).collect()
 }
 
-impl Inner {
+impl TphStore {
     /// Makes every effect below `up_to` durable in the files.
     pub(super) fn flush_to(&self, up_to: Lsn) -> Result<Lsn> {
         let _flushing = lock(&self.flushing);
-        self.front.rotate_any(self)?;
+        self.write_buffer.rotate_any(self)?;
         self.flush_frozen(Some(up_to.0)).map(Lsn)
     }
 
     /// Flushes what is frozen, and, where nothing is, the active memtable.
     pub(super) fn flush_backlog(&self) -> Result<()> {
         // No view is held while waiting: see `WriteBuffer::make_room`.
-        let before = self.front.view.load().frozen.len();
+        let before = self.write_buffer.view.load().frozen.len();
         let _flushing = lock(&self.flushing);
-        let view = self.front.view.load_full();
-        if view.frozen.len() < before {
+        let super_version = self.write_buffer.view.load_full();
+        if super_version.frozen.len() < before {
             // Whoever held the lock did it.
             return Ok(());
         }
-        if view.frozen.is_empty() && !view.active.is_empty() {
-            self.front.rotate(&view.active, self)?;
+        if super_version.frozen.is_empty() && !super_version.active.is_empty() {
+            self.write_buffer.rotate(&super_version.active, self)?;
         }
         self.flush_frozen(None).map(drop)
     }
@@ -59,21 +59,21 @@ impl Inner {
     /// makes room for a memtable.
     fn flush_frozen(&self, complete: Option<u64>) -> Result<u64> {
         let is_backlog = complete.is_none();
-        let view = self.front.view.load_full();
+        let super_version = self.write_buffer.view.load_full();
         let known = self.complete();
-        if view.frozen.is_empty() {
+        if super_version.frozen.is_empty() {
             if complete.is_none_or(|lsn| lsn <= known) {
                 return Ok(known);
             }
-            return self.publish(&Fresh::new(self), complete, &[], Clone::clone);
+            return self.publish(&UnpublishedSsts::new(self), complete, &[], Clone::clone);
         }
-        let mut left = view.frozen.as_slice();
+        let mut left = super_version.frozen.as_slice();
         loop {
-            let (rest, these) = self.front.oldest(left);
+            let (rest, these) = self.write_buffer.oldest(left);
             let complete = complete.filter(|_| rest.is_empty());
             let began = self.context.env.monotonic();
             let known = self.flush_these(these, complete)?;
-            self.front.note_flush(these, began);
+            self.write_buffer.note_flush(these, began);
             if rest.is_empty() || complete.is_none() && is_backlog {
                 return Ok(known);
             }
@@ -82,13 +82,13 @@ impl Inner {
     }
 
     fn flush_these(&self, frozen: &[Arc<Memtable>], complete: Option<u64>) -> Result<u64> {
-        let fresh = Fresh::new(self);
+        let fresh = UnpublishedSsts::new(self);
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         if self.settings.is_flat() {
             let _compacting = lock(&self.compacting);
-            let view = self.front.view.load_full();
+            let super_version = self.write_buffer.view.load_full();
             let delta = |start: &ScanStart| walks(frozen, start);
-            let level = self.merge_into(&view.version, 0, &delta, &fresh)?;
+            let level = self.merge_into(&super_version.version, 0, &delta, &fresh)?;
             return self.publish(&fresh, complete, frozen, |version| {
                 let mut version = version.clone();
                 set_level(&mut version, 0, level);
@@ -107,19 +107,20 @@ impl Inner {
     fn flush_table(
         &self,
         frozen: &[Arc<Memtable>],
-        fresh: &Fresh<'_>,
-    ) -> Result<Option<Arc<Table>>> {
+        fresh: &UnpublishedSsts<'_>,
+    ) -> Result<Option<Arc<TphTable>>> {
         let start = ScanStart::up(None);
-        let deeper = self.front.view.load().version.tables().any(|table| !table.uses.is_empty());
-        let base = Base::default();
-        let plan = Plan { rewrite: Vec::new(), deeper, cut: None, is_flush: true };
+        let deeper =
+            self.write_buffer.view.load().version.tables().any(|table| !table.ssts.is_empty());
+        let base = MergeBase::default();
+        let plan = MergePlan { rewrite: Vec::new(), deeper, cut: None, is_flush: true };
         let tables = self.merge_table(&base, walks(frozen, &start), &plan, fresh)?;
-        Ok(tables.into_iter().find(|table| !table.uses.is_empty()).map(Arc::new))
+        Ok(tables.into_iter().find(|table| !table.ssts.is_empty()).map(Arc::new))
     }
 }
 
 /// Exchanges a level (0 is level 1), which may be a new one.
-pub(super) fn set_level(version: &mut Version, place: usize, tables: Vec<Arc<Table>>) {
+pub(super) fn set_level(version: &mut Version, place: usize, tables: Vec<Arc<TphTable>>) {
     while version.levels.len() <= place {
         version.levels.push(Vec::new());
     }

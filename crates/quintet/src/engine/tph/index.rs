@@ -27,7 +27,7 @@
 
 use crate::{
     Error, Result,
-    engine::tph::perfect_hash::{Options, PerfectHash},
+    engine::tph::perfect_hash::{BuildOptions, PerfectHash},
     io::Array,
     util::codec::{Decoder, low_u32, put_bytes, put_u32, put_u64, put_varint, to_u64, to_usize},
 };
@@ -45,7 +45,7 @@ pub(super) struct Collision {
 
 /// See the module head.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct TableIndex {
     hash: PerfectHash,
     tag_bits: u32,
     block_bits: u32,
@@ -67,14 +67,14 @@ fn words_of(count: u64, bits: u32) -> Option<u64> {
     Some(count.checked_mul(u64::from(bits))?.div_ceil(64))
 }
 
-impl Index {
+impl TableIndex {
     /// Builds the index of `places` (hash of a key and its block, in order; hashes may be equal
     /// only where their keys are in `collisions`).
     pub(super) fn build(
         places: &[(u64, u64)],
         mut collisions: Vec<Collision>,
         tag_bits: u32,
-        options: &Options<'_>,
+        options: &BuildOptions<'_>,
     ) -> Result<Self> {
         let mut hashes = Array::with_capacity(places.len());
         for (hash, _) in places {
@@ -265,14 +265,14 @@ mod tests {
         (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb)
     }
 
-    fn build(count: u64, collisions: Vec<Collision>) -> Index {
+    fn build(count: u64, collisions: Vec<Collision>) -> TableIndex {
         let mut places: Vec<(u64, u64)> =
             (0..count).map(|number| (mix(number + 1), number / 3)).collect();
         places.sort_unstable();
-        Index::build(&places, collisions, 11, &Options::default()).unwrap()
+        TableIndex::build(&places, collisions, 11, &BuildOptions::default()).unwrap()
     }
 
-    fn bytes_of(index: &Index) -> Vec<u8> {
+    fn bytes_of(index: &TableIndex) -> Vec<u8> {
         index.encode().flatten().collect()
     }
 
@@ -281,7 +281,7 @@ mod tests {
         for count in [0, 1, 2, 3, 100, 20_000] {
             let index = build(count, Vec::new());
             let bytes = bytes_of(&index);
-            let index = Index::decode(&bytes, count.div_ceil(3), ("f", 0)).unwrap();
+            let index = TableIndex::decode(&bytes, count.div_ceil(3), ("f", 0)).unwrap();
             assert_eq!(bytes_of(&index), bytes);
             for number in 0..count {
                 assert_eq!(index.find(mix(number + 1), b""), Some(low_u32(number / 3)));
@@ -290,7 +290,7 @@ mod tests {
             // One in 2048: 49 of them.
             assert!(others.count() < 90);
             if count > 3 {
-                assert!(Index::decode(&bytes, count.div_ceil(3) - 1, ("f", 0)).is_err());
+                assert!(TableIndex::decode(&bytes, count.div_ceil(3) - 1, ("f", 0)).is_err());
             }
         }
     }
@@ -299,7 +299,7 @@ mod tests {
     fn keys_of_one_hash_are_told_apart() {
         let one = |key: &[u8], block| Collision { hash: mix(5), key: key.to_vec(), block };
         let index = build(50, vec![one(b"b", 9), one(b"a", 3)]);
-        let index = Index::decode(&bytes_of(&index), 17, ("f", 0)).unwrap();
+        let index = TableIndex::decode(&bytes_of(&index), 17, ("f", 0)).unwrap();
         assert_eq!(index.find(mix(5), b"a"), Some(3));
         assert_eq!(index.find(mix(5), b"b"), Some(9));
         assert_eq!(index.find(mix(5), b"c"), None);
@@ -310,10 +310,10 @@ mod tests {
     fn bytes_that_no_writer_makes_are_refused() {
         let bytes = bytes_of(&build(300, Vec::new()));
         for cut in 0..bytes.len() {
-            assert!(Index::decode(&bytes[..cut], 100, ("f", 0)).is_err());
+            assert!(TableIndex::decode(&bytes[..cut], 100, ("f", 0)).is_err());
         }
         let mut longer = bytes.clone();
         longer.push(0);
-        assert!(Index::decode(&longer, 100, ("f", 0)).is_err());
+        assert!(TableIndex::decode(&longer, 100, ("f", 0)).is_err());
     }
 }

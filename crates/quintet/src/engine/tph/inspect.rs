@@ -35,7 +35,7 @@ pub fn manifest(file: &dyn File, label: &str, say: &mut LineSink<'_>) -> Result<
     for (number, level) in contents.levels.iter().enumerate() {
         more &= say(&format!("level {number}: {} tables", level.len()));
         for table in level.iter().take_while(|_| more) {
-            let low = table.low.escape_ascii();
+            let low = table.lower_bound.escape_ascii();
             say(&format!("  from \"{low}\": {} tombstones", table.tombstones));
             for one in &table.ssts {
                 say(&format!(

@@ -85,20 +85,20 @@ pub(super) struct SstRecord {
 
 /// A table as the manifest names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct TableRecord {
-    pub(super) low: Vec<u8>,
+pub(super) struct TphTableRecord {
+    pub(super) lower_bound: Vec<u8>,
     pub(super) tombstones: u64,
     pub(super) ssts: Vec<SstRecord>,
 }
 
-impl TableRecord {
+impl TphTableRecord {
     /// What tells a table from others of its level.
     fn name(&self) -> (&[u8], u64) {
-        (&self.low, self.ssts.first().map_or(0, |sst| sst.number))
+        (&self.lower_bound, self.ssts.first().map_or(0, |sst| sst.number))
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        put_bytes(out, &self.low);
+        put_bytes(out, &self.lower_bound);
         put_varint(out, self.tombstones);
         put_varint(out, to_u64(self.ssts.len()));
         for sst in &self.ssts {
@@ -109,8 +109,8 @@ impl TableRecord {
     }
 
     fn decode(decoder: &mut Decoder<'_>, next_sst: u64) -> Option<Self> {
-        let (low, tombstones) = (decoder.bytes()?.to_vec(), decoder.varint()?);
-        let mut table = Self { low, tombstones, ssts: Vec::new() };
+        let (lower_bound, tombstones) = (decoder.bytes()?.to_vec(), decoder.varint()?);
+        let mut table = Self { lower_bound, tombstones, ssts: Vec::new() };
         for _ in 0..decoder.varint()? {
             table.ssts.push(SstRecord {
                 number: decoder.varint().filter(|number| *number < next_sst)?,
@@ -125,11 +125,11 @@ impl TableRecord {
 
 /// A version of the table set, as a manifest says it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Contents {
+pub(super) struct VersionRecord {
     pub(super) complete: u64,
     pub(super) next_sst: u64,
     pub(super) fanout: u64,
-    pub(super) levels: Vec<Vec<TableRecord>>,
+    pub(super) levels: Vec<Vec<TphTableRecord>>,
 }
 
 /// The name of a manifest.
@@ -165,15 +165,15 @@ fn head(identity: &[u8]) -> Vec<u8> {
 
 /// The steps from the tables of one level to those of the next version.
 #[derive(Debug, Default)]
-struct Steps {
+struct LevelEdit {
     bytes: Vec<u8>,
     count: u64,
     /// Tables kept since the last step.
     kept: u64,
 }
 
-impl Steps {
-    fn between(before: &[TableRecord], after: &[TableRecord]) -> Self {
+impl LevelEdit {
+    fn between(before: &[TphTableRecord], after: &[TphTableRecord]) -> Self {
         let places: BTreeMap<_, _> =
             before.iter().zip(0_usize..).map(|(table, place)| (table.name(), place)).collect();
         let (mut steps, mut at) = (Self::default(), 0);
@@ -212,7 +212,7 @@ impl Steps {
         }
     }
 
-    fn add(&mut self, table: &TableRecord) {
+    fn add(&mut self, table: &TphTableRecord) {
         self.end_kept();
         put_varint(&mut self.bytes, ADD);
         table.encode(&mut self.bytes);
@@ -223,15 +223,15 @@ impl Steps {
 /// Makes the tables of a level out of those of the version before.
 fn take_steps(
     decoder: &mut Decoder<'_>,
-    before: &[TableRecord],
+    before: &[TphTableRecord],
     next_sst: u64,
-) -> Option<Vec<TableRecord>> {
+) -> Option<Vec<TphTableRecord>> {
     let mut rest = before.iter();
     let mut tables = Vec::new();
     for _ in 0..decoder.varint()? {
         let kind = decoder.varint()?;
         if kind == ADD {
-            tables.push(TableRecord::decode(decoder, next_sst)?);
+            tables.push(TphTableRecord::decode(decoder, next_sst)?);
             continue;
         }
         let many = decoder.varint().filter(|many| *many <= to_u64(rest.len()))?;
@@ -245,7 +245,7 @@ fn take_steps(
     Some(tables)
 }
 
-impl Contents {
+impl VersionRecord {
     /// The body of the edit that makes `self` out of `before`.
     fn encode(&self, before: &Self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -255,7 +255,7 @@ impl Contents {
         put_varint(&mut out, to_u64(self.levels.len()));
         for (place, level) in self.levels.iter().enumerate() {
             let before = before.levels.get(place).map_or(&[][..], Vec::as_slice);
-            let steps = Steps::between(before, level);
+            let steps = LevelEdit::between(before, level);
             put_varint(&mut out, steps.count);
             out.extend_from_slice(&steps.bytes);
         }
@@ -273,9 +273,9 @@ impl Contents {
             levels.push(take_steps(&mut decoder, before, next_sst)?);
         }
         // Below level 0, every place belongs to a table, or the level has none.
-        let covers = |level: &Vec<TableRecord>| {
-            level.first().is_none_or(|table| table.low.is_empty())
-                && level.is_sorted_by(|one, next| one.low < next.low)
+        let covers = |level: &Vec<TphTableRecord>| {
+            level.first().is_none_or(|table| table.lower_bound.is_empty())
+                && level.is_sorted_by(|one, next| one.lower_bound < next.lower_bound)
         };
         let sound = decoder.is_empty() && levels.iter().skip(1).all(covers);
         sound.then_some(Self { complete, next_sst, fanout, levels })
@@ -311,9 +311,9 @@ fn body_at<'a>(bytes: &'a [u8], identity: &[u8], offset: u64) -> Option<(&'a [u8
 
 /// What a manifest's bytes say.
 #[derive(Debug)]
-pub(super) struct Decoded {
+pub(super) struct DecodedManifest {
     pub(super) identity: ([u8; 16], u64, u64),
-    pub(super) contents: Contents,
+    pub(super) contents: VersionRecord,
     pub(super) edits: u64,
     /// Where the last whole edit ends.
     pub(super) end: u64,
@@ -322,7 +322,7 @@ pub(super) struct Decoded {
 }
 
 /// Decodes a manifest; says where it is damaged and how.
-pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, (u64, String)> {
+pub(super) fn decode(bytes: &[u8]) -> Result<DecodedManifest, (u64, String)> {
     let mut decoder = Decoder::new(bytes);
     let magic = decoder.take(8).unwrap_or(&[]);
     let (format, crc) = (decoder.u32().unwrap_or(0), decoder.u32().unwrap_or(0));
@@ -339,7 +339,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, (u64, String)> {
     let named = decoder.id().zip(decoder.u64()).zip(decoder.u64());
     let ((database, table), number) = named.ok_or((0, "the head is cut off".to_owned()))?;
     let identity = identity(&database, table, number);
-    let (mut contents, mut edits, mut end) = (Contents::default(), 0, SECTOR_BYTES);
+    let (mut contents, mut edits, mut end) = (VersionRecord::default(), 0, SECTOR_BYTES);
     while let Some((body, next)) = body_at(bytes, &identity, end) {
         let edited = contents.edited(body);
         contents = edited.ok_or_else(|| (end, "an edit does not parse".to_owned()))?;
@@ -355,13 +355,13 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, (u64, String)> {
         // The first one was durable before the manifest had its name.
         return Err((end, "the first edit is damaged".to_owned()));
     }
-    Ok(Decoded { identity: (database, table, number), contents, edits, end, is_torn })
+    Ok(DecodedManifest { identity: (database, table, number), contents, edits, end, is_torn })
 }
 
 /// The manifest that counts, and what it says. See the module head.
 #[derive(Debug, Default)]
-pub(super) struct Manifest {
-    pub(super) contents: Contents,
+pub(super) struct TphManifest {
+    pub(super) contents: VersionRecord,
     /// Its number, and the highest that was tried.
     number: u64,
     tried: u64,
@@ -375,13 +375,13 @@ pub(super) struct Manifest {
 
 /// What was written.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct ManifestWrite {
     pub(super) bytes: u64,
     /// The manifest that another one has replaced.
     pub(super) replaced: Option<String>,
 }
 
-impl Manifest {
+impl TphManifest {
     /// Reads the manifest of this number. `complete`: how far the files must be complete.
     pub(super) fn open(owner: &Owner, number: u64, write: bool, complete: u64) -> Result<Self> {
         let name = name_of(number);
@@ -423,7 +423,11 @@ impl Manifest {
     }
 
     /// Makes a version count, durably. After a failure it may count or not; the next one decides.
-    pub(super) fn publish(&mut self, owner: &Owner, contents: Contents) -> Result<Written> {
+    pub(super) fn publish(
+        &mut self,
+        owner: &Owner,
+        contents: VersionRecord,
+    ) -> Result<ManifestWrite> {
         // The names of SSTs first: none that an edit names may be missing.
         if !mutant::active(Bug::TphNamesPiecesLate) {
             sync_dir(owner)?;
@@ -437,7 +441,12 @@ impl Manifest {
         Ok(written)
     }
 
-    fn append(&mut self, owner: &Owner, file: &dyn File, contents: &Contents) -> Result<Written> {
+    fn append(
+        &mut self,
+        owner: &Owner,
+        file: &dyn File,
+        contents: &VersionRecord,
+    ) -> Result<ManifestWrite> {
         let label = owner.label(&name_of(self.number));
         let identity = identity(&owner.database_id, owner.table_id, self.number);
         let bytes = edit(&identity, self.end, &contents.encode(&self.contents));
@@ -453,17 +462,17 @@ impl Manifest {
         }
         self.in_doubt = false;
         self.end = at + to_u64(bytes.len());
-        Ok(Written { bytes: to_u64(bytes.len()), replaced: None })
+        Ok(ManifestWrite { bytes: to_u64(bytes.len()), replaced: None })
     }
 
     /// Writes a manifest of its own for a version.
-    fn replace(&mut self, owner: &Owner, contents: &Contents) -> Result<Written> {
+    fn replace(&mut self, owner: &Owner, contents: &VersionRecord) -> Result<ManifestWrite> {
         self.tried += 1;
         let number = self.tried;
         let label = owner.label(&name_of(number));
         let identity = identity(&owner.database_id, owner.table_id, number);
         let mut bytes = head(&identity);
-        bytes.extend(edit(&identity, SECTOR_BYTES, &contents.encode(&Contents::default())));
+        bytes.extend(edit(&identity, SECTOR_BYTES, &contents.encode(&VersionRecord::default())));
         let io = |error: io::Error| Error::io(format!("write {label}"), error);
         match owner.dir.remove(UNFINISHED) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
@@ -483,7 +492,7 @@ impl Manifest {
         let replaced = self.file.replace(file).map(|_| name_of(self.number));
         self.end = to_u64(bytes.len());
         (self.number, self.first_bytes, self.in_doubt) = (number, self.end, false);
-        Ok(Written { bytes: self.end, replaced })
+        Ok(ManifestWrite { bytes: self.end, replaced })
     }
 
     /// The name of a manifest that was tried last and does not count, if there is one.
@@ -543,13 +552,13 @@ mod tests {
         SstRecord { number, file_bytes: 8192, live: 3, live_bytes: 300 }
     }
 
-    fn table(low: &[u8], numbers: &[u64]) -> TableRecord {
+    fn table(lower_bound: &[u8], numbers: &[u64]) -> TphTableRecord {
         let ssts = numbers.iter().map(|number| sst(*number)).collect();
-        TableRecord { low: low.to_vec(), tombstones: 1, ssts }
+        TphTableRecord { lower_bound: lower_bound.to_vec(), tombstones: 1, ssts }
     }
 
-    fn sample() -> Contents {
-        Contents {
+    fn sample() -> VersionRecord {
+        VersionRecord {
             complete: 4096,
             next_sst: 50,
             fanout: 0,
@@ -557,10 +566,10 @@ mod tests {
         }
     }
 
-    fn file(versions: &[Contents]) -> Vec<u8> {
+    fn file(versions: &[VersionRecord]) -> Vec<u8> {
         let identity = identity(&[9; 16], 3, 7);
         let mut bytes = head(&identity);
-        let mut before = Contents::default();
+        let mut before = VersionRecord::default();
         for version in versions {
             let offset = to_u64(bytes.len());
             bytes.extend(edit(&identity, offset, &version.encode(&before)));
@@ -569,7 +578,7 @@ mod tests {
         bytes
     }
 
-    fn versions() -> [Contents; 3] {
+    fn versions() -> [VersionRecord; 3] {
         let first = sample();
         let mut second = first.clone();
         second.complete = 5000;
@@ -642,13 +651,13 @@ mod tests {
     #[test]
     fn what_no_writer_makes_does_not_parse() {
         let first = sample();
-        let body = first.encode(&Contents::default());
+        let body = first.encode(&VersionRecord::default());
         for cut in 0..body.len() {
-            assert_eq!(Contents::default().edited(&body[..cut]), None);
+            assert_eq!(VersionRecord::default().edited(&body[..cut]), None);
         }
         // It keeps a table of a version that has none.
         let keeps = first.encode(&first);
-        assert_eq!(Contents::default().edited(&keeps), None);
+        assert_eq!(VersionRecord::default().edited(&keeps), None);
         let mut unsorted = first.clone();
         unsorted.levels[1].reverse();
         assert_eq!(first.edited(&unsorted.encode(&first)), None);

@@ -27,16 +27,16 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Inner,
-    cursor::{Merge, Source},
-    index::{Collision, Index},
+    TphStore,
+    cursor::{Merge, TphCursor},
+    index::{Collision, TableIndex},
     options::TphSettings,
-    publish::Fresh,
-    table::{SstUse, Table},
+    publish::UnpublishedSsts,
+    table::{TableSst, TphTable},
 };
 use crate::{
     Error, Result,
-    engine::tph::perfect_hash::Options,
+    engine::tph::perfect_hash::BuildOptions,
     io::{Array, Flow},
     lsm::{
         block_cache::CacheAdmission,
@@ -56,26 +56,26 @@ use crate::{
 
 /// What is merged into: a table, or nothing yet.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Base {
-    pub(super) low: Vec<u8>,
-    pub(super) uses: Vec<SstUse>,
+pub(super) struct MergeBase {
+    pub(super) lower_bound: Vec<u8>,
+    pub(super) ssts: Vec<TableSst>,
 }
 
-impl From<&Table> for Base {
-    fn from(table: &Table) -> Self {
-        Self { low: table.low.clone(), uses: table.uses.clone() }
+impl From<&TphTable> for MergeBase {
+    fn from(table: &TphTable) -> Self {
+        Self { lower_bound: table.lower_bound.clone(), ssts: table.ssts.clone() }
     }
 }
 
 /// How.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct MergePlan {
     /// For each SST of the base: whether its live entries go to the new SST.
     pub(super) rewrite: Vec<bool>,
     /// A deeper level may have what a tombstone hides.
     pub(super) deeper: bool,
     /// Where new tables begin. Only where all SSTs are rewritten.
-    pub(super) cut: Option<Cut>,
+    pub(super) cut: Option<TableSplit>,
     /// The news are memtables on their way to level 0: nothing holds them up.
     pub(super) is_flush: bool,
 }
@@ -85,7 +85,7 @@ pub(super) struct Plan {
 /// Into halves of a full table, not into full ones: each of those would soon be rewritten again.
 /// Evenly, because a small rest costs a level as much as any other table.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cut {
+pub(super) struct TableSplit {
     /// Of keys and values, and entries, after which a new table begins.
     bytes: u64,
     entries: u64,
@@ -93,8 +93,8 @@ pub(super) struct Cut {
     whole: Option<u64>,
 }
 
-impl Cut {
-    pub(super) fn evenly(table: &Table, settings: &TphSettings) -> Self {
+impl TableSplit {
+    pub(super) fn evenly(table: &TphTable, settings: &TphSettings) -> Self {
         let bytes = table.live_bytes();
         let parts = (table.fullness(settings) + 25) / 50;
         if parts == 0 {
@@ -130,8 +130,8 @@ const PIECE_SHIFT: u32 = 32;
 
 /// A table in the making.
 #[derive(Debug)]
-struct Draft {
-    low: Vec<u8>,
+struct TableBuilder {
+    lower_bound: Vec<u8>,
     writer: Option<SstWriter>,
     /// Hash and place of each key.
     places: Array<(u64, u64)>,
@@ -141,10 +141,10 @@ struct Draft {
     flow: Flow,
 }
 
-impl Draft {
-    fn new(low: Vec<u8>, ssts: usize, flow: &Flow) -> Self {
+impl TableBuilder {
+    fn new(lower_bound: Vec<u8>, ssts: usize, flow: &Flow) -> Self {
         let (live, flow) = (vec![(0, 0); ssts + 1], flow.clone());
-        Self { low, writer: None, places: Array::new(), live, tombstones: 0, flow }
+        Self { lower_bound, writer: None, places: Array::new(), live, tombstones: 0, flow }
     }
 
     /// Notes an entry of an SST (0: the new one); a tombstone has no value.
@@ -168,23 +168,23 @@ impl Draft {
     }
 }
 
-impl Inner {
+impl TphStore {
     /// Merges `delta`, newest first, into `base`; the tables that come of it. Nothing is published.
     pub(super) fn merge_table(
         &self,
-        base: &Base,
-        delta: Vec<Source>,
-        plan: &Plan,
-        fresh: &Fresh<'_>,
-    ) -> Result<Vec<Table>> {
-        let live: u64 = base.uses.iter().map(|one| one.live).sum();
+        base: &MergeBase,
+        delta: Vec<TphCursor>,
+        plan: &MergePlan,
+        fresh: &UnpublishedSsts<'_>,
+    ) -> Result<Vec<TphTable>> {
+        let live: u64 = base.ssts.iter().map(|one| one.live).sum();
         let news = delta.len();
-        let walks = news + base.uses.len();
+        let walks = news + base.ssts.len();
         let ahead = self.ahead(walks);
         // Of each walk, one read is passed over while the next one is under way.
         let work_bytes = self.work_bytes(live + live / 8) + ahead.most() * 2 * to_u64(walks);
         // Where indexes leave little memory, writers need some of it too.
-        let is_large = work_bytes * WORK_SHARE > self.front.room() && !plan.is_flush;
+        let is_large = work_bytes * WORK_SHARE > self.write_buffer.room() && !plan.is_flush;
         let _turn = is_large.then(|| lock(&self.large_merge));
         let _memory = self.context.budget.reserve_transient(work_bytes);
         self.make_space();
@@ -192,21 +192,21 @@ impl Inner {
         let start = ScanStart::up(None).with(&flow);
         let mut read = 0;
         let mut old = Vec::new();
-        for (one, rewrite) in base.uses.iter().zip(&plan.rewrite) {
+        for (one, rewrite) in base.ssts.iter().zip(&plan.rewrite) {
             let keys = if *rewrite { None } else { KeyCursor::new(&one.sst, ahead.most(), &flow) };
             if let Some(cursor) = keys {
                 read += one.sst.footer.keys.bytes;
-                old.push(Source::Keys(Box::new(cursor)));
+                old.push(TphCursor::Keys(Box::new(cursor)));
             } else {
                 read += one.sst.data_bytes();
                 let sst = Arc::clone(&one.sst);
-                old.push(Source::Sst(Box::new(SstCursor::new(sst, start.clone(), ahead))));
+                old.push(TphCursor::Sst(Box::new(SstCursor::new(sst, start.clone(), ahead))));
             }
         }
         let mut merge = Merge::new(delta.into_iter().chain(old).collect(), Direction::Up);
         merge.settle()?;
         let mut tables = Vec::new();
-        let mut draft = Draft::new(base.low.clone(), base.uses.len(), &flow);
+        let mut draft = TableBuilder::new(base.lower_bound.clone(), base.ssts.len(), &flow);
         // Not by doubling: that takes three times as much for a moment. The news are few, mostly.
         draft.places.reserve(to_usize(live + live / 8));
         let (mut step_bytes, mut done_bytes) = (0, 0);
@@ -219,7 +219,7 @@ impl Inner {
             }
             if plan.cut.is_some_and(|cut| cut.is_due(draft.written(), done_bytes)) {
                 done_bytes += draft.written().1;
-                let next = Draft::new(key.to_vec(), base.uses.len(), &flow);
+                let next = TableBuilder::new(key.to_vec(), base.ssts.len(), &flow);
                 let done = std::mem::replace(&mut draft, next);
                 tables.push(self.finish_draft(done, base, plan, fresh)?);
             }
@@ -241,7 +241,7 @@ impl Inner {
 
     /// Flushes what waits for it: a merge takes long, and memtables fill meanwhile.
     fn flush_within(&self) {
-        let is_waiting = || self.front.is_flush_due(&self.front.view.load());
+        let is_waiting = || self.write_buffer.is_flush_due(&self.write_buffer.view.load());
         // A flat table's flush waits for the merge.
         if self.settings.is_flat() || !is_waiting() {
             return;
@@ -258,14 +258,14 @@ impl Inner {
         &self,
         merge: &Merge,
         (news, hash): (usize, u64),
-        plan: &Plan,
-        draft: &mut Draft,
-        fresh: &Fresh<'_>,
+        plan: &MergePlan,
+        draft: &mut TableBuilder,
+        fresh: &UnpublishedSsts<'_>,
     ) -> Result<()> {
         let (Some(current), Some(key)) = (merge.current(), merge.key()) else { return Ok(()) };
         let stays = |sst: usize| plan.rewrite.get(sst).is_some_and(|rewrite| !rewrite);
         if let Some(sst) = current.checked_sub(news).filter(|sst| stays(*sst)) {
-            let place = merge.sources.get(current).map(Source::place);
+            let place = merge.sources.get(current).map(TphCursor::place);
             let (block, value_bytes) = place.unwrap_or_default();
             draft.note((hash, key), (sst + 1, block), value_bytes);
             return Ok(());
@@ -287,9 +287,9 @@ impl Inner {
 
     fn writer_of<'a>(
         &self,
-        draft: &'a mut Draft,
-        plan: &Plan,
-        fresh: &Fresh<'_>,
+        draft: &'a mut TableBuilder,
+        plan: &MergePlan,
+        fresh: &UnpublishedSsts<'_>,
     ) -> Result<&'a mut SstWriter> {
         if draft.writer.is_none() {
             let number = fresh.next();
@@ -304,25 +304,25 @@ impl Inner {
 
     fn finish_draft(
         &self,
-        mut draft: Draft,
-        base: &Base,
-        plan: &Plan,
-        fresh: &Fresh<'_>,
-    ) -> Result<Table> {
+        mut draft: TableBuilder,
+        base: &MergeBase,
+        plan: &MergePlan,
+        fresh: &UnpublishedSsts<'_>,
+    ) -> Result<TphTable> {
         if draft.places.is_empty() {
-            return Ok(Table { low: draft.low, ..Table::default() });
+            return Ok(TphTable { lower_bound: draft.lower_bound, ..TphTable::default() });
         }
         self.writer_of(&mut draft, plan, fresh)?;
-        let Draft { low, writer, mut places, live, tombstones, flow: _flow } = draft;
+        let TableBuilder { lower_bound, writer, mut places, live, tombstones, flow: _flow } = draft;
         let missing = || Error::Limit { what: "a piece has no writer".to_owned() };
         let mut writer = writer.ok_or_else(missing)?;
         places.sort_unstable();
         let blocks = writer.end_blocks()?;
         // SSTs that stay, with the number of their first block in the table.
         let mut kept = Vec::new();
-        let mut first = vec![0_u32; base.uses.len() + 1];
+        let mut first = vec![0_u32; base.ssts.len() + 1];
         let mut next = u64::from(blocks);
-        for (place, one) in base.uses.iter().enumerate() {
+        for (place, one) in base.ssts.iter().enumerate() {
             let (entries, bytes) = live.get(place + 1).copied().unwrap_or_default();
             let stays = plan.rewrite.get(place).is_some_and(|rewrite| !rewrite);
             let is_dropped = place == 0 && mutant::active(Bug::TphDropsLivePiece);
@@ -333,7 +333,7 @@ impl Inner {
                 *first = low_u32(next);
             }
             next += u64::from(one.blocks);
-            kept.push(SstUse { live: entries, live_bytes: bytes, ..one.clone() });
+            kept.push(TableSst { live: entries, live_bytes: bytes, ..one.clone() });
         }
         if next >= u64::from(u32::MAX) {
             return Err(Error::Limit { what: "a table exceeds 2^32 blocks".to_owned() });
@@ -347,23 +347,23 @@ impl Inner {
             *place = u64::from(number(*place));
         }
         let tag_bits = self.settings.tag_bits;
-        let options = Options { method: self.settings.hash, ..Options::default() };
-        let index = Index::build(&places, collisions, tag_bits, &options)?;
+        let options = BuildOptions { method: self.settings.hash, ..BuildOptions::default() };
+        let index = TableIndex::build(&places, collisions, tag_bits, &options)?;
         drop(places);
         let sst = Arc::new(writer.finish(index.encode())?);
         self.note_written(&sst);
-        let mut uses = vec![SstUse::new(sst, live.first().copied().unwrap_or_default())];
-        uses.extend(kept);
-        let gone = to_u64(base.uses.len() + 1 - uses.len());
+        let mut ssts = vec![TableSst::new(sst, live.first().copied().unwrap_or_default())];
+        ssts.extend(kept);
+        let gone = to_u64(base.ssts.len() + 1 - ssts.len());
         self.counters.collected.fetch_add(gone, Ordering::Relaxed);
-        Ok(Table { low, uses, tombstones, index: Some(index) })
+        Ok(TphTable { lower_bound, ssts, tombstones, index: Some(index) })
     }
 
     /// Keys whose hash another key of the table has too: read back from their blocks.
     fn collisions(
         &self,
         places: &[(u64, u64)],
-        base: &Base,
+        base: &MergeBase,
         writer: &mut SstWriter,
         number: impl Fn(u64) -> u32,
     ) -> Result<Vec<Collision>> {
@@ -378,7 +378,7 @@ impl Inner {
             for (_, place) in group {
                 let entries = match to_usize(place >> PIECE_SHIFT).checked_sub(1) {
                     None => writer.reader()?.entries(low_u32(*place))?,
-                    Some(sst) => match base.uses.get(sst) {
+                    Some(sst) => match base.ssts.get(sst) {
                         Some(one) => block_of(&one.sst, low_u32(*place))?,
                         None => Vec::new(),
                     },

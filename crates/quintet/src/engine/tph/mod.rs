@@ -71,10 +71,10 @@ use std::sync::Arc;
 
 use self::{
     options::TphSettings,
-    pace::Rates,
+    pace::MergeRates,
     publish::Publisher,
     range::Range,
-    table::{Route, Table},
+    table::{Partitioning, TphTable},
 };
 use crate::{
     Error, Result,
@@ -105,9 +105,9 @@ const COUNTED_ENTRIES: u64 = 4096;
 #[derive(Clone, Debug, Default)]
 struct Version {
     /// Newest first.
-    level0: Vec<Arc<Table>>,
+    level0: Vec<Arc<TphTable>>,
     /// Levels from 1 on: tables in the order of their lowest places, of which the first is empty.
-    levels: Vec<Vec<Arc<Table>>>,
+    levels: Vec<Vec<Arc<TphTable>>>,
     /// Of blocks of all SSTs.
     data_bytes: u64,
 }
@@ -115,12 +115,12 @@ struct Version {
 impl Version {
     /// Counts its bytes, once it is complete.
     fn count(&mut self) {
-        let ssts = self.tables().flat_map(|table| &table.uses);
+        let ssts = self.tables().flat_map(|table| &table.ssts);
         self.data_bytes = ssts.map(|one| one.sst.data_bytes()).sum();
     }
 
     /// All tables.
-    fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+    fn tables(&self) -> impl Iterator<Item = &Arc<TphTable>> {
         self.level0.iter().chain(self.levels.iter().flatten())
     }
 }
@@ -130,7 +130,7 @@ type SuperVersion = crate::lsm::super_version::SuperVersion<Version>;
 
 /// Totals since the table was opened.
 #[derive(Debug, Default)]
-struct Counters {
+struct TphCounters {
     reads: AtomicU64,
     read_bytes: AtomicU64,
     false_reads: AtomicU64,
@@ -145,19 +145,19 @@ struct Counters {
 /// A table of the tph engine. See the module head.
 #[derive(Debug)]
 pub struct Tph {
-    inner: Arc<Inner>,
+    inner: Arc<TphStore>,
 }
 
 /// What iterators keep alive.
 #[derive(Debug)]
-struct Inner {
+struct TphStore {
     context: Context,
     settings: TphSettings,
     owner: Owner,
-    route: Route,
+    route: Partitioning,
     /// All ones, but for tests of equal hashes.
     hash_mask: u64,
-    front: WriteBuffer<Version>,
+    write_buffer: WriteBuffer<Version>,
     flushing: Mutex<()>,
     compacting: Mutex<()>,
     /// Held by a merge that takes much of the memory that there is.
@@ -169,34 +169,35 @@ struct Inner {
     /// A version asks to be compacted.
     compaction_wanted: AtomicBool,
     queues: Queues,
-    rates: Rates,
+    rates: MergeRates,
     /// A merge is flushing: one thread of it is enough.
     flush_within: AtomicBool,
     /// Hot blocks of the SSTs.
     cache: Arc<DecodedBlockCache>,
-    counters: Counters,
+    counters: TphCounters,
 }
 
 impl Tph {
     /// Loads a table (or starts one in an empty directory) and says to which LSN its files are
     /// complete.
     pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
-        let (inner, complete) = Inner::open(options, context, u64::MAX)?;
+        let (inner, complete) = TphStore::open(options, context, u64::MAX)?;
         Ok((Self { inner: Arc::new(inner) }, complete))
     }
 }
 
-impl Inner {
+impl TphStore {
     /// Returns about how many keys a range holds, from the block indexes of all files and a sample
     /// of each memtable. A key that several files hold counts once, unless it is in memory as well.
     fn estimate_count(&self, range: &KeyRange) -> u64 {
-        let view = self.front.view.load_full();
+        let super_version = self.write_buffer.view.load_full();
         let (start, end) = (range.start.as_deref(), range.end.as_deref());
-        let in_memory: u64 = view.memtables().map(|one| one.estimate_count(start, end)).sum();
-        let in_files: u64 = view
+        let in_memory: u64 =
+            super_version.memtables().map(|one| one.estimate_count(start, end)).sum();
+        let in_files: u64 = super_version
             .version
             .tables()
-            .flat_map(|table| &table.uses)
+            .flat_map(|table| &table.ssts)
             .map(|one| {
                 let first = start.map_or(0, |key| one.sst.seek(key).start);
                 let behind = end.map_or(one.blocks, |key| one.sst.seek(key).end);
@@ -218,28 +219,28 @@ impl Inner {
 
     fn insert(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
         let (Op::Put { key, .. } | Op::Delete { key }) = op else { return Ok(()) };
-        self.front.insert(lsn, op, self.hash(key), self)
+        self.write_buffer.insert(lsn, op, self.hash(key), self)
     }
 
     /// Deletes every key of a range, one by one.
     fn delete_range(&self, lsn: Lsn, start: &[u8], end: &[u8]) -> Result<()> {
         let end = (!end.is_empty()).then(|| end.to_vec());
         let range = KeyRange { start: Some(start.to_vec()), end };
-        let mut keys = Range::over(self, &self.front.view.load_full(), range);
+        let mut keys = Range::over(self, &self.write_buffer.view.load_full(), range);
         while let Some(key) = keys.next_key()? {
             self.insert(lsn, &Op::Delete { key: &key })?;
-            self.front.rotate_full(self)?;
+            self.write_buffer.rotate_full(self)?;
         }
         Ok(())
     }
 
-    fn count_keys(&self, view: &SuperVersion) -> u64 {
-        let memory: u64 = view.memtables().map(|memtable| memtable.keys()).sum();
-        let files: u64 = view.version.tables().map(|table| table.live()).sum();
-        let tombstones: u64 = view.version.tables().map(|table| table.tombstones).sum();
+    fn count_keys(&self, super_version: &SuperVersion) -> u64 {
+        let memory: u64 = super_version.memtables().map(|memtable| memtable.keys()).sum();
+        let files: u64 = super_version.version.tables().map(|table| table.live()).sum();
+        let tombstones: u64 = super_version.version.tables().map(|table| table.tombstones).sum();
         if memory + files <= COUNTED_ENTRIES {
             let range = KeyRange::default();
-            let mut keys = Range::over(self, view, range);
+            let mut keys = Range::over(self, super_version, range);
             let mut count = 0;
             while let Ok(Some(_)) = keys.next_key() {
                 count += 1;
@@ -250,7 +251,7 @@ impl Inner {
     }
 }
 
-impl FlushTarget<Version> for Inner {
+impl FlushTarget<Version> for TphStore {
     fn flush_backlog(&self) -> Result<()> {
         Self::flush_backlog(self)
     }
@@ -259,12 +260,12 @@ impl FlushTarget<Version> for Inner {
         drop(lock(&self.compacting));
     }
 
-    fn set_rate(&self, view: &SuperVersion) {
-        self.find_write_rate(view);
+    fn set_rate(&self, super_version: &SuperVersion) {
+        self.find_write_rate(super_version);
     }
 }
 
-impl Drop for Inner {
+impl Drop for TphStore {
     fn drop(&mut self) {
         self.context.budget.release(self.index_charged.load(Ordering::Relaxed));
     }
@@ -287,20 +288,20 @@ impl Engine for Tph {
     #[inline]
     fn prefetch(&self, hint: Hint<'_, '_>) {
         if let Hint::Write { hash, step: 0 } = hint {
-            self.inner.front.approach(hash);
+            self.inner.write_buffer.approach(hash);
         }
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {
-        self.inner.front.admit(op, &*self.inner)
+        self.inner.write_buffer.admit(op, &*self.inner)
     }
 
     fn cancel(&self, op: &Op<'_>) {
-        self.inner.front.retract(op);
+        self.inner.write_buffer.retract(op);
     }
 
     fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {
-        self.inner.front.insert_replayed(ops, &*self.inner)
+        self.inner.write_buffer.insert_replayed(ops, &*self.inner)
     }
 
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
@@ -360,16 +361,16 @@ impl Engine for Tph {
 
     fn pending_work(&self) -> PendingWork {
         let inner = &self.inner;
-        let view = inner.front.view.load();
+        let super_version = inner.write_buffer.view.load();
         if inner.context.read_only {
             PendingWork::None
-        } else if inner.front.is_flush_due(&view) {
+        } else if inner.write_buffer.is_flush_due(&super_version) {
             PendingWork::Checkpoint
         } else if inner.compaction_wanted.load(Ordering::Relaxed) {
             PendingWork::Maintain
-        } else if view.is_unwritten() {
+        } else if super_version.is_unwritten() {
             PendingWork::None
-        } else if inner.front.is_at_rest(&view.active) {
+        } else if inner.write_buffer.is_at_rest(&super_version.active) {
             // Gets need not descend through it any more.
             PendingWork::Checkpoint
         } else {
@@ -396,26 +397,28 @@ impl OrderedEngine for Tph {
     }
 }
 
-impl Inner {
+impl TphStore {
     fn stats(&self) -> EngineStats {
-        let view = self.front.view.load_full();
-        let (version, counters, front) = (&view.version, &self.counters, &self.front.counters);
-        let memtables: Vec<_> = view.memtables().collect();
-        let sum = |of: &dyn Fn(&Table) -> u64| version.tables().map(|table| of(table)).sum::<u64>();
+        let super_version = self.write_buffer.view.load_full();
+        let (version, counters, front) =
+            (&super_version.version, &self.counters, &self.write_buffer.counters);
+        let memtables: Vec<_> = super_version.memtables().collect();
+        let sum =
+            |of: &dyn Fn(&TphTable) -> u64| version.tables().map(|table| of(table)).sum::<u64>();
         let in_memory: u64 = memtables.iter().map(|memtable| memtable.memory_bytes()).sum();
         let unflushed: u64 = memtables.iter().map(|memtable| memtable.payload_bytes()).sum();
         let part =
             |place: usize| sum(&|table| table.memory_bytes().get(place).copied().unwrap_or(0));
         let parts = [part(0), part(1), part(2), part(3)];
         let index_bytes = parts.iter().sum();
-        let ssts = |table: &Table| to_u64(table.uses.len());
-        let file = |table: &Table| table.uses.iter().map(|one| one.sst.file_bytes).sum();
+        let ssts = |table: &TphTable| to_u64(table.ssts.len());
+        let file = |table: &TphTable| table.ssts.iter().map(|one| one.sst.file_bytes).sum();
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let live_bytes = sum(&Table::live_bytes);
+        let live_bytes = sum(&TphTable::live_bytes);
         EngineStats {
-            keys: self.count_keys(&view),
+            keys: self.count_keys(&super_version),
             live_bytes: live_bytes + unflushed,
-            dead_bytes: sum(&Table::payload_bytes) - live_bytes,
+            dead_bytes: sum(&TphTable::payload_bytes) - live_bytes,
             file_bytes: sum(&file) + lock(&self.publisher).manifest.bytes(),
             memory_bytes: in_memory + index_bytes + self.cache.blocks.memory_bytes(),
             index_bytes,
@@ -426,8 +429,8 @@ impl Inner {
                 ("tables", to_u64(version.tables().count())),
                 ("pieces", sum(&ssts)),
                 ("pieces_in_a_table_max", version.tables().map(|t| ssts(t)).max().unwrap_or(0)),
-                ("entries", sum(&Table::entries)),
-                ("entries_live", sum(&Table::live)),
+                ("entries", sum(&TphTable::entries)),
+                ("entries_live", sum(&TphTable::live)),
                 ("tombstones", sum(&|table| table.tombstones)),
                 ("memtables", to_u64(memtables.len())),
                 ("memtable_bytes", in_memory),
@@ -445,7 +448,7 @@ impl Inner {
                 ("merges_total", load(&counters.merges)),
                 ("merge_read_bytes_total", load(&counters.merge_read_bytes)),
                 ("pieces_collected_total", load(&counters.collected)),
-                ("write_rate", self.front.write_rate()),
+                ("write_rate", self.write_buffer.write_rate()),
                 ("write_delays_total", load(&front.delays_total)),
                 ("write_delay_micros_total", load(&front.delay_micros_total)),
                 ("writer_helps_total", load(&front.helps_total)),

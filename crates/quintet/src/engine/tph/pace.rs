@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::{Inner, SuperVersion};
+use super::{SuperVersion, TphStore};
 use crate::{
     lsm::rate_limiter::{MERGE_DELAY_MAX, RATE_MIN, RateLimiter, Throughput, micros},
     util::{
@@ -22,14 +22,14 @@ const LEVEL0_TIMES: usize = 3;
 
 /// What was measured of merges.
 #[derive(Debug, Default)]
-pub(super) struct Rates {
+pub(super) struct MergeRates {
     merge_pace: RateLimiter,
     /// Bytes a second that merges take out of level 0; and when they last did.
     merged: Throughput,
     merged_at_micros: AtomicU64,
 }
 
-impl Inner {
+impl TphStore {
     /// Holds a merge to its rate.
     pub(super) fn pace_merge(&self, bytes: u64) {
         let rate = self.settings.merge_rate;
@@ -49,19 +49,19 @@ impl Inner {
     }
 
     /// Finds the rate for writers, from what waits for a flush and for a merge.
-    pub(super) fn find_write_rate(&self, view: &SuperVersion) {
+    pub(super) fn find_write_rate(&self, super_version: &SuperVersion) {
         let mut rate = u64::MAX;
-        if self.front.is_nearly_full(view) {
-            rate = self.front.flushed.rate() / 10 * 9;
+        if self.write_buffer.is_nearly_full(super_version) {
+            rate = self.write_buffer.flushed.rate() / 10 * 9;
         }
         let (level0, most) =
-            (view.version.level0.len(), self.settings.level0_tables * LEVEL0_TIMES);
+            (super_version.version.level0.len(), self.settings.level0_tables * LEVEL0_TIMES);
         if level0 > most && !self.settings.is_flat() {
             // Half as fast when there is twice as much.
             let share = to_u64(most * 100 / level0);
             rate = rate.min(self.rates.merged.rate() / 100 * share);
         }
         let rate = if rate == u64::MAX { 0 } else { rate.max(RATE_MIN) };
-        self.front.set_write_rate(rate);
+        self.write_buffer.set_write_rate(rate);
     }
 }

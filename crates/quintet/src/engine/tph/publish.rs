@@ -9,10 +9,10 @@
 use std::{io, sync::Arc};
 
 use super::{
-    Inner, Version,
-    manifest::{Contents, Manifest, SstRecord, TableRecord},
+    TphStore, Version,
+    manifest::{SstRecord, TphManifest, TphTableRecord, VersionRecord},
     options::WORK_BYTES_PER_ENTRY,
-    table::Table,
+    table::TphTable,
 };
 use crate::{
     Result,
@@ -32,20 +32,20 @@ const PIECE: Kind = Kind::PIECE;
 /// What belongs to whoever publishes.
 #[derive(Debug, Default)]
 pub(super) struct Publisher {
-    pub(super) manifest: Manifest,
+    pub(super) manifest: TphManifest,
     /// Names that nothing may need once the next edit is durable.
     pub(super) obsolete: Vec<String>,
 }
 
-/// SSTs that were written and are not published: removed unless [`Fresh::keep`] is called.
+/// SSTs that were written and are not published: removed unless [`UnpublishedSsts::keep`] is called.
 #[derive(Debug)]
-pub(super) struct Fresh<'a> {
-    inner: &'a Inner,
+pub(super) struct UnpublishedSsts<'a> {
+    inner: &'a TphStore,
     numbers: Mutex<Vec<u64>>,
 }
 
-impl<'a> Fresh<'a> {
-    pub(super) fn new(inner: &'a Inner) -> Self {
+impl<'a> UnpublishedSsts<'a> {
+    pub(super) fn new(inner: &'a TphStore) -> Self {
         Self { inner, numbers: Mutex::default() }
     }
 
@@ -61,7 +61,7 @@ impl<'a> Fresh<'a> {
     }
 }
 
-impl Drop for Fresh<'_> {
+impl Drop for UnpublishedSsts<'_> {
     fn drop(&mut self) {
         for number in self.take() {
             // Should this fail, the next opening removes it.
@@ -70,36 +70,36 @@ impl Drop for Fresh<'_> {
     }
 }
 
-fn record(table: &Arc<Table>) -> TableRecord {
-    let sst = |one: &super::table::SstUse| SstRecord {
+fn record(table: &Arc<TphTable>) -> TphTableRecord {
+    let sst = |one: &super::table::TableSst| SstRecord {
         number: one.sst.number,
         file_bytes: one.sst.file_bytes,
         live: one.live,
         live_bytes: one.live_bytes,
     };
-    TableRecord {
-        low: table.low.clone(),
+    TphTableRecord {
+        lower_bound: table.lower_bound.clone(),
         tombstones: table.tombstones,
-        ssts: table.uses.iter().map(sst).collect(),
+        ssts: table.ssts.iter().map(sst).collect(),
     }
 }
 
 fn numbers(version: &Version) -> std::collections::BTreeSet<u64> {
-    version.tables().flat_map(|table| &table.uses).map(|one| one.sst.number).collect()
+    version.tables().flat_map(|table| &table.ssts).map(|one| one.sst.number).collect()
 }
 
-impl Inner {
+impl TphStore {
     /// Publishes what `edit` makes of the current version. With `complete`, the files have every
     /// effect below it; `flushed` are the memtables that they have now.
     pub(super) fn publish(
         &self,
-        fresh: &Fresh<'_>,
+        fresh: &UnpublishedSsts<'_>,
         complete: Option<u64>,
         flushed: &[Arc<Memtable>],
         edit: impl FnOnce(&Version) -> Version,
     ) -> Result<u64> {
         let mut publisher = lock(&self.publisher);
-        let before = Arc::clone(&self.front.view.load().version);
+        let before = Arc::clone(&self.write_buffer.view.load().version);
         let version = edit(&before);
         if !mutant::active(Bug::TphSkipsLogSync) {
             self.context.host.sync_log()?;
@@ -107,10 +107,14 @@ impl Inner {
         let known = publisher.manifest.contents.complete;
         let complete = complete.map_or(known, |lsn| lsn.max(known));
         let levels = std::iter::once(&version.level0).chain(&version.levels);
-        let contents = Contents {
+        let contents = VersionRecord {
             complete,
             next_sst: self.next_sst.load(Ordering::Relaxed),
-            fanout: if matches!(self.route, super::Route::Key) { 0 } else { self.settings.fanout },
+            fanout: if matches!(self.route, super::Partitioning::Key) {
+                0
+            } else {
+                self.settings.fanout
+            },
             levels: levels.map(|level| level.iter().map(record).collect()).collect(),
         };
         let (kept, gone) = (numbers(&version), numbers(&before));
@@ -151,17 +155,17 @@ impl Inner {
         self.charge_index(&version);
         self.make_space();
         self.compaction_wanted.store(self.wants_compaction(&version), Ordering::Relaxed);
-        self.front.show(|_| version, flushed, self);
+        self.write_buffer.show(|_| version, flushed, self);
     }
 
     /// Draws what the indexes of a version take, and has memtables fit into the rest.
     pub(super) fn charge_index(&self, version: &Version) {
-        let memory = |table: &Arc<Table>| table.memory_bytes().iter().sum::<u64>();
+        let memory = |table: &Arc<TphTable>| table.memory_bytes().iter().sum::<u64>();
         let now: u64 = version.tables().map(memory).sum();
         let charged = self.index_charged.swap(now, Ordering::Relaxed);
         self.context.budget.reserve_unchecked(now.saturating_sub(charged));
         self.context.budget.release(charged.saturating_sub(now));
-        self.front.set_room(self.context.budget.limit().saturating_sub(now));
+        self.write_buffer.set_room(self.context.budget.limit().saturating_sub(now));
     }
 
     /// Removes files that nothing needs. What cannot be removed now is tried again.

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use super::{
-    Inner, SuperVersion,
-    cursor::{LevelCursor, Merge, Source},
+    SuperVersion, TphStore,
+    cursor::{LevelCursor, Merge, TphCursor},
     flush::walks,
 };
 use crate::{
@@ -20,14 +20,14 @@ use crate::{
 /// See the module head.
 #[derive(Debug)]
 pub(super) struct Range {
-    inner: Arc<Inner>,
+    inner: Arc<TphStore>,
     walk: Walk,
 }
 
 /// A range without what keeps its table alive.
 #[derive(Debug)]
 pub(super) struct Walk {
-    view: SuperVersion,
+    super_version: SuperVersion,
     start: Vec<u8>,
     end: Option<Vec<u8>>,
     /// Nothing is left.
@@ -37,23 +37,27 @@ pub(super) struct Walk {
 }
 
 impl Range {
-    pub(super) fn new(inner: Arc<Inner>, range: KeyRange) -> Self {
-        let view = inner.front.view.load();
-        let walk = Walk::new(&view, range);
-        drop(view);
+    pub(super) fn new(inner: Arc<TphStore>, range: KeyRange) -> Self {
+        let super_version = inner.write_buffer.view.load();
+        let walk = Walk::new(&super_version, range);
+        drop(super_version);
         Self { inner, walk }
     }
 
     /// Keys of a range, for the table itself.
-    pub(super) fn over<'a>(inner: &'a Inner, view: &SuperVersion, range: KeyRange) -> Keys<'a> {
-        Keys { inner, walk: Walk::new(view, range) }
+    pub(super) fn over<'a>(
+        inner: &'a TphStore,
+        super_version: &SuperVersion,
+        range: KeyRange,
+    ) -> Keys<'a> {
+        Keys { inner, walk: Walk::new(super_version, range) }
     }
 }
 
 /// See [`Range::over`].
 #[derive(Debug)]
 pub(super) struct Keys<'a> {
-    inner: &'a Inner,
+    inner: &'a TphStore,
     walk: Walk,
 }
 
@@ -66,9 +70,9 @@ impl Keys<'_> {
 }
 
 /// Shows `each` the entries of a range, in key order, until it breaks off.
-pub(super) fn visit(inner: &Inner, range: KeyRange, each: Visit<'_>) -> Result<()> {
-    let view = inner.front.view.load_full();
-    let walk = Walk::new(&view, range);
+pub(super) fn visit(inner: &TphStore, range: KeyRange, each: Visit<'_>) -> Result<()> {
+    let super_version = inner.write_buffer.view.load_full();
+    let walk = Walk::new(&super_version, range);
     if walk.is_done {
         return Ok(());
     }
@@ -87,30 +91,30 @@ pub(super) fn visit(inner: &Inner, range: KeyRange, each: Visit<'_>) -> Result<(
     Ok(())
 }
 
-impl Inner {
+impl TphStore {
     /// Whether tables of a level follow each other in key order.
     pub(super) fn is_sorted(&self) -> bool {
-        matches!(self.route, super::table::Route::Key)
+        matches!(self.route, super::table::Partitioning::Key)
     }
 }
 
 impl Walk {
-    fn new(view: &SuperVersion, range: KeyRange) -> Self {
+    fn new(super_version: &SuperVersion, range: KeyRange) -> Self {
         let start = range.start.unwrap_or_default();
         let is_done = range.end.as_ref().is_some_and(|end| *end <= start);
-        let view = view.share();
-        Self { view, start, end: range.end, is_done, front: None, back: None }
+        let super_version = super_version.share();
+        Self { super_version, start, end: range.end, is_done, front: None, back: None }
     }
 
-    fn open(&self, way: Direction, inner: &Inner) -> Result<Merge> {
+    fn open(&self, way: Direction, inner: &TphStore) -> Result<Merge> {
         let key = match way {
             Direction::Up => Some(self.start.as_slice().into()),
             Direction::Down => self.end.as_deref().map(Arc::from),
         };
         let start = ScanStart { way, key, cache: Some(Arc::clone(&inner.cache)), flow: None };
-        let mut sources = walks(std::slice::from_ref(&self.view.active), &start);
-        sources.extend(walks(&self.view.frozen, &start));
-        let version = &self.view.version;
+        let mut sources = walks(std::slice::from_ref(&self.super_version.active), &start);
+        sources.extend(walks(&self.super_version.frozen, &start));
+        let version = &self.super_version.version;
         let ahead = Ahead::scan(version.data_bytes);
         for table in &version.level0 {
             sources.extend(table.cursors(&start, ahead));
@@ -121,7 +125,7 @@ impl Walk {
                 // Each of its tables has all of the level's keys of some places.
                 let ahead = Ahead::scan(version.data_bytes / to_u64(level.len().max(1)));
                 let cursor = LevelCursor::new(version, place, start.clone(), ahead);
-                sources.push(Source::Level(Box::new(cursor)));
+                sources.push(TphCursor::Level(Box::new(cursor)));
             } else {
                 // Levels in their order; tables of one level share no key.
                 for table in level {
@@ -135,7 +139,7 @@ impl Walk {
         Ok(merge)
     }
 
-    fn step(&mut self, way: Direction, inner: &Inner) -> Result<Option<Entry>> {
+    fn step(&mut self, way: Direction, inner: &TphStore) -> Result<Option<Entry>> {
         if self.is_done {
             return Ok(None);
         }
@@ -148,7 +152,7 @@ impl Walk {
         found
     }
 
-    fn find(&mut self, way: Direction, inner: &Inner) -> Result<Option<Entry>> {
+    fn find(&mut self, way: Direction, inner: &TphStore) -> Result<Option<Entry>> {
         let open = match way {
             Direction::Up => self.front.take(),
             Direction::Down => self.back.take(),

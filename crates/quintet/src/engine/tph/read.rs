@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{Inner, SuperVersion, table::Table};
+use super::{SuperVersion, TphStore, table::TphTable};
 use crate::{
     Result,
     contract::{OwnedValue, Value, ValueSink, value_sink::AppendOwned},
@@ -29,7 +29,7 @@ const READS_MAX: usize = 256;
 
 /// A key that is looked for: where the search goes on.
 #[derive(Clone)]
-struct Search<'a> {
+struct KeySearch<'a> {
     key: &'a [u8],
     /// Where its value goes.
     place: usize,
@@ -40,12 +40,16 @@ struct Search<'a> {
     is_over: bool,
 }
 
-impl Search<'_> {
+impl KeySearch<'_> {
     /// The next block that may have the key.
-    fn next<'v>(&mut self, inner: &Inner, view: &'v SuperVersion) -> Option<(&'v Arc<Sst>, u32)> {
-        let count = view.version.level0.len() + view.version.levels.len();
+    fn next<'v>(
+        &mut self,
+        inner: &TphStore,
+        super_version: &'v SuperVersion,
+    ) -> Option<(&'v Arc<Sst>, u32)> {
+        let count = super_version.version.level0.len() + super_version.version.levels.len();
         while self.next < count {
-            let table = self.table(inner, view);
+            let table = self.table(inner, super_version);
             self.next += 1;
             if let Some(found) = table.and_then(|table| table.find(self.hash, self.key)) {
                 return Some(found);
@@ -56,8 +60,12 @@ impl Search<'_> {
 
     /// The table that the search has come to.
     #[inline]
-    fn table<'v>(&self, inner: &Inner, view: &'v SuperVersion) -> Option<&'v Arc<Table>> {
-        let version = &view.version;
+    fn table<'v>(
+        &self,
+        inner: &TphStore,
+        super_version: &'v SuperVersion,
+    ) -> Option<&'v Arc<TphTable>> {
+        let version = &super_version.version;
         match self.next.checked_sub(version.level0.len()) {
             Some(place) => inner.table_of(version.levels.get(place)?, self.key),
             None => version.level0.get(self.next),
@@ -66,26 +74,26 @@ impl Search<'_> {
 }
 
 /// What memory says of a key, or the block that has to be read.
-enum Found<'v, T> {
+enum SearchStep<'v, T> {
     Answer(Answer<T>),
     Block(&'v Arc<Sst>, u32),
 }
 
 /// A block that is being read for a key.
-struct Asked<'v, 'k> {
-    search: Search<'k>,
+struct BlockRead<'v, 'k> {
+    search: KeySearch<'k>,
     sst: &'v Arc<Sst>,
     number: u32,
     span: Span,
 }
 
-impl Inner {
+impl TphStore {
     /// The table of a level that a key belongs to.
     #[inline]
-    fn table_of<'v>(&self, level: &'v [Arc<Table>], key: &[u8]) -> Option<&'v Arc<Table>> {
-        let after = self
-            .route
-            .with(key, |place| level.partition_point(|table| table.low.as_slice() <= place));
+    fn table_of<'v>(&self, level: &'v [Arc<TphTable>], key: &[u8]) -> Option<&'v Arc<TphTable>> {
+        let after = self.route.with(key, |place| {
+            level.partition_point(|table| table.lower_bound.as_slice() <= place)
+        });
         level.get(after.checked_sub(1)?)
     }
 
@@ -96,17 +104,17 @@ impl Inner {
         key: &[u8],
         take: &mut T,
     ) -> Result<Option<T::Output>> {
-        let view = self.front.view.load();
+        let super_version = self.write_buffer.view.load();
         let hash = self.hash(key);
-        match view.in_memory(hash, key, take) {
+        match super_version.in_memory(hash, key, take) {
             Answer::Nothing => {}
             answer => return Ok(answer.value()),
         }
-        let mut search = Search { key, place: 0, hash, next: 0, is_over: false };
+        let mut search = KeySearch { key, place: 0, hash, next: 0, is_over: false };
         loop {
-            let answer = match self.look(&view, &mut search, take) {
-                Found::Answer(answer) => return Ok(answer.value()),
-                Found::Block(sst, number) => self.read_block((sst, number), &search, take)?,
+            let answer = match self.look(&super_version, &mut search, take) {
+                SearchStep::Answer(answer) => return Ok(answer.value()),
+                SearchStep::Block(sst, number) => self.read_block((sst, number), &search, take)?,
             };
             if !matches!(answer, Answer::Nothing) {
                 return Ok(answer.value());
@@ -118,18 +126,18 @@ impl Inner {
     #[inline]
     fn look<'v, T: ValueSink>(
         &self,
-        view: &'v SuperVersion,
-        search: &mut Search<'_>,
+        super_version: &'v SuperVersion,
+        search: &mut KeySearch<'_>,
         take: &mut T,
-    ) -> Found<'v, T::Output> {
-        while let Some((sst, number)) = search.next(self, view) {
+    ) -> SearchStep<'v, T::Output> {
+        while let Some((sst, number)) = search.next(self, super_version) {
             match self.cache.find(sst.slot(number), (search.hash, search.key), take) {
-                None => return Found::Block(sst, number),
+                None => return SearchStep::Block(sst, number),
                 Some(Answer::Nothing) => {}
-                Some(answer) => return Found::Answer(answer),
+                Some(answer) => return SearchStep::Answer(answer),
             }
         }
-        Found::Answer(Answer::Nothing)
+        SearchStep::Answer(Answer::Nothing)
     }
 
     /// What a block on the disk says of a key.
@@ -137,7 +145,7 @@ impl Inner {
     fn read_block<T: ValueSink>(
         &self,
         (sst, number): (&Sst, u32),
-        search: &Search<'_>,
+        search: &KeySearch<'_>,
         take: &mut T,
     ) -> Result<Answer<T::Output>> {
         let span = sst.span(number..number + 1);
@@ -155,7 +163,7 @@ impl Inner {
         &self,
         (sst, number): (&Sst, u32),
         (span, buffer): (Span, &AlignedBuffer),
-        search: &Search<'_>,
+        search: &KeySearch<'_>,
         take: &mut T,
     ) -> Result<Answer<T::Output>> {
         let open = sst.open_block(buffer, span, (number, number))?;
@@ -173,21 +181,21 @@ impl Inner {
 
     /// The values of many keys.
     pub(super) fn read_many(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
-        let view = self.front.view.load_full();
+        let super_version = self.write_buffer.view.load_full();
         let mut open = Vec::new();
         for window in keys.chunks(WINDOW) {
             let mut searches = Vec::with_capacity(window.len());
             for key in window {
                 let hash = self.hash(key);
-                let mut search = Search { key, place: out.len(), hash, next: 0, is_over: false };
-                let answer = view.in_memory(hash, key, &mut AppendOwned(out));
+                let mut search = KeySearch { key, place: out.len(), hash, next: 0, is_over: false };
+                let answer = super_version.in_memory(hash, key, &mut AppendOwned(out));
                 search.is_over = !matches!(answer, Answer::Nothing);
                 if !matches!(answer, Answer::Value(())) {
                     out.push(None);
                 }
                 searches.push(search);
             }
-            self.look_for_all(&view, searches, &mut open, out);
+            self.look_for_all(&super_version, searches, &mut open, out);
         }
         if open.is_empty() {
             return Ok(());
@@ -200,7 +208,7 @@ impl Inner {
                     let rest = open.split_off(open.len().min(READS_MAX));
                     self.read_blocks(&mut open, queue, out)?;
                     for asked in std::mem::replace(&mut open, rest) {
-                        next.extend(self.go_on(&view, asked, out));
+                        next.extend(self.go_on(&super_version, asked, out));
                     }
                 }
                 open = next;
@@ -215,24 +223,24 @@ impl Inner {
     /// others ask for theirs: slots, then blocks, then their places in the cache, then the keys.
     fn look_for_all<'v, 'k>(
         &self,
-        view: &'v SuperVersion,
-        mut searches: Vec<Search<'k>>,
-        open: &mut Vec<Asked<'v, 'k>>,
+        super_version: &'v SuperVersion,
+        mut searches: Vec<KeySearch<'k>>,
+        open: &mut Vec<BlockRead<'v, 'k>>,
         out: &mut [Option<Value>],
     ) {
-        let count = view.version.level0.len() + view.version.levels.len();
+        let count = super_version.version.level0.len() + super_version.version.levels.len();
         let mut slots = Vec::with_capacity(searches.len());
         let mut blocks = Vec::with_capacity(searches.len());
         for _ in 0..count {
             searches.retain(|search| !search.is_over);
             slots.clear();
             slots.extend(searches.iter().map(|search| {
-                let table = search.table(self, view);
+                let table = search.table(self, super_version);
                 (table, table.map_or(0, |table| table.slot_of(search.hash)))
             }));
             blocks.clear();
             blocks.extend(slots.iter().zip(&searches).map(|((table, slot), search)| {
-                let table: &'v Arc<Table> = (*table)?;
+                let table: &'v Arc<TphTable> = (*table)?;
                 table.find_at(*slot, search.hash, search.key)
             }));
             for (sst, number) in blocks.iter().flatten() {
@@ -253,7 +261,7 @@ impl Inner {
                     None => {
                         // From here on it goes on alone.
                         let span = sst.span(number..number + 1);
-                        open.push(Asked { search: search.clone(), sst, number, span });
+                        open.push(BlockRead { search: search.clone(), sst, number, span });
                         search.is_over = true;
                     }
                 }
@@ -264,23 +272,23 @@ impl Inner {
     /// The next block of a search that is not over.
     fn go_on<'v, 'k>(
         &self,
-        view: &'v SuperVersion,
-        mut asked: Asked<'v, 'k>,
+        super_version: &'v SuperVersion,
+        mut asked: BlockRead<'v, 'k>,
         out: &mut [Option<Value>],
-    ) -> Option<Asked<'v, 'k>> {
+    ) -> Option<BlockRead<'v, 'k>> {
         if asked.search.is_over {
             return None;
         }
-        match self.look(view, &mut asked.search, &mut OwnedValue) {
-            Found::Answer(answer) => {
+        match self.look(super_version, &mut asked.search, &mut OwnedValue) {
+            SearchStep::Answer(answer) => {
                 if let Some(slot) = out.get_mut(asked.search.place) {
                     *slot = answer.value();
                 }
                 None
             }
-            Found::Block(sst, number) => {
+            SearchStep::Block(sst, number) => {
                 let span = sst.span(number..number + 1);
-                Some(Asked { sst, number, span, ..asked })
+                Some(BlockRead { sst, number, span, ..asked })
             }
         }
     }
@@ -288,7 +296,7 @@ impl Inner {
     /// Reads a block for each of some keys, all at once.
     fn read_blocks(
         &self,
-        asked: &mut [Asked<'_, '_>],
+        asked: &mut [BlockRead<'_, '_>],
         queue: &mut dyn Queue,
         out: &mut [Option<Value>],
     ) -> Result<()> {

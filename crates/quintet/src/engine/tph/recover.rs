@@ -3,12 +3,12 @@
 use std::{collections::BTreeSet, io, sync::Arc};
 
 use super::{
-    Counters, Inner, Version,
-    index::Index,
-    manifest::{self, Contents, Manifest, TableRecord},
+    TphCounters, TphStore, Version,
+    index::TableIndex,
+    manifest::{self, TphManifest, TphTableRecord, VersionRecord},
     options::{Mode, TphSettings},
     publish::Publisher,
-    table::{Route, SstUse, Table},
+    table::{Partitioning, TableSst, TphTable},
 };
 use crate::{
     Error, Result,
@@ -27,21 +27,21 @@ use crate::{
 
 /// What is in the directory.
 #[derive(Debug, Default)]
-struct Found {
+struct DirListing {
     names: Vec<String>,
     manifest: Option<u64>,
 }
 
-fn look(owner: &Owner) -> Result<Found> {
+fn look(owner: &Owner) -> Result<DirListing> {
     let entries = owner.dir.list();
     let entries = entries.map_err(|error| Error::io(format!("list {}", owner.label("")), error))?;
     let names: Vec<String> = entries.into_iter().map(|entry| entry.name).collect();
     let mut numbers: Vec<u64> = names.iter().filter_map(|name| manifest::number_of(name)).collect();
     numbers.sort_unstable();
-    Ok(Found { names, manifest: numbers.pop() })
+    Ok(DirListing { names, manifest: numbers.pop() })
 }
 
-impl Inner {
+impl TphStore {
     pub(super) fn open(
         options: &TableOptions,
         context: Context,
@@ -55,13 +55,15 @@ impl Inner {
             table_id: context.table_id,
         };
         let route = match settings.mode {
-            Mode::HashRange => Route::Hash(context.hash),
-            Mode::Sorted | Mode::OneLevel | Mode::SingleTier => Route::Key,
+            Mode::HashRange => Partitioning::Hash(context.hash),
+            Mode::Sorted | Mode::OneLevel | Mode::SingleTier => Partitioning::Key,
         };
         let found = look(&owner)?;
         let manifest = match found.manifest {
-            Some(number) => Manifest::open(&owner, number, !context.read_only, context.complete.0)?,
-            None => Manifest::default(),
+            Some(number) => {
+                TphManifest::open(&owner, number, !context.read_only, context.complete.0)?
+            }
+            None => TphManifest::default(),
         };
         let contents = &manifest.contents;
         let version = load(&context, &owner, contents)?;
@@ -72,7 +74,7 @@ impl Inner {
         let sizes = (settings.cache_bytes, settings.shape.block_bytes);
         let cache = Arc::new(DecodedBlockCache::new(sizes, &context, hash_mask)?);
         let memory = (settings.memtable_bytes, settings.memtables);
-        let front = WriteBuffer::new(&context, memory, u64::MAX, version)?;
+        let write_buffer = WriteBuffer::new(&context, memory, u64::MAX, version)?;
         let next_sst = contents.next_sst.max(1);
         let publisher = Publisher { manifest, obsolete: Vec::new() };
         let inner = Self {
@@ -80,7 +82,7 @@ impl Inner {
             owner,
             route,
             hash_mask,
-            front,
+            write_buffer,
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
             large_merge: Mutex::new(()),
@@ -89,13 +91,13 @@ impl Inner {
             index_charged: AtomicU64::new(0),
             compaction_wanted: AtomicBool::new(false),
             queues: Queues::default(),
-            rates: super::pace::Rates::default(),
+            rates: super::pace::MergeRates::default(),
             flush_within: AtomicBool::new(false),
             cache,
-            counters: Counters::default(),
+            counters: TphCounters::default(),
             context,
         };
-        let version = Arc::clone(&inner.front.view.load().version);
+        let version = Arc::clone(&inner.write_buffer.view.load().version);
         inner.charge_index(&version);
         inner.compaction_wanted.store(inner.wants_compaction(&version), Ordering::Relaxed);
         Ok((inner, complete))
@@ -103,9 +105,9 @@ impl Inner {
 }
 
 /// Opens all tables, side by side.
-fn load(context: &Context, owner: &Owner, contents: &Contents) -> Result<Version> {
-    let records: Vec<&TableRecord> = contents.levels.iter().flatten().collect();
-    let opened: Vec<Mutex<Option<Result<Arc<Table>>>>> =
+fn load(context: &Context, owner: &Owner, contents: &VersionRecord) -> Result<Version> {
+    let records: Vec<&TphTableRecord> = contents.levels.iter().flatten().collect();
+    let opened: Vec<Mutex<Option<Result<Arc<TphTable>>>>> =
         records.iter().map(|_| Mutex::new(None)).collect();
     context.env.parallel(records.len(), &|number| {
         if let (Some(record), Some(slot)) = (records.get(number), opened.get(number)) {
@@ -128,26 +130,26 @@ fn load(context: &Context, owner: &Owner, contents: &Contents) -> Result<Version
     Ok(version)
 }
 
-fn load_table(context: &Context, owner: &Owner, record: &TableRecord) -> Result<Table> {
-    let mut uses = Vec::new();
+fn load_table(context: &Context, owner: &Owner, record: &TphTableRecord) -> Result<TphTable> {
+    let mut ssts = Vec::new();
     for one in &record.ssts {
         let sst = Arc::new(Sst::open(owner, one.number, one.file_bytes)?);
-        uses.push(SstUse::new(sst, (one.live, one.live_bytes)));
+        ssts.push(TableSst::new(sst, (one.live, one.live_bytes)));
     }
-    let low = record.low.clone();
-    let mut table = Table { low, uses, tombstones: record.tombstones, index: None };
-    if let Some(newest) = table.uses.first() {
+    let lower_bound = record.lower_bound.clone();
+    let mut table = TphTable { lower_bound, ssts, tombstones: record.tombstones, index: None };
+    if let Some(newest) = table.ssts.first() {
         let section = newest.sst.footer.index;
         let _memory = context.budget.reserve_transient(section.bytes);
         let bytes = newest.sst.section(section)?;
         let place = (&*newest.sst.label, section.offset);
-        table.index = Some(Index::decode(&bytes, table.blocks(), place)?);
+        table.index = Some(TableIndex::decode(&bytes, table.blocks(), place)?);
     }
     Ok(table)
 }
 
 /// Removes files that the manifest does not name: left by a crash.
-fn remove_strays(owner: &Owner, found: &Found, contents: &Contents) -> Result<()> {
+fn remove_strays(owner: &Owner, found: &DirListing, contents: &VersionRecord) -> Result<()> {
     let tables = contents.levels.iter().flatten();
     let used: BTreeSet<u64> = tables.flat_map(|table| &table.ssts).map(|sst| sst.number).collect();
     for name in &found.names {

@@ -5,7 +5,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use super::{cursor::Source, index::Index, options::TphSettings};
+use super::{cursor::TphCursor, index::TableIndex, options::TphSettings};
 use crate::{
     lsm::{
         cursor::merge::{Ahead, ScanStart, SstCursor},
@@ -16,7 +16,7 @@ use crate::{
 
 /// An SST as one of a table.
 #[derive(Clone, Debug)]
-pub(super) struct SstUse {
+pub(super) struct TableSst {
     pub(super) sst: Arc<Sst>,
     /// How many it has: gets look here, at one place for all SSTs of a table.
     pub(super) blocks: u32,
@@ -25,7 +25,7 @@ pub(super) struct SstUse {
     pub(super) live_bytes: u64,
 }
 
-impl SstUse {
+impl TableSst {
     /// An SST with so many live entries of so many bytes.
     pub(super) fn new(sst: Arc<Sst>, (live, live_bytes): (u64, u64)) -> Self {
         Self { blocks: sst.blocks(), sst, live, live_bytes }
@@ -34,16 +34,16 @@ impl SstUse {
 
 /// A table. See the module head.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct TphTable {
     /// The lowest place that belongs to it: a key, or, in hash ranges, four bytes of its hash.
-    pub(super) low: Vec<u8>,
-    pub(super) uses: Vec<SstUse>,
+    pub(super) lower_bound: Vec<u8>,
+    pub(super) ssts: Vec<TableSst>,
     /// Live tombstones.
     pub(super) tombstones: u64,
-    pub(super) index: Option<Index>,
+    pub(super) index: Option<TableIndex>,
 }
 
-impl Table {
+impl TphTable {
     /// SST and block that may have a key.
     #[inline]
     pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<(&Arc<Sst>, u32)> {
@@ -66,7 +66,7 @@ impl Table {
 
     /// The SST of a block counted through all SSTs, and its number there.
     fn block(&self, mut number: u32) -> Option<(&Arc<Sst>, u32)> {
-        for one in &self.uses {
+        for one in &self.ssts {
             if number < one.blocks {
                 return Some((&one.sst, number));
             }
@@ -77,12 +77,12 @@ impl Table {
 
     /// Blocks of all SSTs.
     pub(super) fn blocks(&self) -> u64 {
-        self.uses.iter().map(|one| u64::from(one.blocks)).sum()
+        self.ssts.iter().map(|one| u64::from(one.blocks)).sum()
     }
 
     /// Live entries, tombstones included.
     pub(super) fn live(&self) -> u64 {
-        self.uses.iter().map(|one| one.live).sum()
+        self.ssts.iter().map(|one| one.live).sum()
     }
 
     /// Its size in per cent of a full table's, by bytes or by entries, whichever is more.
@@ -93,44 +93,44 @@ impl Table {
 
     /// Bytes of their keys and values.
     pub(super) fn live_bytes(&self) -> u64 {
-        self.uses.iter().map(|one| one.live_bytes).sum()
+        self.ssts.iter().map(|one| one.live_bytes).sum()
     }
 
     /// Bytes of keys and values of all entries.
     pub(super) fn payload_bytes(&self) -> u64 {
-        self.uses.iter().map(|one| one.sst.footer.payload_bytes).sum()
+        self.ssts.iter().map(|one| one.sst.footer.payload_bytes).sum()
     }
 
     /// Entries of all SSTs.
     pub(super) fn entries(&self) -> u64 {
-        self.uses.iter().map(|one| one.sst.footer.entries).sum()
+        self.ssts.iter().map(|one| one.sst.footer.entries).sum()
     }
 
     /// Walks over its SSTs.
-    pub(super) fn cursors(&self, start: &ScanStart, ahead: Ahead) -> Vec<Source> {
-        let cursor = |one: &SstUse| {
+    pub(super) fn cursors(&self, start: &ScanStart, ahead: Ahead) -> Vec<TphCursor> {
+        let cursor = |one: &TableSst| {
             let cursor = SstCursor::new(Arc::clone(&one.sst), start.clone(), ahead);
-            Source::Sst(Box::new(cursor))
+            TphCursor::Sst(Box::new(cursor))
         };
-        self.uses.iter().map(cursor).collect()
+        self.ssts.iter().map(cursor).collect()
     }
 
     /// Bytes of memory: of the index (hash, signatures, blocks' numbers) and of SSTs (offsets and
     /// fences).
     pub(super) fn memory_bytes(&self) -> [u64; 4] {
-        let [hash, tags, blocks] = self.index.as_ref().map_or([0; 3], Index::memory_bytes);
-        [hash, tags, blocks, self.uses.iter().map(|one| one.sst.memory_bytes()).sum()]
+        let [hash, tags, blocks] = self.index.as_ref().map_or([0; 3], TableIndex::memory_bytes);
+        [hash, tags, blocks, self.ssts.iter().map(|one| one.sst.memory_bytes()).sum()]
     }
 }
 
 /// How places of keys are told: by the key, or by its hash.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Route {
+pub(super) enum Partitioning {
     Key,
     Hash(KeyHash),
 }
 
-impl Route {
+impl Partitioning {
     /// Calls `look` with the place of a key.
     #[inline]
     pub(super) fn with<T>(self, key: &[u8], look: impl FnOnce(&[u8]) -> T) -> T {
@@ -143,14 +143,14 @@ impl Route {
 
 /// The places of one table.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
-    pub(super) route: Route,
+pub(super) struct Partition {
+    pub(super) route: Partitioning,
     pub(super) places: Range<Vec<u8>>,
     /// Nothing lies past it.
     pub(super) is_last: bool,
 }
 
-impl Part {
+impl Partition {
     /// Whether a key belongs to it.
     pub(super) fn has(&self, key: &[u8]) -> bool {
         self.route.with(key, |place| {
@@ -161,11 +161,13 @@ impl Part {
 
     /// Whether neither this key nor any above it belongs to it.
     pub(super) fn is_past(&self, key: &[u8]) -> bool {
-        matches!(self.route, Route::Key) && !self.is_last && key >= self.places.end.as_slice()
+        matches!(self.route, Partitioning::Key)
+            && !self.is_last
+            && key >= self.places.end.as_slice()
     }
 
     /// A key below all of its own.
     pub(super) fn first_key(&self) -> Option<Vec<u8>> {
-        matches!(self.route, Route::Key).then(|| self.places.start.clone())
+        matches!(self.route, Partitioning::Key).then(|| self.places.start.clone())
     }
 }

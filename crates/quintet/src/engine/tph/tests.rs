@@ -51,7 +51,7 @@ impl Bench {
     }
 
     fn try_open(&self) -> Result<(Tph, Lsn)> {
-        let (inner, lsn) = Inner::open(&self.options, self.context(), self.hash_mask)?;
+        let (inner, lsn) = TphStore::open(&self.options, self.context(), self.hash_mask)?;
         Ok((Tph { inner: Arc::new(inner) }, lsn))
     }
 
@@ -716,7 +716,7 @@ fn a_level_goes_down_although_level_0_is_full() {
         let mut lsn = 0;
         for _ in 0..60 {
             // After each merge there is a level 0 to merge again.
-            while inner.front.view.load().version.level0.len() < 2 {
+            while inner.write_buffer.view.load().version.level0.len() < 2 {
                 for _ in 0..200 {
                     lsn += 1;
                     put(&engine, lsn, &(lsn * 7919 % 100_003).to_be_bytes(), &[1; 100]);
@@ -725,10 +725,14 @@ fn a_level_goes_down_although_level_0_is_full() {
             }
             assert!(inner.compact_step().unwrap(), "{mode}");
         }
-        let view = inner.front.view.load_full();
-        let bytes = |table: &Arc<Table>| table.live_bytes();
-        let levels: Vec<u64> =
-            view.version.levels.iter().map(|level| level.iter().map(bytes).sum()).collect();
+        let super_version = inner.write_buffer.view.load_full();
+        let bytes = |table: &Arc<TphTable>| table.live_bytes();
+        let levels: Vec<u64> = super_version
+            .version
+            .levels
+            .iter()
+            .map(|level| level.iter().map(bytes).sum())
+            .collect();
         // Its share is 128 KiB (of two tables of hash ranges, 256), and what came last.
         assert!(
             levels.len() > 1 && levels.first().is_some_and(|one| *one < 400 << 10),
@@ -750,16 +754,16 @@ fn tables_are_cut_evenly_by_bytes_and_by_entries() {
         let (engine, _) = bench.open();
         let inner = &engine.inner;
         let mut lsn = 0;
-        while inner.front.view.load().version.levels.iter().flatten().count() < 6 {
+        while inner.write_buffer.view.load().version.levels.iter().flatten().count() < 6 {
             for _ in 0..1000 {
                 lsn += 1;
                 put(&engine, lsn, &(lsn * 7919 % 1_000_003).to_be_bytes(), &vec![3; value_bytes]);
             }
             assert!(lsn < 200_000, "nothing is cut by {is_full_by}");
             background(&engine, lsn);
-            for level in &inner.front.view.load().version.levels {
+            for level in &inner.write_buffer.view.load().version.levels {
                 // A table that has gone down leaves the first place empty.
-                let tables = level.iter().filter(|table| !table.uses.is_empty());
+                let tables = level.iter().filter(|table| !table.ssts.is_empty());
                 let sizes: Vec<u64> = tables.map(|table| table.fullness(&inner.settings)).collect();
                 // What one merge brings comes on top of what a table may have.
                 let is_small = sizes.iter().all(|one| *one < 350);
@@ -788,12 +792,12 @@ fn a_merge_keeps_to_its_rate_and_flushes_what_waits() {
     put(&engine, 401, b"late", b"x");
     rows.insert(b"late".to_vec(), b"x".to_vec());
     let inner = &engine.inner;
-    inner.front.rotate_any(&**inner).unwrap();
+    inner.write_buffer.rotate_any(&**inner).unwrap();
     let began = bench.env.monotonic();
     assert!(inner.compact_step().unwrap());
     let took = bench.env.monotonic().saturating_sub(began);
     assert!(took.as_millis() > 500, "{took:?} for 80,000 bytes");
-    assert!(inner.front.view.load().frozen.is_empty());
+    assert!(inner.write_buffer.view.load().frozen.is_empty());
     compare(&engine, &rows);
 }
 
@@ -867,7 +871,7 @@ fn a_budget_that_is_too_small_flushes_and_never_overflows() {
     for step in 20_000..30_000 {
         put(&engine, step, &(step * 7919 % 10_007).to_be_bytes(), &[7; 500]);
     }
-    assert_eq!(engine.inner.front.reserved(), 0, "drawn twice");
+    assert_eq!(engine.inner.write_buffer.reserved(), 0, "drawn twice");
     drop(lent);
     drop(merging);
     let large = Op::Put { key: b"k", head: b"", body: &vec![0; 5 << 20] };

@@ -24,7 +24,7 @@ const SAMPLE: u64 = 64;
 
 /// The sequence.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Holes {
+pub(super) struct EliasFano {
     count: u64,
     low_bits: u32,
     low: Vec<u64>,
@@ -38,7 +38,7 @@ const fn words(bits: u64) -> u64 {
     bits.div_ceil(64)
 }
 
-impl Holes {
+impl EliasFano {
     /// Packs growing values below `universe`.
     pub(super) fn new(values: &[u64], universe: u64) -> Self {
         let count = to_u64(values.len());

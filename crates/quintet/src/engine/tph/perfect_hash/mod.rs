@@ -78,20 +78,20 @@ pub enum Method {
 
 /// How to build.
 #[derive(Clone, Copy)]
-pub struct Options<'a> {
+pub struct BuildOptions<'a> {
     /// The method.
     pub method: Method,
     /// What runs tasks, those of one call apart from each other.
     pub parallel: Parallel<'a>,
 }
 
-impl std::fmt::Debug for Options<'_> {
+impl std::fmt::Debug for BuildOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options").field("method", &self.method).finish_non_exhaustive()
+        f.debug_struct("BuildOptions").field("method", &self.method).finish_non_exhaustive()
     }
 }
 
-impl Default for Options<'_> {
+impl Default for BuildOptions<'_> {
     /// The default method, one task after the other.
     fn default() -> Self {
         Self { method: Method::default(), parallel: &|count, task| (0..count).for_each(task) }
@@ -100,7 +100,7 @@ impl Default for Options<'_> {
 
 /// Two hashes of the set are this one, mixed.
 #[derive(Debug)]
-struct Equal(u64);
+struct DuplicateHash(u64);
 
 /// A perfect hash of a set.
 #[derive(Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl PerfectHash {
     ///
     /// Takes about 9 bytes of memory a key while it works, beside the function itself. Fails with
     /// [`Error::Limit`] where two hashes are equal, and names the hash and where the two are.
-    pub fn build(hashes: &[u64], seed: u64, options: &Options<'_>) -> Result<Self> {
+    pub fn build(hashes: &[u64], seed: u64, options: &BuildOptions<'_>) -> Result<Self> {
         let keys = to_u64(hashes.len());
         if keys > KEYS_MAX {
             let what = format!("a perfect hash of {keys} keys; at most {KEYS_MAX} are allowed");
@@ -137,7 +137,7 @@ impl PerfectHash {
                 cphash::CpHash::build(hashes, mixed, options.parallel, lanes).map(Function::CpHash)
             }
         };
-        let function = function.map_err(|Equal(found)| {
+        let function = function.map_err(|DuplicateHash(found)| {
             let mut places = (0_u64..).zip(hashes).filter(|(_, hash)| mixed(**hash) == found);
             let mut place = || places.next().map_or((0, 0), |(index, hash)| (index, *hash));
             let ((first, hash), (second, _)) = (place(), place());
@@ -237,8 +237,8 @@ impl PerfectHash {
         let (head, body) = bytes
             .split_at_checked(HEAD_BYTES)
             .ok_or_else(|| corrupt(bytes.len(), "the head is cut short"))?;
-        let head =
-            Head::decode(head).ok_or_else(|| corrupt(0, "the head is not what was written"))?;
+        let head = FunctionHeader::decode(head)
+            .ok_or_else(|| corrupt(0, "the head is not what was written"))?;
         if head.version > VERSION {
             let file = file.to_owned();
             return Err(Error::NewerFormat { file, found: head.version, supported: VERSION });
@@ -269,7 +269,7 @@ impl PerfectHash {
 }
 
 /// What the head says.
-struct Head {
+struct FunctionHeader {
     version: u32,
     method: u32,
     seed: u64,
@@ -279,7 +279,7 @@ struct Head {
     body_crc: u32,
 }
 
-impl Head {
+impl FunctionHeader {
     /// Reads a head; `None` where magic, checksum or a reserved field differ.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Decoder::new(bytes);

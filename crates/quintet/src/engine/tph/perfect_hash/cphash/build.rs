@@ -8,13 +8,13 @@
 use std::sync::atomic::AtomicU64;
 
 use super::{
-    Segment, bucket, halves, place,
+    CpSegment, bucket, halves, place,
     search::{self, Lanes},
-    slots::{Modulus, Slots},
+    slots::{Modulus, SlotBitmap},
     width_of,
 };
 use crate::{
-    engine::tph::perfect_hash::{Equal, Parallel, deal::deal, holes::put_bits},
+    engine::tph::perfect_hash::{DuplicateHash, Parallel, deal::deal, holes::put_bits},
     util::{
         codec::{low_u32, scale, to_u64, to_usize},
         sync::{OnceLock, Ordering},
@@ -45,11 +45,11 @@ pub(super) fn build(
     mixed: impl Fn(u64) -> u64 + Sync,
     run: Parallel<'_>,
     lanes: Lanes,
-) -> Result<Vec<Segment>, Equal> {
+) -> Result<Vec<CpSegment>, DuplicateHash> {
     let keys = to_u64(hashes.len());
     let segments = (keys / SEGMENT_KEYS_MIN).clamp(1, SEGMENTS).max(keys / SEGMENT_KEYS);
     let (dealt, bounds) = deal(hashes, mixed, |hash| place(hash, segments).0, segments, run);
-    let built: Vec<OnceLock<Result<Segment, Equal>>> =
+    let built: Vec<OnceLock<Result<CpSegment, DuplicateHash>>> =
         (0..segments).map(|_| OnceLock::new()).collect();
     run(built.len(), &|segment| {
         let keys = &dealt[to_usize(bounds[segment])..to_usize(bounds[segment + 1])];
@@ -61,7 +61,7 @@ pub(super) fn build(
 
 /// The keys of a segment, by bucket.
 #[derive(Debug)]
-struct Buckets {
+struct SegmentBuckets {
     dense: u32,
     sparse: u32,
     keys: Vec<u64>,
@@ -71,13 +71,17 @@ struct Buckets {
     order: Vec<u32>,
 }
 
-fn build_segment(dealt: &[AtomicU64], segments: u64, lanes: Lanes) -> Result<Segment, Equal> {
+fn build_segment(
+    dealt: &[AtomicU64],
+    segments: u64,
+    lanes: Lanes,
+) -> Result<CpSegment, DuplicateHash> {
     let keys = to_u64(dealt.len());
     let Ok(buckets) = u32::try_from(keys.div_ceil(BUCKET_KEYS).max(2)) else {
         return list(dealt);
     };
     let dense = low_u32(scale(u64::from(buckets), 0.3)).max(1);
-    let buckets = Buckets::new(dealt, segments, dense, buckets - dense);
+    let buckets = SegmentBuckets::new(dealt, segments, dense, buckets - dense);
     if buckets.largest() > BUCKET_KEYS_MAX {
         return list(dealt);
     }
@@ -91,26 +95,26 @@ fn build_segment(dealt: &[AtomicU64], segments: u64, lanes: Lanes) -> Result<Seg
         if let Some(hash) = buckets.equal() {
             let twice = |at: &&AtomicU64| halves(at.load(Ordering::Relaxed)) == hash;
             let found = dealt.iter().find(twice).map(|at| at.load(Ordering::Relaxed));
-            return Err(Equal(found.unwrap_or(hash)));
+            return Err(DuplicateHash(found.unwrap_or(hash)));
         }
     }
     list(dealt)
 }
 
 /// A segment for which no parameters were found.
-fn list(dealt: &[AtomicU64]) -> Result<Segment, Equal> {
+fn list(dealt: &[AtomicU64]) -> Result<CpSegment, DuplicateHash> {
     let mut list: Vec<u64> = dealt.iter().map(|hash| hash.load(Ordering::Relaxed)).collect();
     list.sort_unstable();
     if let Some(pair) = list.windows(2).find(|pair| pair.first() == pair.last()) {
-        return Err(Equal(pair[0]));
+        return Err(DuplicateHash(pair[0]));
     }
     let keys = to_u64(list.len());
     let slots = Modulus::new(low_u32(keys));
     let (dictionary, indexes) = (Vec::new(), Vec::new());
-    Ok(Segment { keys, slots, dense: 0, sparse: 0, dictionary, width: 0, indexes, list })
+    Ok(CpSegment { keys, slots, dense: 0, sparse: 0, dictionary, width: 0, indexes, list })
 }
 
-impl Buckets {
+impl SegmentBuckets {
     fn new(dealt: &[AtomicU64], segments: u64, dense: u32, sparse: u32) -> Self {
         let count = to_usize(u64::from(dense) + u64::from(sparse));
         let bucket_of = |hash: u64| to_usize(bucket(place(hash, segments).1, dense, sparse));
@@ -154,8 +158,8 @@ impl Buckets {
     }
 
     /// Finds parameters for every bucket; `None` where attempts run out.
-    fn place(&self, slots: u32, lanes: Lanes) -> Option<Segment> {
-        let mut slots = Slots::new(slots);
+    fn place(&self, slots: u32, lanes: Lanes) -> Option<CpSegment> {
+        let mut slots = SlotBitmap::new(slots);
         let mut dictionary = Vec::new();
         let mut fresh = 0_u32;
         let mut chosen = vec![0_usize; self.order.len()];
@@ -181,7 +185,7 @@ impl Buckets {
         for (bucket, index) in (0..).zip(&chosen) {
             put_bits(&mut indexes, bucket * u64::from(width), width, to_u64(*index));
         }
-        Some(Segment {
+        Some(CpSegment {
             keys: to_u64(self.keys.len()),
             slots: slots.modulus,
             dense: self.dense,
@@ -206,7 +210,7 @@ impl Buckets {
 
 /// The first new number with which the keys come to free slots. Numbers that did not fit are not
 /// tried again by later buckets: new ones are as good.
-fn find_fresh(slots: &Slots, keys: &[u64], fresh: &mut u32, lanes: Lanes) -> Option<u32> {
+fn find_fresh(slots: &SlotBitmap, keys: &[u64], fresh: &mut u32, lanes: Lanes) -> Option<u32> {
     for _ in 0..ATTEMPTS_MAX / BLOCK {
         let mut block = [0; BLOCK];
         for (number, candidate) in (*fresh..).zip(&mut block) {

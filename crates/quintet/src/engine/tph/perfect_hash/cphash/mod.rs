@@ -48,14 +48,14 @@ pub use search::Lanes;
 /// The function, built or decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CpHash {
-    segments: Vec<Segment>,
+    segments: Vec<CpSegment>,
     /// Slots before each segment; one more at the end.
     bounds: Vec<u64>,
 }
 
 /// One segment.
 #[derive(Debug, PartialEq, Eq)]
-struct Segment {
+struct CpSegment {
     keys: u64,
     slots: Modulus,
     dense: u32,
@@ -98,7 +98,7 @@ fn width_of(parameters: usize) -> u32 {
     to_u64(parameters).saturating_sub(1).checked_ilog2().map_or(0, |bits| bits + 1)
 }
 
-impl Segment {
+impl CpSegment {
     fn is_list(&self) -> bool {
         self.dense == 0 && self.sparse == 0
     }
@@ -184,12 +184,12 @@ impl CpHash {
         mixed: impl Fn(u64) -> u64 + Sync,
         run: super::Parallel<'_>,
         lanes: Lanes,
-    ) -> Result<Self, super::Equal> {
+    ) -> Result<Self, super::DuplicateHash> {
         let segments = build::build(hashes, mixed, run, lanes)?;
         Ok(Self::new(segments))
     }
 
-    fn new(segments: Vec<Segment>) -> Self {
+    fn new(segments: Vec<CpSegment>) -> Self {
         let ends = segments.iter().scan(0, |sum, segment| {
             *sum += u64::from(segment.slots.divisor());
             Some(*sum)
@@ -215,7 +215,7 @@ impl CpHash {
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.segments.iter().map(Segment::memory_bytes).sum::<u64>()
+        self.segments.iter().map(CpSegment::memory_bytes).sum::<u64>()
             + 8 * to_u64(self.bounds.capacity())
     }
 
@@ -230,7 +230,7 @@ impl CpHash {
         let mut segments = Vec::new();
         // A segment takes bytes: the count alone reserves nothing.
         for _ in 0..count {
-            segments.push(Segment::decode(from)?);
+            segments.push(CpSegment::decode(from)?);
         }
         if segments.iter().try_fold(0_u64, |sum, s| sum.checked_add(s.keys)) != Some(keys) {
             return Err("the segments have another number of keys");

@@ -3,7 +3,7 @@
 //! [`Lanes`] chooses between one candidate at a time and eight; both look at the candidates in the
 //! same order and come to the same.
 
-use super::slots::Slots;
+use super::slots::SlotBitmap;
 
 /// How candidates are tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Lanes {
 
 /// The index of the first candidate with which all keys come to free, distinct slots.
 pub(super) fn first(
-    slots: &Slots,
+    slots: &SlotBitmap,
     keys: &[u64],
     candidates: &[u32],
     lanes: Lanes,

@@ -56,13 +56,13 @@ pub(super) fn position(halves: u64, number: u32, slots: Modulus) -> u32 {
 
 /// The slots of a segment while it is built.
 #[derive(Debug)]
-pub(super) struct Slots {
+pub(super) struct SlotBitmap {
     pub(super) modulus: Modulus,
     /// A bit a slot, set where it is taken: as many words as the slots need.
     pub(super) taken: Vec<u32>,
 }
 
-impl Slots {
+impl SlotBitmap {
     pub(super) fn new(slots: u32) -> Self {
         let words = crate::util::codec::to_usize(u64::from(slots.div_ceil(32)));
         Self { modulus: Modulus::new(slots), taken: vec![0; words] }

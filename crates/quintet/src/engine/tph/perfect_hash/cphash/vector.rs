@@ -15,14 +15,14 @@ use std::arch::x86_64::{
     _mm256_srli_epi64, _mm256_sub_epi32, _mm256_xor_si256,
 };
 
-use super::slots::{ALPHA, BETA, BETA_SHIFT, Modulus, Slots};
+use super::slots::{ALPHA, BETA, BETA_SHIFT, Modulus, SlotBitmap};
 use crate::util::codec::{low_u32, to_u64, to_usize};
 
 /// Lanes of a vector.
 const LANES: usize = 8;
 
-/// As [`Slots::first_of`], which it calls where the processor has no AVX2.
-pub(super) fn first(slots: &Slots, keys: &[u64], candidates: &[u32]) -> Option<usize> {
+/// As [`SlotBitmap::first_of`], which it calls where the processor has no AVX2.
+pub(super) fn first(slots: &SlotBitmap, keys: &[u64], candidates: &[u32]) -> Option<usize> {
     // The answer is remembered: one load.
     if !std::arch::is_x86_feature_detected!("avx2") {
         return slots.first_of(keys, candidates);
@@ -32,8 +32,8 @@ pub(super) fn first(slots: &Slots, keys: &[u64], candidates: &[u32]) -> Option<u
 }
 
 #[target_feature(enable = "avx2")]
-fn first_of_eight(slots: &Slots, keys: &[u64], candidates: &[u32]) -> Option<usize> {
-    let modulus = Lemire::new(slots.modulus);
+fn first_of_eight(slots: &SlotBitmap, keys: &[u64], candidates: &[u32]) -> Option<usize> {
+    let modulus = VectorModulus::new(slots.modulus);
     let (chunks, rest) = candidates.as_chunks::<LANES>();
     for (chunk, eight) in chunks.iter().enumerate() {
         let mut free = free_lanes(slots, modulus, keys, eight);
@@ -51,7 +51,12 @@ fn first_of_eight(slots: &Slots, keys: &[u64], candidates: &[u32]) -> Option<usi
 /// A bit for each candidate with which no key comes to a taken slot.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn free_lanes(slots: &Slots, modulus: Lemire, keys: &[u64], eight: &[u32; LANES]) -> u32 {
+fn free_lanes(
+    slots: &SlotBitmap,
+    modulus: VectorModulus,
+    keys: &[u64],
+    eight: &[u32; LANES],
+) -> u32 {
     // SAFETY: eight words of 4 bytes are the 32 bytes that are read; no alignment is asked for.
     let numbers = unsafe { _mm256_loadu_si256(eight.as_ptr().cast()) };
     let numbers = _mm256_add_epi32(numbers, _mm256_set1_epi32(1));
@@ -68,7 +73,7 @@ fn free_lanes(slots: &Slots, modulus: Lemire, keys: &[u64], eight: &[u32; LANES]
         let at = _mm256_srli_epi32::<5>(slot);
         debug_assert!(to_u64(slots.taken.len()) * 32 >= u64::from(slots.modulus.divisor()));
         // SAFETY: a remainder is below the divisor, and there is a word for every 32 slots
-        // (`Slots::new`), so `at` is a word of `taken`; below 2^27, so never negative.
+        // (`SlotBitmap::new`), so `at` is a word of `taken`; below 2^27, so never negative.
         let word = unsafe { _mm256_i32gather_epi32::<4>(slots.taken.as_ptr().cast(), at) };
         let bit = _mm256_and_si256(slot, _mm256_set1_epi32(31));
         let to_top = _mm256_sub_epi32(_mm256_set1_epi32(31), bit);
@@ -89,13 +94,13 @@ fn signs(lanes: __m256i) -> u32 {
 
 /// [`Modulus`], in lanes.
 #[derive(Clone, Copy)]
-struct Lemire {
+struct VectorModulus {
     divisor: __m256i,
     inverse_low: __m256i,
     inverse_high: __m256i,
 }
 
-impl Lemire {
+impl VectorModulus {
     #[target_feature(enable = "avx2")]
     fn new(modulus: Modulus) -> Self {
         let inverse = modulus.inverse();

@@ -11,11 +11,11 @@
 use std::sync::atomic::AtomicU64;
 
 use super::{
-    BUMPED, Holes, LAYER_KEYS_MIN, LAYERS_MAX, Layer, MULTIPLIERS, Place, SHIFTS, SPAN, Shift,
-    of_layer, offset,
+    BUMPED, EliasFano, HashPosition, LAYER_KEYS_MIN, LAYERS_MAX, MULTIPLIERS, SHIFTS, SPAN, Shift,
+    ShiftLayer, of_layer, offset,
 };
 use crate::{
-    engine::tph::perfect_hash::{Equal, Parallel, deal::deal},
+    engine::tph::perfect_hash::{DuplicateHash, Parallel, deal::deal},
     util::{
         codec::{low_u8, to_u64, to_usize},
         sync::{OnceLock, Ordering},
@@ -36,7 +36,7 @@ pub(super) fn build(
     hashes: &[u64],
     mixed: impl Fn(u64) -> u64 + Sync,
     run: Parallel<'_>,
-) -> Result<Shift, Equal> {
+) -> Result<Shift, DuplicateHash> {
     let mut layers = Vec::new();
     let mut rest: Option<Vec<u64>> = None;
     for number in 0..LAYERS_MAX {
@@ -53,7 +53,7 @@ pub(super) fn build(
     let mut list = rest.unwrap_or_else(|| hashes.iter().map(|hash| mixed(*hash)).collect());
     list.sort_unstable();
     if let Some(pair) = list.windows(2).find(|pair| pair.first() == pair.last()) {
-        return Err(Equal(pair[0]));
+        return Err(DuplicateHash(pair[0]));
     }
     list.shrink_to_fit();
     Ok(Shift { layers, list })
@@ -61,7 +61,7 @@ pub(super) fn build(
 
 /// What a segment came to.
 #[derive(Debug)]
-struct Built {
+struct BuiltSegment {
     seeds: Vec<u8>,
     holes: Vec<u64>,
     bumped: Vec<u64>,
@@ -72,16 +72,16 @@ fn build_layer(
     mixed: impl Fn(u64) -> u64 + Sync,
     number: u32,
     run: Parallel<'_>,
-) -> (Layer, Vec<u64>) {
+) -> (ShiftLayer, Vec<u64>) {
     let keys = to_u64(hashes.len());
     let segments = (keys / SEGMENT_KEYS).max(1);
     let buckets = (keys / segments * 10).div_ceil(BUCKET_KEYS_TENTHS);
-    let segment_of = |hash| Place::new(of_layer(hash, number), segments).segment;
+    let segment_of = |hash| HashPosition::new(of_layer(hash, number), segments).segment;
     let (dealt, bounds) = deal(hashes, mixed, segment_of, segments, run);
-    let built: Vec<OnceLock<Built>> = (0..segments).map(|_| OnceLock::new()).collect();
+    let built: Vec<OnceLock<BuiltSegment>> = (0..segments).map(|_| OnceLock::new()).collect();
     run(built.len(), &|segment| {
         let keys = &dealt[to_usize(bounds[segment])..to_usize(bounds[segment + 1])];
-        let made = Segment::new(keys, number, segments, buckets).build();
+        let made = SegmentBuilder::new(keys, number, segments, buckets).build();
         assert!(built[segment].set(made).is_ok(), "a segment is built once");
     });
     drop(dealt);
@@ -94,13 +94,13 @@ fn build_layer(
         holes.extend(made.holes.iter().map(|hole| begin + hole));
         bumped.extend_from_slice(&made.bumped);
     }
-    let holes = Holes::new(&holes, keys);
-    (Layer { bounds, buckets, seeds, holes }, bumped)
+    let holes = EliasFano::new(&holes, keys);
+    (ShiftLayer { bounds, buckets, seeds, holes }, bumped)
 }
 
 /// A segment while it is built.
 #[derive(Debug)]
-struct Segment {
+struct SegmentBuilder {
     slots: usize,
     segments: u64,
     number: u32,
@@ -114,10 +114,11 @@ struct Segment {
     bumped: Vec<u64>,
 }
 
-impl Segment {
+impl SegmentBuilder {
     fn new(dealt: &[AtomicU64], number: u32, segments: u64, buckets: u64) -> Self {
-        let bucket_of =
-            |hash: u64| to_usize(Place::new(of_layer(hash, number), segments).bucket(buckets));
+        let bucket_of = |hash: u64| {
+            to_usize(HashPosition::new(of_layer(hash, number), segments).bucket(buckets))
+        };
         let mut begins = vec![0_u32; to_usize(buckets) + 2];
         for hash in dealt {
             begins[bucket_of(hash.load(Ordering::Relaxed)) + 2] += 1;
@@ -144,7 +145,7 @@ impl Segment {
         Self { slots, segments, number, keys, begins, taken, seeds, bumped: Vec::new() }
     }
 
-    fn build(mut self) -> Built {
+    fn build(mut self) -> BuiltSegment {
         for bucket in self.order() {
             let bucket = to_index(bucket);
             let keys = to_index(self.begins[bucket])..to_index(self.begins[bucket + 1]);
@@ -166,7 +167,7 @@ impl Segment {
                 Some(at * 64 + bit)
             })
         });
-        Built { holes: free.collect(), seeds: self.seeds, bumped: self.bumped }
+        BuiltSegment { holes: free.collect(), seeds: self.seeds, bumped: self.bumped }
     }
 
     /// The buckets that have keys, in the order in which they are placed.
@@ -202,7 +203,7 @@ impl Segment {
         let mut starts = [0_u64; BUCKET_KEYS_MAX];
         for (key, (hash, start)) in keys.zip(hashes.iter_mut().zip(&mut starts)) {
             *hash = of_layer(self.keys[key], self.number);
-            *start = Place::new(*hash, self.segments).start(to_u64(self.slots));
+            *start = HashPosition::new(*hash, self.segments).start(to_u64(self.slots));
         }
         let (hashes, starts) = (&hashes[..count], &starts[..count]);
         let mut best = (u64::MAX, 0, BUMPED);

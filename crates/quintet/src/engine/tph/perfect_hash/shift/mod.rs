@@ -48,7 +48,7 @@
 
 mod build;
 
-use super::holes::Holes;
+use super::holes::EliasFano;
 use crate::util::codec::{Decoder, low_u32, put_u32, put_u64, to_u64, to_usize};
 
 /// The seed of a bucket whose keys are in the next layer.
@@ -71,30 +71,30 @@ const LAYER_KEYS_MIN: u64 = 2 * SPAN;
 /// The function, built or decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Shift {
-    layers: Vec<Layer>,
+    layers: Vec<ShiftLayer>,
     list: Vec<u64>,
 }
 
 /// One layer.
 #[derive(Debug, PartialEq, Eq)]
-struct Layer {
+struct ShiftLayer {
     /// Keys of the layer before each segment; one more at the end.
     bounds: Vec<u64>,
     /// Buckets of each segment.
     buckets: u64,
     seeds: Vec<u8>,
-    holes: Holes,
+    holes: EliasFano,
 }
 
 /// Where a hash lies in a layer.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct HashPosition {
     segment: u64,
     /// The hash's place in its segment, as a fraction of 2^64.
     fraction: u64,
 }
 
-impl Place {
+impl HashPosition {
     #[inline]
     fn new(hash: u64, segments: u64) -> Self {
         let (fraction, segment) = hash.carrying_mul(segments, 0);
@@ -135,7 +135,7 @@ fn of_layer(hash: u64, layer: u32) -> u64 {
     }
 }
 
-impl Layer {
+impl ShiftLayer {
     fn slots(&self) -> u64 {
         self.bounds.last().copied().unwrap_or(0)
     }
@@ -143,7 +143,7 @@ impl Layer {
     /// The slot of a hash of this layer; `None` where its bucket was bumped.
     #[inline]
     fn slot(&self, hash: u64) -> Option<u64> {
-        let place = Place::new(hash, to_u64(self.bounds.len()) - 1);
+        let place = HashPosition::new(hash, to_u64(self.bounds.len()) - 1);
         let seed = *self.seeds.get(to_usize(self.seed_at(place)))?;
         if seed == BUMPED {
             return None;
@@ -160,7 +160,7 @@ impl Layer {
     }
 
     #[inline]
-    fn seed_at(&self, place: Place) -> u64 {
+    fn seed_at(&self, place: HashPosition) -> u64 {
         place.segment * self.buckets + place.bucket(self.buckets)
     }
 }
@@ -171,7 +171,7 @@ impl Shift {
         hashes: &[u64],
         mixed: impl Fn(u64) -> u64 + Sync,
         run: super::Parallel<'_>,
-    ) -> Result<Self, super::Equal> {
+    ) -> Result<Self, super::DuplicateHash> {
         build::build(hashes, mixed, run)
     }
 
@@ -234,7 +234,7 @@ impl Shift {
         let mut layers = Vec::new();
         let mut left = keys;
         for _ in 0..count {
-            let layer = Layer::decode(from)?;
+            let layer = ShiftLayer::decode(from)?;
             if layer.slots() != left {
                 return Err("a layer has another number of keys than the layer above has holes");
             }
@@ -252,7 +252,7 @@ impl Shift {
     }
 }
 
-impl Layer {
+impl ShiftLayer {
     fn decode(from: &mut Decoder<'_>) -> Result<Self, &'static str> {
         let (Some(segments), Some(buckets)) = (from.u64(), from.u64()) else {
             return Err("a layer is cut short");
@@ -269,7 +269,7 @@ impl Layer {
         let seeds = size.and_then(|size| from.take(to_usize(size)));
         let seeds = seeds.ok_or("a layer has no buckets, or more than it has bytes for")?;
         let slots = bounds.last().copied().unwrap_or(0);
-        let holes = Holes::decode(from, slots)?;
+        let holes = EliasFano::decode(from, slots)?;
         Ok(Self { bounds, buckets, seeds: seeds.to_vec(), holes })
     }
 }
