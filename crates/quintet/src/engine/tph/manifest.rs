@@ -552,7 +552,7 @@ mod tests {
         SstRecord { number, file_bytes: 8192, live: 3, live_bytes: 300 }
     }
 
-    fn table(lower_bound: &[u8], numbers: &[u64]) -> TphTableRecord {
+    fn table(low: &[u8], numbers: &[u64]) -> TphTableRecord {
         let ssts = numbers.iter().map(|number| sst(*number)).collect();
         TphTableRecord { lower_bound: lower_bound.to_vec(), tombstones: 1, ssts }
     }

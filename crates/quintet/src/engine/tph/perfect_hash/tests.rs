@@ -1,5 +1,5 @@
-//! Goal: every set of hashes gets distinct slots within bounds, whatever its size and pattern;
-//! functions survive their bytes, and other bytes give errors.
+//! Every set of hashes gets distinct slots within bounds, for any size and pattern. An encoded
+//! function decodes to itself, and damaged bytes are an error.
 
 use proptest::prelude::*;
 
@@ -125,7 +125,7 @@ fn equal_hashes_are_named() {
             hashes[count / 2] = hashes[0];
             let options = BuildOptions { method, ..BuildOptions::default() };
             let text = PerfectHash::build(&hashes, 7, &options).unwrap_err().to_string();
-            let named = format!("{:#018x} is there twice, at 0 and at {}", hashes[0], count / 2);
+            let named = format!("at 0 and at {} are both {:#018x};", count / 2, hashes[0]);
             assert!(text.contains(&named), "{text}");
         }
         let same = vec![5; 2_000];
@@ -244,13 +244,13 @@ proptest! {
     ) {
         let values: Vec<u64> = values.into_iter().collect();
         let universe = values.last().map_or(0, |last| last + 1) + more;
-        let packed = holes::EliasFano::new(&values, universe);
+        let packed = elias_fano::EliasFano::new(&values, universe);
         for (index, value) in (0..).zip(&values) {
             prop_assert_eq!(packed.get(index), *value);
         }
         let mut bytes = Vec::new();
         packed.encode(&mut bytes);
-        let read = holes::EliasFano::decode(&mut Decoder::new(&bytes), universe).unwrap();
+        let read = elias_fano::EliasFano::decode(&mut Decoder::new(&bytes), universe).unwrap();
         prop_assert_eq!(read, packed);
     }
 }

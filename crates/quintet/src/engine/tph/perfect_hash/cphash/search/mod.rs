@@ -1,14 +1,17 @@
 //! The search for parameters: the first candidate that fits.
 //!
-//! [`Lanes`] chooses between one candidate at a time and eight; both look at the candidates in the
-//! same order and come to the same.
+//! [`Lanes`] chooses between one candidate at a time and eight. Both try the candidates in the same
+//! order and have the same result.
 
-use super::slots::SlotBitmap;
+#[cfg(all(target_arch = "x86_64", not(model)))]
+mod vector;
 
-/// How candidates are tried.
+use super::slot_bitmap::SlotBitmap;
+
+/// Number of candidates that are tried at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lanes {
-    /// Eight at once where the processor has AVX2, else one.
+    /// Eight at once if the processor has AVX2, otherwise one.
     #[default]
     Widest,
     /// One at a time.
@@ -16,7 +19,7 @@ pub enum Lanes {
     One,
 }
 
-/// The index of the first candidate with which all keys come to free, distinct slots.
+/// Returns the index of the first candidate that gives all keys free, distinct slots.
 pub(super) fn first(
     slots: &SlotBitmap,
     keys: &[u64],
@@ -25,7 +28,7 @@ pub(super) fn first(
 ) -> Option<usize> {
     #[cfg(all(target_arch = "x86_64", not(model)))]
     if lanes == Lanes::Widest {
-        return super::vector::first(slots, keys, candidates);
+        return vector::first(slots, keys, candidates);
     }
     let _ = lanes;
     slots.first_of(keys, candidates)
