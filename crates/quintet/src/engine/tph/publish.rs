@@ -133,7 +133,7 @@ impl TphStore {
             }
             Err(error) => {
                 publisher.obsolete.extend(written);
-                let doubtful = publisher.manifest.doubtful();
+                let doubtful = publisher.manifest.failed_name();
                 publisher.obsolete.extend(doubtful);
                 return Err(error);
             }
