@@ -1,22 +1,24 @@
-//! Opening: the newest manifest, the SSTs that it names, and away with what it does not.
+//! Opening a table: reads the newest manifest and the SSTs that it lists, and removes other files.
 
 use std::{collections::BTreeSet, io, sync::Arc};
 
 use super::{
-    TphCounters, TphStore, Version,
+    compaction_picker,
     index::TableIndex,
     manifest::{self, TphManifest, TphTableRecord, VersionRecord},
     options::{Mode, TphSettings},
-    publish::Publisher,
-    table::{Partitioning, TableSst, TphTable},
+    partition::Partitioning,
+    store::{Publisher, TphCounters, TphStore},
+    table::{TableSst, TphTable},
+    throttle::MergeRates,
+    version::Version,
 };
 use crate::{
     Error, Result,
     contract::{Context, TableOptions},
     io::Queues,
     lsm::{
-        sst::decoded_block::DecodedBlockCache,
-        sst::{Kind, Owner, Sst},
+        sst::{Kind, Owner, Sst, decoded_block::DecodedBlockCache},
         write_buffer::WriteBuffer,
     },
     util::{
@@ -25,14 +27,15 @@ use crate::{
     },
 };
 
-/// What is in the directory.
+/// The files of the directory.
 #[derive(Debug, Default)]
 struct DirListing {
     names: Vec<String>,
+    /// Number of the newest manifest.
     manifest: Option<u64>,
 }
 
-fn look(owner: &Owner) -> Result<DirListing> {
+fn list_files(owner: &Owner) -> Result<DirListing> {
     let entries = owner.dir.list();
     let entries = entries.map_err(|error| Error::io(format!("list {}", owner.label("")), error))?;
     let names: Vec<String> = entries.into_iter().map(|entry| entry.name).collect();
@@ -42,6 +45,8 @@ fn look(owner: &Owner) -> Result<DirListing> {
 }
 
 impl TphStore {
+    /// Opens a table, or creates it in an empty directory. Returns the LSN below which its files
+    /// have every effect.
     pub(super) fn open(
         options: &TableOptions,
         context: Context,
@@ -54,22 +59,22 @@ impl TphStore {
             database_id: context.database_id,
             table_id: context.table_id,
         };
-        let route = match settings.mode {
+        let partitioning = match settings.mode {
             Mode::HashRange => Partitioning::Hash(context.hash),
             Mode::Sorted | Mode::OneLevel | Mode::SingleTier => Partitioning::Key,
         };
-        let found = look(&owner)?;
-        let manifest = match found.manifest {
+        let files = list_files(&owner)?;
+        let manifest = match files.manifest {
             Some(number) => {
                 TphManifest::open(&owner, number, !context.read_only, context.complete.0)?
             }
             None => TphManifest::default(),
         };
         let contents = &manifest.contents;
-        let version = load(&context, &owner, contents)?;
+        let version = load_version(&context, &owner, contents)?;
         let complete = Lsn(contents.complete);
         if !context.read_only && complete >= context.complete {
-            remove_strays(&owner, &found, contents)?;
+            remove_unlisted(&owner, &files, contents)?;
         }
         let sizes = (settings.cache_bytes, settings.shape.block_bytes);
         let cache = Arc::new(DecodedBlockCache::new(sizes, &context, hash_mask)?);
@@ -77,10 +82,10 @@ impl TphStore {
         let write_buffer = WriteBuffer::new(&context, memory, u64::MAX, version)?;
         let next_sst = contents.next_sst.max(1);
         let publisher = Publisher { manifest, obsolete: Vec::new() };
-        let inner = Self {
+        let store = Self {
             settings,
             owner,
-            route,
+            partitioning,
             hash_mask,
             write_buffer,
             flushing: Mutex::new(()),
@@ -88,24 +93,25 @@ impl TphStore {
             large_merge: Mutex::new(()),
             publisher: Mutex::new(publisher),
             next_sst: AtomicU64::new(next_sst),
-            index_charged: AtomicU64::new(0),
-            compaction_wanted: AtomicBool::new(false),
+            index_bytes_reserved: AtomicU64::new(0),
+            wants_compaction: AtomicBool::new(false),
             queues: Queues::default(),
-            rates: super::pace::MergeRates::default(),
-            flush_within: AtomicBool::new(false),
+            merge_rates: MergeRates::default(),
+            is_merge_flushing: AtomicBool::new(false),
             cache,
             counters: TphCounters::default(),
             context,
         };
-        let version = Arc::clone(&inner.write_buffer.view.load().version);
-        inner.charge_index(&version);
-        inner.compaction_wanted.store(inner.wants_compaction(&version), Ordering::Relaxed);
-        Ok((inner, complete))
+        let version = Arc::clone(&store.write_buffer.view.load().version);
+        store.reserve_index_memory(&version);
+        let wants_compaction = compaction_picker::pick(&store.settings, &version).is_some();
+        store.wants_compaction.store(wants_compaction, Ordering::Relaxed);
+        Ok((store, complete))
     }
 }
 
-/// Opens all tables, side by side.
-fn load(context: &Context, owner: &Owner, contents: &VersionRecord) -> Result<Version> {
+/// Opens all tables, in parallel.
+fn load_version(context: &Context, owner: &Owner, contents: &VersionRecord) -> Result<Version> {
     let records: Vec<&TphTableRecord> = contents.levels.iter().flatten().collect();
     let opened: Vec<Mutex<Option<Result<Arc<TphTable>>>>> =
         records.iter().map(|_| Mutex::new(None)).collect();
@@ -124,9 +130,9 @@ fn load(context: &Context, owner: &Owner, contents: &VersionRecord) -> Result<Ve
         }
         levels.push(loaded);
     }
-    let top = if levels.is_empty() { Vec::new() } else { levels.remove(0) };
-    let mut version = Version { level0: top, levels, data_bytes: 0 };
-    version.count();
+    let level0 = if levels.is_empty() { Vec::new() } else { levels.remove(0) };
+    let mut version = Version { level0, levels, data_bytes: 0 };
+    version.update_data_bytes();
     Ok(version)
 }
 
@@ -142,21 +148,23 @@ fn load_table(context: &Context, owner: &Owner, record: &TphTableRecord) -> Resu
         let section = newest.sst.footer.index;
         let _memory = context.budget.reserve_transient(section.bytes);
         let bytes = newest.sst.section(section)?;
-        let place = (&*newest.sst.label, section.offset);
-        table.index = Some(TableIndex::decode(&bytes, table.blocks(), place)?);
+        let origin = (&*newest.sst.label, section.offset);
+        table.index = Some(TableIndex::decode(&bytes, table.blocks(), origin)?);
     }
     Ok(table)
 }
 
-/// Removes files that the manifest does not name: left by a crash.
-fn remove_strays(owner: &Owner, found: &DirListing, contents: &VersionRecord) -> Result<()> {
+/// Removes files that a crash has left and the manifest does not list.
+fn remove_unlisted(owner: &Owner, files: &DirListing, contents: &VersionRecord) -> Result<()> {
     let tables = contents.levels.iter().flatten();
-    let used: BTreeSet<u64> = tables.flat_map(|table| &table.ssts).map(|sst| sst.number).collect();
-    for name in &found.names {
-        let is_stray = Kind::PIECE.number_of(name).is_some_and(|number| !used.contains(&number))
-            || manifest::number_of(name).is_some_and(|number| Some(number) != found.manifest)
-            || name == manifest::UNFINISHED;
-        if !is_stray {
+    let listed: BTreeSet<u64> =
+        tables.flat_map(|table| &table.ssts).map(|sst| sst.number).collect();
+    for name in &files.names {
+        let is_unlisted =
+            Kind::PIECE.number_of(name).is_some_and(|number| !listed.contains(&number))
+                || manifest::number_of(name).is_some_and(|number| Some(number) != files.manifest)
+                || name == manifest::UNFINISHED;
+        if !is_unlisted {
             continue;
         }
         match owner.dir.remove(name) {
