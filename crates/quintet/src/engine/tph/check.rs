@@ -84,8 +84,8 @@ impl TphStore {
         Ok(())
     }
 
-    /// Verifies that the index has the block of each key's newest entry, and that keys are in order,
-    /// in the right table, and counted.
+    /// Verifies that the index has the block of each key's newest entry, and that keys are in
+    /// order, in the right table, and counted.
     fn check_entries(
         &self,
         table: &TphTable,
@@ -133,7 +133,7 @@ impl TphStore {
         for (one, (entries, bytes)) in table.ssts.iter().zip(live) {
             if (one.live, one.live_bytes) != (entries, bytes) {
                 let what = format!(
-                    "the SST has {entries} live entries of {bytes} bytes; the manifest counts {} of {}",
+                    "{entries} live entries of {bytes} bytes; the manifest counts {} of {}",
                     one.live, one.live_bytes
                 );
                 report.add(&*one.sst.label, 0, what);

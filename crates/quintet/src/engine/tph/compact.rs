@@ -41,8 +41,8 @@ const HASH_TABLES_MAX: u64 = 1 << 20;
 /// Returns the sources of newer entries for a level, from a start on.
 type NewerSources<'a> = dyn Fn(&ScanStart) -> Vec<TphCursor> + Sync + 'a;
 
-/// The result of a merge into one table: `None` while it runs. The inner `None` means that the table
-/// does not change.
+/// The result of a merge into one table: `None` while it runs. The inner `None` means that the
+/// table does not change.
 type MergeOutcome = Option<Result<Option<Vec<TphTable>>>>;
 
 /// Returns whether more than this percentage of an SST's bytes are dead.

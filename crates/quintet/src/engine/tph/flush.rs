@@ -106,7 +106,7 @@ impl TphStore {
         })
     }
 
-    /// Writes a table of memtables. Returns `None` if no entry of theirs is needed.
+    /// Writes a table of memtables. Returns `None` if none of their entries is needed.
     fn write_level0_table(
         &self,
         frozen: &[Arc<Memtable>],

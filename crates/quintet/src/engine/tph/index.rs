@@ -1,9 +1,9 @@
 //! The index of a table: the block of each key's newest entry.
 //!
-//! The index is a perfect hash of the keys' hashes. Each slot has a signature of the key and a block
-//! number. Blocks are numbered through the table's SSTs, from the newest on. A get finds the block
-//! in memory and reads it. For an absent key it reads a block only if the signature matches, which
-//! one in 2^`tag_bits` does.
+//! The index is a perfect hash of the keys' hashes. Each slot has a signature of the key and a
+//! block number. Blocks are numbered through the table's SSTs, from the newest on. A get finds the
+//! block in memory and reads it. For an absent key it reads a block only if the signature matches,
+//! which one in 2^`tag_bits` does.
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|

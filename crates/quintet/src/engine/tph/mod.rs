@@ -16,8 +16,8 @@
 //!
 //! Invariants:
 //! - A reader sees one super version: memtables and a version that is replaced as a whole.
-//! - The newest entry of a key is in the active memtable, then frozen ones, level 0 from the newest,
-//!   level 1, and so on. Merges keep this order.
+//! - The newest entry of a key is in the active memtable, then frozen ones, level 0 from the
+//!   newest, level 1, and so on. Merges keep this order.
 //! - A tombstone stays while an older SST of its table or a deeper level may have its key.
 //! - A published version has only effects that are durable in the log. It is complete up to its LSN
 //!   and may have later effects, which replay repeats.

@@ -1,8 +1,8 @@
 //! Partitions: which table of a level a key belongs to.
 //!
-//! Each level from 1 on divides the *partition keys* among its tables. In a level of key ranges, the
-//! partition key is the key. In a level of hash ranges, it is the high half of the key's hash, 4
-//! bytes, big-endian.
+//! Each level from 1 on divides the *partition keys* among its tables. In a level of key ranges,
+//! the partition key is the key. In a level of hash ranges, it is the high half of the key's hash,
+//! 4 bytes, big-endian.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
 //! Ranges in key order, which can be read from both ends.
 //!
-//! A range opens one merging cursor upwards from its start and one downwards from its end, each when
-//! it is first needed.
+//! A range opens one merging cursor upwards from its start and one downwards from its end, each
+//! when it is first needed.
 //!
 //! Invariants: the entries from the start are below those that the end may still return, and the
 //! other way round. A range keeps the files of its version until it is dropped.

@@ -1,9 +1,9 @@
 //! Gets and multi-gets.
 //!
-//! A get searches the memtables, then the index of each table that may have the key, from the newest
-//! to the oldest. An index that returns a block costs one direct read, if the block is not in the
-//! cache. A multi-get reads the blocks of all its keys at once. It reads again for the keys whose
-//! signature matched by chance.
+//! A get searches the memtables, then the index of each table that may have the key, from the
+//! newest to the oldest. An index that returns a block costs one direct read, if the block is not
+//! in the cache. A multi-get reads the blocks of all its keys at once. It reads again for the keys
+//! whose signature matched by chance.
 
 use std::sync::Arc;
 
@@ -221,8 +221,8 @@ impl TphStore {
 
     /// Continues many searches until each ends or needs a block from the disk.
     ///
-    /// All searches take each step together, so that their cache misses overlap. The steps are: index
-    /// slots, then blocks, then the cache's entries of the blocks, then the keys.
+    /// All searches take each step together, so that their cache misses overlap. The steps are:
+    /// index slots, then blocks, then the cache's entries of the blocks, then the keys.
     fn search_window<'v, 'k>(
         &self,
         super_version: &'v SuperVersion,

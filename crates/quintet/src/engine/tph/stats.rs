@@ -16,8 +16,8 @@ impl TphStore {
     /// Returns the statistics of the table.
     pub(super) fn stats(&self) -> EngineStats {
         let super_version = self.write_buffer.view.load_full();
-        let (version, counters, front) =
-            (&super_version.version, &self.counters, &self.write_buffer.counters);
+        let (version, counters) = (&super_version.version, &self.counters);
+        let write_counters = &self.write_buffer.counters;
         let memtables: Vec<_> = super_version.memtables().collect();
         let sum =
             |of: &dyn Fn(&TphTable) -> u64| version.tables().map(|table| of(table)).sum::<u64>();
@@ -65,11 +65,11 @@ impl TphStore {
                 ("merge_read_bytes_total", load(&counters.merge_read_bytes)),
                 ("pieces_collected_total", load(&counters.collected)),
                 ("write_rate", self.write_buffer.write_rate()),
-                ("write_delays_total", load(&front.delays_total)),
-                ("write_delay_micros_total", load(&front.delay_micros_total)),
-                ("writer_helps_total", load(&front.helps_total)),
-                ("stall_micros_total", load(&front.stall_micros_total)),
-                ("stall_micros_max", load(&front.stall_micros_max)),
+                ("write_delays_total", load(&write_counters.delays_total)),
+                ("write_delay_micros_total", load(&write_counters.delay_micros_total)),
+                ("writer_helps_total", load(&write_counters.helps_total)),
+                ("stall_micros_total", load(&write_counters.stall_micros_total)),
+                ("stall_micros_max", load(&write_counters.stall_micros_max)),
                 ("cleanup_failures_total", load(&counters.cleanup_failures)),
             ],
         }

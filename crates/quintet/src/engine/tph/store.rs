@@ -1,8 +1,11 @@
 //! The state of a table of the engine, which its handle and its iterators share.
 //!
-//! Lock order: `flushing` and `compacting`, then `large_merge`, then the locks of the write buffer,
-//! `publisher`, `queues`. In the flat modes, a flush is a merge and takes `flushing` before
-//! `compacting`. In the other modes, a merge flushes and takes `compacting` before `flushing`.
+//! Lock order: in the flat modes a flush is a merge, and `flushing` is before `compacting`. In the
+//! other modes a merge flushes, and `compacting` is before `flushing`. `large_merge` directly
+//! follows `compacting`. Then come `publisher` and `queues`. [`crate::lsm::write_buffer`] says
+//! where its locks are between them.
+
+use std::sync::Arc;
 
 use super::{
     manifest::TphManifest,
@@ -24,8 +27,6 @@ use crate::{
         sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
     },
 };
-
-use std::sync::Arc;
 
 /// Counters since the table was opened.
 #[derive(Debug, Default)]

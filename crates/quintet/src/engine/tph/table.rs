@@ -1,8 +1,8 @@
 //! Tables (two-tier perfect-hash tables, TPHs): groups of SSTs that share one index.
 //!
 //! Invariants:
-//! - The SSTs are listed from the newest to the oldest. Of the entries of a key, the newest SST's is
-//!   the current one.
+//! - The SSTs are listed from the newest to the oldest. Of the entries of a key, the newest SST's
+//!   is the current one.
 //! - The index has every key of every SST. It is stored in the newest SST.
 
 use std::sync::Arc;
@@ -103,8 +103,8 @@ impl TphTable {
         self.ssts.iter().map(|one| one.sst.footer.entries).sum()
     }
 
-    /// Returns bytes of memory: hash, signatures and block numbers of the index, and the offsets and
-    /// block indexes of the SSTs.
+    /// Returns bytes of memory: hash, signatures and block numbers of the index, and the offsets
+    /// and block indexes of the SSTs.
     pub(super) fn memory_bytes(&self) -> [u64; 4] {
         let [hash, tags, blocks] = self.index.as_ref().map_or([0; 3], TableIndex::memory_bytes);
         [hash, tags, blocks, self.ssts.iter().map(|one| one.sst.memory_bytes()).sum()]

@@ -55,8 +55,8 @@ impl MergeRates {
         }
     }
 
-    /// Returns the rate that writers are limited to in bytes a second, from the memtables that wait
-    /// for a flush and the tables that wait for a merge; 0: no limit.
+    /// Returns the rate limit of writers in bytes a second; 0: no limit. It depends on the
+    /// memtables that wait for a flush and the tables of level 0 that wait for a merge.
     pub(super) fn write_rate(
         &self,
         settings: &TphSettings,

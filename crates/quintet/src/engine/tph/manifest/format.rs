@@ -16,15 +16,15 @@ const MAGIC: &[u8; 8] = b"QTPHMANI";
 const FORMAT: u32 = 1;
 const HEAD_BYTES: usize = 48;
 /// Name of a manifest before its rename.
-pub(in crate::engine::tph) const UNFINISHED: &str = "manifest-new";
+pub(crate) const UNFINISHED: &str = "manifest-new";
 
 /// Returns the file name of a manifest.
-pub(in crate::engine::tph) fn name_of(number: u64) -> String {
+pub(crate) fn name_of(number: u64) -> String {
     format!("manifest-{number:08x}")
 }
 
 /// Returns the number in the file name of a manifest, or `None` for other names.
-pub(in crate::engine::tph) fn number_of(name: &str) -> Option<u64> {
+pub(crate) fn number_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("manifest-").filter(|digits| digits.len() >= 8)?;
     u64::from_str_radix(digits, 16).ok().filter(|number| name_of(*number) == name)
 }
@@ -66,8 +66,8 @@ pub(super) fn edit_bytes(identity: &[u8], offset: u64, body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns the body of the edit at `offset` and the offset of the next one, or `None` if there is no
-/// whole edit.
+/// Returns the body of the edit at `offset` and the offset of the next one, or `None` if there is
+/// no whole edit.
 fn body_at<'a>(bytes: &'a [u8], identity: &[u8], offset: u64) -> Option<(&'a [u8], u64)> {
     let mut decoder = Decoder::new(bytes.get(to_usize(offset)..)?);
     let size = decoder.u32().filter(|size| *size > 0)?;
@@ -80,19 +80,19 @@ fn body_at<'a>(bytes: &'a [u8], identity: &[u8], offset: u64) -> Option<(&'a [u8
 
 /// A decoded manifest.
 #[derive(Debug)]
-pub(in crate::engine::tph) struct DecodedManifest {
+pub(crate) struct DecodedManifest {
     /// Database id, table id and number.
-    pub(in crate::engine::tph) identity: ([u8; 16], u64, u64),
-    pub(in crate::engine::tph) contents: VersionRecord,
-    pub(in crate::engine::tph) edits: u64,
+    pub(crate) identity: ([u8; 16], u64, u64),
+    pub(crate) contents: VersionRecord,
+    pub(crate) edits: u64,
     /// Offset of the end of the last whole edit.
-    pub(in crate::engine::tph) end: u64,
+    pub(crate) end: u64,
     /// Nonzero bytes that are no edit follow the last one.
-    pub(in crate::engine::tph) is_torn: bool,
+    pub(crate) is_torn: bool,
 }
 
 /// Decodes a manifest. The error has the offset of the damage and a description.
-pub(in crate::engine::tph) fn decode(bytes: &[u8]) -> Result<DecodedManifest, (u64, String)> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<DecodedManifest, (u64, String)> {
     let mut decoder = Decoder::new(bytes);
     let magic = decoder.take(8).unwrap_or(&[]);
     let (format, crc) = (decoder.u32().unwrap_or(0), decoder.u32().unwrap_or(0));

@@ -13,17 +13,23 @@
 //! | 48 | | | zeros |
 //! | 512 | | edits | each at a multiple of 512, zeros between them |
 //!
-//! An edit is the size of its body (4 bytes), a CRC32C of the identity, the edit's offset (8 bytes),
-//! the size and the body (4 bytes), and the body ([`edit`]).
+//! An edit:
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 4 | size | of the body |
+//! | 4 | 4 | crc | CRC32C of the identity, the edit's offset (8 bytes), size and body |
+//! | 8 | | body | [`edit`] |
 //!
 //! Invariants:
 //! - All files that an edit lists are durable before the edit is written, with their names.
 //! - The manifest with the highest number is the current one.
-//! - Bytes after the last whole edit have no effect, unless another edit follows them: then they are
-//!   damage.
+//! - Bytes after the last whole edit have no effect, unless another edit follows them: then they
+//!   are damage.
 //! - A file is removed only after an edit without it is durable. So the version before an edit in
 //!   doubt always has its files.
-//! - `complete` shows whether the loss of a damaged last edit matters.
+//! - The loss of a damaged last edit matters only if the files must be complete to a later LSN than
+//!   the version before it. [`TphManifest::open`] checks this.
 //! - No sector is written twice. After a failed write, the contents of the disk are in doubt: no
 //!   edit is appended, and the next version goes to a new manifest. Its contents are synced before
 //!   it is renamed. A manifest that is much longer than its version needs is replaced in the same
@@ -211,8 +217,8 @@ fn sync_dir(owner: &Owner) -> Result<()> {
     owner.dir.sync().map_err(|error| Error::io(format!("sync {}", owner.label("")), error))
 }
 
-/// Reads a file from the disk, past the page cache: the cache may have data of a failed sync that is
-/// not on the disk.
+/// Reads a file from the disk, past the page cache: the cache may have data of a failed sync that
+/// is not on the disk.
 fn read_past_cache(owner: &Owner, name: &str, label: &str) -> Result<Vec<u8>> {
     let io = |error: io::Error| Error::io(format!("read {label}"), error);
     let file = owner.dir.open(name, Open::READ.direct()).map_err(io)?;

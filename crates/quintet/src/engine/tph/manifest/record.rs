@@ -3,24 +3,24 @@
 use crate::util::codec::{Decoder, put_bytes, put_varint, to_u64};
 
 /// Maximum number of levels. Each is several times as large as the one above.
-pub(in crate::engine::tph) const LEVELS_MAX: u64 = 16;
+pub(crate) const LEVELS_MAX: u64 = 16;
 
 /// An SST in the manifest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::engine::tph) struct SstRecord {
-    pub(in crate::engine::tph) number: u64,
-    pub(in crate::engine::tph) file_bytes: u64,
+pub(crate) struct SstRecord {
+    pub(crate) number: u64,
+    pub(crate) file_bytes: u64,
     /// Live entries, and bytes of their keys and values.
-    pub(in crate::engine::tph) live: u64,
-    pub(in crate::engine::tph) live_bytes: u64,
+    pub(crate) live: u64,
+    pub(crate) live_bytes: u64,
 }
 
 /// A table in the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::engine::tph) struct TphTableRecord {
-    pub(in crate::engine::tph) lower_bound: Vec<u8>,
-    pub(in crate::engine::tph) tombstones: u64,
-    pub(in crate::engine::tph) ssts: Vec<SstRecord>,
+pub(crate) struct TphTableRecord {
+    pub(crate) lower_bound: Vec<u8>,
+    pub(crate) tombstones: u64,
+    pub(crate) ssts: Vec<SstRecord>,
 }
 
 impl TphTableRecord {
@@ -58,12 +58,12 @@ impl TphTableRecord {
 
 /// A version of the table set in the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::engine::tph) struct VersionRecord {
+pub(crate) struct VersionRecord {
     /// The LSN below which the files have every effect.
-    pub(in crate::engine::tph) complete: u64,
-    pub(in crate::engine::tph) next_sst: u64,
+    pub(crate) complete: u64,
+    pub(crate) next_sst: u64,
     /// Number of tables of level 1 in hash ranges, 0 in key ranges.
-    pub(in crate::engine::tph) fanout: u64,
+    pub(crate) fanout: u64,
     /// Level 0 first.
-    pub(in crate::engine::tph) levels: Vec<Vec<TphTableRecord>>,
+    pub(crate) levels: Vec<Vec<TphTableRecord>>,
 }

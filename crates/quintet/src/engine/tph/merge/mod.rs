@@ -1,7 +1,7 @@
 //! Merges of newer entries into a table.
 //!
-//! A merging cursor over the newer entries and all SSTs of the table (the base) visits each key with
-//! all of its entries:
+//! A merging cursor over the newer entries and all SSTs of the table (the base) visits each key
+//! with all of its entries:
 //!
 //! | entries of the key | action |
 //! |---|---|
@@ -17,8 +17,8 @@
 //! - A tombstone is dropped only if no SST that stays and no deeper level can have its key.
 //! - An expired entry counts as a tombstone.
 //!
-//! The merge reads only the keys of an SST that stays ([`crate::lsm::sst::key_section`]), if the SST
-//! stores them apart.
+//! The merge reads only the keys of an SST that stays ([`crate::lsm::sst::key_section`]), if the
+//! SST stores them apart.
 //!
 //! Difference from the paper: the cursor visits keys in order, so no array of slots is needed. Keys
 //! are compared as a whole.

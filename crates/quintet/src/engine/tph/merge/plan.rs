@@ -7,9 +7,9 @@ use super::super::{
 
 /// The older side of a merge: a table, or nothing.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine::tph) struct MergeBase {
-    pub(in crate::engine::tph) lower_bound: Vec<u8>,
-    pub(in crate::engine::tph) ssts: Vec<TableSst>,
+pub(crate) struct MergeBase {
+    pub(crate) lower_bound: Vec<u8>,
+    pub(crate) ssts: Vec<TableSst>,
 }
 
 impl From<&TphTable> for MergeBase {
@@ -20,15 +20,15 @@ impl From<&TphTable> for MergeBase {
 
 /// The choices of a merge.
 #[derive(Clone, Debug)]
-pub(in crate::engine::tph) struct MergePlan {
+pub(crate) struct MergePlan {
     /// For each SST of the base: whether the merge moves its live entries to the new SST.
-    pub(in crate::engine::tph) rewrite: Vec<bool>,
+    pub(crate) rewrite: Vec<bool>,
     /// A deeper level may have entries that a tombstone hides.
-    pub(in crate::engine::tph) has_deeper: bool,
+    pub(crate) has_deeper: bool,
     /// How the table is split. Only if all SSTs are rewritten.
-    pub(in crate::engine::tph) split: Option<TableSplit>,
+    pub(crate) split: Option<TableSplit>,
     /// The merge writes memtables to level 0. It is not throttled.
-    pub(in crate::engine::tph) is_flush: bool,
+    pub(crate) is_flush: bool,
 }
 
 impl MergePlan {
@@ -42,7 +42,7 @@ impl MergePlan {
 /// rewrite and split full ones again. The sizes are even, because a small last table costs a level
 /// as much as any other.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::engine::tph) struct TableSplit {
+pub(crate) struct TableSplit {
     /// Bytes of keys and values, and number of entries, of a new table.
     bytes: u64,
     entries: u64,
@@ -52,7 +52,7 @@ pub(in crate::engine::tph) struct TableSplit {
 
 impl TableSplit {
     /// Splits a table evenly.
-    pub(in crate::engine::tph) fn even(table: &TphTable, settings: &TphSettings) -> Self {
+    pub(crate) fn even(table: &TphTable, settings: &TphSettings) -> Self {
         let bytes = table.live_bytes();
         let parts = (table.fullness(settings) + 25) / 50;
         if parts == 0 {

@@ -39,7 +39,6 @@
 //! `decode` verifies the bytes. Threads: a function is immutable.
 
 mod cphash;
-mod elias_fano;
 mod hash_mix;
 mod packed_bits;
 mod radix_partition;
@@ -56,7 +55,8 @@ use crate::util::{
 const MAGIC: &[u8; 8] = b"QNTPHASH";
 const VERSION: u32 = 1;
 const HEAD_BYTES: usize = 64;
-/// Maximum number of keys. Slots are then below 2^40, and no product of the formats overflows.
+/// Maximum number of keys. Slots are then below 2^40, so that products of the formats do not
+/// overflow.
 pub const KEYS_MAX: u64 = 1 << 36;
 
 pub use self::{cphash::Lanes, radix_partition::Parallel};
@@ -220,8 +220,8 @@ impl PerfectHash {
     /// Decodes and verifies a function from exactly the bytes that `encode` returned. `file` and
     /// `offset` locate the bytes in error messages.
     ///
-    /// Fails with [`Error::Corruption`] if the bytes are damaged, and with [`Error::NewerFormat`] if
-    /// a newer release wrote them.
+    /// Fails with [`Error::Corruption`] if the bytes are damaged, and with [`Error::NewerFormat`]
+    /// if a newer release wrote them.
     pub fn decode(bytes: &[u8], file: &str, offset: u64) -> Result<Self> {
         let corrupt = |at: usize, what: &str| {
             Error::corruption(

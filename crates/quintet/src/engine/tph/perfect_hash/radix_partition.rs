@@ -3,7 +3,7 @@
 //! Each chunk of the input is counted first and then copied. Within a segment, the chunks follow
 //! one another, so the result does not depend on the number of threads.
 
-// Not the atomics of `crate::util::sync`: an `Array` holds the processor's, and no model checks
+// Not the atomics of `crate::util::sync`: an `Array` holds the processor's. Models do not check
 // this module.
 use std::sync::atomic::{AtomicU64, Ordering};
 

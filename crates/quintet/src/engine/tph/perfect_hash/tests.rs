@@ -236,21 +236,4 @@ proptest! {
     fn any_set_of_hashes(hashes in prop::collection::hash_set(any::<u64>(), 0..3_000)) {
         all(&hashes.into_iter().collect::<Vec<u64>>());
     }
-
-    #[test]
-    fn holes_are_what_they_were(
-        values in prop::collection::btree_set(0_u64..1 << 20, 0..2_000),
-        more in 0_u64..1 << 40,
-    ) {
-        let values: Vec<u64> = values.into_iter().collect();
-        let universe = values.last().map_or(0, |last| last + 1) + more;
-        let packed = elias_fano::EliasFano::new(&values, universe);
-        for (index, value) in (0..).zip(&values) {
-            prop_assert_eq!(packed.get(index), *value);
-        }
-        let mut bytes = Vec::new();
-        packed.encode(&mut bytes);
-        let read = elias_fano::EliasFano::decode(&mut Decoder::new(&bytes), universe).unwrap();
-        prop_assert_eq!(read, packed);
-    }
 }

@@ -36,8 +36,8 @@ const BUCKET_KEYS: u64 = 5;
 /// Maximum number of parameters that a bucket tries. The hardest random buckets need about ten
 /// thousand.
 const ATTEMPTS_MAX: usize = 1 << 18;
-/// Maximum number of keys of a bucket. A larger one makes its segment a list at once. A dense bucket
-/// has 10 keys on average: one in 10^25 random ones is larger.
+/// Maximum number of keys of a bucket. A larger one makes its segment a list at once. A dense
+/// bucket has 10 keys on average: one in 10^25 random ones is larger.
 const BUCKET_KEYS_MAX: u32 = 64;
 /// Number of new parameters that one call tries.
 const BLOCK: usize = 64;

@@ -2,8 +2,8 @@
 
 use crate::util::codec::{low_u32, to_usize, widen};
 
-/// A divisor with its inverse, for fast remainders (Lemire, Kaser, Kurz, "Faster remainder by direct
-/// computation", 2019): the fraction of the quotient times the divisor.
+/// A divisor with its inverse, for fast remainders (Lemire, Kaser, Kurz, "Faster remainder by
+/// direct computation", 2019): the fraction of the quotient times the divisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Modulus {
     divisor: u32,
@@ -41,11 +41,12 @@ impl Modulus {
 pub(super) const ALPHA: u32 = 0x9e37_79b1;
 /// `beta` is mixed from the parameter number times this.
 pub(super) const BETA: u32 = 0x85eb_ca77;
-/// Shift that mixes `beta`. Without it, the slots of consecutive numbers would have equal distances.
+/// Shift that mixes `beta`. Without it, the slots of consecutive numbers would have equal
+/// distances.
 pub(super) const BETA_SHIFT: u32 = 15;
 
-/// Returns the slot of a key under the parameters of a number. `alpha` is `(number + 1) * ALPHA` and
-/// `beta` is a mix of `(number + 1) * BETA`, so both differ for different numbers.
+/// Returns the slot of a key under the parameters of a number. `alpha` is `(number + 1) * ALPHA`
+/// and `beta` is a mix of `(number + 1) * BETA`, so both differ for different numbers.
 #[inline]
 pub(super) fn slot_of(halves: u64, number: u32, slots: Modulus) -> u32 {
     let (h0, h1) = (low_u32(halves), low_u32(halves >> 32));

@@ -11,13 +11,15 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::layer::{
-    BUMPED, HashPosition, LAYER_KEYS_MIN, LAYERS_MAX, MULTIPLIERS, SHIFTS, SPAN, ShiftLayer,
-    layer_hash, offset,
+use super::{
+    elias_fano::EliasFano,
+    layer::{
+        BUMPED, HashPosition, LAYER_KEYS_MIN, LAYERS_MAX, MULTIPLIERS, SHIFTS, SPAN, ShiftLayer,
+        layer_hash, offset,
+    },
 };
 use crate::{
     engine::tph::perfect_hash::{
-        elias_fano::EliasFano,
         hash_mix::DuplicateHash,
         radix_partition::{Parallel, radix_partition},
     },
@@ -34,8 +36,8 @@ const SEGMENT_KEYS: u64 = 1 << 16;
 const BUCKET_KEYS_TENTHS: u64 = 45;
 /// Number of places by which each key moves a bucket ahead.
 const PLACES_PER_KEY: usize = 5;
-/// Maximum number of keys of a bucket. Larger ones are bumped at once. The mean is 4.5: one in 10^15
-/// random buckets is larger.
+/// Maximum number of keys of a bucket. Larger ones are bumped at once. The mean is 4.5: one in
+/// 10^15 random buckets is larger.
 const BUCKET_KEYS_MAX: usize = 32;
 
 /// Builds layer after layer until few keys are left. Returns the layers and the list.

@@ -8,9 +8,9 @@
 //! | 8 | `buckets` | of each segment |
 //! | 8 each | | keys of the layer up to the end of each segment |
 //! | `segments * buckets` | `seeds` | a byte each, function `* 64 +` shift; 255: bumped |
-//! | .. | `holes` | see [`super::super::elias_fano`] |
+//! | .. | `holes` | see [`super::elias_fano`] |
 
-use super::super::{elias_fano::EliasFano, hash_mix::mix};
+use super::{super::hash_mix::mix, elias_fano::EliasFano};
 use crate::util::codec::{Decoder, put_u64, to_u64, to_usize};
 
 /// The seed of a bucket whose keys are in the next layer.

@@ -37,6 +37,7 @@
 //! | 8 each | | mixed hashes, growing; an index in the list is the number of a hole of the last layer |
 
 mod build;
+mod elias_fano;
 mod layer;
 
 use super::{hash_mix::DuplicateHash, radix_partition::Parallel};

@@ -21,7 +21,7 @@
 //!
 //! The samples are not stored: `decode` computes them.
 
-use super::packed_bits::{get_bits, put_bits, words_of};
+use super::super::packed_bits::{get_bits, put_bits, words_of};
 use crate::util::codec::{Decoder, put_u64, to_u64, to_usize};
 
 /// Every 64th one has its bit number sampled: 1/64 of a word for each value.
@@ -168,4 +168,33 @@ fn sample(high: &[u64]) -> Vec<u64> {
     }
     samples.shrink_to_fit();
     samples
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_decoded_sequence_is_the_encoded_one(
+            values in prop::collection::btree_set(0_u64..1 << 20, 0..2_000),
+            more in 0_u64..1 << 40,
+        ) {
+            let values: Vec<u64> = values.into_iter().collect();
+            let universe = values.last().map_or(0, |last| last + 1) + more;
+            let packed = EliasFano::new(&values, universe);
+            for (index, value) in (0..).zip(&values) {
+                prop_assert_eq!(packed.get(index), *value);
+            }
+            let mut bytes = Vec::new();
+            packed.encode(&mut bytes);
+            let mut decoder = Decoder::new(&bytes);
+            let read = EliasFano::decode(&mut decoder, universe).unwrap();
+            prop_assert_eq!(read, packed);
+        }
+    }
 }
