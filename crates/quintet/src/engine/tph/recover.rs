@@ -130,8 +130,8 @@ fn load_version(context: &Context, owner: &Owner, contents: &VersionRecord) -> R
         }
         levels.push(loaded);
     }
-    let level0 = if levels.is_empty() { Vec::new() } else { levels.remove(0) };
-    let mut version = Version { level0, levels, data_bytes: 0 };
+    let top = if levels.is_empty() { Vec::new() } else { levels.remove(0) };
+    let mut version = Version { level0: top, levels, data_bytes: 0 };
     version.update_data_bytes();
     Ok(version)
 }
