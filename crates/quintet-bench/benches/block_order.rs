@@ -27,7 +27,7 @@ use std::{
 use quintet::testing::{
     codec::{low_u8, low_u32, to_u64, to_usize},
     disk::{AlignedBuffer, Env, File, Open, os::OsEnv, read_exact_at, write_all_at},
-    perfect_hash::{Options, PerfectHash},
+    perfect_hash::{BuildOptions, PerfectHash},
 };
 
 const BLOCK_BYTES: usize = 4096;
@@ -203,7 +203,7 @@ fn layouts(records: u64, path: &Path) -> (PerfectHash, [(&'static str, Layout); 
     let mut entries: Vec<_> = (0..records).map(|number| (key_of(number), number)).collect();
     entries.sort_unstable();
     let hashes: Vec<u64> = entries.iter().map(|(key, _)| hash_of(key)).collect();
-    let hash = PerfectHash::build(&hashes, 1, &Options::default()).unwrap();
+    let hash = PerfectHash::build(&hashes, 1, &BuildOptions::default()).unwrap();
     let slots: Vec<usize> = hashes.iter().map(|one| hash.slot(*one)).collect();
     let (mut by_key, mut by_slot) = (vec![0; entries.len()], vec![0; entries.len()]);
     let mut ordered = vec![([0; KEY_BYTES], 0); entries.len()];

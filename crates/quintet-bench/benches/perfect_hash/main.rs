@@ -19,7 +19,7 @@ use std::{hint::black_box, time::Instant};
 use ph::{phast, seeds::Bits8};
 use quintet::testing::{
     disk::{Env, os::OsEnv},
-    perfect_hash::{Lanes, Method, Options, PerfectHash},
+    perfect_hash::{BuildOptions, Lanes, Method, PerfectHash},
 };
 
 use baseline::mix;
@@ -68,9 +68,9 @@ fn ours(method: Method, parallel: bool) -> Build {
         let env = OsEnv::new();
         let run = |count: usize, task: &(dyn Fn(usize) + Sync)| env.parallel(count, task);
         let options = if parallel {
-            Options { method, parallel: &run }
+            BuildOptions { method, parallel: &run }
         } else {
-            Options { method, ..Options::default() }
+            BuildOptions { method, ..BuildOptions::default() }
         };
         let function = PerfectHash::build(hashes, 1, &options).unwrap();
         built!(

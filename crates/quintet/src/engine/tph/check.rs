@@ -1,11 +1,13 @@
-//! Verifying: every block, every key through its table's index, counts, order.
+//! Verification of a table: every block, every key through its table's index, counts and order.
 
 use std::sync::Arc;
 
 use super::{
-    Inner, SuperVersion,
-    cursor::{Merge, Source},
-    table::{Part, Table},
+    cursor::{MergeCursor, TphCursor, table_cursors},
+    partition::Partition,
+    store::TphStore,
+    table::TphTable,
+    version::SuperVersion,
 };
 use crate::{
     Error, Result,
@@ -16,42 +18,48 @@ use crate::{
     util::{codec::to_u64, report::Report},
 };
 
-impl Inner {
-    /// Verifies the files of the version that is current now. Merges wait meanwhile.
+impl TphStore {
+    /// Verifies the files of the current version. Damage is added to the report.
     pub(super) fn check_all(&self, report: &mut Report) -> Result<()> {
-        let view: Arc<SuperVersion> = self.front.view.load_full();
-        let version = &view.version;
+        let super_version: Arc<SuperVersion> = self.write_buffer.view.load_full();
+        let version = &super_version.version;
         for table in &version.level0 {
             self.check_table(table, None, report)?;
         }
         for level in &version.levels {
             for (number, table) in level.iter().enumerate() {
                 let next = level.get(number + 1);
-                let high = next.map(|table| table.low.clone()).unwrap_or_default();
-                let places = table.low.clone()..high;
-                let part = Part { route: self.route, places, is_last: next.is_none() };
-                self.check_table(table, Some(&part), report)?;
+                let end = next.map(|table| table.lower_bound.clone()).unwrap_or_default();
+                let range = table.lower_bound.clone()..end;
+                let partitioning = self.partitioning;
+                let partition = Partition { partitioning, range, is_last: next.is_none() };
+                self.check_table(table, Some(&partition), report)?;
             }
         }
         Ok(())
     }
 
-    fn check_table(&self, table: &Table, part: Option<&Part>, report: &mut Report) -> Result<()> {
-        for one in &table.uses {
+    fn check_table(
+        &self,
+        table: &TphTable,
+        partition: Option<&Partition>,
+        report: &mut Report,
+    ) -> Result<()> {
+        for one in &table.ssts {
             report.checked_bytes += one.sst.file_bytes;
-            note(report, one.sst.check_head())?;
+            report_damage(report, one.sst.check_head())?;
             let section = one.sst.footer.index;
-            note(report, one.sst.section(section).map(drop))?;
+            report_damage(report, one.sst.section(section).map(drop))?;
             let outcome = self.check_keys(&one.sst, report);
-            note(report, outcome)?;
-            let outcome = check_fences(&one.sst, report);
-            note(report, outcome)?;
+            report_damage(report, outcome)?;
+            let outcome = check_block_index(&one.sst, report);
+            report_damage(report, outcome)?;
         }
-        let outcome = self.check_entries(table, part, report);
-        note(report, outcome)
+        let outcome = self.check_entries(table, partition, report);
+        report_damage(report, outcome)
     }
 
-    /// The keys that an SST keeps apart are those of its entries.
+    /// Verifies that the key section of an SST has the keys of its entries.
     fn check_keys(&self, sst: &Arc<Sst>, report: &mut Report) -> Result<()> {
         let flow = self.queues.flow(&*self.context.env)?;
         let keys = KeyCursor::new(sst, Ahead::WHOLE.most(), &flow);
@@ -62,11 +70,11 @@ impl Inner {
         entries.settle()?;
         while keys.key().is_some() || entries.key().is_some() {
             let value_bytes = entries.value().map(|value| to_u64(value.len()));
-            let same = keys.key() == entries.key()
+            let is_same = keys.key() == entries.key()
                 && (keys.block(), keys.value_bytes()) == (entries.block(), value_bytes);
-            if !same {
+            if !is_same {
                 let key = entries.key().or(keys.key()).unwrap_or(&[]).escape_ascii();
-                let what = format!("the keys apart from their values differ at {key}");
+                let what = format!("the key section differs from the entries at key {key}");
                 report.add(&*sst.label, sst.footer.keys.offset, what);
                 return Ok(());
             }
@@ -76,31 +84,41 @@ impl Inner {
         Ok(())
     }
 
-    /// Walks over all SSTs at once: of each key, the newest SST's entry is where the index
-    /// says.
-    fn check_entries(&self, table: &Table, part: Option<&Part>, report: &mut Report) -> Result<()> {
+    /// Verifies that the index has the block of each key's newest entry, and that keys are in
+    /// order, in the right table, and counted.
+    fn check_entries(
+        &self,
+        table: &TphTable,
+        partition: Option<&Partition>,
+        report: &mut Report,
+    ) -> Result<()> {
         let start = ScanStart::up(None);
-        let mut merge = Merge::new(table.cursors(&start, Ahead::WHOLE), Direction::Up);
+        let sources = table_cursors(table, &start, Ahead::WHOLE);
+        let mut merge = MergeCursor::new(sources, Direction::Up);
         merge.settle()?;
-        let mut live = vec![(0_u64, 0_u64); table.uses.len()];
+        let mut live = vec![(0_u64, 0_u64); table.ssts.len()];
         let (mut tombstones, mut last) = (0, None::<Vec<u8>>);
         while let (Some(key), Some(current)) = (merge.key(), merge.current()) {
-            let Some(one) = table.uses.get(current) else { break };
+            let Some(one) = table.ssts.get(current) else { break };
             let label = &*one.sst.label;
             let block = match merge.sources.get(current) {
-                Some(Source::Sst(cursor)) => cursor.block(),
+                Some(TphCursor::Sst(cursor)) => cursor.block(),
                 _ => 0,
             };
             let found = table.find(self.hash(key), key);
-            if !found.is_some_and(|(sst, at)| Arc::ptr_eq(sst, &one.sst) && at == block) {
-                let what = format!("the index does not lead to key {}", key.escape_ascii());
+            if !found.is_some_and(|(sst, number)| Arc::ptr_eq(sst, &one.sst) && number == block) {
+                let what = format!("the index does not find key {}", key.escape_ascii());
                 report.add(label, 0, what);
             }
             if last.as_deref().is_some_and(|last| last >= key) {
                 report.add(label, 0, format!("key {} is out of order", key.escape_ascii()));
             }
-            if part.is_some_and(|part| !part.has(key)) {
-                report.add(label, 0, format!("key {} is another table's", key.escape_ascii()));
+            if partition.is_some_and(|partition| !partition.contains(key)) {
+                report.add(
+                    label,
+                    0,
+                    format!("key {} belongs to another table", key.escape_ascii()),
+                );
             }
             if let Some((entries, bytes)) = live.get_mut(current) {
                 let value = merge.value().map_or(0, <[u8]>::len);
@@ -112,32 +130,32 @@ impl Inner {
             last = Some(key.to_vec());
             merge.advance()?;
         }
-        for (one, (entries, bytes)) in table.uses.iter().zip(live) {
+        for (one, (entries, bytes)) in table.ssts.iter().zip(live) {
             if (one.live, one.live_bytes) != (entries, bytes) {
                 let what = format!(
-                    "{entries} live entries of {bytes} bytes, {} of {} counted",
+                    "{entries} live entries of {bytes} bytes; the manifest counts {} of {}",
                     one.live, one.live_bytes
                 );
                 report.add(&*one.sst.label, 0, what);
             }
         }
         if tombstones != table.tombstones
-            && let Some(newest) = table.uses.first()
+            && let Some(newest) = table.ssts.first()
         {
-            let what = format!("{tombstones} tombstones, {} counted", table.tombstones);
+            let what = format!("{tombstones} tombstones; the manifest counts {}", table.tombstones);
             report.add(&*newest.sst.label, 0, what);
         }
         Ok(())
     }
 }
 
-/// Seeks come by the block of each key of an SST.
-fn check_fences(sst: &Arc<Sst>, report: &mut Report) -> Result<()> {
+/// Verifies that a seek in an SST reads the block of each key.
+fn check_block_index(sst: &Arc<Sst>, report: &mut Report) -> Result<()> {
     let mut entries = SstCursor::new(Arc::clone(sst), ScanStart::up(None), Ahead::WHOLE);
     entries.settle()?;
     while let Some(key) = entries.key() {
         if !sst.seek(key).contains(&entries.block()) {
-            let what = format!("the fences do not lead to key {}", key.escape_ascii());
+            let what = format!("the block index does not find key {}", key.escape_ascii());
             report.add(&*sst.label, sst.footer.fences.offset, what);
             return Ok(());
         }
@@ -146,8 +164,8 @@ fn check_fences(sst: &Arc<Sst>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Damage becomes a finding; other errors end the check.
-fn note(report: &mut Report, outcome: Result<()>) -> Result<()> {
+/// Adds damage to the report. Returns other errors.
+fn report_damage(report: &mut Report, outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(Error::Corruption { file, offset, what }) => {
             report.add(file, offset, what);

@@ -1,36 +1,50 @@
-//! Walking over the tables of a level, and over what of a walk belongs to one table.
+//! Cursors over tables, levels and partitions, and the sources of merges.
 
 use std::sync::Arc;
 
-use super::{Version, table::Part};
+use super::{partition::Partition, table::TphTable, version::Version};
 use crate::{
     Result,
     lsm::{
         cursor::merge::{
-            Ahead, Direction, DiskCursor, MemtableCursor, ScanStart, SortedCursor, SstCursor,
+            Ahead, Direction, DiskCursor, MemtableCursor, Merge, ScanStart, SortedCursor, SstCursor,
         },
+        memtable::Memtable,
         sst::key_section::KeyCursor,
     },
-    util::{
-        codec::to_u64,
-        mutant::{self, Bug},
-    },
+    util::{codec::to_u64, mutant::mutant},
 };
 
-/// Many walks as one.
-pub(super) type Merge = crate::lsm::cursor::merge::Merge<Source>;
+/// A merging cursor over the sources of this engine.
+pub(super) type MergeCursor = Merge<TphCursor>;
 
-/// A walk over the tables of a level that follow each other in key order.
+/// Creates a cursor for each memtable.
+pub(super) fn memtable_cursors(memtables: &[Arc<Memtable>], start: &ScanStart) -> Vec<TphCursor> {
+    let cursors = MemtableCursor::all(memtables.to_vec(), start);
+    cursors.into_iter().map(|cursor| TphCursor::Memtable(Box::new(cursor))).collect()
+}
+
+/// Creates a cursor for each SST of a table.
+pub(super) fn table_cursors(table: &TphTable, start: &ScanStart, ahead: Ahead) -> Vec<TphCursor> {
+    let sst_cursors = table.ssts.iter().map(|one| {
+        let cursor = SstCursor::new(Arc::clone(&one.sst), start.clone(), ahead);
+        TphCursor::Sst(Box::new(cursor))
+    });
+    sst_cursors.collect()
+}
+
+/// A cursor over the tables of a level of key ranges. It opens one table at a time.
 #[derive(Debug)]
 pub(super) struct LevelCursor {
     version: Arc<Version>,
-    /// The level's place.
+    /// Index of the level in the version.
     level: usize,
     start: ScanStart,
     ahead: Ahead,
-    /// The next table; walking down, one more than its place.
+    /// Index of the next table. In a downward scan, one more than its index.
     next: usize,
-    inner: Option<Merge>,
+    /// The cursor over the current table.
+    inner: Option<MergeCursor>,
 }
 
 impl LevelCursor {
@@ -39,10 +53,10 @@ impl LevelCursor {
         let key = start.key.as_deref();
         let after = match (key, start.way) {
             (Some(key), Direction::Up) => {
-                tables.partition_point(|table| table.low.as_slice() <= key)
+                tables.partition_point(|table| table.lower_bound.as_slice() <= key)
             }
             (Some(key), Direction::Down) => {
-                tables.partition_point(|table| table.low.as_slice() < key)
+                tables.partition_point(|table| table.lower_bound.as_slice() < key)
             }
             (None, Direction::Up) => 1,
             (None, Direction::Down) => tables.len(),
@@ -53,25 +67,24 @@ impl LevelCursor {
         cursor
     }
 
-    /// Opens the next table that has anything.
+    /// Opens the next table that has an SST.
     fn open_next(&mut self) {
         self.inner = None;
         loop {
-            let place = match self.start.way {
+            let index = match self.start.way {
                 Direction::Up => Some(self.next),
                 Direction::Down => self.next.checked_sub(1),
             };
             let tables = self.version.levels.get(self.level);
-            let table = place.and_then(|place| tables?.get(place));
+            let table = index.and_then(|index| tables?.get(index));
             let Some(table) = table else { return };
             self.next = match self.start.way {
                 Direction::Up => self.next + 1,
                 Direction::Down => self.next - 1,
             };
-            if !table.uses.is_empty() {
-                let sources = table.cursors(&self.start, self.ahead);
-                self.inner = Some(Merge::new(sources, self.start.way));
-                // Further tables are walked from their first key.
+            if !table.ssts.is_empty() {
+                let sources = table_cursors(table, &self.start, self.ahead);
+                self.inner = Some(MergeCursor::new(sources, self.start.way));
                 return;
             }
         }
@@ -83,11 +96,9 @@ impl LevelCursor {
             if inner.key().is_some() {
                 return Ok(());
             }
+            // The scan of each further table begins at the table's first entry.
             self.start.key = None;
-            if mutant::active(Bug::TphRangeStopsEarly) {
-                self.inner = None;
-                return Ok(());
-            }
+            mutant!(TphRangeStopsEarly => self.next = usize::MAX);
             self.open_next();
         }
         Ok(())
@@ -101,18 +112,18 @@ impl LevelCursor {
     }
 }
 
-/// What of a walk belongs to one table of the next level.
+/// A cursor over the entries that belong to one partition of the next level.
 #[derive(Debug)]
-pub(super) struct Filter {
-    pub(super) inner: Merge,
-    pub(super) part: Part,
+pub(super) struct PartitionCursor {
+    pub(super) inner: MergeCursor,
+    pub(super) partition: Partition,
 }
 
-impl Filter {
+impl PartitionCursor {
     fn settle(&mut self) -> Result<()> {
         self.inner.settle()?;
-        while self.inner.key().is_some_and(|key| !self.part.has(key)) {
-            if self.inner.key().is_some_and(|key| self.part.is_past(key)) {
+        while self.inner.key().is_some_and(|key| !self.partition.contains(key)) {
+            if self.inner.key().is_some_and(|key| self.partition.is_past(key)) {
                 self.inner.end();
                 return Ok(());
             }
@@ -127,68 +138,68 @@ impl Filter {
     }
 }
 
-/// One walk of a merge.
+/// A source of a merge.
 #[derive(Debug)]
-pub(super) enum Source {
-    Mem(Box<MemtableCursor>),
+pub(super) enum TphCursor {
+    Memtable(Box<MemtableCursor>),
     Sst(Box<SstCursor>),
-    /// Of an SST whose values nobody wants: they look empty.
+    /// The keys of an SST. Values look empty: the merge does not need them.
     Keys(Box<KeyCursor>),
     Level(Box<LevelCursor>),
-    Filter(Box<Filter>),
+    Partition(Box<PartitionCursor>),
 }
 
-impl SortedCursor for Source {
+impl SortedCursor for TphCursor {
     #[inline]
     fn key(&self) -> Option<&[u8]> {
         match self {
-            Self::Mem(cursor) => cursor.key(),
+            Self::Memtable(cursor) => cursor.key(),
             Self::Sst(cursor) => cursor.key(),
             Self::Keys(cursor) => cursor.key(),
             Self::Level(cursor) => cursor.inner.as_ref()?.key(),
-            Self::Filter(filter) => filter.inner.key(),
+            Self::Partition(cursor) => cursor.inner.key(),
         }
     }
 
     fn value(&self) -> Option<&[u8]> {
         match self {
-            Self::Mem(cursor) => cursor.value(),
+            Self::Memtable(cursor) => cursor.value(),
             Self::Sst(cursor) => cursor.value(),
             Self::Keys(cursor) => cursor.value_bytes().map(|_| &[][..]),
             Self::Level(cursor) => cursor.inner.as_ref()?.value(),
-            Self::Filter(filter) => filter.inner.value(),
+            Self::Partition(cursor) => cursor.inner.value(),
         }
     }
 
     fn advance(&mut self) -> Result<()> {
         match self {
-            Self::Mem(cursor) => cursor.advance(),
+            Self::Memtable(cursor) => cursor.advance(),
             Self::Sst(cursor) => cursor.advance(),
             Self::Keys(cursor) => cursor.advance(),
             Self::Level(cursor) => cursor.advance(),
-            Self::Filter(filter) => filter.advance(),
+            Self::Partition(cursor) => cursor.advance(),
         }
     }
 
     fn settle(&mut self) -> Result<()> {
         match self {
-            Self::Mem(_) => Ok(()),
+            Self::Memtable(_) => Ok(()),
             Self::Sst(cursor) => cursor.settle(),
             Self::Keys(cursor) => cursor.settle(),
             Self::Level(cursor) => cursor.settle(),
-            Self::Filter(filter) => filter.settle(),
+            Self::Partition(cursor) => cursor.settle(),
         }
     }
 
     fn approach(&self) {
         match self {
-            Self::Mem(_) | Self::Keys(_) => {}
+            Self::Memtable(_) | Self::Keys(_) => {}
             Self::Sst(cursor) => cursor.approach(),
             Self::Level(cursor) => {
                 let sources = cursor.inner.iter().flat_map(|inner| &inner.sources);
                 sources.for_each(SortedCursor::approach);
             }
-            Self::Filter(filter) => filter.inner.sources.iter().for_each(SortedCursor::approach),
+            Self::Partition(cursor) => cursor.inner.sources.iter().for_each(SortedCursor::approach),
         }
     }
 
@@ -199,17 +210,18 @@ impl SortedCursor for Source {
                 let sources = cursor.inner.iter_mut().flat_map(|inner| &mut inner.sources);
                 sources.into_iter().try_for_each(|source| source.waiting(out))
             }
-            Self::Filter(filter) => {
-                filter.inner.sources.iter_mut().try_for_each(|source| source.waiting(out))
+            Self::Partition(cursor) => {
+                cursor.inner.sources.iter_mut().try_for_each(|source| source.waiting(out))
             }
-            Self::Mem(_) | Self::Keys(_) => Ok(()),
+            Self::Memtable(_) | Self::Keys(_) => Ok(()),
         }
     }
 }
 
-impl Source {
-    /// The block of an SST's entry, and the length of its value; `None` for a tombstone.
-    pub(super) fn place(&self) -> (u32, Option<u64>) {
+impl TphCursor {
+    /// Returns the block of an SST's current entry and the length of its value, `None` for a
+    /// tombstone.
+    pub(super) fn entry_block(&self) -> (u32, Option<u64>) {
         match self {
             Self::Sst(cursor) => (cursor.block(), cursor.value().map(|value| to_u64(value.len()))),
             Self::Keys(cursor) => (cursor.block(), cursor.value_bytes()),

@@ -1,133 +1,125 @@
-//! From memtables to files: as a table of level 0, or straight into level 1.
+//! Flushes: memtables become a table of level 0, or are merged into level 1 in the flat modes.
 //!
-//! A flush freezes the active memtable with no writer on the way into it, so everything below what
-//! the caller was promised to be applied is in what is written; later effects may be too, which
-//! replay repeats.
+//! A flush freezes the active memtable while no insert into it is under way. So it writes every
+//! effect below the LSN that the caller passes. It may also write later effects, which replay
+//! repeats.
 
 use std::sync::Arc;
 
 use super::{
-    Inner, Version,
-    cursor::Source,
-    merge::{Base, Plan},
-    publish::Fresh,
-    table::Table,
+    cursor::memtable_cursors,
+    merge::plan::{MergeBase, MergePlan},
+    publish::UnpublishedSsts,
+    store::TphStore,
+    table::TphTable,
+    version::{SuperVersion, Version},
 };
 use crate::{
     Result,
-    lsm::{
-        cursor::merge::{MemtableCursor, ScanStart},
-        memtable::Memtable,
-    },
+    lsm::{cursor::merge::ScanStart, memtable::Memtable, write_buffer::FlushTarget},
     util::{
         codec::Lsn,
         sync::{Ordering, lock},
     },
 };
 
-/// Walks over memtables.
-pub(super) fn walks(memtables: &[Arc<Memtable>], start: &ScanStart) -> Vec<Source> {
-    let cursors = MemtableCursor::all(memtables.to_vec(), start);
-    cursors.into_iter().map(|cursor| Source::Mem(Box::new(cursor))).collect()
-}
-
-impl Inner {
-    /// Makes every effect below `up_to` durable in the files.
-    pub(super) fn flush_to(&self, up_to: Lsn) -> Result<Lsn> {
+impl FlushTarget<Version> for TphStore {
+    /// Flushes the frozen memtables; if there are none, the active one.
+    fn flush_backlog(&self) -> Result<()> {
+        // A thread that waits for the lock holds no super version: see `WriteBuffer`.
+        let before = self.write_buffer.view.load().frozen.len();
         let _flushing = lock(&self.flushing);
-        self.front.rotate_any(self)?;
-        self.flush_frozen(Some(up_to.0)).map(Lsn)
-    }
-
-    /// Flushes what is frozen, and, where nothing is, the active memtable.
-    pub(super) fn flush_backlog(&self) -> Result<()> {
-        // No view is held while waiting: see `WriteBuffer::make_room`.
-        let before = self.front.view.load().frozen.len();
-        let _flushing = lock(&self.flushing);
-        let view = self.front.view.load_full();
-        if view.frozen.len() < before {
-            // Whoever held the lock did it.
+        let super_version = self.write_buffer.view.load_full();
+        if super_version.frozen.len() < before {
+            // The previous holder of the lock flushed.
             return Ok(());
         }
-        if view.frozen.is_empty() && !view.active.is_empty() {
-            self.front.rotate(&view.active, self)?;
+        if super_version.frozen.is_empty() && !super_version.active.is_empty() {
+            self.write_buffer.rotate(&super_version.active, self)?;
         }
         self.flush_frozen(None).map(drop)
     }
 
-    /// Flushes what is frozen now, from the oldest on: with `complete` all of it, else as much as
-    /// makes room for a memtable.
+    fn await_work(&self) {
+        drop(lock(&self.compacting));
+    }
+
+    fn set_rate(&self, super_version: &SuperVersion) {
+        let rate = self.merge_rates.write_rate(&self.settings, &self.write_buffer, super_version);
+        self.write_buffer.set_write_rate(rate);
+    }
+}
+
+impl TphStore {
+    /// Makes every effect below `up_to` durable in the files.
+    pub(super) fn flush_to(&self, up_to: Lsn) -> Result<Lsn> {
+        let _flushing = lock(&self.flushing);
+        self.write_buffer.rotate_any(self)?;
+        self.flush_frozen(Some(up_to.0)).map(Lsn)
+    }
+
+    /// Flushes frozen memtables, oldest first. With `complete`, it flushes all that are frozen now;
+    /// without, as many as one flush writes. Returns the LSN below which the files are complete.
     fn flush_frozen(&self, complete: Option<u64>) -> Result<u64> {
         let is_backlog = complete.is_none();
-        let view = self.front.view.load_full();
-        let known = self.complete();
-        if view.frozen.is_empty() {
-            if complete.is_none_or(|lsn| lsn <= known) {
-                return Ok(known);
+        let super_version = self.write_buffer.view.load_full();
+        let complete_before = self.complete();
+        if super_version.frozen.is_empty() {
+            if complete.is_none_or(|lsn| lsn <= complete_before) {
+                return Ok(complete_before);
             }
-            return self.publish(&Fresh::new(self), complete, &[], Clone::clone);
+            return self.publish(&UnpublishedSsts::new(self), complete, &[], Clone::clone);
         }
-        let mut left = view.frozen.as_slice();
+        let mut remaining = super_version.frozen.as_slice();
         loop {
-            let (rest, these) = self.front.oldest(left);
-            let complete = complete.filter(|_| rest.is_empty());
+            let (newer, oldest) = self.write_buffer.oldest(remaining);
+            let complete = complete.filter(|_| newer.is_empty());
             let began = self.context.env.monotonic();
-            let known = self.flush_these(these, complete)?;
-            self.front.note_flush(these, began);
-            if rest.is_empty() || complete.is_none() && is_backlog {
-                return Ok(known);
+            let flushed_to = self.flush_memtables(oldest, complete)?;
+            self.write_buffer.note_flush(oldest, began);
+            if newer.is_empty() || complete.is_none() && is_backlog {
+                return Ok(flushed_to);
             }
-            left = rest;
+            remaining = newer;
         }
     }
 
-    fn flush_these(&self, frozen: &[Arc<Memtable>], complete: Option<u64>) -> Result<u64> {
-        let fresh = Fresh::new(self);
+    fn flush_memtables(&self, frozen: &[Arc<Memtable>], complete: Option<u64>) -> Result<u64> {
+        let unpublished = UnpublishedSsts::new(self);
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         if self.settings.is_flat() {
             let _compacting = lock(&self.compacting);
-            let view = self.front.view.load_full();
-            let delta = |start: &ScanStart| walks(frozen, start);
-            let level = self.merge_into(&view.version, 0, &delta, &fresh)?;
-            return self.publish(&fresh, complete, frozen, |version| {
+            let super_version = self.write_buffer.view.load_full();
+            let newer = |start: &ScanStart| memtable_cursors(frozen, start);
+            let level = self.merge_into(&super_version.version, 0, &newer, &unpublished)?;
+            return self.publish(&unpublished, complete, frozen, |version| {
                 let mut version = version.clone();
-                set_level(&mut version, 0, level);
+                version.set_level(0, level);
                 version
             });
         }
-        let table = self.flush_table(frozen, &fresh)?;
-        self.publish(&fresh, complete, frozen, |version| {
+        let table = self.write_level0_table(frozen, &unpublished)?;
+        self.publish(&unpublished, complete, frozen, |version| {
             let mut version = version.clone();
             version.level0.splice(0..0, table);
             version
         })
     }
 
-    /// One table of some memtables; none where they have nothing.
-    fn flush_table(
+    /// Writes a table of memtables. Returns `None` if none of their entries is needed.
+    fn write_level0_table(
         &self,
         frozen: &[Arc<Memtable>],
-        fresh: &Fresh<'_>,
-    ) -> Result<Option<Arc<Table>>> {
+        unpublished: &UnpublishedSsts<'_>,
+    ) -> Result<Option<Arc<TphTable>>> {
         let start = ScanStart::up(None);
-        let deeper = self.front.view.load().version.tables().any(|table| !table.uses.is_empty());
-        let base = Base::default();
-        let plan = Plan { rewrite: Vec::new(), deeper, cut: None, is_flush: true };
-        let tables = self.merge_table(&base, walks(frozen, &start), &plan, fresh)?;
-        Ok(tables.into_iter().find(|table| !table.uses.is_empty()).map(Arc::new))
-    }
-}
-
-/// Exchanges a level (0 is level 1), which may be a new one.
-pub(super) fn set_level(version: &mut Version, place: usize, tables: Vec<Arc<Table>>) {
-    while version.levels.len() <= place {
-        version.levels.push(Vec::new());
-    }
-    if let Some(level) = version.levels.get_mut(place) {
-        *level = tables;
-    }
-    // A level without tables covers nothing.
-    while version.levels.last().is_some_and(Vec::is_empty) {
-        version.levels.pop();
+        let super_version = self.write_buffer.view.load();
+        let has_deeper = super_version.version.tables().any(|table| !table.ssts.is_empty());
+        drop(super_version);
+        let base = MergeBase::default();
+        let plan = MergePlan { rewrite: Vec::new(), has_deeper, split: None, is_flush: true };
+        let newer = memtable_cursors(frozen, &start);
+        let tables = self.merge_table(&base, newer, &plan, unpublished)?;
+        Ok(tables.into_iter().find(|table| !table.ssts.is_empty()).map(Arc::new))
     }
 }

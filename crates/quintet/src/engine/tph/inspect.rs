@@ -1,4 +1,4 @@
-//! The files in words.
+//! Descriptions of the files, for `quintet inspect`.
 
 use super::manifest::decode;
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 
 use std::sync::Arc;
 
-/// Describes a manifest.
+/// Describes a manifest, line by line.
 pub fn manifest(file: &dyn File, label: &str, say: &mut LineSink<'_>) -> Result<()> {
     let io = |error| Error::io(format!("read {label}"), error);
     let mut bytes = vec![0; to_usize(file.len().map_err(io)?)];
@@ -28,14 +28,14 @@ pub fn manifest(file: &dyn File, label: &str, say: &mut LineSink<'_>) -> Result<
     more &= say(&format!("  number       {number}"));
     more &= say(&format!("  edits        {}, to offset {}", found.edits, found.end));
     if found.is_torn {
-        more &= say("  behind them  bytes that are no edit");
+        more &= say("  after them   bytes that are no edit");
     }
     more &= say(&format!("  complete to  {}", contents.complete));
     more &= say(&format!("  next piece   {}", contents.next_sst));
     for (number, level) in contents.levels.iter().enumerate() {
         more &= say(&format!("level {number}: {} tables", level.len()));
         for table in level.iter().take_while(|_| more) {
-            let low = table.low.escape_ascii();
+            let low = table.lower_bound.escape_ascii();
             say(&format!("  from \"{low}\": {} tombstones", table.tombstones));
             for one in &table.ssts {
                 say(&format!(
@@ -51,7 +51,7 @@ pub fn manifest(file: &dyn File, label: &str, say: &mut LineSink<'_>) -> Result<
     Ok(())
 }
 
-/// Describes an SST.
+/// Describes an SST, line by line.
 pub fn sst(dir: &Arc<dyn Dir>, file: &dyn File, label: &str, say: &mut LineSink<'_>) -> Result<()> {
     describe::sst((dir, file, label), (Kind::PIECE, "tph piece"), say, |sst, say| {
         say(&format!("  index        {} bytes", sst.footer.index.bytes));

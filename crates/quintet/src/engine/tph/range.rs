@@ -1,14 +1,17 @@
-//! Ranges in key order, from both ends.
+//! Ranges in key order, which can be read from both ends.
 //!
-//! Invariants: what the front has given lies below what the back may still give, and the other way
-//! round. The files that a range walks over stay until it goes.
+//! A range opens one merging cursor upwards from its start and one downwards from its end, each
+//! when it is first needed.
+//!
+//! Invariants: the entries from the start are below those that the end may still return, and the
+//! other way round. A range keeps the files of its version until it is dropped.
 
 use std::sync::Arc;
 
 use super::{
-    Inner, SuperVersion,
-    cursor::{LevelCursor, Merge, Source},
-    flush::walks,
+    cursor::{LevelCursor, MergeCursor, TphCursor, memtable_cursors, table_cursors},
+    store::TphStore,
+    version::SuperVersion,
 };
 use crate::{
     Result,
@@ -17,64 +20,64 @@ use crate::{
     util::codec::to_u64,
 };
 
-/// See the module head.
+/// An iterator over the entries of a range, in both directions. See the module head.
 #[derive(Debug)]
-pub(super) struct Range {
-    inner: Arc<Inner>,
-    walk: Walk,
+pub(super) struct TphRange {
+    store: Arc<TphStore>,
+    scan: RangeScan,
 }
 
-/// A range without what keeps its table alive.
+/// The state of a range, without the store that it reads.
 #[derive(Debug)]
-pub(super) struct Walk {
-    view: SuperVersion,
+struct RangeScan {
+    super_version: SuperVersion,
     start: Vec<u8>,
     end: Option<Vec<u8>>,
-    /// Nothing is left.
     is_done: bool,
-    front: Option<Merge>,
-    back: Option<Merge>,
+    /// The cursor from the start, once it is open.
+    upward: Option<MergeCursor>,
+    /// The cursor from the end, once it is open.
+    downward: Option<MergeCursor>,
 }
 
-impl Range {
-    pub(super) fn new(inner: Arc<Inner>, range: KeyRange) -> Self {
-        let view = inner.front.view.load();
-        let walk = Walk::new(&view, range);
-        drop(view);
-        Self { inner, walk }
-    }
-
-    /// Keys of a range, for the table itself.
-    pub(super) fn over<'a>(inner: &'a Inner, view: &SuperVersion, range: KeyRange) -> Keys<'a> {
-        Keys { inner, walk: Walk::new(view, range) }
+impl TphRange {
+    pub(super) fn new(store: Arc<TphStore>, range: KeyRange) -> Self {
+        let super_version = store.write_buffer.view.load();
+        let scan = RangeScan::new(&super_version, range);
+        drop(super_version);
+        Self { store, scan }
     }
 }
 
-/// See [`Range::over`].
+/// The keys of a range in order, for the engine itself.
 #[derive(Debug)]
-pub(super) struct Keys<'a> {
-    inner: &'a Inner,
-    walk: Walk,
+pub(super) struct RangeKeys<'a> {
+    store: &'a TphStore,
+    scan: RangeScan,
 }
 
-impl Keys<'_> {
-    /// The next key that has a value.
+impl<'a> RangeKeys<'a> {
+    pub(super) fn new(store: &'a TphStore, super_version: &SuperVersion, range: KeyRange) -> Self {
+        Self { store, scan: RangeScan::new(super_version, range) }
+    }
+
+    /// Returns the next key that has a value.
     pub(super) fn next_key(&mut self) -> Result<Option<Vec<u8>>> {
-        let entry = self.walk.step(Direction::Up, self.inner)?;
+        let entry = self.scan.step(Direction::Up, self.store)?;
         Ok(entry.map(|entry| entry.key))
     }
 }
 
-/// Shows `each` the entries of a range, in key order, until it breaks off.
-pub(super) fn visit(inner: &Inner, range: KeyRange, each: Visit<'_>) -> Result<()> {
-    let view = inner.front.view.load_full();
-    let walk = Walk::new(&view, range);
-    if walk.is_done {
+/// Calls `each` with the entries of a range in key order, until it breaks.
+pub(super) fn visit(store: &TphStore, range: KeyRange, each: Visit<'_>) -> Result<()> {
+    let super_version = store.write_buffer.view.load_full();
+    let scan = RangeScan::new(&super_version, range);
+    if scan.is_done {
         return Ok(());
     }
-    let mut merge = walk.open(Direction::Up, inner)?;
+    let mut merge = scan.open(Direction::Up, store)?;
     while let Some(key) = merge.key() {
-        if walk.end.as_deref().is_some_and(|end| key >= end) {
+        if scan.end.as_deref().is_some_and(|end| key >= end) {
             break;
         }
         if let Some(value) = merge.value()
@@ -87,75 +90,72 @@ pub(super) fn visit(inner: &Inner, range: KeyRange, each: Visit<'_>) -> Result<(
     Ok(())
 }
 
-impl Inner {
-    /// Whether tables of a level follow each other in key order.
-    pub(super) fn is_sorted(&self) -> bool {
-        matches!(self.route, super::table::Route::Key)
-    }
-}
-
-impl Walk {
-    fn new(view: &SuperVersion, range: KeyRange) -> Self {
+impl RangeScan {
+    fn new(super_version: &SuperVersion, range: KeyRange) -> Self {
         let start = range.start.unwrap_or_default();
         let is_done = range.end.as_ref().is_some_and(|end| *end <= start);
-        let view = view.share();
-        Self { view, start, end: range.end, is_done, front: None, back: None }
+        let super_version = super_version.share();
+        Self { super_version, start, end: range.end, is_done, upward: None, downward: None }
     }
 
-    fn open(&self, way: Direction, inner: &Inner) -> Result<Merge> {
+    /// Opens a cursor at the start or the end of what is left of the range.
+    fn open(&self, way: Direction, store: &TphStore) -> Result<MergeCursor> {
         let key = match way {
             Direction::Up => Some(self.start.as_slice().into()),
             Direction::Down => self.end.as_deref().map(Arc::from),
         };
-        let start = ScanStart { way, key, cache: Some(Arc::clone(&inner.cache)), flow: None };
-        let mut sources = walks(std::slice::from_ref(&self.view.active), &start);
-        sources.extend(walks(&self.view.frozen, &start));
-        let version = &self.view.version;
+        let start = ScanStart { way, key, cache: Some(Arc::clone(&store.cache)), flow: None };
+        let active = std::slice::from_ref(&self.super_version.active);
+        let mut sources = memtable_cursors(active, &start);
+        sources.extend(memtable_cursors(&self.super_version.frozen, &start));
+        let version = &self.super_version.version;
         let ahead = Ahead::scan(version.data_bytes);
         for table in &version.level0 {
-            sources.extend(table.cursors(&start, ahead));
+            sources.extend(table_cursors(table, &start, ahead));
         }
-        for (place, level) in version.levels.iter().enumerate() {
-            if inner.is_sorted() {
+        for (index, level) in version.levels.iter().enumerate() {
+            if store.has_key_ranges() {
                 let version = Arc::clone(version);
-                // Each of its tables has all of the level's keys of some places.
+                // Each table has all keys of the level in its range, so the read-ahead of a table
+                // is its part of the data.
                 let ahead = Ahead::scan(version.data_bytes / to_u64(level.len().max(1)));
-                let cursor = LevelCursor::new(version, place, start.clone(), ahead);
-                sources.push(Source::Level(Box::new(cursor)));
+                let cursor = LevelCursor::new(version, index, start.clone(), ahead);
+                sources.push(TphCursor::Level(Box::new(cursor)));
             } else {
-                // Levels in their order; tables of one level share no key.
+                // The order of the tables of a level does not matter: they share no key.
                 for table in level {
-                    sources.extend(table.cursors(&start, ahead));
+                    sources.extend(table_cursors(table, &start, ahead));
                 }
             }
         }
-        let mut merge = Merge::new(sources, way);
-        merge.prime(&*inner.context.env, &inner.queues)?;
+        let mut merge = MergeCursor::new(sources, way);
+        merge.prime(&*store.context.env, &store.queues)?;
         merge.settle()?;
         Ok(merge)
     }
 
-    fn step(&mut self, way: Direction, inner: &Inner) -> Result<Option<Entry>> {
+    /// Returns the next entry in a direction. The range ends at its last entry or at an error.
+    fn step(&mut self, way: Direction, store: &TphStore) -> Result<Option<Entry>> {
         if self.is_done {
             return Ok(None);
         }
-        let found = self.find(way, inner);
+        let found = self.find_next(way, store);
         if !matches!(found, Ok(Some(_))) {
             self.is_done = true;
-            self.front = None;
-            self.back = None;
+            self.upward = None;
+            self.downward = None;
         }
         found
     }
 
-    fn find(&mut self, way: Direction, inner: &Inner) -> Result<Option<Entry>> {
+    fn find_next(&mut self, way: Direction, store: &TphStore) -> Result<Option<Entry>> {
         let open = match way {
-            Direction::Up => self.front.take(),
-            Direction::Down => self.back.take(),
+            Direction::Up => self.upward.take(),
+            Direction::Down => self.downward.take(),
         };
         let mut merge = match open {
             Some(merge) => merge,
-            None => self.open(way, inner)?,
+            None => self.open(way, store)?,
         };
         while let Some(key) = merge.key() {
             let inside = match way {
@@ -173,15 +173,15 @@ impl Walk {
             let Some(entry) = entry else { continue };
             match way {
                 Direction::Up => {
-                    // The back stops before what the front has given.
+                    // The downward cursor ends above this entry.
                     self.start.clear();
                     self.start.extend_from_slice(&entry.key);
                     self.start.push(0);
-                    self.front = Some(merge);
+                    self.upward = Some(merge);
                 }
                 Direction::Down => {
                     self.end = Some(entry.key.clone());
-                    self.back = Some(merge);
+                    self.downward = Some(merge);
                 }
             }
             return Ok(Some(entry));
@@ -190,16 +190,16 @@ impl Walk {
     }
 }
 
-impl Iterator for Range {
+impl Iterator for TphRange {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.walk.step(Direction::Up, &self.inner).transpose()
+        self.scan.step(Direction::Up, &self.store).transpose()
     }
 }
 
-impl DoubleEndedIterator for Range {
+impl DoubleEndedIterator for TphRange {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.walk.step(Direction::Down, &self.inner).transpose()
+        self.scan.step(Direction::Down, &self.store).transpose()
     }
 }

@@ -1,12 +1,13 @@
-//! Reading: gets and batches of them.
+//! Gets and multi-gets.
 //!
-//! A get asks memtables, then the index of each table that may have the key, from the newest to the
-//! oldest; an index that names a block costs one direct read. A batch asks for all its keys'
-//! blocks at once, and once more for those that were named by chance or hide nothing.
+//! A get searches the memtables, then the index of each table that may have the key, from the
+//! newest to the oldest. An index that returns a block costs one direct read, if the block is not
+//! in the cache. A multi-get reads the blocks of all its keys at once. It reads again for the keys
+//! whose signature matched by chance.
 
 use std::sync::Arc;
 
-use super::{Inner, SuperVersion, table::Table};
+use super::{store::TphStore, table::TphTable, version::SuperVersion};
 use crate::{
     Result,
     contract::{OwnedValue, Value, ValueSink, value_sink::AppendOwned},
@@ -21,31 +22,35 @@ use crate::{
     },
 };
 
-/// Keys of a batch that are looked for side by side: as many as memory answers at once, and their
-/// blocks' first lines fit the nearest cache.
+/// Number of keys of a multi-get that are searched together. Their cache misses overlap, and the
+/// first lines of their blocks fit the first-level cache.
 const WINDOW: usize = 32;
-/// Blocks of one batch in memory at once.
+/// Maximum number of blocks that a multi-get reads at once: it bounds the memory.
 const READS_MAX: usize = 256;
 
-/// A key that is looked for: where the search goes on.
+/// The search of one key.
 #[derive(Clone)]
-struct Search<'a> {
+struct KeySearch<'a> {
     key: &'a [u8],
-    /// Where its value goes.
-    place: usize,
+    /// Index of the key in the output.
+    index: usize,
     hash: u64,
-    /// The next table: those of level 0, then one for each level.
+    /// Number of the next table: those of level 0 are first, then one of each level.
     next: usize,
-    /// The key's newest entry was found.
-    is_over: bool,
+    /// The newest entry of the key was found.
+    is_done: bool,
 }
 
-impl Search<'_> {
-    /// The next block that may have the key.
-    fn next<'v>(&mut self, inner: &Inner, view: &'v SuperVersion) -> Option<(&'v Arc<Sst>, u32)> {
-        let count = view.version.level0.len() + view.version.levels.len();
+impl KeySearch<'_> {
+    /// Returns the next block that may have the key.
+    fn next_block<'v>(
+        &mut self,
+        store: &TphStore,
+        super_version: &'v SuperVersion,
+    ) -> Option<(&'v Arc<Sst>, u32)> {
+        let count = super_version.version.level0.len() + super_version.version.levels.len();
         while self.next < count {
-            let table = self.table(inner, view);
+            let table = self.table(store, super_version);
             self.next += 1;
             if let Some(found) = table.and_then(|table| table.find(self.hash, self.key)) {
                 return Some(found);
@@ -54,59 +59,63 @@ impl Search<'_> {
         None
     }
 
-    /// The table that the search has come to.
+    /// Returns the table that the search has reached.
     #[inline]
-    fn table<'v>(&self, inner: &Inner, view: &'v SuperVersion) -> Option<&'v Arc<Table>> {
-        let version = &view.version;
+    fn table<'v>(
+        &self,
+        store: &TphStore,
+        super_version: &'v SuperVersion,
+    ) -> Option<&'v Arc<TphTable>> {
+        let version = &super_version.version;
         match self.next.checked_sub(version.level0.len()) {
-            Some(place) => inner.table_of(version.levels.get(place)?, self.key),
+            Some(level) => store.table_of(version.levels.get(level)?, self.key),
             None => version.level0.get(self.next),
         }
     }
 }
 
-/// What memory says of a key, or the block that has to be read.
-enum Found<'v, T> {
+/// The result of a search in memory: an answer, or the block to read.
+enum SearchStep<'v, T> {
     Answer(Answer<T>),
     Block(&'v Arc<Sst>, u32),
 }
 
-/// A block that is being read for a key.
-struct Asked<'v, 'k> {
-    search: Search<'k>,
+/// A block that is read for a key.
+struct BlockRead<'v, 'k> {
+    search: KeySearch<'k>,
     sst: &'v Arc<Sst>,
     number: u32,
     span: Span,
 }
 
-impl Inner {
-    /// The table of a level that a key belongs to.
+impl TphStore {
+    /// Returns the table of a level that a key belongs to.
     #[inline]
-    fn table_of<'v>(&self, level: &'v [Arc<Table>], key: &[u8]) -> Option<&'v Arc<Table>> {
-        let after = self
-            .route
-            .with(key, |place| level.partition_point(|table| table.low.as_slice() <= place));
+    fn table_of<'v>(&self, level: &'v [Arc<TphTable>], key: &[u8]) -> Option<&'v Arc<TphTable>> {
+        let after = self.partitioning.with(key, |partition_key| {
+            level.partition_point(|table| table.lower_bound.as_slice() <= partition_key)
+        });
         level.get(after.checked_sub(1)?)
     }
 
-    /// What `take` makes of the value of a key.
+    /// Passes the value of a key to the sink. Returns `None` if there is no value.
     #[inline]
     pub(super) fn read_value<T: ValueSink>(
         &self,
         key: &[u8],
-        take: &mut T,
+        sink: &mut T,
     ) -> Result<Option<T::Output>> {
-        let view = self.front.view.load();
+        let super_version = self.write_buffer.view.load();
         let hash = self.hash(key);
-        match view.in_memory(hash, key, take) {
+        match super_version.in_memory(hash, key, sink) {
             Answer::Nothing => {}
             answer => return Ok(answer.value()),
         }
-        let mut search = Search { key, place: 0, hash, next: 0, is_over: false };
+        let mut search = KeySearch { key, index: 0, hash, next: 0, is_done: false };
         loop {
-            let answer = match self.look(&view, &mut search, take) {
-                Found::Answer(answer) => return Ok(answer.value()),
-                Found::Block(sst, number) => self.read_block((sst, number), &search, take)?,
+            let answer = match self.continue_search(&super_version, &mut search, sink) {
+                SearchStep::Answer(answer) => return Ok(answer.value()),
+                SearchStep::Block(sst, number) => self.read_block((sst, number), &search, sink)?,
             };
             if !matches!(answer, Answer::Nothing) {
                 return Ok(answer.value());
@@ -114,52 +123,53 @@ impl Inner {
         }
     }
 
-    /// Goes on with a search until it ends, or to a block that has to be read.
+    /// Continues a search until it ends or needs a block from the disk.
     #[inline]
-    fn look<'v, T: ValueSink>(
+    fn continue_search<'v, T: ValueSink>(
         &self,
-        view: &'v SuperVersion,
-        search: &mut Search<'_>,
-        take: &mut T,
-    ) -> Found<'v, T::Output> {
-        while let Some((sst, number)) = search.next(self, view) {
-            match self.cache.find(sst.slot(number), (search.hash, search.key), take) {
-                None => return Found::Block(sst, number),
+        super_version: &'v SuperVersion,
+        search: &mut KeySearch<'_>,
+        sink: &mut T,
+    ) -> SearchStep<'v, T::Output> {
+        while let Some((sst, number)) = search.next_block(self, super_version) {
+            match self.cache.find(sst.slot(number), (search.hash, search.key), sink) {
+                None => return SearchStep::Block(sst, number),
                 Some(Answer::Nothing) => {}
-                Some(answer) => return Found::Answer(answer),
+                Some(answer) => return SearchStep::Answer(answer),
             }
         }
-        Found::Answer(Answer::Nothing)
+        SearchStep::Answer(Answer::Nothing)
     }
 
-    /// What a block on the disk says of a key.
+    /// Reads a block and looks the key up in it.
     #[cold]
     fn read_block<T: ValueSink>(
         &self,
         (sst, number): (&Sst, u32),
-        search: &Search<'_>,
-        take: &mut T,
+        search: &KeySearch<'_>,
+        sink: &mut T,
     ) -> Result<Answer<T::Output>> {
         let span = sst.span(number..number + 1);
-        self.note_read(span);
+        self.count_read(span);
         let buffer = sst.read(span)?;
-        self.answer((sst, number), (span, &buffer), search, take)
+        self.find_in_block((sst, number), (span, &buffer), search, sink)
     }
 
-    fn note_read(&self, span: Span) {
+    fn count_read(&self, span: Span) {
         self.counters.reads.fetch_add(1, Ordering::Relaxed);
         self.counters.read_bytes.fetch_add(to_u64(span.whole()), Ordering::Relaxed);
     }
 
-    fn answer<T: ValueSink>(
+    /// Looks a key up in a block that was read, and adds the block to the cache.
+    fn find_in_block<T: ValueSink>(
         &self,
         (sst, number): (&Sst, u32),
         (span, buffer): (Span, &AlignedBuffer),
-        search: &Search<'_>,
-        take: &mut T,
+        search: &KeySearch<'_>,
+        sink: &mut T,
     ) -> Result<Answer<T::Output>> {
-        let open = sst.open_block(buffer, span, (number, number))?;
-        let entries = open.entries();
+        let block = sst.open_block(buffer, span, (number, number))?;
+        let entries = block.entries();
         self.cache.fill(sst.slot_to_fill(number, &self.cache), entries);
         let Some(entry) = block::find(entries, search.key) else {
             self.counters.false_reads.fetch_add(1, Ordering::Relaxed);
@@ -168,71 +178,71 @@ impl Inner {
         if entry.tombstone {
             return Ok(Answer::Deleted);
         }
-        Ok(Answer::Value(take.of_bytes(entries.get(entry.value).unwrap_or(&[]))))
+        Ok(Answer::Value(sink.of_bytes(entries.get(entry.value).unwrap_or(&[]))))
     }
 
-    /// The values of many keys.
+    /// Appends the values of the keys to `out`.
     pub(super) fn read_many(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
-        let view = self.front.view.load_full();
-        let mut open = Vec::new();
+        let super_version = self.write_buffer.view.load_full();
+        let mut reads = Vec::new();
         for window in keys.chunks(WINDOW) {
             let mut searches = Vec::with_capacity(window.len());
             for key in window {
                 let hash = self.hash(key);
-                let mut search = Search { key, place: out.len(), hash, next: 0, is_over: false };
-                let answer = view.in_memory(hash, key, &mut AppendOwned(out));
-                search.is_over = !matches!(answer, Answer::Nothing);
+                let mut search = KeySearch { key, index: out.len(), hash, next: 0, is_done: false };
+                let answer = super_version.in_memory(hash, key, &mut AppendOwned(out));
+                search.is_done = !matches!(answer, Answer::Nothing);
                 if !matches!(answer, Answer::Value(())) {
                     out.push(None);
                 }
                 searches.push(search);
             }
-            self.look_for_all(&view, searches, &mut open, out);
+            self.search_window(&super_version, searches, &mut reads, out);
         }
-        if open.is_empty() {
+        if reads.is_empty() {
             return Ok(());
         }
         self.queues.with(&*self.context.env, |queue| {
-            // Later rounds are of signatures that matched by chance.
-            while !open.is_empty() {
+            // A second round is needed for signatures that matched by chance.
+            while !reads.is_empty() {
                 let mut next = Vec::new();
-                while !open.is_empty() {
-                    let rest = open.split_off(open.len().min(READS_MAX));
-                    self.read_blocks(&mut open, queue, out)?;
-                    for asked in std::mem::replace(&mut open, rest) {
-                        next.extend(self.go_on(&view, asked, out));
+                while !reads.is_empty() {
+                    let rest = reads.split_off(reads.len().min(READS_MAX));
+                    self.read_blocks(&mut reads, queue, out)?;
+                    for read in std::mem::replace(&mut reads, rest) {
+                        next.extend(self.continue_read(&super_version, read, out));
                     }
                 }
-                open = next;
+                reads = next;
             }
             Ok(())
         })
     }
 
-    /// Goes on with many searches: each ends, or comes to a block that has to be read.
+    /// Continues many searches until each ends or needs a block from the disk.
     ///
-    /// Step by step for all of them, so that what one waits for in memory is on its way while the
-    /// others ask for theirs: slots, then blocks, then their places in the cache, then the keys.
-    fn look_for_all<'v, 'k>(
+    /// All searches take each step together, so that their cache misses overlap. The steps are:
+    /// index slots, then blocks, then the cache's entries of the blocks, then the keys.
+    fn search_window<'v, 'k>(
         &self,
-        view: &'v SuperVersion,
-        mut searches: Vec<Search<'k>>,
-        open: &mut Vec<Asked<'v, 'k>>,
+        super_version: &'v SuperVersion,
+        mut searches: Vec<KeySearch<'k>>,
+        reads: &mut Vec<BlockRead<'v, 'k>>,
         out: &mut [Option<Value>],
     ) {
-        let count = view.version.level0.len() + view.version.levels.len();
+        let count = super_version.version.level0.len() + super_version.version.levels.len();
         let mut slots = Vec::with_capacity(searches.len());
         let mut blocks = Vec::with_capacity(searches.len());
         for _ in 0..count {
-            searches.retain(|search| !search.is_over);
+            searches.retain(|search| !search.is_done);
             slots.clear();
             slots.extend(searches.iter().map(|search| {
-                let table = search.table(self, view);
+                let table = search.table(self, super_version);
                 (table, table.map_or(0, |table| table.slot_of(search.hash)))
             }));
             blocks.clear();
             blocks.extend(slots.iter().zip(&searches).map(|((table, slot), search)| {
-                let table: &'v Arc<Table> = (*table)?;
+                let table: &'v Arc<TphTable> = (*table)?;
                 table.find_at(*slot, search.hash, search.key)
             }));
             for (sst, number) in blocks.iter().flatten() {
@@ -245,55 +255,55 @@ impl Inner {
                 match self.cache.find(sst.slot(number), wanted, &mut OwnedValue) {
                     Some(Answer::Nothing) => {}
                     Some(answer) => {
-                        search.is_over = true;
-                        if let Some(slot) = out.get_mut(search.place) {
+                        search.is_done = true;
+                        if let Some(slot) = out.get_mut(search.index) {
                             *slot = answer.value();
                         }
                     }
                     None => {
-                        // From here on it goes on alone.
+                        // `continue_read` continues this search.
                         let span = sst.span(number..number + 1);
-                        open.push(Asked { search: search.clone(), sst, number, span });
-                        search.is_over = true;
+                        reads.push(BlockRead { search: search.clone(), sst, number, span });
+                        search.is_done = true;
                     }
                 }
             }
         }
     }
 
-    /// The next block of a search that is not over.
-    fn go_on<'v, 'k>(
+    /// Continues the search of a block that was read. Returns the next block if there is one.
+    fn continue_read<'v, 'k>(
         &self,
-        view: &'v SuperVersion,
-        mut asked: Asked<'v, 'k>,
+        super_version: &'v SuperVersion,
+        mut read: BlockRead<'v, 'k>,
         out: &mut [Option<Value>],
-    ) -> Option<Asked<'v, 'k>> {
-        if asked.search.is_over {
+    ) -> Option<BlockRead<'v, 'k>> {
+        if read.search.is_done {
             return None;
         }
-        match self.look(view, &mut asked.search, &mut OwnedValue) {
-            Found::Answer(answer) => {
-                if let Some(slot) = out.get_mut(asked.search.place) {
+        match self.continue_search(super_version, &mut read.search, &mut OwnedValue) {
+            SearchStep::Answer(answer) => {
+                if let Some(slot) = out.get_mut(read.search.index) {
                     *slot = answer.value();
                 }
                 None
             }
-            Found::Block(sst, number) => {
+            SearchStep::Block(sst, number) => {
                 let span = sst.span(number..number + 1);
-                Some(Asked { sst, number, span, ..asked })
+                Some(BlockRead { sst, number, span, ..read })
             }
         }
     }
 
-    /// Reads a block for each of some keys, all at once.
+    /// Reads the blocks of several keys at once and looks the keys up in them.
     fn read_blocks(
         &self,
-        asked: &mut [Asked<'_, '_>],
+        reads: &mut [BlockRead<'_, '_>],
         queue: &mut dyn Queue,
         out: &mut [Option<Value>],
     ) -> Result<()> {
-        for (token, one) in asked.iter().enumerate() {
-            self.note_read(one.span);
+        for (token, one) in reads.iter().enumerate() {
+            self.count_read(one.span);
             let buffer = AlignedBuffer::zeroed(one.span.whole());
             let length = buffer.len();
             let (file, offset) = (Arc::clone(one.sst.file()), one.span.offset);
@@ -303,11 +313,11 @@ impl Inner {
         queue.wait(queue.pending(), &mut done);
         let mut outcome = Ok(());
         for completion in done {
-            let Some(one) = asked.get_mut(to_usize(completion.token)) else { continue };
+            let Some(one) = reads.get_mut(to_usize(completion.token)) else { continue };
             let answer = match completion.result {
                 Ok(count) if count == completion.buffer.len() => {
-                    let read = (one.span, &completion.buffer);
-                    self.answer((one.sst, one.number), read, &one.search, &mut OwnedValue)
+                    let bytes = (one.span, &completion.buffer);
+                    self.find_in_block((one.sst, one.number), bytes, &one.search, &mut OwnedValue)
                 }
                 Ok(_) => Err(one.sst.damage(one.span.offset, "the file ends before its data")),
                 Err(error) => Err(one.sst.read_error(one.span.offset, error)),
@@ -315,8 +325,8 @@ impl Inner {
             match answer {
                 Ok(Answer::Nothing) => {}
                 Ok(answer) => {
-                    one.search.is_over = true;
-                    if let Some(slot) = out.get_mut(one.search.place) {
+                    one.search.is_done = true;
+                    if let Some(slot) = out.get_mut(one.search.index) {
                         *slot = answer.value();
                     }
                 }

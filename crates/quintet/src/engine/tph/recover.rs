@@ -1,22 +1,24 @@
-//! Opening: the newest manifest, the SSTs that it names, and away with what it does not.
+//! Opening a table: reads the newest manifest and the SSTs that it lists, and removes other files.
 
 use std::{collections::BTreeSet, io, sync::Arc};
 
 use super::{
-    Counters, Inner, Version,
-    index::Index,
-    manifest::{self, Contents, Manifest, TableRecord},
+    compaction_picker,
+    index::TableIndex,
+    manifest::{self, TphManifest, TphTableRecord, VersionRecord},
     options::{Mode, TphSettings},
-    publish::Publisher,
-    table::{Route, SstUse, Table},
+    partition::Partitioning,
+    store::{Publisher, TphCounters, TphStore},
+    table::{TableSst, TphTable},
+    throttle::MergeRates,
+    version::Version,
 };
 use crate::{
     Error, Result,
     contract::{Context, TableOptions},
     io::Queues,
     lsm::{
-        sst::decoded_block::DecodedBlockCache,
-        sst::{Kind, Owner, Sst},
+        sst::{Kind, Owner, Sst, decoded_block::DecodedBlockCache},
         write_buffer::WriteBuffer,
     },
     util::{
@@ -25,23 +27,26 @@ use crate::{
     },
 };
 
-/// What is in the directory.
+/// The files of the directory.
 #[derive(Debug, Default)]
-struct Found {
+struct DirListing {
     names: Vec<String>,
+    /// Number of the newest manifest.
     manifest: Option<u64>,
 }
 
-fn look(owner: &Owner) -> Result<Found> {
+fn list_files(owner: &Owner) -> Result<DirListing> {
     let entries = owner.dir.list();
     let entries = entries.map_err(|error| Error::io(format!("list {}", owner.label("")), error))?;
     let names: Vec<String> = entries.into_iter().map(|entry| entry.name).collect();
     let mut numbers: Vec<u64> = names.iter().filter_map(|name| manifest::number_of(name)).collect();
     numbers.sort_unstable();
-    Ok(Found { names, manifest: numbers.pop() })
+    Ok(DirListing { names, manifest: numbers.pop() })
 }
 
-impl Inner {
+impl TphStore {
+    /// Opens a table, or creates it in an empty directory. Returns the LSN below which its files
+    /// have every effect.
     pub(super) fn open(
         options: &TableOptions,
         context: Context,
@@ -54,58 +59,61 @@ impl Inner {
             database_id: context.database_id,
             table_id: context.table_id,
         };
-        let route = match settings.mode {
-            Mode::HashRange => Route::Hash(context.hash),
-            Mode::Sorted | Mode::OneLevel | Mode::SingleTier => Route::Key,
+        let partitioning = match settings.mode {
+            Mode::HashRange => Partitioning::Hash(context.hash),
+            Mode::Sorted | Mode::OneLevel | Mode::SingleTier => Partitioning::Key,
         };
-        let found = look(&owner)?;
-        let manifest = match found.manifest {
-            Some(number) => Manifest::open(&owner, number, !context.read_only, context.complete.0)?,
-            None => Manifest::default(),
+        let files = list_files(&owner)?;
+        let manifest = match files.manifest {
+            Some(number) => {
+                TphManifest::open(&owner, number, !context.read_only, context.complete.0)?
+            }
+            None => TphManifest::default(),
         };
         let contents = &manifest.contents;
-        let version = load(&context, &owner, contents)?;
+        let version = load_version(&context, &owner, contents)?;
         let complete = Lsn(contents.complete);
         if !context.read_only && complete >= context.complete {
-            remove_strays(&owner, &found, contents)?;
+            remove_unlisted(&owner, &files, contents)?;
         }
         let sizes = (settings.cache_bytes, settings.shape.block_bytes);
         let cache = Arc::new(DecodedBlockCache::new(sizes, &context, hash_mask)?);
         let memory = (settings.memtable_bytes, settings.memtables);
-        let front = WriteBuffer::new(&context, memory, u64::MAX, version)?;
+        let write_buffer = WriteBuffer::new(&context, memory, u64::MAX, version)?;
         let next_sst = contents.next_sst.max(1);
         let publisher = Publisher { manifest, obsolete: Vec::new() };
-        let inner = Self {
+        let store = Self {
             settings,
             owner,
-            route,
+            partitioning,
             hash_mask,
-            front,
+            write_buffer,
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
             large_merge: Mutex::new(()),
             publisher: Mutex::new(publisher),
             next_sst: AtomicU64::new(next_sst),
-            index_charged: AtomicU64::new(0),
-            compaction_wanted: AtomicBool::new(false),
+            index_bytes_reserved: AtomicU64::new(0),
+            wants_compaction: AtomicBool::new(false),
             queues: Queues::default(),
-            rates: super::pace::Rates::default(),
-            flush_within: AtomicBool::new(false),
+            merge_rates: MergeRates::default(),
+            is_merge_flushing: AtomicBool::new(false),
             cache,
-            counters: Counters::default(),
+            counters: TphCounters::default(),
             context,
         };
-        let version = Arc::clone(&inner.front.view.load().version);
-        inner.charge_index(&version);
-        inner.compaction_wanted.store(inner.wants_compaction(&version), Ordering::Relaxed);
-        Ok((inner, complete))
+        let version = Arc::clone(&store.write_buffer.view.load().version);
+        store.reserve_index_memory(&version);
+        let wants_compaction = compaction_picker::pick(&store.settings, &version).is_some();
+        store.wants_compaction.store(wants_compaction, Ordering::Relaxed);
+        Ok((store, complete))
     }
 }
 
-/// Opens all tables, side by side.
-fn load(context: &Context, owner: &Owner, contents: &Contents) -> Result<Version> {
-    let records: Vec<&TableRecord> = contents.levels.iter().flatten().collect();
-    let opened: Vec<Mutex<Option<Result<Arc<Table>>>>> =
+/// Opens all tables, in parallel.
+fn load_version(context: &Context, owner: &Owner, contents: &VersionRecord) -> Result<Version> {
+    let records: Vec<&TphTableRecord> = contents.levels.iter().flatten().collect();
+    let opened: Vec<Mutex<Option<Result<Arc<TphTable>>>>> =
         records.iter().map(|_| Mutex::new(None)).collect();
     context.env.parallel(records.len(), &|number| {
         if let (Some(record), Some(slot)) = (records.get(number), opened.get(number)) {
@@ -124,37 +132,39 @@ fn load(context: &Context, owner: &Owner, contents: &Contents) -> Result<Version
     }
     let top = if levels.is_empty() { Vec::new() } else { levels.remove(0) };
     let mut version = Version { level0: top, levels, data_bytes: 0 };
-    version.count();
+    version.update_data_bytes();
     Ok(version)
 }
 
-fn load_table(context: &Context, owner: &Owner, record: &TableRecord) -> Result<Table> {
-    let mut uses = Vec::new();
+fn load_table(context: &Context, owner: &Owner, record: &TphTableRecord) -> Result<TphTable> {
+    let mut ssts = Vec::new();
     for one in &record.ssts {
         let sst = Arc::new(Sst::open(owner, one.number, one.file_bytes)?);
-        uses.push(SstUse::new(sst, (one.live, one.live_bytes)));
+        ssts.push(TableSst::new(sst, (one.live, one.live_bytes)));
     }
-    let low = record.low.clone();
-    let mut table = Table { low, uses, tombstones: record.tombstones, index: None };
-    if let Some(newest) = table.uses.first() {
+    let lower_bound = record.lower_bound.clone();
+    let mut table = TphTable { lower_bound, ssts, tombstones: record.tombstones, index: None };
+    if let Some(newest) = table.ssts.first() {
         let section = newest.sst.footer.index;
         let _memory = context.budget.reserve_transient(section.bytes);
         let bytes = newest.sst.section(section)?;
-        let place = (&*newest.sst.label, section.offset);
-        table.index = Some(Index::decode(&bytes, table.blocks(), place)?);
+        let origin = (&*newest.sst.label, section.offset);
+        table.index = Some(TableIndex::decode(&bytes, table.blocks(), origin)?);
     }
     Ok(table)
 }
 
-/// Removes files that the manifest does not name: left by a crash.
-fn remove_strays(owner: &Owner, found: &Found, contents: &Contents) -> Result<()> {
+/// Removes files that a crash has left and the manifest does not list.
+fn remove_unlisted(owner: &Owner, files: &DirListing, contents: &VersionRecord) -> Result<()> {
     let tables = contents.levels.iter().flatten();
-    let used: BTreeSet<u64> = tables.flat_map(|table| &table.ssts).map(|sst| sst.number).collect();
-    for name in &found.names {
-        let is_stray = Kind::PIECE.number_of(name).is_some_and(|number| !used.contains(&number))
-            || manifest::number_of(name).is_some_and(|number| Some(number) != found.manifest)
-            || name == manifest::UNFINISHED;
-        if !is_stray {
+    let listed: BTreeSet<u64> =
+        tables.flat_map(|table| &table.ssts).map(|sst| sst.number).collect();
+    for name in &files.names {
+        let is_unlisted =
+            Kind::PIECE.number_of(name).is_some_and(|number| !listed.contains(&number))
+                || manifest::number_of(name).is_some_and(|number| Some(number) != files.manifest)
+                || name == manifest::UNFINISHED;
+        if !is_unlisted {
             continue;
         }
         match owner.dir.remove(name) {

@@ -2,7 +2,7 @@
 
 use quintet::testing::{
     codec::to_u64,
-    perfect_hash::{Lanes, Method, Options, PerfectHash},
+    perfect_hash::{BuildOptions, Lanes, Method, PerfectHash},
 };
 
 use super::{
@@ -30,7 +30,7 @@ pub(super) fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let sample = |method, count: u64, flags: u8| {
         let hashes: Vec<u64> =
             (0..count).map(|number| (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
-        let options = Options { method, ..Options::default() };
+        let options = BuildOptions { method, ..BuildOptions::default() };
         let function = PerfectHash::build(&hashes, 7, &options).expect("distinct hashes");
         let head = [count.to_le_bytes(), to_u64(function.slot_count()).to_le_bytes()].concat();
         [&[flags][..], &head, &function.encode()[64..]].concat()

@@ -1,24 +1,22 @@
-//! Perfect hashes: a fixed set of keys, each with a slot of its own, in a few bits a key.
+//! Perfect hash functions: each key of a fixed set gets its own slot, for a few bits a key.
 //!
-//! What: [`PerfectHash::build`] takes distinct 64-bit hashes and makes a function from each of them
-//! to a slot below [`slot_count`](PerfectHash::slot_count). Of a hash that was not in the set it
-//! gives some slot: whoever needs to know stores a signature or the key there.
-//! Why: an index over immutable files needs two or three bits a key instead of the key.
+//! [`PerfectHash::build`] takes distinct 64-bit hashes. It returns a function from each hash to a
+//! slot below [`slot_count`](PerfectHash::slot_count). A hash outside the set gets an arbitrary
+//! slot: the caller stores a signature or the key in the slot to detect this. An index over
+//! immutable files so needs two or three bits a key instead of the key.
 //!
-//! Two methods:
-//!
-//! | method | bits a key | slots | |
+//! | method | bits a key | slots | module |
 //! |---|---|---|---|
-//! | [`Shift`](Method::Shift), default | 2.1 | as many as keys | [`shift`] |
-//! | [`CpHash`](Method::CpHash) | 3 | 1.1 a key | [`cphash`]; of the CompassDB paper, 3.1 and 4.1 |
+//! | [`Shift`](Method::Shift), default | 2.1 | one a key | [`shift`] |
+//! | [`CpHash`](Method::CpHash) | 3 | 1.1 a key | [`cphash`]: the CompassDB paper, sections 3.1 and 4.1 |
 //!
-//! The hashes must be keyed ([`crate::util::codec::KeyHash`]) with a seed that nobody knows who
-//! chooses
-//! keys: then no choice of keys makes a build slow. Whatever the hashes, attempts are bounded and a
-//! build ends; the worst that chosen hashes do is a list of 64 bits a key. Builds are
-//! deterministic: the same hashes in any order, seed and method give the same bytes, with
-//! whatever number of threads. (The paper hashes with DJB and `CityHash`, which are not keyed, and
-//! does not say when a build gives up.)
+//! The hashes must be keyed ([`crate::util::codec::KeyHash`]) with a seed that is secret from the
+//! clients that choose keys. Then no choice of keys makes a build slow. For any hashes, the number
+//! of attempts is bounded and a build ends. In the worst case it produces a list of 64 bits a key.
+//!
+//! Builds are deterministic: hashes, seed and method determine the bytes, independent of the order
+//! of the hashes and the number of threads. The paper hashes with DJB and `CityHash`, which are not
+//! keyed, and does not say when a build gives up.
 //!
 //! Layout (little-endian):
 //!
@@ -30,24 +28,25 @@
 //! | 16 | 8 | `seed` | mixed into every hash |
 //! | 24 | 8 | `keys` | hashes in the set |
 //! | 32 | 8 | `slots` | slots, at least `keys` |
-//! | 40 | 8 | `body_bytes` | what follows the head |
+//! | 40 | 8 | `body_bytes` | bytes after the header |
 //! | 48 | 4 | zero | |
 //! | 52 | 4 | `body_crc` | CRC32C of the body |
 //! | 56 | 4 | zero | |
-//! | 60 | 4 | `head_crc` | CRC32C of the bytes before |
-//! | 64 | .. | body | of the method |
+//! | 60 | 4 | `head_crc` | CRC32C of bytes 0 to 59 |
+//! | 64 | .. | body | depends on the method |
 //!
-//! Invariants: a decoded function never gives a slot beyond `slot_count`, and never panics,
-//! whatever the bytes were: they are verified once, by `decode`.
-//! Thread rules: immutable; share it as you like.
+//! Invariant: a decoded function never returns a slot beyond `slot_count` and never panics, because
+//! `decode` verifies the bytes. Threads: a function is immutable.
 
 mod cphash;
-mod deal;
-mod holes;
+mod hash_mix;
+mod packed_bits;
+mod radix_partition;
 mod shift;
 #[cfg(test)]
 mod tests;
 
+use self::hash_mix::{DuplicateHash, mix};
 use crate::util::{
     codec::{Decoder, crc32c, put_u32, put_u64, to_u64, to_usize},
     error::{Error, Result},
@@ -56,53 +55,46 @@ use crate::util::{
 const MAGIC: &[u8; 8] = b"QNTPHASH";
 const VERSION: u32 = 1;
 const HEAD_BYTES: usize = 64;
-/// Keys at most: slots are then below 2^40 and no product of the formats overflows.
+/// Maximum number of keys. Slots are then below 2^40, so that products of the formats do not
+/// overflow.
 pub const KEYS_MAX: u64 = 1 << 36;
 
-pub use cphash::Lanes;
+pub use self::{cphash::Lanes, radix_partition::Parallel};
 
-/// Calls a task with 0 to a count less one, on as many threads as the caller likes, and returns
-/// when all have ended: `Env::parallel`.
-pub type Parallel<'a> = &'a dyn Fn(usize, &(dyn Fn(usize) + Sync));
-
-/// How a function is made.
+/// The construction of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// Buckets shifted into free slots: 2.1 bits a key, as many slots as keys.
     #[default]
     Shift,
-    /// Displaced buckets, as in the `CompassDB` paper: 3 bits a key, 1.1 slots a key. Parameters
-    /// are tried as the lanes say; the function is the same.
+    /// Displaced buckets, as in the `CompassDB` paper: 3 bits a key, 1.1 slots a key. The lanes are
+    /// the number of parameters that are tried at once. They do not change the function.
     CpHash(Lanes),
 }
 
-/// How to build.
+/// Options of a build.
 #[derive(Clone, Copy)]
-pub struct Options<'a> {
+pub struct BuildOptions<'a> {
     /// The method.
     pub method: Method,
-    /// What runs tasks, those of one call apart from each other.
+    /// Runs the tasks of the build.
     pub parallel: Parallel<'a>,
 }
 
-impl std::fmt::Debug for Options<'_> {
+impl std::fmt::Debug for BuildOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options").field("method", &self.method).finish_non_exhaustive()
+        f.debug_struct("BuildOptions").field("method", &self.method).finish_non_exhaustive()
     }
 }
 
-impl Default for Options<'_> {
-    /// The default method, one task after the other.
+impl Default for BuildOptions<'_> {
+    /// The default method, with one task at a time.
     fn default() -> Self {
         Self { method: Method::default(), parallel: &|count, task| (0..count).for_each(task) }
     }
 }
 
-/// Two hashes of the set are this one, mixed.
-#[derive(Debug)]
-struct Equal(u64);
-
-/// A perfect hash of a set.
+/// A perfect hash function of a set. See the module documentation.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PerfectHash {
     seed: u64,
@@ -117,11 +109,12 @@ enum Function {
 }
 
 impl PerfectHash {
-    /// Builds the function of `hashes`, all different and at most [`KEYS_MAX`], in any order.
+    /// Builds the function of `hashes`, which are distinct, in any order.
     ///
-    /// Takes about 9 bytes of memory a key while it works, beside the function itself. Fails with
-    /// [`Error::Limit`] where two hashes are equal, and names the hash and where the two are.
-    pub fn build(hashes: &[u64], seed: u64, options: &Options<'_>) -> Result<Self> {
+    /// A build needs about 9 bytes of memory a key besides the function. Fails with
+    /// [`Error::Limit`] if there are more than [`KEYS_MAX`] hashes or if two are equal. The message
+    /// has the hash and the indexes of the two.
+    pub fn build(hashes: &[u64], seed: u64, options: &BuildOptions<'_>) -> Result<Self> {
         let keys = to_u64(hashes.len());
         if keys > KEYS_MAX {
             let what = format!("a perfect hash of {keys} keys; at most {KEYS_MAX} are allowed");
@@ -137,12 +130,12 @@ impl PerfectHash {
                 cphash::CpHash::build(hashes, mixed, options.parallel, lanes).map(Function::CpHash)
             }
         };
-        let function = function.map_err(|Equal(found)| {
-            let mut places = (0_u64..).zip(hashes).filter(|(_, hash)| mixed(**hash) == found);
-            let mut place = || places.next().map_or((0, 0), |(index, hash)| (index, *hash));
-            let ((first, hash), (second, _)) = (place(), place());
+        let function = function.map_err(|DuplicateHash(found)| {
+            let mut equal = (0_u64..).zip(hashes).filter(|(_, hash)| mixed(**hash) == found);
+            let mut next = || equal.next().map_or((0, 0), |(index, hash)| (index, *hash));
+            let ((first, hash), (second, _)) = (next(), next());
             let what = format!(
-                "the hash {hash:#018x} is there twice, at {first} and at {second}; \
+                "the hashes at {first} and at {second} are both {hash:#018x}; \
                  a perfect hash needs distinct ones"
             );
             Error::Limit { what }
@@ -150,8 +143,9 @@ impl PerfectHash {
         Ok(Self { seed, keys, function })
     }
 
-    /// The slot of a hash of the set: below [`slot_count`](Self::slot_count) and no other's. Of
-    /// other hashes it is any slot; of an empty set 0, which is none.
+    /// Returns the slot of a hash, below [`slot_count`](Self::slot_count). Different hashes of the
+    /// set have different slots. Returns an arbitrary slot for other hashes, and 0 for an empty
+    /// set, which has no slots.
     #[inline]
     pub fn slot(&self, hash: u64) -> usize {
         let hash = mix(hash ^ mix(self.seed));
@@ -161,7 +155,7 @@ impl PerfectHash {
         })
     }
 
-    /// How many slots there are, at least as many as keys.
+    /// Returns the number of slots, at least the number of keys.
     pub fn slot_count(&self) -> usize {
         to_usize(match &self.function {
             Function::Shift(_) => self.keys,
@@ -169,13 +163,13 @@ impl PerfectHash {
         })
     }
 
-    /// How many keys the set has.
+    /// Returns the number of keys in the set.
     #[cfg(any(test, feature = "testing"))]
     pub fn key_count(&self) -> usize {
         to_usize(self.keys)
     }
 
-    /// The method.
+    /// Returns the method. The lanes of a build are not stored.
     #[cfg(any(test, feature = "testing"))]
     pub fn method(&self) -> Method {
         match &self.function {
@@ -184,7 +178,7 @@ impl PerfectHash {
         }
     }
 
-    /// Bytes of memory that the function holds.
+    /// Returns the memory of the function in bytes.
     pub fn memory_bytes(&self) -> u64 {
         to_u64(size_of::<Self>())
             + match &self.function {
@@ -193,7 +187,7 @@ impl PerfectHash {
             }
     }
 
-    /// The function as bytes: see the module's head.
+    /// Encodes the function in the layout of the module documentation.
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
         let method = match &self.function {
@@ -223,9 +217,11 @@ impl PerfectHash {
         out
     }
 
-    /// Reads a function that `encode` wrote, from exactly its bytes, and verifies it. `file` and
-    /// `offset` say in errors where the bytes are from: [`Error::Corruption`] where they are not
-    /// what was written, [`Error::NewerFormat`] where a newer release wrote them.
+    /// Decodes and verifies a function from exactly the bytes that `encode` returned. `file` and
+    /// `offset` locate the bytes in error messages.
+    ///
+    /// Fails with [`Error::Corruption`] if the bytes are damaged, and with [`Error::NewerFormat`]
+    /// if a newer release wrote them.
     pub fn decode(bytes: &[u8], file: &str, offset: u64) -> Result<Self> {
         let corrupt = |at: usize, what: &str| {
             Error::corruption(
@@ -236,40 +232,40 @@ impl PerfectHash {
         };
         let (head, body) = bytes
             .split_at_checked(HEAD_BYTES)
-            .ok_or_else(|| corrupt(bytes.len(), "the head is cut short"))?;
-        let head =
-            Head::decode(head).ok_or_else(|| corrupt(0, "the head is not what was written"))?;
+            .ok_or_else(|| corrupt(bytes.len(), "the header is incomplete"))?;
+        let head = FunctionHeader::decode(head)
+            .ok_or_else(|| corrupt(0, "the header's magic or checksum does not match"))?;
         if head.version > VERSION {
             let file = file.to_owned();
             return Err(Error::NewerFormat { file, found: head.version, supported: VERSION });
         }
         if head.body_bytes != to_u64(body.len()) {
-            let what = format!("{} bytes of body, not {}", body.len(), head.body_bytes);
+            let what = format!("the body has {} bytes instead of {}", body.len(), head.body_bytes);
             return Err(corrupt(40, &what));
         }
         if head.body_crc != crc32c(body) {
-            return Err(corrupt(HEAD_BYTES, "the checksum does not fit"));
+            return Err(corrupt(HEAD_BYTES, "the checksum of the body does not match"));
         }
         if head.keys > KEYS_MAX {
-            return Err(corrupt(24, "more keys than there may be"));
+            return Err(corrupt(24, "the number of keys exceeds the limit"));
         }
-        let mut from = Decoder::new(body);
+        let mut decoder = Decoder::new(body);
         let function = match head.method {
-            1 => shift::Shift::decode(&mut from, head.keys).map(Function::Shift),
-            2 => cphash::CpHash::decode(&mut from, head.keys).map(Function::CpHash),
-            _ => Err("no such method"),
+            1 => shift::Shift::decode(&mut decoder, head.keys).map(Function::Shift),
+            2 => cphash::CpHash::decode(&mut decoder, head.keys).map(Function::CpHash),
+            _ => Err("the method is unknown"),
         };
         let function = function.map_err(|what| corrupt(HEAD_BYTES, what))?;
         let read = Self { seed: head.seed, keys: head.keys, function };
-        if !from.is_empty() || to_u64(read.slot_count()) != head.slots {
-            return Err(corrupt(32, "slots or length differ from the body's"));
+        if !decoder.is_empty() || to_u64(read.slot_count()) != head.slots {
+            return Err(corrupt(32, "the number of slots or the length differs from the body's"));
         }
         Ok(read)
     }
 }
 
-/// What the head says.
-struct Head {
+/// The fields of the header.
+struct FunctionHeader {
     version: u32,
     method: u32,
     seed: u64,
@@ -279,20 +275,21 @@ struct Head {
     body_crc: u32,
 }
 
-impl Head {
-    /// Reads a head; `None` where magic, checksum or a reserved field differ.
+impl FunctionHeader {
+    /// Decodes a header. Returns `None` if the magic, the checksum or a reserved field is wrong.
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut from = Decoder::new(bytes);
-        if from.take(MAGIC.len())? != MAGIC {
+        let mut decoder = Decoder::new(bytes);
+        if decoder.take(MAGIC.len())? != MAGIC {
             return None;
         }
-        let (version, method) = (from.u32()?, from.u32()?);
-        let (seed, keys, slots, body_bytes) = (from.u64()?, from.u64()?, from.u64()?, from.u64()?);
-        let (zero, body_crc, more) = (from.u32()?, from.u32()?, from.u32()?);
-        let sound = crc32c(bytes.get(..HEAD_BYTES - 4)?) == from.u32()?;
-        // A newer version may use what is zero here.
-        let known = version > VERSION || (zero == 0 && more == 0);
-        (sound && known).then_some(Self {
+        let (version, method) = (decoder.u32()?, decoder.u32()?);
+        let (seed, keys, slots, body_bytes) =
+            (decoder.u64()?, decoder.u64()?, decoder.u64()?, decoder.u64()?);
+        let (zero, body_crc, more) = (decoder.u32()?, decoder.u32()?, decoder.u32()?);
+        let is_valid = crc32c(bytes.get(..HEAD_BYTES - 4)?) == decoder.u32()?;
+        // A newer version may use the fields that are zero in this one.
+        let is_zero = version > VERSION || (zero == 0 && more == 0);
+        (is_valid && is_zero).then_some(Self {
             version,
             method,
             seed,
@@ -302,13 +299,4 @@ impl Head {
             body_crc,
         })
     }
-}
-
-/// Spreads the differences of hashes over all bits; different hashes stay different (the last steps
-/// of `SplitMix64`).
-#[inline]
-const fn mix(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }

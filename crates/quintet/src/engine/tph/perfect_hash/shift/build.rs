@@ -1,67 +1,76 @@
-//! Building the function: deal keys to segments, sort each by bucket, shift buckets into slots.
+//! The construction: partition keys by segment, sort each segment by bucket, shift buckets into
+//! slots.
 //!
-//! Segments are built apart and in parallel; what a segment bumps goes to the next layer. Big
-//! buckets go first, each so many places earlier as it has keys more: of two buckets the bigger one
-//! is harder to place, and the slots that a segment's later part may use must not fill up before
-//! its turn comes. One counting sort makes that order.
+//! Segments are built independently and in parallel. Their bumped keys go to the next layer. Larger
+//! buckets are harder to place, so each moves ahead by a number of places that grows with its keys.
+//! The moves are short, so that the slots at the end of a segment do not fill up before its last
+//! buckets are placed. One counting sort makes this order.
 //!
-//! A seed is taken only where the slots of a bucket's keys are free and distinct. So equal hashes
-//! are bumped in every layer and meet in the list: that is where they are found, for nothing.
+//! A seed is used only if the slots of the bucket's keys are free and distinct. So each layer bumps
+//! equal hashes, and they meet in the list, where they are found at no extra cost.
 
 use std::sync::atomic::AtomicU64;
 
 use super::{
-    BUMPED, Holes, LAYER_KEYS_MIN, LAYERS_MAX, Layer, MULTIPLIERS, Place, SHIFTS, SPAN, Shift,
-    of_layer, offset,
+    elias_fano::EliasFano,
+    layer::{
+        BUMPED, HashPosition, LAYER_KEYS_MIN, LAYERS_MAX, MULTIPLIERS, SHIFTS, SPAN, ShiftLayer,
+        layer_hash, offset,
+    },
 };
 use crate::{
-    engine::tph::perfect_hash::{Equal, Parallel, deal::deal},
+    engine::tph::perfect_hash::{
+        hash_mix::DuplicateHash,
+        radix_partition::{Parallel, radix_partition},
+    },
     util::{
-        codec::{low_u8, to_u64, to_usize},
+        codec::{low_u8, low_u64, to_u64, to_usize},
         sync::{OnceLock, Ordering},
     },
 };
 
-/// Keys of a segment. What building it touches then fits into a core's second-level cache.
+/// Keys of a segment: the data of its build fits into a core's second-level cache.
 const SEGMENT_KEYS: u64 = 1 << 16;
-/// Keys of a bucket, times ten. More take less seeds and bump more: 4.5 is about the least space.
+/// Average keys of a bucket, times ten. More keys need fewer seeds and bump more buckets: about 4.5
+/// takes the least space.
 const BUCKET_KEYS_TENTHS: u64 = 45;
-/// Buckets by which a key more brings a bucket forward.
-const LEAD: usize = 5;
-/// Bigger buckets are bumped untried. The mean is 4.5: one in 10^15 of random ones is bigger.
+/// Number of places by which each key moves a bucket ahead.
+const PLACES_PER_KEY: usize = 5;
+/// Maximum number of keys of a bucket. Larger ones are bumped at once. The mean is 4.5: one in
+/// 10^15 random buckets is larger.
 const BUCKET_KEYS_MAX: usize = 32;
 
-/// Builds layer after layer until few keys are left.
+/// Builds layer after layer until few keys are left. Returns the layers and the list.
 pub(super) fn build(
     hashes: &[u64],
     mixed: impl Fn(u64) -> u64 + Sync,
-    run: Parallel<'_>,
-) -> Result<Shift, Equal> {
+    parallel: Parallel<'_>,
+) -> Result<(Vec<ShiftLayer>, Vec<u64>), DuplicateHash> {
     let mut layers = Vec::new();
-    let mut rest: Option<Vec<u64>> = None;
+    let mut remaining: Option<Vec<u64>> = None;
     for number in 0..LAYERS_MAX {
-        if to_u64(rest.as_deref().unwrap_or(hashes).len()) < LAYER_KEYS_MIN {
+        if to_u64(remaining.as_deref().unwrap_or(hashes).len()) < LAYER_KEYS_MIN {
             break;
         }
-        let (layer, bumped) = match &rest {
-            None => build_layer(hashes, &mixed, number, run),
-            Some(rest) => build_layer(rest, |hash| hash, number, run),
+        let (layer, bumped) = match &remaining {
+            None => build_layer(hashes, &mixed, number, parallel),
+            Some(keys) => build_layer(keys, |hash| hash, number, parallel),
         };
         layers.push(layer);
-        rest = Some(bumped);
+        remaining = Some(bumped);
     }
-    let mut list = rest.unwrap_or_else(|| hashes.iter().map(|hash| mixed(*hash)).collect());
+    let mut list = remaining.unwrap_or_else(|| hashes.iter().map(|hash| mixed(*hash)).collect());
     list.sort_unstable();
     if let Some(pair) = list.windows(2).find(|pair| pair.first() == pair.last()) {
-        return Err(Equal(pair[0]));
+        return Err(DuplicateHash(pair[0]));
     }
     list.shrink_to_fit();
-    Ok(Shift { layers, list })
+    Ok((layers, list))
 }
 
-/// What a segment came to.
+/// The result of building a segment.
 #[derive(Debug)]
-struct Built {
+struct BuiltSegment {
     seeds: Vec<u8>,
     holes: Vec<u64>,
     bumped: Vec<u64>,
@@ -71,55 +80,56 @@ fn build_layer(
     hashes: &[u64],
     mixed: impl Fn(u64) -> u64 + Sync,
     number: u32,
-    run: Parallel<'_>,
-) -> (Layer, Vec<u64>) {
+    parallel: Parallel<'_>,
+) -> (ShiftLayer, Vec<u64>) {
     let keys = to_u64(hashes.len());
     let segments = (keys / SEGMENT_KEYS).max(1);
     let buckets = (keys / segments * 10).div_ceil(BUCKET_KEYS_TENTHS);
-    let segment_of = |hash| Place::new(of_layer(hash, number), segments).segment;
-    let (dealt, bounds) = deal(hashes, mixed, segment_of, segments, run);
-    let built: Vec<OnceLock<Built>> = (0..segments).map(|_| OnceLock::new()).collect();
-    run(built.len(), &|segment| {
-        let keys = &dealt[to_usize(bounds[segment])..to_usize(bounds[segment + 1])];
-        let made = Segment::new(keys, number, segments, buckets).build();
-        assert!(built[segment].set(made).is_ok(), "a segment is built once");
+    let segment_of = |hash| HashPosition::new(layer_hash(hash, number), segments).segment;
+    let (hashes, bounds) = radix_partition(hashes, mixed, segment_of, segments, parallel);
+    let built: Vec<OnceLock<BuiltSegment>> = (0..segments).map(|_| OnceLock::new()).collect();
+    parallel(built.len(), &|segment| {
+        let keys = &hashes[to_usize(bounds[segment])..to_usize(bounds[segment + 1])];
+        let segment_built = SegmentBuilder::new(keys, number, segments, buckets).build();
+        assert!(built[segment].set(segment_built).is_ok(), "a segment is built once");
     });
-    drop(dealt);
+    drop(hashes);
     let mut seeds = Vec::with_capacity(to_usize(segments * buckets));
     let (mut holes, mut bumped) = (Vec::new(), Vec::new());
-    for (made, begin) in built.into_iter().zip(&bounds) {
-        let made = made.into_inner().expect("every segment was built");
-        assert_eq!(made.holes.len(), made.bumped.len(), "a slot for each key");
-        seeds.extend_from_slice(&made.seeds);
-        holes.extend(made.holes.iter().map(|hole| begin + hole));
-        bumped.extend_from_slice(&made.bumped);
+    for (one, begin) in built.into_iter().zip(&bounds) {
+        let one = one.into_inner().expect("every segment was built");
+        assert_eq!(one.holes.len(), one.bumped.len(), "a slot for each key");
+        seeds.extend_from_slice(&one.seeds);
+        holes.extend(one.holes.iter().map(|hole| begin + hole));
+        bumped.extend_from_slice(&one.bumped);
     }
-    let holes = Holes::new(&holes, keys);
-    (Layer { bounds, buckets, seeds, holes }, bumped)
+    let holes = EliasFano::new(&holes, keys);
+    (ShiftLayer { bounds, buckets, seeds, holes }, bumped)
 }
 
-/// A segment while it is built.
+/// A segment that is being built.
 #[derive(Debug)]
-struct Segment {
+struct SegmentBuilder {
     slots: usize,
     segments: u64,
     number: u32,
-    /// Hashes by bucket.
+    /// Hashes in the order of their buckets.
     keys: Vec<u64>,
-    /// Where each bucket's keys begin; one more at the end.
+    /// Index in `keys` of the first key of each bucket, with one more entry at the end.
     begins: Vec<u32>,
-    /// A bit a slot, set where it is taken; set beyond the last slot.
+    /// Bitmap of the slots in use. The bits beyond the last slot are set.
     taken: Vec<u64>,
     seeds: Vec<u8>,
     bumped: Vec<u64>,
 }
 
-impl Segment {
-    fn new(dealt: &[AtomicU64], number: u32, segments: u64, buckets: u64) -> Self {
-        let bucket_of =
-            |hash: u64| to_usize(Place::new(of_layer(hash, number), segments).bucket(buckets));
+impl SegmentBuilder {
+    fn new(hashes: &[AtomicU64], number: u32, segments: u64, buckets: u64) -> Self {
+        let bucket_of = |hash: u64| {
+            to_usize(HashPosition::new(layer_hash(hash, number), segments).bucket(buckets))
+        };
         let mut begins = vec![0_u32; to_usize(buckets) + 2];
-        for hash in dealt {
+        for hash in hashes {
             begins[bucket_of(hash.load(Ordering::Relaxed)) + 2] += 1;
         }
         let mut sum = 0;
@@ -127,16 +137,16 @@ impl Segment {
             sum += *begin;
             *begin = sum;
         }
-        let mut keys = vec![0; dealt.len()];
-        for hash in dealt {
+        let mut keys = vec![0; hashes.len()];
+        for hash in hashes {
             let hash = hash.load(Ordering::Relaxed);
             let next = &mut begins[bucket_of(hash) + 1];
             keys[to_index(*next)] = hash;
             *next += 1;
         }
         begins.pop();
-        let slots = dealt.len();
-        // A window may begin in the last word of slots: one word more.
+        let slots = hashes.len();
+        // A window can begin in the last word of slots: it needs one more word.
         let mut taken = vec![0_u64; slots / 64 + 2];
         taken[slots / 64] = u64::MAX << (slots % 64);
         taken[slots / 64 + 1] = u64::MAX;
@@ -144,14 +154,14 @@ impl Segment {
         Self { slots, segments, number, keys, begins, taken, seeds, bumped: Vec::new() }
     }
 
-    fn build(mut self) -> Built {
+    fn build(mut self) -> BuiltSegment {
         for bucket in self.order() {
             let bucket = to_index(bucket);
             let keys = to_index(self.begins[bucket])..to_index(self.begins[bucket + 1]);
             let seed = if to_u64(self.slots) < SPAN || keys.len() > BUCKET_KEYS_MAX {
                 BUMPED
             } else {
-                self.place(keys.clone())
+                self.occupy_slots(keys.clone())
             };
             if seed == BUMPED {
                 self.bumped.extend_from_slice(&self.keys[keys]);
@@ -166,21 +176,21 @@ impl Segment {
                 Some(at * 64 + bit)
             })
         });
-        Built { holes: free.collect(), seeds: self.seeds, bumped: self.bumped }
+        BuiltSegment { holes: free.collect(), seeds: self.seeds, bumped: self.bumped }
     }
 
-    /// The buckets that have keys, in the order in which they are placed.
+    /// Returns the buckets that have keys, in the order in which they get their seeds.
     fn order(&self) -> Vec<u32> {
-        let last = LEAD * BUCKET_KEYS_MAX;
-        let turn = |bucket: u32, keys: u32| {
-            to_index(bucket) + last - LEAD * to_index(keys).min(BUCKET_KEYS_MAX)
+        let places_max = PLACES_PER_KEY * BUCKET_KEYS_MAX;
+        let place = |bucket: u32, keys: u32| {
+            to_index(bucket) + places_max - PLACES_PER_KEY * to_index(keys).min(BUCKET_KEYS_MAX)
         };
         let sizes = || {
             let sizes = self.begins.windows(2).map(|pair| pair[1] - pair[0]);
             (0_u32..).zip(sizes).filter(|(_, keys)| *keys > 0)
         };
-        let mut begins = vec![0_u32; self.seeds.len() + last + 1];
-        sizes().for_each(|(bucket, keys)| begins[turn(bucket, keys) + 1] += 1);
+        let mut begins = vec![0_u32; self.seeds.len() + places_max + 1];
+        sizes().for_each(|(bucket, keys)| begins[place(bucket, keys) + 1] += 1);
         let mut sum = 0;
         for begin in &mut begins {
             sum += *begin;
@@ -188,21 +198,21 @@ impl Segment {
         }
         let mut order = vec![0; to_index(sum)];
         for (bucket, keys) in sizes() {
-            let next = &mut begins[turn(bucket, keys)];
+            let next = &mut begins[place(bucket, keys)];
             order[to_index(*next)] = bucket;
             *next += 1;
         }
         order
     }
 
-    /// Finds the seed of a bucket and takes its slots.
-    fn place(&mut self, keys: std::ops::Range<usize>) -> u8 {
+    /// Finds the seed of a bucket and occupies its slots. Returns [`BUMPED`] if there is none.
+    fn occupy_slots(&mut self, keys: std::ops::Range<usize>) -> u8 {
         let count = keys.len();
         let mut hashes = [0_u64; BUCKET_KEYS_MAX];
         let mut starts = [0_u64; BUCKET_KEYS_MAX];
         for (key, (hash, start)) in keys.zip(hashes.iter_mut().zip(&mut starts)) {
-            *hash = of_layer(self.keys[key], self.number);
-            *start = Place::new(*hash, self.segments).start(to_u64(self.slots));
+            *hash = layer_hash(self.keys[key], self.number);
+            *start = HashPosition::new(*hash, self.segments).start(to_u64(self.slots));
         }
         let (hashes, starts) = (&hashes[..count], &starts[..count]);
         let mut best = (u64::MAX, 0, BUMPED);
@@ -216,7 +226,7 @@ impl Segment {
             }
             let shift = u64::from(blocked.trailing_ones());
             sum += to_u64(count) * shift;
-            if shift < SHIFTS && sum < best.0 && distinct(hashes, starts, multiplier) {
+            if shift < SHIFTS && sum < best.0 && is_distinct(hashes, starts, multiplier) {
                 best = (sum, multiplier, low_u8(to_u64(function) * SHIFTS + shift));
             }
         }
@@ -231,17 +241,17 @@ impl Segment {
         seed
     }
 
-    /// The 64 bits of `taken` from a slot on.
+    /// Returns the 64 bits of `taken` from a slot on.
     #[inline]
     fn window(&self, slot: u64) -> u64 {
         let at = to_usize(slot / 64);
         let pair = u128::from(self.taken[at]) | u128::from(self.taken[at + 1]) << 64;
-        crate::util::codec::low_u64(pair >> (slot % 64))
+        low_u64(pair >> (slot % 64))
     }
 }
 
-/// Whether the keys of a bucket come to different slots under a function.
-fn distinct(hashes: &[u64], starts: &[u64], multiplier: u64) -> bool {
+/// Returns whether the keys of a bucket get different slots under a function.
+fn is_distinct(hashes: &[u64], starts: &[u64], multiplier: u64) -> bool {
     let mut slots = [0; BUCKET_KEYS_MAX];
     for (slot, (hash, start)) in slots.iter_mut().zip(hashes.iter().zip(starts)) {
         *slot = start + offset(*hash, multiplier);

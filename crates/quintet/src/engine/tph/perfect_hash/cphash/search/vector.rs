@@ -1,10 +1,10 @@
-//! Eight candidates at a time, with AVX2.
+//! The search with AVX2, eight candidates at a time.
 //!
-//! `unsafe` for two reasons: functions that need AVX2 are called after it was detected, and the
-//! gather reads words of the bitmap by computed numbers. Everything else is arithmetic.
+//! The module is `unsafe` for two reasons. Functions that need AVX2 are called after it was
+//! detected, and the gather reads words of the bitmap at computed indexes. The rest is arithmetic.
 //!
-//! AVX2 has no remainder. Lemire's needs a product of 64 by 32 bits and the top of another, which
-//! are made of 32-bit products, four lanes at a time (paper 4.1.2).
+//! AVX2 has no remainder. Lemire's remainder needs a product of 64 by 32 bits and the high half of
+//! another one. Both are made of 32-bit products, four lanes at a time (paper 4.1.2).
 #![expect(unsafe_code, reason = "instructions that were detected, and a gather: see UNSAFE.md")]
 
 use std::arch::x86_64::{
@@ -15,15 +15,15 @@ use std::arch::x86_64::{
     _mm256_srli_epi64, _mm256_sub_epi32, _mm256_xor_si256,
 };
 
-use super::slots::{ALPHA, BETA, BETA_SHIFT, Modulus, Slots};
+use super::super::slot_bitmap::{ALPHA, BETA, BETA_SHIFT, Modulus, SlotBitmap};
 use crate::util::codec::{low_u32, to_u64, to_usize};
 
-/// Lanes of a vector.
+/// Number of 32-bit lanes of a vector.
 const LANES: usize = 8;
 
-/// As [`Slots::first_of`], which it calls where the processor has no AVX2.
-pub(super) fn first(slots: &Slots, keys: &[u64], candidates: &[u32]) -> Option<usize> {
-    // The answer is remembered: one load.
+/// Returns the same as [`SlotBitmap::first_of`], which it calls if the processor has no AVX2.
+pub(super) fn first(slots: &SlotBitmap, keys: &[u64], candidates: &[u32]) -> Option<usize> {
+    // The standard library caches the answer: one load.
     if !std::arch::is_x86_feature_detected!("avx2") {
         return slots.first_of(keys, candidates);
     }
@@ -32,15 +32,15 @@ pub(super) fn first(slots: &Slots, keys: &[u64], candidates: &[u32]) -> Option<u
 }
 
 #[target_feature(enable = "avx2")]
-fn first_of_eight(slots: &Slots, keys: &[u64], candidates: &[u32]) -> Option<usize> {
-    let modulus = Lemire::new(slots.modulus);
+fn first_of_eight(slots: &SlotBitmap, keys: &[u64], candidates: &[u32]) -> Option<usize> {
+    let modulus = VectorModulus::new(slots.modulus);
     let (chunks, rest) = candidates.as_chunks::<LANES>();
     for (chunk, eight) in chunks.iter().enumerate() {
         let mut free = free_lanes(slots, modulus, keys, eight);
         while free != 0 {
             let lane = to_usize(u64::from(free.trailing_zeros()));
             free &= free - 1;
-            if slots.distinct(keys, eight[lane]) {
+            if slots.is_distinct(keys, eight[lane]) {
                 return Some(chunk * LANES + lane);
             }
         }
@@ -48,17 +48,22 @@ fn first_of_eight(slots: &Slots, keys: &[u64], candidates: &[u32]) -> Option<usi
     slots.first_of(keys, rest).map(|index| chunks.len() * LANES + index)
 }
 
-/// A bit for each candidate with which no key comes to a taken slot.
+/// Returns a bit for each candidate under which no key gets a slot that is in use.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn free_lanes(slots: &Slots, modulus: Lemire, keys: &[u64], eight: &[u32; LANES]) -> u32 {
-    // SAFETY: eight words of 4 bytes are the 32 bytes that are read; no alignment is asked for.
+fn free_lanes(
+    slots: &SlotBitmap,
+    modulus: VectorModulus,
+    keys: &[u64],
+    eight: &[u32; LANES],
+) -> u32 {
+    // SAFETY: eight words of 4 bytes are the 32 bytes that are read; the load needs no alignment.
     let numbers = unsafe { _mm256_loadu_si256(eight.as_ptr().cast()) };
     let numbers = _mm256_add_epi32(numbers, _mm256_set1_epi32(1));
     let alpha = _mm256_mullo_epi32(numbers, _mm256_set1_epi32(ALPHA.cast_signed()));
     let beta = _mm256_mullo_epi32(numbers, _mm256_set1_epi32(BETA.cast_signed()));
     let beta = _mm256_xor_si256(beta, _mm256_srli_epi32::<{ BETA_SHIFT.cast_signed() }>(beta));
-    // The sign bit of a lane is set where a key met a taken slot.
+    // The sign bit of a lane is set if the slot of a key is in use.
     let mut blocked = _mm256_setzero_si256();
     for key in keys {
         let h0 = _mm256_set1_epi32(low_u32(*key).cast_signed());
@@ -68,7 +73,7 @@ fn free_lanes(slots: &Slots, modulus: Lemire, keys: &[u64], eight: &[u32; LANES]
         let at = _mm256_srli_epi32::<5>(slot);
         debug_assert!(to_u64(slots.taken.len()) * 32 >= u64::from(slots.modulus.divisor()));
         // SAFETY: a remainder is below the divisor, and there is a word for every 32 slots
-        // (`Slots::new`), so `at` is a word of `taken`; below 2^27, so never negative.
+        // (`SlotBitmap::new`), so `at` is a word of `taken`; below 2^27, so never negative.
         let word = unsafe { _mm256_i32gather_epi32::<4>(slots.taken.as_ptr().cast(), at) };
         let bit = _mm256_and_si256(slot, _mm256_set1_epi32(31));
         let to_top = _mm256_sub_epi32(_mm256_set1_epi32(31), bit);
@@ -80,22 +85,22 @@ fn free_lanes(slots: &Slots, modulus: Lemire, keys: &[u64], eight: &[u32; LANES]
     !signs(blocked) & 0xff
 }
 
-/// The sign bits of the lanes.
+/// Returns the sign bits of the lanes.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn signs(lanes: __m256i) -> u32 {
     _mm256_movemask_ps(_mm256_castsi256_ps(lanes)).cast_unsigned()
 }
 
-/// [`Modulus`], in lanes.
+/// A [`Modulus`] in each lane.
 #[derive(Clone, Copy)]
-struct Lemire {
+struct VectorModulus {
     divisor: __m256i,
     inverse_low: __m256i,
     inverse_high: __m256i,
 }
 
-impl Lemire {
+impl VectorModulus {
     #[target_feature(enable = "avx2")]
     fn new(modulus: Modulus) -> Self {
         let inverse = modulus.inverse();
@@ -106,7 +111,7 @@ impl Lemire {
         }
     }
 
-    /// The remainders of eight values.
+    /// Returns the remainders of eight values.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn of(self, values: __m256i) -> __m256i {
@@ -115,7 +120,7 @@ impl Lemire {
         _mm256_blend_epi32::<0b1010_1010>(even, _mm256_slli_epi64::<32>(odd))
     }
 
-    /// The remainders of the low halves of four 64-bit lanes.
+    /// Returns the remainders of the low halves of four 64-bit lanes.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn of_even(self, values: __m256i) -> __m256i {

@@ -1,30 +1,35 @@
-//! A growing sequence of slots, in about two bits more each than the logarithm of their distance.
+//! An Elias-Fano sequence: growing slot numbers, each in about two bits more than the logarithm of
+//! their mean distance.
 //!
-//! What: Elias-Fano. The low bits of each value are packed; the high bits are unary, a one for each
-//! value and a zero for each step of the high part.
-//! Why: a function's holes are a thirtieth of its slots: 6.4 bits each instead of 24 or 32.
+//! The low bits of the values are packed. The high bits are unary: a one for each value, and a zero
+//! for each step of the high part. The positions of every 64th one are sampled, so that a lookup
+//! scans few words.
 //!
-//! Invariants: values grow and are below `universe`; the place of every 64th one is sampled.
+//! A function's holes are about a thirtieth of its slots. They take 6.4 bits each here, instead of
+//! 24 or 32.
+//!
+//! Invariants: the values grow and are below `universe`.
 //!
 //! Layout:
 //!
 //! | size | name | meaning |
 //! |---|---|---|
-//! | 8 | `count` | values |
+//! | 8 | `count` | number of values |
 //! | 8 | `low_bits` | of each value, below 64 |
-//! | 8 each | `low` | packed from the lowest bit on, as many words as `count * low_bits` needs |
-//! | 8 each | `high` | as many words as `count + (universe >> low_bits) + 1` bits need |
+//! | 8 each | `low` | packed from the lowest bit on, in the words that `count * low_bits` bits need |
+//! | 8 each | `high` | in the words that `count + (universe >> low_bits) + 1` bits need |
 //!
-//! Samples are made again by reading.
+//! The samples are not stored: `decode` computes them.
 
+use super::super::packed_bits::{get_bits, put_bits, words_of};
 use crate::util::codec::{Decoder, put_u64, to_u64, to_usize};
 
-/// One value in so many has its place remembered.
+/// Every 64th one has its bit number sampled: 1/64 of a word for each value.
 const SAMPLE: u64 = 64;
 
-/// The sequence.
+/// A growing sequence. See the module head.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Holes {
+pub(super) struct EliasFano {
     count: u64,
     low_bits: u32,
     low: Vec<u64>,
@@ -33,19 +38,14 @@ pub(super) struct Holes {
     samples: Vec<u64>,
 }
 
-/// Words that so many bits need.
-const fn words(bits: u64) -> u64 {
-    bits.div_ceil(64)
-}
-
-impl Holes {
-    /// Packs growing values below `universe`.
+impl EliasFano {
+    /// Encodes growing values below `universe`.
     pub(super) fn new(values: &[u64], universe: u64) -> Self {
         let count = to_u64(values.len());
         // An empty sequence needs no unary part worth a word, however large the universe.
         let low_bits = (universe / count.max(1)).checked_ilog2().unwrap_or(0);
-        let mut low = vec![0; to_usize(words(count * u64::from(low_bits)))];
-        let mut high = vec![0; to_usize(words(count + (universe >> low_bits) + 1))];
+        let mut low = vec![0; to_usize(words_of(count * u64::from(low_bits)))];
+        let mut high = vec![0; to_usize(words_of(count + (universe >> low_bits) + 1))];
         for (index, value) in (0..).zip(values) {
             debug_assert!(*value < universe);
             put_bits(&mut low, index * u64::from(low_bits), low_bits, *value);
@@ -56,22 +56,22 @@ impl Holes {
         Self { count, low_bits, low, high, samples }
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub(super) const fn len(&self) -> u64 {
         self.count
     }
 
-    /// The value at `index`: the last one beyond the end, 0 in an empty sequence.
+    /// Returns the value at `index`: the last one beyond the end, 0 in an empty sequence.
     pub(super) fn get(&self, index: u64) -> u64 {
         let Some(last) = self.count.checked_sub(1) else { return 0 };
         let index = index.min(last);
         let low = get_bits(&self.low, index * u64::from(self.low_bits), self.low_bits);
-        let bit = self.place(index);
+        let bit = self.bit_of(index);
         (bit - index) << self.low_bits | low
     }
 
-    /// The bit of `high` that is the one number `index`.
-    fn place(&self, index: u64) -> u64 {
+    /// Returns the bit of `high` that has the `index`th one.
+    fn bit_of(&self, index: u64) -> u64 {
         let from = self.samples.get(to_usize(index / SAMPLE)).copied().unwrap_or(0);
         let mut left = index % SAMPLE;
         let mut word_at = to_usize(from / 64);
@@ -83,7 +83,7 @@ impl Holes {
             }
             left -= ones;
             word_at += 1;
-            // Verified when it was built or read: there are `count` ones.
+            // `new` and `decode` guarantee `count` ones.
             let Some(next) = self.high.get(word_at) else { return index };
             word = *next;
         }
@@ -103,28 +103,28 @@ impl Holes {
         self.low.iter().chain(&self.high).for_each(|word| put_u64(out, *word));
     }
 
-    /// Reads a sequence of values below `universe` and verifies that they grow.
+    /// Decodes a sequence of values below `universe`. Fails if the values do not grow.
     pub(super) fn decode(from: &mut Decoder<'_>, universe: u64) -> Result<Self, &'static str> {
-        const SHORT: &str = "the holes are cut short";
+        const SHORT: &str = "the bytes of the holes are incomplete";
         let (count, low_bits) = (from.u64().ok_or(SHORT)?, from.u64().ok_or(SHORT)?);
         let low_bits = u32::try_from(low_bits).ok().filter(|bits| *bits < 64);
-        let low_bits = low_bits.ok_or("the holes have more than 63 low bits")?;
+        let low_bits = low_bits.ok_or("the holes have more than 63 low bits each")?;
         if count > universe {
             return Err("more holes than slots");
         }
-        let low_words = count.checked_mul(u64::from(low_bits)).map(words).ok_or(SHORT)?;
+        let low_words = count.checked_mul(u64::from(low_bits)).map(words_of).ok_or(SHORT)?;
         let high_bits = (universe >> low_bits).checked_add(1).and_then(|b| b.checked_add(count));
         let low = take_words(from, low_words).ok_or(SHORT)?;
-        let high = take_words(from, words(high_bits.ok_or(SHORT)?)).ok_or(SHORT)?;
+        let high = take_words(from, words_of(high_bits.ok_or(SHORT)?)).ok_or(SHORT)?;
         if high.iter().map(|word| u64::from(word.count_ones())).sum::<u64>() != count {
-            return Err("the holes are not as many as they say");
+            return Err("the number of holes differs from their count");
         }
         let samples = sample(&high);
         let holes = Self { count, low_bits, low, high, samples };
         let mut next = 0;
         for value in holes.iter() {
             if value < next || value >= universe {
-                return Err("the holes are out of order");
+                return Err("the holes are not in order");
             }
             next = value + 1;
         }
@@ -152,7 +152,7 @@ fn take_words(from: &mut Decoder<'_>, count: u64) -> Option<Vec<u64>> {
     Some(std::iter::from_fn(|| bytes.u64()).collect())
 }
 
-/// The bit number of every [`SAMPLE`]th one.
+/// Returns the bit number of every [`SAMPLE`]th one.
 fn sample(high: &[u64]) -> Vec<u64> {
     let mut samples = Vec::new();
     let mut ones = 0;
@@ -170,27 +170,31 @@ fn sample(high: &[u64]) -> Vec<u64> {
     samples
 }
 
-/// Stores the low `width` bits of `value`, at most 63, at bit `at` of zeroed words.
-pub(super) fn put_bits(words: &mut [u64], at: u64, width: u32, value: u64) {
-    if width == 0 {
-        return;
-    }
-    let (word, shift) = (to_usize(at / 64), at % 64);
-    let value = value & ((1 << width) - 1);
-    words[word] |= value << shift;
-    if shift + u64::from(width) > 64 {
-        words[word + 1] |= value >> (64 - shift);
-    }
-}
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
 
-/// The `width` bits, at most 63, at bit `at`; zeros beyond the end.
-#[inline]
-pub(super) fn get_bits(words: &[u64], at: u64, width: u32) -> u64 {
-    let (word, shift) = (to_usize(at / 64), at % 64);
-    let here = words.get(word).copied().unwrap_or(0) >> shift;
-    let next = match shift {
-        0 => 0,
-        _ => words.get(word + 1).copied().unwrap_or(0) << (64 - shift),
-    };
-    (here | next) & ((1 << width) - 1)
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_decoded_sequence_is_the_encoded_one(
+            values in prop::collection::btree_set(0_u64..1 << 20, 0..2_000),
+            more in 0_u64..1 << 40,
+        ) {
+            let values: Vec<u64> = values.into_iter().collect();
+            let universe = values.last().map_or(0, |last| last + 1) + more;
+            let packed = EliasFano::new(&values, universe);
+            for (index, value) in (0..).zip(&values) {
+                prop_assert_eq!(packed.get(index), *value);
+            }
+            let mut bytes = Vec::new();
+            packed.encode(&mut bytes);
+            let mut decoder = Decoder::new(&bytes);
+            let read = EliasFano::decode(&mut decoder, universe).unwrap();
+            prop_assert_eq!(read, packed);
+        }
+    }
 }

@@ -1,0 +1,161 @@
+//! The engine's handle, and its implementation of the engine contract.
+
+use std::sync::Arc;
+
+use super::{
+    range::{self, TphRange},
+    store::TphStore,
+};
+use crate::{
+    Error, Result,
+    contract::{
+        BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, Hint, KeyRange,
+        MaintenanceMode, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions,
+        ValueSink, Visit,
+    },
+    util::{codec::Lsn, report::Report, sync::Ordering},
+};
+
+/// The first byte of a scan cursor. The next key follows.
+const CURSOR_TAG: u8 = b'k';
+
+/// A table of the tph engine. See the documentation of [`crate::engine::tph`].
+#[derive(Debug)]
+pub struct Tph {
+    pub(super) store: Arc<TphStore>,
+}
+
+impl Tph {
+    /// Opens a table, or creates it in an empty directory. Returns the LSN below which its files
+    /// have every effect.
+    pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
+        let (store, complete) = TphStore::open(options, context, u64::MAX)?;
+        Ok((Self { store: Arc::new(store) }, complete))
+    }
+}
+
+impl Engine for Tph {
+    #[inline]
+    fn get_with<S: ValueSink>(&self, key: &[u8], sink: &mut S) -> Result<Option<S::Output>> {
+        self.store.read_value(key, sink)
+    }
+
+    fn multi_get(&self, keys: &[&[u8]], sink: MultiGetSink<'_>) -> Result<()> {
+        sink.fill(keys.len(), |out| self.store.read_many(keys, out))
+    }
+
+    fn exists_hint(&self, _key: &[u8]) -> Result<Presence> {
+        Ok(Presence::InValue)
+    }
+
+    #[inline]
+    fn prefetch(&self, hint: Hint<'_, '_>) {
+        if let Hint::Write { hash, step: 0 } = hint {
+            self.store.write_buffer.approach(hash);
+        }
+    }
+
+    fn admit(&self, op: &Op<'_>) -> Result<()> {
+        self.store.write_buffer.admit(op, &*self.store)
+    }
+
+    fn cancel(&self, op: &Op<'_>) {
+        self.store.write_buffer.retract(op);
+    }
+
+    fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {
+        self.store.write_buffer.insert_replayed(ops, &*self.store)
+    }
+
+    fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
+        match op {
+            Op::Put { .. } | Op::Delete { .. } => self.store.insert(lsn, op),
+            Op::DeleteRange { start, end } => self.store.delete_range(lsn, start, end),
+        }
+    }
+
+    fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
+        let start = match from.0.split_first() {
+            None => &[][..],
+            Some((&CURSOR_TAG, start)) => start,
+            Some(_) => {
+                let what = "the cursor is not one that a scan returned".to_owned();
+                return Err(Error::Limit { what });
+            }
+        };
+        let range = KeyRange { start: Some(start.to_vec()), end: None };
+        let mut found = Vec::new();
+        for entry in TphRange::new(Arc::clone(&self.store), range).take(limit.max(1)) {
+            found.push(entry?);
+        }
+        let next = match found.last() {
+            Some(last) if found.len() >= limit => {
+                Cursor([&[CURSOR_TAG], &*last.key, &[0]].concat())
+            }
+            _ => Cursor::START,
+        };
+        Ok((found, next))
+    }
+
+    fn ordered(&self) -> Option<&dyn OrderedEngine> {
+        Some(self)
+    }
+
+    fn checkpoint(&self, up_to: Lsn) -> Result<Lsn> {
+        self.store.check_usable()?;
+        self.store.flush_to(up_to)
+    }
+
+    fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
+        self.store.check_usable()?;
+        match mode {
+            MaintenanceMode::Step => self.store.compact_step().map(drop),
+            MaintenanceMode::Full => self.store.compact_all(),
+        }
+    }
+
+    fn check(&self, report: &mut Report) -> Result<()> {
+        self.store.check_all(report)
+    }
+
+    fn stats(&self) -> EngineStats {
+        self.store.stats()
+    }
+
+    fn pending_work(&self) -> PendingWork {
+        let store = &self.store;
+        let super_version = store.write_buffer.view.load();
+        if store.context.read_only {
+            PendingWork::None
+        } else if store.write_buffer.is_flush_due(&super_version) {
+            PendingWork::Checkpoint
+        } else if store.wants_compaction.load(Ordering::Relaxed) {
+            PendingWork::Maintain
+        } else if super_version.is_unwritten() {
+            PendingWork::None
+        } else if store.write_buffer.is_at_rest(&super_version.active) {
+            // An idle table flushes its memtables, so that gets do not search them.
+            PendingWork::Checkpoint
+        } else {
+            PendingWork::Later
+        }
+    }
+}
+
+impl OrderedEngine for Tph {
+    fn range(&self, range: KeyRange) -> Result<EntryIter> {
+        Ok(Box::new(TphRange::new(Arc::clone(&self.store), range)))
+    }
+
+    fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<()> {
+        range::visit(&self.store, range, each)
+    }
+
+    fn estimate_count(&self, range: &KeyRange) -> Result<u64> {
+        Ok(self.store.estimate_count(range))
+    }
+
+    fn bulk(&self) -> Option<&dyn BulkLoad> {
+        None
+    }
+}

@@ -1,0 +1,130 @@
+//! The engine agrees with a map, in every mode.
+
+use super::*;
+use crate::util::mutant::{Bug, finds};
+
+#[test]
+fn agrees_with_a_map_in_every_mode() {
+    for (seed, mode) in (1..).zip(MODES) {
+        let engine = run(&Bench::new(seed, mode), seed, 12_000, 1_000);
+        assert!(detail(&engine, "flushes_total") > 0 || detail(&engine, "pieces") > 0, "{mode}");
+    }
+}
+
+#[test]
+fn agrees_with_a_map_packed_and_with_few_keys() {
+    for compression in ["lz4", "zstd"] {
+        let mut bench = Bench::new(9, "sorted");
+        bench.options = bench.options.set("compression", compression);
+        run(&bench, 5, 8_000, 1_000);
+    }
+    run(&Bench::new(10, "one_level"), 6, 6_000, 20);
+}
+
+#[test]
+fn agrees_with_a_map_where_many_keys_share_a_hash() {
+    for mode in MODES {
+        let mut bench = Bench::new(11, mode);
+        bench.hash_mask = 0xff00;
+        run(&bench, 7, 6_000, 1_000);
+    }
+}
+
+#[test]
+fn values_of_every_size_are_read_back() {
+    let bench = Bench::new(5, "sorted");
+    let (engine, _) = bench.open();
+    let mut rows = Rows::new();
+    for (step, size) in (1..).zip([0, 1, 7, 8, 127, 128, 1000, 1016, 4096, 70_000, 3 << 20]) {
+        let key = vec![b'k'; size % 3000 + 1];
+        put(&engine, step, &key, &vec![low(step); size]);
+        rows.insert(key, vec![low(step); size]);
+    }
+    let longest = vec![0xff; 65_535];
+    put(&engine, 50, &longest, b"v");
+    rows.insert(longest, b"v".to_vec());
+    compare(&engine, &rows);
+    engine.checkpoint(Lsn(100)).unwrap();
+    compare(&engine, &rows);
+    drop(engine);
+    let (engine, complete) = bench.open();
+    assert_eq!(complete, Lsn(100));
+    compare(&engine, &rows);
+}
+
+/// Deletes keys whose puts are in older SSTs and deeper levels, and puts them again.
+fn tombstones() {
+    for mode in MODES {
+        let bench = Bench::new(6, mode);
+        let (engine, _) = bench.open();
+        let mut lsn = 0;
+        for round in 0..12_u64 {
+            for number in 0..400_u64 {
+                lsn += 1;
+                let key = format!("{number:05}");
+                if (number + round) % 3 == 0 {
+                    delete(&engine, lsn, key.as_bytes());
+                } else {
+                    put(&engine, lsn, key.as_bytes(), format!("{round}").as_bytes());
+                }
+            }
+            engine.checkpoint(Lsn(lsn)).unwrap();
+            background(&engine, lsn);
+            for number in 0..400_u64 {
+                let found = engine.get(format!("{number:05}").as_bytes()).unwrap();
+                assert_eq!(found.is_none(), (number + round) % 3 == 0, "{mode} {number} {round}");
+            }
+        }
+        check(&engine);
+    }
+}
+
+#[test]
+fn a_deleted_key_stays_deleted() {
+    tombstones();
+}
+
+#[test]
+fn a_filter_without_tombstones_is_found() {
+    finds(Bug::TphFilterForgetsTombstones, || {
+        run(&Bench::new(20, "sorted"), 9, 4_000, 500);
+    });
+}
+
+/// Loads and compares everything in the default mode.
+fn loads() {
+    drop(load("sorted", "131072", 3_000, 9_000));
+}
+
+#[test]
+fn merges_that_lose_or_miscount_are_found() {
+    finds(Bug::TphDropsLivePiece, loads);
+    finds(Bug::TphMiscountsLive, loads);
+    finds(Bug::TphMergePassesKeys, loads);
+}
+
+#[test]
+fn a_range_that_stops_early_is_found() {
+    finds(Bug::TphRangeStopsEarly, loads);
+}
+
+#[test]
+fn another_block_in_a_frame_is_found() {
+    finds(Bug::BlockKeepsIdentity, loads);
+}
+
+#[test]
+fn dropping_tombstones_early_is_found() {
+    finds(Bug::TphDropsTombstonesEarly, tombstones);
+}
+
+fn shared_hashes() {
+    let mut bench = Bench::new(12, "sorted");
+    bench.hash_mask = 0xff00;
+    run(&bench, 8, 3_000, 500);
+}
+
+#[test]
+fn forgetting_collisions_is_found() {
+    finds(Bug::TphForgetsCollisions, shared_hashes);
+}

@@ -1,0 +1,49 @@
+//! The number of disk reads of gets.
+
+use super::*;
+
+#[test]
+fn a_get_reads_once_and_an_absent_key_hardly_ever() {
+    let (engine, rows) = load("sorted", "0", 6_000, 9_000);
+    engine.checkpoint(Lsn(1 << 20)).unwrap();
+    let before = detail(&engine, "reads_total");
+    for key in rows.keys() {
+        engine.get(key).unwrap().unwrap();
+    }
+    let hits = detail(&engine, "reads_total") - before;
+    let count = to_u64(rows.len());
+    assert!(hits >= count && hits <= count + count / 50, "{hits} reads for {count} keys");
+    let before = detail(&engine, "reads_total");
+    for number in 0..count {
+        assert!(engine.get(format!("absent-{number}").as_bytes()).unwrap().is_none());
+    }
+    let misses = detail(&engine, "reads_total") - before;
+    assert!(misses <= count / 100, "{misses} reads for {count} absent keys");
+}
+
+#[test]
+fn blocks_that_were_written_or_read_are_in_the_cache() {
+    for mode in MODES {
+        let (engine, rows) = load(mode, "4194304", 6_000, 9_000);
+        engine.checkpoint(Lsn(1 << 20)).unwrap();
+        let all = |engine: &Tph| {
+            let before = detail(engine, "reads_total");
+            for (key, value) in &rows {
+                assert_eq!(engine.get(key).unwrap().as_deref(), Some(&value[..]));
+            }
+            let keys: Vec<&[u8]> = rows.keys().map(Vec::as_slice).collect();
+            let mut found = Vec::new();
+            engine.multi_get(&keys, MultiGetSink::Append(&mut found)).unwrap();
+            assert!(found.iter().flatten().map(|value| &**value).eq(rows.values()));
+            detail(engine, "reads_total") - before
+        };
+        assert_eq!(all(&engine), 0, "{mode}");
+        engine.store.cache.blocks.shrink(u64::MAX);
+        assert!(all(&engine) > 0, "{mode}");
+        assert_eq!(all(&engine), 0, "{mode}");
+        assert!(detail(&engine, "cache_bytes") > 0);
+        // Ranges find the same entries in the cache and on the disk.
+        compare(&engine, &rows);
+        assert_eq!(all(&engine), 0, "{mode}");
+    }
+}
