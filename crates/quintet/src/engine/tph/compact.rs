@@ -27,7 +27,7 @@ use super::{
     flush::set_level,
     manifest::LEVELS_MAX,
     merge::{Base, Cut, Plan},
-    options::Mode,
+    options::LevelMode,
     publish::Fresh,
     table::{Part, Route, SstUse, Table},
 };
@@ -111,7 +111,7 @@ impl Inner {
         version.levels.iter().enumerate().filter_map(move |(place, level)| {
             let has_next = !settings.is_flat() && to_u64(place) + 2 < LEVELS_MAX;
             let table = level.iter().max_by_key(|table| table.fullness(settings))?;
-            let (size, share) = if settings.mode == Mode::HashRange {
+            let (size, share) = if settings.mode == LevelMode::HashRange {
                 (table.fullness(settings), 200)
             } else {
                 let power = settings.fanout.saturating_pow(u32::try_from(place).unwrap_or(32));

@@ -30,17 +30,7 @@
 //! merge flushes, and it is the other way round; `large_merge` goes behind `compacting`), the
 //! front's, `publisher`, `queues`.
 //!
-//! Options: `mode` (`sorted`: levels of key ranges; `hash_range`: levels of hash ranges with a
-//! fixed fan-out; `one_level`: memtables go straight into level 1; `single_tier`: likewise, with
-//! at most two SSTs a table), `memtable_bytes` (64 KiB to 4 GiB; 128 MiB, or 1/16 of the memory
-//! budget where that is less; all together at most half of it), `memtables` (2 to 16, 4),
-//! `max_pieces` (1 to 1024; 6 in `sorted`, 2 in `single_tier`, else 16), `table_bytes` (64 KiB to
-//! 64 GiB, 64 MiB; a table is also full where merging it would take 1/24 of the memory budget, at
-//! 32 bytes for each entry), `level0_tables` (1 to 64, 4), `level_bytes` (of level 1, 64 KiB to
-//! 2^46; 8 times level 0, at most 4 GiB), `fanout` (2 to 64, 8), `block_bytes` (512 to 1 MiB,
-//! 4096), `compression` (of blocks: `none`, `lz4` or `zstd`, `none`), `signature_bits` (8 to 16,
-//! 11), `perfect_hash` (`shift` or `cphash`, `shift`), `cache_bytes` (0 to 2^46; 3/4 of the memory
-//! budget), `merge_rate` (bytes a second, 0 to 2^46; 0: no limit).
+//! Options: [`options`].
 //!
 //! How we differ from the paper: `sorted` is the default, because a range over hash ranges has to
 //! ask every table; the slot names a block of entries in key order, which makes the second tier
@@ -55,7 +45,7 @@ mod index;
 pub mod inspect;
 mod manifest;
 mod merge;
-mod options;
+pub(crate) mod options;
 mod pace;
 pub mod perfect_hash;
 mod publish;

@@ -6,7 +6,7 @@ use super::{
     Counters, Inner, Version,
     index::Index,
     manifest::{self, Contents, Manifest, TableRecord},
-    options::{Mode, TphSettings},
+    options::{LevelMode, TphSettings},
     publish::Publisher,
     table::{Route, SstUse, Table},
 };
@@ -55,8 +55,8 @@ impl Inner {
             table_id: context.table_id,
         };
         let route = match settings.mode {
-            Mode::HashRange => Route::Hash(context.hash),
-            Mode::Sorted | Mode::OneLevel | Mode::SingleTier => Route::Key,
+            LevelMode::HashRange => Route::Hash(context.hash),
+            LevelMode::Sorted | LevelMode::OneLevel | LevelMode::SingleTier => Route::Key,
         };
         let found = look(&owner)?;
         let manifest = match found.manifest {
