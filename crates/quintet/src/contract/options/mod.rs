@@ -10,6 +10,9 @@ mod engine_kind;
 mod engine_option;
 pub(crate) mod option_reader;
 mod table_options;
+#[cfg(test)]
+#[cfg(not(model))]
+pub(crate) mod tests;
 pub(crate) mod words;
 
 pub use self::{

@@ -73,3 +73,17 @@ pub(super) fn parse(options: &TableOptions, budget: u64) -> Result<PageOptions> 
         },
     })
 }
+
+#[cfg(test)]
+#[cfg(not(model))]
+mod tests {
+    use super::*;
+    use crate::contract::{EngineKind, options::tests::assert_reads_all};
+
+    #[test]
+    fn every_declared_option_is_read() {
+        assert_reads_all(EngineKind::BTree, BTreeOptions::OPTIONS, |options| {
+            parse(options, 1 << 30)
+        });
+    }
+}

@@ -71,3 +71,15 @@ impl HashLogSettings {
         })
     }
 }
+
+#[cfg(test)]
+#[cfg(not(model))]
+mod tests {
+    use super::*;
+    use crate::contract::{EngineKind, options::tests::assert_reads_all};
+
+    #[test]
+    fn every_declared_option_is_read() {
+        assert_reads_all(EngineKind::HashLog, HashLogOptions::OPTIONS, HashLogSettings::parse);
+    }
+}

@@ -37,3 +37,15 @@ impl NaiveSettings {
         Ok(Self { snapshot_bytes: options.number("snapshot_bytes")? })
     }
 }
+
+#[cfg(test)]
+#[cfg(not(model))]
+mod tests {
+    use super::*;
+    use crate::contract::{EngineKind, options::tests::assert_reads_all};
+
+    #[test]
+    fn every_declared_option_is_read() {
+        assert_reads_all(EngineKind::Naive, NaiveOptions::OPTIONS, NaiveSettings::parse);
+    }
+}

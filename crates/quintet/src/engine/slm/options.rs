@@ -245,3 +245,15 @@ pub(super) fn parse(options: &TableOptions, budget: u64) -> Result<(SlmSettings,
     };
     Ok((settings, index))
 }
+
+#[cfg(test)]
+#[cfg(not(model))]
+mod tests {
+    use super::*;
+    use crate::contract::{EngineKind, options::tests::assert_reads_all};
+
+    #[test]
+    fn every_declared_option_is_read() {
+        assert_reads_all(EngineKind::Slm, SlmOptions::OPTIONS, |options| parse(options, 1 << 30));
+    }
+}

@@ -243,3 +243,17 @@ impl TphSettings {
         matches!(self.mode, LevelMode::OneLevel | LevelMode::SingleTier)
     }
 }
+
+#[cfg(test)]
+#[cfg(not(model))]
+mod tests {
+    use super::*;
+    use crate::contract::{EngineKind, options::tests::assert_reads_all};
+
+    #[test]
+    fn every_declared_option_is_read() {
+        assert_reads_all(EngineKind::Tph, TphOptions::OPTIONS, |options| {
+            TphSettings::parse(options, 1 << 30)
+        });
+    }
+}

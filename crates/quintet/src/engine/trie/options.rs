@@ -156,3 +156,15 @@ impl TrieSettings {
         })
     }
 }
+
+#[cfg(test)]
+#[cfg(not(model))]
+mod tests {
+    use super::*;
+    use crate::contract::{EngineKind, options::tests::assert_reads_all};
+
+    #[test]
+    fn every_declared_option_is_read() {
+        assert_reads_all(EngineKind::Trie, TrieOptions::OPTIONS, TrieSettings::parse);
+    }
+}
