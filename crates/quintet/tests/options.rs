@@ -86,7 +86,7 @@ fn built() -> Vec<(&'static str, TableOptions, String)> {
 }
 
 fn open() -> Database {
-    let options = Options::new().memory_budget(16 << 20).segment_bytes(64 << 10);
+    let options = Options::new().memory_budget(256 << 20).segment_bytes(64 << 10);
     options.open_in(Arc::new(SimEnv::new(1)), "db").unwrap()
 }
 
