@@ -21,8 +21,8 @@ commands:
   tidy                     check the rules that no compiler checks (CONTRIBUTING.md lists them)
   planted-bugs [--check]   write docs/planted-bugs.md from the list of planted bugs and the tests
                            (--check: compare the file and write nothing)
-  reference [--check]      write the generated parts of docs/reference: options, command line (--check:
-                           compare the pages and write nothing)
+  reference [--check]      write the generated parts of docs/reference: options and command line
+                           (--check: compare the pages and write nothing)
   instructions [--update]  count the instructions of the hot paths under valgrind and compare them
                            with the recorded counts (--update: record the new counts)
   chart [--check]          draw docs/images/throughput-*.svg from docs/results (--check: compare the

@@ -31,7 +31,7 @@ pub fn print(engine: Option<EngineKind>, out: &mut dyn Write) -> io::Result<()> 
     Ok(())
 }
 
-/// The options for everybody, as the help of `create` lists them.
+/// The general options, as the help of `create` lists them.
 pub fn summary() -> String {
     let mut text = "Options by engine that depend on the data or on the machine. `quintet options \
                     ENGINE` lists all, with defaults and when to change them.\n"

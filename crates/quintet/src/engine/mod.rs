@@ -45,7 +45,7 @@ macro_rules! engines {
             }
         }
 
-        /// Returns the options of an engine, those for everybody first.
+        /// Returns the options of an engine, the general ones first.
         pub fn engine_options(kind: EngineKind) -> &'static [EngineOption] {
             match kind {
                 $(EngineKind::$kind => <$options>::OPTIONS,)+

@@ -1,4 +1,34 @@
-//! The declaration of an engine's options, as a macro.
+//! Declarations of options, as macros.
+
+/// Declares an enum whose values are the words of an option.
+macro_rules! option_words {
+    (
+        $(#[$attribute:meta])*
+        $name:ident { $($(#[$doc:meta])* $value:ident = $word:literal,)+ }
+    ) => {
+        $(#[$attribute])*
+        ///
+        /// Displays as the option's word.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name { $($(#[$doc])* $value,)+ }
+
+        impl $name {
+            /// The words, in the order of the values.
+            pub(crate) const WORDS: &'static [&'static str] = &[$($word),+];
+        }
+
+        impl $crate::contract::options::OptionWord for $name {
+            const ALL: &'static [(Self, &'static str)] = &[$((Self::$value, $word)),+];
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(match self { $(Self::$value => $word,)+ })
+            }
+        }
+    };
+}
+pub(crate) use option_words;
 
 /// Declares the options of an engine: their table, and the builder with a method for each.
 ///
@@ -133,13 +163,33 @@ macro_rules! engine_options {
         )
     };
     (@range number($min:literal, $max:literal), $unit:tt) => {
-        concat!("Values: ", $min, " to ", $max, $crate::contract::options::declaration::engine_options!(@unit $unit))
+        concat!(
+            "Values: ",
+            $min,
+            " to ",
+            $max,
+            $crate::contract::options::declaration::engine_options!(@unit $unit)
+        )
     };
     (@range power_of_two($min:literal, $max:literal), $unit:tt) => {
-        concat!("Values: a power of two, ", $min, " to ", $max, $crate::contract::options::declaration::engine_options!(@unit $unit))
+        concat!(
+            "Values: a power of two, ",
+            $min,
+            " to ",
+            $max,
+            $crate::contract::options::declaration::engine_options!(@unit $unit)
+        )
     };
     (@range multiple($of:literal, $min:literal, $max:literal), $unit:tt) => {
-        concat!("Values: a multiple of ", $of, ", ", $min, " to ", $max, $crate::contract::options::declaration::engine_options!(@unit $unit))
+        concat!(
+            "Values: a multiple of ",
+            $of,
+            ", ",
+            $min,
+            " to ",
+            $max,
+            $crate::contract::options::declaration::engine_options!(@unit $unit)
+        )
     };
     (@range words($type:ident), $unit:tt) => { "" };
     (@range words($type:ident, [$first:literal $(, $word:literal)*]), $unit:tt) => {

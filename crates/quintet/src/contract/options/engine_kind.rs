@@ -52,7 +52,7 @@ impl EngineKind {
         }
     }
 
-    /// Returns whether each entry of a table is a heap allocation of its own.
+    /// Returns whether each entry of a table is its own heap allocation.
     pub(crate) const fn allocates_per_entry(self) -> bool {
         matches!(self, Self::Naive)
     }

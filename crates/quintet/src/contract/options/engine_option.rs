@@ -25,7 +25,7 @@ pub struct EngineOption {
     pub meaning: &'static str,
     /// When to change it: a phrase that follows "when", in Markdown.
     pub change_when: &'static str,
-    /// Who changes it.
+    /// The users who change it.
     pub audience: OptionAudience,
 }
 
@@ -77,16 +77,22 @@ pub enum OptionDefault {
     Computed(&'static str),
 }
 
-/// Who changes an option. Displays as its lower-case name.
+/// The users who change an option. Displays as its lower-case name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum OptionAudience {
-    /// Everybody: the best value depends on the data or on the machine.
+    /// All users: the best value depends on the data or on the machine.
     General,
-    /// Who has measured the own workload: the option trades one cost for another.
+    /// Users who have measured their workload: the option trades one cost for another.
     Expert,
-    /// Who repeats an experiment of the engine's paper.
+    /// Users who repeat an experiment of the engine's paper.
     Paper,
+}
+
+/// An enum whose values are the words of an option. `option_words!` implements it.
+pub(crate) trait OptionWord: Copy + 'static {
+    /// All values with their words.
+    const ALL: &'static [(Self, &'static str)];
 }
 
 impl EngineOption {

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::{
-    EngineKind, EngineOption, OptionAudience, OptionDefault, OptionValues, TableOptions,
-    option_reader::OptionReader,
+    EngineKind, EngineOption, OptionAudience, OptionDefault, OptionReader, OptionValues,
+    TableOptions,
 };
 use crate::{Error, Result};
 

@@ -5,7 +5,10 @@ use crate::{
     bptree::{checkpoint::PageOptions, page_cache::Replacement},
     contract::{
         TableOptions,
-        options::{declaration::engine_options, option_reader::OptionReader, words::option_words},
+        options::{
+            OptionReader,
+            declaration::{engine_options, option_words},
+        },
     },
 };
 

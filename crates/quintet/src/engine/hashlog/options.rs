@@ -4,7 +4,7 @@ use crate::{
     Result,
     contract::{
         Compression, TableOptions,
-        options::{declaration::engine_options, option_reader::OptionReader},
+        options::{OptionReader, declaration::engine_options},
     },
 };
 

@@ -4,7 +4,7 @@ use crate::{
     Result,
     contract::{
         TableOptions,
-        options::{declaration::engine_options, option_reader::OptionReader},
+        options::{OptionReader, declaration::engine_options},
     },
 };
 

@@ -8,7 +8,10 @@ use crate::{
     },
     contract::{
         Compression, TableOptions,
-        options::{declaration::engine_options, option_reader::OptionReader, words::option_words},
+        options::{
+            OptionReader,
+            declaration::{engine_options, option_words},
+        },
     },
     lsm::sst::{BLOCK_BYTES_MAX, SstShape, block::Packing},
     util::codec::to_usize,

@@ -4,7 +4,10 @@ use crate::{
     Result,
     contract::{
         Compression, TableOptions,
-        options::{declaration::engine_options, option_reader::OptionReader, words::option_words},
+        options::{
+            OptionReader,
+            declaration::{engine_options, option_words},
+        },
     },
     engine::tph::perfect_hash::{Lanes, Method},
     lsm::sst::{BLOCK_BYTES_MAX, SstShape, block::Packing},

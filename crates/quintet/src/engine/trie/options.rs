@@ -4,7 +4,10 @@ use crate::{
     Result,
     contract::{
         TableOptions,
-        options::{declaration::engine_options, option_reader::OptionReader, words::option_words},
+        options::{
+            OptionReader,
+            declaration::{engine_options, option_words},
+        },
     },
     engine::trie::index::Layout,
 };
@@ -99,7 +102,8 @@ engine_options! {
         values: number(0, 10_000),
         unit: "",
         default: number(100),
-        meaning: "number of holes that the allocator inspects before the file of large values grows",
+        meaning: "number of holes that the allocator inspects before the file of large values \
+                  grows",
         change_when: "large values of many sizes are updated often",
         audience: Expert,
     }
