@@ -129,8 +129,8 @@ fn a_table_gets_the_options_of_its_builder() {
     }
     // A builder goes wherever options go.
     let types = TableTypes::new([TypeTag::U64], TypeTag::String).unwrap();
-    let typed = SlmOptions::new().types(types.clone());
-    assert_eq!(db.create_table("typed", typed).unwrap().types(), Some(types));
+    let builder = SlmOptions::new().types(types.clone());
+    assert_eq!(db.create_table("typed", builder).unwrap().types(), Some(types));
     db.open_or_create_table("default", NaiveOptions::default()).unwrap();
 }
 

@@ -21,8 +21,8 @@ impl Page {
         Self { path, text: committed.clone(), committed }
     }
 
-    /// The committed text.
-    pub(crate) fn text(&self) -> &str {
+    /// Returns the committed text.
+    pub(crate) fn committed(&self) -> &str {
         &self.committed
     }
 

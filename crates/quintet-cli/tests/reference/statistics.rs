@@ -32,8 +32,8 @@ fn names(figures: &Figures) -> Vec<String> {
 
 /// The names in the table of a section, without those that only a failure has.
 fn section(page: &Page, heading: &str) -> Vec<String> {
-    let start = page.text().find(&format!("\n## {heading}\n")).unwrap() + 1;
-    let text = &page.text()[start..];
+    let start = page.committed().find(&format!("\n## {heading}\n")).unwrap() + 1;
+    let text = &page.committed()[start..];
     let text = &text[..text.find("\n## ").unwrap_or(text.len())];
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
     rows.map(|(name, _)| name.to_owned())

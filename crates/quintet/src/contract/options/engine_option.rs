@@ -105,7 +105,7 @@ impl EngineOption {
                 number => Err(self.invalid(format!("{number} is not a power of two"))),
             },
             OptionValues::Multiple { of, min, max } => match self.number(text, (min, max))? {
-                number if number % of == 0 => Ok(()),
+                number if number.is_multiple_of(of) => Ok(()),
                 number => Err(self.invalid(format!("{number} is not a multiple of {of}"))),
             },
             OptionValues::Words(words) if words.contains(&text) => Ok(()),
@@ -182,7 +182,7 @@ fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.char_indices() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
