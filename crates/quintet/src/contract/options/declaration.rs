@@ -54,8 +54,10 @@ macro_rules! engine_options {
     ) => {
         $(#[$attribute])*
         ///
-        /// Goes wherever [`TableOptions`](crate::TableOptions) go. `docs/reference/options.md` has
-        /// all options of all engines in tables.
+        /// [`Database::create_table`](crate::Database::create_table) and the other functions that
+        /// create a table take it as it is. It converts into
+        /// [`TableOptions`](crate::TableOptions). `docs/reference/options.md` has tables of the
+        /// options of all engines.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct $builder($crate::contract::TableOptions);
 
