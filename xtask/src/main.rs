@@ -1,8 +1,9 @@
-//! Repository commands: `cargo xtask tidy`, `planted-bugs`, `instructions`, `chart`.
+//! Repository commands: `cargo xtask tidy`, `planted-bugs`, `reference`, `instructions`, `chart`.
 #![forbid(unsafe_code)]
 
 mod chart;
 mod instructions;
+mod reference;
 mod tidy;
 
 use std::{
@@ -20,6 +21,8 @@ commands:
   tidy                     check the rules that no compiler checks (CONTRIBUTING.md lists them)
   planted-bugs [--check]   write docs/planted-bugs.md from the list of planted bugs and the tests
                            (--check: compare the file and write nothing)
+  reference [--check]      write the generated parts of docs/reference: options and command line
+                           (--check: compare the pages and write nothing)
   instructions [--update]  count the instructions of the hot paths under valgrind and compare them
                            with the recorded counts (--update: record the new counts)
   chart [--check]          draw docs/images/throughput-*.svg from docs/results (--check: compare the
@@ -35,6 +38,8 @@ fn main() -> ExitCode {
         ["planted-bugs", "--check"] => {
             with_tree("planted-bugs", |tree| run_planted_bugs(tree, true))
         }
+        ["reference"] => reference::run(&repository(), false),
+        ["reference", "--check"] => reference::run(&repository(), true),
         ["instructions"] => instructions::run(&repository(), false),
         ["instructions", "--update"] => instructions::run(&repository(), true),
         ["chart"] => chart::run(&repository(), false),

@@ -22,7 +22,7 @@ use crate::{
     formats::{Format, dump::Coding},
     hierarchy,
     import::{self, ImportProgress, ImportSource, ImportTarget},
-    inspect,
+    inspect, options,
     progress::Meter,
     shell,
 };
@@ -33,6 +33,7 @@ pub fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
     let context = &mut context;
     match arguments.command {
         Command::Create(command) => create(context, &command),
+        Command::Options(command) => Ok(options::print(command.engine, context.out)?),
         Command::Tables(command) => tables(context, &command),
         Command::List(command) => hierarchy::list(context, &command),
         Command::Mount(command) => hierarchy::mount(context, &command),

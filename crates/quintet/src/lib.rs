@@ -47,7 +47,19 @@ pub use crate::db::{
     NAME_BYTES_MAX, NAME_DEPTH_MAX, Options, PutOptions, SortedLoader, Table, TableInfo,
     TableStats, TypedEntries, TypedTable, VALUE_BYTES_MAX, Value, inspect,
 };
-pub use contract::{Cursor, EngineKind, KeyRange, TableOptions};
+pub use contract::{
+    Compression, Cursor, EngineKind, EngineOption, KeyRange, OptionAudience, OptionDefault,
+    OptionValues, TableOptions,
+};
+pub use engine::{
+    btree::options::{BTreeOptions, PageReplacement},
+    engine_options,
+    hashlog::options::HashLogOptions,
+    naive::options::NaiveOptions,
+    slm::options::{KeyCode, SlmOptions},
+    tph::options::{LevelMode, PerfectHash, TphOptions},
+    trie::options::{ListLayout, TrieHash, TrieOptions},
+};
 pub use util::codec::Lsn;
 pub use util::error::{Error, Result};
 pub use util::report::{Finding, Report};

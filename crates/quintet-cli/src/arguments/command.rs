@@ -6,8 +6,8 @@ use super::{
     database::{CheckArgs, CompletionsArgs, InspectArgs, ShellArgs, StatsArgs},
     entries::{CountArgs, DelArgs, GetArgs, PutArgs, ScanArgs},
     tables::{
-        CreateArgs, DefaultsArgs, DropArgs, ListArgs, MountArgs, RenameArgs, TablesArgs,
-        UnmountArgs,
+        CreateArgs, DefaultsArgs, DropArgs, ListArgs, MountArgs, OptionsArgs, RenameArgs,
+        TablesArgs, UnmountArgs,
     },
     transfer::{ExportArgs, ImportArgs},
     values::parse_size,
@@ -37,6 +37,8 @@ pub struct Arguments {
 pub enum Command {
     /// Create a table, and the database if it does not exist
     Create(CreateArgs),
+    /// List the options of an engine, or of all engines
+    Options(OptionsArgs),
     /// List the tables
     Tables(TablesArgs),
     /// List a directory of tables

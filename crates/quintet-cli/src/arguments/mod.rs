@@ -17,6 +17,7 @@ pub use database::{CheckArgs, CompletionsArgs, InspectArgs, ShellArgs, StatsArgs
 pub use entries::{CountArgs, DelArgs, GetArgs, PutArgs, ScanArgs};
 pub use shared::{DurabilityChoice, Selection, TableTarget, WriteArgs};
 pub use tables::{
-    CreateArgs, DefaultsArgs, DropArgs, ListArgs, MountArgs, RenameArgs, TablesArgs, UnmountArgs,
+    CreateArgs, DefaultsArgs, DropArgs, ListArgs, MountArgs, OptionsArgs, RenameArgs, TablesArgs,
+    UnmountArgs,
 };
 pub use transfer::{ExportArgs, ImportArgs};

@@ -10,10 +10,11 @@ use super::{
     shared::TableTarget,
     values::{parse_engine, parse_option},
 };
-use crate::form::Typing;
+use crate::{form::Typing, options};
 
 /// `create`
 #[derive(Debug, Args)]
+#[command(after_long_help = options::summary(), after_help = "See --help for engine options.")]
 pub struct CreateArgs {
     /// The table
     #[command(flatten)]
@@ -27,6 +28,14 @@ pub struct CreateArgs {
     /// Types of keys and values
     #[command(flatten)]
     pub typing: Typing,
+}
+
+/// `options`
+#[derive(Debug, Args)]
+pub struct OptionsArgs {
+    /// The engine (default: all engines)
+    #[arg(value_name = "ENGINE", value_parser = parse_engine)]
+    pub engine: Option<EngineKind>,
 }
 
 /// `tables` and `mounts`

@@ -39,6 +39,17 @@ fn creating_says_what_it_refuses() {
 }
 
 #[test]
+fn the_options_of_an_engine_are_listed() {
+    let place = Place::empty();
+    let naive = place.ok(&["options", "naive"]);
+    assert!(naive.starts_with("Options of naive:\n\nsnapshot_bytes=4,096 to 2^40"), "{naive}");
+    assert!(place.ok(&["options"]).ends_with(&place.ok(&["options", "tph"])));
+    place.fails(2, &["options", "lsm"], "lsm");
+    let help = place.ok(&["create", "--help"]);
+    assert!(help.contains("hashlog  compression=none, lz4"), "{help}");
+}
+
+#[test]
 fn a_mistyped_directory_is_not_created() {
     let place = Place::empty();
     std::fs::create_dir(place.path("plain")).unwrap();

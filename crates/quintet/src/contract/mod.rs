@@ -26,13 +26,16 @@
 #[cfg(test)]
 #[cfg(not(model))]
 pub(crate) mod fake_host;
-mod options;
+pub(crate) mod options;
 mod value;
 pub(crate) mod value_sink;
 
 use std::{fmt, ops::ControlFlow, sync::Arc, time::Duration};
 
-pub use options::{EngineKind, TableOptions};
+pub use options::{
+    Compression, EngineKind, EngineOption, OptionAudience, OptionDefault, OptionValues,
+    TableOptions,
+};
 pub use value::Value;
 pub(crate) use value_sink::FoundValue;
 pub use value_sink::{OwnedValue, ValueSink};

@@ -14,14 +14,15 @@ pub mod trie;
 use crate::{
     Result,
     contract::{
-        Context, Cursor, Engine, EngineKind, EngineStats, Entry, Hint, MaintenanceMode,
-        MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions, ValueSink,
+        Context, Cursor, Engine, EngineKind, EngineOption, EngineStats, Entry, Hint,
+        MaintenanceMode, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions,
+        ValueSink,
     },
     util::{codec::Lsn, report::Report},
 };
 
 macro_rules! engines {
-    ($($kind:ident: $engine:ty,)+) => {
+    ($($kind:ident: $engine:ty, $options:ty;)+) => {
         /// A table's engine.
         #[derive(Debug)]
         pub enum AnyEngine {
@@ -44,6 +45,13 @@ macro_rules! engines {
             }
         }
 
+        /// Returns the options of an engine, the general ones first.
+        pub fn engine_options(kind: EngineKind) -> &'static [EngineOption] {
+            match kind {
+                $(EngineKind::$kind => <$options>::OPTIONS,)+
+            }
+        }
+
         /// Calls a method on whichever engine this is.
         macro_rules! dispatch {
             ($self:ident, $one:ident => $call:expr) => {
@@ -54,12 +62,12 @@ macro_rules! engines {
 }
 
 engines! {
-    Naive: naive::Naive,
-    HashLog: hashlog::HashLog,
-    Trie: trie::Trie,
-    BTree: btree::BTree,
-    Slm: slm::Slm,
-    Tph: tph::Tph,
+    Naive: naive::Naive, naive::options::NaiveOptions;
+    HashLog: hashlog::HashLog, hashlog::options::HashLogOptions;
+    Trie: trie::Trie, trie::options::TrieOptions;
+    BTree: btree::BTree, btree::options::BTreeOptions;
+    Slm: slm::Slm, slm::options::SlmOptions;
+    Tph: tph::Tph, tph::options::TphOptions;
 }
 
 impl Engine for AnyEngine {

@@ -36,4 +36,4 @@ mod write_back;
 pub(crate) use open::PAGES_NAME;
 pub(crate) use paged_tree::{CHANGE_PAGES, PagedTree};
 pub(crate) use participant::CheckpointParticipant;
-pub(crate) use settings::{TreeSettings, salt_of};
+pub(crate) use settings::{GRANULARITY_PAGES, PageOptions, TreeSettings, salt_of};

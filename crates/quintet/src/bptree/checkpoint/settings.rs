@@ -1,21 +1,33 @@
 //! The sizes of a tree's pages and of its cache, from the options of a table.
 
 use crate::{
-    Error, Result,
     bptree::{
         node::INNER,
         page_cache::{CacheOptions, Replacement},
     },
-    contract::{Context, TableOptions},
-    util::codec::{crc32c, crc32c_append, to_u64, to_usize},
+    contract::Context,
+    util::codec::{crc32c, crc32c_append, to_usize},
 };
 
-const PAGE_BYTES_DEFAULT: u64 = 16 << 10;
 pub(super) const PAGE_BYTES_MAX: usize = 64 << 10;
-const GRANULARITY_DEFAULT: u64 = 1024;
+/// Number of pages by which a file grows, unless an option says otherwise.
+pub(crate) const GRANULARITY_PAGES: u64 = 1024;
 /// Minimum number of frames: a descent, a split at each level and the maps need this many at once,
 /// for several threads.
 pub(super) const FRAMES_MIN: u64 = 48;
+
+/// The options of a tree's pages and of their cache, as a table sets them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageOptions {
+    /// Size of a page: a power of two, 4096 to 65,536.
+    pub(crate) page_bytes: u64,
+    /// Number of pages by which the file grows: a multiple of 64.
+    pub(crate) granularity: u64,
+    /// Limit of the page cache in bytes.
+    pub(crate) cache_bytes: u64,
+    /// How the cache chooses the page to evict.
+    pub(crate) replacement: Replacement,
+}
 
 /// The sizes of a tree's pages and of its cache.
 #[derive(Clone, Debug)]
@@ -26,45 +38,18 @@ pub(crate) struct TreeSettings {
 }
 
 impl TreeSettings {
-    /// Reads the options `page_bytes`, `extend_granularity`, `replacement` and one that limits the
-    /// cache (0: `most` bytes). Fails with `InvalidOption`.
-    pub(crate) fn new(
-        options: &TableOptions,
-        context: &Context,
-        (cache_option, most): (&str, u64),
-    ) -> Result<Self> {
-        let page_bytes =
-            options.number("page_bytes", PAGE_BYTES_DEFAULT, 4096..=to_u64(PAGE_BYTES_MAX))?;
-        let granularity = options.number("extend_granularity", GRANULARITY_DEFAULT, 64..=16_384)?;
-        let invalid = |name: &str, what: &str| Error::InvalidOption {
-            name: name.to_owned(),
-            what: what.to_owned(),
-        };
-        if !page_bytes.is_power_of_two() {
-            return Err(invalid("page_bytes", "it is a power of two"));
-        }
-        if granularity % 64 != 0 {
-            return Err(invalid("extend_granularity", "it is a multiple of 64"));
-        }
-        let replacement = match options.settings().find(|(name, _)| *name == "replacement") {
-            None | Some((_, "clock")) => Replacement::Clock,
-            Some((_, "random")) => Replacement::Random,
-            Some(_) => return Err(invalid("replacement", "it is clock or random")),
-        };
-        let wanted = options.number(cache_option, 0, 0..=1 << 46)?;
-        let most = if wanted == 0 { most } else { wanted };
-        let frames_max = (most / page_bytes).max(FRAMES_MIN);
-        let salt = salt_of(&context.database_id, context.table_id);
+    /// Returns the settings of a table with these options.
+    pub(crate) fn new(options: &PageOptions, context: &Context) -> Self {
         let cache = CacheOptions {
-            page_bytes: to_usize(page_bytes),
+            page_bytes: to_usize(options.page_bytes),
             frames_min: FRAMES_MIN,
-            frames_max,
+            frames_max: (options.cache_bytes / options.page_bytes).max(FRAMES_MIN),
             may_reclaim_others: false,
-            replacement,
+            replacement: options.replacement,
             evict_last_kind: INNER,
-            salt,
+            salt: salt_of(&context.database_id, context.table_id),
         };
-        Ok(Self { granularity, cache, value_bytes: 0 })
+        Self { granularity: options.granularity, cache, value_bytes: 0 }
     }
 
     /// With a page cache that may reclaim memory from block caches.

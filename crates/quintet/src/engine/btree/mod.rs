@@ -26,12 +26,7 @@
 //! `checkpointer`, gate, pages (in the order of [`crate::bptree`]), the map of free pages, the
 //! cache's lists.
 //!
-//! | option | default | values |
-//! |---|---|---|
-//! | `page_bytes` | 16,384 | a power of two from 4096 to 65,536 |
-//! | `cache_bytes` | 0 | limit of the page cache; 0: three quarters of the memory budget |
-//! | `extend_granularity` | 1024 | pages by which the file grows: a multiple of 64 up to 16,384 |
-//! | `replacement` | `clock` | `clock` or `random` |
+//! Options: [`options`].
 //!
 //! Differences from the paper: crash consistency (it has none), ordered byte strings of any length,
 //! deletes that merge, scans. Types, the hierarchy and expiry are the database's, for every engine.
@@ -42,6 +37,7 @@ mod admissions;
 mod change;
 pub mod inspect;
 mod load;
+pub(crate) mod options;
 mod range;
 mod replay;
 mod replay_buffer;

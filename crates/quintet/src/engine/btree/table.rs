@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     admissions::Admissions,
+    options,
     range::{self, BTreeRange},
     replay_buffer::BTreeReplayBuffer,
     state::{BTreeState, SCAN_AHEAD, make_value},
@@ -40,9 +41,8 @@ impl BTree {
     /// maps of free pages. Returns the LSN that the files are complete to (0 for a new table).
     /// Fails with `InvalidOption`, or with `Corruption` if the files do not agree.
     pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
-        options.check_names(&["page_bytes", "cache_bytes", "extend_granularity", "replacement"])?;
-        let most = context.budget.limit() / 4 * 3;
-        let settings = TreeSettings::new(options, &context, ("cache_bytes", most))?;
+        let options = options::parse(options, context.budget.limit())?;
+        let settings = TreeSettings::new(&options, &context);
         let (paged, lsn) = PagedTree::open(&settings, context, None)?;
         let (is_checkpoint_requested, is_cold) = (AtomicBool::new(false), AtomicBool::new(true));
         let admissions = Admissions::new();

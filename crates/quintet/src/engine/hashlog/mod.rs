@@ -31,9 +31,7 @@
 //! index. Lock order: `maintenance`, group, `roll`, `residency`, `chunks`, `larges`. Maintenance
 //! never waits for writers while it holds a later lock.
 //!
-//! Options: `chunk_bytes` (power of two, 16 KiB to 16 MiB, 2 MiB); `compression` of chunks in files
-//! (`none` or `lz4`, `none`); `live_ratio` (per cent of file bytes kept live, 10 to 90, 50);
-//! `mutable_chunks` (chunks that await a checkpoint, 1 to 1024, 8).
+//! Options: [`options`].
 //!
 //! How we differ from the paper: the shared log protects the last chunk; sizes have 32 bits;
 //! versions are LSNs; chunks have checksums and the index a checkpoint; compaction and checkpoints
@@ -54,7 +52,7 @@ mod manifest;
 #[cfg(all(test, model))]
 mod models;
 mod mutants;
-mod options;
+pub(crate) mod options;
 mod pack;
 mod packed;
 mod read;

@@ -1,13 +1,53 @@
 //! The options of a table.
 
-use crate::{Error, Result, contract::TableOptions};
+use crate::{
+    Result,
+    contract::{
+        Compression, TableOptions,
+        options::{OptionReader, declaration::engine_options},
+    },
+};
 
-/// Default of `chunk_bytes`.
-const CHUNK_BYTES_DEFAULT: u64 = 2 << 20;
-/// Default of `live_ratio`.
-const LIVE_PER_CENT_DEFAULT: u64 = 50;
-/// Default of `mutable_chunks`. It bounds the data that opening replays, on one thread.
-const MUTABLE_CHUNKS_DEFAULT: u64 = 8;
+engine_options! {
+    /// Options of a table of the hashlog engine.
+    HashLogOptions: HashLog;
+
+    compression {
+        values: words(Compression, ["none", "lz4"]),
+        unit: "",
+        default: word("none"),
+        meaning: "compresses chunks and large values in the files, not in memory",
+        change_when: "values compress well and the table is larger than memory; it costs \
+                      processor time at write, compaction and load",
+        audience: General,
+    }
+    live_ratio {
+        values: number(10, 90),
+        unit: "per cent",
+        default: number(50),
+        meaning: "part of the file bytes that compaction keeps live",
+        change_when: "disk space matters more than copies: a larger value copies more",
+        audience: General,
+    }
+    chunk_bytes {
+        values: power_of_two(16_384, 16_777_216),
+        unit: "bytes",
+        default: number(2_097_152),
+        meaning: "size of a chunk",
+        change_when: "the table is small or the budget is only a few chunks",
+        audience: Expert,
+    }
+    mutable_chunks {
+        values: number(1, 1_024),
+        unit: "chunks",
+        default: number(8),
+        meaning: "number of chunks that may wait for a checkpoint; their entries can be updated \
+                  in place",
+        change_when: "keys are updated again soon: more chunks write less, and opening \
+                      replays more log",
+        audience: Expert,
+    }
+}
 
 /// The options, parsed.
 #[derive(Clone, Copy, Debug)]
@@ -22,18 +62,24 @@ pub(super) struct HashLogSettings {
 impl HashLogSettings {
     /// Reads the options of a table. Fails with `InvalidOption`.
     pub(super) fn parse(options: &TableOptions) -> Result<Self> {
-        options.check_names(&["chunk_bytes", "compression", "live_ratio", "mutable_chunks"])?;
-        let chunk_bytes =
-            options.number("chunk_bytes", CHUNK_BYTES_DEFAULT, 16 << 10..=16 << 20)?;
-        if !chunk_bytes.is_power_of_two() {
-            return Err(Error::InvalidOption {
-                name: "chunk_bytes".to_owned(),
-                what: format!("{chunk_bytes} is not a power of two"),
-            });
-        }
-        let live_per_cent = options.number("live_ratio", LIVE_PER_CENT_DEFAULT, 10..=90)?;
-        let mutable_chunks = options.number("mutable_chunks", MUTABLE_CHUNKS_DEFAULT, 1..=1024)?;
-        let compresses = options.word("compression", &["none", "lz4"])? == "lz4";
-        Ok(Self { chunk_bytes, live_per_cent, mutable_chunks, compresses })
+        let options = OptionReader::new(options, HashLogOptions::OPTIONS)?;
+        Ok(Self {
+            chunk_bytes: options.number("chunk_bytes")?,
+            live_per_cent: options.number("live_ratio")?,
+            mutable_chunks: options.number("mutable_chunks")?,
+            compresses: options.word::<Compression>("compression")? == Compression::Lz4,
+        })
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(model))]
+mod tests {
+    use super::*;
+    use crate::contract::{EngineKind, options::tests::assert_reads_all};
+
+    #[test]
+    fn every_declared_option_is_read() {
+        assert_reads_all(EngineKind::HashLog, HashLogOptions::OPTIONS, HashLogSettings::parse);
     }
 }

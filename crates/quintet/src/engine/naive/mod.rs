@@ -20,7 +20,7 @@
 //! Locks: one reader-writer lock a shard. A get takes one for reading. No operation holds two.
 //! Returned values share the stored bytes and stay valid after any change of the table.
 //!
-//! Options: `snapshot_bytes`, from 4096 to 2^40, 2 MiB by default as in the paper.
+//! Options: [`options`].
 //!
 //! How we differ from the paper: recovery is exact (the paper loses what follows the last
 //! snapshot), checkpoints do not stop writers, and the threshold option is honoured (the original
@@ -31,7 +31,7 @@
 
 pub mod checkpoint;
 mod mutants;
-mod options;
+pub(crate) mod options;
 pub(crate) mod table;
 
 use std::sync::Arc;

@@ -35,7 +35,7 @@ pub(crate) mod key_code;
 mod location_cache;
 mod merge_input;
 mod mutants;
-mod options;
+pub(crate) mod options;
 mod pending_work;
 mod range;
 mod read;

@@ -2,54 +2,190 @@
 
 use crate::{
     Result,
-    contract::TableOptions,
+    bptree::{
+        checkpoint::{GRANULARITY_PAGES, PageOptions},
+        page_cache::Replacement,
+    },
+    contract::{
+        Compression, TableOptions,
+        options::{
+            OptionReader,
+            declaration::{engine_options, option_words},
+        },
+    },
     lsm::sst::{BLOCK_BYTES_MAX, SstShape, block::Packing},
     util::codec::to_usize,
 };
 
-const OPTIONS: [&str; 17] = [
-    "memtable_bytes",
-    "memtables",
-    "run_bytes",
-    "block_bytes",
-    "compression",
-    "cache_bytes",
-    "index_cache_bytes",
-    "page_bytes",
-    "live_ratio",
-    "leaf_threshold",
-    "leaf_runs",
-    "range_threshold",
-    "range_keys",
-    "compaction_runs",
-    "merge_runs",
-    "merge_rate",
-    "key_code",
-];
-/// Values of the option `key_code`, the default first.
-const KEY_CODES: [&str; 2] = ["auto", "none"];
+const _: () = assert!(BLOCK_BYTES_MAX == 1_048_576, "the maximum of block_bytes");
+
+option_words! {
+    /// Whether the index of an slm table may store keys in an order-preserving code.
+    KeyCode {
+        /// The first flush decides, from its keys.
+        Auto = "auto",
+        /// No code.
+        None = "none",
+    }
+}
+
+engine_options! {
+    /// Options of a table of the slm engine.
+    SlmOptions: Slm;
+
+    compression {
+        values: words(Compression),
+        unit: "",
+        default: word("none"),
+        meaning: "compresses each block",
+        change_when: "values compress well. `zstd` is for data that is seldom read or merged: it \
+                      took 30 times the processor time of `lz4` for 10 % less space (4 KB of JSON \
+                      rows)",
+        audience: General,
+    }
+    cache_bytes {
+        values: number(0, 70_368_744_177_664),
+        unit: "bytes",
+        default: computed("7/8 of the budget less the pages of the index, at least 3/8"),
+        meaning: "limit of the block cache; 0 is no cache. The location cache takes 1/1,024 of it \
+                  beside that",
+        change_when: "other tables need the memory",
+        audience: General,
+    }
+    index_cache_bytes {
+        values: number(0, 70_368_744_177_664),
+        unit: "bytes",
+        default: number(0, "half of the budget"),
+        meaning: "limit of the page cache of the index",
+        change_when: "the index does not fit and gets matter more than cached blocks (larger)",
+        audience: General,
+    }
+    memtable_bytes {
+        values: number(65_536, 4_294_967_296),
+        unit: "bytes",
+        default: number(268_435_456, "at most 1/16 of the budget"),
+        meaning: "size of a memtable. If it is set, all memtables together take at most half of \
+                  the budget",
+        change_when: "writes are many and memory is free: larger memtables mean fewer merges",
+        audience: General,
+    }
+    live_ratio {
+        values: number(0, 100),
+        unit: "per cent",
+        default: number(70),
+        meaning: "a run with fewer live entries is a candidate for compaction; 0: never",
+        change_when: "disk space matters more than copies (larger)",
+        audience: General,
+    }
+    key_code {
+        values: words(KeyCode),
+        unit: "",
+        default: word("auto"),
+        meaning: "whether the index may store keys in an order-preserving code. The first flush \
+                  decides, from its keys, and the decision stays; `auto` uses no code that would \
+                  save less than an eighth",
+        change_when: "the first keys are unlike the later ones (`none`)",
+        audience: Expert,
+    }
+    memtables {
+        values: number(2, 16),
+        unit: "",
+        default: number(4),
+        meaning: "number of memtables, the active one included",
+        change_when: "writers are delayed while flushes are slow",
+        audience: Expert,
+    }
+    run_bytes {
+        values: number(65_536, 4_294_967_296),
+        unit: "bytes",
+        default: number(33_554_432, "at most 1/8 of the budget"),
+        meaning: "size at which a flush or a merge begins another run",
+        change_when: "a measurement says so: larger runs make a merge longer",
+        audience: Expert,
+    }
+    block_bytes {
+        values: number(512, 1_048_576),
+        unit: "bytes",
+        default: number(4_096),
+        meaning: "size to which entries are gathered into a block; a larger entry has a block \
+                  alone",
+        change_when: "values are about 1 KiB and gets are random: with 1,024 the cache keeps only \
+                      what gets read",
+        audience: Expert,
+    }
+    page_bytes {
+        values: power_of_two(4_096, 65_536),
+        unit: "bytes",
+        default: number(16_384),
+        meaning: "size of a page of the index",
+        change_when: "most of the index is on disk: smaller pages read less a get",
+        audience: Expert,
+    }
+    leaf_threshold {
+        values: number(0, 1_048_576),
+        unit: "runs",
+        default: number(10),
+        meaning: "more runs than this in one window of the index become candidates (section 3.3 \
+                  of the paper), unless their entries are larger than 8 KiB on average. 0 disables \
+                  this selection, and merges at rest of overlapping runs",
+        change_when: "ranges matter more than writes (smaller)",
+        audience: Expert,
+    }
+    leaf_runs {
+        values: number(1, 64),
+        unit: "runs",
+        default: number(2),
+        meaning: "size of that window: the keys of this number of average runs",
+        change_when: "you change `leaf_threshold`",
+        audience: Expert,
+    }
+    range_threshold {
+        values: number(0, 1_048_576),
+        unit: "runs",
+        default: number(8),
+        meaning: "more runs than this in `range_keys` entries of a range query become candidates \
+                  (section 3.3 of the paper), unless their entries are larger than 8 KiB on \
+                  average; 0: never",
+        change_when: "ranges matter more than writes (smaller)",
+        audience: Expert,
+    }
+    range_keys {
+        values: number(1, 1_048_576),
+        unit: "entries",
+        default: number(30),
+        meaning: "see `range_threshold`",
+        change_when: "ranges are much longer than 30 entries",
+        audience: Expert,
+    }
+    compaction_runs {
+        values: number(1, 1_024),
+        unit: "runs",
+        default: number(4),
+        meaning: "number of candidates that starts a merge",
+        change_when: "a measurement says so: a smaller number merges earlier",
+        audience: Expert,
+    }
+    merge_runs {
+        values: number(2, 256),
+        unit: "runs",
+        default: number(64),
+        meaning: "limit of runs in one merge",
+        change_when: "a measurement says so: a smaller number makes merges shorter",
+        audience: Expert,
+    }
+    merge_rate {
+        values: number(0, 70_368_744_177_664),
+        unit: "bytes a second",
+        default: number(0, "no limit"),
+        meaning: "rate of merges. With 0, merges for order alone keep to 16 MiB a second while \
+                  gets or ranges read the disk, and to 512 MiB a second while most of these reads \
+                  belong to ranges over too many runs",
+        change_when: "another program needs the disk",
+        audience: Expert,
+    }
+}
 
 /// The options, parsed.
-///
-/// | option | range | default | meaning |
-/// |---|---|---|---|
-/// | `memtable_bytes` | 64 KiB to 4 GiB | 256 MiB, or 1/16 of the memory budget if less | flushed at once; in memory as lists of at most 16 MiB; all memtables together take at most half of the budget |
-/// | `memtables` | 2 to 16 | 4 | maximum number of memtables of that size |
-/// | `run_bytes` | 64 KiB to 4 GiB | 32 MiB, or 1/8 of the budget if less | size of a run |
-/// | `block_bytes` | 512 to 1 MiB | 4096 | size of a block |
-/// | `compression` | `none`, `lz4`, `zstd` | `none` | of blocks |
-/// | `cache_bytes` | 0 to 2^46 | 7/8 of the budget less the index's share, at least 3/8 | block cache |
-/// | `index_cache_bytes` | 0 and up | 0: half of the block cache | page cache of the index |
-/// | `page_bytes` | power of two, 4096 to 65,536 | 16,384 | page of the index |
-/// | `live_ratio` | 0 to 100 per cent | 70 | see [`compaction_picker`] |
-/// | `leaf_threshold` | 0 to 2^20 | 10 | see [`compaction_picker`] |
-/// | `leaf_runs` | 1 to 64 | 2 | a window of the index has the keys of this number of runs |
-/// | `range_threshold` | 0 to 2^20 | 8 | see [`compaction_picker`] |
-/// | `range_keys` | 1 to 2^20 | 30 | see [`compaction_picker`] |
-/// | `compaction_runs` | 1 to 1024 | 4 | number of candidates that starts a merge |
-/// | `merge_runs` | 2 to 256 | 64 | maximum number of runs in a merge |
-/// | `merge_rate` | 0 to 2^46 bytes a second | 0: no limit | rate of a merge |
-/// | `key_code` | `auto`, `none` | `auto` | code of the index's keys; fixed by the first flush |
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlmSettings {
     pub(super) memtable_bytes: u64,
@@ -71,46 +207,56 @@ pub(super) struct SlmSettings {
     pub(super) has_key_code: bool,
 }
 
-impl SlmSettings {
-    /// Reads the options of a table. Fails with `InvalidOption`.
-    pub(super) fn parse(options: &TableOptions, budget: u64) -> Result<Self> {
-        options.check_names(&OPTIONS)?;
-        let bytes = |name, default, most| options.number(name, default, 64 << 10..=most);
-        let count =
-            |name, default, least| options.number(name, default, least..=1 << 20).map(to_usize);
-        let memtables = options.number("memtables", 4, 2..=16)?;
-        let memtable_bytes = bytes("memtable_bytes", 256 << 20, 4 << 30)?;
-        // A table that asks for more gets half of the budget; others leave room for others.
-        let asked = options.settings().any(|(name, _)| name == "memtable_bytes");
-        let most = if asked { budget / 2 / memtables } else { budget / 16 };
-        let cache_bytes = options.number("cache_bytes", budget / 8 * 7, 0..=1 << 46)?;
-        let is_sized = options.settings().any(|(name, _)| name == "cache_bytes");
-        let run_bytes = (32 << 20).min((budget / 8).max(64 << 10));
-        Ok(Self {
-            memtable_bytes: memtable_bytes.min(most.max(64 << 10)),
-            memtables,
-            run_bytes: bytes("run_bytes", run_bytes, 4 << 30)?,
-            shape: SstShape {
-                block_bytes: to_usize(options.number(
-                    "block_bytes",
-                    4096,
-                    512..=BLOCK_BYTES_MAX,
-                )?),
-                packing: Packing::named(options.word("compression", &Packing::NAMES)?),
-                write_bytes: SstShape::write_bytes(budget),
-                keys: false,
-            },
-            cache_bytes,
-            cache_bytes_min: if is_sized { cache_bytes } else { budget / 8 * 3 },
-            live_ratio: options.number("live_ratio", 70, 0..=100)?,
-            leaf_threshold: count("leaf_threshold", 10, 0)?,
-            leaf_runs: options.number("leaf_runs", 2, 1..=64)?,
-            range_threshold: count("range_threshold", 8, 0)?,
-            range_keys: count("range_keys", 30, 1)?,
-            compaction_runs: to_usize(options.number("compaction_runs", 4, 1..=1024)?),
-            merge_runs: to_usize(options.number("merge_runs", 64, 2..=256)?),
-            merge_rate: options.number("merge_rate", 0, 0..=1 << 46)?,
-            has_key_code: options.word("key_code", &KEY_CODES)? == KEY_CODES[0],
-        })
+/// Reads the options of a table whose memory budget has this limit: the engine's own, and those of
+/// the index's pages. Fails with `InvalidOption`.
+pub(super) fn parse(options: &TableOptions, budget: u64) -> Result<(SlmSettings, PageOptions)> {
+    let options = OptionReader::new(options, SlmOptions::OPTIONS)?;
+    let memtables = options.number("memtables")?;
+    // A table that asks for more gets half of the budget; others leave room for others.
+    let is_asked = options.is_set("memtable_bytes");
+    let memtable_bytes_max = if is_asked { budget / 2 / memtables } else { budget / 16 };
+    let cache_bytes = options.number_or("cache_bytes", |_| budget / 8 * 7)?;
+    let settings = SlmSettings {
+        memtable_bytes: options.number("memtable_bytes")?.min(memtable_bytes_max.max(64 << 10)),
+        memtables,
+        run_bytes: options
+            .number_or("run_bytes", |default| default.min((budget / 8).max(64 << 10)))?,
+        shape: SstShape {
+            block_bytes: to_usize(options.number("block_bytes")?),
+            packing: Packing::of(options.word("compression")?),
+            write_bytes: SstShape::write_bytes(budget),
+            keys: false,
+        },
+        cache_bytes,
+        cache_bytes_min: if options.is_set("cache_bytes") { cache_bytes } else { budget / 8 * 3 },
+        live_ratio: options.number("live_ratio")?,
+        leaf_threshold: to_usize(options.number("leaf_threshold")?),
+        leaf_runs: options.number("leaf_runs")?,
+        range_threshold: to_usize(options.number("range_threshold")?),
+        range_keys: to_usize(options.number("range_keys")?),
+        compaction_runs: to_usize(options.number("compaction_runs")?),
+        merge_runs: to_usize(options.number("merge_runs")?),
+        merge_rate: options.number("merge_rate")?,
+        has_key_code: options.word::<KeyCode>("key_code")? == KeyCode::Auto,
+    };
+    let index_cache_bytes = options.number("index_cache_bytes")?;
+    let index = PageOptions {
+        page_bytes: options.number("page_bytes")?,
+        granularity: GRANULARITY_PAGES,
+        cache_bytes: if index_cache_bytes == 0 { budget / 2 } else { index_cache_bytes },
+        replacement: Replacement::Clock,
+    };
+    Ok((settings, index))
+}
+
+#[cfg(test)]
+#[cfg(not(model))]
+mod tests {
+    use super::*;
+    use crate::contract::{EngineKind, options::tests::assert_reads_all};
+
+    #[test]
+    fn every_declared_option_is_read() {
+        assert_reads_all(EngineKind::Slm, SlmOptions::OPTIONS, |options| parse(options, 1 << 30));
     }
 }

@@ -7,7 +7,7 @@ use super::{
     index_key::{IndexKeyCodec, LIST_KEY},
     index_value::BlockAddress,
     location_cache::LocationCache,
-    options::SlmSettings,
+    options,
     read_locality::ReadLocality,
     run::{RunSet, SortedRun},
     run_list::RunList,
@@ -45,9 +45,8 @@ impl SlmTable {
     /// files are complete.
     pub(super) fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
         let budget = context.budget.limit();
-        let settings = SlmSettings::parse(options, budget)?;
-        let index =
-            checkpoint::TreeSettings::new(options, &context, ("index_cache_bytes", budget / 2))?;
+        let (settings, index) = options::parse(options, budget)?;
+        let index = checkpoint::TreeSettings::new(&index, &context);
         // The index keeps its pages before blocks: a page leads to hundreds of entries, a block has
         // a few.
         let index = index.may_reclaim_blocks().with_value_bytes(size_of::<BlockAddress>());

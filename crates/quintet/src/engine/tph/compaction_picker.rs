@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use super::{
     manifest::LEVELS_MAX,
-    options::{Mode, TphSettings},
+    options::{LevelMode, TphSettings},
     table::TphTable,
     version::Version,
 };
@@ -62,7 +62,7 @@ fn level_sizes<'a>(
     version.levels.iter().enumerate().filter_map(move |(index, level)| {
         let has_next = !settings.is_flat() && to_u64(index) + 2 < LEVELS_MAX;
         let table = level.iter().max_by_key(|table| table.fullness(settings))?;
-        let (size, share) = if settings.mode == Mode::HashRange {
+        let (size, share) = if settings.mode == LevelMode::HashRange {
             (table.fullness(settings), 200)
         } else {
             let power = settings.fanout.saturating_pow(u32::try_from(index).unwrap_or(32));

@@ -12,7 +12,7 @@
 //! - Ranges: [`range`], [`cursor`]. Checkpoints: [`flush`].
 //! - Merges: [`compaction_picker`], [`compact`], [`merge`].
 //! - Versions of the table set: [`version`], made durable in [`manifest`] by [`publish`].
-//! - open: [`recover`]. Locks and their order: [`store`].
+//! - open: [`recover`]. Options: [`options`]. Locks and their order: [`store`].
 //!
 //! Invariants:
 //! - A reader sees one super version: memtables and a version that is replaced as a whole.
@@ -44,7 +44,7 @@ pub mod inspect;
 mod manifest;
 mod merge;
 mod mutants;
-mod options;
+pub(crate) mod options;
 mod partition;
 pub mod perfect_hash;
 mod publish;

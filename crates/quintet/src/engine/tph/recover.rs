@@ -6,7 +6,7 @@ use super::{
     compaction_picker,
     index::TableIndex,
     manifest::{self, TphManifest, TphTableRecord, VersionRecord},
-    options::{Mode, TphSettings},
+    options::{LevelMode, TphSettings},
     partition::Partitioning,
     store::{Publisher, TphCounters, TphStore},
     table::{TableSst, TphTable},
@@ -60,8 +60,8 @@ impl TphStore {
             table_id: context.table_id,
         };
         let partitioning = match settings.mode {
-            Mode::HashRange => Partitioning::Hash(context.hash),
-            Mode::Sorted | Mode::OneLevel | Mode::SingleTier => Partitioning::Key,
+            LevelMode::HashRange => Partitioning::Hash(context.hash),
+            LevelMode::Sorted | LevelMode::OneLevel | LevelMode::SingleTier => Partitioning::Key,
         };
         let files = list_files(&owner)?;
         let manifest = match files.manifest {

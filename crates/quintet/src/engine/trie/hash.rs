@@ -11,9 +11,8 @@
 
 use highway::{HighwayHash as _, HighwayHasher, Key};
 
-use crate::{Result, contract::TableOptions, util::codec::KeyHash};
-
-const WORDS: [&str; 4] = ["siphash", "highway64", "highway128", "highway256"];
+use super::options::TrieHash;
+use crate::util::codec::KeyHash;
 
 /// The hash function of a table.
 #[derive(Clone, Copy, Debug)]
@@ -31,17 +30,16 @@ enum Bits {
 }
 
 impl Hash {
-    /// The hash function that the option `hash` names. Fails with `InvalidOption` for an unknown
-    /// name.
-    pub(super) fn new(options: &TableOptions, sip: KeyHash) -> Result<Self> {
-        let bits = match options.word("hash", &WORDS)? {
-            "highway64" => Some(Bits::B64),
-            "highway128" => Some(Bits::B128),
-            "highway256" => Some(Bits::B256),
-            _ => None,
+    /// Returns the hash function that the option `hash` chooses.
+    pub(super) fn new(choice: TrieHash, sip: KeyHash) -> Self {
+        let bits = match choice {
+            TrieHash::SipHash => None,
+            TrieHash::Highway64 => Some(Bits::B64),
+            TrieHash::Highway128 => Some(Bits::B128),
+            TrieHash::Highway256 => Some(Bits::B256),
         };
         let key = [b"highway0", b"highway1", b"highway2", b"highway3"].map(|part| sip.hash(part));
-        Ok(Self { sip, highway: bits.map(|bits| (bits, key)) })
+        Self { sip, highway: bits.map(|bits| (bits, key)) }
     }
 
     /// Returns whether it is the database's own hash of a key.
@@ -79,16 +77,15 @@ fn highway(bits: Bits, seed: [u64; 4], key: &[u8]) -> u64 {
 #[cfg(not(model))]
 mod tests {
     use super::*;
-    use crate::contract::EngineKind;
 
     /// Hashes are in files: they never change.
     #[test]
     fn hashes_stay_what_they_are() {
         let sip = KeyHash::new([1, 2]);
-        let hashes = WORDS.map(|word| {
-            let options = TableOptions::new(EngineKind::Trie).set("hash", word);
-            Hash::new(&options, sip).unwrap().hash(b"a key of some length, longer than a block")
-        });
+        let choices =
+            [TrieHash::SipHash, TrieHash::Highway64, TrieHash::Highway128, TrieHash::Highway256];
+        let key = b"a key of some length, longer than a block";
+        let hashes = choices.map(|choice| Hash::new(choice, sip).hash(key));
         let known = [
             0x777e_4ef1_f100_dd74,
             0xa91a_0299_88fc_5939,
@@ -96,11 +93,8 @@ mod tests {
             0x7e0b_5212_1a1c_9ab9,
         ];
         assert_eq!(hashes, known);
-        let other = TableOptions::new(EngineKind::Trie).set("hash", "highway64");
-        assert_ne!(Hash::new(&other, KeyHash::new([1, 3])).unwrap().hash(b"key"), {
-            Hash::new(&other, sip).unwrap().hash(b"key")
-        });
-        let wrong = TableOptions::new(EngineKind::Trie).set("hash", "md5");
-        assert!(Hash::new(&wrong, sip).is_err());
+        let [one, other] = [[1, 2], [1, 3]]
+            .map(|seed| Hash::new(TrieHash::Highway64, KeyHash::new(seed)).hash(b"key"));
+        assert_ne!(one, other);
     }
 }

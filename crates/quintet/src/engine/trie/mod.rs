@@ -50,7 +50,7 @@ mod hash;
 pub(crate) mod index;
 pub mod inspect;
 mod mutants;
-mod options;
+pub(crate) mod options;
 mod read;
 mod record;
 mod recover;

@@ -1,42 +1,132 @@
 //! The options of a table.
 
-use crate::{Error, Result, contract::TableOptions, engine::trie::index::Layout};
+use crate::{
+    Result,
+    contract::{
+        TableOptions,
+        options::{
+            OptionReader,
+            declaration::{engine_options, option_words},
+        },
+    },
+    engine::trie::index::Layout,
+};
 
-/// The options of a table: `fanout` (children of a node: 64, 128 or 256; default 64),
-/// `sluggishness` (records in a list before it becomes a node: 1 to 128; default 16),
-/// `region_bytes` (of records: a power of two, 64 KiB to 16 MiB; default 2 MiB), `journal_bytes`
-/// (64 KiB to 16 GiB; default 64 MiB), `cut_bytes` (bytes appended before a checkpoint is wanted:
-/// 64 KiB to 1 GiB; default 16 MiB), `live_ratio` (percentage of the data file that is kept alive:
-/// 10 to 95; default 80), `max_scan` (holes examined for a large value: 0 to 10,000; default 100),
-/// `hash` (see [`hash`]: `siphash`, `highway64`, `highway128` or `highway256`; default `siphash`),
-/// `layout` (of sluggish lists: `lines`, or `chain` as in the paper; default `lines`).
-const OPTIONS: [&str; 9] = [
-    "fanout",
-    "sluggishness",
-    "region_bytes",
-    "journal_bytes",
-    "cut_bytes",
-    "live_ratio",
-    "max_scan",
-    "hash",
-    "layout",
-];
-const LAYOUTS: [&str; 2] = ["lines", "chain"];
-/// Children of a node. Nodes of 64 take fewer bytes a key on average than nodes of 128 or 256. At
-/// 10 million keys the words of the lowest nodes take 8 MB, which fits in caches; with 128 children
-/// they take 34 MB.
-const FANOUT_DEFAULT: u64 = 64;
-/// Records in a list before it becomes a node. The paper's value.
-const SLUGGISHNESS_DEFAULT: u64 = 16;
-const MAX_SCAN_DEFAULT: u64 = 100;
-const REGION_BYTES_DEFAULT: u64 = 2 << 20;
-/// Bytes of the journal. Opening reads half of it, which takes a tenth of a second.
-const JOURNAL_BYTES_DEFAULT: u64 = 64 << 20;
-const CUT_BYTES_DEFAULT: u64 = 16 << 20;
+/// The minimum of `cut_bytes`, in bytes.
 pub(super) const CUT_BYTES_MIN: u64 = 64 << 10;
-const LIVE_PER_CENT_DEFAULT: u64 = 80;
 
-/// The parsed options.
+option_words! {
+    /// The hash function of a trie's keys.
+    TrieHash {
+        /// SipHash-1-3.
+        SipHash = "siphash",
+        /// `HighwayHash` of 64 bits.
+        Highway64 = "highway64",
+        /// The first 64 of 128 bits of `HighwayHash`.
+        Highway128 = "highway128",
+        /// The first 64 of 256 bits of `HighwayHash`.
+        Highway256 = "highway256",
+    }
+}
+
+option_words! {
+    /// The layout of a trie's lists.
+    ListLayout {
+        /// Arrays of tagged words.
+        Lines = "lines",
+        /// Linked cells, as in the paper.
+        Chain = "chain",
+    }
+}
+
+engine_options! {
+    /// Options of a table of the trie engine.
+    TrieOptions: Trie;
+
+    live_ratio {
+        values: number(10, 95),
+        unit: "per cent",
+        default: number(80),
+        meaning: "part of the data file that compaction keeps live",
+        change_when: "updates are many and disk space is free: a smaller value copies less",
+        audience: General,
+    }
+    // Opening reads half of it, which takes a tenth of a second.
+    journal_bytes {
+        values: number(65_536, 17_179_869_184),
+        unit: "bytes",
+        default: number(67_108_864, "at most half of the budget"),
+        meaning: "size of the journal; the engine writes new images of the index when it is half \
+                  full",
+        change_when: "opening must be faster (smaller), or writes of images must be fewer (larger)",
+        audience: Expert,
+    }
+    cut_bytes {
+        values: number(65_536, 1_073_741_824),
+        unit: "bytes",
+        default: number(16_777_216),
+        meaning: "size of the appends after which the engine asks for a checkpoint; it also asks \
+                  after 100,000 operations",
+        change_when: "replay at open must be shorter, or checkpoints fewer",
+        audience: Expert,
+    }
+    // Nodes of 64 take fewer bytes a key on average than nodes of 128 or 256. At 10 million keys
+    // the words of the lowest nodes take 8 MB, which fits in caches; with 128 children they take
+    // 34 MB.
+    fanout {
+        values: power_of_two(64, 256),
+        unit: "",
+        default: number(64),
+        meaning: "children of a node",
+        change_when: "you have measured it on your keys: more children take more index memory, and \
+                      paths are shorter",
+        audience: Expert,
+    }
+    sluggishness {
+        values: number(1, 128),
+        unit: "records",
+        default: number(16, "the paper's"),
+        meaning: "length of a list that becomes a node",
+        change_when: "index size matters more than the length of a list",
+        audience: Expert,
+    }
+    region_bytes {
+        values: power_of_two(65_536, 16_777_216),
+        unit: "bytes",
+        default: number(2_097_152),
+        meaning: "size of a region of records; regions of the index have 65,536 bytes",
+        change_when: "the budget is only a few regions",
+        audience: Expert,
+    }
+    max_scan {
+        values: number(0, 10_000),
+        unit: "",
+        default: number(100),
+        meaning: "number of holes that the allocator inspects before the file of large values \
+                  grows",
+        change_when: "large values of many sizes are updated often",
+        audience: Expert,
+    }
+    hash {
+        values: words(TrieHash),
+        unit: "",
+        default: word("siphash"),
+        meaning: "hash function that chooses a key's path; `highway64`, `highway128` and \
+                  `highway256` are the paper's",
+        change_when: "you repeat the paper's experiments",
+        audience: Paper,
+    }
+    layout {
+        values: words(ListLayout),
+        unit: "",
+        default: word("lines"),
+        meaning: "layout of a list: an array of tagged words, or linked one by one as in the paper",
+        change_when: "you repeat the paper's experiments",
+        audience: Paper,
+    }
+}
+
+/// The options, parsed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TrieSettings {
     pub(super) fanout: u64,
@@ -46,41 +136,39 @@ pub(super) struct TrieSettings {
     pub(super) cut_bytes: u64,
     pub(super) live_per_cent: u64,
     pub(super) max_scan: u64,
+    pub(super) hash: TrieHash,
     pub(super) layout: Layout,
 }
 
 impl TrieSettings {
     /// Reads the options of a table. Fails with `InvalidOption`.
     pub(super) fn parse(options: &TableOptions) -> Result<Self> {
-        options.check_names(&OPTIONS)?;
-        let settings = Self {
-            fanout: options.number("fanout", FANOUT_DEFAULT, 64..=256)?,
-            sluggishness: options.number("sluggishness", SLUGGISHNESS_DEFAULT, 1..=128)?,
-            region_bytes: options.number(
-                "region_bytes",
-                REGION_BYTES_DEFAULT,
-                64 << 10..=16 << 20,
-            )?,
-            journal_bytes: options.number(
-                "journal_bytes",
-                JOURNAL_BYTES_DEFAULT,
-                64 << 10..=16 << 30,
-            )?,
-            cut_bytes: options.number("cut_bytes", CUT_BYTES_DEFAULT, CUT_BYTES_MIN..=1 << 30)?,
-            live_per_cent: options.number("live_ratio", LIVE_PER_CENT_DEFAULT, 10..=95)?,
-            max_scan: options.number("max_scan", MAX_SCAN_DEFAULT, 0..=10_000)?,
-            layout: match options.word("layout", &LAYOUTS)? {
-                "chain" => Layout::Chain,
-                _ => Layout::Lines,
+        let options = OptionReader::new(options, TrieOptions::OPTIONS)?;
+        Ok(Self {
+            fanout: options.number("fanout")?,
+            sluggishness: options.number("sluggishness")?,
+            region_bytes: options.number("region_bytes")?,
+            journal_bytes: options.number("journal_bytes")?,
+            cut_bytes: options.number("cut_bytes")?,
+            live_per_cent: options.number("live_ratio")?,
+            max_scan: options.number("max_scan")?,
+            hash: options.word("hash")?,
+            layout: match options.word("layout")? {
+                ListLayout::Lines => Layout::Lines,
+                ListLayout::Chain => Layout::Chain,
             },
-        };
-        for (name, number) in [("fanout", settings.fanout), ("region_bytes", settings.region_bytes)]
-        {
-            if !number.is_power_of_two() {
-                let what = format!("{number} is not a power of two");
-                return Err(Error::InvalidOption { name: name.to_owned(), what });
-            }
-        }
-        Ok(settings)
+        })
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(model))]
+mod tests {
+    use super::*;
+    use crate::contract::{EngineKind, options::tests::assert_reads_all};
+
+    #[test]
+    fn every_declared_option_is_read() {
+        assert_reads_all(EngineKind::Trie, TrieOptions::OPTIONS, TrieSettings::parse);
     }
 }

@@ -85,7 +85,7 @@ impl Trie {
         let maintenance = CheckpointState { redo, uncertain_images: Vec::new(), complete };
         let engine = Self {
             settings,
-            hash: Hash::new(options, context.hash)?,
+            hash: Hash::new(settings.hash, context.hash),
             hash_mask,
             index,
             regions,

@@ -38,8 +38,9 @@ use ruzstd::{
     encoding::{CompressionLevel, compress_to_vec},
 };
 
-use crate::util::codec::{
-    Decoder, crc32c, crc32c_append, low_u32, put_u32, put_varint, to_u64, to_usize,
+use crate::{
+    contract::Compression,
+    util::codec::{Decoder, crc32c, crc32c_append, low_u32, put_u32, put_varint, to_u64, to_usize},
 };
 
 /// Bytes before the entries.
@@ -74,15 +75,12 @@ pub(crate) enum Packing {
 }
 
 impl Packing {
-    /// The names of the option `compression`, in the order of the variants.
-    pub(crate) const NAMES: [&str; 3] = ["none", "lz4", "zstd"];
-
-    /// Returns the compression with this name; [`Self::None`] for unknown names.
-    pub(crate) fn named(name: &str) -> Self {
-        match name {
-            "lz4" => Self::Lz4,
-            "zstd" => Self::Zstd,
-            _ => Self::None,
+    /// Returns the compression that the option `compression` chooses.
+    pub(crate) fn of(choice: Compression) -> Self {
+        match choice {
+            Compression::None => Self::None,
+            Compression::Lz4 => Self::Lz4,
+            Compression::Zstd => Self::Zstd,
         }
     }
 
