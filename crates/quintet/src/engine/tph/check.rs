@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::{
     Inner, SuperVersion,
-    cursor::{Merge, Source},
+    cursor::{MergeCursor, Source},
     table::{Part, Table},
 };
 use crate::{
     Error, Result,
     lsm::{
-        cursor::merge::{Ahead, Direction, ScanStart, SortedCursor, SstCursor},
+        cursor::merge::{Direction, ReadAheadSizes, ScanStart, SortedCursor, SstCursor},
         sst::{Sst, key_section::KeyCursor},
     },
     util::{codec::to_u64, report::Report},
@@ -54,12 +54,12 @@ impl Inner {
     /// The keys that an SST keeps apart are those of its entries.
     fn check_keys(&self, sst: &Arc<Sst>, report: &mut Report) -> Result<()> {
         let flow = self.queues.flow(&*self.context.env)?;
-        let keys = KeyCursor::new(sst, Ahead::WHOLE.most(), &flow);
+        let keys = KeyCursor::new(sst, ReadAheadSizes::WHOLE.most(), &flow);
         let Some(mut keys) = keys else { return Ok(()) };
         let start = ScanStart::up(None).with(&flow);
-        let mut entries = SstCursor::new(Arc::clone(sst), start, Ahead::WHOLE);
-        keys.settle()?;
-        entries.settle()?;
+        let mut entries = SstCursor::new(Arc::clone(sst), start, ReadAheadSizes::WHOLE);
+        keys.load_first()?;
+        entries.load_first()?;
         while keys.key().is_some() || entries.key().is_some() {
             let value_bytes = entries.value().map(|value| to_u64(value.len()));
             let same = keys.key() == entries.key()
@@ -80,8 +80,9 @@ impl Inner {
     /// says.
     fn check_entries(&self, table: &Table, part: Option<&Part>, report: &mut Report) -> Result<()> {
         let start = ScanStart::up(None);
-        let mut merge = Merge::new(table.cursors(&start, Ahead::WHOLE), Direction::Up);
-        merge.settle()?;
+        let mut merge =
+            MergeCursor::new(table.cursors(&start, ReadAheadSizes::WHOLE), Direction::Up);
+        merge.load_first()?;
         let mut live = vec![(0_u64, 0_u64); table.uses.len()];
         let (mut tombstones, mut last) = (0, None::<Vec<u8>>);
         while let (Some(key), Some(current)) = (merge.key(), merge.current()) {
@@ -133,8 +134,8 @@ impl Inner {
 
 /// Seeks come by the block of each key of an SST.
 fn check_fences(sst: &Arc<Sst>, report: &mut Report) -> Result<()> {
-    let mut entries = SstCursor::new(Arc::clone(sst), ScanStart::up(None), Ahead::WHOLE);
-    entries.settle()?;
+    let mut entries = SstCursor::new(Arc::clone(sst), ScanStart::up(None), ReadAheadSizes::WHOLE);
+    entries.load_first()?;
     while let Some(key) = entries.key() {
         if !sst.seek(key).contains(&entries.block()) {
             let what = format!("the fences do not lead to key {}", key.escape_ascii());

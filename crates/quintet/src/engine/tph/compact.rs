@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use super::{
     Inner, SuperVersion, Version,
-    cursor::{Filter, Merge, Source},
+    cursor::{Filter, MergeCursor, Source},
     flush::set_level,
     manifest::LEVELS_MAX,
     merge::{Base, Cut, Plan},
@@ -337,10 +337,10 @@ impl Inner {
         let part = Part { route: self.route, places, is_last: next.is_none() };
         let flow = self.queues.flow(&*self.context.env)?;
         let start = ScanStart::up(part.first_key()).with(&flow);
-        let inner = Merge::new(delta(&start), Direction::Up);
+        let inner = MergeCursor::new(delta(&start), Direction::Up);
         let filter = Source::Filter(Box::new(Filter { inner, part }));
-        let mut probe = Merge::new(vec![filter], Direction::Up);
-        probe.settle()?;
+        let mut probe = MergeCursor::new(vec![filter], Direction::Up);
+        probe.load_first()?;
         if probe.key().is_none() {
             return Ok(None);
         }

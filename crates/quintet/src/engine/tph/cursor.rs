@@ -7,7 +7,8 @@ use crate::{
     Result,
     lsm::{
         cursor::merge::{
-            Ahead, Direction, DiskCursor, MemtableCursor, ScanStart, SortedCursor, SstCursor,
+            Direction, DiskCursor, MemtableCursor, ReadAheadSizes, ScanStart, SortedCursor,
+            SstCursor,
         },
         sst::key_section::KeyCursor,
     },
@@ -18,7 +19,7 @@ use crate::{
 };
 
 /// Many walks as one.
-pub(super) type Merge = crate::lsm::cursor::merge::Merge<Source>;
+pub(super) type MergeCursor = crate::lsm::cursor::merge::MergeCursor<Source>;
 
 /// A walk over the tables of a level that follow each other in key order.
 #[derive(Debug)]
@@ -27,14 +28,19 @@ pub(super) struct LevelCursor {
     /// The level's place.
     level: usize,
     start: ScanStart,
-    ahead: Ahead,
+    ahead: ReadAheadSizes,
     /// The next table; walking down, one more than its place.
     next: usize,
-    inner: Option<Merge>,
+    inner: Option<MergeCursor>,
 }
 
 impl LevelCursor {
-    pub(super) fn new(version: Arc<Version>, level: usize, start: ScanStart, ahead: Ahead) -> Self {
+    pub(super) fn new(
+        version: Arc<Version>,
+        level: usize,
+        start: ScanStart,
+        ahead: ReadAheadSizes,
+    ) -> Self {
         let tables = version.levels.get(level).map_or(&[][..], Vec::as_slice);
         let key = start.key.as_deref();
         let after = match (key, start.way) {
@@ -70,16 +76,16 @@ impl LevelCursor {
             };
             if !table.uses.is_empty() {
                 let sources = table.cursors(&self.start, self.ahead);
-                self.inner = Some(Merge::new(sources, self.start.way));
+                self.inner = Some(MergeCursor::new(sources, self.start.way));
                 // Further tables are walked from their first key.
                 return;
             }
         }
     }
 
-    fn settle(&mut self) -> Result<()> {
+    fn load_first(&mut self) -> Result<()> {
         while let Some(inner) = &mut self.inner {
-            inner.settle()?;
+            inner.load_first()?;
             if inner.key().is_some() {
                 return Ok(());
             }
@@ -97,20 +103,20 @@ impl LevelCursor {
         if let Some(inner) = &mut self.inner {
             inner.advance()?;
         }
-        self.settle()
+        self.load_first()
     }
 }
 
 /// What of a walk belongs to one table of the next level.
 #[derive(Debug)]
 pub(super) struct Filter {
-    pub(super) inner: Merge,
+    pub(super) inner: MergeCursor,
     pub(super) part: Part,
 }
 
 impl Filter {
-    fn settle(&mut self) -> Result<()> {
-        self.inner.settle()?;
+    fn load_first(&mut self) -> Result<()> {
+        self.inner.load_first()?;
         while self.inner.key().is_some_and(|key| !self.part.has(key)) {
             if self.inner.key().is_some_and(|key| self.part.is_past(key)) {
                 self.inner.end();
@@ -123,7 +129,7 @@ impl Filter {
 
     fn advance(&mut self) -> Result<()> {
         self.inner.advance()?;
-        self.settle()
+        self.load_first()
     }
 }
 
@@ -170,38 +176,40 @@ impl SortedCursor for Source {
         }
     }
 
-    fn settle(&mut self) -> Result<()> {
+    fn load_first(&mut self) -> Result<()> {
         match self {
             Self::Mem(_) => Ok(()),
-            Self::Sst(cursor) => cursor.settle(),
-            Self::Keys(cursor) => cursor.settle(),
-            Self::Level(cursor) => cursor.settle(),
-            Self::Filter(filter) => filter.settle(),
+            Self::Sst(cursor) => cursor.load_first(),
+            Self::Keys(cursor) => cursor.load_first(),
+            Self::Level(cursor) => cursor.load_first(),
+            Self::Filter(filter) => filter.load_first(),
         }
     }
 
-    fn approach(&self) {
+    fn prefetch(&self) {
         match self {
             Self::Mem(_) | Self::Keys(_) => {}
-            Self::Sst(cursor) => cursor.approach(),
+            Self::Sst(cursor) => cursor.prefetch(),
             Self::Level(cursor) => {
                 let sources = cursor.inner.iter().flat_map(|inner| &inner.sources);
-                sources.for_each(SortedCursor::approach);
+                sources.for_each(SortedCursor::prefetch);
             }
-            Self::Filter(filter) => filter.inner.sources.iter().for_each(SortedCursor::approach),
+            Self::Filter(filter) => filter.inner.sources.iter().for_each(SortedCursor::prefetch),
         }
     }
 
-    fn waiting<'a>(&'a mut self, out: &mut Vec<&'a mut dyn DiskCursor>) -> Result<()> {
+    fn collect_disk_reads<'a>(&'a mut self, out: &mut Vec<&'a mut dyn DiskCursor>) -> Result<()> {
         match self {
-            Self::Sst(cursor) => cursor.waiting(out),
+            Self::Sst(cursor) => cursor.collect_disk_reads(out),
             Self::Level(cursor) => {
                 let sources = cursor.inner.iter_mut().flat_map(|inner| &mut inner.sources);
-                sources.into_iter().try_for_each(|source| source.waiting(out))
+                sources.into_iter().try_for_each(|source| source.collect_disk_reads(out))
             }
-            Self::Filter(filter) => {
-                filter.inner.sources.iter_mut().try_for_each(|source| source.waiting(out))
-            }
+            Self::Filter(filter) => filter
+                .inner
+                .sources
+                .iter_mut()
+                .try_for_each(|source| source.collect_disk_reads(out)),
             Self::Mem(_) | Self::Keys(_) => Ok(()),
         }
     }

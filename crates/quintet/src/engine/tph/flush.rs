@@ -73,7 +73,7 @@ impl Inner {
             let complete = complete.filter(|_| rest.is_empty());
             let began = self.context.env.monotonic();
             let known = self.flush_these(these, complete)?;
-            self.front.note_flush(these, began);
+            self.front.record_flush(these, began);
             if rest.is_empty() || complete.is_none() && is_backlog {
                 return Ok(known);
             }

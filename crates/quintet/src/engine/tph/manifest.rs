@@ -47,7 +47,7 @@ use std::{collections::BTreeMap, io, sync::Arc};
 use crate::{
     Error, Result,
     io::{AlignedBuffer, BLOCK_BYTES, File, Open, SECTOR_BYTES, write_all_at},
-    lsm::sst::Owner,
+    lsm::sst::SstOwner,
     util::{
         codec::{
             Decoder, crc32c, crc32c_append, low_u32, put_bytes, put_u32, put_u64, put_varint,
@@ -383,7 +383,7 @@ pub(super) struct Written {
 
 impl Manifest {
     /// Reads the manifest of this number. `complete`: how far the files must be complete.
-    pub(super) fn open(owner: &Owner, number: u64, write: bool, complete: u64) -> Result<Self> {
+    pub(super) fn open(owner: &SstOwner, number: u64, write: bool, complete: u64) -> Result<Self> {
         let name = name_of(number);
         let label = owner.label(&name);
         let how = if write { Open::WRITE } else { Open::READ };
@@ -423,7 +423,7 @@ impl Manifest {
     }
 
     /// Makes a version count, durably. After a failure it may count or not; the next one decides.
-    pub(super) fn publish(&mut self, owner: &Owner, contents: Contents) -> Result<Written> {
+    pub(super) fn publish(&mut self, owner: &SstOwner, contents: Contents) -> Result<Written> {
         // The names of SSTs first: none that an edit names may be missing.
         if !mutant::active(Bug::TphNamesPiecesLate) {
             sync_dir(owner)?;
@@ -437,7 +437,12 @@ impl Manifest {
         Ok(written)
     }
 
-    fn append(&mut self, owner: &Owner, file: &dyn File, contents: &Contents) -> Result<Written> {
+    fn append(
+        &mut self,
+        owner: &SstOwner,
+        file: &dyn File,
+        contents: &Contents,
+    ) -> Result<Written> {
         let label = owner.label(&name_of(self.number));
         let identity = identity(&owner.database_id, owner.table_id, self.number);
         let bytes = edit(&identity, self.end, &contents.encode(&self.contents));
@@ -457,7 +462,7 @@ impl Manifest {
     }
 
     /// Writes a manifest of its own for a version.
-    fn replace(&mut self, owner: &Owner, contents: &Contents) -> Result<Written> {
+    fn replace(&mut self, owner: &SstOwner, contents: &Contents) -> Result<Written> {
         self.tried += 1;
         let number = self.tried;
         let label = owner.label(&name_of(number));
@@ -492,12 +497,12 @@ impl Manifest {
     }
 }
 
-fn sync_dir(owner: &Owner) -> Result<()> {
+fn sync_dir(owner: &SstOwner) -> Result<()> {
     owner.dir.sync().map_err(|error| Error::io(format!("sync {}", owner.label("")), error))
 }
 
 /// Reads a file from the disk: what a failed sync left in the cache alone does not count.
-fn read_past_cache(owner: &Owner, name: &str, label: &str) -> Result<Vec<u8>> {
+fn read_past_cache(owner: &SstOwner, name: &str, label: &str) -> Result<Vec<u8>> {
     let io = |error: io::Error| Error::io(format!("read {label}"), error);
     let file = owner.dir.open(name, Open::READ.direct()).map_err(io)?;
     let length = file.len().map_err(io)?;

@@ -28,7 +28,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Inner,
-    cursor::{Merge, Source},
+    cursor::{MergeCursor, Source},
     index::{Collision, Index},
     options::TphSettings,
     publish::Fresh,
@@ -40,7 +40,7 @@ use crate::{
     io::{Array, Flow},
     lsm::{
         block_cache::CacheAdmission,
-        cursor::merge::{Ahead, Direction, ScanStart, SstCursor},
+        cursor::merge::{Direction, ReadAheadSizes, ScanStart, SstCursor},
         sst::{
             Sst, SstShape, SstWriter,
             block::{self, EntryRef},
@@ -184,7 +184,7 @@ impl Inner {
         // Of each walk, one read is passed over while the next one is under way.
         let work_bytes = self.work_bytes(live + live / 8) + ahead.most() * 2 * to_u64(walks);
         // Where indexes leave little memory, writers need some of it too.
-        let is_large = work_bytes * WORK_SHARE > self.front.room() && !plan.is_flush;
+        let is_large = work_bytes * WORK_SHARE > self.front.work_memory_bytes() && !plan.is_flush;
         let _turn = is_large.then(|| lock(&self.large_merge));
         let _memory = self.context.budget.reserve_transient(work_bytes);
         self.make_space();
@@ -203,8 +203,8 @@ impl Inner {
                 old.push(Source::Sst(Box::new(SstCursor::new(sst, start.clone(), ahead))));
             }
         }
-        let mut merge = Merge::new(delta.into_iter().chain(old).collect(), Direction::Up);
-        merge.settle()?;
+        let mut merge = MergeCursor::new(delta.into_iter().chain(old).collect(), Direction::Up);
+        merge.load_first()?;
         let mut tables = Vec::new();
         let mut draft = Draft::new(base.low.clone(), base.uses.len(), &flow);
         // Not by doubling: that takes three times as much for a moment. The news are few, mostly.
@@ -234,9 +234,9 @@ impl Inner {
 
     /// How much each of so many walks of a merge reads at once: all merges together stay within a
     /// small part of the budget.
-    pub(super) fn ahead(&self, walks: usize) -> Ahead {
+    pub(super) fn ahead(&self, walks: usize) -> ReadAheadSizes {
         let share = self.context.budget.limit() / AHEAD_PART / to_u64(walks.max(1));
-        Ahead::bounded(share.max(AHEAD_MIN))
+        ReadAheadSizes::bounded(share.max(AHEAD_MIN))
     }
 
     /// Flushes what waits for it: a merge takes long, and memtables fill meanwhile.
@@ -256,7 +256,7 @@ impl Inner {
     /// One key: see the module head.
     fn take_entry(
         &self,
-        merge: &Merge,
+        merge: &MergeCursor,
         (news, hash): (usize, u64),
         plan: &Plan,
         draft: &mut Draft,

@@ -85,7 +85,7 @@ use crate::{
     },
     io::Queues,
     lsm::{
-        sst::Owner,
+        sst::SstOwner,
         sst::decoded_block::DecodedBlockCache,
         write_buffer::{FlushTarget, WriteBuffer},
     },
@@ -153,7 +153,7 @@ pub struct Tph {
 struct Inner {
     context: Context,
     settings: TphSettings,
-    owner: Owner,
+    owner: SstOwner,
     route: Route,
     /// All ones, but for tests of equal hashes.
     hash_mask: u64,
@@ -287,7 +287,7 @@ impl Engine for Tph {
     #[inline]
     fn prefetch(&self, hint: Hint<'_, '_>) {
         if let Hint::Write { hash, step: 0 } = hint {
-            self.inner.front.approach(hash);
+            self.inner.front.prefetch_insert(hash);
         }
     }
 
@@ -296,7 +296,7 @@ impl Engine for Tph {
     }
 
     fn cancel(&self, op: &Op<'_>) {
-        self.inner.front.retract(op);
+        self.inner.front.cancel(op);
     }
 
     fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {

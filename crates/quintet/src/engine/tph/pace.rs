@@ -34,7 +34,7 @@ impl Inner {
     pub(super) fn pace_merge(&self, bytes: u64) {
         let rate = self.settings.merge_rate;
         if rate > 0 {
-            self.rates.merge_pace.keep_to(&*self.context.env, bytes, rate, MERGE_DELAY_MAX);
+            self.rates.merge_pace.throttle(&*self.context.env, bytes, rate, MERGE_DELAY_MAX);
         }
     }
 

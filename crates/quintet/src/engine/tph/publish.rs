@@ -18,7 +18,7 @@ use crate::{
     Result,
     lsm::{
         memtable::Memtable,
-        sst::{Kind, Sst},
+        sst::{Sst, SstKind},
     },
     util::{
         codec::to_u64,
@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-const PIECE: Kind = Kind::PIECE;
+const PIECE: SstKind = SstKind::PIECE;
 
 /// What belongs to whoever publishes.
 #[derive(Debug, Default)]
@@ -151,7 +151,7 @@ impl Inner {
         self.charge_index(&version);
         self.make_space();
         self.compaction_wanted.store(self.wants_compaction(&version), Ordering::Relaxed);
-        self.front.show(|_| version, flushed, self);
+        self.front.install_version(|_| version, flushed, self);
     }
 
     /// Draws what the indexes of a version take, and has memtables fit into the rest.
@@ -161,7 +161,7 @@ impl Inner {
         let charged = self.index_charged.swap(now, Ordering::Relaxed);
         self.context.budget.reserve_unchecked(now.saturating_sub(charged));
         self.context.budget.release(charged.saturating_sub(now));
-        self.front.set_room(self.context.budget.limit().saturating_sub(now));
+        self.front.set_work_memory_bytes(self.context.budget.limit().saturating_sub(now));
     }
 
     /// Removes files that nothing needs. What cannot be removed now is tried again.

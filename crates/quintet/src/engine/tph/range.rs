@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use super::{
     Inner, SuperVersion,
-    cursor::{LevelCursor, Merge, Source},
+    cursor::{LevelCursor, MergeCursor, Source},
     flush::walks,
 };
 use crate::{
     Result,
     contract::{Entry, KeyRange, Value, Visit},
-    lsm::cursor::merge::{Ahead, Direction, ScanStart},
+    lsm::cursor::merge::{Direction, ReadAheadSizes, ScanStart},
     util::codec::to_u64,
 };
 
@@ -32,8 +32,8 @@ pub(super) struct Walk {
     end: Option<Vec<u8>>,
     /// Nothing is left.
     is_done: bool,
-    front: Option<Merge>,
-    back: Option<Merge>,
+    front: Option<MergeCursor>,
+    back: Option<MergeCursor>,
 }
 
 impl Range {
@@ -102,7 +102,7 @@ impl Walk {
         Self { view, start, end: range.end, is_done, front: None, back: None }
     }
 
-    fn open(&self, way: Direction, inner: &Inner) -> Result<Merge> {
+    fn open(&self, way: Direction, inner: &Inner) -> Result<MergeCursor> {
         let key = match way {
             Direction::Up => Some(self.start.as_slice().into()),
             Direction::Down => self.end.as_deref().map(Arc::from),
@@ -111,7 +111,7 @@ impl Walk {
         let mut sources = walks(std::slice::from_ref(&self.view.active), &start);
         sources.extend(walks(&self.view.frozen, &start));
         let version = &self.view.version;
-        let ahead = Ahead::scan(version.data_bytes);
+        let ahead = ReadAheadSizes::scan(version.data_bytes);
         for table in &version.level0 {
             sources.extend(table.cursors(&start, ahead));
         }
@@ -119,7 +119,7 @@ impl Walk {
             if inner.is_sorted() {
                 let version = Arc::clone(version);
                 // Each of its tables has all of the level's keys of some places.
-                let ahead = Ahead::scan(version.data_bytes / to_u64(level.len().max(1)));
+                let ahead = ReadAheadSizes::scan(version.data_bytes / to_u64(level.len().max(1)));
                 let cursor = LevelCursor::new(version, place, start.clone(), ahead);
                 sources.push(Source::Level(Box::new(cursor)));
             } else {
@@ -129,9 +129,9 @@ impl Walk {
                 }
             }
         }
-        let mut merge = Merge::new(sources, way);
+        let mut merge = MergeCursor::new(sources, way);
         merge.prime(&*inner.context.env, &inner.queues)?;
-        merge.settle()?;
+        merge.load_first()?;
         Ok(merge)
     }
 

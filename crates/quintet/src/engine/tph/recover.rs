@@ -16,7 +16,7 @@ use crate::{
     io::Queues,
     lsm::{
         sst::decoded_block::DecodedBlockCache,
-        sst::{Kind, Owner, Sst},
+        sst::{Sst, SstKind, SstOwner},
         write_buffer::WriteBuffer,
     },
     util::{
@@ -32,7 +32,7 @@ struct Found {
     manifest: Option<u64>,
 }
 
-fn look(owner: &Owner) -> Result<Found> {
+fn look(owner: &SstOwner) -> Result<Found> {
     let entries = owner.dir.list();
     let entries = entries.map_err(|error| Error::io(format!("list {}", owner.label("")), error))?;
     let names: Vec<String> = entries.into_iter().map(|entry| entry.name).collect();
@@ -48,8 +48,8 @@ impl Inner {
         hash_mask: u64,
     ) -> Result<(Self, Lsn)> {
         let settings = TphSettings::parse(options, context.budget.limit())?;
-        let owner = Owner {
-            kind: Kind::PIECE,
+        let owner = SstOwner {
+            kind: SstKind::PIECE,
             dir: Arc::clone(&context.dir),
             database_id: context.database_id,
             table_id: context.table_id,
@@ -103,7 +103,7 @@ impl Inner {
 }
 
 /// Opens all tables, side by side.
-fn load(context: &Context, owner: &Owner, contents: &Contents) -> Result<Version> {
+fn load(context: &Context, owner: &SstOwner, contents: &Contents) -> Result<Version> {
     let records: Vec<&TableRecord> = contents.levels.iter().flatten().collect();
     let opened: Vec<Mutex<Option<Result<Arc<Table>>>>> =
         records.iter().map(|_| Mutex::new(None)).collect();
@@ -128,7 +128,7 @@ fn load(context: &Context, owner: &Owner, contents: &Contents) -> Result<Version
     Ok(version)
 }
 
-fn load_table(context: &Context, owner: &Owner, record: &TableRecord) -> Result<Table> {
+fn load_table(context: &Context, owner: &SstOwner, record: &TableRecord) -> Result<Table> {
     let mut uses = Vec::new();
     for one in &record.ssts {
         let sst = Arc::new(Sst::open(owner, one.number, one.file_bytes)?);
@@ -147,11 +147,11 @@ fn load_table(context: &Context, owner: &Owner, record: &TableRecord) -> Result<
 }
 
 /// Removes files that the manifest does not name: left by a crash.
-fn remove_strays(owner: &Owner, found: &Found, contents: &Contents) -> Result<()> {
+fn remove_strays(owner: &SstOwner, found: &Found, contents: &Contents) -> Result<()> {
     let tables = contents.levels.iter().flatten();
     let used: BTreeSet<u64> = tables.flat_map(|table| &table.ssts).map(|sst| sst.number).collect();
     for name in &found.names {
-        let is_stray = Kind::PIECE.number_of(name).is_some_and(|number| !used.contains(&number))
+        let is_stray = SstKind::PIECE.number_of(name).is_some_and(|number| !used.contains(&number))
             || manifest::number_of(name).is_some_and(|number| Some(number) != found.manifest)
             || name == manifest::UNFINISHED;
         if !is_stray {

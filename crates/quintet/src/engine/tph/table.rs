@@ -8,7 +8,7 @@ use std::{ops::Range, sync::Arc};
 use super::{cursor::Source, index::Index, options::TphSettings};
 use crate::{
     lsm::{
-        cursor::merge::{Ahead, ScanStart, SstCursor},
+        cursor::merge::{ReadAheadSizes, ScanStart, SstCursor},
         sst::Sst,
     },
     util::codec::{KeyHash, low_u32},
@@ -107,7 +107,7 @@ impl Table {
     }
 
     /// Walks over its SSTs.
-    pub(super) fn cursors(&self, start: &ScanStart, ahead: Ahead) -> Vec<Source> {
+    pub(super) fn cursors(&self, start: &ScanStart, ahead: ReadAheadSizes) -> Vec<Source> {
         let cursor = |one: &SstUse| {
             let cursor = SstCursor::new(Arc::clone(&one.sst), start.clone(), ahead);
             Source::Sst(Box::new(cursor))
