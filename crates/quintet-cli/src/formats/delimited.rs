@@ -261,13 +261,15 @@ impl<W: Write> WriteRows for DelimitedRecordWriter<W> {
             self.columns.iter().map(|name| object.get(name).map(field_text)).collect();
         if let Some(key_columns) = &mut self.key_columns {
             if object.len() != fields.len() || fields.contains(&None) {
-                return Err(unfit("does not have the columns of the first entry"));
+                return Err(unfit("does not have the same columns as the first entry"));
             }
             key_columns.retain(|index| {
                 fields.get(*index).and_then(Option::as_ref).map(String::as_bytes) == Some(key)
             });
             if key_columns.is_empty() {
-                return Err(unfit("does not have its key in the column of the earlier entries"));
+                return Err(unfit(
+                    "does not have its key in the same column as the earlier entries",
+                ));
             }
         }
         let texts = fields.iter().map(|field| field.as_deref().unwrap_or(""));

@@ -14,7 +14,7 @@ use std::{
 };
 
 use super::{
-    AlignedBuffer, BLOCK_BYTES, Completion, Dir, Env, Job, Next, Open, Request, read_exact_at,
+    AlignedBuffer, BLOCK_BYTES, Completion, Dir, Env, Job, NextRun, Open, Request, read_exact_at,
     read_up_to, write_all_at,
 };
 use crate::util::codec::to_usize;
@@ -309,9 +309,9 @@ impl Job for Counter {
         "counter"
     }
 
-    fn run(&self) -> Next {
+    fn run(&self) -> NextRun {
         self.0.fetch_add(1, Ordering::SeqCst);
-        Next::WhenWoken
+        NextRun::WhenWoken
     }
 }
 

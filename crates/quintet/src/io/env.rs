@@ -57,12 +57,12 @@ pub trait Job: Send + Sync {
         false
     }
     /// Does a bounded amount of work and returns when to run again.
-    fn run(&self) -> Next;
+    fn run(&self) -> NextRun;
 }
 
 /// When a job wants to run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextRun {
     /// Immediately: there is more to do.
     Now,
     /// After this time, or earlier if woken.

@@ -41,7 +41,7 @@ pub mod write_throttle;
 pub use array::Array;
 pub use block::{BLOCK_BYTES, SECTOR_BYTES};
 pub use buffer::AlignedBuffer;
-pub use env::{Env, Job, JobControl, JobHandle, Next};
+pub use env::{Env, Job, JobControl, JobHandle, NextRun};
 pub use file::{Dir, DirEntry, File, LockGuard, Open, read_exact_at, read_up_to, write_all_at};
 pub use map::Mapping;
 pub use memory::{Region, prefetch, store};

@@ -37,7 +37,7 @@ impl Slowness {
 
 /// The kind of memory that mapped files have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Memory {
+pub enum MappedMemory {
     /// Persistent memory if the file system has it (DAX with `MAP_SYNC`), else the page cache.
     #[default]
     AsItIs,

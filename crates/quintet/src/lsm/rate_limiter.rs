@@ -55,7 +55,13 @@ impl RateLimiter {
 
     /// Pauses work of `bytes` until its time in the schedule, at most for `most`. Returns how long
     /// it paused.
-    pub(crate) fn keep_to(&self, env: &dyn Env, bytes: u64, rate: u64, most: Duration) -> Duration {
+    pub(crate) fn throttle(
+        &self,
+        env: &dyn Env,
+        bytes: u64,
+        rate: u64,
+        most: Duration,
+    ) -> Duration {
         let wait = self.wait(bytes, rate, env.monotonic());
         if wait < DELAY_MIN {
             return Duration::ZERO;
@@ -107,7 +113,7 @@ impl Default for IdleDetector {
 impl IdleDetector {
     /// Returns whether `value` has had the same value since at least 0.9 seconds, as far as queries
     /// saw.
-    pub(crate) fn has_come(&self, env: &dyn Env, value: u64) -> bool {
+    pub(crate) fn is_idle(&self, env: &dyn Env, value: u64) -> bool {
         let now = env.monotonic();
         if self.value.swap(value, Ordering::Relaxed) != value {
             self.unchanged_since_micros.store(micros(now), Ordering::Relaxed);

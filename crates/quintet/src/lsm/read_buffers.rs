@@ -27,7 +27,7 @@ const POOLED_BYTES_MAX: u64 = 2 << 20;
 
 /// The pool of one table. See the module head.
 #[derive(Debug)]
-pub(crate) struct Buffers {
+pub(crate) struct ReadBuffers {
     pooled: Mutex<PooledBuffers>,
     budget: Arc<Budget>,
 }
@@ -50,7 +50,7 @@ fn capacity_of(buffer: &AlignedBuffer) -> u64 {
     to_u64(buffer.room())
 }
 
-impl Buffers {
+impl ReadBuffers {
     /// Creates an empty pool and registers it with the budget.
     pub(crate) fn new(budget: &Arc<Budget>) -> Arc<Self> {
         let buffers = Arc::new(Self { pooled: Mutex::default(), budget: Arc::clone(budget) });
@@ -79,7 +79,7 @@ impl Buffers {
     }
 }
 
-impl Reclaimable for Buffers {
+impl Reclaimable for ReadBuffers {
     fn reclaimable_bytes(&self) -> u64 {
         lock(&self.pooled).bytes
     }
@@ -96,7 +96,7 @@ impl Reclaimable for Buffers {
     }
 }
 
-impl Drop for Buffers {
+impl Drop for ReadBuffers {
     fn drop(&mut self) {
         self.reclaim(u64::MAX);
     }
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn buffers_are_used_again_few_are_kept_and_others_get_their_memory() {
         let budget = Arc::new(Budget::new(3 << 20));
-        let buffers = Buffers::new(&budget);
+        let buffers = ReadBuffers::new(&budget);
         let one = buffers.lend(5000);
         let address = one.as_slice().as_ptr();
         buffers.keep(one);

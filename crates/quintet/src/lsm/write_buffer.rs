@@ -13,7 +13,7 @@
 //! Invariants:
 //! - While a thread holds `writing` exclusively, no insert into the active memtable is under way.
 //!   So a frozen memtable never changes.
-//! - What [`WriteBuffer::admit`] reserves is released by [`WriteBuffer::retract`] or belongs to the
+//! - What [`WriteBuffer::admit`] reserves is released by [`WriteBuffer::cancel`] or belongs to the
 //!   memtable.
 //!
 //! Threads: any; gets take no lock. Lock order: `reserving`, the engine's locks of flushes and
@@ -98,7 +98,7 @@ pub(crate) struct WriteBuffer<V> {
     /// Held by the writer that finds memory for all writers that wait for it.
     reserving: Mutex<()>,
     /// Bytes of memory for memtables and work: the budget without what indexes use.
-    room: AtomicU64,
+    work_memory_bytes: AtomicU64,
     /// Monotonic time in microseconds of the last install of a version, or of the freeze that found
     /// no other frozen memtable.
     frozen_since: AtomicU64,
@@ -154,7 +154,7 @@ impl<V> WriteBuffer<V> {
             installing: Mutex::new(()),
             writing: RwLock::new(()),
             reserving: Mutex::new(()),
-            room: AtomicU64::new(u64::MAX),
+            work_memory_bytes: AtomicU64::new(u64::MAX),
             frozen_since: AtomicU64::new(0),
             reserved: AtomicU64::new(0),
             write_rate: AtomicU64::new(0),
@@ -213,7 +213,7 @@ impl<V> WriteBuffer<V> {
 
     /// Installs the version that `edit` makes of the current one, and removes the memtables that it
     /// contains now.
-    pub(crate) fn show(
+    pub(crate) fn install_version(
         &self,
         edit: impl FnOnce(&V) -> V,
         flushed: &[Arc<Memtable>],
@@ -244,18 +244,18 @@ impl<V> WriteBuffer<V> {
     /// Returns the bytes at which a list is frozen: fewer if indexes leave little memory.
     fn list_bytes(&self) -> u64 {
         let most = self.memtable_bytes / self.lists;
-        let share = self.room() / LIST_MEMORY_FRACTION / self.lists;
+        let share = self.work_memory_bytes() / LIST_MEMORY_FRACTION / self.lists;
         share.clamp(most / LIST_FRACTION_MIN, most)
     }
 
     /// Returns the bytes of memory for memtables and work.
-    pub(crate) fn room(&self) -> u64 {
-        self.room.load(Ordering::Relaxed)
+    pub(crate) fn work_memory_bytes(&self) -> u64 {
+        self.work_memory_bytes.load(Ordering::Relaxed)
     }
 
     /// Sets the bytes of memory for memtables and work.
-    pub(crate) fn set_room(&self, bytes: u64) {
-        self.room.store(bytes, Ordering::Relaxed);
+    pub(crate) fn set_work_memory_bytes(&self, bytes: u64) {
+        self.work_memory_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Returns whether a flush is due: the lists of one flush are frozen, or one has waited for
@@ -392,7 +392,7 @@ impl<V> WriteBuffer<V> {
     }
 
     /// Releases the memory of an admitted operation that is not inserted.
-    pub(crate) fn retract(&self, op: &Op<'_>) {
+    pub(crate) fn cancel(&self, op: &Op<'_>) {
         if self.claim_reserved(cost(op)) {
             self.context.budget.release(cost(op));
         }
@@ -400,7 +400,7 @@ impl<V> WriteBuffer<V> {
 
     /// Prefetches what an insert of this hash reads first. A hint.
     #[inline]
-    pub(crate) fn approach(&self, hash: u64) {
+    pub(crate) fn prefetch_insert(&self, hash: u64) {
         self.view.load().active.prefetch(hash);
     }
 
@@ -496,7 +496,7 @@ impl<V> WriteBuffer<V> {
     }
 
     /// Records how long a flush took.
-    pub(crate) fn note_flush(&self, memtables: &[Arc<Memtable>], began: Duration) {
+    pub(crate) fn record_flush(&self, memtables: &[Arc<Memtable>], began: Duration) {
         let bytes: u64 = memtables.iter().map(|memtable| memtable.charged()).sum();
         // A tiny flush does not measure the disk.
         if bytes >= self.list_bytes() * self.lists / 4 {
@@ -523,7 +523,7 @@ impl<V> WriteBuffer<V> {
             let share = if self.is_backed_up(&view) { left * 100 / self.list_bytes() } else { 100 };
             (rate / 100 * share).max(RATE_MIN)
         };
-        let waited = self.write_limiter.keep_to(&*self.context.env, bytes, rate, DELAY_MAX);
+        let waited = self.write_limiter.throttle(&*self.context.env, bytes, rate, DELAY_MAX);
         if !waited.is_zero() {
             let counters = &self.counters;
             counters.delays_total.fetch_add(1, Ordering::Relaxed);
@@ -549,7 +549,7 @@ impl<V> WriteBuffer<V> {
 
     /// Returns whether no write came for 0.9 seconds.
     pub(crate) fn is_at_rest(&self, active: &Memtable) -> bool {
-        self.idle.has_come(&*self.context.env, active.charged())
+        self.idle.is_idle(&*self.context.env, active.charged())
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
     db::core::durability::Durability,
     io::{
         Env,
-        persistence::{Memory, Slowness},
+        persistence::{MappedMemory, Slowness},
     },
     util::codec::to_usize,
 };
@@ -49,7 +49,7 @@ pub struct Options {
     pub(crate) read_only: bool,
     pub(crate) create: bool,
     pub(crate) segment_bytes: u64,
-    pub(crate) memory: Memory,
+    pub(crate) memory: MappedMemory,
 }
 
 impl Default for Options {
@@ -69,7 +69,7 @@ impl Options {
             read_only: false,
             create: true,
             segment_bytes: SEGMENT_BYTES_DEFAULT,
-            memory: Memory::AsItIs,
+            memory: MappedMemory::AsItIs,
         }
     }
 
@@ -144,7 +144,7 @@ impl Options {
         write_latency: Duration,
         bytes_per_second: u64,
     ) -> Self {
-        self.memory = Memory::Emulated(Slowness { line: write_latency, bytes_per_second });
+        self.memory = MappedMemory::Emulated(Slowness { line: write_latency, bytes_per_second });
         self
     }
 

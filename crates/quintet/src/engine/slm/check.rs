@@ -12,7 +12,7 @@ use crate::{
     Error, Result,
     bptree::scan_forward::{EntryRun, ForwardScan},
     lsm::{
-        cursor::merge::{Ahead, ScanStart, SortedCursor as _, SstCursor},
+        cursor::merge::{ReadAheadSizes, ScanStart, SortedCursor as _, SstCursor},
         sst::block,
     },
     util::{codec::to_u64, report::Report, sync::lock},
@@ -51,8 +51,9 @@ impl SlmTable {
     /// Checks order, bounds and counts of a run. Returns how many entries the index points to.
     fn check_run(&self, run: &SortedRun, report: &mut Report) -> Result<u64> {
         let label = &*run.sst.label;
-        let mut cursor = SstCursor::new(Arc::clone(&run.sst), ScanStart::up(None), Ahead::WHOLE);
-        cursor.settle()?;
+        let mut cursor =
+            SstCursor::new(Arc::clone(&run.sst), ScanStart::up(None), ReadAheadSizes::WHOLE);
+        cursor.load_first()?;
         let (mut entries, mut live, mut last) = (0, 0, None::<Vec<u8>>);
         // The block that the cursor is in, and where its next entry begins.
         let (mut block, mut offset) = (cursor.block(), 0);

@@ -53,7 +53,7 @@ impl SlmTable {
             let view = self.write_buffer.view.load_full();
             let runs = gone.iter().filter_map(|number| view.version.find(*number));
             self.release_run_memory(runs.map(|run| run.memory_bytes()).sum());
-            self.write_buffer.show(|runs| runs.without(&gone), &[], self);
+            self.write_buffer.install_version(|runs| runs.without(&gone), &[], self);
             unremoved_runs.extend(gone);
         }
         unremoved_runs.retain(|number| {

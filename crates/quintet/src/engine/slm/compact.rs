@@ -181,7 +181,7 @@ impl SlmTable {
             input.rate(self.settings.merge_rate, since)
         };
         if rate > 0 {
-            self.merge_limiter.keep_to(&*self.context.env, bytes, rate, MERGE_DELAY_MAX);
+            self.merge_limiter.throttle(&*self.context.env, bytes, rate, MERGE_DELAY_MAX);
         }
         if self.write_buffer.is_flush_due(&self.write_buffer.view.load()) {
             // If it fails, the next step of the background fails too and reports the error.

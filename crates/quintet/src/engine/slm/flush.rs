@@ -17,7 +17,7 @@ use crate::{
     Result,
     lsm::{
         block_cache::CacheAdmission,
-        cursor::merge::{Direction, MemtableCursor, Merge, ScanStart},
+        cursor::merge::{Direction, MemtableCursor, MergeCursor, ScanStart},
         memtable::Memtable,
     },
     util::{
@@ -66,7 +66,7 @@ impl SlmTable {
             let (rest, these) = self.write_buffer.oldest(left);
             let began = self.context.env.monotonic();
             self.flush_memtables(these)?;
-            self.write_buffer.note_flush(these, began);
+            self.write_buffer.record_flush(these, began);
             if !all {
                 break;
             }
@@ -88,8 +88,9 @@ impl SlmTable {
             self.context.budget.reserve_transient(IndexUpdates::memory_bytes(keys, run_keys));
         self.divide_memory();
         let start = ScanStart::up(None);
-        let mut merge = Merge::new(MemtableCursor::all(frozen.to_vec(), &start), Direction::Up);
-        merge.settle()?;
+        let mut merge =
+            MergeCursor::new(MemtableCursor::all(frozen.to_vec(), &start), Direction::Up);
+        merge.load_first()?;
         self.apply_edits(&mut || {
             let mut builder = RunBuilder::new(self);
             while let Some(key) = merge.key().filter(|_| !builder.is_full()) {
@@ -105,7 +106,7 @@ impl SlmTable {
             }
             if builder.updates.is_empty() { Ok(None) } else { builder.finish().map(Some) }
         })?;
-        self.write_buffer.show(Clone::clone, frozen, self);
+        self.write_buffer.install_version(Clone::clone, frozen, self);
         self.wake_compaction();
         Ok(())
     }

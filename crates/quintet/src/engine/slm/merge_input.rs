@@ -7,7 +7,7 @@ use crate::{
     Result,
     bptree::finger::Finger,
     io::Flow,
-    lsm::cursor::merge::{Ahead, Direction, Merge, ScanStart, SstCursor},
+    lsm::cursor::merge::{Direction, MergeCursor, ReadAheadSizes, ScanStart, SstCursor},
     util::{budget::Reservation, codec::to_u64},
 };
 
@@ -28,7 +28,7 @@ const RANGES_RATE: u64 = 512 << 20;
 #[derive(Debug)]
 pub(super) struct MergeInput {
     pub(super) runs: Vec<Arc<SortedRun>>,
-    pub(super) merge: Merge<SstCursor>,
+    pub(super) merge: MergeCursor<SstCursor>,
     /// The position of the last lookup in the index.
     pub(super) finger: Finger,
     /// Bytes of entries since the last check of the rate.
@@ -57,12 +57,12 @@ impl MergeInput {
     /// Opens a merging cursor over all entries of the runs.
     pub(super) fn new(runs: Vec<Arc<SortedRun>>, flow: &Flow) -> Result<Self> {
         let share = (READ_BYTES / to_u64(runs.len().max(1))).clamp(READ_BYTES_MIN, 1 << 20);
-        let ahead = Ahead::bounded(share);
+        let ahead = ReadAheadSizes::bounded(share);
         let start = ScanStart::up(None).with(flow);
         let cursor =
             |run: &Arc<SortedRun>| SstCursor::new(Arc::clone(&run.sst), start.clone(), ahead);
-        let mut merge = Merge::new(runs.iter().map(cursor).collect(), Direction::Up);
-        merge.settle()?;
+        let mut merge = MergeCursor::new(runs.iter().map(cursor).collect(), Direction::Up);
+        merge.load_first()?;
         Ok(Self {
             runs,
             merge,

@@ -110,7 +110,7 @@ impl Engine for Slm {
     #[inline]
     fn prefetch(&self, hint: Hint<'_, '_>) {
         if let Hint::Write { hash, step: 0 } = hint {
-            self.table.write_buffer.approach(hash);
+            self.table.write_buffer.prefetch_insert(hash);
         }
     }
 
@@ -119,7 +119,7 @@ impl Engine for Slm {
     }
 
     fn cancel(&self, op: &Op<'_>) {
-        self.table.write_buffer.retract(op);
+        self.table.write_buffer.cancel(op);
     }
 
     fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {

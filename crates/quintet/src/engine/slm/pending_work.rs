@@ -50,6 +50,6 @@ impl SlmTable {
     /// Whether no checkpoint has been taken for a while.
     fn is_idle(&self) -> bool {
         let checkpoints = self.paged.checkpoints_total.load(Ordering::Relaxed);
-        self.idle.has_come(&*self.context.env, checkpoints)
+        self.idle.is_idle(&*self.context.env, checkpoints)
     }
 }

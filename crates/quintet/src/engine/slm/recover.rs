@@ -21,9 +21,9 @@ use crate::{
     io::Queues,
     lsm::{
         rate_limiter::{IdleDetector, RateLimiter},
-        read_buffers::Buffers,
+        read_buffers::ReadBuffers,
         sst::decoded_block::DecodedBlockCache,
-        sst::{Kind, Owner},
+        sst::{SstKind, SstOwner},
         write_buffer::WriteBuffer,
     },
     util::{
@@ -50,8 +50,8 @@ impl SlmTable {
         // The index keeps its pages before blocks: a page leads to hundreds of entries, a block has
         // a few.
         let index = index.may_reclaim_blocks().with_value_bytes(size_of::<BlockAddress>());
-        let owner = Owner {
-            kind: Kind::RUN,
+        let owner = SstOwner {
+            kind: SstKind::RUN,
             dir: Arc::clone(&context.dir),
             database_id: context.database_id,
             table_id: context.table_id,
@@ -79,7 +79,7 @@ impl SlmTable {
         // Not transient: the memory stays reserved until the table is closed, so no writer may
         // wait for it.
         context.budget.reserve_unchecked(location_cache.memory_bytes());
-        let buffers = Buffers::new(&context.budget);
+        let buffers = ReadBuffers::new(&context.budget);
         let table = Self {
             settings,
             owner,
@@ -126,7 +126,7 @@ fn load_list(paged: &PagedTree, complete: Lsn) -> Result<RunList> {
 }
 
 /// Opens all runs in parallel.
-fn load_runs(context: &Context, owner: &Owner, list: &RunList) -> Result<RunSet> {
+fn load_runs(context: &Context, owner: &SstOwner, list: &RunList) -> Result<RunSet> {
     let records = &list.runs;
     let opened: Vec<Mutex<Option<Result<SortedRun>>>> =
         records.iter().map(|_| Mutex::new(None)).collect();
@@ -144,7 +144,7 @@ fn load_runs(context: &Context, owner: &Owner, list: &RunList) -> Result<RunSet>
 }
 
 /// Removes the run files that a crash has left: those that the list does not name.
-fn remove_strays(owner: &Owner, list: &RunList) -> Result<()> {
+fn remove_strays(owner: &SstOwner, list: &RunList) -> Result<()> {
     let io = |what: &str, error| Error::io(format!("{what} {}", owner.label("")), error);
     let used: BTreeSet<u64> = list.runs.iter().map(|run| u64::from(run.number)).collect();
     let entries = owner.dir.list().map_err(|error| io("list", error))?;

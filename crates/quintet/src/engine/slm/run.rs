@@ -20,7 +20,7 @@ use super::{
 use crate::{
     Error, Result,
     io::{Dir, File},
-    lsm::sst::{Kind, Owner, Sst, decoded_block::DecodedBlockCache, describe},
+    lsm::sst::{Sst, SstKind, SstOwner, decoded_block::DecodedBlockCache, describe},
     util::{
         codec::{Decoder, low_u64, put_bytes, to_u64, to_usize},
         format::{LineSink, brief},
@@ -66,7 +66,7 @@ impl SortedRun {
     }
 
     /// Opens a run of the list. Fails with `Corruption` if its file disagrees with the list.
-    pub(super) fn open(owner: &Owner, record: &RunRecord) -> Result<Self> {
+    pub(super) fn open(owner: &SstOwner, record: &RunRecord) -> Result<Self> {
         let sst = Sst::open(owner, u64::from(record.number), record.file_bytes)?;
         let section = sst.footer.index;
         let bytes = sst.section(section)?;
@@ -262,7 +262,7 @@ pub(crate) fn describe_run(
     label: &str,
     say: &mut LineSink<'_>,
 ) -> Result<()> {
-    describe::sst((dir, file, label), (Kind::RUN, "slm run"), say, |sst, say| {
+    describe::sst((dir, file, label), (SstKind::RUN, "slm run"), say, |sst, say| {
         let section = sst.footer.index;
         let bounds = decode_bounds(&sst.section(section)?);
         let (low, high) =

@@ -86,7 +86,7 @@ impl<'a> RunBuilder<'a> {
                 let run = Arc::new(SortedRun::new(self.number, sst, bounds));
                 table.manifest.add(&run);
                 table.reserve_run_memory(run.memory_bytes());
-                table.write_buffer.show(|runs| runs.with(&run), &[], table);
+                table.write_buffer.install_version(|runs| runs.with(&run), &[], table);
                 Ok(IndexEdit { run: Some(run), updates })
             }
             Err(error) => {

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     Error, Result,
     bptree::{CountChange, Tree, checkpoint::CheckpointParticipant},
-    lsm::sst::Owner,
+    lsm::sst::SstOwner,
     util::{
         mutant::mutant,
         sync::{AtomicU64, Mutex, OnceLock, Ordering, lock},
@@ -46,7 +46,7 @@ struct ManifestState {
 /// The manifest of a table's runs. It takes part in each checkpoint of the index.
 #[derive(Debug)]
 pub(super) struct RunManifest {
-    owner: Owner,
+    owner: SstOwner,
     state: Mutex<ManifestState>,
     /// The number of the next run.
     next: AtomicU64,
@@ -56,7 +56,7 @@ pub(super) struct RunManifest {
 
 impl RunManifest {
     /// Creates an empty manifest.
-    pub(super) fn new(owner: Owner) -> Self {
+    pub(super) fn new(owner: SstOwner) -> Self {
         let (state, keys) = Default::default();
         Self { owner, state, next: AtomicU64::new(1), keys }
     }

@@ -19,8 +19,8 @@ use crate::{
     io::Queues,
     lsm::{
         rate_limiter::{IdleDetector, RateLimiter},
-        read_buffers::Buffers,
-        sst::{Owner, decoded_block::DecodedBlockCache},
+        read_buffers::ReadBuffers,
+        sst::{SstOwner, decoded_block::DecodedBlockCache},
         super_version,
         write_buffer::{FlushTarget, WriteBuffer},
     },
@@ -58,7 +58,7 @@ pub(super) struct SlmTable {
     pub(super) context: Context,
     pub(super) settings: SlmSettings,
     /// Directory, kind and identity of the table's run files.
-    pub(super) owner: Owner,
+    pub(super) owner: SstOwner,
     /// The index: a B+-tree of pages with checkpoints.
     pub(super) paged: PagedTree,
     /// How the index stores keys.
@@ -84,7 +84,7 @@ pub(super) struct SlmTable {
     pub(super) read_locality: ReadLocality,
     pub(super) queues: Queues,
     /// Read buffers of gets and ranges.
-    pub(super) buffers: Arc<Buffers>,
+    pub(super) buffers: Arc<ReadBuffers>,
     /// Limits the rate of merges.
     pub(super) merge_limiter: RateLimiter,
     /// Block cache of the runs.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    cursor::{MergeCursor, TphCursor, table_cursors},
+    cursor::{TphCursor, TphMergeCursor, table_cursors},
     partition::Partition,
     store::TphStore,
     table::TphTable,
@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Error, Result,
     lsm::{
-        cursor::merge::{Ahead, Direction, ScanStart, SortedCursor, SstCursor},
+        cursor::merge::{Direction, ReadAheadSizes, ScanStart, SortedCursor, SstCursor},
         sst::{Sst, key_section::KeyCursor},
     },
     util::{codec::to_u64, report::Report},
@@ -62,12 +62,12 @@ impl TphStore {
     /// Verifies that the key section of an SST has the keys of its entries.
     fn check_keys(&self, sst: &Arc<Sst>, report: &mut Report) -> Result<()> {
         let flow = self.queues.flow(&*self.context.env)?;
-        let keys = KeyCursor::new(sst, Ahead::WHOLE.most(), &flow);
+        let keys = KeyCursor::new(sst, ReadAheadSizes::WHOLE.most(), &flow);
         let Some(mut keys) = keys else { return Ok(()) };
         let start = ScanStart::up(None).with(&flow);
-        let mut entries = SstCursor::new(Arc::clone(sst), start, Ahead::WHOLE);
-        keys.settle()?;
-        entries.settle()?;
+        let mut entries = SstCursor::new(Arc::clone(sst), start, ReadAheadSizes::WHOLE);
+        keys.load_first()?;
+        entries.load_first()?;
         while keys.key().is_some() || entries.key().is_some() {
             let value_bytes = entries.value().map(|value| to_u64(value.len()));
             let is_same = keys.key() == entries.key()
@@ -93,9 +93,9 @@ impl TphStore {
         report: &mut Report,
     ) -> Result<()> {
         let start = ScanStart::up(None);
-        let sources = table_cursors(table, &start, Ahead::WHOLE);
-        let mut merge = MergeCursor::new(sources, Direction::Up);
-        merge.settle()?;
+        let sources = table_cursors(table, &start, ReadAheadSizes::WHOLE);
+        let mut merge = TphMergeCursor::new(sources, Direction::Up);
+        merge.load_first()?;
         let mut live = vec![(0_u64, 0_u64); table.ssts.len()];
         let (mut tombstones, mut last) = (0, None::<Vec<u8>>);
         while let (Some(key), Some(current)) = (merge.key(), merge.current()) {
@@ -151,8 +151,8 @@ impl TphStore {
 
 /// Verifies that a seek in an SST reads the block of each key.
 fn check_block_index(sst: &Arc<Sst>, report: &mut Report) -> Result<()> {
-    let mut entries = SstCursor::new(Arc::clone(sst), ScanStart::up(None), Ahead::WHOLE);
-    entries.settle()?;
+    let mut entries = SstCursor::new(Arc::clone(sst), ScanStart::up(None), ReadAheadSizes::WHOLE);
+    entries.load_first()?;
     while let Some(key) = entries.key() {
         if !sst.seek(key).contains(&entries.block()) {
             let what = format!("the block index does not find key {}", key.escape_ascii());

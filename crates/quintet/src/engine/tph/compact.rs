@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::{
     compaction_picker::{self, CompactionJob, DEAD_PER_CENT},
-    cursor::{MergeCursor, PartitionCursor, TphCursor, table_cursors},
+    cursor::{PartitionCursor, TphCursor, TphMergeCursor, table_cursors},
     merge::plan::{MergeBase, MergePlan, TableSplit},
     partition::{Partition, Partitioning},
     publish::UnpublishedSsts,
@@ -269,10 +269,10 @@ impl TphStore {
         let partition = Partition { partitioning, range, is_last: next.is_none() };
         let flow = self.queues.flow(&*self.context.env)?;
         let start = ScanStart::up(partition.first_key()).with(&flow);
-        let inner = MergeCursor::new(newer(&start), Direction::Up);
+        let inner = TphMergeCursor::new(newer(&start), Direction::Up);
         let source = TphCursor::Partition(Box::new(PartitionCursor { inner, partition }));
-        let mut first = MergeCursor::new(vec![source], Direction::Up);
-        first.settle()?;
+        let mut first = TphMergeCursor::new(vec![source], Direction::Up);
+        first.load_first()?;
         if first.key().is_none() {
             return Ok(None);
         }

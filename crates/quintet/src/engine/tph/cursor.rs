@@ -7,7 +7,8 @@ use crate::{
     Result,
     lsm::{
         cursor::merge::{
-            Ahead, Direction, DiskCursor, MemtableCursor, Merge, ScanStart, SortedCursor, SstCursor,
+            Direction, DiskCursor, MemtableCursor, MergeCursor, ReadAheadSizes, ScanStart,
+            SortedCursor, SstCursor,
         },
         memtable::Memtable,
         sst::key_section::KeyCursor,
@@ -16,7 +17,7 @@ use crate::{
 };
 
 /// A merging cursor over the sources of this engine.
-pub(super) type MergeCursor = Merge<TphCursor>;
+pub(super) type TphMergeCursor = MergeCursor<TphCursor>;
 
 /// Creates a cursor for each memtable.
 pub(super) fn memtable_cursors(memtables: &[Arc<Memtable>], start: &ScanStart) -> Vec<TphCursor> {
@@ -25,7 +26,11 @@ pub(super) fn memtable_cursors(memtables: &[Arc<Memtable>], start: &ScanStart) -
 }
 
 /// Creates a cursor for each SST of a table.
-pub(super) fn table_cursors(table: &TphTable, start: &ScanStart, ahead: Ahead) -> Vec<TphCursor> {
+pub(super) fn table_cursors(
+    table: &TphTable,
+    start: &ScanStart,
+    ahead: ReadAheadSizes,
+) -> Vec<TphCursor> {
     let sst_cursors = table.ssts.iter().map(|one| {
         let cursor = SstCursor::new(Arc::clone(&one.sst), start.clone(), ahead);
         TphCursor::Sst(Box::new(cursor))
@@ -40,15 +45,20 @@ pub(super) struct LevelCursor {
     /// Index of the level in the version.
     level: usize,
     start: ScanStart,
-    ahead: Ahead,
+    ahead: ReadAheadSizes,
     /// Index of the next table. In a downward scan, one more than its index.
     next: usize,
     /// The cursor over the current table.
-    inner: Option<MergeCursor>,
+    inner: Option<TphMergeCursor>,
 }
 
 impl LevelCursor {
-    pub(super) fn new(version: Arc<Version>, level: usize, start: ScanStart, ahead: Ahead) -> Self {
+    pub(super) fn new(
+        version: Arc<Version>,
+        level: usize,
+        start: ScanStart,
+        ahead: ReadAheadSizes,
+    ) -> Self {
         let tables = version.levels.get(level).map_or(&[][..], Vec::as_slice);
         let key = start.key.as_deref();
         let after = match (key, start.way) {
@@ -84,15 +94,15 @@ impl LevelCursor {
             };
             if !table.ssts.is_empty() {
                 let sources = table_cursors(table, &self.start, self.ahead);
-                self.inner = Some(MergeCursor::new(sources, self.start.way));
+                self.inner = Some(TphMergeCursor::new(sources, self.start.way));
                 return;
             }
         }
     }
 
-    fn settle(&mut self) -> Result<()> {
+    fn load_first(&mut self) -> Result<()> {
         while let Some(inner) = &mut self.inner {
-            inner.settle()?;
+            inner.load_first()?;
             if inner.key().is_some() {
                 return Ok(());
             }
@@ -108,20 +118,20 @@ impl LevelCursor {
         if let Some(inner) = &mut self.inner {
             inner.advance()?;
         }
-        self.settle()
+        self.load_first()
     }
 }
 
 /// A cursor over the entries that belong to one partition of the next level.
 #[derive(Debug)]
 pub(super) struct PartitionCursor {
-    pub(super) inner: MergeCursor,
+    pub(super) inner: TphMergeCursor,
     pub(super) partition: Partition,
 }
 
 impl PartitionCursor {
-    fn settle(&mut self) -> Result<()> {
-        self.inner.settle()?;
+    fn load_first(&mut self) -> Result<()> {
+        self.inner.load_first()?;
         while self.inner.key().is_some_and(|key| !self.partition.contains(key)) {
             if self.inner.key().is_some_and(|key| self.partition.is_past(key)) {
                 self.inner.end();
@@ -134,7 +144,7 @@ impl PartitionCursor {
 
     fn advance(&mut self) -> Result<()> {
         self.inner.advance()?;
-        self.settle()
+        self.load_first()
     }
 }
 
@@ -181,38 +191,40 @@ impl SortedCursor for TphCursor {
         }
     }
 
-    fn settle(&mut self) -> Result<()> {
+    fn load_first(&mut self) -> Result<()> {
         match self {
             Self::Memtable(_) => Ok(()),
-            Self::Sst(cursor) => cursor.settle(),
-            Self::Keys(cursor) => cursor.settle(),
-            Self::Level(cursor) => cursor.settle(),
-            Self::Partition(cursor) => cursor.settle(),
+            Self::Sst(cursor) => cursor.load_first(),
+            Self::Keys(cursor) => cursor.load_first(),
+            Self::Level(cursor) => cursor.load_first(),
+            Self::Partition(cursor) => cursor.load_first(),
         }
     }
 
-    fn approach(&self) {
+    fn prefetch(&self) {
         match self {
             Self::Memtable(_) | Self::Keys(_) => {}
-            Self::Sst(cursor) => cursor.approach(),
+            Self::Sst(cursor) => cursor.prefetch(),
             Self::Level(cursor) => {
                 let sources = cursor.inner.iter().flat_map(|inner| &inner.sources);
-                sources.for_each(SortedCursor::approach);
+                sources.for_each(SortedCursor::prefetch);
             }
-            Self::Partition(cursor) => cursor.inner.sources.iter().for_each(SortedCursor::approach),
+            Self::Partition(cursor) => cursor.inner.sources.iter().for_each(SortedCursor::prefetch),
         }
     }
 
-    fn waiting<'a>(&'a mut self, out: &mut Vec<&'a mut dyn DiskCursor>) -> Result<()> {
+    fn collect_disk_reads<'a>(&'a mut self, out: &mut Vec<&'a mut dyn DiskCursor>) -> Result<()> {
         match self {
-            Self::Sst(cursor) => cursor.waiting(out),
+            Self::Sst(cursor) => cursor.collect_disk_reads(out),
             Self::Level(cursor) => {
                 let sources = cursor.inner.iter_mut().flat_map(|inner| &mut inner.sources);
-                sources.into_iter().try_for_each(|source| source.waiting(out))
+                sources.into_iter().try_for_each(|source| source.collect_disk_reads(out))
             }
-            Self::Partition(cursor) => {
-                cursor.inner.sources.iter_mut().try_for_each(|source| source.waiting(out))
-            }
+            Self::Partition(cursor) => cursor
+                .inner
+                .sources
+                .iter_mut()
+                .try_for_each(|source| source.collect_disk_reads(out)),
             Self::Memtable(_) | Self::Keys(_) => Ok(()),
         }
     }

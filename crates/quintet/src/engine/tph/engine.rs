@@ -51,7 +51,7 @@ impl Engine for Tph {
     #[inline]
     fn prefetch(&self, hint: Hint<'_, '_>) {
         if let Hint::Write { hash, step: 0 } = hint {
-            self.store.write_buffer.approach(hash);
+            self.store.write_buffer.prefetch_insert(hash);
         }
     }
 
@@ -60,7 +60,7 @@ impl Engine for Tph {
     }
 
     fn cancel(&self, op: &Op<'_>) {
-        self.store.write_buffer.retract(op);
+        self.store.write_buffer.cancel(op);
     }
 
     fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {

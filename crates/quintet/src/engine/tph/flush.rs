@@ -76,7 +76,7 @@ impl TphStore {
             let complete = complete.filter(|_| newer.is_empty());
             let began = self.context.env.monotonic();
             let flushed_to = self.flush_memtables(oldest, complete)?;
-            self.write_buffer.note_flush(oldest, began);
+            self.write_buffer.record_flush(oldest, began);
             if newer.is_empty() || complete.is_none() && is_backlog {
                 return Ok(flushed_to);
             }

@@ -4,7 +4,7 @@ use super::manifest::decode;
 use crate::{
     Error, Result,
     io::{Dir, File, read_up_to},
-    lsm::sst::{Kind, describe},
+    lsm::sst::{SstKind, describe},
     util::{
         codec::to_usize,
         format::{LineSink, hex},
@@ -40,7 +40,7 @@ pub fn manifest(file: &dyn File, label: &str, say: &mut LineSink<'_>) -> Result<
             for one in &table.ssts {
                 say(&format!(
                     "    {}: {} bytes, {} live entries of {} bytes",
-                    Kind::PIECE.name_of(one.number),
+                    SstKind::PIECE.name_of(one.number),
                     one.file_bytes,
                     one.live,
                     one.live_bytes
@@ -53,7 +53,7 @@ pub fn manifest(file: &dyn File, label: &str, say: &mut LineSink<'_>) -> Result<
 
 /// Describes an SST, line by line.
 pub fn sst(dir: &Arc<dyn Dir>, file: &dyn File, label: &str, say: &mut LineSink<'_>) -> Result<()> {
-    describe::sst((dir, file, label), (Kind::PIECE, "tph piece"), say, |sst, say| {
+    describe::sst((dir, file, label), (SstKind::PIECE, "tph piece"), say, |sst, say| {
         say(&format!("  index        {} bytes", sst.footer.index.bytes));
         say(&format!("  keys apart   {} bytes", sst.footer.keys.bytes));
         let _ = sst.section(sst.footer.keys)?;

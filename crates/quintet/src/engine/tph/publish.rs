@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     Result,
-    lsm::{memtable::Memtable, sst::Kind},
+    lsm::{memtable::Memtable, sst::SstKind},
     util::{
         mutant::mutant,
         sync::{Mutex, Ordering, lock},
@@ -55,7 +55,7 @@ impl Drop for UnpublishedSsts<'_> {
     fn drop(&mut self) {
         for number in self.take_numbers() {
             // If this fails, the next open of the table removes the file.
-            let _ = self.store.owner.dir.remove(&Kind::PIECE.name_of(number));
+            let _ = self.store.owner.dir.remove(&SstKind::PIECE.name_of(number));
         }
     }
 }
@@ -104,10 +104,11 @@ impl TphStore {
             levels: levels.map(|level| level.iter().map(record_of).collect()).collect(),
         };
         let (kept, old) = (sst_numbers(&version), sst_numbers(&before));
-        let removed: Vec<String> = old.difference(&kept).map(|n| Kind::PIECE.name_of(*n)).collect();
+        let removed: Vec<String> =
+            old.difference(&kept).map(|n| SstKind::PIECE.name_of(*n)).collect();
         mutant!(TphRemovesPiecesEarly => mutants::remove_files(&*self.owner.dir, &removed));
         let written: Vec<String> =
-            unpublished.take_numbers().into_iter().map(|n| Kind::PIECE.name_of(n)).collect();
+            unpublished.take_numbers().into_iter().map(|n| SstKind::PIECE.name_of(n)).collect();
         match publisher.manifest.publish(&self.owner, contents) {
             Ok(done) => {
                 self.counters.written_bytes.fetch_add(done.bytes, Ordering::Relaxed);
@@ -121,7 +122,7 @@ impl TphStore {
             }
         }
         let is_unused = |name: &String| {
-            Kind::PIECE.number_of(name).is_some_and(|number| !kept.contains(&number))
+            SstKind::PIECE.number_of(name).is_some_and(|number| !kept.contains(&number))
         };
         publisher.obsolete.extend(written.into_iter().filter(is_unused));
         publisher.obsolete.extend(removed);
@@ -137,7 +138,7 @@ impl TphStore {
         self.shrink_cache();
         let wants_compaction = compaction_picker::pick(&self.settings, &version).is_some();
         self.wants_compaction.store(wants_compaction, Ordering::Relaxed);
-        self.write_buffer.show(|_| version, flushed, self);
+        self.write_buffer.install_version(|_| version, flushed, self);
     }
 
     /// Removes the obsolete files. Keeps those that cannot be removed for the next call.

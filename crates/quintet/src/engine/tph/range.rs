@@ -9,14 +9,14 @@
 use std::sync::Arc;
 
 use super::{
-    cursor::{LevelCursor, MergeCursor, TphCursor, memtable_cursors, table_cursors},
+    cursor::{LevelCursor, TphCursor, TphMergeCursor, memtable_cursors, table_cursors},
     store::TphStore,
     version::SuperVersion,
 };
 use crate::{
     Result,
     contract::{Entry, KeyRange, Value, Visit},
-    lsm::cursor::merge::{Ahead, Direction, ScanStart},
+    lsm::cursor::merge::{Direction, ReadAheadSizes, ScanStart},
     util::codec::to_u64,
 };
 
@@ -35,9 +35,9 @@ struct RangeScan {
     end: Option<Vec<u8>>,
     is_done: bool,
     /// The cursor from the start, once it is open.
-    upward: Option<MergeCursor>,
+    upward: Option<TphMergeCursor>,
     /// The cursor from the end, once it is open.
-    downward: Option<MergeCursor>,
+    downward: Option<TphMergeCursor>,
 }
 
 impl TphRange {
@@ -99,7 +99,7 @@ impl RangeScan {
     }
 
     /// Opens a cursor at the start or the end of what is left of the range.
-    fn open(&self, way: Direction, store: &TphStore) -> Result<MergeCursor> {
+    fn open(&self, way: Direction, store: &TphStore) -> Result<TphMergeCursor> {
         let key = match way {
             Direction::Up => Some(self.start.as_slice().into()),
             Direction::Down => self.end.as_deref().map(Arc::from),
@@ -109,7 +109,7 @@ impl RangeScan {
         let mut sources = memtable_cursors(active, &start);
         sources.extend(memtable_cursors(&self.super_version.frozen, &start));
         let version = &self.super_version.version;
-        let ahead = Ahead::scan(version.data_bytes);
+        let ahead = ReadAheadSizes::scan(version.data_bytes);
         for table in &version.level0 {
             sources.extend(table_cursors(table, &start, ahead));
         }
@@ -118,7 +118,7 @@ impl RangeScan {
                 let version = Arc::clone(version);
                 // Each table has all keys of the level in its range, so the read-ahead of a table
                 // is its part of the data.
-                let ahead = Ahead::scan(version.data_bytes / to_u64(level.len().max(1)));
+                let ahead = ReadAheadSizes::scan(version.data_bytes / to_u64(level.len().max(1)));
                 let cursor = LevelCursor::new(version, index, start.clone(), ahead);
                 sources.push(TphCursor::Level(Box::new(cursor)));
             } else {
@@ -128,9 +128,9 @@ impl RangeScan {
                 }
             }
         }
-        let mut merge = MergeCursor::new(sources, way);
+        let mut merge = TphMergeCursor::new(sources, way);
         merge.prime(&*store.context.env, &store.queues)?;
-        merge.settle()?;
+        merge.load_first()?;
         Ok(merge)
     }
 

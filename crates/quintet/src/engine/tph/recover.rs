@@ -18,7 +18,7 @@ use crate::{
     contract::{Context, TableOptions},
     io::Queues,
     lsm::{
-        sst::{Kind, Owner, Sst, decoded_block::DecodedBlockCache},
+        sst::{Sst, SstKind, SstOwner, decoded_block::DecodedBlockCache},
         write_buffer::WriteBuffer,
     },
     util::{
@@ -35,7 +35,7 @@ struct DirListing {
     manifest: Option<u64>,
 }
 
-fn list_files(owner: &Owner) -> Result<DirListing> {
+fn list_files(owner: &SstOwner) -> Result<DirListing> {
     let entries = owner.dir.list();
     let entries = entries.map_err(|error| Error::io(format!("list {}", owner.label("")), error))?;
     let names: Vec<String> = entries.into_iter().map(|entry| entry.name).collect();
@@ -53,8 +53,8 @@ impl TphStore {
         hash_mask: u64,
     ) -> Result<(Self, Lsn)> {
         let settings = TphSettings::parse(options, context.budget.limit())?;
-        let owner = Owner {
-            kind: Kind::PIECE,
+        let owner = SstOwner {
+            kind: SstKind::PIECE,
             dir: Arc::clone(&context.dir),
             database_id: context.database_id,
             table_id: context.table_id,
@@ -111,7 +111,7 @@ impl TphStore {
 }
 
 /// Opens all tables, in parallel.
-fn load_version(context: &Context, owner: &Owner, contents: &VersionRecord) -> Result<Version> {
+fn load_version(context: &Context, owner: &SstOwner, contents: &VersionRecord) -> Result<Version> {
     let records: Vec<&TphTableRecord> = contents.levels.iter().flatten().collect();
     let opened: Vec<Mutex<Option<Result<Arc<TphTable>>>>> =
         records.iter().map(|_| Mutex::new(None)).collect();
@@ -136,7 +136,7 @@ fn load_version(context: &Context, owner: &Owner, contents: &VersionRecord) -> R
     Ok(version)
 }
 
-fn load_table(context: &Context, owner: &Owner, record: &TphTableRecord) -> Result<TphTable> {
+fn load_table(context: &Context, owner: &SstOwner, record: &TphTableRecord) -> Result<TphTable> {
     let mut ssts = Vec::new();
     for one in &record.ssts {
         let sst = Arc::new(Sst::open(owner, one.number, one.file_bytes)?);
@@ -155,13 +155,13 @@ fn load_table(context: &Context, owner: &Owner, record: &TphTableRecord) -> Resu
 }
 
 /// Removes files that a crash has left and the manifest does not list.
-fn remove_unlisted(owner: &Owner, files: &DirListing, contents: &VersionRecord) -> Result<()> {
+fn remove_unlisted(owner: &SstOwner, files: &DirListing, contents: &VersionRecord) -> Result<()> {
     let tables = contents.levels.iter().flatten();
     let listed: BTreeSet<u64> =
         tables.flat_map(|table| &table.ssts).map(|sst| sst.number).collect();
     for name in &files.names {
         let is_unlisted =
-            Kind::PIECE.number_of(name).is_some_and(|number| !listed.contains(&number))
+            SstKind::PIECE.number_of(name).is_some_and(|number| !listed.contains(&number))
                 || manifest::number_of(name).is_some_and(|number| Some(number) != files.manifest)
                 || name == manifest::UNFINISHED;
         if !is_unlisted {

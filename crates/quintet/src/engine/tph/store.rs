@@ -19,7 +19,7 @@ use crate::{
     contract::Context,
     io::Queues,
     lsm::{
-        sst::{Owner, Sst, decoded_block::DecodedBlockCache},
+        sst::{Sst, SstOwner, decoded_block::DecodedBlockCache},
         write_buffer::WriteBuffer,
     },
     util::{
@@ -57,7 +57,7 @@ pub(super) struct Publisher {
 pub(super) struct TphStore {
     pub(super) context: Context,
     pub(super) settings: TphSettings,
-    pub(super) owner: Owner,
+    pub(super) owner: SstOwner,
     pub(super) partitioning: Partitioning,
     /// All ones, except in tests of equal hashes.
     pub(super) hash_mask: u64,
@@ -122,7 +122,7 @@ impl TphStore {
         let reserved = self.index_bytes_reserved.swap(needed, Ordering::Relaxed);
         self.context.budget.reserve_unchecked(needed.saturating_sub(reserved));
         self.context.budget.release(reserved.saturating_sub(needed));
-        self.write_buffer.set_room(self.context.budget.limit().saturating_sub(needed));
+        self.write_buffer.set_work_memory_bytes(self.context.budget.limit().saturating_sub(needed));
     }
 
     /// Returns the memory that a merge of this many entries needs besides the table: the locations

@@ -42,7 +42,7 @@ impl MergeRates {
     /// limit.
     pub(super) fn throttle(&self, env: &dyn Env, bytes: u64, rate: u64) {
         if rate > 0 {
-            self.limiter.keep_to(env, bytes, rate, MERGE_DELAY_MAX);
+            self.limiter.throttle(env, bytes, rate, MERGE_DELAY_MAX);
         }
     }
 

@@ -16,7 +16,7 @@ use std::{
     time::Instant,
 };
 
-use super::super::{Job, JobControl, Next};
+use super::super::{Job, JobControl, NextRun};
 use crate::util::sync::system::{Condvar, Mutex, lock};
 
 /// Niceness of a patient job above the process's: it gets a third of the processor time of a normal
@@ -175,15 +175,15 @@ impl JobShared {
     }
 
     /// Schedules the next run: immediately, or when the delay has passed.
-    fn plan(&self, next: Next) {
+    fn plan(&self, next: NextRun) {
         let mut state = lock(&self.state);
         let delay = match next {
-            Next::Now => {
+            NextRun::Now => {
                 state.woken = true;
                 return;
             }
-            Next::WhenWoken => return,
-            Next::After(delay) => delay,
+            NextRun::WhenWoken => return,
+            NextRun::After(delay) => delay,
         };
         // A delay that overflows waits for a wake.
         let Some(deadline) = Instant::now().checked_add(delay) else { return };

@@ -35,7 +35,7 @@ use std::{
 
 use super::{
     Dir, Env, Job, JobHandle,
-    persistence::Memory,
+    persistence::MappedMemory,
     queue::{self, QueueKind},
     request::Queue,
 };
@@ -50,7 +50,7 @@ static MONOTONIC_ZERO: OnceLock<Instant> = OnceLock::new();
 pub struct OsEnv {
     boot_id: [u8; 16],
     queue: QueueKind,
-    memory: Memory,
+    memory: MappedMemory,
 }
 
 impl OsEnv {
@@ -61,12 +61,12 @@ impl OsEnv {
 
     /// Returns the system, with queues of one kind.
     pub fn with_queue(queue: QueueKind) -> Self {
-        Self { boot_id: host::boot_id(), queue, memory: Memory::AsItIs }
+        Self { boot_id: host::boot_id(), queue, memory: MappedMemory::AsItIs }
     }
 
     /// Returns this environment with mappings of the given memory.
     #[must_use]
-    pub fn on(self, memory: Memory) -> Self {
+    pub fn on(self, memory: MappedMemory) -> Self {
         Self { memory, ..self }
     }
 }

@@ -14,7 +14,7 @@ use std::{
 use super::*;
 use crate::{
     io::{
-        AlignedBuffer, File, LockGuard, Next, Open, contract_tests, persistence::Slowness,
+        AlignedBuffer, File, LockGuard, NextRun, Open, contract_tests, persistence::Slowness,
         read_exact_at, read_up_to, write_all_at,
     },
     util::sync::{Mutex, lock},
@@ -348,7 +348,7 @@ fn mappings_and_calls_see_the_same_bytes() {
 fn emulated_memory_is_synced_line_by_line() {
     let test = TestDir::new();
     let slow = Slowness { line: Duration::from_millis(2), bytes_per_second: 0 };
-    let env = OsEnv::new().on(Memory::Emulated(slow));
+    let env = OsEnv::new().on(MappedMemory::Emulated(slow));
     let dir = env.open_dir(&test.0, false).unwrap().open_dir("below", true).unwrap();
     let file = dir.open("file", Open::CREATE).unwrap();
     file.allocate(8192).unwrap();
@@ -498,11 +498,11 @@ fn the_least_memory_limit_counts() {
 /// A job that tells of each run and does what it is told next.
 struct TestJob {
     runs: mpsc::Sender<()>,
-    next: Mutex<mpsc::Receiver<Next>>,
+    next: Mutex<mpsc::Receiver<NextRun>>,
 }
 
 /// A job with the test's ends of its channels: one that receives each run, one that answers it.
-fn test_job() -> (Arc<TestJob>, mpsc::Receiver<()>, mpsc::Sender<Next>) {
+fn test_job() -> (Arc<TestJob>, mpsc::Receiver<()>, mpsc::Sender<NextRun>) {
     let (runs, ran) = mpsc::channel();
     let (answer, next) = mpsc::channel();
     (Arc::new(TestJob { runs, next: Mutex::new(next) }), ran, answer)
@@ -513,10 +513,10 @@ impl Job for TestJob {
         "test-job-name"
     }
 
-    fn run(&self) -> Next {
+    fn run(&self) -> NextRun {
         assert_eq!(std::thread::current().name(), Some(self.name()));
         self.runs.send(()).unwrap();
-        self.next.lock().unwrap().recv().unwrap_or(Next::WhenWoken)
+        self.next.lock().unwrap().recv().unwrap_or(NextRun::WhenWoken)
     }
 }
 
@@ -546,25 +546,25 @@ fn a_job_runs_when_started_woken_or_due() {
     let (job, ran, answer) = test_job();
     let handle = env.start(job);
     ran.recv().unwrap();
-    answer.send(Next::Now).unwrap();
+    answer.send(NextRun::Now).unwrap();
     ran.recv().unwrap();
     let before = env.monotonic();
-    answer.send(Next::After(Duration::from_millis(20))).unwrap();
+    answer.send(NextRun::After(Duration::from_millis(20))).unwrap();
     ran.recv().unwrap();
     let delay = env.monotonic().saturating_sub(before);
     assert!(delay >= Duration::from_millis(20), "not before its time");
     // Woken during a run: it is due again, however the run ends.
     handle.wake();
     handle.wake();
-    answer.send(Next::WhenWoken).unwrap();
+    answer.send(NextRun::WhenWoken).unwrap();
     ran.recv().unwrap();
-    answer.send(Next::After(Duration::MAX)).unwrap();
+    answer.send(NextRun::After(Duration::MAX)).unwrap();
     handle.wake();
     ran.recv().unwrap();
-    answer.send(Next::After(Duration::from_hours(1))).unwrap();
+    answer.send(NextRun::After(Duration::from_hours(1))).unwrap();
     handle.wake();
     ran.recv().unwrap();
-    answer.send(Next::WhenWoken).unwrap();
+    answer.send(NextRun::WhenWoken).unwrap();
     drop(handle);
     assert!(ran.recv().is_err(), "no run after the stop, and the job is gone");
 }
@@ -585,7 +585,7 @@ fn stop_waits_for_the_running_call() {
         std::thread::yield_now();
     }
     // The stop may not have begun yet: then there is another run, which ends unanswered.
-    answer.send(Next::Now).unwrap();
+    answer.send(NextRun::Now).unwrap();
     drop(answer);
     seen.recv().unwrap();
     waiting.join().unwrap();
@@ -598,7 +598,7 @@ fn stop_ends_a_delay() {
     let (job, ran, answer) = test_job();
     let handle = OsEnv::new().start(job);
     ran.recv().unwrap();
-    answer.send(Next::After(Duration::from_secs(1 << 30))).unwrap();
+    answer.send(NextRun::After(Duration::from_secs(1 << 30))).unwrap();
     drop(handle);
     assert!(ran.recv().is_err());
 }
@@ -620,9 +620,9 @@ impl Job for Nice {
         self.is_patient
     }
 
-    fn run(&self) -> Next {
+    fn run(&self) -> NextRun {
         self.niceness.send(rustix::process::getpriority_process(None).unwrap()).unwrap();
-        Next::WhenWoken
+        NextRun::WhenWoken
     }
 }
 
@@ -649,10 +649,10 @@ impl Job for Suicide {
         "suicide"
     }
 
-    fn run(&self) -> Next {
+    fn run(&self) -> NextRun {
         drop(self.handle.lock().unwrap().recv().unwrap());
         self.runs.send(()).unwrap();
-        Next::Now
+        NextRun::Now
     }
 }
 
@@ -673,7 +673,7 @@ impl Job for Panicker {
         "panicker"
     }
 
-    fn run(&self) -> Next {
+    fn run(&self) -> NextRun {
         // Unwinds without the message of the panic hook.
         std::panic::resume_unwind(Box::new(()))
     }

@@ -11,7 +11,7 @@ use std::{
 use super::*;
 use crate::{
     io::{
-        AlignedBuffer, Completion, Dir, Env, Job, JobHandle, Next, Open, Queue, Request,
+        AlignedBuffer, Completion, Dir, Env, Job, JobHandle, NextRun, Open, Queue, Request,
         os::{OsEnv, tests::TestDir},
         queue::QueueKind,
         read_exact_at, write_all_at,
@@ -310,9 +310,9 @@ fn everything_else_is_passed_on() {
         fn name(&self) -> &'static str {
             "once"
         }
-        fn run(&self) -> Next {
+        fn run(&self) -> NextRun {
             let _ = self.0.send(());
-            Next::WhenWoken
+            NextRun::WhenWoken
         }
     }
     let env = RecordEnv::new(Arc::new(OsEnv::new()));

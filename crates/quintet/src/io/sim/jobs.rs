@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
-    io::{Job, JobControl, Next},
+    io::{Job, JobControl, NextRun},
     util::sync::{AtomicU64, Condvar, Mutex, Ordering, lock},
 };
 
@@ -152,10 +152,10 @@ impl Scheduler {
         if let Some(entry) = table.entries.iter_mut().find(|entry| entry.id == id) {
             entry.running = None;
             entry.due = match next {
-                Next::Now => Some(now),
+                NextRun::Now => Some(now),
                 _ if entry.woken => Some(now),
-                Next::After(delay) => Some(now + delay),
-                Next::WhenWoken => None,
+                NextRun::After(delay) => Some(now + delay),
+                NextRun::WhenWoken => None,
             };
         }
         drop(table);

@@ -9,7 +9,7 @@ use std::{
 use super::*;
 use crate::{
     io::{
-        AlignedBuffer, Completion, File, Next, Open, Request, contract_tests, read_exact_at,
+        AlignedBuffer, Completion, File, NextRun, Open, Request, contract_tests, read_exact_at,
         write_all_at,
     },
     util::codec::to_usize,
@@ -803,11 +803,11 @@ impl Job for Ticker {
         "ticker"
     }
 
-    fn run(&self) -> Next {
+    fn run(&self) -> NextRun {
         self.times.lock().unwrap().push(self.env.monotonic());
         match self.runs.fetch_add(1, SeqCst) {
-            0 | 1 => Next::Now,
-            _ => Next::After(Duration::from_secs(1)),
+            0 | 1 => NextRun::Now,
+            _ => NextRun::After(Duration::from_secs(1)),
         }
     }
 }
@@ -848,13 +848,13 @@ impl Job for Blocker {
         "blocker"
     }
 
-    fn run(&self) -> Next {
+    fn run(&self) -> NextRun {
         self.started.store(true, SeqCst);
         while !self.release.load(SeqCst) {
             std::thread::yield_now();
         }
         self.ended.store(true, SeqCst);
-        Next::Now
+        NextRun::Now
     }
 }
 

@@ -70,13 +70,13 @@ impl SortedCursor for MemtableCursor {
         Ok(())
     }
 
-    fn settle(&mut self) -> Result<()> {
+    fn load_first(&mut self) -> Result<()> {
         Ok(())
     }
 
-    fn approach(&self) {}
+    fn prefetch(&self) {}
 
-    fn waiting<'a>(&'a mut self, _out: &mut Vec<&'a mut dyn DiskCursor>) -> Result<()> {
+    fn collect_disk_reads<'a>(&'a mut self, _out: &mut Vec<&'a mut dyn DiskCursor>) -> Result<()> {
         Ok(())
     }
 }

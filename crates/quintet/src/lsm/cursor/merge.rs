@@ -1,9 +1,9 @@
 //! Merging cursors: an ordered scan, in either direction, over many sorted sources.
 //!
-//! A [`Merge`] has its sources from the newest to the oldest. Of entries with the same key, the
-//! first source's is current. It keeps the sources sorted by their keys. When the first one
-//! advances, it stays first if its next key allows, which costs one comparison. Otherwise a binary
-//! search finds its new position.
+//! A [`MergeCursor`] has its sources from the newest to the oldest. Of entries with the same key,
+//! that of the first source is current. It keeps the sources sorted by their keys. When the first
+//! one advances, it stays first if its next key allows, which costs one comparison. Otherwise a
+//! binary search finds its new position.
 //!
 //! The first reads of all SSTs go to the disk at once, through one queue. Each reads what a range
 //! of [`SCAN_BYTES`] needs of its file. Later reads double in size, because a long scan tends to go
@@ -21,7 +21,7 @@ use std::{cmp, sync::Arc};
 
 pub(crate) use super::{
     memtable_cursor::MemtableCursor,
-    sorted_cursor::{Ahead, DiskCursor, ScanStart, SortedCursor},
+    sorted_cursor::{DiskCursor, ReadAheadSizes, ScanStart, SortedCursor},
     sst_cursor::SstCursor,
 };
 pub(crate) use crate::lsm::direction::Direction;
@@ -33,27 +33,27 @@ use crate::{
 
 /// A merging cursor. See the module head.
 #[derive(Debug)]
-pub(crate) struct Merge<W> {
+pub(crate) struct MergeCursor<W> {
     /// Newest first.
     pub(crate) sources: Vec<W>,
     way: Direction,
     /// The sources that have an entry, in the order of the scan; of one key, newest first.
-    /// [`Merge::settle`] fills it.
+    /// [`MergeCursor::load_first`] fills it.
     order: Vec<usize>,
     is_sorted: bool,
 }
 
-impl<W: SortedCursor> Merge<W> {
+impl<W: SortedCursor> MergeCursor<W> {
     pub(crate) fn new(sources: Vec<W>, way: Direction) -> Self {
         Self { sources, way, order: Vec::new(), is_sorted: false }
     }
 
     /// Submits the first reads of all SSTs at once, if there are at least two.
     pub(crate) fn prime(&mut self, env: &dyn Env, queues: &Queues) -> Result<()> {
-        self.sources.iter().for_each(SortedCursor::approach);
+        self.sources.iter().for_each(SortedCursor::prefetch);
         let mut waiting = Vec::new();
         for source in &mut self.sources {
-            source.waiting(&mut waiting)?;
+            source.collect_disk_reads(&mut waiting)?;
         }
         if waiting.len() < 2 {
             return Ok(());
@@ -62,12 +62,12 @@ impl<W: SortedCursor> Merge<W> {
     }
 
     /// Loads the first entry of each source and sorts the sources.
-    pub(crate) fn settle(&mut self) -> Result<()> {
+    pub(crate) fn load_first(&mut self) -> Result<()> {
         if self.is_sorted {
             return Ok(());
         }
         for source in &mut self.sources {
-            source.settle()?;
+            source.load_first()?;
         }
         self.is_sorted = true;
         let has_entry = |(index, source): (usize, &W)| source.key().map(|_| index);

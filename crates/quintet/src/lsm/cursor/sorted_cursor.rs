@@ -43,7 +43,7 @@ impl ScanStart {
 
 /// How many bytes a scan reads at a time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct ReadAheadSizes {
     /// Bytes of the first read of an SST, or of all SSTs of a scan together.
     first: u64,
     /// Bytes of all SSTs among which the first read is divided in proportion; 0: each SST reads
@@ -53,7 +53,7 @@ pub(crate) struct Ahead {
     most: u64,
 }
 
-impl Ahead {
+impl ReadAheadSizes {
     /// For a scan of a whole file.
     pub(crate) const WHOLE: Self = Self { first: 512 << 10, among: 0, most: 1 << 20 };
 
@@ -83,7 +83,7 @@ impl Ahead {
     }
 }
 
-/// A cursor over sorted entries: one source of a [`Merge`].
+/// A cursor over sorted entries: one source of a [`MergeCursor`].
 pub(crate) trait SortedCursor {
     /// Returns the current key; `None` at the end.
     fn key(&self) -> Option<&[u8]>;
@@ -92,12 +92,12 @@ pub(crate) trait SortedCursor {
     /// Advances to the next key.
     fn advance(&mut self) -> Result<()>;
     /// Loads the first entry, if that has not happened yet.
-    fn settle(&mut self) -> Result<()>;
-    /// Prefetches the cached block that [`waiting`](Self::waiting) will read.
-    fn approach(&self);
+    fn load_first(&mut self) -> Result<()>;
+    /// Prefetches the cached block that [`collect_disk_reads`](Self::collect_disk_reads) will read.
+    fn prefetch(&self);
     /// Loads the first entries from the cache. Appends the SST cursors that need a disk read to
     /// `out`.
-    fn waiting<'a>(&'a mut self, out: &mut Vec<&'a mut dyn DiskCursor>) -> Result<()>;
+    fn collect_disk_reads<'a>(&'a mut self, out: &mut Vec<&'a mut dyn DiskCursor>) -> Result<()>;
 }
 
 /// A cursor that needs a disk read before it can continue.

@@ -12,7 +12,7 @@
 
 use std::{mem, ops::Range, sync::Arc};
 
-use super::sorted_cursor::{Ahead, DiskCursor, ScanStart, SortedCursor};
+use super::sorted_cursor::{DiskCursor, ReadAheadSizes, ScanStart, SortedCursor};
 use crate::{
     Error, Result,
     io::{AlignedBuffer, File, Pending, Request},
@@ -116,7 +116,7 @@ pub(crate) struct SstCursor {
 }
 
 impl SstCursor {
-    pub(crate) fn new(sst: Arc<Sst>, start: ScanStart, ahead: Ahead) -> Self {
+    pub(crate) fn new(sst: Arc<Sst>, start: ScanStart, ahead: ReadAheadSizes) -> Self {
         let (blocks, read_bytes) = (sst.blocks(), ahead.first_of(sst.data_bytes()));
         let wanted = match (&start.key, start.way) {
             (Some(key), _) => sst.seek(key),
@@ -398,11 +398,11 @@ impl SortedCursor for SstCursor {
         if self.position.is_none() && self.set_next() { self.load_next() } else { Ok(()) }
     }
 
-    fn settle(&mut self) -> Result<()> {
+    fn load_first(&mut self) -> Result<()> {
         if self.position.is_none() { self.load_next() } else { Ok(()) }
     }
 
-    fn approach(&self) {
+    fn prefetch(&self) {
         if let (Some(cache), Some(blocks)) = (&self.start.cache, &self.pending) {
             let number = match (self.resume, self.start.way) {
                 (ResumePoint::Key { end, .. }, _) => end.saturating_sub(1),
@@ -413,7 +413,7 @@ impl SortedCursor for SstCursor {
         }
     }
 
-    fn waiting<'a>(&'a mut self, out: &mut Vec<&'a mut dyn DiskCursor>) -> Result<()> {
+    fn collect_disk_reads<'a>(&'a mut self, out: &mut Vec<&'a mut dyn DiskCursor>) -> Result<()> {
         self.load_cached()?;
         if self.pending.is_some() {
             out.push(self);

@@ -123,7 +123,7 @@ impl DecodedBlockCache {
 
     /// Calls `each` with the value of a key in place, in a pinned block. Returns `None` if the
     /// block is not cached or cannot be pinned.
-    pub(crate) fn show<T>(
+    pub(crate) fn with_pinned_value<T>(
         &self,
         slot: Option<BlockRef<'_>>,
         (hash, key): (u64, &[u8]),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     block,
-    footer::{self, Kind, Owner},
+    footer::{self, SstKind, SstOwner},
     reader::Sst,
 };
 use crate::{
@@ -20,7 +20,7 @@ const SHOWN_ENTRIES: usize = 8;
 /// at the first damaged block.
 pub(crate) fn sst(
     (dir, file, label): (&Arc<dyn Dir>, &dyn File, &str),
-    (kind, title): (Kind, &str),
+    (kind, title): (SstKind, &str),
     say: &mut LineSink<'_>,
     more: impl FnOnce(&Sst, &mut LineSink<'_>) -> Result<()>,
 ) -> Result<()> {
@@ -34,7 +34,7 @@ pub(crate) fn sst(
     say(&format!("  database id  {}", hex(&database_id)));
     say(&format!("  table id     {table_id}"));
     say(&format!("  number       {number}"));
-    let owner = Owner { kind, dir: Arc::clone(dir), database_id, table_id };
+    let owner = SstOwner { kind, dir: Arc::clone(dir), database_id, table_id };
     let sst = Sst::open(&owner, number, file.len().map_err(io)?)?;
     say(&format!("  blocks       {}", sst.footer.blocks));
     say(&format!("  entries      {}", sst.footer.entries));

@@ -23,7 +23,7 @@ pub(super) const BLOCKS_START: u64 = BLOCK_BYTES;
 
 /// The kind of an SST: file suffix and magic numbers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kind {
+pub(crate) struct SstKind {
     pub(crate) magic: [u8; 8],
     foot_magic: [u8; 8],
     suffix: &'static str,
@@ -31,7 +31,7 @@ pub(crate) struct Kind {
     pub(super) has_fences: bool,
 }
 
-impl Kind {
+impl SstKind {
     /// An SST of a table of `tph`.
     pub(crate) const PIECE: Self =
         Self { magic: *b"QTPHPIEC", foot_magic: *b"QTPHFOOT", suffix: ".ph", has_fences: true };
@@ -53,14 +53,14 @@ impl Kind {
 
 /// The table that SSTs belong to.
 #[derive(Clone, Debug)]
-pub(crate) struct Owner {
-    pub(crate) kind: Kind,
+pub(crate) struct SstOwner {
+    pub(crate) kind: SstKind,
     pub(crate) dir: Arc<dyn Dir>,
     pub(crate) database_id: [u8; 16],
     pub(crate) table_id: u64,
 }
 
-impl Owner {
+impl SstOwner {
     /// Returns a file's path within the database, for messages.
     pub(crate) fn label(&self, name: &str) -> String {
         format!("tables/{}/{name}", self.table_id)
@@ -81,7 +81,7 @@ pub(super) fn store_crc(bytes: &mut [u8]) {
     }
 }
 
-fn encode_identity(magic: [u8; 8], format: u32, owner: &Owner, number: u64) -> Vec<u8> {
+fn encode_identity(magic: [u8; 8], format: u32, owner: &SstOwner, number: u64) -> Vec<u8> {
     let mut out = magic.to_vec();
     put_u32(&mut out, format);
     put_u32(&mut out, 0);
@@ -89,7 +89,7 @@ fn encode_identity(magic: [u8; 8], format: u32, owner: &Owner, number: u64) -> V
     out
 }
 
-pub(super) fn encode_head(format: u32, owner: &Owner, number: u64) -> Vec<u8> {
+pub(super) fn encode_head(format: u32, owner: &SstOwner, number: u64) -> Vec<u8> {
     let mut out = encode_identity(owner.kind.magic, format, owner, number);
     out.resize(HEAD_BYTES, 0);
     store_crc(&mut out);
@@ -134,7 +134,7 @@ impl From<&str> for FooterError {
 }
 
 impl Footer {
-    pub(super) fn encode(&self, owner: &Owner, number: u64) -> Vec<u8> {
+    pub(super) fn encode(&self, owner: &SstOwner, number: u64) -> Vec<u8> {
         let mut out = encode_identity(owner.kind.foot_magic, FORMAT, owner, number);
         for word in [self.blocks, self.entries, self.tombstones, self.payload_bytes] {
             put_u64(&mut out, word);
@@ -153,7 +153,7 @@ impl Footer {
     /// Decodes the footer of a file of `length` bytes.
     pub(super) fn decode(
         bytes: &[u8],
-        kind: Kind,
+        kind: SstKind,
         identity: &[u8],
         length: u64,
     ) -> Result<Self, FooterError> {

@@ -210,7 +210,7 @@ impl KeyCursor {
     }
 
     /// Loads the first entry, if that has not happened yet.
-    pub(crate) fn settle(&mut self) -> Result<()> {
+    pub(crate) fn load_first(&mut self) -> Result<()> {
         if self.chunk == 0 && self.at == self.end { self.advance() } else { Ok(()) }
     }
 
@@ -318,19 +318,19 @@ mod tests {
         contract::{Context, fake_host::FakeHost},
         io::{Open, sim::SimEnv, write_all_at},
         lsm::sst::{
-            Kind, Owner,
+            SstKind, SstOwner,
             tests::{Row, flow},
         },
     };
 
-    fn write(context: &Context, rows: &[Row]) -> (Owner, Arc<Sst>) {
+    fn write(context: &Context, rows: &[Row]) -> (SstOwner, Arc<Sst>) {
         crate::lsm::sst::tests::write(context, rows, Packing::Lz4)
     }
 
     fn read(sst: &Arc<Sst>, read_bytes: u64) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
         let Some(mut cursor) = KeyCursor::new(sst, read_bytes, &flow()) else { return Ok(rows) };
-        cursor.settle()?;
+        cursor.load_first()?;
         let mut last = 0;
         while let Some(key) = cursor.key() {
             rows.push((key.to_vec(), cursor.value_bytes().map(to_usize)));
@@ -377,7 +377,7 @@ mod tests {
         let context = Arc::new(FakeHost::default()).context(&SimEnv::new(1), 64 << 20);
         let (owner, sst) = write(&context, &rows());
         let section = sst.footer.keys;
-        let file = owner.dir.open(&Kind::PIECE.name_of(1), Open::WRITE).unwrap();
+        let file = owner.dir.open(&SstKind::PIECE.name_of(1), Open::WRITE).unwrap();
         let mut refused = 0;
         for at in (section.offset..section.offset + section.bytes).step_by(3) {
             let mut byte = [0];

@@ -64,7 +64,7 @@ mod tests;
 mod writer;
 
 pub(crate) use self::{
-    footer::{BLOCK_BYTES_MAX, Kind, Owner},
+    footer::{BLOCK_BYTES_MAX, SstKind, SstOwner},
     reader::{OpenBlock, Span, Sst},
     writer::{SstShape, SstWriter},
 };

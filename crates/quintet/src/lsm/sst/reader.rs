@@ -12,7 +12,9 @@ use super::{
     block_index::BlockIndex,
     block_offsets::BlockOffsets,
     decoded_block::DecodedBlockCache,
-    footer::{BLOCKS_START, FORMAT, Footer, FooterError, HEAD_BYTES, Owner, Section, encode_head},
+    footer::{
+        BLOCKS_START, FORMAT, Footer, FooterError, HEAD_BYTES, Section, SstOwner, encode_head,
+    },
     mutants::open_unverified,
 };
 use crate::{
@@ -72,7 +74,7 @@ impl Sst {
     /// Opens the SST `number`, which the manifest says has `file_bytes`. Returns `Corruption` if
     /// the file is missing, has another length, or has a damaged footer, offsets or block index.
     /// Reads no blocks.
-    pub(crate) fn open(owner: &Owner, number: u64, file_bytes: u64) -> Result<Self> {
+    pub(crate) fn open(owner: &SstOwner, number: u64, file_bytes: u64) -> Result<Self> {
         let name = owner.kind.name_of(number);
         let label = owner.label(&name);
         let file = owner.dir.open(&name, Open::READ.direct());
@@ -102,7 +104,7 @@ impl Sst {
         Ok(sst)
     }
 
-    fn load(&mut self, owner: &Owner) -> Result<()> {
+    fn load(&mut self, owner: &SstOwner) -> Result<()> {
         let at = self.file_bytes - BLOCK_BYTES;
         let foot = self.read(Span::of(at..self.file_bytes))?;
         let mut identity = Vec::new();

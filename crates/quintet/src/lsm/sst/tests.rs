@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    Kind, Owner, Sst, SstShape, SstWriter,
+    Sst, SstKind, SstOwner, SstShape, SstWriter,
     block::{Packing, UNIT_BYTES},
     decoded_block::DecodedBlockCache,
     footer::{FOOT_BYTES, HEAD_BYTES, store_crc},
@@ -14,7 +14,7 @@ use crate::{
     io::{BLOCK_BYTES, Flow, Open, Queues, read_exact_at, sim::SimEnv, write_all_at},
     lsm::{
         block_cache::CacheAdmission,
-        cursor::merge::{Ahead, Direction, ScanStart, SortedCursor, SstCursor},
+        cursor::merge::{Direction, ReadAheadSizes, ScanStart, SortedCursor, SstCursor},
     },
     util::codec::to_usize,
 };
@@ -23,10 +23,10 @@ use crate::{
 pub(crate) type Row = (Vec<u8>, Option<usize>);
 
 /// An SST of these rows.
-pub(crate) fn write(context: &Context, rows: &[Row], packing: Packing) -> (Owner, Arc<Sst>) {
+pub(crate) fn write(context: &Context, rows: &[Row], packing: Packing) -> (SstOwner, Arc<Sst>) {
     let Context { database_id, table_id, .. } = *context;
     let dir = Arc::clone(&context.dir);
-    let owner = Owner { kind: Kind::PIECE, dir, database_id, table_id };
+    let owner = SstOwner { kind: SstKind::PIECE, dir, database_id, table_id };
     let cache = Arc::new(DecodedBlockCache::new((0, 4096), context, u64::MAX).unwrap());
     let shape = SstShape { block_bytes: 4096, packing, write_bytes: 1 << 20, keys: true };
     let mut writer = SstWriter::create(&owner, 1, shape, (&cache, &flow())).unwrap();
@@ -47,8 +47,8 @@ fn context() -> Context {
 
 fn walked(sst: &Arc<Sst>, way: Direction) -> Vec<Row> {
     let start = ScanStart { way, ..ScanStart::up(None) };
-    let mut cursor = SstCursor::new(Arc::clone(sst), start, Ahead::bounded(20_000));
-    cursor.settle().unwrap();
+    let mut cursor = SstCursor::new(Arc::clone(sst), start, ReadAheadSizes::bounded(20_000));
+    cursor.load_first().unwrap();
     let mut rows = Vec::new();
     while let Some(key) = cursor.key() {
         rows.push((key.to_vec(), cursor.value().map(<[u8]>::len)));
@@ -85,8 +85,8 @@ fn walks_pass_over_whole_and_short_entries() {
 }
 
 /// Makes head and footer say that the SST is of this format.
-fn set_format(owner: &Owner, sst: &Sst, format: u32) {
-    let file = owner.dir.open(&Kind::PIECE.name_of(1), Open::WRITE).unwrap();
+fn set_format(owner: &SstOwner, sst: &Sst, format: u32) {
+    let file = owner.dir.open(&SstKind::PIECE.name_of(1), Open::WRITE).unwrap();
     for (at, length) in [(0, HEAD_BYTES), (sst.file_bytes - BLOCK_BYTES, FOOT_BYTES)] {
         let mut bytes = vec![0; length];
         read_exact_at(&*file, &mut bytes, at).unwrap();

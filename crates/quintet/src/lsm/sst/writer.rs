@@ -11,7 +11,7 @@ use super::{
     block_index::{BlockIndex, BlockIndexBuilder},
     block_offsets::BlockOffsets,
     decoded_block::DecodedBlockCache,
-    footer::{BLOCKS_START, FORMAT, Footer, Owner, Section, encode_head},
+    footer::{BLOCKS_START, FORMAT, Footer, Section, SstOwner, encode_head},
     key_section::KeySectionBuilder,
     reader::{Span, Sst},
 };
@@ -57,7 +57,7 @@ impl SstShape {
 /// The writer of one SST. See the module head.
 #[derive(Debug)]
 pub(crate) struct SstWriter {
-    owner: Owner,
+    owner: SstOwner,
     number: u64,
     label: String,
     file: Arc<dyn File>,
@@ -90,7 +90,7 @@ pub(crate) struct SstWriter {
 impl SstWriter {
     /// Creates the file. Its name is durable after the next sync of the directory.
     pub(crate) fn create(
-        owner: &Owner,
+        owner: &SstOwner,
         number: u64,
         shape: SstShape,
         (cache, flow): (&Arc<DecodedBlockCache>, &Flow),

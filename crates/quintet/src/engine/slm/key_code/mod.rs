@@ -45,7 +45,7 @@ use self::trainer::Trainer;
 use crate::{
     Result,
     lsm::{
-        cursor::merge::{Direction, MemtableCursor, Merge, ScanStart},
+        cursor::merge::{Direction, MemtableCursor, MergeCursor, ScanStart},
         memtable::Memtable,
     },
 };
@@ -59,9 +59,11 @@ pub(super) fn train(memtables: &[Arc<Memtable>]) -> Result<Option<KeyCode>> {
     let keys: u64 = memtables.iter().map(|memtable| memtable.keys()).sum();
     let (every, mut number) = ((keys / SAMPLE).max(1), 0_u64);
     let mut trainer = Trainer::default();
-    let mut cursor =
-        Merge::new(MemtableCursor::all(memtables.to_vec(), &ScanStart::up(None)), Direction::Up);
-    cursor.settle()?;
+    let mut cursor = MergeCursor::new(
+        MemtableCursor::all(memtables.to_vec(), &ScanStart::up(None)),
+        Direction::Up,
+    );
+    cursor.load_first()?;
     while let Some(key) = cursor.key() {
         if number.is_multiple_of(every) {
             trainer.add(key);

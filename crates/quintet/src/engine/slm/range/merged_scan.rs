@@ -9,7 +9,7 @@ use crate::{
     Result,
     contract::{OwnedValue, Value, Visit},
     engine::slm::table::SlmTable,
-    lsm::cursor::merge::{Direction, MemtableCursor, Merge},
+    lsm::cursor::merge::{Direction, MemtableCursor, MergeCursor},
     util::mutant::mutant,
 };
 
@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct MergedScan {
     /// The memtables, merged.
-    pub(super) memory: Merge<MemtableCursor>,
+    pub(super) memory: MergeCursor<MemtableCursor>,
     /// The entries that the index points to.
     pub(super) stored: IndexScan,
 }

@@ -15,7 +15,7 @@ use super::table::{SlmTable, SuperVersion};
 use crate::{
     Result,
     contract::{Entry, KeyRange, Value, Visit},
-    lsm::cursor::merge::{Direction, MemtableCursor, Merge, ScanStart},
+    lsm::cursor::merge::{Direction, MemtableCursor, MergeCursor, ScanStart},
 };
 
 /// An iterator over the entries of a range, from both ends.
@@ -87,8 +87,8 @@ impl TwoEndedScan {
         stored.prefetch_entries(table);
         let start = ScanStart { way: direction, key, cache: None, flow: None };
         let memtables = self.view.memtables().cloned().collect();
-        let mut memory = Merge::new(MemtableCursor::all(memtables, &start), direction);
-        memory.settle()?;
+        let mut memory = MergeCursor::new(MemtableCursor::all(memtables, &start), direction);
+        memory.load_first()?;
         Ok(MergedScan { memory, stored })
     }
 

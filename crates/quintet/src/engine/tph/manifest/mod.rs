@@ -57,7 +57,7 @@ use self::format::{edit_bytes, header, identity_of, refuse_newer};
 use crate::{
     Error, Result,
     io::{AlignedBuffer, BLOCK_BYTES, File, Open, SECTOR_BYTES, write_all_at},
-    lsm::sst::Owner,
+    lsm::sst::SstOwner,
     util::{
         codec::{round_up, to_u64, to_usize},
         mutant::mutant,
@@ -98,7 +98,7 @@ pub(super) struct ManifestWrite {
 impl TphManifest {
     /// Reads the manifest with this number. The files must have every effect below LSN `complete`;
     /// fails with `Corruption` if they may lack one.
-    pub(super) fn open(owner: &Owner, number: u64, write: bool, complete: u64) -> Result<Self> {
+    pub(super) fn open(owner: &SstOwner, number: u64, write: bool, complete: u64) -> Result<Self> {
         let name = name_of(number);
         let label = owner.label(&name);
         let mode = if write { Open::WRITE } else { Open::READ };
@@ -144,7 +144,7 @@ impl TphManifest {
     /// previous one; the next successful call decides.
     pub(super) fn publish(
         &mut self,
-        owner: &Owner,
+        owner: &SstOwner,
         contents: VersionRecord,
     ) -> Result<ManifestWrite> {
         // Before the edit, so that the directory has the name of each SST that the edit lists.
@@ -160,7 +160,7 @@ impl TphManifest {
 
     fn append(
         &mut self,
-        owner: &Owner,
+        owner: &SstOwner,
         file: &dyn File,
         contents: &VersionRecord,
     ) -> Result<ManifestWrite> {
@@ -180,7 +180,7 @@ impl TphManifest {
     }
 
     /// Writes a new manifest with the version and replaces the old one.
-    fn replace(&mut self, owner: &Owner, contents: &VersionRecord) -> Result<ManifestWrite> {
+    fn replace(&mut self, owner: &SstOwner, contents: &VersionRecord) -> Result<ManifestWrite> {
         self.number_tried += 1;
         let number = self.number_tried;
         let label = owner.label(&name_of(number));
@@ -213,13 +213,13 @@ impl TphManifest {
     }
 }
 
-fn sync_dir(owner: &Owner) -> Result<()> {
+fn sync_dir(owner: &SstOwner) -> Result<()> {
     owner.dir.sync().map_err(|error| Error::io(format!("sync {}", owner.label("")), error))
 }
 
 /// Reads a file from the disk, past the page cache: the cache may have data of a failed sync that
 /// is not on the disk.
-fn read_past_cache(owner: &Owner, name: &str, label: &str) -> Result<Vec<u8>> {
+fn read_past_cache(owner: &SstOwner, name: &str, label: &str) -> Result<Vec<u8>> {
     let io = |error: io::Error| Error::io(format!("read {label}"), error);
     let file = owner.dir.open(name, Open::READ.direct()).map_err(io)?;
     let length = file.len().map_err(io)?;

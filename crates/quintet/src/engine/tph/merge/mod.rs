@@ -35,7 +35,7 @@ use self::{
     table_builder::TableBuilder,
 };
 use super::{
-    cursor::{MergeCursor, TphCursor},
+    cursor::{TphCursor, TphMergeCursor},
     publish::UnpublishedSsts,
     store::TphStore,
     table::TphTable,
@@ -45,7 +45,7 @@ use crate::{
     io::Flow,
     lsm::{
         block_cache::CacheAdmission,
-        cursor::merge::{Ahead, Direction, ScanStart, SstCursor},
+        cursor::merge::{Direction, ReadAheadSizes, ScanStart, SstCursor},
         sst::key_section::KeyCursor,
         write_buffer::FlushTarget,
     },
@@ -82,15 +82,17 @@ impl TphStore {
         // Each source has one read in use while the next one runs.
         let work_bytes = self.merge_memory(live + live / 8) + ahead.most() * 2 * to_u64(sources);
         // If indexes leave little memory, writers need a part of it.
-        let is_large = work_bytes * MEMORY_FRACTION > self.write_buffer.room() && !plan.is_flush;
+        let is_large =
+            work_bytes * MEMORY_FRACTION > self.write_buffer.work_memory_bytes() && !plan.is_flush;
         let _large_merge = is_large.then(|| lock(&self.large_merge));
         let _memory = self.context.budget.reserve_transient(work_bytes);
         self.shrink_cache();
         let flow = self.queues.flow(&*self.context.env)?;
         let start = ScanStart::up(None).with(&flow);
         let (older, read_bytes) = base_sources(base, plan, &start, ahead, &flow);
-        let mut merge = MergeCursor::new(newer.into_iter().chain(older).collect(), Direction::Up);
-        merge.settle()?;
+        let mut merge =
+            TphMergeCursor::new(newer.into_iter().chain(older).collect(), Direction::Up);
+        merge.load_first()?;
         let mut tables = Vec::new();
         let mut builder = TableBuilder::new(base.lower_bound.clone(), base.ssts.len(), &flow);
         // Growth by doubling would need three times the memory for a moment. Newer entries are
@@ -122,9 +124,9 @@ impl TphStore {
 
     /// Returns how much each source of a merge reads at once. All sources together use a small part
     /// of the memory budget.
-    pub(super) fn merge_ahead(&self, sources: usize) -> Ahead {
+    pub(super) fn merge_ahead(&self, sources: usize) -> ReadAheadSizes {
         let share = self.context.budget.limit() / AHEAD_FRACTION / to_u64(sources.max(1));
-        Ahead::bounded(share.max(AHEAD_BYTES_MIN))
+        ReadAheadSizes::bounded(share.max(AHEAD_BYTES_MIN))
     }
 
     /// Flushes the memtables that wait for it: they fill during a long merge.
@@ -144,7 +146,7 @@ impl TphStore {
     /// Merges the entries of the current key: see the table of the module head.
     fn merge_entry(
         &self,
-        merge: &MergeCursor,
+        merge: &TphMergeCursor,
         (newer_count, hash): (usize, u64),
         plan: &MergePlan,
         builder: &mut TableBuilder,
@@ -179,7 +181,7 @@ fn base_sources(
     base: &MergeBase,
     plan: &MergePlan,
     start: &ScanStart,
-    ahead: Ahead,
+    ahead: ReadAheadSizes,
     flow: &Flow,
 ) -> (Vec<TphCursor>, u64) {
     let mut read_bytes = 0;

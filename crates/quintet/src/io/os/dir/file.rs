@@ -20,7 +20,7 @@ use rustix::{
 };
 
 use crate::io::{
-    AlignedBuffer, BLOCK_BYTES, File, Mapping, map::Store, persistence::Memory, write_all_at,
+    AlignedBuffer, BLOCK_BYTES, File, Mapping, map::Store, persistence::MappedMemory, write_all_at,
 };
 use crate::util::{
     codec::{round_up, to_u64, to_usize},
@@ -41,21 +41,21 @@ pub(crate) struct OsFile {
     /// the two exclude each other.
     mappings: Mutex<Vec<Weak<Mapping>>>,
     /// The kind of memory of its mappings.
-    memory: Memory,
+    memory: MappedMemory,
 }
 
 impl OsFile {
     pub(crate) fn new(fd: OwnedFd, path: PathBuf, direct: bool) -> Self {
         let (direct, mappings) = (AtomicBool::new(direct), Mutex::default());
-        Self { fd, path, direct, mappings, memory: Memory::AsItIs }
+        Self { fd, path, direct, mappings, memory: MappedMemory::AsItIs }
     }
 
-    pub(crate) fn on(self, memory: Memory) -> Self {
+    pub(crate) fn on(self, memory: MappedMemory) -> Self {
         Self { memory, ..self }
     }
 
     fn is_emulated(&self) -> bool {
-        matches!(self.memory, Memory::Emulated(_)) && !lock(&self.mappings).is_empty()
+        matches!(self.memory, MappedMemory::Emulated(_)) && !lock(&self.mappings).is_empty()
     }
 
     fn map_as(&self, size: u64, store: Store) -> io::Result<Arc<Mapping>> {
@@ -227,8 +227,8 @@ impl File for OsFile {
     /// Fails with `InvalidInput` if the file is shorter than `size`.
     fn map(&self, size: u64) -> io::Result<Arc<Mapping>> {
         match self.memory {
-            Memory::Emulated(slowness) => self.map_as(size, Store::Emulated(slowness)),
-            Memory::AsItIs => match self.map_persistent(size) {
+            MappedMemory::Emulated(slowness) => self.map_as(size, Store::Emulated(slowness)),
+            MappedMemory::AsItIs => match self.map_persistent(size) {
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                     self.map_as(size, Store::Pages)
                 }

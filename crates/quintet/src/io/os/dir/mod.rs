@@ -20,7 +20,7 @@ use rustix::{
 
 use file::OsFile;
 
-use crate::io::{Dir, DirEntry, File, LockGuard, Open, persistence::Memory};
+use crate::io::{Dir, DirEntry, File, LockGuard, Open, persistence::MappedMemory};
 
 /// Only the owner may read and write a database.
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -43,12 +43,12 @@ pub(super) struct OsDir {
     fd: OwnedFd,
     path: PathBuf,
     /// The kind of memory of its files' mappings.
-    memory: Memory,
+    memory: MappedMemory,
 }
 
 impl OsDir {
     /// Returns this directory with mappings of the given memory, here and in subdirectories.
-    pub(super) fn on(self, memory: Memory) -> Self {
+    pub(super) fn on(self, memory: MappedMemory) -> Self {
         Self { memory, ..self }
     }
 
@@ -57,7 +57,7 @@ impl OsDir {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let opened = open_existing(path);
         let Some(name) = path.file_name().filter(|_| create) else {
-            return Ok(Self { fd: opened?, path: path.to_owned(), memory: Memory::AsItIs });
+            return Ok(Self { fd: opened?, path: path.to_owned(), memory: MappedMemory::AsItIs });
         };
         let fd = match opened {
             Ok(fd) => {
@@ -78,7 +78,7 @@ impl OsDir {
             }
             Err(error) => return Err(error),
         };
-        Ok(Self { fd, path: path.to_owned(), memory: Memory::AsItIs })
+        Ok(Self { fd, path: path.to_owned(), memory: MappedMemory::AsItIs })
     }
 
     pub(super) fn lock_file(&self, name: &str, exclusive: bool) -> io::Result<OwnedFd> {

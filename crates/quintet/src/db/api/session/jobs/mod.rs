@@ -24,7 +24,7 @@ use sweep::ExpirySweep;
 use crate::{
     Result,
     db::{core::Core, tables::job_handles::JobKind},
-    io::{Job, Next},
+    io::{Job, NextRun},
     util::sync::{AtomicBool, Ordering},
 };
 
@@ -79,9 +79,9 @@ impl Job for DatabaseJob {
         matches!(self.kind, JobKind::Persist | JobKind::Expire)
     }
 
-    fn run(&self) -> Next {
+    fn run(&self) -> NextRun {
         let Some(core) = self.core.upgrade().filter(|core| !core.tables.is_closed()) else {
-            return Next::WhenWoken;
+            return NextRun::WhenWoken;
         };
         match self.kind {
             JobKind::LogSync => self.sync_log(&core),
@@ -96,41 +96,41 @@ impl Job for DatabaseJob {
 }
 
 /// Removes the files of dropped tables and runs the checkpoint work that is due.
-fn persist(core: &Core) -> Next {
+fn persist(core: &Core) -> NextRun {
     core.checkpoints.remove_dropped(&core.tables);
     let outcome = core.checkpoints.run_due_work(&core.tables);
     // Requests during the round woke no job.
     let again = outcome.is_ok() && core.checkpoints.is_round_needed(&core.tables);
     match finish(core, &outcome) {
-        _ if again => Next::Now,
-        Next::WhenWoken if core.tables.has_idle_work() => Next::After(IDLE_WORK_PAUSE),
+        _ if again => NextRun::Now,
+        NextRun::WhenWoken if core.tables.has_idle_work() => NextRun::After(IDLE_WORK_PAUSE),
         next => next,
     }
 }
 
 /// Records the outcome of a job, and returns when it runs again.
-fn finish(core: &Core, outcome: &Result<()>) -> Next {
+fn finish(core: &Core, outcome: &Result<()>) -> NextRun {
     core.record_background(outcome);
     let failed = core.log.failure().is_some() || core.tables.catalog.failure().is_some();
-    if outcome.is_ok() || failed { Next::WhenWoken } else { Next::After(RETRY_PAUSE) }
+    if outcome.is_ok() || failed { NextRun::WhenWoken } else { NextRun::After(RETRY_PAUSE) }
 }
 
 impl DatabaseJob {
     /// Runs when the first unsynced commit wakes it: waits for the interval, then syncs, until
     /// everything is durable.
-    fn sync_log(&self, core: &Core) -> Next {
+    fn sync_log(&self, core: &Core) -> NextRun {
         if !self.interval_begun.swap(true, Ordering::Relaxed) {
-            return Next::After(core.sync_interval);
+            return NextRun::After(core.sync_interval);
         }
         self.interval_begun.store(false, Ordering::Relaxed);
         if core.log.durable() < core.log.end() && core.log.sync().is_err() {
             // The log has failed for good and reports it to every writer.
-            return Next::WhenWoken;
+            return NextRun::WhenWoken;
         }
         if core.log_jobs.end_sync(&core.log) {
             self.interval_begun.store(true, Ordering::Relaxed);
-            return Next::After(core.sync_interval);
+            return NextRun::After(core.sync_interval);
         }
-        Next::WhenWoken
+        NextRun::WhenWoken
     }
 }

@@ -31,7 +31,7 @@ use crate::{
         expiry::{ExpiryEntry, entry::key_suffixes},
         tables::state::{TableState, TableStatus},
     },
-    io::Next,
+    io::NextRun,
     util::{
         mutant::mutant,
         sync::{Mutex, Ordering, lock},
@@ -93,11 +93,11 @@ enum RemainingWork {
 
 impl ExpirySweep {
     /// Runs one step and returns when the next one is due.
-    pub(super) fn run(&self, core: &Core) -> Next {
-        let Some(index) = core.expiry.table() else { return Next::WhenWoken };
+    pub(super) fn run(&self, core: &Core) -> NextRun {
+        let Some(index) = core.expiry.table() else { return NextRun::WhenWoken };
         // A failed log takes no deletes, and a stopped index takes no changes.
         if core.log.failure().is_some() || !index.is_live() {
-            return Next::WhenWoken;
+            return NextRun::WhenWoken;
         }
         let started = core.env.monotonic();
         let remaining = lock(&self.state).step(core, index);
@@ -106,13 +106,15 @@ impl ExpirySweep {
         let now = core.host.clock.now();
         let until = |time: u64| Duration::from_millis(time.saturating_sub(now));
         match remaining {
-            Ok(RemainingWork::Due(time)) if now.saturating_sub(time) > LAG_MAX => Next::Now,
-            Ok(RemainingWork::Due(_) | RemainingWork::Dropped) => Next::After(pause),
-            Ok(RemainingWork::Later(time)) => Next::After(until(time).clamp(PAUSE_MAX, SLEEP_MAX)),
-            Ok(RemainingWork::Failed) => Next::After(SLEEP_MAX),
-            Ok(RemainingWork::Nothing) => Next::WhenWoken,
+            Ok(RemainingWork::Due(time)) if now.saturating_sub(time) > LAG_MAX => NextRun::Now,
+            Ok(RemainingWork::Due(_) | RemainingWork::Dropped) => NextRun::After(pause),
+            Ok(RemainingWork::Later(time)) => {
+                NextRun::After(until(time).clamp(PAUSE_MAX, SLEEP_MAX))
+            }
+            Ok(RemainingWork::Failed) => NextRun::After(SLEEP_MAX),
+            Ok(RemainingWork::Nothing) => NextRun::WhenWoken,
             // A full disk may have space later.
-            Err(_) => Next::After(RETRY_PAUSE),
+            Err(_) => NextRun::After(RETRY_PAUSE),
         }
     }
 }

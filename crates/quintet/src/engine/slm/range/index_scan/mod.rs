@@ -246,7 +246,10 @@ impl IndexScan {
             found.value().map(pass_on)
         } else {
             let slot = run.sst.slot(address.block);
-            table.cache.show(slot, (table.hash(key), key), pass_on).and_then(Answer::value)
+            table
+                .cache
+                .with_pinned_value(slot, (table.hash(key), key), pass_on)
+                .and_then(Answer::value)
         };
         if flow.is_some() {
             self.expects_large = bytes >= IN_PLACE_BYTES;
