@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use quintet_bench::store::{
-    MemoryMode,
+    Durability, MemoryMode, StoreOptions,
     conformance::{check_operations, check_threads, get},
 };
 
