@@ -60,7 +60,7 @@ const HUGE_CHUNK_BYTES: u64 = 2 << 20;
 
 /// The arena. See the module documentation.
 #[derive(Debug)]
-pub(super) struct Arena {
+pub(super) struct ChunkArena {
     frames: Region,
     /// Word 0 of each chunk. Gets read it, so it is on cache lines that appends do not change.
     states: Region,
@@ -95,7 +95,7 @@ pub(super) enum ArenaRead<T> {
     Cold(u64),
 }
 
-impl Arena {
+impl ChunkArena {
     pub(super) fn new(chunk_bytes: u64, budget: Arc<Budget>) -> io::Result<Self> {
         let unit_bits = (chunk_bytes / to_u64(UNIT_BYTES)).trailing_zeros();
         // Replay of acknowledged writes may exceed the limit: reserve addresses for twice as much.

@@ -13,19 +13,21 @@
 //!
 //! Locks: `maintenance` for a step; one index group at a time.
 
-use std::{mem, sync::Arc};
+use std::sync::Arc;
 
 use super::{
-    Chunk, HashLog, LONG_IDLE_WASTE_PER_CENT,
     arena::EXTENT_HEAD_UNITS,
+    chunk::Chunk,
     entry::{EntryHead, EntryKind, StoredEntry, UNIT_BYTES},
-    maintain::Maintenance,
+    index::Verdict,
+    maintenance::Maintenance,
     mutants,
-    write::{RESIZE_STEPS, size_of},
+    table::HashLog,
+    wanted_work::LONG_IDLE_WASTE_PER_CENT,
+    write::RESIZE_STEPS,
 };
 use crate::{
     Result,
-    engine::hashlog::index::Verdict,
     util::{
         codec::{to_u64, to_usize},
         mutant::mutant,
@@ -216,8 +218,7 @@ impl HashLog {
         let buffer = self.read_chunk(victim)?;
         let extents = lock(&victim.flush).extents.clone();
         let count: u64 = extents.iter().map(|extent| extent.entry_count).sum();
-        let _memory =
-            self.working_memory(count * to_u64(mem::size_of::<(u64, u64, StoredEntry)>()));
+        let _memory = self.working_memory(count * to_u64(size_of::<(u64, u64, StoredEntry)>()));
         let mut entries = Vec::with_capacity(to_usize(count));
         let mut units = 0;
         for extent in &extents {
@@ -303,7 +304,7 @@ impl HashLog {
         let units = to_u64(entry.head.units());
         self.arena.add_dead(victim.id, units);
         self.counters.waste_units.fetch_add(units, Ordering::Relaxed);
-        self.counters.live_bytes.fetch_sub(size_of(&entry.head), Ordering::Relaxed);
+        self.counters.live_bytes.fetch_sub(entry.head.payload_bytes(), Ordering::Relaxed);
         if self.has_older(victim) {
             self.copy_tombstone(maintenance, victim, entry.head.lsn, entry.key())?;
         }

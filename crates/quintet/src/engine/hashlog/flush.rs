@@ -10,12 +10,14 @@
 use std::{mem, sync::Arc};
 
 use super::{
-    Chunk, HashLog, LargeValue,
     arena::EXTENT_HEAD_UNITS,
+    chunk::Chunk,
     entry::{EntryKind, LargeRef, StoredEntry, UNIT_BYTES, seal},
     files::{CHUNK_MAGIC, DataFiles, EXTENT_HEAD_BYTES, ExtentHead, FileRange, LARGE_MAGIC},
-    maintain::{Maintenance, PendingExtent},
+    large_value::LargeValue,
+    maintenance::{Maintenance, PendingExtent},
     manifest::{Extent, IndexHint, encode_hints},
+    table::HashLog,
 };
 use crate::{
     Result,

@@ -7,15 +7,16 @@
 //! Locks: none while entries are in memory. [`HashLog::scan_from`] locks one index group at a time.
 
 use super::{
-    HashLog,
     arena::{ArenaRead, copy_value},
     cold::{ColdEntry, ColdRead},
     entry::{EntryHead, EntryKind, LargeRef, StoredEntry},
+    files::label,
+    index::Verdict,
+    table::HashLog,
 };
 use crate::{
     Error, Result,
     contract::{Cursor, Entry, FoundValue, OwnedValue, Value, ValueSink},
-    engine::hashlog::index::Verdict,
     io::{AlignedBuffer, Completion, Request},
     util::{
         codec::Decoder,
@@ -140,7 +141,7 @@ impl HashLog {
             patience.wait();
             (answer, value) = self.answer_with_value(key, hash, &others);
         }
-        let label = super::files::label(self.owner.table_id, "");
+        let label = label(self.owner.table_id, "");
         Err(Error::corruption(label, 0, MISLED))
     }
 
@@ -344,7 +345,7 @@ impl HashLog {
     fn misled(&self, chunk: u64) -> Error {
         let chunk = self.chunk(chunk);
         let file_range = chunk.as_ref().and_then(|chunk| chunk.file_range());
-        let label = super::files::label(self.owner.table_id, "");
+        let label = label(self.owner.table_id, "");
         file_range.map_or_else(
             || Error::corruption(label, 0, MISLED),
             |file_range| file_range.damage(0, MISLED),

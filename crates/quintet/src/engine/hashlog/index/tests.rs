@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::*;
-use crate::util::codec::to_u64;
+use super::{shape::IndexShape, slot::LOCK_BITS, tag::placing, *};
+use crate::util::{
+    codec::{to_u64, to_usize},
+    sync::{Ordering, lock},
+};
 
 /// What the table may take for each key, once there are more than a few hundred.
 const BYTES_PER_KEY_MAX: u64 = 12;
@@ -206,7 +209,7 @@ fn the_table_shrinks_with_its_keys_and_gives_its_memory_back() {
             assert_eq!(get(&table, mix(key), key), None);
         }
     }
-    assert_eq!(Shape(table.shape.load(Ordering::Relaxed)), Shape::new(LOCK_BITS));
+    assert_eq!(IndexShape(table.shape.load(Ordering::Relaxed)), IndexShape::new(LOCK_BITS));
     assert_eq!(table.nodes_used.load(Ordering::Relaxed), 0);
     let nodes = lock(&table.free_nodes);
     assert!(nodes.next * 20 < largest.1, "{} of {} nodes are kept", nodes.next, largest.1);
@@ -444,5 +447,5 @@ fn of_entries_with_equal_hashes_a_share_takes_the_first() {
 }
 
 fn loader_line(table: &SlotTable, hash: u64) -> (usize, u64, u32) {
-    Shape(table.shape.load(Ordering::Relaxed)).line(placing(hash))
+    IndexShape(table.shape.load(Ordering::Relaxed)).line(placing(hash))
 }

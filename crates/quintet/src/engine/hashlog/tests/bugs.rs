@@ -37,7 +37,7 @@ fn a_reader_notices_that_its_chunk_is_recycled() {
 }
 
 fn recycling_is_noticed() {
-    let arena = Arena::new(16 << 10, Arc::new(Budget::new(1 << 20))).unwrap();
+    let arena = ChunkArena::new(16 << 10, Arc::new(Budget::new(1 << 20))).unwrap();
     let frame = arena.reserve_frame(false).unwrap();
     arena.begin(0, 0, 16, false);
     arena.attach(0, frame);

@@ -10,7 +10,7 @@ mod reuse;
 mod room;
 mod space;
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use super::*;
 use crate::{

@@ -1,22 +1,28 @@
 //! Opening a table: reads the newest manifest, creates its chunks (none in memory), and loads the
-//! index from hints ([`super::load`]).
+//! index from hints ([`load`]).
 //!
 //! Opening removes files that no manifest names, after it has read everything that the manifest
 //! names. It trusts no number of the manifest that the files cannot have.
 
+mod load;
+
 use std::{collections::BTreeMap, io, sync::Arc};
 
-use super::{
-    Chunk, FlushState, HashLog, LargeState, LargeValue,
-    arena::EXTENT_HEAD_UNITS,
-    files::{DataFile, DataFiles, label, number_of as data_number},
-    load::ExtentSource,
-    maintain::Maintenance,
-    manifest::number_of as manifest_number,
-    manifest::{Commit, Extent, HintsLocation, Manifest, ManifestContents, is_unfinished},
-};
+use self::load::ExtentSource;
 use crate::{
     Error, Result,
+    engine::hashlog::{
+        arena::EXTENT_HEAD_UNITS,
+        chunk::{Chunk, FlushState},
+        files::{DataFile, DataFiles, label, number_of as data_number},
+        large_value::{LargeState, LargeValue},
+        maintenance::Maintenance,
+        manifest::{
+            Commit, Extent, HashLogManifest, HintsLocation, ManifestContents, is_unfinished,
+            number_of as manifest_number,
+        },
+        table::HashLog,
+    },
     util::{
         codec::{Lsn, to_u64},
         mutant::mutant,
@@ -45,7 +51,7 @@ impl HashLog {
         let mut contents = ManifestContents::default();
         if let Some(number) = newest {
             let write = !self.context.read_only;
-            let (manifest, found) = Manifest::open(dir, self.owner, number, write)?;
+            let (manifest, found) = HashLogManifest::open(dir, self.owner, number, write)?;
             contents = found;
             maintenance.manifest = Some(manifest);
         }

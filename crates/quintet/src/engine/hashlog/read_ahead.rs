@@ -1,0 +1,104 @@
+//! Entries that writers need from the disk, read before the writes are logged.
+//!
+//! Applying a logged write needs no disk then, unless the chunk is evicted in between.
+//!
+//! Locks: no group lock is held across a read from disk.
+
+use super::{
+    arena::ArenaRead,
+    current_entry::{CurrentEntry, PrefetchedEntry},
+    entry::{EntryKind, LargeRef},
+    index::Verdict,
+    table::HashLog,
+};
+use crate::{
+    Result,
+    util::sync::{Ordering, lock},
+};
+
+/// Number of entries that writers read one by one from a chunk's file before the whole chunk is
+/// loaded. This many reads take about as long as the load.
+const READS_BEFORE_WARMING: u64 = 8;
+
+impl HashLog {
+    /// Reads the key's entry before the write is logged, if it is not in memory, so that applying
+    /// the write does not depend on the disk. If the chunk is evicted in between, applying reads
+    /// it.
+    pub(super) fn read_ahead(&self, key: &[u8]) -> Result<()> {
+        if self.counters.cold_chunks.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        let hash = self.hash(key);
+        let mut known: Vec<PrefetchedEntry> = Vec::new();
+        loop {
+            let unknown =
+                self.index.find(hash, |address| match self.arena.read(address, key, |_, _| ()) {
+                    ArenaRead::Found(()) => Verdict::Found(None),
+                    ArenaRead::OtherKey => Verdict::Other,
+                    ArenaRead::Changed => Verdict::Changed,
+                    ArenaRead::Cold(state) => {
+                        let this = |known: &&PrefetchedEntry| {
+                            (known.address, known.state) == (address, state)
+                        };
+                        match known.iter().find(this) {
+                            None => Verdict::Found(Some((address, state))),
+                            Some(PrefetchedEntry { current: Some(_), .. }) => Verdict::Found(None),
+                            Some(_) => Verdict::Other,
+                        }
+                    }
+                });
+            let Some((address, state)) = unknown.flatten() else { break };
+            known.extend(self.read_for_write(address, state, key)?);
+        }
+        if !known.is_empty() {
+            lock(&self.read_ahead_entries).entry(hash).or_default().push(known);
+            self.counters.read_ahead_count.fetch_add(1, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Reads an entry that is not in memory, or loads its whole chunk.
+    ///
+    /// It loads the chunk if there is memory and more reads are likely. They are likely if replay
+    /// needs the chunk (it has entries past the last checkpoint), or if writers have read many of
+    /// its entries. Returns `None` if the caller must repeat its lookup.
+    pub(super) fn read_for_write(
+        &self,
+        address: u64,
+        state: u64,
+        key: &[u8],
+    ) -> Result<Option<PrefetchedEntry>> {
+        let (id, _) = self.arena.split(address);
+        let likely = self.chunk(id).is_some_and(|chunk| {
+            let last = lock(&chunk.flush).extents.iter().map(|extent| extent.last_lsn).max();
+            last >= Some(self.opened_complete.load(Ordering::Relaxed))
+                || chunk.writer_reads.fetch_add(1, Ordering::Relaxed) >= READS_BEFORE_WARMING
+        });
+        let warms = likely && self.has_room_to_warm();
+        if self.arena.is_resident(id) || warms && self.warm(id)? {
+            return Ok(None);
+        }
+        let Some(cold) = self.read_cold(address, state)? else { return Ok(None) };
+        let Some(entry) = cold.entry() else { return Ok(None) };
+        let head = entry.head;
+        let large = LargeRef::decode(entry.value()).filter(|_| head.kind == EntryKind::Large);
+        let current = CurrentEntry { address, head, large, in_memory: false };
+        let current = (entry.key() == key).then_some(current);
+        Ok(Some(PrefetchedEntry { address, state, current, hash: self.hash(entry.key()) }))
+    }
+
+    /// Removes and returns the entries that were read ahead for a write of this hash.
+    pub(super) fn take_read_ahead(&self, hash: u64) -> Vec<PrefetchedEntry> {
+        if self.counters.read_ahead_count.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let mut read_ahead = lock(&self.read_ahead_entries);
+        let Some(of_hash) = read_ahead.get_mut(&hash) else { return Vec::new() };
+        let known = of_hash.pop().unwrap_or_default();
+        self.counters.read_ahead_count.fetch_sub(1, Ordering::Relaxed);
+        if of_hash.is_empty() {
+            read_ahead.remove(&hash);
+        }
+        known
+    }
+}
