@@ -8,33 +8,12 @@ use std::ops::ControlFlow;
 use super::{
     shape::IndexShape,
     slot::{ADDRESS_END, ADDRESS_MASK, LOCK_BITS, LOCK_COUNT, is_link, node_of},
-    slot_table::{GroupLock, SlotTable, Verdict, pause},
+    slot_table::{GroupGuard, SlotTable, Verdict},
     tag::{Tag, placing_of},
 };
-use crate::util::sync::{AtomicU64, Ordering, fence};
+use crate::util::sync::{AtomicU64, Ordering};
 
 impl SlotTable {
-    /// Locks the group of `hash` for changes. Spins, then yields, while another writer holds it.
-    pub fn lock(&self, hash: u64) -> GroupGuard<'_> {
-        let group = self.group(hash);
-        let mut attempts = 0;
-        loop {
-            let version = group.0.load(Ordering::Relaxed);
-            let taken = version & 1 == 0
-                && group
-                    .0
-                    .compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok();
-            if taken {
-                // Readers see the odd version before any change under the lock. Pairs with the
-                // fence in `find`.
-                fence(Ordering::Release);
-                return GroupGuard { table: self, group, version: version + 1, hash };
-            }
-            pause(&mut attempts);
-        }
-    }
-
     /// Returns after every writer that held a lock at the time of the call has released it.
     pub fn wait_for_writers(&self) {
         for number in 0..LOCK_COUNT {
@@ -66,15 +45,6 @@ impl SlotTable {
 struct SlotRef<'a> {
     slots: &'a [AtomicU64],
     index: usize,
-}
-
-/// A locked group. Dropping it unlocks the group.
-#[derive(Debug)]
-pub struct GroupGuard<'a> {
-    table: &'a SlotTable,
-    group: &'a GroupLock,
-    version: u64,
-    hash: u64,
 }
 
 impl<'a> GroupGuard<'a> {
@@ -196,11 +166,5 @@ impl<'a> GroupGuard<'a> {
             }
         }
         entries
-    }
-}
-
-impl Drop for GroupGuard<'_> {
-    fn drop(&mut self) {
-        self.group.0.store(self.version + 1, Ordering::Release);
     }
 }

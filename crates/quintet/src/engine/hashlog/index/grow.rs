@@ -3,15 +3,9 @@
 use super::{
     shape::IndexShape,
     slot::{LINE_SLOTS, LOCK_BITS, NODE_SLOTS},
-    slot_table::SlotTable,
+    slot_table::{CENTIBYTES_PER_KEY, HUGE_ABOVE_BYTES, SlotTable},
 };
 use crate::util::sync::Ordering;
-
-/// Maximum size of lines and nodes after growth, in hundredths of a byte a key: below the bound of
-/// 12 bytes, because the count of keys may lag.
-pub(super) const CENTIBYTES_PER_KEY: u64 = 1170;
-/// Bytes above which new lines and nodes are in huge pages. A smaller table would waste them.
-pub(super) const HUGE_ABOVE_BYTES: u64 = 8 << 20;
 
 impl SlotTable {
     /// Grows the table by at most `steps` groups, if it has the keys for it. Call it after an

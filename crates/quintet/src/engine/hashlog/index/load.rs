@@ -6,10 +6,9 @@
 use std::collections::BTreeMap;
 
 use super::{
-    grow::{CENTIBYTES_PER_KEY, HUGE_ABOVE_BYTES},
     shape::IndexShape,
     slot::{ADDRESS_MASK, LINE_SLOTS, SLOTS, TAG_SHIFT, is_link, node_of},
-    slot_table::SlotTable,
+    slot_table::{CENTIBYTES_PER_KEY, HUGE_ABOVE_BYTES, SlotTable},
     tag::{Tag, placing},
 };
 use crate::util::{

@@ -45,8 +45,7 @@ mod tag;
 mod tests;
 
 pub use self::{
-    group::GroupGuard,
     load::{AddOutcome, IndexLoader},
     slot::{ADDRESS_END, SLOTS},
-    slot_table::{SlotTable, Verdict},
+    slot_table::{GroupGuard, SlotTable, Verdict},
 };

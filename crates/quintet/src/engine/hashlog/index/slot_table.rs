@@ -16,6 +16,11 @@ use crate::{
     },
 };
 
+/// Maximum size of lines and nodes after growth, in hundredths of a byte a key: below the bound of
+/// 12 bytes, because the count of keys may lag.
+pub(super) const CENTIBYTES_PER_KEY: u64 = 1170;
+/// Bytes above which new lines and nodes are in huge pages. A smaller table would waste them.
+pub(super) const HUGE_ABOVE_BYTES: u64 = 8 << 20;
 /// Number of spins of a thread that waits for a group before it yields.
 const SPINS: u32 = 64;
 /// Maximum number of nodes that a reader follows. Chains are a few nodes long: beyond this, a
@@ -61,6 +66,15 @@ pub(super) struct FreeNodes {
     /// Free nodes, the lowest first: the highest stay free and can be discarded.
     pub(super) free: BinaryHeap<Reverse<u64>>,
     pub(super) next: u64,
+}
+
+/// A locked group. Dropping it unlocks the group.
+#[derive(Debug)]
+pub struct GroupGuard<'a> {
+    pub(super) table: &'a SlotTable,
+    pub(super) group: &'a GroupLock,
+    pub(super) version: u64,
+    pub(super) hash: u64,
 }
 
 impl SlotTable {
@@ -138,6 +152,27 @@ impl SlotTable {
                 if before & 1 == 0 && group.0.load(Ordering::Relaxed) == before {
                     return None;
                 }
+            }
+            pause(&mut attempts);
+        }
+    }
+
+    /// Locks the group of `hash` for changes. Spins, then yields, while another writer holds it.
+    pub fn lock(&self, hash: u64) -> GroupGuard<'_> {
+        let group = self.group(hash);
+        let mut attempts = 0;
+        loop {
+            let version = group.0.load(Ordering::Relaxed);
+            let taken = version & 1 == 0
+                && group
+                    .0
+                    .compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok();
+            if taken {
+                // Readers see the odd version before any change under the lock. Pairs with the
+                // fence in `find`.
+                fence(Ordering::Release);
+                return GroupGuard { table: self, group, version: version + 1, hash };
             }
             pause(&mut attempts);
         }
@@ -240,6 +275,12 @@ impl SlotTable {
         }
         lock(&self.free_nodes).free.push(Reverse(node));
         self.nodes_used.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for GroupGuard<'_> {
+    fn drop(&mut self) {
+        self.group.0.store(self.version + 1, Ordering::Release);
     }
 }
 

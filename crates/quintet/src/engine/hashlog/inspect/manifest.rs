@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Describes each record of a manifest. Fails with `Corruption` at the first damage.
-pub fn manifest(
+pub(super) fn describe(
     dir: &Arc<dyn Dir>,
     file: Arc<dyn File>,
     name: &str,
