@@ -36,7 +36,7 @@ pub(crate) mod table;
 
 use std::sync::Arc;
 
-use self::options::NaiveSettings;
+use self::{mutants::remove_newest, options::NaiveSettings};
 use crate::{
     Error, Result,
     contract::{
@@ -341,7 +341,7 @@ impl Naive {
         self.written_bytes_total.fetch_add(file_bytes, Ordering::Relaxed);
         mutant!(SnapshotSkipsLogSync: (), else self.context.host.sync_log()?);
         let name = checkpoint::name_of(lsn);
-        mutant!(SnapshotRemovesOldFirst => mutants::remove(dir, lock(&self.newest).name.as_deref()));
+        mutant!(SnapshotRemovesOldFirst => remove_newest(dir, lock(&self.newest).name.as_deref()));
         dir.rename(checkpoint::UNFINISHED_NAME, &name)
             .and_then(|()| mutant!(SnapshotSkipsDirSync: Ok(()), else dir.sync()))
             .map_err(|error| Error::io(format!("publish {}", self.label(&name)), error))?;

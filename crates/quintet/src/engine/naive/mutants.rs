@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::io::Dir;
 
 /// `SnapshotRemovesOldFirst`: removes the newest checkpoint before its successor is durable.
-pub(super) fn remove(dir: &Arc<dyn Dir>, name: Option<&str>) {
+pub(super) fn remove_newest(dir: &Arc<dyn Dir>, name: Option<&str>) {
     if let Some(name) = name {
         let _ = dir.remove(name);
     }
