@@ -82,58 +82,20 @@ pub use self::table::HashLog;
 
 use std::sync::Arc;
 
-use crate::{contract::{replay_one_by_one, unordered, Context, Cursor, Engine, EngineKind, EngineStats, Entry, FoundValue, Hint, MaintenanceMode, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions, ValueSink}, io::Queues, util::{codec::{to_u64, Lsn}, report::Report, sync::{lock, read, AtomicBool, AtomicU64, Mutex, Ordering, RwLock}}, Error, Result};
-use self::{arena::ChunkArena, chunk::Chunk, files::TableIdentity, index::SlotTable, large_value::LargeValue, maintenance::Maintenance, options::HashLogSettings, table::HashLogCounters, wanted_work::WantedWork};
-
-impl HashLog {
-    /// Loads a table, or creates one in an empty directory. Returns the LSN that its files are
-    /// complete to.
-    ///
-    /// Fails with `InvalidOption` for an unknown option or value, and with `Corruption` if the
-    /// manifest or its files are damaged.
-    pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
-        Self::open_with_mask(options, context, u64::MAX)
-    }
-
-    fn open_with_mask(
-        options: &TableOptions,
-        context: Context,
-        hash_mask: u64,
-    ) -> Result<(Self, Lsn)> {
-        let HashLogSettings { chunk_bytes, live_per_cent, mutable_chunks, compresses } =
-            HashLogSettings::parse(options)?;
-        let owner = TableIdentity { database_id: context.database_id, table_id: context.table_id };
-        let no_memory = |error| Error::io("reserve address space for a table", error);
-        let engine = Self {
-            owner,
-            live_per_cent,
-            mutable_chunks,
-            compresses,
-            hash_mask,
-            index: SlotTable::new(context.budget.limit() / 8).map_err(no_memory)?,
-            arena: ChunkArena::new(chunk_bytes, Arc::clone(&context.budget)).map_err(no_memory)?,
-            chunks: RwLock::default(),
-            larges: RwLock::default(),
-            next_large: AtomicU64::new(1),
-            dead_larges: Mutex::default(),
-            active: AtomicU64::new(0),
-            roll: Mutex::default(),
-            residency: Mutex::default(),
-            maintenance: Mutex::new(Maintenance::new(Arc::clone(&context.dir), owner)),
-            checkpoint_wanted: AtomicBool::new(false),
-            opened_complete: AtomicU64::new(0),
-            warm_wanted: AtomicBool::new(false),
-            collided: AtomicBool::new(false),
-            queues: Queues::default(),
-            read_ahead_entries: Mutex::default(),
-            counters: HashLogCounters::default(),
-            context,
-        };
-        let complete = engine.recover()?;
-        engine.charge_index();
-        Ok((engine, complete))
-    }
-}
+use self::{chunk::Chunk, large_value::LargeValue, wanted_work::WantedWork};
+use crate::{
+    Result,
+    contract::{
+        Cursor, Engine, EngineKind, EngineStats, Entry, FoundValue, Hint, MaintenanceMode,
+        MultiGetSink, Op, OrderedEngine, PendingWork, Presence, ValueSink, replay_one_by_one,
+        unordered,
+    },
+    util::{
+        codec::{Lsn, to_u64},
+        report::Report,
+        sync::{AtomicU64, Ordering, lock, read},
+    },
+};
 
 impl Drop for HashLog {
     fn drop(&mut self) {

@@ -11,18 +11,22 @@ use std::{collections::BTreeMap, io, sync::Arc};
 use self::load::ExtentSource;
 use crate::{
     Error, Result,
+    contract::{Context, TableOptions},
     engine::hashlog::{
-        arena::EXTENT_HEAD_UNITS,
+        arena::{ChunkArena, EXTENT_HEAD_UNITS},
         chunk::{Chunk, FlushState},
-        files::{DataFile, DataFiles, label, number_of as data_number},
+        files::{DataFile, DataFiles, TableIdentity, label, number_of as data_number},
+        index::SlotTable,
         large_value::{LargeState, LargeValue},
         maintenance::Maintenance,
         manifest::{
             Commit, Extent, HashLogManifest, HintsLocation, ManifestContents, is_unfinished,
             number_of as manifest_number,
         },
-        table::HashLog,
+        options::HashLogSettings,
+        table::{HashLog, HashLogCounters},
     },
+    io::Queues,
     util::{
         codec::{Lsn, to_u64},
         mutant::mutant,
@@ -36,9 +40,57 @@ const NUMBER_END: u64 = 1 << 62;
 const LARGE_BYTES_MAX: u64 = 1 << 30;
 
 impl HashLog {
+    /// Loads a table, or creates one in an empty directory. Returns the LSN that its files are
+    /// complete to.
+    ///
+    /// Fails with `InvalidOption` for an unknown option or value, and with `Corruption` if the
+    /// manifest or its files are damaged.
+    pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
+        Self::open_with_mask(options, context, u64::MAX)
+    }
+
+    pub(super) fn open_with_mask(
+        options: &TableOptions,
+        context: Context,
+        hash_mask: u64,
+    ) -> Result<(Self, Lsn)> {
+        let HashLogSettings { chunk_bytes, live_per_cent, mutable_chunks, compresses } =
+            HashLogSettings::parse(options)?;
+        let owner = TableIdentity { database_id: context.database_id, table_id: context.table_id };
+        let no_memory = |error| Error::io("reserve address space for a table", error);
+        let engine = Self {
+            owner,
+            live_per_cent,
+            mutable_chunks,
+            compresses,
+            hash_mask,
+            index: SlotTable::new(context.budget.limit() / 8).map_err(no_memory)?,
+            arena: ChunkArena::new(chunk_bytes, Arc::clone(&context.budget)).map_err(no_memory)?,
+            chunks: RwLock::default(),
+            larges: RwLock::default(),
+            next_large: AtomicU64::new(1),
+            dead_larges: Mutex::default(),
+            active: AtomicU64::new(0),
+            roll: Mutex::default(),
+            residency: Mutex::default(),
+            maintenance: Mutex::new(Maintenance::new(Arc::clone(&context.dir), owner)),
+            checkpoint_wanted: AtomicBool::new(false),
+            opened_complete: AtomicU64::new(0),
+            warm_wanted: AtomicBool::new(false),
+            collided: AtomicBool::new(false),
+            queues: Queues::default(),
+            read_ahead_entries: Mutex::default(),
+            counters: HashLogCounters::default(),
+            context,
+        };
+        let complete = engine.recover()?;
+        engine.charge_index();
+        Ok((engine, complete))
+    }
+
     /// Loads the last checkpoint. Returns the LSN that it is complete to. Fails with `Corruption`
     /// if the manifest or a file that it names is damaged.
-    pub(super) fn recover(&self) -> Result<Lsn> {
+    fn recover(&self) -> Result<Lsn> {
         let mut maintenance = lock(&self.maintenance);
         let dir = &self.context.dir;
         let doing = |error| Error::io(format!("list {}", dir.path().display()), error);
