@@ -11,9 +11,9 @@
 use std::sync::Arc;
 
 use super::{
-    Trie,
-    read::{ColdMatch, ColdRecord, KeyMatch, RecordValue, answer_in},
-    record::RecordHead,
+    lookup::{ColdMatch, ColdRecord, KeyMatch, RecordValue, answer_in},
+    record::TrieRecordHead,
+    table::Trie,
 };
 use crate::{
     Error, Result,
@@ -99,7 +99,7 @@ impl Trie {
         lookup: &SteppedLookup,
         out: &mut Vec<u8>,
     ) -> Result<Option<RecordValue>> {
-        let mut on_record = |head: &RecordHead, words: &[AtomicU64]| {
+        let mut on_record = |head: &TrieRecordHead, words: &[AtomicU64]| {
             out.resize(head.value_bytes, 0);
             head.copy_value(words, out);
         };

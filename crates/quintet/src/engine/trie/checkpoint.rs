@@ -16,17 +16,21 @@
 //! If a step fails, the changes are kept and are part of the next checkpoint. Nothing that the last
 //! durable state names was overwritten.
 
-use super::{CHANGES_PART, Trie};
+use super::{
+    checkpoint_state::{CHANGES_PART, CheckpointState, STATE, STATE_VERSION},
+    record::seal,
+    table::Trie,
+};
 use crate::{
     Error, Result,
     engine::trie::store::{
-        extents,
+        extents::ExtentCheckpoint,
         regions::{AppendedUnits, UNIT_BYTES},
         space::{CHANGE_BYTES, NewImages},
     },
     io::AlignedBuffer,
     journal::{
-        redo::{GroupWriter, Patch, RedoJournal},
+        redo::{GroupWriter, Patch},
         write_back::Writeback,
     },
     util::{
@@ -36,11 +40,6 @@ use crate::{
         sync::{AtomicU64, Ordering, lock},
     },
 };
-
-/// Number of the state's space in the journal.
-pub(super) const STATE: u8 = 255;
-/// Version of the state's encoding.
-pub(super) const STATE_VERSION: u64 = 1;
 
 /// Bytes that a change takes in the journal until its image is written. Regions wait in turn, so
 /// the journal holds about twice as many changes as wait at a time, of 11 bytes each.
@@ -52,22 +51,11 @@ const WRITES_MAX: u64 = 8 << 20;
 /// Bytes. The most that buffers for images take.
 const IMAGES_MAX: u64 = 4 << 20;
 
-/// State that only the thread that maintains the table changes.
-#[derive(Debug)]
-pub(super) struct CheckpointState {
-    pub(super) redo: RedoJournal,
-    /// Images of failed checkpoints, whose group may be durable or not. Their slots are free after
-    /// the next durable checkpoint.
-    pub(super) uncertain_images: Vec<NewImages>,
-    /// The LSN up to which the files are complete.
-    pub(super) complete: Lsn,
-}
-
 /// The state of the table at one moment between operations.
 struct TableCheckpoint {
     appended: Vec<AppendedUnits>,
     dead: Vec<u64>,
-    extents: extents::ExtentCheckpoint,
+    extents: ExtentCheckpoint,
     /// End of the words that were ever part of an object of the trie.
     trie_end: u64,
     state: Vec<u8>,
@@ -209,7 +197,7 @@ impl Trie {
                 AlignedBuffer::zeroed(to_usize((appended.to - appended.from) * UNIT_BYTES));
             let words = self.regions.words(appended.region, appended.from).unwrap_or(&[]);
             copy_words(words, buffer.as_mut_slice());
-            super::record::seal(buffer.as_mut_slice(), appended.life, appended.from);
+            seal(buffer.as_mut_slice(), appended.life, appended.from);
             let length = buffer.len();
             let offset = self.regions.offset(appended.region, appended.from);
             writes.write((&file, &label), offset, buffer, length);

@@ -10,16 +10,15 @@
 //! that, a writer that begins a region first empties others. So waste stays bounded.
 
 use super::{
-    Trie,
+    checkpoint::copy_words,
+    current_record::CurrentRecord,
     record::{DiskRecord, ExtentAddr, seal, walk},
+    table::Trie,
 };
 use crate::{
     Error, Result,
     contract::Op,
-    engine::trie::{
-        checkpoint::copy_words,
-        store::regions::{RegionRead, UNIT_BYTES},
-    },
+    engine::trie::store::regions::{RegionRead, UNIT_BYTES},
     io::AlignedBuffer,
     util::{
         codec::to_usize,
@@ -201,7 +200,7 @@ impl Trie {
         }
         if expired && !(head.is_extent && stored.len() == record.value().len()) {
             writer.remove(address)?;
-            self.count_dead(&Self::current(address, head, extent), 0);
+            self.count_dead(&CurrentRecord::on_disk(address, head, extent), 0);
             return Ok(());
         }
         mutant!(TrieFreesLiveRegion => if unit.is_multiple_of(64) { return Ok(()) });

@@ -6,18 +6,22 @@
 
 use std::sync::Arc;
 
-use super::{Trie, hash::Hash, options::TrieSettings};
+use super::{
+    checkpoint_state::{CheckpointState, STATE, STATE_VERSION},
+    hash::Hash,
+    options::TrieSettings,
+    replay_buffer::TrieReplayBuffer,
+    table::Trie,
+};
 use crate::{
     Error, Result,
     contract::{Context, TableOptions},
     engine::trie::{
-        checkpoint::{CheckpointState, STATE, STATE_VERSION},
-        index::{ADDRESS_END, Trie as Index},
-        replay_buffer::ReplayBuffer,
+        index::{ADDRESS_END, LazyTrie},
         store::{
             extents::Extents,
             regions::Regions,
-            space::{SPACE, Space},
+            space::{SPACE, WordSpace},
         },
     },
     io::Queues,
@@ -57,7 +61,7 @@ impl Trie {
         let read_only = context.read_only;
         let budget = Arc::clone(&context.budget);
         let space = reserve(&owner, read_only, budget.limit()).map_err(no_memory)?;
-        let index = Index::new(space, settings.fanout, settings.sluggishness, settings.layout);
+        let index = LazyTrie::new(space, settings.fanout, settings.sluggishness, settings.layout);
         let regions = Regions::new(
             owner.clone(),
             read_only,
@@ -99,7 +103,7 @@ impl Trie {
             checkpoint_wanted: AtomicBool::new(false),
             queues: Queues::default(),
             prefetched: Mutex::default(),
-            replay_buffer: ReplayBuffer::new(last.is_some()),
+            replay_buffer: TrieReplayBuffer::new(last.is_some()),
             counters: CachePadded::default(),
             context,
         };
@@ -161,10 +165,10 @@ impl Trie {
 }
 
 /// Reserves address space for all that links can reach, or as much of it as the system grants.
-fn reserve(owner: &Owner, read_only: bool, limit: u64) -> std::io::Result<Space> {
+fn reserve(owner: &Owner, read_only: bool, limit: u64) -> std::io::Result<WordSpace> {
     let mut bytes_max = SPACE_BYTES_MAX;
     loop {
-        let space = Space::new(owner.clone(), read_only, bytes_max, INDEX_REGION_BYTES);
+        let space = WordSpace::new(owner.clone(), read_only, bytes_max, INDEX_REGION_BYTES);
         if space.is_ok() || bytes_max / 2 < limit * 2 + SPACE_BYTES_BESIDE {
             return space;
         }
@@ -174,7 +178,7 @@ fn reserve(owner: &Owner, read_only: bool, limit: u64) -> std::io::Result<Space>
 
 /// Keeps a group's changes. Returns the LSN up to which the table is complete with it, and its
 /// state.
-fn read_group(space: &Space, group: &RedoGroup, label: &str) -> Result<(Lsn, Vec<u8>)> {
+fn read_group(space: &WordSpace, group: &RedoGroup, label: &str) -> Result<(Lsn, Vec<u8>)> {
     let damage = || {
         let what = format!("a patch of group {} does not parse", group.sequence());
         Error::corruption(label, 0, what)

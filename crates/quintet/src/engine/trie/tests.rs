@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{record::DiskRecord, *};
+use super::{memory::OVERSHOOT_PART, record::DiskRecord, *};
 use crate::{
     contract::{EngineKind, fake_host::FakeHost},
     io::{
@@ -12,6 +12,7 @@ use crate::{
     util::{
         codec::to_usize,
         mutant::{Bug, finds},
+        sync::AtomicBool,
     },
 };
 
