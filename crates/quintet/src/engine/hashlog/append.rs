@@ -64,7 +64,7 @@ impl HashLog {
         drop(roll);
         self.charge_index();
         let unflushed = self.counters.unflushed_units.load(Ordering::Relaxed);
-        if unflushed >= self.mutable_chunks * self.arena.chunk_units()
+        if unflushed >= self.settings.mutable_chunks * self.arena.chunk_units()
             || self.waste_exceeds(self.waste_per_cent_max())
             || self.wants_frames()
         {

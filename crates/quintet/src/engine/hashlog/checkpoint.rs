@@ -249,7 +249,7 @@ impl HashLog {
 
     /// Requests a checkpoint if enough extents await one.
     pub(super) fn request_checkpoint_if_due(&self, maintenance: &Maintenance) {
-        if to_u64(maintenance.pending.len()) >= self.mutable_chunks {
+        if to_u64(maintenance.pending.len()) >= self.settings.mutable_chunks {
             self.checkpoint_wanted.store(true, Ordering::Relaxed);
             self.context.host.wake();
         }

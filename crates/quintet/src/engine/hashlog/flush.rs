@@ -256,7 +256,7 @@ impl HashLog {
         };
         let (entry_hints, widest) = self.seal_entries(image, start, &mut head)?;
         let mut hints = Vec::new();
-        let file_range = if self.compresses {
+        let file_range = if self.settings.compresses {
             let (file_range, directory) =
                 self.write_packed(maintenance, chunk, image, &mut head)?;
             hints = directory;

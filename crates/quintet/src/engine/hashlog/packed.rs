@@ -10,7 +10,7 @@ use super::{
     files::{CHUNK_MAGIC, EXTENT_HEAD_BYTES, ExtentHead, FileRange},
     maintenance::Maintenance,
     manifest::Extent,
-    pack::{BlockDirectory, PackedExtent, pack},
+    pack::{BlockDirectory, PackedExtent, pack, pack_value},
     table::HashLog,
 };
 use crate::{
@@ -122,6 +122,6 @@ impl HashLog {
 
     /// Returns the compressed bytes of a large value; `None` if it is to be stored as it is.
     pub(super) fn large_body(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        self.compresses.then(|| super::pack::pack_value(bytes)).flatten()
+        self.settings.compresses.then(|| pack_value(bytes)).flatten()
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
     arena::ChunkArena, chunk::Chunk, current_entry::PrefetchedEntry, files::TableIdentity,
-    index::SlotTable, large_value::LargeValue, maintenance::Maintenance,
+    index::SlotTable, large_value::LargeValue, maintenance::Maintenance, options::HashLogSettings,
 };
 use crate::{
     Error,
@@ -73,10 +73,7 @@ pub(super) struct HashLogCounters {
 pub struct HashLog {
     pub(super) context: Context,
     pub(super) owner: TableIdentity,
-    pub(super) live_per_cent: u64,
-    pub(super) mutable_chunks: u64,
-    /// Extents are compressed when they are written.
-    pub(super) compresses: bool,
+    pub(super) settings: HashLogSettings,
     /// All ones, except in tests of equal hashes.
     pub(super) hash_mask: u64,
     pub(super) index: SlotTable,

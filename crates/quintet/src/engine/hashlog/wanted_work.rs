@@ -37,7 +37,7 @@ impl HashLog {
     pub(super) fn wanted_work(&self) -> WantedWork {
         let counters = &self.counters;
         let unflushed = counters.unflushed_units.load(Ordering::Relaxed);
-        if unflushed >= self.mutable_chunks * self.arena.chunk_units()
+        if unflushed >= self.settings.mutable_chunks * self.arena.chunk_units()
             || self.checkpoint_wanted.load(Ordering::Relaxed)
         {
             return WantedWork::Checkpoint;
@@ -96,17 +96,17 @@ impl HashLog {
     /// Per cent of waste at which compaction starts. It is half of what `live_ratio` allows,
     /// because heads, hints, the log, copies and data that awaits a checkpoint take space as well.
     pub(super) fn waste_per_cent_max(&self) -> u64 {
-        (100 - self.live_per_cent) / 2
+        (100 - self.settings.live_per_cent) / 2
     }
 
     /// Per cent of waste at which writers compact as well.
     pub(super) fn waste_per_cent_of_writers(&self) -> u64 {
-        (100 - self.live_per_cent) * 6 / 10
+        (100 - self.settings.live_per_cent) * 6 / 10
     }
 
     /// Per cent of waste at which writers wait for a running step of compaction.
     pub(super) fn waste_per_cent_waited_for(&self) -> u64 {
-        (100 - self.live_per_cent) * 7 / 10
+        (100 - self.settings.live_per_cent) * 7 / 10
     }
 
     /// Returns the milliseconds since the count of operations was first observed at `applied`.

@@ -3,10 +3,11 @@
 //! Problem: a lookup has two or three dependent cache misses. Interleaved, the misses of 32 lookups
 //! overlap.
 //!
-//! How: for a batch, compute all hashes and prefetch the words at the lowest nodes; then step each
-//! lookup and prefetch its list; step again and prefetch its record; then copy the values. A key
-//! whose subtree or region changed meanwhile is looked up again on its own ([`super::read`]).
-//! Records on disk are read through the queue, several at once.
+//! 1. Compute all hashes of a batch, and prefetch the words at the lowest nodes.
+//! 2. Step each lookup and prefetch its list. Step again and prefetch its record.
+//! 3. Copy the values. If the subtree or the region of a key changed meanwhile, a single get
+//!    ([`super::read`]) reads it again.
+//! 4. Read the records on disk through the queue, several at once.
 
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@
 //!
 //! Writers continue meanwhile. Findings of a walk are reported only if nothing changed during it.
 //! If writers never pause, or the trie does not fit in memory, the walk locks one subtree at a
-//! time, and the comparisons that need a whole walk are left out.
+//! time. It then leaves out the comparisons that need a whole walk.
 
 use std::collections::BTreeMap;
 

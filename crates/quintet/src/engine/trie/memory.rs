@@ -3,7 +3,10 @@
 //! Records are evicted before regions of the trie, because a miss of a record costs a read of a
 //! block. What is in no file cannot be evicted: a writer then writes it, or makes a checkpoint.
 
-use super::{record::HEAD_BYTES, table::Trie, write::LARGE_PART};
+use super::{
+    record::{HEAD_BYTES, LARGE_PART},
+    table::Trie,
+};
 use crate::{
     Result,
     contract::Op,
@@ -23,10 +26,10 @@ impl Trie {
         Ok(())
     }
 
-    /// Evicts until the budget is kept or nothing can be evicted: records first, because a miss
-    /// costs a read of a block, then regions of the trie except that of the word at `keep`.
-    /// Requests a checkpoint if changes without one hold the memory. The caller has no subtree
-    /// locked.
+    /// Evicts until the budget is kept or nothing can be evicted.
+    ///
+    /// Evicts records first, then regions of the trie except that of the word at `keep`. Requests a
+    /// checkpoint if changes without one hold the memory. The caller has no subtree locked.
     pub(super) fn enforce_budget(&self, keep: u64) {
         // Only changes that are in no checkpoint remain.
         if !self.evict_to_budget(keep) && self.index.space().unsaved_bytes() > 0 {

@@ -73,6 +73,7 @@ mod wanted_work;
 mod write;
 
 pub use self::table::Trie;
+
 use crate::{
     Result,
     contract::{
@@ -80,7 +81,7 @@ use crate::{
         MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions, ValueSink,
         replay_one_by_one, unordered,
     },
-    engine::trie::store::regions::UNIT_BYTES,
+    engine::trie::{index::LookupStep, store::regions::UNIT_BYTES},
     util::{
         codec::{Lsn, to_u64},
         report::Report,
@@ -138,9 +139,16 @@ impl Engine for Trie {
     fn prefetch(&self, hint: Hint<'_, '_>) {
         if let Hint::Write { hash, step } = hint
             && self.hash.is_siphash()
-            && let Some(address) = self.index.prefetch_lookup(hash & self.hash_mask, step)
         {
-            self.regions.prefetch(address);
+            let mut lookup = self.index.begin_lookup(hash & self.hash_mask);
+            for _ in 0..step {
+                if self.index.step(&mut lookup) != LookupStep::Pending {
+                    break;
+                }
+            }
+            if let Some(address) = lookup.candidate() {
+                self.regions.prefetch(address);
+            }
         }
     }
 

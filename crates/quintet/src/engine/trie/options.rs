@@ -2,14 +2,19 @@
 
 use crate::{Error, Result, contract::TableOptions, engine::trie::index::Layout};
 
-/// The options of a table: `fanout` (children of a node: 64, 128 or 256; default 64),
-/// `sluggishness` (records in a list before it becomes a node: 1 to 128; default 16),
-/// `region_bytes` (of records: a power of two, 64 KiB to 16 MiB; default 2 MiB), `journal_bytes`
-/// (64 KiB to 16 GiB; default 64 MiB), `cut_bytes` (bytes appended before a checkpoint is wanted:
-/// 64 KiB to 1 GiB; default 16 MiB), `live_ratio` (percentage of the data file that is kept alive:
-/// 10 to 95; default 80), `max_scan` (holes examined for a large value: 0 to 10,000; default 100),
-/// `hash` (see [`hash`]: `siphash`, `highway64`, `highway128` or `highway256`; default `siphash`),
-/// `layout` (of sluggish lists: `lines`, or `chain` as in the paper; default `lines`).
+/// The options of a table.
+///
+/// | option | meaning | range | default |
+/// |---|---|---|---|
+/// | `fanout` | children of a node | 64, 128, 256 | 64 |
+/// | `sluggishness` | records in a list before it becomes a node | 1 to 128 | 16 |
+/// | `region_bytes` | size of a region of records, a power of two | 64 KiB to 16 MiB | 2 MiB |
+/// | `journal_bytes` | size of the journal | 64 KiB to 16 GiB | 64 MiB |
+/// | `cut_bytes` | bytes appended before a checkpoint is wanted | 64 KiB to 1 GiB | 16 MiB |
+/// | `live_ratio` | percentage of the data file that is kept live | 10 to 95 | 80 |
+/// | `max_scan` | holes examined for a large value | 0 to 10,000 | 100 |
+/// | `hash` | hash function ([`super::hash`]) | `siphash`, `highway64`, `highway128`, `highway256` | `siphash` |
+/// | `layout` | of sluggish lists (`chain` as in the paper) | `lines`, `chain` | `lines` |
 const OPTIONS: [&str; 9] = [
     "fanout",
     "sluggishness",

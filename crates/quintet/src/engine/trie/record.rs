@@ -26,6 +26,9 @@ use crate::{
 
 /// Bytes of a record's head.
 pub(super) const HEAD_BYTES: usize = 16;
+/// Records of more than this part of a region keep their value in an extent. This bounds the space
+/// that is wasted at the ends of regions.
+pub(super) const LARGE_PART: u64 = 4;
 const PUT: u8 = 1;
 const EXTENT: u8 = 2;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::{
     current_record::{CurrentRecord, PrefetchedRecord, WriterMatch, find_prefetched},
-    record::{EXTENT_ADDR_BYTES, ExtentAddr, TrieRecordHead},
+    record::{EXTENT_ADDR_BYTES, ExtentAddr, LARGE_PART, TrieRecordHead},
     table::Trie,
 };
 use crate::{
@@ -23,10 +23,6 @@ use crate::{
         sync::Ordering,
     },
 };
-
-/// Records of more than this part of a region keep their value in an extent. This bounds the space
-/// that is wasted at the ends of regions.
-pub(super) const LARGE_PART: u64 = 4;
 
 impl Trie {
     /// Stores a value under a key. The operation is in the log already.

@@ -54,18 +54,16 @@ impl HashLog {
         context: Context,
         hash_mask: u64,
     ) -> Result<(Self, Lsn)> {
-        let HashLogSettings { chunk_bytes, live_per_cent, mutable_chunks, compresses } =
-            HashLogSettings::parse(options)?;
+        let settings = HashLogSettings::parse(options)?;
         let owner = TableIdentity { database_id: context.database_id, table_id: context.table_id };
         let no_memory = |error| Error::io("reserve address space for a table", error);
         let engine = Self {
             owner,
-            live_per_cent,
-            mutable_chunks,
-            compresses,
+            settings,
             hash_mask,
             index: SlotTable::new(context.budget.limit() / 8).map_err(no_memory)?,
-            arena: ChunkArena::new(chunk_bytes, Arc::clone(&context.budget)).map_err(no_memory)?,
+            arena: ChunkArena::new(settings.chunk_bytes, Arc::clone(&context.budget))
+                .map_err(no_memory)?,
             chunks: RwLock::default(),
             larges: RwLock::default(),
             next_large: AtomicU64::new(1),

@@ -2,7 +2,7 @@
 
 use super::{
     layout::Layout,
-    lazy_trie::{LazyTrie, RESERVED_WORDS, ROOT_AT, ROOTS, word_at},
+    lazy_trie::{LazyTrie, RESERVED_WORDS, ROOT_AT, ROOTS, TrieShape, word_at},
     list::CELL,
     objects,
     word::{ROOT_BITS, TAG_BITS, TrieSlot, address_of, tag_of},
@@ -11,23 +11,6 @@ use crate::{
     Result,
     util::{codec::to_usize, sync::lock},
 };
-
-/// The shape of a trie (CedrusDB, figures 4 and 9).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TrieShape {
-    /// Records.
-    pub(crate) records: u64,
-    /// Sum over the records of the nodes on the path, the root table included.
-    pub(crate) path_nodes: u64,
-    /// Nodes of the longest path.
-    pub(crate) height: u64,
-    /// Nodes, without the root table.
-    pub(crate) nodes: u64,
-    /// Slots of nodes that are not empty.
-    pub(crate) used_slots: u64,
-    /// Words of lists.
-    pub(crate) list_words: u64,
-}
 
 impl LazyTrie {
     /// Visits everything below these slots of the root table and adds to `shape`. `visit` receives

@@ -47,6 +47,23 @@ pub(super) struct TrieCounts {
     pub(super) removed: AtomicU64,
 }
 
+/// The shape of a trie (CedrusDB, figures 4 and 9).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TrieShape {
+    /// Records.
+    pub(crate) records: u64,
+    /// Sum over the records of the nodes on the path, the root table included.
+    pub(crate) path_nodes: u64,
+    /// Nodes of the longest path.
+    pub(crate) height: u64,
+    /// Nodes, without the root table.
+    pub(crate) nodes: u64,
+    /// Slots of nodes that are not empty.
+    pub(crate) used_slots: u64,
+    /// Words of lists.
+    pub(crate) list_words: u64,
+}
+
 /// The trie of a table. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct LazyTrie {

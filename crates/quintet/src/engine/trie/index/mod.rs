@@ -4,12 +4,15 @@
 //! to a key never changes because of other keys, so an insert or a delete changes a word or two.
 //! The height is near the logarithm of the number of keys without balancing.
 //!
-//! How: a root table of 256 slots, indexed by the first 8 bits of the hash; then nodes of 64, 128
-//! or 256 slots, indexed by the next 6, 7 or 8 bits. A slot is empty, a record, a list of records,
-//! or a node ([`word`]). Paths are only as long as they have to be: a list becomes a node when it
-//! would hold more than `sluggishness` records. Put: lock the subtree, follow the path, store the
-//! record's word, in a larger list or a new node if there is no room. Get: follow the path, read
-//! the records with the right tag, and compare the subtree's version before and after.
+//! How: the first 8 bits of the hash index a root table of 256 slots. The next 6, 7 or 8 bits index
+//! nodes of 64, 128 or 256 slots. A slot is empty, a record, a list of records, or a node
+//! ([`word`]). Paths are only as long as they have to be: a list becomes a node when it would hold
+//! more than `sluggishness` records.
+//!
+//! - Put ([`writer`]): lock the subtree, follow the path, store the record's word, in a larger list
+//!   or a new node if there is no room.
+//! - Get ([`search`]): follow the path, read the records with the right tag, and compare the
+//!   subtree's version before and after.
 //!
 //! Invariants:
 //! - Words of a list are filled from the front without gaps; a list has at least two records.
@@ -50,9 +53,8 @@ mod word;
 mod writer;
 
 pub(crate) use self::{
-    inspect::TrieShape,
     layout::Layout,
-    lazy_trie::{LazyTrie, RETRIES_MAX, WordPosition, Writer},
+    lazy_trie::{LazyTrie, RETRIES_MAX, TrieShape, WordPosition, Writer},
     search::RecordVerdict,
     stepped_lookup::{LookupStep, SteppedLookup},
     word::{ADDRESS_END, count_words},

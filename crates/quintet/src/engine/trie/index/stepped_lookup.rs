@@ -94,18 +94,6 @@ impl LazyTrie {
         lookup
     }
 
-    /// Begins a lookup and takes `steps` steps, as a hint. Returns the address that it met.
-    #[inline]
-    pub(crate) fn prefetch_lookup(&self, hash: u64, steps: u32) -> Option<u64> {
-        let mut lookup = self.begin_lookup(hash);
-        for _ in 0..steps {
-            if self.step(&mut lookup) != LookupStep::Pending {
-                break;
-            }
-        }
-        lookup.candidate()
-    }
-
     /// Advances a lookup by one word.
     #[inline]
     pub(crate) fn step(&self, lookup: &mut SteppedLookup) -> LookupStep {

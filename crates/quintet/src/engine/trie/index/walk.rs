@@ -1,7 +1,7 @@
 //! Walks over the trie: scans, checks and figures.
 
 use super::{
-    lazy_trie::{LOADS_MAX, LazyTrie, ROOT_AT, pause},
+    lazy_trie::{LOADS_MAX, LazyTrie, ROOT_AT, Writer, pause},
     search::RecordVerdict,
     word::{ROOT_BITS, TAG_BITS, TrieSlot, address_of},
 };
@@ -30,12 +30,7 @@ impl LazyTrie {
             fence(Ordering::Acquire);
             if before & 1 == 0 && version.load(Ordering::Relaxed) == before {
                 match position {
-                    Ok(position) => {
-                        let rest = 64 - position;
-                        return Ok(((from >> rest) + 1)
-                            .checked_shl(rest)
-                            .filter(|next| *next != 0));
-                    }
+                    Ok(position) => return Ok(path_behind(from, position)),
                     Err(index) if loads < LOADS_MAX => {
                         load(index)?;
                         loads += 1;
@@ -85,8 +80,21 @@ impl LazyTrie {
     }
 }
 
+impl Writer<'_> {
+    /// As [`LazyTrie::walk`], for a path in this subtree.
+    pub(crate) fn walk(&self, from: u64, out: &mut Vec<u64>) -> Result<Option<u64>> {
+        loop {
+            match self.trie.walk_once(from, out) {
+                Ok(position) => return Ok(path_behind(from, position)),
+                Err(index) => self.trie.space.load(index)?,
+            }
+            out.clear();
+        }
+    }
+}
+
 /// The first path that does not begin with the same `position` bits.
-pub(super) fn path_behind(from: u64, position: u32) -> Option<u64> {
+fn path_behind(from: u64, position: u32) -> Option<u64> {
     let rest = 64 - position;
     // The last path's successor wraps round to 0.
     Some((from >> rest).wrapping_add(1) << rest).filter(|next| *next != 0)

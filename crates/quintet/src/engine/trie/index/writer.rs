@@ -7,7 +7,6 @@ use super::{
     lazy_trie::{DEPTH_MAX, ROOT_AT, WordPosition, Writer, damaged, word_at},
     list::CELL,
     search::{RecordVerdict, SearchResult},
-    walk,
     word::{ADDRESS_END, ROOT_BITS, TAG_BITS, TrieSlot, record},
 };
 use crate::{
@@ -116,17 +115,6 @@ impl Writer<'_> {
             trie.free_list(class, at)?;
         }
         Ok(())
-    }
-
-    /// As [`LazyTrie::walk`], for a path in this subtree.
-    pub(crate) fn walk(&self, from: u64, out: &mut Vec<u64>) -> Result<Option<u64>> {
-        loop {
-            match self.trie.walk_once(from, out) {
-                Ok(position) => return Ok(walk::path_behind(from, position)),
-                Err(index) => self.trie.space.load(index)?,
-            }
-            out.clear();
-        }
     }
 
     /// Returns whether the record at `address` is in the trie.

@@ -3,7 +3,7 @@
 use std::mem::take;
 
 use super::{
-    space_file::PendingChanges,
+    space_file::{CHANGE_BYTES, PendingChanges},
     word_space::{SPACE, WordSpace},
 };
 use crate::{
@@ -14,9 +14,6 @@ use crate::{
     },
 };
 
-/// Bytes of memory that an unsaved or pending change takes: twice its size, because arrays grow by
-/// doubling.
-pub(crate) const CHANGE_BYTES: u64 = 32;
 /// Bytes that a checkpoint takes for each change until it is durable: for sorting, and for the
 /// group that it builds.
 const WORK_BYTES: u64 = 32;

@@ -4,14 +4,16 @@
 //! Problem: readers need plain memory, a restart must not read the whole index, and a crash must
 //! find the words as of one checkpoint.
 //!
-//! How: a growing array of 8-byte words in regions of one size. Each region has an image in a file,
-//! and the redo journal has all changes since that image. A region is loaded, and its changes
-//! applied, when it is first used, and may be evicted at any time. A store goes to memory and, as
-//! (index, word), to one of 64 lists. A checkpoint takes the lists: they are the changes since the
-//! last one, and become a group of the journal. Memory is never copied to disk. Images are built
-//! from the last image and the journaled changes, so no writer waits and no torn word is written
-//! (CedrusDB, section 3.3, reads blocks back for the same reason). An image goes to a free slot of
-//! the file, never over the valid one, so a torn image does no harm.
+//! How: a growing array of 8-byte words in regions of one size ([`word_space`]). Each region has an
+//! image in a file ([`images`]), and the redo journal has all changes since that image. The first
+//! use of a region loads it and applies its changes ([`residency`]). It may be evicted at any time.
+//!
+//! A store goes to memory and, as (index, word), to one of 64 lists. A checkpoint takes the lists:
+//! they are the changes since the last one, and become a group of the journal ([`changes`]). Memory
+//! is never copied to disk. Images are built from the last image and the journaled changes. So
+//! writers do not wait, and torn words are not written (CedrusDB, section 3.3, reads blocks back
+//! for the same reason). An image goes to a free slot of the file, never over the valid one, so a
+//! torn image does no harm.
 //!
 //! | offset in `nodes` | size | name | meaning |
 //! |---|---|---|---|
@@ -33,7 +35,7 @@
 //!
 //! Regions are small, because a lookup in a trie that does not fit in memory reads one. While all
 //! of them fit, their memory is in huge pages, which are charged whole. Before the first is
-//! evicted, huge pages are split, and no more are requested.
+//! evicted, huge pages are split. From then on all pages are ordinary ones.
 //!
 //! How we differ from the paper: no counted handle keeps a region in memory (each reader would
 //! store to a shared line). A writer's lock does, and readers validate afterwards. Eviction is
@@ -48,7 +50,6 @@ mod space_file;
 mod word_space;
 
 pub(crate) use self::{
-    changes::CHANGE_BYTES,
-    space_file::NewImages,
+    space_file::{CHANGE_BYTES, NewImages},
     word_space::{SPACE, WordSpace},
 };

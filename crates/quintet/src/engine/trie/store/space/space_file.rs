@@ -4,6 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{io::File, util::codec::to_usize};
 
+/// Bytes of memory that an unsaved or pending change takes: twice its size, because arrays grow by
+/// doubling.
+pub(crate) const CHANGE_BYTES: u64 = 32;
+
 /// The image of a region: its slot in the file and its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Image {
