@@ -32,7 +32,7 @@ impl HashLog {
             if let Some(chunk) = active.checked_sub(1)
                 && let Some(unit) = self.arena.reserve(chunk, units)
             {
-                let words = self.arena.words(chunk).unwrap_or(&[]);
+                let words = self.arena.words(chunk, 0).unwrap_or(&[]);
                 let words = words.get(to_usize(unit)..to_usize(unit + units)).unwrap_or(&[]);
                 head.store(words, key, value);
                 self.counters.units.fetch_add(units, Ordering::Relaxed);
@@ -64,7 +64,7 @@ impl HashLog {
         drop(roll);
         self.charge_index();
         let unflushed = self.counters.unflushed_units.load(Ordering::Relaxed);
-        if unflushed >= self.settings.mutable_chunks * self.arena.chunk_units()
+        if unflushed >= self.settings.mutable_chunks * self.arena.segment_units()
             || self.waste_exceeds(self.waste_per_cent_max())
             || self.wants_frames()
         {
@@ -83,7 +83,7 @@ impl HashLog {
             roll.next_id += 1;
             roll.next_id - 1
         });
-        if id >= self.arena.chunks_max() {
+        if id >= self.arena.count_max() {
             self.arena.release_frame(frame);
             return Err(Error::Limit {
                 what: "the table has the maximum number of chunks; use a larger `chunk_bytes`"

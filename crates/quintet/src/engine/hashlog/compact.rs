@@ -146,7 +146,7 @@ impl HashLog {
             }
             self.counters.writer_compactions_total.fetch_add(1, Ordering::Relaxed);
         }
-        let next = self.waste().0 + self.arena.chunk_units() / 2;
+        let next = self.waste().0 + self.arena.segment_units() / 2;
         self.counters.next_writer_compaction.store(next, Ordering::Relaxed);
     }
 
@@ -344,7 +344,7 @@ impl HashLog {
             if let Some(chunk) = &maintenance.copy_chunk {
                 let above = (chunk.order, chunk.serial) > (victim.order, victim.serial);
                 if above && let Some(unit) = self.arena.reserve(chunk.id, units) {
-                    let words = self.arena.words(chunk.id).unwrap_or(&[]);
+                    let words = self.arena.words(chunk.id, 0).unwrap_or(&[]);
                     let words = words.get(to_usize(unit)..to_usize(unit + units)).unwrap_or(&[]);
                     head.store(words, key, [value, &[]]);
                     self.counters.unflushed_units.fetch_add(units, Ordering::Relaxed);

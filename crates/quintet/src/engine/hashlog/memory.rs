@@ -24,13 +24,13 @@ impl HashLog {
             Op::DeleteRange { .. } => return Ok(()),
         };
         let entry = to_u64(HEAD_BYTES_MAX + key.len() + value_bytes);
-        let large = entry > self.arena.chunk_bytes() / LARGE_PART;
+        let large = entry > self.arena.segment_bytes() / LARGE_PART;
         let in_chunk = if large { to_u64(key.len()) + 48 } else { entry };
         let fits = self.active.load(Ordering::Acquire).checked_sub(1).is_some_and(|chunk| {
             let (used, sealed) = self.arena.used(chunk);
-            !sealed && used + in_chunk.div_ceil(8) <= self.arena.chunk_units()
+            !sealed && used + in_chunk.div_ceil(8) <= self.arena.segment_units()
         });
-        let chunk = if fits { 0 } else { self.arena.chunk_bytes() };
+        let chunk = if fits { 0 } else { self.arena.segment_bytes() };
         let needed = chunk + if large { entry } else { 0 };
         let budget = &self.context.budget;
         if budget.used() + needed <= budget.limit() || needed == 0 {
@@ -60,7 +60,7 @@ impl HashLog {
             }
         }
         // A table needs at least two chunks.
-        let in_memory = self.arena.memory_bytes() / self.arena.chunk_bytes();
+        let in_memory = self.arena.frames.memory_bytes() / self.arena.segment_bytes();
         budget.reclaim(needed);
         if budget.used() + needed > budget.limit() && (in_memory >= 2 || large) {
             return Err(self.out_of_memory(needed));
@@ -73,15 +73,8 @@ impl HashLog {
     ///
     /// Fails with `OutOfMemory` only if the arena's address space is used up.
     pub(super) fn frame_beyond_limit(&self) -> Result<u64> {
-        loop {
-            if let Some(frame) = self.arena.reserve_frame(false) {
-                return Ok(frame);
-            }
-            if !self.evict_one() {
-                let frame = self.arena.reserve_frame(true);
-                return frame.ok_or_else(|| self.out_of_memory(self.arena.chunk_bytes()));
-            }
-        }
+        let frame = self.arena.frames.reserve_or_evict(|| self.evict_one());
+        frame.ok_or_else(|| self.out_of_memory(self.arena.segment_bytes()))
     }
 
     /// Returns whether frames are to be populated ahead, and there is memory for them.

@@ -99,7 +99,8 @@ use crate::{
 
 impl Drop for HashLog {
     fn drop(&mut self) {
-        let held = self.arena.memory_bytes() + self.counters.index_charged.load(Ordering::Relaxed);
+        let held =
+            self.arena.frames.memory_bytes() + self.counters.index_charged.load(Ordering::Relaxed);
         let larges = read(&self.larges);
         let in_memory = |large: &Arc<LargeValue>| {
             lock(&large.state).bytes.as_ref().map_or(0, |bytes| bytes.len())
@@ -157,7 +158,7 @@ impl Engine for HashLog {
 
     fn cancel(&self, op: &Op<'_>) {
         if let Op::Put { key, .. } | Op::Delete { key } = op {
-            drop(self.take_read_ahead(self.hash(key)));
+            drop(self.read_ahead_entries.remove(self.hash(key)));
         }
     }
 
@@ -215,7 +216,7 @@ impl Engine for HashLog {
             live_bytes: load(&counters.live_bytes),
             dead_bytes: waste * 8,
             file_bytes: load(&counters.data_bytes) + load(&counters.manifest_bytes),
-            memory_bytes: self.arena.memory_bytes() + index_bytes,
+            memory_bytes: self.arena.frames.memory_bytes() + index_bytes,
             index_bytes,
             written_bytes_total: load(&counters.written_bytes_total),
             details: vec![

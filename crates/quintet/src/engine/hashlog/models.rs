@@ -3,7 +3,7 @@
 //!
 //! loom explores every interleaving and every order that the memory model allows, up to a bound;
 //! shuttle explores many random interleavings. Run with `just loom` or `just shuttle`. Chunks have
-//! eight units here. The reader is [`ChunkArena::read`]; the writers are [`EntryHead::store`],
+//! eight units here. The reader is [`ChunkArena::entry_at`]; the writers are [`EntryHead::store`],
 //! [`EntryHead::update_in_place`], [`ChunkArena::detach`] and [`ChunkArena::attach`].
 
 use super::{
@@ -50,15 +50,16 @@ fn fill(arena: &ChunkArena, chunk: u64, lsn: u64) {
 
 /// Returns the LSN that a reader of the chunk's entry accepts; `None` if it must repeat the read.
 fn read(arena: &ChunkArena, chunk: u64) -> Option<u64> {
-    let result = arena.read(arena.address(chunk, 0), KEY, |head, words| {
-        let mut bytes = [0; VALUE_BYTES];
-        copy_value(head, words, &mut bytes);
-        (head.lsn, bytes)
-    });
-    match result {
-        ArenaRead::Found((lsn, bytes)) => {
-            assert_eq!(bytes, value(lsn), "a torn value was accepted");
-            Some(lsn)
+    let address = arena.address(chunk, 0);
+    match arena.entry_at(address, arena.state_of(address), KEY) {
+        ArenaRead::Found(entry) => {
+            let mut bytes = [0; VALUE_BYTES];
+            copy_value(&entry.head, entry.words, &mut bytes);
+            if !arena.is_current(&entry) {
+                return None;
+            }
+            assert_eq!(bytes, value(entry.head.lsn), "a torn value was accepted");
+            Some(entry.head.lsn)
         }
         ArenaRead::Changed | ArenaRead::Cold(_) => None,
         ArenaRead::OtherKey => panic!("every entry has this key"),
@@ -72,7 +73,7 @@ fn updates_in_place() {
     let writer = {
         let arena = Arc::clone(&arena);
         thread::spawn(move || {
-            let words = arena.words(0).unwrap();
+            let words = arena.words(0, 0).unwrap();
             head(2).update_in_place(words, 2, [&value(2), &[]]);
         })
     };

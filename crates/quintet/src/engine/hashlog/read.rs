@@ -92,10 +92,16 @@ impl HashLog {
         take: &mut impl FnMut(&EntryHead, &[AtomicU64]),
     ) -> Option<MemoryLookup> {
         self.index.find(hash, |address| {
-            match self.arena.read(address, key, |head, words| answer_of(head, words, take)) {
-                ArenaRead::Found(Some(answer)) => Verdict::Found(answer),
-                // No slot points at an entry without a value, unless the manifest is wrong.
-                ArenaRead::Found(None) | ArenaRead::OtherKey => Verdict::Other,
+            match self.arena.entry_at(address, self.arena.state_of(address), key) {
+                ArenaRead::Found(entry) => {
+                    let answer = answer_of(&entry.head, entry.words, take);
+                    if !self.arena.is_current(&entry) {
+                        return Verdict::Changed;
+                    }
+                    // No slot points at an entry without a value, unless the manifest is wrong.
+                    answer.map_or(Verdict::Other, Verdict::Found)
+                }
+                ArenaRead::OtherKey => Verdict::Other,
                 ArenaRead::Changed => Verdict::Changed,
                 ArenaRead::Cold(state) if others.contains(&(address, state)) => Verdict::Other,
                 ArenaRead::Cold(state) => Verdict::Found(MemoryLookup::Cold(address, state)),
@@ -244,13 +250,13 @@ impl HashLog {
             out.resize(head.value_bytes, 0);
             copy_value(head, words, out);
         };
-        let result = self
-            .arena
-            .read_at_state(address, state, key, |head, words| answer_of(head, words, &mut take));
-        match result {
-            ArenaRead::Found(Some(answer)) => Some(answer),
-            _ => self.answer(key, hash, &[], &mut take),
+        if let ArenaRead::Found(entry) = self.arena.entry_at(address, state, key)
+            && let Some(answer) = answer_of(&entry.head, entry.words, &mut take)
+            && self.arena.is_current(&entry)
+        {
+            return Some(answer);
         }
+        self.answer(key, hash, &[], &mut take)
     }
 
     /// Reads many entries from the disk with concurrent requests.
@@ -323,7 +329,7 @@ impl HashLog {
             ArenaRead::Found(found) => found,
             ArenaRead::Changed | ArenaRead::OtherKey => return Ok(None),
             ArenaRead::Cold(state) => {
-                debug_assert!(id < self.arena.chunks_max());
+                debug_assert!(id < self.arena.count_max());
                 let Some(cold) = self.read_cold(address, state)? else { return Ok(None) };
                 let Some(entry) = cold.entry() else { return Ok(None) };
                 (entry.head, entry.key().to_vec(), entry.value().to_vec())

@@ -31,11 +31,13 @@ impl HashLog {
         let hash = self.hash(key);
         let mut known: Vec<PrefetchedEntry> = Vec::new();
         loop {
-            let unknown =
-                self.index.find(hash, |address| match self.arena.read(address, key, |_, _| ()) {
-                    ArenaRead::Found(()) => Verdict::Found(None),
+            let unknown = self.index.find(hash, |address| {
+                match self.arena.entry_at(address, self.arena.state_of(address), key) {
+                    ArenaRead::Found(entry) if self.arena.is_current(&entry) => {
+                        Verdict::Found(None)
+                    }
                     ArenaRead::OtherKey => Verdict::Other,
-                    ArenaRead::Changed => Verdict::Changed,
+                    ArenaRead::Found(_) | ArenaRead::Changed => Verdict::Changed,
                     ArenaRead::Cold(state) => {
                         let this = |known: &&PrefetchedEntry| {
                             (known.address, known.state) == (address, state)
@@ -46,14 +48,12 @@ impl HashLog {
                             Some(_) => Verdict::Other,
                         }
                     }
-                });
+                }
+            });
             let Some((address, state)) = unknown.flatten() else { break };
             known.extend(self.read_for_write(address, state, key)?);
         }
-        if !known.is_empty() {
-            lock(&self.read_ahead_entries).entry(hash).or_default().push(known);
-            self.counters.read_ahead_count.fetch_add(1, Ordering::Release);
-        }
+        self.read_ahead_entries.add(hash, known);
         Ok(())
     }
 
@@ -85,20 +85,5 @@ impl HashLog {
         let current = CurrentEntry { address, head, large, in_memory: false };
         let current = (entry.key() == key).then_some(current);
         Ok(Some(PrefetchedEntry { address, state, current, hash: self.hash(entry.key()) }))
-    }
-
-    /// Removes and returns the entries that were read ahead for a write of this hash.
-    pub(super) fn take_read_ahead(&self, hash: u64) -> Vec<PrefetchedEntry> {
-        if self.counters.read_ahead_count.load(Ordering::Acquire) == 0 {
-            return Vec::new();
-        }
-        let mut read_ahead = lock(&self.read_ahead_entries);
-        let Some(of_hash) = read_ahead.get_mut(&hash) else { return Vec::new() };
-        let known = of_hash.pop().unwrap_or_default();
-        self.counters.read_ahead_count.fetch_sub(1, Ordering::Relaxed);
-        if of_hash.is_empty() {
-            read_ahead.remove(&hash);
-        }
-        known
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     Error,
     contract::Context,
     io::Queues,
+    record_store::read_ahead::ReadAhead,
     util::sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, read},
 };
 
@@ -46,9 +47,8 @@ pub(super) struct HashLogCounters {
     /// `applied` + 1 when compaction of a long idle table began, and when it ended.
     pub(super) tidying_at: AtomicU64,
     pub(super) tidied_at: AtomicU64,
-    /// Chunks that are not in memory, and keys whose entries were read ahead of their writes.
+    /// Chunks that are not in memory.
     pub(super) cold_chunks: AtomicU64,
-    pub(super) read_ahead_count: AtomicU64,
     /// Waste in units from which a writer compacts next.
     pub(super) next_writer_compaction: AtomicU64,
     pub(super) writer_compactions_total: AtomicU64,
@@ -98,7 +98,7 @@ pub struct HashLog {
     pub(super) collided: AtomicBool,
     pub(super) queues: Queues,
     /// Entries read ahead for writes that are admitted and not applied yet, by hash.
-    pub(super) read_ahead_entries: Mutex<BTreeMap<u64, Vec<Vec<PrefetchedEntry>>>>,
+    pub(super) read_ahead_entries: ReadAhead<PrefetchedEntry>,
     pub(super) counters: HashLogCounters,
 }
 

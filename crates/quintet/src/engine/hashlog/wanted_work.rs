@@ -37,7 +37,7 @@ impl HashLog {
     pub(super) fn wanted_work(&self) -> WantedWork {
         let counters = &self.counters;
         let unflushed = counters.unflushed_units.load(Ordering::Relaxed);
-        if unflushed >= self.settings.mutable_chunks * self.arena.chunk_units()
+        if unflushed >= self.settings.mutable_chunks * self.arena.segment_units()
             || self.checkpoint_wanted.load(Ordering::Relaxed)
         {
             return WantedWork::Checkpoint;
@@ -90,7 +90,7 @@ impl HashLog {
     /// Returns whether waste exceeds `per_cent` of all units, and half a chunk.
     pub(super) fn waste_exceeds(&self, per_cent: u64) -> bool {
         let (waste, units) = self.waste();
-        waste * 100 > units * per_cent && waste * 2 > self.arena.chunk_units()
+        waste * 100 > units * per_cent && waste * 2 > self.arena.segment_units()
     }
 
     /// Per cent of waste at which compaction starts. It is half of what `live_ratio` allows,
@@ -146,6 +146,6 @@ impl HashLog {
 
     pub(super) fn has_room_to_warm(&self) -> bool {
         let budget = &self.context.budget;
-        budget.used() + 4 * self.arena.chunk_bytes() <= budget.limit() / 10 * 9
+        budget.used() + 4 * self.arena.segment_bytes() <= budget.limit() / 10 * 9
     }
 }

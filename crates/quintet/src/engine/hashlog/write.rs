@@ -43,7 +43,7 @@ impl HashLog {
         let value_bytes = value[0].len() + value[1].len();
         let head =
             EntryHead { kind: EntryKind::Put, key_bytes: key.len(), value_bytes, lsn: lsn.0 };
-        let large = to_u64(head.units()) > self.arena.chunk_units() / LARGE_PART;
+        let large = to_u64(head.units()) > self.arena.segment_units() / LARGE_PART;
         if large && value_bytes > 16 {
             return self.put_large(lsn, key, value);
         }
@@ -52,7 +52,7 @@ impl HashLog {
 
     pub(super) fn put_entry(&self, head: EntryHead, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
         let hash = self.hash(key);
-        let mut known = self.take_read_ahead(hash);
+        let mut known = self.read_ahead_entries.remove(hash);
         loop {
             let mut writer = self.lock_to_apply(hash);
             match self.find_current(&writer, hash, key, &known) {
@@ -100,7 +100,7 @@ impl HashLog {
             value_bytes: 0,
             lsn: lsn.0,
         };
-        let mut known = self.take_read_ahead(hash);
+        let mut known = self.read_ahead_entries.remove(hash);
         loop {
             let mut writer = self.lock_to_apply(hash);
             match self.find_current(&writer, hash, key, &known) {
@@ -141,13 +141,16 @@ impl HashLog {
         known: &[PrefetchedEntry],
     ) -> WriterLookup {
         let found = writer.find(|address| {
-            match self.arena.read(address, key, |head, words| (*head, large_of(head, words))) {
-                ArenaRead::Found((head, large)) => Some(WriterLookup::Current(CurrentEntry {
-                    address,
-                    head,
-                    large,
-                    in_memory: true,
-                })),
+            match self.arena.entry_at(address, self.arena.state_of(address), key) {
+                ArenaRead::Found(entry) => {
+                    let (head, large) = (entry.head, large_of(&entry.head, entry.words));
+                    let current = CurrentEntry { address, head, large, in_memory: true };
+                    Some(if self.arena.is_current(&entry) {
+                        WriterLookup::Current(current)
+                    } else {
+                        WriterLookup::Unknown(address, self.arena.state_of(address))
+                    })
+                }
                 ArenaRead::OtherKey => {
                     self.check_collision(address, hash);
                     None
@@ -207,7 +210,7 @@ impl HashLog {
         if !alike || frozen {
             return false;
         }
-        let Some(words) = self.arena.words(chunk) else { return false };
+        let Some(words) = self.arena.words(chunk, 0) else { return false };
         let Some(words) = words.get(to_usize(unit)..to_usize(unit) + head.units()) else {
             return false;
         };

@@ -21,7 +21,7 @@ use crate::{
     contract::FoundValue,
     engine::trie::{
         index::{LookupStep, SteppedLookup},
-        store::regions::{BLOCK_UNITS, RegionRead, UNIT_BYTES},
+        store::regions::{BLOCK_UNITS, UNIT_BYTES},
     },
     io::{AlignedBuffer, Completion, File, QUEUE_DEPTH, Queue, Request},
     util::{
@@ -76,7 +76,9 @@ impl Trie {
         for (lookup, key) in lookups.iter_mut().zip(keys) {
             *lookup = self.index.begin_lookup(self.hash(key));
             // In a small table the first steps end the lookup.
-            lookup.candidate().into_iter().for_each(|address| self.regions.prefetch(address));
+            if let Some(address) = lookup.candidate() {
+                self.regions.prefetch(address);
+            }
         }
         let mut is_done = false;
         while !is_done {
@@ -84,7 +86,9 @@ impl Trie {
             for lookup in &mut *lookups {
                 match self.index.step(lookup) {
                     LookupStep::Pending => is_done = false,
-                    LookupStep::Candidate(address) => self.regions.prefetch(address),
+                    LookupStep::Candidate(address) => {
+                        self.regions.prefetch(address);
+                    }
                     LookupStep::Ended => {}
                 }
             }
@@ -108,9 +112,9 @@ impl Trie {
             return self.answer(key, lookup.hash(), &[], &mut on_record);
         }
         if let Some(address) = lookup.candidate() {
-            let look =
-                self.regions.read_in_memory(address, |words| answer_in(words, key, &mut on_record));
-            if let RegionRead::Found(KeyMatch::Key(answer)) = look
+            if let Ok(record) = self.regions.record_at(address)
+                && let Some(KeyMatch::Key(answer)) = answer_in(record.words, key, &mut on_record)
+                && self.regions.is_unchanged(&record)
                 && self.index.is_current(lookup)
             {
                 return Ok(Some(answer));
@@ -152,7 +156,7 @@ impl Trie {
     /// The read request of one record.
     fn request(&self, address: u64, file: &Arc<dyn File>) -> Request {
         let (region, unit) = self.regions.split(address);
-        let end = (unit + self.regions.span(region)).min(self.regions.region_units());
+        let end = (unit + self.regions.span(region)).min(self.regions.segment_units());
         let from = unit & !(BLOCK_UNITS - 1);
         let length = to_usize((end - from).next_multiple_of(BLOCK_UNITS) * UNIT_BYTES);
         let offset = self.regions.offset(region, from);

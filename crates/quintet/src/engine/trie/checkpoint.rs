@@ -187,7 +187,7 @@ impl Trie {
         }
         let file = self.regions.file()?;
         let label = self.regions.label();
-        let region_bytes = self.regions.region_bytes();
+        let region_bytes = self.regions.segment_bytes();
         let bytes_max = (self.context.budget.limit() / WRITES_PART)
             .clamp(region_bytes, WRITES_MAX.max(region_bytes));
         let _buffers = self.reserve_for_checkpoint(bytes_max.min(appended_bytes(appended)));

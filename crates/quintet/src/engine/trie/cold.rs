@@ -80,7 +80,7 @@ impl Trie {
         }
         let life = self.regions.life(region);
         let Some(frame) = self.regions.reserve_frame(false) else { return Ok(false) };
-        let _buffer = self.context.budget.reserve_transient(self.regions.region_bytes());
+        let _buffer = self.context.budget.reserve_transient(self.regions.segment_bytes());
         match self.fill_frame(region, life, frame) {
             Ok(true) => {
                 self.regions.attach_to(region, life, frame);

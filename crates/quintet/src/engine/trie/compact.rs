@@ -112,7 +112,7 @@ impl Trie {
         if !is_owed || !self.replay_buffer.is_empty() || self.context.read_only {
             return;
         }
-        if !matches!(self.empty_most_wasted(DEBT_REGIONS, self.regions.region_units()), Ok(0)) {
+        if !matches!(self.empty_most_wasted(DEBT_REGIONS, self.regions.segment_units()), Ok(0)) {
             self.counters.writer_compactions_total.fetch_add(1, Ordering::Relaxed);
             self.checkpoint_wanted.store(true, Ordering::Relaxed);
             self.context.host.wake();
@@ -147,7 +147,7 @@ impl Trie {
     /// emptied the region, a checkpoint freed it, and a writer begun it anew. Its records are then
     /// updated in place, and moving an old copy would undo updates.
     pub(super) fn empty(&self, region: u64, life: u64) -> Result<()> {
-        let _buffer = self.context.budget.reserve_transient(self.regions.region_bytes());
+        let _buffer = self.context.budget.reserve_transient(self.regions.segment_bytes());
         let bytes = match self.image(region, life) {
             // Another thread emptied it, and it may be in use again.
             _ if self.has_left_life(region, life) => return Ok(()),

@@ -77,7 +77,7 @@ impl Trie {
     /// Returns whether the budget has room to load whole regions.
     pub(super) fn has_room_to_load(&self) -> bool {
         let budget = &self.context.budget;
-        budget.used() + 4 * self.regions.region_bytes() <= budget.limit() / 10 * 9
+        budget.used() + 4 * self.regions.segment_bytes() <= budget.limit() / 10 * 9
     }
 
     /// Evicts one region; `false` if none can be evicted.
@@ -119,8 +119,8 @@ impl Trie {
             flushed += 1;
         }
         // A table needs two regions to work.
-        let in_memory = self.regions.memory_bytes() / self.regions.region_bytes();
-        let is_large = !needed.is_multiple_of(self.regions.region_bytes());
+        let in_memory = self.regions.frames.memory_bytes() / self.regions.segment_bytes();
+        let is_large = !needed.is_multiple_of(self.regions.segment_bytes());
         budget.reclaim(needed);
         if budget.used() + needed > budget.limit() && (in_memory >= 2 || is_large) {
             return Err(self.out_of_memory(needed));
@@ -154,27 +154,20 @@ impl Trie {
             Op::DeleteRange { .. } => return 0,
         };
         let record = to_u64(HEAD_BYTES + key.len() + value_bytes);
-        let large = record > self.regions.region_bytes() / LARGE_PART;
+        let large = record > self.regions.segment_bytes() / LARGE_PART;
         let in_region = if large { to_u64(key.len() + 64) } else { record };
         let fits = self.hot.load(Ordering::Acquire).checked_sub(1).is_some_and(|region| {
             let (used, sealed) = self.regions.used(region);
-            !sealed && used + in_region.div_ceil(UNIT_BYTES) <= self.regions.region_units()
+            !sealed && used + in_region.div_ceil(UNIT_BYTES) <= self.regions.segment_units()
         });
-        let region = if fits { 0 } else { self.regions.region_bytes() };
+        let region = if fits { 0 } else { self.regions.segment_bytes() };
         region + if large { record } else { 0 }
     }
 
     /// Returns a frame: from the budget, or from an evicted region, or beyond the limit, because
     /// the write is acknowledged.
     pub(super) fn reserve_frame_unchecked(&self) -> Result<u64> {
-        loop {
-            if let Some(frame) = self.regions.reserve_frame(false) {
-                return Ok(frame);
-            }
-            if !self.evict_one() {
-                let frame = self.regions.reserve_frame(true);
-                return frame.ok_or_else(|| self.out_of_memory(self.regions.region_bytes()));
-            }
-        }
+        let frame = self.regions.reserve_frame_or_evict(|| self.evict_one());
+        frame.ok_or_else(|| self.out_of_memory(self.regions.segment_bytes()))
     }
 }

@@ -103,7 +103,7 @@ impl Drop for Trie {
     fn drop(&mut self) {
         let charged = self.counters.index_charged.load(Ordering::Relaxed);
         let buffer_bytes = self.replay_buffer.memory_bytes();
-        self.context.budget.release(self.regions.memory_bytes() + charged + buffer_bytes);
+        self.context.budget.release(self.regions.frames.memory_bytes() + charged + buffer_bytes);
     }
 }
 
@@ -172,7 +172,7 @@ impl Engine for Trie {
 
     fn cancel(&self, op: &Op<'_>) {
         if let Op::Put { key, .. } | Op::Delete { key } = op {
-            drop(self.remove_prefetched(self.hash(key)));
+            drop(self.prefetched.remove(self.hash(key)));
         }
     }
 
@@ -233,7 +233,7 @@ impl Engine for Trie {
             live_bytes: load(&counters.live_bytes),
             dead_bytes: waste * UNIT_BYTES,
             file_bytes: data_bytes + redo_bytes + image_bytes,
-            memory_bytes: self.regions.memory_bytes()
+            memory_bytes: self.regions.frames.memory_bytes()
                 + self.extents.memory_bytes()
                 + self.replay_buffer.memory_bytes()
                 + load(&counters.index_charged),

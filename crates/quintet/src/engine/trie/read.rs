@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Result,
     contract::{OwnedValue, Value, ValueSink},
-    engine::trie::{index::RecordVerdict, store::regions::RegionRead},
+    engine::trie::index::RecordVerdict,
     util::sync::AtomicU64,
 };
 
@@ -65,15 +65,19 @@ impl Trie {
                 ReplayBufferAnswer::Record(answer) => Ok(Some(answer)),
             };
         }
-        let look = |address| match self
-            .regions
-            .read_in_memory(address, |words| answer_in(words, key, on_value))
-        {
-            RegionRead::Found(KeyMatch::Key(answer)) => RecordVerdict::Found(answer),
-            RegionRead::Found(KeyMatch::OtherKey) => RecordVerdict::Other,
-            RegionRead::Changed => RecordVerdict::Changed,
-            RegionRead::Cold(life) if others.contains(&(address, life)) => RecordVerdict::Other,
-            RegionRead::Cold(life) => RecordVerdict::Found(RecordValue::OnDisk(address, life)),
+        let look = |address| {
+            let record = match self.regions.record_at(address) {
+                Ok(record) => record,
+                Err(life) if others.contains(&(address, life)) => return RecordVerdict::Other,
+                Err(life) => return RecordVerdict::Found(RecordValue::OnDisk(address, life)),
+            };
+            match answer_in(record.words, key, on_value) {
+                Some(found) if self.regions.is_unchanged(&record) => match found {
+                    KeyMatch::Key(answer) => RecordVerdict::Found(answer),
+                    KeyMatch::OtherKey => RecordVerdict::Other,
+                },
+                _ => RecordVerdict::Changed,
+            }
         };
         self.index.find(hash, look, |at| self.load_index(at))
     }

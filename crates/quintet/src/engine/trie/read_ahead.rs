@@ -10,7 +10,6 @@ use super::{
 use crate::{
     Result,
     engine::trie::{index::RecordVerdict, store::regions::RegionRead},
-    util::sync::{Ordering, lock},
 };
 
 impl Trie {
@@ -48,10 +47,7 @@ impl Trie {
             self.count_retry(address, &mut retries)?;
             prefetched.extend(self.read_record(address, life, key)?);
         }
-        if !prefetched.is_empty() {
-            lock(&self.prefetched).entry(hash).or_default().push(prefetched);
-            self.counters.prefetched.fetch_add(1, Ordering::Release);
-        }
+        self.prefetched.add(hash, prefetched);
         Ok(())
     }
 
@@ -72,20 +68,5 @@ impl Trie {
         let Some(cold) = self.read_cold(address, life)? else { return Ok(None) };
         let Some(record) = cold.record() else { return Ok(None) };
         Ok(Some(PrefetchedRecord::of(address, life, &record, key)))
-    }
-
-    /// Removes and returns the records that were read ahead for a write of this hash.
-    pub(super) fn remove_prefetched(&self, hash: u64) -> Vec<PrefetchedRecord> {
-        if self.counters.prefetched.load(Ordering::Acquire) == 0 {
-            return Vec::new();
-        }
-        let mut prefetched = lock(&self.prefetched);
-        let Some(of_hash) = prefetched.get_mut(&hash) else { return Vec::new() };
-        let records = of_hash.pop().unwrap_or_default();
-        self.counters.prefetched.fetch_sub(1, Ordering::Relaxed);
-        if of_hash.is_empty() {
-            prefetched.remove(&hash);
-        }
-        records
     }
 }

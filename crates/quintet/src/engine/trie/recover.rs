@@ -26,6 +26,7 @@ use crate::{
     },
     io::Queues,
     journal::redo::{Owner, RedoGroup, RedoJournal},
+    record_store::read_ahead::ReadAhead,
     util::{
         codec::{Decoder, Lsn},
         sync::{AtomicBool, AtomicU64, CachePadded, Mutex, Ordering},
@@ -102,7 +103,7 @@ impl Trie {
             is_cold: AtomicBool::new(false),
             checkpoint_wanted: AtomicBool::new(false),
             queues: Queues::default(),
-            prefetched: Mutex::default(),
+            prefetched: ReadAhead::default(),
             replay_buffer: TrieReplayBuffer::new(last.is_some()),
             counters: CachePadded::default(),
             context,

@@ -1,6 +1,6 @@
 //! The state of a table: index, records, large values, and the locks that guard them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::{
     checkpoint_state::CheckpointState, current_record::PrefetchedRecord, hash::Hash,
@@ -14,6 +14,7 @@ use crate::{
         store::{extents::Extents, regions::Regions},
     },
     io::Queues,
+    record_store::read_ahead::ReadAhead,
     util::sync::{AtomicBool, AtomicU64, CachePadded, Mutex, Ordering},
 };
 
@@ -46,8 +47,6 @@ pub(super) struct TrieCounters {
     pub(super) evicted_total: AtomicU64,
     pub(super) cuts_total: AtomicU64,
     pub(super) index_charged: AtomicU64,
-    /// Keys whose records were read ahead of their writes.
-    pub(super) prefetched: AtomicU64,
     pub(super) written_bytes_total: AtomicU64,
 }
 
@@ -75,7 +74,7 @@ pub struct Trie {
     pub(super) checkpoint_wanted: AtomicBool,
     pub(super) queues: Queues,
     /// Records that admitted writes found on disk, by hash.
-    pub(super) prefetched: Mutex<BTreeMap<u64, Vec<Vec<PrefetchedRecord>>>>,
+    pub(super) prefetched: ReadAhead<PrefetchedRecord>,
     pub(super) replay_buffer: TrieReplayBuffer,
     pub(super) counters: CachePadded<TrieCounters>,
 }

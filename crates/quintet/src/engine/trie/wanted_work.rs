@@ -63,7 +63,7 @@ impl Trie {
     pub(super) fn waste_exceeds(&self, per_cent: u64) -> bool {
         let units = self.counters.units.load(Ordering::Relaxed);
         let waste = self.counters.waste_units.load(Ordering::Relaxed);
-        waste * 100 > units * per_cent && waste > self.regions.region_units() * 2
+        waste * 100 > units * per_cent && waste > self.regions.segment_units() * 2
     }
 
     /// The percentage of waste that the option `live_ratio` permits.

@@ -44,7 +44,7 @@ impl Trie {
     ) -> (TrieRecordHead, Option<[u8; EXTENT_ADDR_BYTES]>) {
         let value_bytes = value[0].len() + value[1].len();
         let head = TrieRecordHead { key_bytes: key.len(), value_bytes, is_extent: false };
-        if head.units() <= self.regions.region_units() / LARGE_PART
+        if head.units() <= self.regions.segment_units() / LARGE_PART
             || value_bytes <= EXTENT_ADDR_BYTES
         {
             return (head, None);
@@ -77,7 +77,7 @@ impl Trie {
         let hash = self.hash(key);
         self.counters.applied.fetch_add(1, Ordering::Relaxed);
         let new_bytes = head.stored_bytes(|| ExtentAddr::decode(value[0]));
-        let (mut prefetched, mut retries) = (self.remove_prefetched(hash), 0);
+        let (mut prefetched, mut retries) = (self.prefetched.remove(hash), 0);
         let mut writer = self.index.lock(hash);
         loop {
             match self.find_current(&writer, key, &prefetched)? {
@@ -113,7 +113,7 @@ impl Trie {
     pub(super) fn delete(&self, key: &[u8]) -> Result<()> {
         self.counters.applied.fetch_add(1, Ordering::Relaxed);
         let hash = self.hash(key);
-        let (mut prefetched, mut retries) = (self.remove_prefetched(hash), 0);
+        let (mut prefetched, mut retries) = (self.prefetched.remove(hash), 0);
         let mut writer = self.index.lock(hash);
         loop {
             match self.find_current(&writer, key, &prefetched)? {

@@ -27,6 +27,7 @@ use crate::{
         table::{HashLog, HashLogCounters},
     },
     io::Queues,
+    record_store::read_ahead::ReadAhead,
     util::{
         codec::{Lsn, to_u64},
         mutant::mutant,
@@ -77,7 +78,7 @@ impl HashLog {
             warm_wanted: AtomicBool::new(false),
             collided: AtomicBool::new(false),
             queues: Queues::default(),
-            read_ahead_entries: Mutex::default(),
+            read_ahead_entries: ReadAhead::default(),
             counters: HashLogCounters::default(),
             context,
         };
@@ -213,11 +214,11 @@ impl HashLog {
         for (extent, _) in extents {
             let units = extent.end.saturating_sub(extent.start);
             let numbers = [extent.serial, extent.order];
-            let plausible = extent.chunk < self.arena.chunks_max()
+            let plausible = extent.chunk < self.arena.count_max()
                 && units >= EXTENT_HEAD_UNITS
-                && extent.end <= self.arena.chunk_units()
+                && extent.end <= self.arena.segment_units()
                 && extent.entry_count <= units
-                && extent.span <= self.arena.chunk_units()
+                && extent.span <= self.arena.segment_units()
                 && numbers.iter().all(|number| *number < NUMBER_END)
                 && is_within(file, extent.offset, extent.range_bytes)?
                 && (packed || extent.end * 8 <= extent.range_bytes)
