@@ -19,7 +19,6 @@ use super::{
     arena::EXTENT_HEAD_UNITS,
     chunk::Chunk,
     entry::{EntryHead, EntryKind, StoredEntry, UNIT_BYTES},
-    index::Verdict,
     maintenance::Maintenance,
     mutants,
     table::HashLog,
@@ -268,8 +267,7 @@ impl HashLog {
             }
             return Ok(());
         }
-        let is_it = |found| if found == address { Verdict::Found(()) } else { Verdict::Other };
-        if self.index.find(hash, is_it).is_none() {
+        if !self.index.candidates(hash).any(|candidate| candidate == address) {
             return Ok(());
         }
         if entry.head.kind == EntryKind::Put && self.context.host.is_expired(value) {

@@ -11,7 +11,6 @@ use super::{
     cold::{ColdEntry, ColdRead},
     entry::{EntryHead, EntryKind, LargeRef, StoredEntry},
     files::label,
-    index::Verdict,
     table::HashLog,
 };
 use crate::{
@@ -91,22 +90,29 @@ impl HashLog {
         others: &[(u64, u64)],
         take: &mut impl FnMut(&EntryHead, &[AtomicU64]),
     ) -> Option<MemoryLookup> {
-        self.index.find(hash, |address| {
-            match self.arena.entry_at(address, self.arena.state_of(address), key) {
+        let mut candidates = self.index.candidates(hash);
+        while let Some(address) = candidates.next() {
+            let answer = match self.arena.entry_at(address, self.arena.state_of(address), key) {
                 ArenaRead::Found(entry) => {
                     let answer = answer_of(&entry.head, entry.words, take);
-                    if !self.arena.is_current(&entry) {
-                        return Verdict::Changed;
-                    }
+                    let is_current = self.arena.is_current(&entry);
                     // No slot points at an entry without a value, unless the manifest is wrong.
-                    answer.map_or(Verdict::Other, Verdict::Found)
+                    if is_current && answer.is_none() {
+                        continue;
+                    }
+                    answer.filter(|_| is_current)
                 }
-                ArenaRead::OtherKey => Verdict::Other,
-                ArenaRead::Changed => Verdict::Changed,
-                ArenaRead::Cold(state) if others.contains(&(address, state)) => Verdict::Other,
-                ArenaRead::Cold(state) => Verdict::Found(MemoryLookup::Cold(address, state)),
+                ArenaRead::OtherKey => continue,
+                ArenaRead::Changed => None,
+                ArenaRead::Cold(state) if others.contains(&(address, state)) => continue,
+                ArenaRead::Cold(state) => Some(MemoryLookup::Cold(address, state)),
+            };
+            if answer.is_some() && candidates.is_current() {
+                return answer;
             }
-        })
+            candidates.restart();
+        }
+        None
     }
 
     #[cold]
@@ -214,9 +220,7 @@ impl HashLog {
             }
             let mut seen = [None; BATCH];
             for ((seen, hash), _) in seen.iter_mut().zip(&hashes).zip(batch) {
-                *seen = self
-                    .index
-                    .find(*hash, |address| Verdict::Found((address, self.arena.prefetch(address))));
+                *seen = self.prefetch_entry(*hash);
             }
             for (index, ((key, hash), seen)) in batch.iter().zip(hashes).zip(seen).enumerate() {
                 let index = number * BATCH + index;
@@ -232,6 +236,21 @@ impl HashLog {
             }
         }
         if cold.is_empty() { Ok(()) } else { self.read_many_cold(keys, &cold, each) }
+    }
+
+    /// Prefetches the first entry that may be that of a hash's key. Returns its address and the
+    /// state of its chunk.
+    #[inline]
+    fn prefetch_entry(&self, hash: u64) -> Option<(u64, u64)> {
+        let mut candidates = self.index.candidates(hash);
+        while let Some(address) = candidates.next() {
+            let state = self.arena.prefetch(address);
+            if candidates.is_current() {
+                return Some((address, state));
+            }
+            candidates.restart();
+        }
+        None
     }
 
     /// Looks a key up at the address and chunk state that an earlier search of the index found. The

@@ -8,7 +8,6 @@ use super::{
     arena::ArenaRead,
     current_entry::{CurrentEntry, PrefetchedEntry},
     entry::{EntryKind, LargeRef},
-    index::Verdict,
     table::HashLog,
 };
 use crate::{
@@ -30,31 +29,40 @@ impl HashLog {
         }
         let hash = self.hash(key);
         let mut known: Vec<PrefetchedEntry> = Vec::new();
-        loop {
-            let unknown = self.index.find(hash, |address| {
-                match self.arena.entry_at(address, self.arena.state_of(address), key) {
-                    ArenaRead::Found(entry) if self.arena.is_current(&entry) => {
-                        Verdict::Found(None)
-                    }
-                    ArenaRead::OtherKey => Verdict::Other,
-                    ArenaRead::Found(_) | ArenaRead::Changed => Verdict::Changed,
-                    ArenaRead::Cold(state) => {
-                        let this = |known: &&PrefetchedEntry| {
-                            (known.address, known.state) == (address, state)
-                        };
-                        match known.iter().find(this) {
-                            None => Verdict::Found(Some((address, state))),
-                            Some(PrefetchedEntry { current: Some(_), .. }) => Verdict::Found(None),
-                            Some(_) => Verdict::Other,
-                        }
-                    }
-                }
-            });
-            let Some((address, state)) = unknown.flatten() else { break };
+        while let Some((address, state)) = self.find_unknown(hash, key, &known) {
             known.extend(self.read_for_write(address, state, key)?);
         }
         self.read_ahead_entries.add(hash, known);
         Ok(())
+    }
+
+    /// Returns address and chunk state of an entry that may be the key's, and is neither in memory
+    /// nor in `known`.
+    fn find_unknown(&self, hash: u64, key: &[u8], known: &[PrefetchedEntry]) -> Option<(u64, u64)> {
+        let mut candidates = self.index.candidates(hash);
+        while let Some(address) = candidates.next() {
+            let unknown = match self.arena.entry_at(address, self.arena.state_of(address), key) {
+                ArenaRead::Found(entry) if self.arena.is_current(&entry) => None,
+                ArenaRead::OtherKey => continue,
+                ArenaRead::Found(_) | ArenaRead::Changed => {
+                    candidates.restart();
+                    continue;
+                }
+                ArenaRead::Cold(state) => {
+                    let mut known = known.iter();
+                    match known.find(|known| (known.address, known.state) == (address, state)) {
+                        None => Some((address, state)),
+                        Some(PrefetchedEntry { current: Some(_), .. }) => None,
+                        Some(_) => continue,
+                    }
+                }
+            };
+            if candidates.is_current() {
+                return unknown;
+            }
+            candidates.restart();
+        }
+        None
     }
 
     /// Reads an entry that is not in memory, or loads its whole chunk.

@@ -140,45 +140,37 @@ impl HashLog {
         key: &[u8],
         known: &[PrefetchedEntry],
     ) -> WriterLookup {
-        let found = writer.find(|address| {
+        for address in writer.candidates() {
             match self.arena.entry_at(address, self.arena.state_of(address), key) {
                 ArenaRead::Found(entry) => {
                     let (head, large) = (entry.head, large_of(&entry.head, entry.words));
+                    // Under the group's lock, only eviction changes a chunk.
+                    if !self.arena.is_current(&entry) {
+                        return WriterLookup::Unknown(address, self.arena.state_of(address));
+                    }
                     let current = CurrentEntry { address, head, large, in_memory: true };
-                    Some(if self.arena.is_current(&entry) {
-                        WriterLookup::Current(current)
-                    } else {
-                        WriterLookup::Unknown(address, self.arena.state_of(address))
-                    })
+                    return WriterLookup::Current(current);
                 }
-                ArenaRead::OtherKey => {
-                    self.check_collision(address, hash);
-                    None
-                }
-                // Under the group's lock, only eviction changes a chunk.
+                ArenaRead::OtherKey => self.check_collision(address, hash),
                 ArenaRead::Changed => {
-                    Some(WriterLookup::Unknown(address, self.arena.state_of(address)))
+                    return WriterLookup::Unknown(address, self.arena.state_of(address));
                 }
                 ArenaRead::Cold(state) => {
-                    match known
-                        .iter()
-                        .find(|known| (known.address, known.state) == (address, state))
-                    {
-                        None => Some(WriterLookup::Unknown(address, state)),
+                    let mut known = known.iter();
+                    match known.find(|known| (known.address, known.state) == (address, state)) {
+                        None => return WriterLookup::Unknown(address, state),
                         Some(PrefetchedEntry { current: Some(current), .. }) => {
-                            Some(WriterLookup::Current(*current))
+                            return WriterLookup::Current(*current);
                         }
-                        Some(other) => {
-                            if (other.hash ^ hash) & HINT_HASH_MASK == 0 {
-                                self.set_collided();
-                            }
-                            None
+                        Some(other) if (other.hash ^ hash) & HINT_HASH_MASK == 0 => {
+                            self.set_collided();
                         }
+                        Some(_) => {}
                     }
                 }
             }
-        });
-        found.unwrap_or(WriterLookup::Nothing)
+        }
+        WriterLookup::Nothing
     }
 
     /// Sets `collided` if the key at `address` shares all hash bits of a hint with `hash`.

@@ -3,12 +3,11 @@
 //! A [`GroupGuard`] holds the lock of one group. Dropping it increments the version and so
 //! unlocks.
 
-use std::ops::ControlFlow;
-
 use super::{
+    candidates::ChainCandidates,
     shape::IndexShape,
     slot::{ADDRESS_END, ADDRESS_MASK, LOCK_BITS, LOCK_COUNT, is_link, node_of},
-    slot_table::{GroupGuard, SlotTable, Verdict},
+    slot_table::{GroupGuard, SlotTable},
     tag::{Tag, placing_of},
 };
 use crate::util::sync::{AtomicU64, Ordering};
@@ -48,14 +47,10 @@ struct SlotRef<'a> {
 }
 
 impl<'a> GroupGuard<'a> {
-    /// Calls `check` with each address whose tag matches the hash until it returns a result.
-    /// Returns `None` if no address is the key's.
-    pub fn find<T>(&self, mut check: impl FnMut(u64) -> Option<T>) -> Option<T> {
-        let mut check = |address| check(address).map_or(Verdict::Other, Verdict::Found);
-        match self.table.search(self.first(), &mut check) {
-            ControlFlow::Break(found) => found,
-            ControlFlow::Continue(()) => None,
-        }
+    /// Returns the addresses that may be those of the hash's key. They stay while the group is
+    /// locked.
+    pub fn candidates(&self) -> ChainCandidates<'a> {
+        ChainCandidates::new(self.table, self.first())
     }
 
     /// Adds an entry for the hash. The key must have none. Returns `false` if there is no free

@@ -28,8 +28,9 @@
 //! Locks: readers take none and store nothing. Writers of different locks run in parallel. Lock
 //! order: `growth`, one group, `free_nodes`. No method holds two groups.
 //!
-//! Start reading at [`SlotTable::find`] and [`GroupGuard`].
+//! Start reading at [`SlotTable::candidates`] and [`GroupGuard`].
 
+mod candidates;
 mod group;
 mod grow;
 mod load;
@@ -47,5 +48,5 @@ mod tests;
 pub use self::{
     load::{AddOutcome, IndexLoader},
     slot::{ADDRESS_END, SLOTS},
-    slot_table::{GroupGuard, SlotTable, Verdict},
+    slot_table::{GroupGuard, SlotTable},
 };

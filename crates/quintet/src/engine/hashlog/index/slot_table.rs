@@ -1,17 +1,16 @@
-//! The table: its memory, and lookups without locks.
+//! The table: its memory, and locks of its groups.
 
-use std::{cmp::Reverse, collections::BinaryHeap, io, ops::ControlFlow};
+use std::{cmp::Reverse, collections::BinaryHeap, io};
 
 use super::{
     shape::IndexShape,
-    slot::{ADDRESS_MASK, LINE_SLOTS, LOCK_BITS, LOCK_COUNT, NODE_SLOTS, is_link, link, node_of},
+    slot::{LINE_SLOTS, LOCK_BITS, LOCK_COUNT, NODE_SLOTS, is_link, link, node_of},
     tag::{Tag, placing},
 };
 use crate::{
     io::Region,
     util::{
         codec::to_usize,
-        mutant::mutant,
         sync::{AtomicU64, Mutex, Ordering, fence, lock, spin_loop, yield_now},
     },
 };
@@ -23,20 +22,6 @@ pub(super) const CENTIBYTES_PER_KEY: u64 = 1170;
 pub(super) const HUGE_ABOVE_BYTES: u64 = 8 << 20;
 /// Number of spins of a thread that waits for a group before it yields.
 const SPINS: u32 = 64;
-/// Maximum number of nodes that a reader follows. Chains are a few nodes long: beyond this, a
-/// concurrent change has misled the reader.
-const CHAIN_NODES_MAX: u32 = 1 << 12;
-
-/// The verdict of a reader on a candidate address.
-#[derive(Debug)]
-pub enum Verdict<T> {
-    /// The address is the key's.
-    Found(T),
-    /// The address is another key's.
-    Other,
-    /// The entry changed during the read: repeat the search.
-    Changed,
-}
 
 /// A lock and version, alone on its cache line: writers of other groups do not slow its readers.
 #[derive(Debug)]
@@ -132,31 +117,6 @@ impl SlotTable {
         self.lines[array].prefetch(to_usize(pair * LINE_SLOTS));
     }
 
-    /// Calls `check` with each address whose tag matches `hash` until it returns `Found`, and
-    /// returns that result. A result counts only if the address is still in its slot afterwards:
-    /// otherwise the address may have been another key's during the read. Returns `None` if no
-    /// address is the key's.
-    #[inline]
-    pub fn find<T>(&self, hash: u64, mut check: impl FnMut(u64) -> Verdict<T>) -> Option<T> {
-        let mut attempts = 0;
-        loop {
-            let group = self.group(hash);
-            let before = group.0.load(Ordering::Acquire);
-            let shape = IndexShape(self.shape.load(Ordering::Acquire));
-            if let ControlFlow::Break(found) = self.search(self.line(shape, hash), &mut check) {
-                if found.is_some() {
-                    return found;
-                }
-            } else {
-                fence(Ordering::Acquire);
-                if before & 1 == 0 && group.0.load(Ordering::Relaxed) == before {
-                    return None;
-                }
-            }
-            pause(&mut attempts);
-        }
-    }
-
     /// Locks the group of `hash` for changes. Spins, then yields, while another writer holds it.
     pub fn lock(&self, hash: u64) -> GroupGuard<'_> {
         let group = self.group(hash);
@@ -170,42 +130,12 @@ impl SlotTable {
                     .is_ok();
             if taken {
                 // Readers see the odd version before any change under the lock. Pairs with the
-                // fence in `find`.
+                // fence in `Candidates::next`.
                 fence(Ordering::Release);
                 return GroupGuard { table: self, group, version: version + 1, hash };
             }
             pause(&mut attempts);
         }
-    }
-
-    /// Searches a chain once. `Break(None)`: the search must be repeated.
-    #[inline]
-    pub(super) fn search<'a, T>(
-        &'a self,
-        (mut slots, tag): (&'a [AtomicU64], Tag),
-        check: &mut impl FnMut(u64) -> Verdict<T>,
-    ) -> ControlFlow<Option<T>> {
-        for _ in 0..CHAIN_NODES_MAX {
-            let mut word = 0;
-            for slot in slots {
-                word = slot.load(Ordering::Acquire);
-                if tag.matches(word) && word != 0 && !is_link(word) {
-                    match check(word & ADDRESS_MASK) {
-                        Verdict::Found(found) if is_still(slot, word) => {
-                            return ControlFlow::Break(Some(found));
-                        }
-                        Verdict::Other => {}
-                        Verdict::Found(_) | Verdict::Changed => return ControlFlow::Break(None),
-                    }
-                }
-            }
-            // The last word may be a link.
-            if !is_link(word) {
-                return ControlFlow::Continue(());
-            }
-            slots = self.node(node_of(word));
-        }
-        ControlFlow::Break(None)
     }
 
     #[inline]
@@ -219,6 +149,12 @@ impl SlotTable {
     pub(super) fn line(&self, shape: IndexShape, hash: u64) -> (&[AtomicU64], Tag) {
         let (array, pair, known) = shape.line(placing(hash));
         (self.line_at(array, pair), Tag::new(hash, known))
+    }
+
+    /// As [`Self::line`], in the current shape.
+    #[inline]
+    pub(super) fn current_line(&self, hash: u64) -> (&[AtomicU64], Tag) {
+        self.line(IndexShape(self.shape.load(Ordering::Acquire)), hash)
     }
 
     #[inline]
@@ -282,13 +218,6 @@ impl Drop for GroupGuard<'_> {
     fn drop(&mut self) {
         self.group.0.store(self.version + 1, Ordering::Release);
     }
-}
-
-/// Returns whether a slot still has `word` after the entry was read.
-#[inline]
-fn is_still(slot: &AtomicU64, word: u64) -> bool {
-    fence(Ordering::Acquire);
-    mutant!(FindForgetsItsSlot: true, else slot.load(Ordering::Relaxed) == word)
 }
 
 #[inline]
