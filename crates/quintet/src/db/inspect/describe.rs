@@ -23,8 +23,8 @@ use crate::{
         encoding::{envelope::Envelope, operations::Ops},
     },
     engine::{
-        btree::inspect as btree, hashlog::inspect as hashlog, naive::checkpoint, slm, tph::inspect as tph,
-        trie::inspect as trie,
+        btree::inspect as btree, hashlog::inspect as hashlog, naive::checkpoint, slm,
+        tph::inspect as tph, trie::inspect as trie,
     },
     io::{Env as _, File, Open, os::OsEnv, read_up_to},
     util::{
