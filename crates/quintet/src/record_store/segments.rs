@@ -1,4 +1,4 @@
-//! Segments: runs of appended records, their addresses, and reads without locks.
+//! RecordSegments: runs of appended records, their addresses, and reads without locks.
 //!
 //! An address is a segment's number and a position in units. One word a segment, its *state*, says
 //! in which frame of memory it is. A row of words says how full it is. Gets read states and appends
@@ -20,7 +20,7 @@
 //! closed, so a stale read returns wrong bytes but never faults.
 //!
 //! Threads: any thread may read and reserve. Only the thread that starts, evicts or drops a segment
-//! calls [`Segments::attach`] and [`Segments::detach`] for it.
+//! calls [`RecordSegments::attach`] and [`RecordSegments::detach`] for it.
 
 use std::{fmt::Debug, io, sync::Arc};
 
@@ -57,7 +57,7 @@ pub(crate) trait SegmentKind: Debug {
 
 /// The segments of a table. See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Segments<K> {
+pub(crate) struct RecordSegments<K> {
     pub(crate) frames: Frames,
     states: Region,
     rows: Region,
@@ -69,7 +69,7 @@ pub(crate) struct Segments<K> {
 /// The words from an address on, read without a lock.
 ///
 /// Other threads may change them at any time. What was read from them counts only if
-/// [`Segments::is_unchanged`] returns `true` afterwards.
+/// [`RecordSegments::is_unchanged`] returns `true` afterwards.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordWords<'a> {
     pub(crate) words: &'a [AtomicU64],
@@ -77,7 +77,7 @@ pub(crate) struct RecordWords<'a> {
     state: u64,
 }
 
-impl<K: SegmentKind> Segments<K> {
+impl<K: SegmentKind> RecordSegments<K> {
     /// Reserves address space for segments of `segment_bytes` (a power of two), with addresses
     /// below `address_end`. Fails if the system grants none.
     pub(crate) fn reserve_space(

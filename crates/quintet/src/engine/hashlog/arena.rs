@@ -9,8 +9,8 @@
 //! | 2 | 32 to 63 | units of tombstones |
 //!
 //! A get reads the entry's cache lines and writes nothing, while other threads evict, recycle and
-//! update frames. It keeps what it read only if neither the entry's first word nor the chunk's state
-//! changed meanwhile.
+//! update frames. It keeps what it read only if the entry's first word and the state of the chunk
+//! are the same afterwards.
 
 use std::{io, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
     io::prefetch,
     record_store::{
         frames::{HUGE_PAGE_BYTES, SPARE_FRAMES},
-        segments::{LOW, RecordWords, SEALED, SegmentKind, Segments},
+        segments::{LOW, RecordSegments, RecordWords, SEALED, SegmentKind},
     },
     util::{
         budget::Budget,
@@ -37,7 +37,7 @@ pub(super) const EXTENT_HEAD_UNITS: u64 = 16;
 const POPULATED_FRAMES: usize = 8;
 
 /// The chunks of a table in memory. See the module documentation.
-pub(super) type ChunkArena = Segments<ChunkKind>;
+pub(super) type ChunkArena = RecordSegments<ChunkKind>;
 
 /// What a table has for its chunks beside their segments.
 #[derive(Debug, Default)]

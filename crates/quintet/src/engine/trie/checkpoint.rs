@@ -18,7 +18,7 @@
 
 use super::{
     checkpoint_state::{CHANGES_PART, CheckpointState, STATE, STATE_VERSION},
-    record::seal,
+    record::{copy_words, seal},
     table::Trie,
 };
 use crate::{
@@ -37,7 +37,7 @@ use crate::{
         budget::Reservation,
         codec::{Lsn, put_varint, to_usize},
         mutant::mutant,
-        sync::{AtomicU64, Ordering, lock},
+        sync::{Ordering, lock},
     },
 };
 
@@ -242,12 +242,4 @@ impl Trie {
 /// Bytes of the records that are not in the file.
 fn appended_bytes(appended: &[AppendedUnits]) -> u64 {
     appended.iter().map(|appended| (appended.to - appended.from) * UNIT_BYTES).sum()
-}
-
-/// Copies words that no thread changes.
-pub(super) fn copy_words(words: &[AtomicU64], out: &mut [u8]) {
-    let (chunks, _) = out.as_chunks_mut::<8>();
-    for (chunk, word) in chunks.iter_mut().zip(words) {
-        *chunk = word.load(Ordering::Relaxed).to_le_bytes();
-    }
 }

@@ -10,9 +10,8 @@
 //! that, a writer that begins a region first empties others. So waste stays bounded.
 
 use super::{
-    checkpoint::copy_words,
     current_record::CurrentRecord,
-    record::{DiskRecord, ExtentAddr, seal, walk},
+    record::{DiskRecord, ExtentAddr, copy_words, seal, walk},
     table::Trie,
 };
 use crate::{

@@ -236,6 +236,14 @@ pub(super) fn walk(bytes: &[u8], unit: u64, mut visit: impl FnMut(u64, Option<Tr
     }
 }
 
+/// Copies words that no thread changes.
+pub(super) fn copy_words(words: &[AtomicU64], out: &mut [u8]) {
+    let (chunks, _) = out.as_chunks_mut::<8>();
+    for (chunk, word) in chunks.iter_mut().zip(words) {
+        *chunk = word.load(Ordering::Relaxed).to_le_bytes();
+    }
+}
+
 /// Computes the checksums of the records in `bytes`, which are about to be written.
 pub(super) fn seal(bytes: &mut [u8], life: u64, unit: u64) {
     let mut places = Vec::new();

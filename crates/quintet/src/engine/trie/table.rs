@@ -18,7 +18,7 @@ use crate::{
     util::sync::{AtomicBool, AtomicU64, CachePadded, Mutex, Ordering},
 };
 
-/// TrieCounters of a table. Some are statistics, others decide when maintenance runs.
+/// Counters of a table. Some are statistics, others decide when maintenance runs.
 #[derive(Debug, Default)]
 pub(super) struct TrieCounters {
     pub(super) live_bytes: AtomicU64,

@@ -14,7 +14,7 @@ use std::slice;
 
 use super::{
     slot::{ADDRESS_MASK, is_link, node_of},
-    slot_table::{GroupLock, SlotTable, pause},
+    slot_table::{GroupGuard, GroupLock, SlotTable, pause},
     tag::Tag,
 };
 use crate::util::{
@@ -96,6 +96,14 @@ impl SlotTable {
         let version = group.0.load(Ordering::Acquire);
         let chain = ChainCandidates::new(self, self.current_line(hash));
         Candidates { chain, group, version, hash, attempts: 0 }
+    }
+}
+
+impl<'a> GroupGuard<'a> {
+    /// Returns the addresses that may be those of the hash's key. They stay while the group is
+    /// locked.
+    pub fn candidates(&self) -> ChainCandidates<'a> {
+        ChainCandidates::new(self.table, self.first())
     }
 }
 

@@ -4,7 +4,6 @@
 //! unlocks.
 
 use super::{
-    candidates::ChainCandidates,
     shape::IndexShape,
     slot::{ADDRESS_END, ADDRESS_MASK, LOCK_BITS, LOCK_COUNT, is_link, node_of},
     slot_table::{GroupGuard, SlotTable},
@@ -47,12 +46,6 @@ struct SlotRef<'a> {
 }
 
 impl<'a> GroupGuard<'a> {
-    /// Returns the addresses that may be those of the hash's key. They stay while the group is
-    /// locked.
-    pub fn candidates(&self) -> ChainCandidates<'a> {
-        ChainCandidates::new(self.table, self.first())
-    }
-
     /// Adds an entry for the hash. The key must have none. Returns `false` if there is no free
     /// node.
     #[must_use]
@@ -81,7 +74,7 @@ impl<'a> GroupGuard<'a> {
         true
     }
 
-    fn first(&self) -> (&'a [AtomicU64], Tag) {
+    pub(super) fn first(&self) -> (&'a [AtomicU64], Tag) {
         self.table.line(IndexShape(self.table.shape.load(Ordering::Acquire)), self.hash)
     }
 

@@ -37,7 +37,7 @@ const FREE_PART: u64 = 16;
 #[repr(align(64))]
 pub(super) struct Subtree(pub(super) AtomicU64);
 
-/// TrieCounters that change with every insert.
+/// Counters that change with every insert.
 #[derive(Debug, Default)]
 pub(super) struct TrieCounts {
     pub(super) keys: AtomicU64,

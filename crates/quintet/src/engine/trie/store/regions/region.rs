@@ -7,7 +7,7 @@ use crate::{
     journal::redo::Owner,
     record_store::{
         frames::SPARE_FRAMES,
-        segments::{RecordWords, SegmentKind, Segments},
+        segments::{RecordSegments, RecordWords, SegmentKind},
     },
     util::{
         budget::Budget,
@@ -25,7 +25,7 @@ pub(crate) const BLOCK_UNITS: u64 = BLOCK_BYTES / UNIT_BYTES;
 const READY_FRAMES: u64 = 16;
 
 /// The regions of a table. See the head of [`super`].
-pub(crate) type Regions = Segments<RegionKind>;
+pub(crate) type Regions = RecordSegments<RegionKind>;
 
 /// What a table has for its regions beside their segments.
 #[derive(Debug)]
