@@ -1,4 +1,4 @@
-//! RecordSegments: runs of appended records, their addresses, and reads without locks.
+//! Segments: runs of appended records, their addresses, and reads without locks.
 //!
 //! An address is a segment's number and a position in units. One word a segment, its *state*, says
 //! in which frame of memory it is. A row of words says how full it is. Gets read states and appends
