@@ -792,7 +792,7 @@ fn a_region_begun_anew_is_not_emptied_for_what_it_was() {
     // Begun anew after its records were copied, before they are moved.
     let words = engine.regions.words(region, 0).unwrap();
     let mut bytes = AlignedBuffer::zeroed(words.len() * 8);
-    checkpoint::copy_words(words, bytes.as_mut_slice());
+    record::copy_words(words, bytes.as_mut_slice());
     record::seal(bytes.as_mut_slice(), life, 0);
     record::walk(bytes.as_slice(), 0, |unit, _| {
         let record = bytes.as_slice().get(to_usize(unit * UNIT_BYTES)..).unwrap();
