@@ -18,13 +18,13 @@ use super::{
 const BASE: [&str; 1] = ["util"];
 
 /// What an engine may import.
-const BELOW_ENGINES: &[&str] = &["lsm", "bptree", "journal", "contract", "io"];
+const BELOW_ENGINES: &[&str] = &["record_store", "lsm", "bptree", "journal", "contract", "io"];
 
 /// A folder, and the folders that its files may import besides itself and [`BASE`].
 ///
 /// The row with the longest path counts. A folder sees its sub-folders; a sub-folder with a row
 /// of its own sees the folder around it only if the row says so.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 16] = [
     ("io", &[]),
     ("contract", &["io"]),
     ("wal", &["io"]),
@@ -32,6 +32,7 @@ const LAYERS: [(&str, &[&str]); 15] = [
     ("pmem", &["journal", "io"]),
     ("bptree", &["journal", "contract", "io"]),
     ("lsm", &["contract", "io"]),
+    ("record_store", &["io"]),
     ("engine", &["contract", "io"]),
     ("engine/naive", BELOW_ENGINES),
     ("engine/hashlog", BELOW_ENGINES),

@@ -23,8 +23,8 @@ use crate::{
         encoding::{envelope::Envelope, operations::Ops},
     },
     engine::{
-        btree::inspect as btree, hashlog::describe, naive::checkpoint, slm, tph::inspect as tph,
-        trie::inspect as trie,
+        btree::inspect as btree, hashlog::inspect as hashlog, naive::checkpoint, slm,
+        tph::inspect as tph, trie::inspect as trie,
     },
     io::{Env as _, File, Open, os::OsEnv, read_up_to},
     util::{
@@ -64,7 +64,7 @@ pub fn file(path: &Path, sink: &mut Sink<'_>) -> Result<()> {
             describe_catalog(bytes.get(..count).unwrap_or(&[]), &mut lines)
         }
         b"QNAIVSNP" => describe_snapshot(&*file, &shown, &mut lines),
-        b"QHLINDEX" => describe::manifest(&dir, file, &shown, &mut |line| lines.write(line)),
+        b"QHLINDEX" => hashlog::manifest(&dir, file, &shown, &mut |line| lines.write(line)),
         b"QTPHMANI" => tph::manifest(&*file, &shown, &mut |line| lines.write(line)),
         b"QTPHPIEC" => tph::sst(&dir, &*file, &shown, &mut |line| lines.write(line)),
         b"QSLMRUN\0" => slm::describe_run(&dir, &*file, &shown, &mut |line| lines.write(line)),
@@ -72,7 +72,7 @@ pub fn file(path: &Path, sink: &mut Sink<'_>) -> Result<()> {
             trie::pages(&*file, &shown, &mut |line| lines.write(line))
         }
         b"QREDOGRP" => trie::journal(&dir, &*file, &shown, &mut |line| lines.write(line)),
-        b"QHASHLOG" => describe::data(&*file, &shown, &mut |line| lines.write(line)),
+        b"QHASHLOG" => hashlog::data(&*file, &shown, &mut |line| lines.write(line)),
         other => {
             let found = other.escape_ascii();
             let what = format!("no log segment, catalog or table's file starts with \"{found}\"");

@@ -5,9 +5,11 @@
 use std::collections::BTreeMap;
 
 use super::{
-    HashLog,
     arena::EXTENT_HEAD_UNITS,
+    chunk::Chunk,
     entry::{StoredEntry, UNIT_BYTES},
+    files::label,
+    table::HashLog,
 };
 use crate::{
     Error, Result,
@@ -48,7 +50,7 @@ impl HashLog {
         self.check_index(report)
     }
 
-    fn check_chunk(&self, chunk: &super::Chunk, report: &mut Report) -> Result<()> {
+    fn check_chunk(&self, chunk: &Chunk, report: &mut Report) -> Result<()> {
         let buffer = match self.read_chunk(chunk) {
             Ok(buffer) => buffer,
             Err(error) => return add_finding(report, Err(error)),
@@ -69,14 +71,14 @@ impl HashLog {
             report.checked_entries += count;
             if count != extent.entry_count {
                 let what = format!("{count} entries in an extent of {}", extent.entry_count);
-                report.add(super::files::label(self.owner.table_id, "manifest"), 0, what);
+                report.add(label(self.owner.table_id, "manifest"), 0, what);
             }
         }
         Ok(())
     }
 
     /// Checks that a lookup of every scanned key returns the scanned value. Compares the counts if
-    /// nobody writes meanwhile.
+    /// no thread writes meanwhile.
     fn check_index(&self, report: &mut Report) -> Result<()> {
         let before = self.written_to();
         let mut seen = BTreeMap::new();
@@ -90,7 +92,7 @@ impl HashLog {
                 let differs = again.is_none_or(|value| value != entry.value);
                 if differs && self.written_to() == before {
                     let what = format!("key {} is not found by its hash", entry.key.escape_ascii());
-                    report.add(super::files::label(self.owner.table_id, "index"), 0, what);
+                    report.add(label(self.owner.table_id, "index"), 0, what);
                 }
                 *seen.entry(self.hash(&entry.key)).or_insert(0_u32) += 1;
             }
@@ -105,7 +107,7 @@ impl HashLog {
         // Read last: a write that changed the counts has changed this too.
         if differs && self.written_to() == before {
             let what = format!("{count} entries, {keys} keys counted");
-            report.add(super::files::label(self.owner.table_id, "index"), 0, what);
+            report.add(label(self.owner.table_id, "index"), 0, what);
         }
         Ok(())
     }

@@ -7,18 +7,17 @@
 //! Locks: none is held across a read. Any thread may call.
 
 use super::{
-    HashLog, LargeValue,
-    entry::{LargeRef, StoredEntry, UNIT_BYTES},
-    files::{EXTENT_HEAD_BYTES, ExtentHead, FileRange, LARGE_MAGIC},
-    pack::{PackedBlock, unpack_value},
+    entry::{StoredEntry, UNIT_BYTES},
+    files::FileRange,
+    pack::PackedBlock,
+    table::HashLog,
 };
 use crate::{
     Result,
-    contract::Value,
     io::AlignedBuffer,
     util::{
-        codec::{crc32c, to_u64, to_usize},
-        sync::{Ordering, lock, read},
+        codec::{to_u64, to_usize},
+        sync::{Ordering, read},
     },
 };
 
@@ -156,58 +155,5 @@ impl HashLog {
 
     fn chunk_is(&self, id: u64, request: &ColdRead) -> bool {
         read(&self.chunks).get(&id).is_some_and(|chunk| chunk.serial == request.serial)
-    }
-
-    /// Returns a large value; `None` if it was dropped.
-    pub(super) fn read_large(&self, large: LargeRef) -> Result<Option<Value>> {
-        let found = read(&self.larges).get(&large.number).cloned();
-        let Some(found) = found else { return Ok(None) };
-        let (bytes, file_range) = {
-            let state = lock(&found.state);
-            (state.bytes.clone(), state.file_range.clone())
-        };
-        if let Some(bytes) = bytes {
-            return Ok(Some(Value::shared(bytes)));
-        }
-        let Some(file_range) = file_range else { return Ok(None) };
-        self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
-        match self.read_large_at(&found, &file_range) {
-            Ok(value) => Ok(Some(value)),
-            Err(_) if !read(&self.larges).contains_key(&large.number) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Reads and verifies a large value at `file_range`. Fails with `Corruption` if it is damaged.
-    pub(super) fn read_large_at(
-        &self,
-        large: &LargeValue,
-        file_range: &FileRange,
-    ) -> Result<Value> {
-        let length = to_usize(large.length);
-        let whole = EXTENT_HEAD_BYTES + length;
-        let (buffer, skip) = file_range.read(0, whole.min(to_usize(file_range.bytes)))?;
-        let bytes = buffer.as_slice().get(skip..).unwrap_or(&[]);
-        let head = ExtentHead::decode(bytes, LARGE_MAGIC, &self.owner)
-            .map_err(|what| file_range.damage(0, what))?;
-        let packed = usize::try_from(head.packing).unwrap_or(usize::MAX);
-        let stored = if packed == 0 { length } else { packed };
-        let Some(stored) = bytes.get(EXTENT_HEAD_BYTES..).and_then(|rest| rest.get(..stored))
-        else {
-            return Err(file_range.damage(0, "the large value is longer than its file range"));
-        };
-        if head.serial != large.number || head.capacity != large.length {
-            return Err(file_range.damage(0, "the file range holds another large value"));
-        }
-        if crc32c(stored) != head.body_crc {
-            return Err(file_range.damage(0, "the checksum of the large value does not match"));
-        }
-        if packed == 0 {
-            return Ok(Value::fill_with(length, |out| out.copy_from_slice(stored)));
-        }
-        let mut unpacks = None;
-        let value = Value::fill_with(length, |out| unpacks = unpack_value(stored, out));
-        unpacks.ok_or_else(|| file_range.damage(0, "the large value does not decompress"))?;
-        Ok(value)
     }
 }

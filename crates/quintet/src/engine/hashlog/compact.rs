@@ -13,19 +13,20 @@
 //!
 //! Locks: `maintenance` for a step; one index group at a time.
 
-use std::{mem, sync::Arc};
+use std::sync::Arc;
 
 use super::{
-    Chunk, HashLog, LONG_IDLE_WASTE_PER_CENT,
     arena::EXTENT_HEAD_UNITS,
+    chunk::Chunk,
     entry::{EntryHead, EntryKind, StoredEntry, UNIT_BYTES},
-    maintain::Maintenance,
+    maintenance::Maintenance,
     mutants,
-    write::{RESIZE_STEPS, size_of},
+    table::HashLog,
+    wanted_work::LONG_IDLE_WASTE_PER_CENT,
+    write::RESIZE_STEPS,
 };
 use crate::{
     Result,
-    engine::hashlog::index::Verdict,
     util::{
         codec::{to_u64, to_usize},
         mutant::mutant,
@@ -144,7 +145,7 @@ impl HashLog {
             }
             self.counters.writer_compactions_total.fetch_add(1, Ordering::Relaxed);
         }
-        let next = self.waste().0 + self.arena.chunk_units() / 2;
+        let next = self.waste().0 + self.arena.segment_units() / 2;
         self.counters.next_writer_compaction.store(next, Ordering::Relaxed);
     }
 
@@ -216,8 +217,7 @@ impl HashLog {
         let buffer = self.read_chunk(victim)?;
         let extents = lock(&victim.flush).extents.clone();
         let count: u64 = extents.iter().map(|extent| extent.entry_count).sum();
-        let _memory =
-            self.working_memory(count * to_u64(mem::size_of::<(u64, u64, StoredEntry)>()));
+        let _memory = self.working_memory(count * to_u64(size_of::<(u64, u64, StoredEntry)>()));
         let mut entries = Vec::with_capacity(to_usize(count));
         let mut units = 0;
         for extent in &extents {
@@ -267,8 +267,7 @@ impl HashLog {
             }
             return Ok(());
         }
-        let is_it = |found| if found == address { Verdict::Found(()) } else { Verdict::Other };
-        if self.index.find(hash, is_it).is_none() {
+        if !self.index.candidates(hash).any(|candidate| candidate == address) {
             return Ok(());
         }
         if entry.head.kind == EntryKind::Put && self.context.host.is_expired(value) {
@@ -303,7 +302,7 @@ impl HashLog {
         let units = to_u64(entry.head.units());
         self.arena.add_dead(victim.id, units);
         self.counters.waste_units.fetch_add(units, Ordering::Relaxed);
-        self.counters.live_bytes.fetch_sub(size_of(&entry.head), Ordering::Relaxed);
+        self.counters.live_bytes.fetch_sub(entry.head.payload_bytes(), Ordering::Relaxed);
         if self.has_older(victim) {
             self.copy_tombstone(maintenance, victim, entry.head.lsn, entry.key())?;
         }
@@ -343,7 +342,7 @@ impl HashLog {
             if let Some(chunk) = &maintenance.copy_chunk {
                 let above = (chunk.order, chunk.serial) > (victim.order, victim.serial);
                 if above && let Some(unit) = self.arena.reserve(chunk.id, units) {
-                    let words = self.arena.words(chunk.id).unwrap_or(&[]);
+                    let words = self.arena.words(chunk.id, 0).unwrap_or(&[]);
                     let words = words.get(to_usize(unit)..to_usize(unit + units)).unwrap_or(&[]);
                     head.store(words, key, [value, &[]]);
                     self.counters.unflushed_units.fetch_add(units, Ordering::Relaxed);

@@ -89,6 +89,11 @@ impl EntryHead {
         self.bytes().div_ceil(UNIT_BYTES)
     }
 
+    /// Returns the bytes of key and value.
+    pub(super) fn payload_bytes(&self) -> u64 {
+        to_u64(self.key_bytes + self.value_bytes)
+    }
+
     /// Returns the first word with its low 32 bits zero.
     fn first(&self) -> u64 {
         let kind = match self.kind {

@@ -10,12 +10,14 @@
 use std::{mem, sync::Arc};
 
 use super::{
-    Chunk, HashLog, LargeValue,
     arena::EXTENT_HEAD_UNITS,
+    chunk::Chunk,
     entry::{EntryKind, LargeRef, StoredEntry, UNIT_BYTES, seal},
     files::{CHUNK_MAGIC, DataFiles, EXTENT_HEAD_BYTES, ExtentHead, FileRange, LARGE_MAGIC},
-    maintain::{Maintenance, PendingExtent},
+    large_value::LargeValue,
+    maintenance::{Maintenance, PendingExtent},
     manifest::{Extent, IndexHint, encode_hints},
+    table::HashLog,
 };
 use crate::{
     Result,
@@ -51,7 +53,7 @@ impl HashLog {
                 continue;
             }
             let (end, sealed) = self.arena.end_extent(chunk.id, BLOCK_UNITS);
-            self.arena.freeze(chunk.id, end);
+            self.arena.freeze_below(chunk.id, end);
             let start = mem::replace(&mut flush.start, end.next_multiple_of(BLOCK_UNITS));
             if end > start + EXTENT_HEAD_UNITS {
                 flush.ended.push((start, end));
@@ -216,7 +218,7 @@ impl HashLog {
             return Ok(file_range.clone());
         }
         let end = flush.ended.last().filter(|_| flush.sealed).map(|(_, end)| *end);
-        let bytes = end.map_or(self.arena.chunk_bytes(), |end| end * 8);
+        let bytes = end.map_or(self.arena.segment_bytes(), |end| end * 8);
         let file_range = maintenance.files.allocate(bytes, now)?;
         flush.file_range = Some(file_range.clone());
         Ok(file_range)
@@ -236,7 +238,7 @@ impl HashLog {
         let _image_memory = self.working_memory(to_u64(bytes));
         let mut buffer = AlignedBuffer::zeroed(bytes);
         let image = buffer.as_mut_slice().get_mut(..bytes).unwrap_or(&mut []);
-        let words = self.arena.words(chunk.id).unwrap_or(&[]);
+        let words = self.arena.words(chunk.id, 0).unwrap_or(&[]);
         let words = words.get(to_usize(start)..to_usize(end)).unwrap_or(&[]);
         for (out, word) in image.as_chunks_mut::<8>().0.iter_mut().zip(words) {
             *out = word.load(Ordering::Relaxed).to_le_bytes();
@@ -249,12 +251,12 @@ impl HashLog {
             first_lsn: u64::MAX,
             created: chunk.created,
             updated: now,
-            capacity: self.arena.chunk_bytes(),
+            capacity: self.arena.segment_bytes(),
             ..ExtentHead::default()
         };
         let (entry_hints, widest) = self.seal_entries(image, start, &mut head)?;
         let mut hints = Vec::new();
-        let file_range = if self.compresses {
+        let file_range = if self.settings.compresses {
             let (file_range, directory) =
                 self.write_packed(maintenance, chunk, image, &mut head)?;
             hints = directory;

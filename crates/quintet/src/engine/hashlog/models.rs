@@ -3,11 +3,11 @@
 //!
 //! loom explores every interleaving and every order that the memory model allows, up to a bound;
 //! shuttle explores many random interleavings. Run with `just loom` or `just shuttle`. Chunks have
-//! eight units here. The reader is [`Arena::read`]; the writers are [`EntryHead::store`],
-//! [`EntryHead::update_in_place`], [`Arena::detach`] and [`Arena::attach`].
+//! eight units here. The reader is [`ChunkArena::entry_at`]; the writers are [`EntryHead::store`],
+//! [`EntryHead::update_in_place`], [`ChunkArena::detach`] and [`ChunkArena::attach`].
 
 use super::{
-    arena::{Arena, ArenaRead, copy_value},
+    arena::{ArenaRead, ChunkArena, copy_value},
     entry::{EntryHead, EntryKind},
 };
 use crate::util::{
@@ -26,9 +26,9 @@ fn explore(model: impl Fn() + Send + Sync + 'static) {
     Exploration { schedules: 5_000, ..Exploration::DEFAULT }.explore(model);
 }
 
-fn arena() -> Arc<Arena> {
+fn arena() -> Arc<ChunkArena> {
     let budget = std::sync::Arc::new(Budget::new(1 << 20));
-    Arc::new(Arena::new(CHUNK_BYTES, budget).unwrap())
+    Arc::new(ChunkArena::new(CHUNK_BYTES, budget).unwrap())
 }
 
 fn head(lsn: u64) -> EntryHead {
@@ -41,7 +41,7 @@ fn value(lsn: u64) -> [u8; VALUE_BYTES] {
 }
 
 /// Starts `chunk` with a single entry, in a frame that its previous chunk has released.
-fn fill(arena: &Arena, chunk: u64, lsn: u64) {
+fn fill(arena: &ChunkArena, chunk: u64, lsn: u64) {
     let frame = arena.reserve_frame(true).unwrap();
     arena.begin(chunk, 0, 4, false);
     head(lsn).store(arena.frame(frame), KEY, [&value(lsn), &[]]);
@@ -49,16 +49,17 @@ fn fill(arena: &Arena, chunk: u64, lsn: u64) {
 }
 
 /// Returns the LSN that a reader of the chunk's entry accepts; `None` if it must repeat the read.
-fn read(arena: &Arena, chunk: u64) -> Option<u64> {
-    let result = arena.read(arena.address(chunk, 0), KEY, |head, words| {
-        let mut bytes = [0; VALUE_BYTES];
-        copy_value(head, words, &mut bytes);
-        (head.lsn, bytes)
-    });
-    match result {
-        ArenaRead::Found((lsn, bytes)) => {
-            assert_eq!(bytes, value(lsn), "a torn value was accepted");
-            Some(lsn)
+fn read(arena: &ChunkArena, chunk: u64) -> Option<u64> {
+    let address = arena.address(chunk, 0);
+    match arena.entry_at(address, arena.state_of(address), KEY) {
+        ArenaRead::Found(entry) => {
+            let mut bytes = [0; VALUE_BYTES];
+            copy_value(&entry.head, entry.words, &mut bytes);
+            if !arena.is_current(&entry) {
+                return None;
+            }
+            assert_eq!(bytes, value(entry.head.lsn), "a torn value was accepted");
+            Some(entry.head.lsn)
         }
         ArenaRead::Changed | ArenaRead::Cold(_) => None,
         ArenaRead::OtherKey => panic!("every entry has this key"),
@@ -72,7 +73,7 @@ fn updates_in_place() {
     let writer = {
         let arena = Arc::clone(&arena);
         thread::spawn(move || {
-            let words = arena.words(0).unwrap();
+            let words = arena.words(0, 0).unwrap();
             head(2).update_in_place(words, 2, [&value(2), &[]]);
         })
     };

@@ -1,6 +1,6 @@
 //! Wrong code of planted bugs. See [`crate::util::mutant`].
 
-use super::{HashLog, entry::EntryHead, maintain::Maintenance, write::size_of};
+use super::{entry::EntryHead, maintenance::Maintenance, table::HashLog};
 use crate::util::sync::Ordering;
 
 /// `HashlogFreesBeforePublishing`: frees the retired chunks before the checkpoint is durable.
@@ -12,5 +12,5 @@ pub(super) fn free_retired(maintenance: &Maintenance) {
 
 /// `HashlogMiscountsCopies`: counts a copy of compaction as a new entry.
 pub(super) fn count_copy_as_new(table: &HashLog, head: &EntryHead) {
-    table.counters.live_bytes.fetch_add(size_of(head), Ordering::Relaxed);
+    table.counters.live_bytes.fetch_add(head.payload_bytes(), Ordering::Relaxed);
 }

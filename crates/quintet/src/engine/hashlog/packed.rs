@@ -4,61 +4,23 @@
 //! With `compression`, an extent has its own file range, of its compressed size. Without, an extent
 //! is in its chunk's range, at the same offset as in memory.
 
-use std::sync::Arc;
-
 use super::{
-    Chunk, HashLog,
     arena::EXTENT_HEAD_UNITS,
+    chunk::Chunk,
     files::{CHUNK_MAGIC, EXTENT_HEAD_BYTES, ExtentHead, FileRange},
-    maintain::Maintenance,
+    maintenance::Maintenance,
     manifest::Extent,
-    pack::{BlockDirectory, PackedExtent, pack},
+    pack::{BlockDirectory, PackedExtent, pack, pack_value},
+    table::HashLog,
 };
 use crate::{
-    Error, Result,
+    Result,
     io::AlignedBuffer,
     util::{
         codec::{crc32c, low_u32, to_u64, to_usize},
         mutant::mutant,
-        sync::{read, write},
     },
 };
-
-impl Chunk {
-    /// Returns the packed extent that holds a unit.
-    pub(super) fn packed_extent(&self, unit: u64) -> Option<Arc<PackedExtent>> {
-        let packed_extents = read(&self.packed_extents);
-        let packed_extent = packed_extents
-            .iter()
-            .find(|packed_extent| packed_extent.start <= unit && unit < packed_extent.end)?;
-        Some(Arc::clone(packed_extent))
-    }
-
-    /// Adds a packed extent, unless it is there.
-    pub(super) fn add_packed_extent(&self, packed_extent: PackedExtent) {
-        let mut packed_extents = write(&self.packed_extents);
-        if packed_extents.iter().all(|known| known.start != packed_extent.start) {
-            packed_extents.push(Arc::new(packed_extent));
-        }
-    }
-
-    /// Returns all file ranges of the chunk.
-    pub(super) fn file_ranges(&self) -> Vec<FileRange> {
-        let packed_extents = read(&self.packed_extents);
-        let packed_extents =
-            packed_extents.iter().map(|packed_extent| packed_extent.file_range.clone());
-        self.file_range().into_iter().chain(packed_extents).collect()
-    }
-
-    /// Returns a `Corruption` error at the position of a unit in the files.
-    pub(super) fn damage(&self, unit: u64, what: &str) -> Error {
-        if let Some(packed_extent) = self.packed_extent(unit) {
-            let from = packed_extent.blocks.find(unit).map_or(0, |block| block.from);
-            return packed_extent.file_range.damage(from, what);
-        }
-        self.file_range().map_or(Error::Closed, |file_range| file_range.damage(unit * 8, what))
-    }
-}
 
 impl HashLog {
     /// Compresses and writes an extent's `image`, without a sync. Returns its file range and its
@@ -160,6 +122,6 @@ impl HashLog {
 
     /// Returns the compressed bytes of a large value; `None` if it is to be stored as it is.
     pub(super) fn large_body(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        self.compresses.then(|| super::pack::pack_value(bytes)).flatten()
+        self.settings.compresses.then(|| pack_value(bytes)).flatten()
     }
 }

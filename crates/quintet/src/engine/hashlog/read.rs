@@ -7,15 +7,15 @@
 //! Locks: none while entries are in memory. [`HashLog::scan_from`] locks one index group at a time.
 
 use super::{
-    HashLog,
     arena::{ArenaRead, copy_value},
     cold::{ColdEntry, ColdRead},
     entry::{EntryHead, EntryKind, LargeRef, StoredEntry},
+    files::label,
+    table::HashLog,
 };
 use crate::{
     Error, Result,
     contract::{Cursor, Entry, FoundValue, OwnedValue, Value, ValueSink},
-    engine::hashlog::index::Verdict,
     io::{AlignedBuffer, Completion, Request},
     util::{
         codec::Decoder,
@@ -90,16 +90,29 @@ impl HashLog {
         others: &[(u64, u64)],
         take: &mut impl FnMut(&EntryHead, &[AtomicU64]),
     ) -> Option<MemoryLookup> {
-        self.index.find(hash, |address| {
-            match self.arena.read(address, key, |head, words| answer_of(head, words, take)) {
-                ArenaRead::Found(Some(answer)) => Verdict::Found(answer),
-                // No slot points at an entry without a value, unless the manifest is wrong.
-                ArenaRead::Found(None) | ArenaRead::OtherKey => Verdict::Other,
-                ArenaRead::Changed => Verdict::Changed,
-                ArenaRead::Cold(state) if others.contains(&(address, state)) => Verdict::Other,
-                ArenaRead::Cold(state) => Verdict::Found(MemoryLookup::Cold(address, state)),
+        let mut candidates = self.index.candidates(hash);
+        while let Some(address) = candidates.next() {
+            let answer = match self.arena.entry_at(address, self.arena.state_of(address), key) {
+                ArenaRead::Found(entry) => {
+                    let answer = answer_of(&entry.head, entry.words, take);
+                    let is_current = self.arena.is_current(&entry);
+                    // No slot points at an entry without a value, unless the manifest is wrong.
+                    if is_current && answer.is_none() {
+                        continue;
+                    }
+                    answer.filter(|_| is_current)
+                }
+                ArenaRead::OtherKey => continue,
+                ArenaRead::Changed => None,
+                ArenaRead::Cold(state) if others.contains(&(address, state)) => continue,
+                ArenaRead::Cold(state) => Some(MemoryLookup::Cold(address, state)),
+            };
+            if answer.is_some() && candidates.is_current() {
+                return answer;
             }
-        })
+            candidates.restart();
+        }
+        None
     }
 
     #[cold]
@@ -140,7 +153,7 @@ impl HashLog {
             patience.wait();
             (answer, value) = self.answer_with_value(key, hash, &others);
         }
-        let label = super::files::label(self.owner.table_id, "");
+        let label = label(self.owner.table_id, "");
         Err(Error::corruption(label, 0, MISLED))
     }
 
@@ -207,9 +220,7 @@ impl HashLog {
             }
             let mut seen = [None; BATCH];
             for ((seen, hash), _) in seen.iter_mut().zip(&hashes).zip(batch) {
-                *seen = self
-                    .index
-                    .find(*hash, |address| Verdict::Found((address, self.arena.prefetch(address))));
+                *seen = self.prefetch_entry(*hash);
             }
             for (index, ((key, hash), seen)) in batch.iter().zip(hashes).zip(seen).enumerate() {
                 let index = number * BATCH + index;
@@ -225,6 +236,21 @@ impl HashLog {
             }
         }
         if cold.is_empty() { Ok(()) } else { self.read_many_cold(keys, &cold, each) }
+    }
+
+    /// Prefetches the first entry that may be that of a hash's key. Returns its address and the
+    /// state of its chunk.
+    #[inline]
+    fn prefetch_entry(&self, hash: u64) -> Option<(u64, u64)> {
+        let mut candidates = self.index.candidates(hash);
+        while let Some(address) = candidates.next() {
+            let state = self.arena.prefetch(address);
+            if candidates.is_current() {
+                return Some((address, state));
+            }
+            candidates.restart();
+        }
+        None
     }
 
     /// Looks a key up at the address and chunk state that an earlier search of the index found. The
@@ -243,13 +269,13 @@ impl HashLog {
             out.resize(head.value_bytes, 0);
             copy_value(head, words, out);
         };
-        let result = self
-            .arena
-            .read_at_state(address, state, key, |head, words| answer_of(head, words, &mut take));
-        match result {
-            ArenaRead::Found(Some(answer)) => Some(answer),
-            _ => self.answer(key, hash, &[], &mut take),
+        if let ArenaRead::Found(entry) = self.arena.entry_at(address, state, key)
+            && let Some(answer) = answer_of(&entry.head, entry.words, &mut take)
+            && self.arena.is_current(&entry)
+        {
+            return Some(answer);
         }
+        self.answer(key, hash, &[], &mut take)
     }
 
     /// Reads many entries from the disk with concurrent requests.
@@ -322,7 +348,7 @@ impl HashLog {
             ArenaRead::Found(found) => found,
             ArenaRead::Changed | ArenaRead::OtherKey => return Ok(None),
             ArenaRead::Cold(state) => {
-                debug_assert!(id < self.arena.chunks_max());
+                debug_assert!(id < self.arena.count_max());
                 let Some(cold) = self.read_cold(address, state)? else { return Ok(None) };
                 let Some(entry) = cold.entry() else { return Ok(None) };
                 (entry.head, entry.key().to_vec(), entry.value().to_vec())
@@ -344,7 +370,7 @@ impl HashLog {
     fn misled(&self, chunk: u64) -> Error {
         let chunk = self.chunk(chunk);
         let file_range = chunk.as_ref().and_then(|chunk| chunk.file_range());
-        let label = super::files::label(self.owner.table_id, "");
+        let label = label(self.owner.table_id, "");
         file_range.map_or_else(
             || Error::corruption(label, 0, MISLED),
             |file_range| file_range.damage(0, MISLED),

@@ -11,11 +11,12 @@
 use std::sync::Arc;
 
 use super::{
-    Chunk, HashLog,
     arena::EXTENT_HEAD_UNITS,
+    chunk::Chunk,
     entry::{StoredEntry, UNIT_BYTES},
     files::{CHUNK_MAGIC, EXTENT_HEAD_BYTES, ExtentHead, FileRange},
     manifest::Extent,
+    table::HashLog,
 };
 use crate::{
     Result,

@@ -22,9 +22,9 @@
 //!
 //! Options: [`options`].
 //!
-//! How we differ from the paper: recovery is exact (the paper loses what follows the last
-//! snapshot), checkpoints do not stop writers, and the threshold option is honoured (the original
-//! ignores it).
+//! How we differ from the paper: recovery is exact, where the paper loses what follows the last
+//! snapshot. Checkpoints do not stop writers. The threshold option has an effect; the original
+//! ignores it.
 //!
 //! Start reading at [`Naive::open`]. The hash table is in [`table`], the file format in
 //! [`checkpoint`].
@@ -36,7 +36,7 @@ pub(crate) mod table;
 
 use std::sync::Arc;
 
-use self::options::NaiveSettings;
+use self::{mutants::remove_newest, options::NaiveSettings};
 use crate::{
     Error, Result,
     contract::{
@@ -56,9 +56,9 @@ use crate::{
 
 /// Number of shards. 64 threads rarely meet on one lock. Each shard costs a cache line or two.
 const SHARD_COUNT: usize = 64;
-/// Bytes of memory that an entry takes beside its key and value: the node (hash, link and the
+/// Bytes of memory that an entry takes beside its key and value. They are the node (hash, link and
 /// record), the reference counts before the shared bytes, and the overhead of two allocations.
-const ENTRY_OVERHEAD_BYTES: u64 = NODE_BYTES + to_u64(size_of::<Record>()) + 16 + 2 * 16;
+const ENTRY_OVERHEAD_BYTES: u64 = NODE_BYTES + to_u64(size_of::<NaiveRecord>()) + 16 + 2 * 16;
 /// Maximum number of entries that a checkpoint copies while it holds a shard's lock.
 const CHECKPOINT_STEP_ENTRIES: usize = 256;
 /// Bytes after which it releases the lock.
@@ -66,12 +66,12 @@ const CHECKPOINT_STEP_BYTES: usize = 64 << 10;
 
 /// An entry: its key, then its stored value, in one allocation. Returned values share it.
 #[derive(Clone, Debug)]
-struct Record {
+struct NaiveRecord {
     bytes: Arc<[u8]>,
     key_bytes: usize,
 }
 
-impl Record {
+impl NaiveRecord {
     fn new(key: &[u8], head: &[u8], body: &[u8]) -> Self {
         let length = key.len() + head.len() + body.len();
         let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, length).collect();
@@ -98,7 +98,7 @@ impl Record {
     }
 }
 
-impl Keyed for Record {
+impl Keyed for NaiveRecord {
     fn key(&self) -> &[u8] {
         self.bytes.get(..self.key_bytes).unwrap_or(&[])
     }
@@ -110,8 +110,8 @@ fn cost(payload_bytes: usize) -> u64 {
 }
 
 #[derive(Debug, Default)]
-struct Shard {
-    table: HashTable<Record>,
+struct NaiveShard {
+    table: HashTable<NaiveRecord>,
     /// Bytes of keys and stored values.
     live_bytes: u64,
     /// Bytes of budget that the shard holds: for its entries and its bucket array.
@@ -131,7 +131,7 @@ struct NewestCheckpoint {
 #[derive(Debug)]
 pub struct Naive {
     context: Context,
-    shards: Box<[RwLock<Shard>]>,
+    shards: Box<[RwLock<NaiveShard>]>,
     snapshot_bytes: u64,
     /// Bytes of budget that `admit` reserved for operations neither applied nor cancelled yet.
     reserved: AtomicU64,
@@ -155,7 +155,7 @@ impl Naive {
         let NaiveSettings { snapshot_bytes } = NaiveSettings::parse(options)?;
         let naive = Self {
             context,
-            shards: (0..SHARD_COUNT).map(|_| RwLock::new(Shard::default())).collect(),
+            shards: (0..SHARD_COUNT).map(|_| RwLock::new(NaiveShard::default())).collect(),
             snapshot_bytes,
             reserved: AtomicU64::new(0),
             update_bytes: AtomicU64::new(0),
@@ -226,14 +226,14 @@ impl Naive {
         format!("tables/{}/{name}", self.context.table_id)
     }
 
-    fn shard(&self, hash: u64) -> Option<&RwLock<Shard>> {
+    fn shard(&self, hash: u64) -> Option<&RwLock<NaiveShard>> {
         // The table inside the shard uses the low bits.
         self.shards.get(to_usize(hash >> 58))
     }
 
     /// Inserts or replaces an entry. `reserved_cost` is the budget reserved for it: its cost, or 0.
     fn insert(&self, key: &[u8], head: &[u8], body: &[u8], reserved_cost: u64) {
-        let record = Record::new(key, head, body);
+        let record = NaiveRecord::new(key, head, body);
         let (cost, payload) = (record.cost(), to_u64(record.bytes.len()));
         let hash = self.context.hash.hash(key);
         let Some(shard) = self.shard(hash) else { return };
@@ -261,9 +261,9 @@ impl Naive {
     /// size of its bucket array.
     fn account_for_removed(
         &self,
-        shard: &mut Shard,
+        shard: &mut NaiveShard,
         bucket_bytes_before: u64,
-        removed: impl IntoIterator<Item = Record>,
+        removed: impl IntoIterator<Item = NaiveRecord>,
     ) {
         for record in removed {
             let payload = to_u64(record.bytes.len());
@@ -297,7 +297,7 @@ impl Naive {
 
     /// Streams the table into `writer`, a step of entries at a time: memory is bounded.
     fn stream(&self, writer: &mut checkpoint::CheckpointWriter) -> Result<()> {
-        let mut records: Vec<Record> = Vec::new();
+        let mut records: Vec<NaiveRecord> = Vec::new();
         for shard in &self.shards {
             let mut cursor = 0;
             loop {
@@ -341,7 +341,7 @@ impl Naive {
         self.written_bytes_total.fetch_add(file_bytes, Ordering::Relaxed);
         mutant!(SnapshotSkipsLogSync: (), else self.context.host.sync_log()?);
         let name = checkpoint::name_of(lsn);
-        mutant!(SnapshotRemovesOldFirst => mutants::remove_newest(self));
+        mutant!(SnapshotRemovesOldFirst => remove_newest(dir, lock(&self.newest).name.as_deref()));
         dir.rename(checkpoint::UNFINISHED_NAME, &name)
             .and_then(|()| mutant!(SnapshotSkipsDirSync: Ok(()), else dir.sync()))
             .map_err(|error| Error::io(format!("publish {}", self.label(&name)), error))?;

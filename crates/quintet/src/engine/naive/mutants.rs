@@ -1,11 +1,12 @@
 //! Wrong code of planted bugs. See [`crate::util::mutant`].
 
-use super::Naive;
-use crate::util::sync::lock;
+use std::sync::Arc;
+
+use crate::io::Dir;
 
 /// `SnapshotRemovesOldFirst`: removes the newest checkpoint before its successor is durable.
-pub(super) fn remove_newest(naive: &Naive) {
-    if let Some(old) = &lock(&naive.newest).name {
-        let _ = naive.context.dir.remove(old);
+pub(super) fn remove_newest(dir: &Arc<dyn Dir>, name: Option<&str>) {
+    if let Some(name) = name {
+        let _ = dir.remove(name);
     }
 }

@@ -3,24 +3,25 @@
 //! Problem: a lookup has two or three dependent cache misses. Interleaved, the misses of 32 lookups
 //! overlap.
 //!
-//! How: for a batch, compute all hashes and prefetch the words at the lowest nodes; then step each
-//! lookup and prefetch its list; step again and prefetch its record; then copy the values. A key
-//! whose subtree or region changed meanwhile is looked up again on its own ([`super::read`]).
-//! Records on disk are read through the queue, several at once.
+//! 1. Compute all hashes of a batch, and prefetch the words at the lowest nodes.
+//! 2. Step each lookup and prefetch its list. Step again and prefetch its record.
+//! 3. Copy the values. If the subtree or the region of a key changed meanwhile, a single get
+//!    ([`super::read`]) reads it again.
+//! 4. Read the records on disk through the queue, several at once.
 
 use std::sync::Arc;
 
 use super::{
-    Trie,
-    read::{ColdMatch, ColdRecord, KeyMatch, RecordValue, answer_in},
-    record::RecordHead,
+    lookup::{ColdMatch, ColdRecord, KeyMatch, RecordValue, answer_in},
+    record::TrieRecordHead,
+    table::Trie,
 };
 use crate::{
     Error, Result,
     contract::FoundValue,
     engine::trie::{
         index::{LookupStep, SteppedLookup},
-        store::regions::{BLOCK_UNITS, RegionRead, UNIT_BYTES},
+        store::regions::{BLOCK_UNITS, UNIT_BYTES},
     },
     io::{AlignedBuffer, Completion, File, QUEUE_DEPTH, Queue, Request},
     util::{
@@ -75,7 +76,9 @@ impl Trie {
         for (lookup, key) in lookups.iter_mut().zip(keys) {
             *lookup = self.index.begin_lookup(self.hash(key));
             // In a small table the first steps end the lookup.
-            lookup.candidate().into_iter().for_each(|address| self.regions.prefetch(address));
+            if let Some(address) = lookup.candidate() {
+                self.regions.prefetch(address);
+            }
         }
         let mut is_done = false;
         while !is_done {
@@ -83,7 +86,9 @@ impl Trie {
             for lookup in &mut *lookups {
                 match self.index.step(lookup) {
                     LookupStep::Pending => is_done = false,
-                    LookupStep::Candidate(address) => self.regions.prefetch(address),
+                    LookupStep::Candidate(address) => {
+                        self.regions.prefetch(address);
+                    }
                     LookupStep::Ended => {}
                 }
             }
@@ -99,7 +104,7 @@ impl Trie {
         lookup: &SteppedLookup,
         out: &mut Vec<u8>,
     ) -> Result<Option<RecordValue>> {
-        let mut on_record = |head: &RecordHead, words: &[AtomicU64]| {
+        let mut on_record = |head: &TrieRecordHead, words: &[AtomicU64]| {
             out.resize(head.value_bytes, 0);
             head.copy_value(words, out);
         };
@@ -107,9 +112,9 @@ impl Trie {
             return self.answer(key, lookup.hash(), &[], &mut on_record);
         }
         if let Some(address) = lookup.candidate() {
-            let look =
-                self.regions.read_in_memory(address, |words| answer_in(words, key, &mut on_record));
-            if let RegionRead::Found(KeyMatch::Key(answer)) = look
+            if let Ok(record) = self.regions.record_at(address)
+                && let Some(KeyMatch::Key(answer)) = answer_in(record.words, key, &mut on_record)
+                && self.regions.is_unchanged(&record)
                 && self.index.is_current(lookup)
             {
                 return Ok(Some(answer));
@@ -151,7 +156,7 @@ impl Trie {
     /// The read request of one record.
     fn request(&self, address: u64, file: &Arc<dyn File>) -> Request {
         let (region, unit) = self.regions.split(address);
-        let end = (unit + self.regions.span(region)).min(self.regions.region_units());
+        let end = (unit + self.regions.span(region)).min(self.regions.segment_units());
         let from = unit & !(BLOCK_UNITS - 1);
         let length = to_usize((end - from).next_multiple_of(BLOCK_UNITS) * UNIT_BYTES);
         let offset = self.regions.offset(region, from);

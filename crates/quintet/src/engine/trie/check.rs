@@ -8,14 +8,14 @@
 //!
 //! Writers continue meanwhile. Findings of a walk are reported only if nothing changed during it.
 //! If writers never pause, or the trie does not fit in memory, the walk locks one subtree at a
-//! time, and the comparisons that need a whole walk are left out.
+//! time. It then leaves out the comparisons that need a whole walk.
 
 use std::collections::BTreeMap;
 
 use super::{
-    Trie,
-    record::{DiskRecord, ExtentAddr, RecordHead},
-    write::{extent_of, fits},
+    lookup::ColdRecord,
+    record::{DiskRecord, ExtentAddr, HEAD_BYTES, TrieRecordHead},
+    table::Trie,
 };
 use crate::{
     Error, Result,
@@ -138,22 +138,22 @@ impl Trie {
     fn check_record(&self, address: u64, totals: &mut WalkTotals) -> Result<()> {
         let (region, unit) = self.regions.split(address);
         let found = self.regions.read_in_memory(address, |words| {
-            let head = RecordHead::load(words).filter(|head| fits(head, words))?;
+            let head = TrieRecordHead::load(words).filter(|head| head.fits(words))?;
             let mut key = vec![0; head.key_bytes];
-            copy_out(words, super::record::HEAD_BYTES, &mut key);
-            Some((head, key, extent_of(&head, words)))
+            copy_out(words, HEAD_BYTES, &mut key);
+            Some((head, key, head.extent(words)))
         });
         let found = match found {
             RegionRead::Found(found) => Some(found),
             RegionRead::Changed => None,
             RegionRead::Cold(life) => match self.read_cold(address, life) {
-                Ok(cold) => cold.as_ref().and_then(super::read::ColdRecord::record).map(
-                    |record: DiskRecord<'_>| {
+                Ok(cold) => {
+                    cold.as_ref().and_then(ColdRecord::record).map(|record: DiskRecord<'_>| {
                         let extent =
                             ExtentAddr::decode(record.value()).filter(|_| record.head.is_extent);
                         (record.head, record.key().to_vec(), extent)
-                    },
-                ),
+                    })
+                }
                 // Reported with the data file.
                 Err(Error::Corruption { .. }) => return Ok(()),
                 Err(error) => return Err(error),

@@ -16,31 +16,30 @@
 //! If a step fails, the changes are kept and are part of the next checkpoint. Nothing that the last
 //! durable state names was overwritten.
 
-use super::{CHANGES_PART, Trie};
+use super::{
+    checkpoint_state::{CHANGES_PART, CheckpointState, STATE, STATE_VERSION},
+    record::{copy_words, seal},
+    table::Trie,
+};
 use crate::{
     Error, Result,
     engine::trie::store::{
-        extents,
+        extents::ExtentCheckpoint,
         regions::{AppendedUnits, UNIT_BYTES},
         space::{CHANGE_BYTES, NewImages},
     },
     io::AlignedBuffer,
     journal::{
-        redo::{GroupWriter, Patch, RedoJournal},
+        redo::{GroupWriter, Patch},
         write_back::Writeback,
     },
     util::{
         budget::Reservation,
         codec::{Lsn, put_varint, to_usize},
         mutant::mutant,
-        sync::{AtomicU64, Ordering, lock},
+        sync::{Ordering, lock},
     },
 };
-
-/// Number of the state's space in the journal.
-pub(super) const STATE: u8 = 255;
-/// Version of the state's encoding.
-pub(super) const STATE_VERSION: u64 = 1;
 
 /// Bytes that a change takes in the journal until its image is written. Regions wait in turn, so
 /// the journal holds about twice as many changes as wait at a time, of 11 bytes each.
@@ -52,22 +51,11 @@ const WRITES_MAX: u64 = 8 << 20;
 /// Bytes. The most that buffers for images take.
 const IMAGES_MAX: u64 = 4 << 20;
 
-/// State that only the thread that maintains the table changes.
-#[derive(Debug)]
-pub(super) struct CheckpointState {
-    pub(super) redo: RedoJournal,
-    /// Images of failed checkpoints, whose group may be durable or not. Their slots are free after
-    /// the next durable checkpoint.
-    pub(super) uncertain_images: Vec<NewImages>,
-    /// The LSN up to which the files are complete.
-    pub(super) complete: Lsn,
-}
-
 /// The state of the table at one moment between operations.
 struct TableCheckpoint {
     appended: Vec<AppendedUnits>,
     dead: Vec<u64>,
-    extents: extents::ExtentCheckpoint,
+    extents: ExtentCheckpoint,
     /// End of the words that were ever part of an object of the trie.
     trie_end: u64,
     state: Vec<u8>,
@@ -199,7 +187,7 @@ impl Trie {
         }
         let file = self.regions.file()?;
         let label = self.regions.label();
-        let region_bytes = self.regions.region_bytes();
+        let region_bytes = self.regions.segment_bytes();
         let bytes_max = (self.context.budget.limit() / WRITES_PART)
             .clamp(region_bytes, WRITES_MAX.max(region_bytes));
         let _buffers = self.reserve_for_checkpoint(bytes_max.min(appended_bytes(appended)));
@@ -209,7 +197,7 @@ impl Trie {
                 AlignedBuffer::zeroed(to_usize((appended.to - appended.from) * UNIT_BYTES));
             let words = self.regions.words(appended.region, appended.from).unwrap_or(&[]);
             copy_words(words, buffer.as_mut_slice());
-            super::record::seal(buffer.as_mut_slice(), appended.life, appended.from);
+            seal(buffer.as_mut_slice(), appended.life, appended.from);
             let length = buffer.len();
             let offset = self.regions.offset(appended.region, appended.from);
             writes.write((&file, &label), offset, buffer, length);
@@ -254,12 +242,4 @@ impl Trie {
 /// Bytes of the records that are not in the file.
 fn appended_bytes(appended: &[AppendedUnits]) -> u64 {
     appended.iter().map(|appended| (appended.to - appended.from) * UNIT_BYTES).sum()
-}
-
-/// Copies words that no thread changes.
-pub(super) fn copy_words(words: &[AtomicU64], out: &mut [u8]) {
-    let (chunks, _) = out.as_chunks_mut::<8>();
-    for (chunk, word) in chunks.iter_mut().zip(words) {
-        *chunk = word.load(Ordering::Relaxed).to_le_bytes();
-    }
 }

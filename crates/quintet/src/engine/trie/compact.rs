@@ -10,16 +10,14 @@
 //! that, a writer that begins a region first empties others. So waste stays bounded.
 
 use super::{
-    Trie,
-    record::{DiskRecord, ExtentAddr, seal, walk},
+    current_record::CurrentRecord,
+    record::{DiskRecord, ExtentAddr, copy_words, seal, walk},
+    table::Trie,
 };
 use crate::{
     Error, Result,
     contract::Op,
-    engine::trie::{
-        checkpoint::copy_words,
-        store::regions::{RegionRead, UNIT_BYTES},
-    },
+    engine::trie::store::regions::{RegionRead, UNIT_BYTES},
     io::AlignedBuffer,
     util::{
         codec::to_usize,
@@ -113,7 +111,7 @@ impl Trie {
         if !is_owed || !self.replay_buffer.is_empty() || self.context.read_only {
             return;
         }
-        if !matches!(self.empty_most_wasted(DEBT_REGIONS, self.regions.region_units()), Ok(0)) {
+        if !matches!(self.empty_most_wasted(DEBT_REGIONS, self.regions.segment_units()), Ok(0)) {
             self.counters.writer_compactions_total.fetch_add(1, Ordering::Relaxed);
             self.checkpoint_wanted.store(true, Ordering::Relaxed);
             self.context.host.wake();
@@ -148,7 +146,7 @@ impl Trie {
     /// emptied the region, a checkpoint freed it, and a writer begun it anew. Its records are then
     /// updated in place, and moving an old copy would undo updates.
     pub(super) fn empty(&self, region: u64, life: u64) -> Result<()> {
-        let _buffer = self.context.budget.reserve_transient(self.regions.region_bytes());
+        let _buffer = self.context.budget.reserve_transient(self.regions.segment_bytes());
         let bytes = match self.image(region, life) {
             // Another thread emptied it, and it may be in use again.
             _ if self.has_left_life(region, life) => return Ok(()),
@@ -201,7 +199,7 @@ impl Trie {
         }
         if expired && !(head.is_extent && stored.len() == record.value().len()) {
             writer.remove(address)?;
-            self.count_dead(&Self::current(address, head, extent), 0);
+            self.count_dead(&CurrentRecord::on_disk(address, head, extent), 0);
             return Ok(());
         }
         mutant!(TrieFreesLiveRegion => if unit.is_multiple_of(64) { return Ok(()) });

@@ -1,6 +1,6 @@
 //! The hash function of keys, which determines their paths in the trie.
 //!
-//! SipHash-1-3 with 64 bits is the default. It is keyed with the table's own seed, so nobody can
+//! SipHash-1-3 with 64 bits is the default. It is keyed with the seed of the table, so no user can
 //! craft collisions. `HighwayHash` is the paper's. It is keyed as well, with 256 bits that are
 //! derived from the seed. We have not measured which of the two is faster for which keys.
 //!

@@ -9,7 +9,7 @@ use super::record::{DiskRecord, walk};
 use crate::{
     Error, Result,
     engine::trie::{
-        checkpoint::STATE,
+        checkpoint_state::STATE,
         index::count_words,
         store::{regions::UNIT_BYTES, space::SPACE},
     },

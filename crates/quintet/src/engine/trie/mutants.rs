@@ -1,6 +1,6 @@
 //! Wrong code of planted bugs ([`crate::util::mutant`]) that takes more than one line.
 
-use super::Trie;
+use super::table::Trie;
 use crate::Result;
 
 impl Trie {

@@ -7,104 +7,16 @@
 //! memory.
 
 use super::{
-    Trie,
-    record::{DiskRecord, ExtentAddr, RecordHead},
-    write::{extent_of, fits},
+    lookup::{ColdMatch, KeyMatch, RecordValue, ReplayBufferAnswer, answer_in},
+    record::{DiskRecord, ExtentAddr, TrieRecordHead},
+    table::Trie,
 };
 use crate::{
-    Error, Result,
-    contract::{Cursor, Entry, OwnedValue, Value, ValueSink},
-    engine::trie::{
-        index::RecordVerdict,
-        replay_buffer::ReplayBufferAnswer,
-        store::regions::{RegionRead, UNIT_BYTES},
-    },
-    io::{AlignedBuffer, prefetch},
-    util::{
-        codec::{Decoder, to_usize},
-        mutant::mutant,
-        sync::{AtomicU64, Ordering, lock},
-        words::copy_out,
-    },
+    Result,
+    contract::{OwnedValue, Value, ValueSink},
+    engine::trie::index::RecordVerdict,
+    util::sync::AtomicU64,
 };
-
-/// Single-record reads from a region before the whole region is loaded, if there is room.
-const COLD_READS_MAX: u64 = 8;
-/// Times that a scan reads a list without a lock before it locks the subtree.
-const SCAN_ATTEMPTS: u32 = 8;
-
-/// The result of a lookup for a key that has a record.
-#[derive(Debug)]
-pub(super) enum RecordValue {
-    /// The value was passed to the reader.
-    Delivered,
-    /// The value is in this extent.
-    InExtent(ExtentAddr),
-    /// The record is not in memory: its address, and the life of its region.
-    OnDisk(u64, u64),
-}
-
-/// A record read from disk.
-#[derive(Debug)]
-pub(super) struct ColdRecord {
-    buffer: AlignedBuffer,
-    skip: usize,
-    life: u64,
-    unit: u64,
-}
-
-impl ColdRecord {
-    fn bytes(&self) -> &[u8] {
-        self.buffer.as_slice().get(self.skip..).unwrap_or(&[])
-    }
-
-    /// The record, if its checksum matches.
-    pub(super) fn record(&self) -> Option<DiskRecord<'_>> {
-        DiskRecord::verify(self.bytes(), self.life, self.unit)
-    }
-}
-
-/// Whether a record in memory is the one of a key.
-pub(super) enum KeyMatch {
-    Key(RecordValue),
-    OtherKey,
-}
-
-impl KeyMatch {
-    /// The answer, if the record is the key's.
-    pub(super) fn answer(self) -> Option<RecordValue> {
-        match self {
-            Self::Key(answer) => Some(answer),
-            Self::OtherKey => None,
-        }
-    }
-}
-
-/// Compares the record in `words` with a key, and passes its value to `on_value` if they match.
-/// Returns `None` if the words are not a record.
-#[inline]
-pub(super) fn answer_in(
-    words: &[AtomicU64],
-    key: &[u8],
-    on_value: &mut impl FnMut(&RecordHead, &[AtomicU64]),
-) -> Option<KeyMatch> {
-    // Where the value begins is known only once the first line has arrived, so the next two are
-    // prefetched along with it.
-    for line in [8, 16] {
-        if let Some(word) = words.get(line) {
-            prefetch(word);
-        }
-    }
-    let head = RecordHead::load(words).filter(|head| fits(head, words))?;
-    if !head.has_key(words, key) {
-        return Some(KeyMatch::OtherKey);
-    }
-    if head.is_extent {
-        return extent_of(&head, words).map(|extent| KeyMatch::Key(RecordValue::InExtent(extent)));
-    }
-    on_value(&head, words);
-    Some(KeyMatch::Key(RecordValue::Delivered))
-}
 
 impl Trie {
     /// Looks a key up and passes its value to `sink`. Returns `None` if the key has no record.
@@ -116,7 +28,7 @@ impl Trie {
     ) -> Result<Option<S::Output>> {
         let hash = self.hash(key);
         let mut output = None;
-        let mut on_value = |head: &RecordHead, words: &[AtomicU64]| {
+        let mut on_value = |head: &TrieRecordHead, words: &[AtomicU64]| {
             output = Some(sink.of_words(words, (head.value_at(), head.value_bytes)));
         };
         match self.answer(key, hash, &[], &mut on_value)? {
@@ -143,7 +55,7 @@ impl Trie {
         key: &[u8],
         hash: u64,
         others: &[(u64, u64)],
-        on_value: &mut impl FnMut(&RecordHead, &[AtomicU64]),
+        on_value: &mut impl FnMut(&TrieRecordHead, &[AtomicU64]),
     ) -> Result<Option<RecordValue>> {
         if !self.replay_buffer.is_empty()
             && let Some(answer) = self.buffered_answer(key, hash, on_value)
@@ -153,15 +65,19 @@ impl Trie {
                 ReplayBufferAnswer::Record(answer) => Ok(Some(answer)),
             };
         }
-        let look = |address| match self
-            .regions
-            .read_in_memory(address, |words| answer_in(words, key, on_value))
-        {
-            RegionRead::Found(KeyMatch::Key(answer)) => RecordVerdict::Found(answer),
-            RegionRead::Found(KeyMatch::OtherKey) => RecordVerdict::Other,
-            RegionRead::Changed => RecordVerdict::Changed,
-            RegionRead::Cold(life) if others.contains(&(address, life)) => RecordVerdict::Other,
-            RegionRead::Cold(life) => RecordVerdict::Found(RecordValue::OnDisk(address, life)),
+        let look = |address| {
+            let record = match self.regions.record_at(address) {
+                Ok(record) => record,
+                Err(life) if others.contains(&(address, life)) => return RecordVerdict::Other,
+                Err(life) => return RecordVerdict::Found(RecordValue::OnDisk(address, life)),
+            };
+            match answer_in(record.words, key, on_value) {
+                Some(found) if self.regions.is_unchanged(&record) => match found {
+                    KeyMatch::Key(answer) => RecordVerdict::Found(answer),
+                    KeyMatch::OtherKey => RecordVerdict::Other,
+                },
+                _ => RecordVerdict::Changed,
+            }
         };
         self.index.find(hash, look, |at| self.load_index(at))
     }
@@ -175,7 +91,7 @@ impl Trie {
         others: &[(u64, u64)],
     ) -> Result<(Option<RecordValue>, Option<Value>)> {
         let mut value = None;
-        let mut on_value = |head: &RecordHead, words: &[AtomicU64]| {
+        let mut on_value = |head: &TrieRecordHead, words: &[AtomicU64]| {
             value = Some(Value::fill_with(head.value_bytes, |out| head.copy_value(words, out)));
         };
         let answer = self.answer(key, hash, others, &mut on_value)?;
@@ -263,230 +179,4 @@ impl Trie {
         });
         Ok(found?.is_some())
     }
-
-    fn extent_damage(&self, extent: ExtentAddr) -> Error {
-        let what = "the checksum of a large value does not match";
-        Error::corruption(self.extents.label(), extent.offset, what)
-    }
-
-    /// Reads a value from the extents. Returns `None` if its checksum does not match.
-    pub(super) fn read_large(&self, extent: ExtentAddr) -> Result<Option<Value>> {
-        let bytes = self.extents.read(extent.offset, extent.bytes, extent.crc)?;
-        Ok(bytes.map(Value::shared))
-    }
-
-    /// Reads a record from disk: one read, or two if it is larger than its region's span. Returns
-    /// `None` if its region was reused or the record is not in the file: the caller looks the key
-    /// up again.
-    pub(super) fn read_cold(&self, address: u64, life: u64) -> Result<Option<ColdRecord>> {
-        let (region, unit) = self.regions.split(address);
-        if life == 0 || unit >= self.regions.written(region) {
-            return Ok(None);
-        }
-        self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
-        let (buffer, skip) = self.regions.read(region, unit, self.regions.span(region))?;
-        self.finish_cold(address, life, buffer, skip)
-    }
-
-    /// Verifies the record at `skip` in `buffer`, and reads more if the buffer does not hold all of
-    /// it. Returns `None` if the region was reused; fails with [`Error::Corruption`] if it was not
-    /// and the checksum does not match.
-    pub(super) fn finish_cold(
-        &self,
-        address: u64,
-        life: u64,
-        mut buffer: AlignedBuffer,
-        mut skip: usize,
-    ) -> Result<Option<ColdRecord>> {
-        let (region, unit) = self.regions.split(address);
-        let head = DiskRecord::head(buffer.as_slice().get(skip..).unwrap_or(&[]));
-        let units = head.map_or(0, |head| head.units());
-        let whole = unit + units <= self.regions.written(region);
-        if skip + to_usize(units * UNIT_BYTES) > buffer.len() && whole {
-            (buffer, skip) = self.regions.read(region, unit, units)?;
-        }
-        let cold = ColdRecord { buffer, skip, life, unit };
-        if cold.record().is_some() {
-            return Ok(Some(cold));
-        }
-        if self.regions.life(region) != life {
-            return Ok(None);
-        }
-        Err(self.regions.damage(region, unit, "the checksum of a record does not match"))
-    }
-
-    /// Counts a read of a record that is on disk only. Returns whether the whole region should be
-    /// loaded: it is read often, and there is room.
-    pub(super) fn wants_load(&self, address: u64) -> bool {
-        let (region, _) = self.regions.split(address);
-        self.has_room_to_load() && self.regions.count_cold(region) >= COLD_READS_MAX
-    }
-
-    /// Loads a region if the budget has room for it. Returns whether it is in memory now.
-    pub(super) fn load_region(&self, region: u64) -> Result<bool> {
-        let _one = lock(&self.loading);
-        if self.regions.is_resident(region) {
-            return Ok(true);
-        }
-        let life = self.regions.life(region);
-        let Some(frame) = self.regions.reserve_frame(false) else { return Ok(false) };
-        let _buffer = self.context.budget.reserve_transient(self.regions.region_bytes());
-        match self.fill_frame(region, life, frame) {
-            Ok(true) => {
-                self.regions.attach_to(region, life, frame);
-                Ok(true)
-            }
-            Ok(false) => {
-                self.regions.release_frame(frame);
-                Ok(false)
-            }
-            Err(error) => {
-                self.regions.release_frame(frame);
-                Err(error)
-            }
-        }
-    }
-
-    /// Reads and verifies all of a region into a frame; `false` if the region was reused meanwhile.
-    fn fill_frame(&self, region: u64, life: u64, frame: u64) -> Result<bool> {
-        let bytes = self.regions.read_whole(region)?;
-        let damage = Self::find_damage(bytes.as_slice(), life);
-        if self.regions.life(region) != life || life == 0 {
-            return Ok(false);
-        }
-        if let Some(unit) = damage {
-            let what = "the checksum of a record does not match";
-            return Err(self.regions.damage(region, unit, what));
-        }
-        let (chunks, _) = bytes.as_slice().as_chunks::<8>();
-        for (word, chunk) in self.regions.frame(frame).iter().zip(chunks) {
-            word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
-        }
-        Ok(true)
-    }
-
-    /// Returns the first unit in the bytes of a region at which a record fails to verify.
-    pub(super) fn find_damage(bytes: &[u8], life: u64) -> Option<u64> {
-        mutant!(TrieSkipsRecordChecksum => return None);
-        let mut damage = None;
-        super::record::walk(bytes, 0, |unit, head| {
-            let record = bytes.get(to_usize(unit * UNIT_BYTES)..).unwrap_or(&[]);
-            let sound = head.is_some() && DiskRecord::verify(record, life, unit).is_some();
-            if !sound {
-                damage = damage.or(Some(unit));
-            }
-        });
-        damage
-    }
-
-    /// Returns a page of a scan in the order of hashes. A cursor is the path at which the scan
-    /// continues.
-    pub(super) fn scan_from(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
-        self.merge_all()?;
-        let mut path = if from.is_start() {
-            0
-        } else {
-            let mut rest = Decoder::new(&from.0);
-            let path = rest.u64().filter(|path| rest.is_empty() && *path != 0);
-            path.ok_or_else(|| Error::Limit {
-                what: "the cursor is not one that a scan returned".to_owned(),
-            })?
-        };
-        let mut entries = Vec::new();
-        loop {
-            match self.scan_list(path, &mut entries)? {
-                None => return Ok((entries, Cursor::START)),
-                Some(next) => path = next,
-            }
-            if entries.len() >= limit.max(1) {
-                mutant!(TrieScanSkips => path = self.skip_path(path)?);
-                return Ok((entries, Cursor(path.to_le_bytes().to_vec())));
-            }
-        }
-    }
-
-    /// Appends the entries at one path and returns the next path.
-    fn scan_list(&self, path: u64, entries: &mut Vec<Entry>) -> Result<Option<u64>> {
-        let before = entries.len();
-        let mut addresses = Vec::new();
-        for _ in 0..SCAN_ATTEMPTS {
-            let version = self.index.version(path);
-            addresses.clear();
-            let next = self.index.walk(path, &mut addresses, |at| self.load_index(at))?;
-            let whole = self.read_entries(&addresses, entries, false)?;
-            if whole && self.index.is_version(path, version) {
-                return Ok(next);
-            }
-            entries.truncate(before);
-        }
-        let mut retries = 0;
-        loop {
-            let writer = self.index.lock(path);
-            addresses.clear();
-            let next = writer.walk(path, &mut addresses)?;
-            if self.read_entries(&addresses, entries, true)? {
-                return Ok(next);
-            }
-            entries.truncate(before);
-            self.count_retry(addresses.first().copied().unwrap_or(0), &mut retries)?;
-        }
-    }
-
-    /// Appends the entries at these addresses; `false` if one of them is no longer a record.
-    fn read_entries(
-        &self,
-        addresses: &[u64],
-        entries: &mut Vec<Entry>,
-        is_locked: bool,
-    ) -> Result<bool> {
-        for address in addresses {
-            let Some((key, value)) = self.read_entry(*address, is_locked)? else {
-                return Ok(false);
-            };
-            entries.push(Entry { key, value });
-        }
-        Ok(true)
-    }
-
-    /// Returns key and value at an address, or `None` if there is no record now. `is_locked` says
-    /// that the caller holds the subtree's lock.
-    fn read_entry(&self, address: u64, is_locked: bool) -> Result<Option<(Vec<u8>, Value)>> {
-        let found = self.regions.read_in_memory(address, |words| {
-            let head = RecordHead::load(words).filter(|head| fits(head, words))?;
-            let mut key = vec![0; head.key_bytes];
-            copy_out(words, super::record::HEAD_BYTES, &mut key);
-            let value = Value::fill_with(head.value_bytes, |out| head.copy_value(words, out));
-            Some((key, head.is_extent, value))
-        });
-        let (key, is_extent, value) = match found {
-            RegionRead::Found(found) => found,
-            RegionRead::Changed => return Ok(None),
-            RegionRead::Cold(life) => {
-                let Some(cold) = self.read_cold(address, life)? else { return Ok(None) };
-                let Some(record) = cold.record() else { return Ok(None) };
-                let value = record.value();
-                let value = Value::fill_with(value.len(), |out| out.copy_from_slice(value));
-                (record.key().to_vec(), record.head.is_extent, value)
-            }
-        };
-        if !is_extent {
-            return Ok(Some((key, value)));
-        }
-        let Some(extent) = ExtentAddr::decode(&value) else { return Ok(None) };
-        if let Some(value) = self.read_large(extent)? {
-            return Ok(Some((key, value)));
-        }
-        if is_locked {
-            return Err(self.extent_damage(extent));
-        }
-        // Replaced since, or damaged: a get finds out which.
-        Ok(self.read_value(&key)?.map(|value| (key, value)))
-    }
-}
-
-/// A record read from disk, compared with a key.
-pub(super) enum ColdMatch {
-    Value(Value),
-    Other,
-    Replaced,
 }

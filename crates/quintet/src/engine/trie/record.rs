@@ -26,19 +26,22 @@ use crate::{
 
 /// Bytes of a record's head.
 pub(super) const HEAD_BYTES: usize = 16;
+/// Records of more than this part of a region keep their value in an extent. This bounds the space
+/// that is wasted at the ends of regions.
+pub(super) const LARGE_PART: u64 = 4;
 const PUT: u8 = 1;
 const EXTENT: u8 = 2;
 
 /// The head of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RecordHead {
+pub(super) struct TrieRecordHead {
     pub(super) key_bytes: usize,
     pub(super) value_bytes: usize,
     /// The bytes after the key are the address of an extent.
     pub(super) is_extent: bool,
 }
 
-impl RecordHead {
+impl TrieRecordHead {
     /// Units of the whole record.
     pub(super) fn units(&self) -> u64 {
         to_u64(HEAD_BYTES + self.key_bytes + self.value_bytes).div_ceil(UNIT_BYTES)
@@ -105,6 +108,33 @@ impl RecordHead {
     pub(super) fn copy_value(&self, words: &[AtomicU64], out: &mut [u8]) {
         words::copy_out(words, self.value_at(), out);
     }
+
+    /// Bytes of key and value, in the record or in its extent.
+    pub(super) fn stored_bytes(&self, extent: impl FnOnce() -> Option<ExtentAddr>) -> u64 {
+        let value = if self.is_extent {
+            extent().map_or(0, |extent| extent.bytes)
+        } else {
+            to_u64(self.value_bytes)
+        };
+        to_u64(self.key_bytes) + value
+    }
+
+    /// The address of the extent that holds the value of the record in `words`; `None` if the
+    /// record holds it.
+    pub(super) fn extent(&self, words: &[AtomicU64]) -> Option<ExtentAddr> {
+        if !self.is_extent || self.value_bytes != EXTENT_ADDR_BYTES {
+            return None;
+        }
+        let mut bytes = [0; EXTENT_ADDR_BYTES];
+        self.copy_value(words, &mut bytes);
+        ExtentAddr::decode(&bytes)
+    }
+
+    /// Returns whether all of the record is in `words`.
+    #[inline]
+    pub(super) fn fits(&self, words: &[AtomicU64]) -> bool {
+        to_usize(self.units() * UNIT_BYTES / 8) <= words.len()
+    }
 }
 
 /// Address of a value in the file of extents.
@@ -143,16 +173,16 @@ impl ExtentAddr {
 /// A record in bytes that were read from disk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DiskRecord<'a> {
-    pub(super) head: RecordHead,
+    pub(super) head: TrieRecordHead,
     bytes: &'a [u8],
 }
 
 impl<'a> DiskRecord<'a> {
     /// Decodes the head at the start of `bytes`, unverified.
-    pub(super) fn head(bytes: &[u8]) -> Option<RecordHead> {
+    pub(super) fn head(bytes: &[u8]) -> Option<TrieRecordHead> {
         let first = bytes.first_chunk::<8>()?;
         let second = bytes.get(8..)?.first_chunk::<8>()?;
-        RecordHead::decode(u64::from_le_bytes(*first), u64::from_le_bytes(*second))
+        TrieRecordHead::decode(u64::from_le_bytes(*first), u64::from_le_bytes(*second))
     }
 
     /// Returns the record at the start of `bytes` if its checksum matches for this life of the
@@ -184,7 +214,7 @@ fn checksum(rest: &[u8], life: u64, unit: u64) -> u32 {
 
 /// Visits the records in `bytes`, which begin at `unit` of a region: the unit of each with its
 /// head, or with `None` for bytes that are no record.
-pub(super) fn walk(bytes: &[u8], unit: u64, mut visit: impl FnMut(u64, Option<RecordHead>)) {
+pub(super) fn walk(bytes: &[u8], unit: u64, mut visit: impl FnMut(u64, Option<TrieRecordHead>)) {
     let end = to_u64(bytes.len()) / UNIT_BYTES;
     let block = crate::engine::trie::store::regions::BLOCK_UNITS;
     let mut at = 0;
@@ -203,6 +233,14 @@ pub(super) fn walk(bytes: &[u8], unit: u64, mut visit: impl FnMut(u64, Option<Re
                 at = next;
             }
         }
+    }
+}
+
+/// Copies words that no thread changes.
+pub(super) fn copy_words(words: &[AtomicU64], out: &mut [u8]) {
+    let (chunks, _) = out.as_chunks_mut::<8>();
+    for (chunk, word) in chunks.iter_mut().zip(words) {
+        *chunk = word.load(Ordering::Relaxed).to_le_bytes();
     }
 }
 

@@ -6,22 +6,27 @@
 
 use std::sync::Arc;
 
-use super::{Trie, hash::Hash, options::TrieSettings};
+use super::{
+    checkpoint_state::{CheckpointState, STATE, STATE_VERSION},
+    hash::Hash,
+    options::TrieSettings,
+    replay_buffer::TrieReplayBuffer,
+    table::Trie,
+};
 use crate::{
     Error, Result,
     contract::{Context, TableOptions},
     engine::trie::{
-        checkpoint::{CheckpointState, STATE, STATE_VERSION},
-        index::{ADDRESS_END, Trie as Index},
-        replay_buffer::ReplayBuffer,
+        index::{ADDRESS_END, LazyTrie},
         store::{
             extents::Extents,
             regions::Regions,
-            space::{SPACE, Space},
+            space::{SPACE, WordSpace},
         },
     },
     io::Queues,
     journal::redo::{Owner, RedoGroup, RedoJournal},
+    record_store::read_ahead::ReadAhead,
     util::{
         codec::{Decoder, Lsn},
         sync::{AtomicBool, AtomicU64, CachePadded, Mutex, Ordering},
@@ -57,7 +62,7 @@ impl Trie {
         let read_only = context.read_only;
         let budget = Arc::clone(&context.budget);
         let space = reserve(&owner, read_only, budget.limit()).map_err(no_memory)?;
-        let index = Index::new(space, settings.fanout, settings.sluggishness, settings.layout);
+        let index = LazyTrie::new(space, settings.fanout, settings.sluggishness, settings.layout);
         let regions = Regions::new(
             owner.clone(),
             read_only,
@@ -98,8 +103,8 @@ impl Trie {
             is_cold: AtomicBool::new(false),
             checkpoint_wanted: AtomicBool::new(false),
             queues: Queues::default(),
-            prefetched: Mutex::default(),
-            replay_buffer: ReplayBuffer::new(last.is_some()),
+            prefetched: ReadAhead::default(),
+            replay_buffer: TrieReplayBuffer::new(last.is_some()),
             counters: CachePadded::default(),
             context,
         };
@@ -161,10 +166,10 @@ impl Trie {
 }
 
 /// Reserves address space for all that links can reach, or as much of it as the system grants.
-fn reserve(owner: &Owner, read_only: bool, limit: u64) -> std::io::Result<Space> {
+fn reserve(owner: &Owner, read_only: bool, limit: u64) -> std::io::Result<WordSpace> {
     let mut bytes_max = SPACE_BYTES_MAX;
     loop {
-        let space = Space::new(owner.clone(), read_only, bytes_max, INDEX_REGION_BYTES);
+        let space = WordSpace::new(owner.clone(), read_only, bytes_max, INDEX_REGION_BYTES);
         if space.is_ok() || bytes_max / 2 < limit * 2 + SPACE_BYTES_BESIDE {
             return space;
         }
@@ -174,7 +179,7 @@ fn reserve(owner: &Owner, read_only: bool, limit: u64) -> std::io::Result<Space>
 
 /// Keeps a group's changes. Returns the LSN up to which the table is complete with it, and its
 /// state.
-fn read_group(space: &Space, group: &RedoGroup, label: &str) -> Result<(Lsn, Vec<u8>)> {
+fn read_group(space: &WordSpace, group: &RedoGroup, label: &str) -> Result<(Lsn, Vec<u8>)> {
     let damage = || {
         let what = format!("a patch of group {} does not parse", group.sequence());
         Error::corruption(label, 0, what)

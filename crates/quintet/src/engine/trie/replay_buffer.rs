@@ -23,20 +23,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    Trie,
-    read::{ColdRecord, RecordValue, answer_in},
-    record::{ExtentAddr, RecordHead},
-    write::{CurrentRecord, PrefetchedRecord, WriterMatch, stored_bytes},
-};
-use crate::{
-    Result,
-    contract::Op,
-    engine::trie::{index::RecordVerdict, store::regions::RegionRead},
-    util::{
-        codec::{to_u64, to_usize},
-        sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, yield_now},
-    },
+use crate::util::{
+    codec::{to_u64, to_usize},
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
 };
 
 /// Partitions of the table: enough that the threads of replay rarely contend.
@@ -44,30 +33,22 @@ const PARTITIONS: u64 = 64;
 /// Bytes of memory that an entry takes beside its key.
 const ENTRY_BYTES: u64 = 80;
 /// The address in the entry of a deleted key.
-const DELETED: u64 = 0;
-/// Keys whose old records are read at the same time.
-const MERGED_AT_ONCE: usize = 64;
-
-/// What an entry says about its key.
-pub(super) enum ReplayBufferAnswer {
-    Deleted,
-    Record(RecordValue),
-}
+pub(super) const DELETED: u64 = 0;
 
 /// Addresses by key.
-type Partition = BTreeMap<Box<[u8]>, u64>;
+pub(super) type Partition = BTreeMap<Box<[u8]>, u64>;
 
 /// The replay buffer of a table. See the module documentation.
 #[derive(Debug)]
-pub(super) struct ReplayBuffer {
+pub(super) struct TrieReplayBuffer {
     /// The log is being replayed: no operation has been admitted yet.
-    is_replaying: AtomicBool,
-    count: AtomicU64,
-    bytes: AtomicU64,
-    partitions: Box<[Mutex<Partition>]>,
+    pub(super) is_replaying: AtomicBool,
+    pub(super) count: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) partitions: Box<[Mutex<Partition>]>,
 }
 
-impl ReplayBuffer {
+impl TrieReplayBuffer {
     /// An empty buffer. With `is_replaying`, operations are buffered until [`Self::end_replay`].
     pub(super) fn new(is_replaying: bool) -> Self {
         Self {
@@ -102,12 +83,12 @@ impl ReplayBuffer {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    fn partition(&self, hash: u64) -> Option<&Mutex<Partition>> {
+    pub(super) fn partition(&self, hash: u64) -> Option<&Mutex<Partition>> {
         self.partitions.get(to_usize(hash % PARTITIONS))
     }
 
     /// The address in the entry of a key.
-    fn find(&self, key: &[u8], hash: u64) -> Option<u64> {
+    pub(super) fn find(&self, key: &[u8], hash: u64) -> Option<u64> {
         if self.is_empty() {
             return None;
         }
@@ -116,214 +97,6 @@ impl ReplayBuffer {
 }
 
 /// Bytes that an entry reserves.
-fn entry_bytes(key: &[u8]) -> u64 {
+pub(super) fn entry_bytes(key: &[u8]) -> u64 {
     to_u64(key.len()) + ENTRY_BYTES
-}
-
-impl Trie {
-    /// The answer of a key's entry, or `None` if it has none. `on_value` receives the value.
-    #[cold]
-    pub(super) fn buffered_answer(
-        &self,
-        key: &[u8],
-        hash: u64,
-        on_value: &mut impl FnMut(&RecordHead, &[AtomicU64]),
-    ) -> Option<ReplayBufferAnswer> {
-        loop {
-            let version = self.index.version(hash);
-            let address = self.replay_buffer.find(key, hash)?;
-            let answer =
-                match self.regions.read_in_memory(address, |words| answer_in(words, key, on_value))
-                {
-                    _ if address == DELETED => Some(ReplayBufferAnswer::Deleted),
-                    RegionRead::Found(seen) => seen.answer().map(ReplayBufferAnswer::Record),
-                    RegionRead::Cold(life) => {
-                        Some(ReplayBufferAnswer::Record(RecordValue::OnDisk(address, life)))
-                    }
-                    RegionRead::Changed => None,
-                };
-            if let Some(answer) = answer
-                && self.index.is_version(hash, version)
-            {
-                return Some(answer);
-            }
-            yield_now();
-        }
-    }
-
-    /// Applies an operation of the log that the table's files lack, to the regions and the buffer.
-    pub(super) fn replay_op(&self, op: &Op<'_>) -> Result<()> {
-        self.ensure_room_in_replay(op);
-        match op {
-            Op::Put { key, head, body } => {
-                let (record, extent) = self.prepare_record(key, [head, body]);
-                match &extent {
-                    None => self.replay_put(record, key, [head, body]),
-                    Some(extent) => self.replay_put(record, key, [extent, &[]]),
-                }
-            }
-            Op::Delete { key } => {
-                let hash = self.hash(key);
-                let _writer = self.index.lock(hash);
-                let old = self.replay_buffer.find(key, hash).unwrap_or(DELETED);
-                self.count_buffered_dead(old, key)?;
-                self.set_entry(key, hash, DELETED);
-                Ok(())
-            }
-            Op::DeleteRange { .. } => Ok(()),
-        }
-    }
-
-    fn replay_put(&self, head: RecordHead, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
-        let hash = self.hash(key);
-        let new_bytes = stored_bytes(&head, || ExtentAddr::decode(value[0]));
-        let _writer = self.index.lock(hash);
-        let old = self.replay_buffer.find(key, hash).unwrap_or(DELETED);
-        if let Some(current) = self.buffered_record(old, key)?
-            && self.update_in_place(&current, &head, key, value)
-        {
-            return Ok(());
-        }
-        let address = self.append(&head, key, value)?;
-        self.count_buffered_dead(old, key)?;
-        self.counters.live_bytes.fetch_add(new_bytes, Ordering::Relaxed);
-        self.set_entry(key, hash, address);
-        Ok(())
-    }
-
-    fn set_entry(&self, key: &[u8], hash: u64, address: u64) {
-        let Some(partition) = self.replay_buffer.partition(hash) else { return };
-        let mut partition = lock(partition);
-        if let Some(entry) = partition.get_mut(key) {
-            *entry = address;
-            return;
-        }
-        partition.insert(key.into(), address);
-        let bytes = entry_bytes(key);
-        self.context.budget.reserve_unchecked(bytes);
-        self.replay_buffer.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.replay_buffer.count.fetch_add(1, Ordering::Release);
-    }
-
-    /// The record of an entry whose subtree is locked.
-    fn buffered_record(&self, address: u64, key: &[u8]) -> Result<Option<CurrentRecord>> {
-        if address == DELETED {
-            return Ok(None);
-        }
-        if let RegionRead::Found(current) = self.match_in_memory(address, key) {
-            return Ok(current);
-        }
-        let life = self.regions.life(self.regions.split(address).0);
-        match self.read_record(address, life, key)? {
-            Some(prefetched) => Ok(prefetched.current()),
-            // `read_record` loaded its region.
-            None => match self.match_in_memory(address, key) {
-                RegionRead::Found(current) => Ok(current),
-                RegionRead::Changed | RegionRead::Cold(_) => Ok(None),
-            },
-        }
-    }
-
-    /// Counts the record of an entry as dead.
-    fn count_buffered_dead(&self, address: u64, key: &[u8]) -> Result<()> {
-        if let Some(current) = self.buffered_record(address, key)? {
-            self.count_dead(&current, 0);
-        }
-        Ok(())
-    }
-
-    /// Merges the entry of a key into the trie, if it has one. The caller has no subtree locked.
-    pub(super) fn merge_key(&self, key: &[u8]) -> Result<()> {
-        let hash = self.hash(key);
-        if self.replay_buffer.find(key, hash).is_some() {
-            self.merge(key, hash, Vec::new())
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Merges the entry of a key. `prefetched` are records that were read from disk for it.
-    fn merge(&self, key: &[u8], hash: u64, mut prefetched: Vec<PrefetchedRecord>) -> Result<()> {
-        let mut retries = 0;
-        let mut writer = self.index.lock(hash);
-        while let Some(entry) = self.replay_buffer.find(key, hash) {
-            match self.find_current(&writer, key, &prefetched)? {
-                Some(WriterMatch::Unknown(address, life)) => {
-                    drop(writer);
-                    self.count_retry(address, &mut retries)?;
-                    prefetched.extend(self.read_record(address, life, key)?);
-                    writer = self.index.lock(hash);
-                    continue;
-                }
-                Some(WriterMatch::Current(old, position)) => {
-                    if entry == DELETED {
-                        writer.remove(old.address)?;
-                    } else {
-                        writer.exchange(position, entry);
-                    }
-                    self.count_dead(&old, 0);
-                }
-                None if entry != DELETED => writer.insert(entry)?,
-                None => {}
-            }
-            if let Some(partition) = self.replay_buffer.partition(hash)
-                && lock(partition).remove(key).is_some()
-            {
-                let bytes = entry_bytes(key);
-                self.context.budget.release(bytes);
-                self.replay_buffer.bytes.fetch_sub(bytes, Ordering::Relaxed);
-                self.replay_buffer.count.fetch_sub(1, Ordering::Release);
-            }
-        }
-        Ok(())
-    }
-
-    /// Ends replay and merges all entries into the trie. The caller has no subtree locked.
-    pub(super) fn merge_all(&self) -> Result<()> {
-        self.replay_buffer.end_replay();
-        for partition in &self.replay_buffer.partitions {
-            while !self.replay_buffer.is_empty() {
-                let keys: Vec<Box<[u8]>> =
-                    lock(partition).keys().take(MERGED_AT_ONCE).cloned().collect();
-                if keys.is_empty() {
-                    break;
-                }
-                self.merge_keys(&keys)?;
-                self.enforce_budget(0);
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads the old records of these keys at the same time, and merges their entries.
-    fn merge_keys(&self, keys: &[Box<[u8]>]) -> Result<()> {
-        let mut cold = Vec::new();
-        for (index, key) in keys.iter().enumerate() {
-            let look = |address| match self.regions.read_in_memory(address, |_| Some(())) {
-                RegionRead::Found(()) => RecordVerdict::Other,
-                RegionRead::Changed => RecordVerdict::Changed,
-                RegionRead::Cold(life) => RecordVerdict::Found((address, life)),
-            };
-            let found = self.index.find(self.hash(key), look, |at| self.load_index(at))?;
-            if let Some((address, life)) = found
-                && !self.wants_load(address)
-            {
-                cold.push((index, address, life));
-            }
-        }
-        let mut prefetched: Vec<Vec<PrefetchedRecord>> = keys.iter().map(|_| Vec::new()).collect();
-        self.read_cold_records(&cold, |(index, address, life), record| {
-            let record = record.as_ref().and_then(ColdRecord::record);
-            if let (Some(record), Some(key), Some(prefetched)) =
-                (record, keys.get(index), prefetched.get_mut(index))
-            {
-                prefetched.push(PrefetchedRecord::of(address, life, &record, key));
-            }
-            Ok(())
-        })?;
-        for (key, prefetched) in keys.iter().zip(prefetched) {
-            self.merge(key, self.hash(key), prefetched)?;
-        }
-        Ok(())
-    }
 }

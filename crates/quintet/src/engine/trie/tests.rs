@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{record::DiskRecord, *};
+use super::{memory::OVERSHOOT_PART, record::DiskRecord, *};
 use crate::{
     contract::{EngineKind, fake_host::FakeHost},
     io::{
@@ -12,6 +12,7 @@ use crate::{
     util::{
         codec::to_usize,
         mutant::{Bug, finds},
+        sync::AtomicBool,
     },
 };
 
@@ -661,7 +662,7 @@ fn no_write_reads_the_disk_once_it_is_admitted() {
         }
     }
     assert!(refused > 100 && granted > refused, "{refused} of {granted} refused at first");
-    assert_eq!(engine.counters.prefetched.load(Ordering::Relaxed), 0, "all that was read is used");
+    assert!(engine.prefetched.is_empty(), "all that was read is used");
     compare(&engine, &rows);
     check(&engine);
 }
@@ -791,7 +792,7 @@ fn a_region_begun_anew_is_not_emptied_for_what_it_was() {
     // Begun anew after its records were copied, before they are moved.
     let words = engine.regions.words(region, 0).unwrap();
     let mut bytes = AlignedBuffer::zeroed(words.len() * 8);
-    checkpoint::copy_words(words, bytes.as_mut_slice());
+    record::copy_words(words, bytes.as_mut_slice());
     record::seal(bytes.as_mut_slice(), life, 0);
     record::walk(bytes.as_slice(), 0, |unit, _| {
         let record = bytes.as_slice().get(to_usize(unit * UNIT_BYTES)..).unwrap();

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 
 use super::{
-    ADDRESS_MASK, CENTIBYTES_PER_KEY, HUGE_ABOVE_BYTES, LINE_SLOTS, SLOTS, Shape, SlotTable,
-    TAG_SHIFT, is_link, node_of,
+    shape::IndexShape,
+    slot::{ADDRESS_MASK, LINE_SLOTS, SLOTS, TAG_SHIFT, is_link, node_of},
+    slot_table::{CENTIBYTES_PER_KEY, HUGE_ABOVE_BYTES, SlotTable},
     tag::{Tag, placing},
 };
 use crate::util::{
@@ -25,9 +26,9 @@ const REMAINDER_UNKNOWN: u32 = 1 << 25;
 
 /// Loads a table in shares. Threads may load different shares in parallel.
 #[derive(Clone, Copy, Debug)]
-pub struct Loader<'a> {
+pub struct IndexLoader<'a> {
     table: &'a SlotTable,
-    shape: Shape,
+    shape: IndexShape,
     share_bits: u32,
 }
 
@@ -35,7 +36,7 @@ impl SlotTable {
     /// Grows an empty table to the size that `keys` keys need. A large one gets huge pages.
     pub fn presize(&self, keys: u64) {
         let mut huge = lock(&self.growth);
-        let mut shape = Shape(self.shape.load(Ordering::Relaxed));
+        let mut shape = IndexShape(self.shape.load(Ordering::Relaxed));
         // Nodes take a tenth of the memory at the usual load.
         let lines = keys * CENTIBYTES_PER_KEY / 110 / (LINE_SLOTS * 8);
         if !self.is_empty() {
@@ -56,9 +57,9 @@ impl SlotTable {
 
     /// Starts a load in at most `1 << share_bits` shares. The table must not be used otherwise
     /// until the last entry is loaded and counted.
-    pub fn loader(&self, share_bits: u32) -> Loader<'_> {
-        let shape = Shape(self.shape.load(Ordering::Acquire));
-        Loader { table: self, shape, share_bits: share_bits.min(shape.bits()) }
+    pub fn loader(&self, share_bits: u32) -> IndexLoader<'_> {
+        let shape = IndexShape(self.shape.load(Ordering::Acquire));
+        IndexLoader { table: self, shape, share_bits: share_bits.min(shape.bits()) }
     }
 
     /// Adds loaded entries to the count.
@@ -67,7 +68,7 @@ impl SlotTable {
     }
 }
 
-impl<'a> Loader<'a> {
+impl<'a> IndexLoader<'a> {
     /// Returns the number of shares, as a power of two.
     pub fn share_bits(self) -> u32 {
         self.share_bits
@@ -147,7 +148,7 @@ pub enum AddOutcome {
 /// count.
 #[derive(Debug)]
 pub struct ShareLoader<'a> {
-    loader: Loader<'a>,
+    loader: IndexLoader<'a>,
     /// The remaining hash bits of each slot of each line; 0 for a free slot.
     remainders: Vec<[u32; SLOTS]>,
     /// The remaining hash bits of the entries in nodes, by address.
@@ -157,7 +158,7 @@ pub struct ShareLoader<'a> {
 impl ShareLoader<'_> {
     /// Marks the slots that an earlier pass filled.
     fn mark_filled(&mut self, share: usize) {
-        let Loader { table, shape, .. } = self.loader;
+        let IndexLoader { table, shape, .. } = self.loader;
         let first = to_u64(share) << self.loader.local_bits();
         for (index, remainders) in self.remainders.iter_mut().enumerate() {
             let pair = (first + to_u64(index >> 2)) | (to_u64(index >> 1 & 1) << shape.bits());

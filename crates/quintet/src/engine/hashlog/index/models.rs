@@ -5,7 +5,7 @@
 //! one lock. The words are of the checker's own type. The models of removal and of growth find a
 //! reader that does not compare versions.
 
-use super::{SlotTable, Verdict};
+use super::SlotTable;
 use crate::util::sync::{
     Arc,
     model_check::{Exploration, model_tests},
@@ -27,10 +27,16 @@ fn insert(table: &SlotTable, key: u64, address: u64) {
 
 /// Returns whether a reader finds one of `addresses`.
 fn finds(table: &SlotTable, key: u64, addresses: &[u64]) -> bool {
-    let look = |address| {
-        if addresses.contains(&address) { Verdict::Found(()) } else { Verdict::Other }
-    };
-    table.find(hash(key), look).is_some()
+    let mut candidates = table.candidates(hash(key));
+    while let Some(address) = candidates.next() {
+        if addresses.contains(&address) {
+            if candidates.is_current() {
+                return true;
+            }
+            candidates.restart();
+        }
+    }
+    false
 }
 
 fn a_reader_finds_one_of_the_versions() {

@@ -8,7 +8,7 @@ use crate::util::codec::{low_u32, to_usize};
 /// Line `j` of group `g` of `n` groups is in array `j & 1` at pair `g + (j >> 1) * n`. When all
 /// groups have four lines, the same positions are two lines each of `2 n` groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape(pub(super) u64);
+pub(super) struct IndexShape(pub(super) u64);
 
 const ROUND: u64 = 1 << 40;
 const GROWN_MASK: u64 = ROUND - 1;
@@ -16,7 +16,7 @@ const BITS_SHIFT: u32 = 48;
 /// Bit of the placing hash that selects the line of a pair: the highest, which groups never use.
 const PAIR_BIT: u32 = if cfg!(model) { 25 } else { 31 };
 
-impl Shape {
+impl IndexShape {
     pub(super) fn new(bits: u32) -> Self {
         Self(u64::from(bits) << BITS_SHIFT)
     }

@@ -6,8 +6,14 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use super::{LINE_SLOTS, LOCK_BITS, NODE_SLOTS, Shape, SlotTable, tag::moved};
+use super::{
+    shape::IndexShape,
+    slot::{LINE_SLOTS, LOCK_BITS, NODE_SLOTS},
+    slot_table::SlotTable,
+    tag::moved,
+};
 use crate::util::{
+    codec::{to_u64, to_usize},
     mutant::mutant,
     sync::{MutexGuard, Ordering, lock},
 };
@@ -32,7 +38,7 @@ impl SlotTable {
         // Another thread is resizing the table: it does the work.
         let Ok(huge) = self.growth.try_lock() else { return };
         for _ in 0..steps {
-            let shape = Shape(self.shape.load(Ordering::Relaxed));
+            let shape = IndexShape(self.shape.load(Ordering::Relaxed));
             let Some(before) = shape.shrunk(LOCK_BITS) else { break };
             // Fewer lines take more nodes. Without a free node, an entry would be lost.
             let nodes_left = self.nodes_max - self.nodes_used.load(Ordering::Relaxed);
@@ -43,7 +49,7 @@ impl SlotTable {
             let mut writer = self.lock(group << (6 - LOCK_BITS));
             let known = before.known_once_grown(group);
             let mut entries = writer.drain_lines(before.lines_once_grown(group), known);
-            mutant!(SlotsShrinkLosesNodes => entries.truncate(super::to_usize(LINE_SLOTS) * 3));
+            mutant!(SlotsShrinkLosesNodes => entries.truncate(to_usize(LINE_SLOTS) * 3));
             self.shape.store(before.0, Ordering::Release);
             for (word, placing) in entries {
                 let (array, pair, still_known) = before.line(placing);
@@ -61,7 +67,7 @@ impl SlotTable {
 
     /// Discards the pages of lines from `pair` on, if a page starts there. `huge`: the lines are in
     /// huge pages.
-    fn discard_lines(&self, huge: &MutexGuard<'_, bool>, shape: Shape, pair: u64) {
+    fn discard_lines(&self, huge: &MutexGuard<'_, bool>, shape: IndexShape, pair: u64) {
         let start = pair * LINE_SLOTS * 8;
         // The first huge page is discarded in parts: a table that was large may become small.
         let in_whole = **huge && start >= DISCARD_HUGE_BYTES;
@@ -81,7 +87,7 @@ impl SlotTable {
     fn discard_nodes(&self) {
         let mut nodes = lock(&self.free_nodes);
         let end = nodes.next;
-        if super::to_u64(nodes.free.len()) * 2 <= end {
+        if to_u64(nodes.free.len()) * 2 <= end {
             return;
         }
         let mut free: Vec<Reverse<u64>> = std::mem::take(&mut nodes.free).into_vec();

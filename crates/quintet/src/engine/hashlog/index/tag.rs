@@ -8,10 +8,10 @@
 //! line have the same tag once in some millions, at any size.
 //!
 //! A reader does not know when a tag was written. It accepts any number of other bits, from none to
-//! all that the position allows: below some bit the tag must agree with the other bits, from there
-//! on with the hash.
+//! all that the position allows. Below some bit the tag must agree with the other bits. From that
+//! bit on it must agree with the hash.
 
-use super::{ADDRESS_MASK, LOCK_BITS, TAG_BITS, TAG_SHIFT};
+use super::slot::{ADDRESS_MASK, LOCK_BITS, TAG_BITS, TAG_SHIFT};
 
 const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
 /// Number of other bits from hash bits 32 to 55: the manifest holds 56 bits of a hash. The highest

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::*;
-use crate::util::codec::to_u64;
+use super::{shape::IndexShape, slot::LOCK_BITS, tag::placing, *};
+use crate::util::{
+    codec::{to_u64, to_usize},
+    sync::{Ordering, lock},
+};
 
 /// What the table may take for each key, once there are more than a few hundred.
 const BYTES_PER_KEY_MAX: u64 = 12;
@@ -15,7 +18,21 @@ fn mix(value: u64) -> u64 {
 }
 
 fn get(table: &SlotTable, hash: u64, address: u64) -> Option<u64> {
-    table.find(hash, |found| if found == address { Verdict::Found(found) } else { Verdict::Other })
+    find(table, hash, |found| found == address)
+}
+
+/// Returns the first candidate that `is_it` accepts.
+fn find(table: &SlotTable, hash: u64, mut is_it: impl FnMut(u64) -> bool) -> Option<u64> {
+    let mut candidates = table.candidates(hash);
+    while let Some(address) = candidates.next() {
+        if is_it(address) {
+            if candidates.is_current() {
+                return Some(address);
+            }
+            candidates.restart();
+        }
+    }
+    None
 }
 
 fn insert(table: &SlotTable, hash: u64, address: u64) {
@@ -147,13 +164,7 @@ fn readers_never_miss_what_stays() {
                 while !done.load(Ordering::Relaxed) {
                     round += 1;
                     let key = mix(round) % stay + 1;
-                    let found = table.find(mix(key), |address| {
-                        if address % 1_000_000 == key {
-                            Verdict::Found(address)
-                        } else {
-                            Verdict::Other
-                        }
-                    });
+                    let found = find(table, mix(key), |address| address % 1_000_000 == key);
                     assert!(found.is_some(), "key {key} was not found");
                     assert!(get(table, mix(key + 10_000_000), 77).is_none());
                 }
@@ -165,7 +176,7 @@ fn readers_never_miss_what_stays() {
                 for step in 0..60_000_u64 {
                     let key = (step * 2 + writer) % stay + 1;
                     let mut locked = table.lock(mix(key));
-                    let old = locked.find(|at| (at % 1_000_000 == key).then_some(at)).unwrap();
+                    let old = locked.candidates().find(|at| at % 1_000_000 == key).unwrap();
                     assert!(locked.replace(old, key + (step % 1000) * 1_000_000));
                     drop(locked);
                     let extra = 1_000 + step * 2 + writer;
@@ -206,7 +217,7 @@ fn the_table_shrinks_with_its_keys_and_gives_its_memory_back() {
             assert_eq!(get(&table, mix(key), key), None);
         }
     }
-    assert_eq!(Shape(table.shape.load(Ordering::Relaxed)), Shape::new(LOCK_BITS));
+    assert_eq!(IndexShape(table.shape.load(Ordering::Relaxed)), IndexShape::new(LOCK_BITS));
     assert_eq!(table.nodes_used.load(Ordering::Relaxed), 0);
     let nodes = lock(&table.free_nodes);
     assert!(nodes.next * 20 < largest.1, "{} of {} nodes are kept", nodes.next, largest.1);
@@ -331,12 +342,12 @@ fn moves_under_a_look() {
     let table = SlotTable::new(1 << 10).unwrap();
     insert(&table, 7, 100);
     let mut looked_at = Vec::new();
-    let found = table.find(7, |address| {
+    let found = find(&table, 7, |address| {
         if looked_at.is_empty() {
             assert!(table.lock(7).replace(100, 200));
         }
         looked_at.push(address);
-        Verdict::Found(address)
+        true
     });
     assert_eq!((found, looked_at), (Some(200), vec![100, 200]));
 }
@@ -358,9 +369,9 @@ fn a_lost_overflow_node_is_found() {
 fn false_candidates(table: &SlotTable, lookups: u64) -> u64 {
     let mut shown = 0;
     for key in 1..=lookups {
-        let none: Option<()> = table.find(mix(key + (1 << 40)), |_| {
+        let none = find(table, mix(key + (1 << 40)), |_| {
             shown += 1;
-            Verdict::Other
+            false
         });
         assert_eq!(none, None);
     }
@@ -444,5 +455,5 @@ fn of_entries_with_equal_hashes_a_share_takes_the_first() {
 }
 
 fn loader_line(table: &SlotTable, hash: u64) -> (usize, u64, u32) {
-    Shape(table.shape.load(Ordering::Relaxed)).line(placing(hash))
+    IndexShape(table.shape.load(Ordering::Relaxed)).line(placing(hash))
 }

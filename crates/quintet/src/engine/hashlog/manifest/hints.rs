@@ -1,9 +1,12 @@
 //! The hints of an extent: what the index needs of each entry.
 //!
-//! They begin with the varint of a size that all entries have, or 0. Each hint: the low 56 bits of
-//! the hash (7 bytes); if sizes differ, the varint of its size: `bytes * 8 + wide * 4 + kind`,
-//! where `bytes` are those of key and value, and `kind` is 0 put, 1 tombstone, 2 large. For a large
-//! value, the varint of its number.
+//! They begin with the varint of a size that all entries have, or 0.
+//!
+//! | part of a hint | bytes | present | meaning |
+//! |---|---|---|---|
+//! | hash | 7 | always | low 56 bits |
+//! | size | varint | if sizes differ | `bytes * 8 + wide * 4 + kind`; `bytes` of key and value; `kind`: 0 put, 1 tombstone, 2 large |
+//! | number | varint | if the kind is large | of the large value |
 
 #![deny(clippy::indexing_slicing)]
 
@@ -11,22 +14,22 @@ use crate::util::codec::{Decoder, put_varint, to_u64};
 
 /// Hash bits of a hint. They distinguish all keys in nine of ten tables of 100 million keys. Two
 /// keys that agree in them set `collided`.
-pub(in super::super) const HINT_HASH_MASK: u64 = (1 << 56) - 1;
+pub(crate) const HINT_HASH_MASK: u64 = (1 << 56) - 1;
 
 const HASH_BYTES: usize = 7;
 
 /// One hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct IndexHint {
-    pub(in super::super) hash: u64,
+pub(crate) struct IndexHint {
+    pub(crate) hash: u64,
     /// Bytes of key and value.
-    pub(in super::super) payload: u64,
+    pub(crate) payload: u64,
     /// 1: the head is wide.
-    pub(in super::super) wide: u64,
+    pub(crate) wide: u64,
     /// 0 put, 1 tombstone, 2 large.
-    pub(in super::super) kind: u64,
+    pub(crate) kind: u64,
     /// Number of the large value, or 0.
-    pub(in super::super) large: u64,
+    pub(crate) large: u64,
 }
 
 impl IndexHint {
@@ -36,7 +39,7 @@ impl IndexHint {
 }
 
 /// Appends an extent's hints to `out`.
-pub(in super::super) fn encode_hints(out: &mut Vec<u8>, hints: &[IndexHint]) {
+pub(crate) fn encode_hints(out: &mut Vec<u8>, hints: &[IndexHint]) {
     let first = hints.first().map_or(0, IndexHint::sizes);
     let common = if hints.iter().all(|hint| hint.sizes() == first) { first } else { 0 };
     out.reserve_exact(hints.len() * if common == 0 { 9 } else { HASH_BYTES } + 10);
@@ -54,13 +57,13 @@ pub(in super::super) fn encode_hints(out: &mut Vec<u8>, hints: &[IndexHint]) {
 
 /// Iterates over an extent's hints. Ends early at damage: see [`HintReader::is_empty`].
 #[derive(Debug)]
-pub(in super::super) struct HintReader<'a> {
+pub(crate) struct HintReader<'a> {
     decoder: Decoder<'a>,
     common: u64,
 }
 
 impl<'a> HintReader<'a> {
-    pub(in super::super) fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         let mut decoder = Decoder::new(bytes);
         let common = decoder.varint().unwrap_or(0);
         Self { decoder, common }
@@ -68,7 +71,7 @@ impl<'a> HintReader<'a> {
 
     /// If all remaining hints have one size and no numbers, returns the first of them and their
     /// count.
-    pub(in super::super) fn uniform(&self) -> Option<(IndexHint, u64)> {
+    pub(crate) fn uniform(&self) -> Option<(IndexHint, u64)> {
         let rest = self.decoder.rest().len();
         let uniform = self.common != 0 && self.common & 3 != 2 && rest.is_multiple_of(HASH_BYTES);
         let mut first = Self { decoder: self.decoder.clone(), common: self.common };
@@ -76,7 +79,7 @@ impl<'a> HintReader<'a> {
     }
 
     /// Returns whether all bytes have been read.
-    pub(in super::super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.decoder.is_empty()
     }
 }

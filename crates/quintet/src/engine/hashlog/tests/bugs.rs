@@ -37,24 +37,23 @@ fn a_reader_notices_that_its_chunk_is_recycled() {
 }
 
 fn recycling_is_noticed() {
-    let arena = Arena::new(16 << 10, Arc::new(Budget::new(1 << 20))).unwrap();
+    let arena = ChunkArena::new(16 << 10, Arc::new(Budget::new(1 << 20))).unwrap();
     let frame = arena.reserve_frame(false).unwrap();
     arena.begin(0, 0, 16, false);
     arena.attach(0, frame);
     let head = EntryHead { kind: entry::EntryKind::Put, key_bytes: 3, value_bytes: 8, lsn: 1 };
-    head.store(&arena.words(0).unwrap()[16..], b"key", [b"original", b""]);
+    head.store(&arena.words(0, 0).unwrap()[16..], b"key", [b"original", b""]);
     let address = arena.address(0, 16);
-    let look = arena.read(address, b"key", |head, words| {
-        // The chunk leaves memory while the value is copied, and another takes its frame. Its
-        // entry happens to begin with the same word.
-        let frame = arena.detach(0).unwrap();
-        let words_of_frame = &arena.frame(frame)[16..];
-        head.store(words_of_frame, b"yek", [b"stranger", b""]);
-        let mut value = [0; 8];
-        arena::copy_value(head, words, &mut value);
-        value
-    });
-    assert!(!matches!(look, ArenaRead::Found(value) if value != *b"original"), "foreign bytes");
+    let ArenaRead::Found(entry) = arena.entry_at(address, arena.state_of(address), b"key") else {
+        panic!("the entry is in memory");
+    };
+    // The chunk leaves memory before the value is copied, and another takes its frame. Its entry
+    // happens to begin with the same word.
+    let frame = arena.detach(0).unwrap();
+    head.store(&arena.frame(frame)[16..], b"yek", [b"stranger", b""]);
+    let mut value = [0; 8];
+    arena::copy_value(&entry.head, entry.words, &mut value);
+    assert!(!arena.is_current(&entry) || value == *b"original", "foreign bytes");
 }
 
 /// One flipped bit in a value, then the chunk goes to memory: the value is right or refused.

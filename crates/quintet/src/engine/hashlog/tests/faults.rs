@@ -225,7 +225,7 @@ fn a_key_that_cannot_be_read_is_refused_before_it_is_logged() {
             table.apply(Lsn(5000), &cold).unwrap();
         }
         bench.env.clear_faults();
-        assert!(lock(&table.read_ahead_entries).is_empty());
+        assert!(table.read_ahead_entries.is_empty());
         assert_eq!(table.get(b"key5").unwrap().is_some(), effect == Effect::Io);
     }
     assert_sound(&table);

@@ -31,17 +31,17 @@ fn fast_writers_find_frames_ready_and_slow_ones_need_none() {
     assert_ne!(table.pending_work(), PendingWork::Maintain, "a chunk takes longer than that");
     fill(&bench, &table, 3, 3, Duration::ZERO);
     assert_eq!(table.pending_work(), PendingWork::Maintain);
-    let before = (table.arena.memory_bytes(), table.context.budget.used());
+    let before = (table.arena.frames.memory_bytes(), table.context.budget.used());
     table.maintain(MaintenanceMode::Step).unwrap();
-    let after = (table.arena.memory_bytes(), table.context.budget.used());
+    let after = (table.arena.frames.memory_bytes(), table.context.budget.used());
     assert_eq!((after.0 - before.0, after.1 - before.1), (8 * CHUNK, 8 * CHUNK));
     assert_ne!(table.pending_work(), PendingWork::Maintain);
     fill(&bench, &table, 6, 3, Duration::ZERO);
-    assert_eq!(table.arena.memory_bytes(), after.0, "the frames that were ready");
+    assert_eq!(table.arena.frames.memory_bytes(), after.0, "the frames that were ready");
     finish_background_work(&bench, &table, 1 << 20);
     let stats = table.stats();
     let chunks = stats.details.iter().find(|(name, _)| *name == "chunks_in_memory").unwrap().1;
-    let held = table.arena.memory_bytes();
+    let held = table.arena.frames.memory_bytes();
     assert!(held <= (chunks + 2) * CHUNK, "{held} bytes for {chunks} chunks at rest");
     assert_eq!(all(&table).len(), 9 * 16);
 }

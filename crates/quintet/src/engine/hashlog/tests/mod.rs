@@ -10,15 +10,17 @@ mod reuse;
 mod room;
 mod space;
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use super::*;
+use super::{arena::ChunkArena, files::TableIdentity, *};
 use crate::{
-    contract::{Host, fake_host::FakeHost},
+    Error,
+    contract::{Context, Host, TableOptions, fake_host::FakeHost},
     io::{Env, sim::SimEnv},
     util::{
         budget::Budget,
         codec::{KeyHash, to_usize},
+        sync::AtomicBool,
     },
 };
 

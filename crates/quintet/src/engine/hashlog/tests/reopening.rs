@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::{
-    engine::hashlog::manifest::Manifest,
+    engine::hashlog::manifest::HashLogManifest,
     io::{Open, os::OsEnv},
 };
 
@@ -52,7 +52,7 @@ fn opening_with_and_without_the_checkpoint() {
     let names = dir.list().unwrap().into_iter().map(|entry| entry.name);
     let number = names.filter_map(|name| manifest::number_of(&name)).max().unwrap();
     let owner = TableIdentity { database_id: [7; 16], table_id: 3 };
-    let (_, contents) = Manifest::open(&dir, owner, number, false).unwrap();
+    let (_, contents) = HashLogManifest::open(&dir, owner, number, false).unwrap();
     let file = dir.open(&format!("manifest-{number:08x}"), Open::WRITE).unwrap();
     for (_, hints) in &contents.extents {
         // Their checksum no longer matches.

@@ -7,6 +7,7 @@
 //! allowed for as such.
 
 use super::*;
+use crate::engine::hashlog::wanted_work::LONG_IDLE_WASTE_PER_CENT;
 
 const CHUNK_BYTES: u64 = 64 << 10;
 /// The open chunks, and as many that await their checkpoint.

@@ -31,13 +31,13 @@ pub(crate) trait Keyed {
 }
 
 #[derive(Debug)]
-struct Node<E> {
+struct ChainNode<E> {
     hash: u64,
     entry: E,
     next: Link<E>,
 }
 
-type Link<E> = Option<Box<Node<E>>>;
+type Link<E> = Option<Box<ChainNode<E>>>;
 
 /// The table. Callers pass the hash of the key. Equal keys must have equal hashes.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl<E: Keyed> HashTable<E> {
             self.resize((self.buckets.len() * 2).max(BUCKETS_MIN));
         }
         self.entries += 1;
-        self.link(Box::new(Node { hash, entry, next: None }));
+        self.link(Box::new(ChainNode { hash, entry, next: None }));
         None
     }
 
@@ -167,7 +167,7 @@ impl<E: Keyed> HashTable<E> {
         to_usize(hash & self.mask().unwrap_or(0))
     }
 
-    fn link(&mut self, mut node: Box<Node<E>>) {
+    fn link(&mut self, mut node: Box<ChainNode<E>>) {
         let bucket = self.bucket(node.hash);
         if let Some(link) = self.buckets.get_mut(bucket) {
             node.next = link.take();

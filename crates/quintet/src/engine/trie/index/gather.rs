@@ -14,9 +14,10 @@
 use std::ops::ControlFlow;
 
 use super::{
-    ROOT_AT, ROOTS, Trie,
-    list::{CHAIN_MAX, Layout},
-    word::{self, ROOT_BITS, Slot},
+    layout::Layout,
+    lazy_trie::{LazyTrie, ROOT_AT, ROOTS},
+    list::CHAIN_MAX,
+    word::{self, ROOT_BITS, TrieSlot},
 };
 use crate::{
     Result,
@@ -30,7 +31,7 @@ const LEVELS_MAX: u32 = 5;
 /// Part of the records that has to be removed before nodes are gathered.
 const REMOVED_PART: u64 = 4;
 
-impl Trie {
+impl LazyTrie {
     /// Returns whether enough records were removed since the last time to make gathering
     /// worthwhile.
     pub(crate) fn wants_gathering(&self) -> bool {
@@ -78,7 +79,9 @@ impl Trie {
             let (hash, slot) = (root << (64 - ROOT_BITS), ROOT_AT + root);
             for child in 0..1 << self.fan_bits {
                 let _writer = self.lock(hash);
-                let Some(Slot::Node { at, .. }) = self.space.get(slot).map(Slot::of) else { break };
+                let Some(TrieSlot::Node { at, .. }) = self.space.get(slot).map(TrieSlot::of) else {
+                    break;
+                };
                 if work(at + child, LEVELS_MAX)?.is_break() {
                     return Ok(());
                 }
@@ -96,19 +99,19 @@ impl Trie {
     fn gather_slot(&self, slot: u64, levels: u32) -> Result<Option<Vec<u64>>> {
         let Some(word) = self.space.get(slot) else { return Ok(None) };
         let few = |words: Vec<u64>| (words.len() <= self.sluggishness).then_some(words);
-        match Slot::of(word) {
-            Slot::Empty => Ok(Some(Vec::new())),
-            Slot::Record(word) => Ok(Some(vec![word])),
-            Slot::List { class, at } => {
+        match TrieSlot::of(word) {
+            TrieSlot::Empty => Ok(Some(Vec::new())),
+            TrieSlot::Record(word) => Ok(Some(vec![word])),
+            TrieSlot::List { class, at } => {
                 let mut words = Vec::new();
                 let seen = self.visit_list(class, at, &mut |word| words.push(word));
                 Ok(seen.ok().and_then(|()| few(words)))
             }
-            Slot::Node { .. } if levels == 0 => Ok(None),
-            Slot::Node { at: node, .. } => {
+            TrieSlot::Node { .. } if levels == 0 => Ok(None),
+            TrieSlot::Node { at: node, .. } => {
                 let mut below = Some(Vec::new());
                 for child in node..node + (1 << self.fan_bits) {
-                    let is_node = |word| matches!(Slot::of(word), Slot::Node { .. });
+                    let is_node = |word| matches!(TrieSlot::of(word), TrieSlot::Node { .. });
                     if below.is_none() && !self.space.get(child).is_some_and(is_node) {
                         // Too many already: only nodes below, which may be gathered on their own,
                         // are visited.
@@ -139,7 +142,7 @@ impl Trie {
         };
         self.space.set(slot, word);
         for child in node..node + (1 << self.fan_bits) {
-            if let Some(Slot::List { class, at }) = self.space.get(child).map(Slot::of) {
+            if let Some(TrieSlot::List { class, at }) = self.space.get(child).map(TrieSlot::of) {
                 self.free_list(class, at)?;
             }
         }
@@ -152,10 +155,10 @@ impl Trie {
     /// long as there are any.
     fn move_below(&self, slot: u64, levels: u32, boundary: u64) -> Result<ControlFlow<()>> {
         let Some(word) = self.space.get(slot) else { return Ok(ControlFlow::Break(())) };
-        match Slot::of(word) {
-            Slot::Empty | Slot::Record(_) => Ok(ControlFlow::Continue(())),
-            Slot::List { class, at } => Ok(self.move_list(slot, class, at, boundary)),
-            Slot::Node { class, at } => {
+        match TrieSlot::of(word) {
+            TrieSlot::Empty | TrieSlot::Record(_) => Ok(ControlFlow::Continue(())),
+            TrieSlot::List { class, at } => Ok(self.move_list(slot, class, at, boundary)),
+            TrieSlot::Node { class, at } => {
                 let Some(at) = self.move_object(slot, (word::node, class, at), boundary) else {
                     return Ok(ControlFlow::Break(()));
                 };
@@ -175,8 +178,8 @@ impl Trie {
                 return ControlFlow::Break(());
             };
             slot = moved + 1;
-            match (self.layout, self.space.get(slot).map(Slot::of)) {
-                (Layout::Chain, Some(Slot::List { at: next, .. })) => at = next,
+            match (self.layout, self.space.get(slot).map(TrieSlot::of)) {
+                (Layout::Chain, Some(TrieSlot::List { at: next, .. })) => at = next,
                 _ => return ControlFlow::Continue(()),
             }
         }

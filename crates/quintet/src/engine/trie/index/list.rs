@@ -19,10 +19,14 @@
 //! compaction frees. So the cell is in the journaled space, and holds the tag as well. Records of
 //! other keys are not read; the dependent misses of the chain remain.
 
+use std::ops::ControlFlow;
+
 use super::{
-    RecordVerdict, SearchResult, Trie, damaged, judge, objects,
-    word::{self, Slot},
-    word_at,
+    layout::Layout,
+    lazy_trie::{LazyTrie, damaged, word_at},
+    objects,
+    search::{RecordVerdict, SearchResult, judge},
+    word::{self, TrieSlot},
 };
 use crate::{
     Error, Result,
@@ -31,16 +35,6 @@ use crate::{
         sync::Ordering,
     },
 };
-use std::ops::ControlFlow;
-
-/// The layout of lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Layout {
-    /// Arrays of words.
-    Lines,
-    /// Linked cells, as in the paper.
-    Chain,
-}
 
 /// The class of a cell.
 pub(super) const CELL: u32 = 1;
@@ -63,7 +57,7 @@ fn class_for(count: usize) -> u32 {
     low_u32(u64::from(to_u64(count).max(2).next_power_of_two().trailing_zeros()))
 }
 
-impl Trie {
+impl LazyTrie {
     /// The two words of a cell; `None` if it is not in memory.
     #[inline]
     fn cell(&self, at: u64) -> Option<(u64, u64)> {
@@ -71,7 +65,7 @@ impl Trie {
         Some((first.load(Ordering::Relaxed), rest.load(Ordering::Acquire)))
     }
 
-    /// As [`Trie::find`], in the chain that begins with the cell at `at`.
+    /// As [`LazyTrie::find`], in the chain that begins with the cell at `at`.
     pub(super) fn search_chain<T>(
         &self,
         mut at: u64,
@@ -83,15 +77,15 @@ impl Trie {
             if let ControlFlow::Break(end) = judge(first, at, hash, look) {
                 return end;
             }
-            match Slot::of(rest) {
-                Slot::List { at: next, .. } => at = next,
-                Slot::Record(last) => {
+            match TrieSlot::of(rest) {
+                TrieSlot::List { at: next, .. } => at = next,
+                TrieSlot::Record(last) => {
                     return match judge(last, at + 1, hash, look) {
                         ControlFlow::Break(end) => end,
                         ControlFlow::Continue(()) => SearchResult::Missing,
                     };
                 }
-                Slot::Empty | Slot::Node { .. } => return SearchResult::Changed,
+                TrieSlot::Empty | TrieSlot::Node { .. } => return SearchResult::Changed,
             }
         }
         SearchResult::Changed
@@ -114,7 +108,7 @@ impl Trie {
         for _ in 0..CHAIN_MAX {
             let (first, rest) = self.cell(at).ok_or(at)?;
             visit(first);
-            let Slot::List { at: next, .. } = Slot::of(rest) else {
+            let TrieSlot::List { at: next, .. } = TrieSlot::of(rest) else {
                 visit(rest);
                 break;
             };
@@ -187,7 +181,7 @@ impl Trie {
                 Layout::Chain => word_at(&self.space, at + 1)?,
             };
             self.free_object(class, at);
-            let Slot::List { at: next, .. } = Slot::of(rest) else { return Ok(()) };
+            let TrieSlot::List { at: next, .. } = TrieSlot::of(rest) else { return Ok(()) };
             at = next;
         }
         Err(damaged("a chain has no end"))
@@ -200,7 +194,7 @@ impl Trie {
         wanted: u64,
     ) -> Result<Option<ChainPosition>> {
         for _ in 0..CHAIN_MAX {
-            let Slot::List { at: cell, .. } = Slot::of(word_at(&self.space, link)?) else {
+            let TrieSlot::List { at: cell, .. } = TrieSlot::of(word_at(&self.space, link)?) else {
                 return Ok(None);
             };
             let [first, rest] = [word_at(&self.space, cell)?, word_at(&self.space, cell + 1)?];

@@ -7,11 +7,11 @@
 
 use std::path::Path;
 
-use super::{Layout, LookupStep, RecordVerdict, Trie};
+use super::{Layout, LazyTrie, LookupStep, RecordVerdict};
 #[cfg(shuttle)]
 use crate::util::mutant::{self, Bug};
 use crate::{
-    engine::trie::store::space::Space,
+    engine::trie::store::space::WordSpace,
     io::{Env as _, sim::SimEnv},
     journal::redo::Owner,
     util::sync::{Arc, model_check::Exploration, thread},
@@ -32,11 +32,11 @@ fn explore(model: impl Fn() + Send + Sync + 'static) {
 }
 
 /// A trie whose lists have one record.
-fn trie() -> Arc<Trie> {
+fn trie() -> Arc<LazyTrie> {
     let dir = SimEnv::new(1).open_dir(Path::new("/table"), true).unwrap();
     let owner = Owner { dir, database_id: [1; 16], table_id: 1 };
-    let space = Space::new(owner, false, SPACE_BYTES, REGION_BYTES).unwrap();
-    let trie = Trie::new(space, 4, 1, Layout::Lines);
+    let space = WordSpace::new(owner, false, SPACE_BYTES, REGION_BYTES).unwrap();
+    let trie = LazyTrie::new(space, 4, 1, Layout::Lines);
     trie.start();
     Arc::new(trie)
 }
@@ -47,23 +47,23 @@ fn hash(root: u64, path: [u64; 3]) -> u64 {
     root << 63 | one << 61 | two << 59 | three << 57
 }
 
-fn insert(trie: &Trie, hash: u64, address: u64) {
+fn insert(trie: &LazyTrie, hash: u64, address: u64) {
     trie.lock(hash).insert(address).unwrap();
 }
 
 /// A lookup: whether it finds the record at an address under a hash.
-type Reader = fn(&Trie, u64, u64) -> bool;
+type Reader = fn(&LazyTrie, u64, u64) -> bool;
 
 const READERS: [Reader; 2] = [finds, finds_in_steps];
 
 /// Whether a reader finds the record at `address`.
-fn finds(trie: &Trie, hash: u64, address: u64) -> bool {
+fn finds(trie: &LazyTrie, hash: u64, address: u64) -> bool {
     let look = |seen| if seen == address { RecordVerdict::Found(()) } else { RecordVerdict::Other };
     trie.find(hash, look, |at| trie.space().load(at)).unwrap().is_some()
 }
 
 /// As [`finds`], for a reader that steps through its lookup.
-fn finds_in_steps(trie: &Trie, hash: u64, address: u64) -> bool {
+fn finds_in_steps(trie: &LazyTrie, hash: u64, address: u64) -> bool {
     let mut lookup = trie.begin_lookup(hash);
     while trie.step(&mut lookup) == LookupStep::Pending {}
     let is_there = lookup.candidate() == Some(address);
@@ -75,7 +75,7 @@ fn finds_in_steps(trie: &Trie, hash: u64, address: u64) -> bool {
 
 /// Commits everything so far, so that regions may be evicted.
 #[cfg(shuttle)]
-fn commit(trie: &Trie) {
+fn commit(trie: &LazyTrie) {
     let writers = trie.lock_all();
     trie.space().begin_checkpoint();
     drop(writers);
@@ -85,10 +85,10 @@ fn commit(trie: &Trie) {
 
 /// Runs `writer` beside a reader of a record that stays.
 fn beside(
-    trie: &Arc<Trie>,
+    trie: &Arc<LazyTrie>,
     reader: Reader,
     (stays, address): (u64, u64),
-    writer: impl FnOnce(&Trie) + Send + 'static,
+    writer: impl FnOnce(&LazyTrie) + Send + 'static,
 ) {
     let writer = thread::spawn({
         let trie = Arc::clone(trie);
@@ -144,7 +144,7 @@ fn a_reader_is_not_led_astray_by_nodes_used_again(reader: Reader) {
 
 /// A trie whose second region may be evicted, and a record that is found through it.
 #[cfg(shuttle)]
-fn with_a_region_to_evict() -> (Arc<Trie>, u64, u64) {
+fn with_a_region_to_evict() -> (Arc<LazyTrie>, u64, u64) {
     let trie = trie();
     // Two nodes for the first pair below a root, which fill the first region and begin the second,
     // and one for each other: the second region is full, so that it may leave.

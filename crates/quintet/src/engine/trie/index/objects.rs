@@ -13,7 +13,7 @@
 use super::word::UNITS_MAX;
 use crate::{
     Error, Result,
-    engine::trie::store::space::Space,
+    engine::trie::store::space::WordSpace,
     util::codec::{Decoder, put_varint, round_up, to_u64, to_usize},
 };
 
@@ -70,7 +70,7 @@ impl ObjectAllocator {
 
     /// Allocates an object: a free one, or one at the end of the space. Fails with [`Error::Limit`]
     /// if the space is full, and with errors of loading the region at its end.
-    pub(super) fn allocate(&mut self, space: &Space, class: u32) -> Result<NewObject> {
+    pub(super) fn allocate(&mut self, space: &WordSpace, class: u32) -> Result<NewObject> {
         match self.allocate_free(space, class) {
             Some(object) => Ok(object),
             None => self.extend(space, class),
@@ -78,7 +78,7 @@ impl ObjectAllocator {
     }
 
     /// Allocates a free object, or splits a larger one.
-    fn allocate_free(&mut self, space: &Space, class: u32) -> Option<NewObject> {
+    fn allocate_free(&mut self, space: &WordSpace, class: u32) -> Option<NewObject> {
         for larger in class..CLASSES {
             let Some(at) = self.pop(space, larger) else { continue };
             // The upper halves become free, the lowest is the object.
@@ -92,7 +92,7 @@ impl ObjectAllocator {
 
     /// Pops a free object. Returns `None` also if the first one is not in memory: an allocation of
     /// a free object never reads the disk.
-    fn pop(&mut self, space: &Space, class: u32) -> Option<u64> {
+    fn pop(&mut self, space: &WordSpace, class: u32) -> Option<u64> {
         let boundary = self.boundary();
         let (head, count) = self.head(class)?;
         let at = *head;
@@ -105,7 +105,7 @@ impl ObjectAllocator {
     }
 
     /// Frees an object.
-    pub(super) fn push(&mut self, space: &Space, class: u32, at: u64) {
+    pub(super) fn push(&mut self, space: &WordSpace, class: u32, at: u64) {
         if at >= self.boundary() {
             return self.push_below(space, class, at);
         }
@@ -121,7 +121,7 @@ impl ObjectAllocator {
 
     /// Frees an object above the boundary: adds it at the bottom of its stack, where it is not
     /// allocated.
-    fn push_below(&mut self, space: &Space, class: u32, at: u64) {
+    fn push_below(&mut self, space: &WordSpace, class: u32, at: u64) {
         let Some(bottom) = self.bottom(class) else { return };
         let is_first = self.head(class).is_none_or(|(head, _)| *head == 0);
         if !is_first && space.get(bottom).is_none() {
@@ -163,7 +163,7 @@ impl ObjectAllocator {
     /// Begins to shrink the space to little more than the words in use, if that frees a region and
     /// an eighth of the words. Merges free neighbours. Returns the boundary, or `None` if it does
     /// not begin, which is also the case if free objects are not in memory.
-    pub(super) fn begin_shrinking(&mut self, space: &Space) -> Option<u64> {
+    pub(super) fn begin_shrinking(&mut self, space: &WordSpace) -> Option<u64> {
         let region = space.region_words();
         let used = self.tail.saturating_sub(self.free_words());
         let boundary = round_up(used + used / SLACK_PART, region);
@@ -190,7 +190,7 @@ impl ObjectAllocator {
     }
 
     /// All free objects by class; `None` if some are not in memory.
-    fn collect(&self, space: &Space) -> Option<Vec<Vec<u64>>> {
+    fn collect(&self, space: &WordSpace) -> Option<Vec<Vec<u64>>> {
         let lists = self.free_heads().zip(self.free_counts());
         let list = |((_, head), (_, count)): ((u32, u64), (u32, u64))| {
             let (mut at, mut objects) = (head, Vec::new());
@@ -205,14 +205,14 @@ impl ObjectAllocator {
     }
 
     /// Allocates a free object below the boundary, for one that is moved there.
-    pub(super) fn allocate_below(&mut self, space: &Space, class: u32) -> Option<NewObject> {
+    pub(super) fn allocate_below(&mut self, space: &WordSpace, class: u32) -> Option<NewObject> {
         self.shrinking?;
         self.allocate_free(space, class)
     }
 
     /// Ends what [`Self::begin_shrinking`] began. If all words above the boundary are free, the
     /// space ends there, and its former end is returned. The caller keeps writers out.
-    pub(super) fn end_shrinking(&mut self, space: &Space) -> Option<u64> {
+    pub(super) fn end_shrinking(&mut self, space: &WordSpace) -> Option<u64> {
         let Shrinking { boundary, free_above, .. } = self.shrinking.take()?;
         if free_above != self.tail - boundary {
             return None;
@@ -256,7 +256,7 @@ impl ObjectAllocator {
     }
 
     /// Allocates an object at the end of the space. Words that alignment skips become free objects.
-    fn extend(&mut self, space: &Space, class: u32) -> Result<NewObject> {
+    fn extend(&mut self, space: &WordSpace, class: u32) -> Result<NewObject> {
         let size = 1_u64 << class;
         while !self.tail.is_multiple_of(size) {
             let gap = self.tail.trailing_zeros();
@@ -277,7 +277,7 @@ impl ObjectAllocator {
 
     /// Makes the region of a word usable: begins it with its first word, or loads it if it was
     /// begun before the table was opened. (Loading later would overwrite stores.)
-    fn enter(space: &Space, at: u64) -> Result<()> {
+    fn enter(space: &WordSpace, at: u64) -> Result<()> {
         if at & (space.region_words() - 1) == 0 {
             space.begin_region(at);
         } else if space.get(at).is_none() {
@@ -310,7 +310,7 @@ impl ObjectAllocator {
     }
 
     /// Decodes what [`Self::encode`] wrote. Returns `None` for anything else.
-    pub(super) fn decode(rest: &mut Decoder<'_>, space: &Space) -> Option<Self> {
+    pub(super) fn decode(rest: &mut Decoder<'_>, space: &WordSpace) -> Option<Self> {
         let mut objects = Self::starting_at(rest.varint()?);
         for word in objects.free.iter_mut().chain(&mut objects.free_count) {
             *word = rest.varint()?;

@@ -8,12 +8,13 @@
 //! begins.
 //!
 //! Invariants: a lookup stores nothing and takes no lock. Its result is valid if its subtree still
-//! has the version with which it began ([`Trie::is_current`]), as for [`Trie::find`].
+//! has the version with which it began ([`LazyTrie::is_current`]), as for [`LazyTrie::find`].
 
 use super::{
-    Layout, ROOT_AT, Trie,
+    layout::Layout,
+    lazy_trie::{LazyTrie, ROOT_AT},
     list::CELL,
-    word::{ROOT_BITS, Slot, TAG_BITS, address_of, tag, tag_of},
+    word::{ROOT_BITS, TAG_BITS, TrieSlot, address_of, tag, tag_of},
 };
 use crate::util::{mutant::mutant, sync::Ordering};
 
@@ -35,7 +36,7 @@ pub(crate) struct SteppedLookup {
 #[derive(Clone, Copy, Debug, Default)]
 enum LookupState {
     /// The word at `at` was prefetched.
-    Slot { at: u64, position: u32 },
+    TrieSlot { at: u64, position: u32 },
     /// The list at `at` was prefetched.
     List { class: u32, at: u64 },
     /// The address of the first record with the right tag.
@@ -78,12 +79,12 @@ impl SteppedLookup {
     }
 }
 
-impl Trie {
+impl LazyTrie {
     /// Begins a lookup and prefetches the first word that may not be in the caches.
     #[inline]
     pub(crate) fn begin_lookup(&self, hash: u64) -> SteppedLookup {
         let at = ROOT_AT + (hash >> (64 - ROOT_BITS));
-        let state = LookupState::Slot { at, position: ROOT_BITS };
+        let state = LookupState::TrieSlot { at, position: ROOT_BITS };
         let mut lookup = SteppedLookup { hash, version: self.version(hash), state };
         for _ in 0..CACHED_STEPS {
             if self.step(&mut lookup) != LookupStep::Pending {
@@ -93,30 +94,20 @@ impl Trie {
         lookup
     }
 
-    /// Begins a lookup and takes `steps` steps, as a hint. Returns the address that it met.
-    #[inline]
-    pub(crate) fn prefetch_lookup(&self, hash: u64, steps: u32) -> Option<u64> {
-        let mut lookup = self.begin_lookup(hash);
-        for _ in 0..steps {
-            if self.step(&mut lookup) != LookupStep::Pending {
-                break;
-            }
-        }
-        lookup.candidate()
-    }
-
     /// Advances a lookup by one word.
     #[inline]
     pub(crate) fn step(&self, lookup: &mut SteppedLookup) -> LookupStep {
         lookup.state = match lookup.state {
-            LookupState::Slot { at, position } => self.step_from_slot(lookup.hash, at, position),
+            LookupState::TrieSlot { at, position } => {
+                self.step_from_slot(lookup.hash, at, position)
+            }
             LookupState::List { class, at } => self.step_from_list(lookup.hash, class, at),
             LookupState::Candidate(_) | LookupState::Missing | LookupState::Lost => {
                 return LookupStep::Ended;
             }
         };
         match lookup.state {
-            LookupState::Slot { .. } | LookupState::List { .. } => LookupStep::Pending,
+            LookupState::TrieSlot { .. } | LookupState::List { .. } => LookupStep::Pending,
             LookupState::Candidate(address) => LookupStep::Candidate(address),
             LookupState::Missing | LookupState::Lost => LookupStep::Ended,
         }
@@ -125,24 +116,24 @@ impl Trie {
     #[inline]
     fn step_from_slot(&self, hash: u64, at: u64, position: u32) -> LookupState {
         let Some(word) = self.space.get(at) else { return LookupState::Lost };
-        match Slot::of(word) {
-            Slot::Record(word) if tag_of(word) == tag(hash) => {
+        match TrieSlot::of(word) {
+            TrieSlot::Record(word) if tag_of(word) == tag(hash) => {
                 LookupState::Candidate(address_of(word))
             }
-            Slot::Empty | Slot::Record(_) => LookupState::Missing,
-            Slot::List { class, at } => {
+            TrieSlot::Empty | TrieSlot::Record(_) => LookupState::Missing,
+            TrieSlot::List { class, at } => {
                 self.space.prefetch(at);
                 if self.layout == Layout::Lines && 1 << class > LINE_WORDS {
                     self.space.prefetch(at + LINE_WORDS);
                 }
                 LookupState::List { class, at }
             }
-            Slot::Node { at: node, .. } if position + self.fan_bits <= ROOT_BITS + TAG_BITS => {
+            TrieSlot::Node { at: node, .. } if position + self.fan_bits <= ROOT_BITS + TAG_BITS => {
                 let at = self.child(node, hash, position);
                 self.space.prefetch(at);
-                LookupState::Slot { at, position: position + self.fan_bits }
+                LookupState::TrieSlot { at, position: position + self.fan_bits }
             }
-            Slot::Node { .. } => LookupState::Lost,
+            TrieSlot::Node { .. } => LookupState::Lost,
         }
     }
 

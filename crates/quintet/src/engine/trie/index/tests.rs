@@ -2,20 +2,24 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use super::*;
+use super::{
+    lazy_trie::{RESERVED_WORDS, ROOTS},
+    *,
+};
 use crate::{
+    engine::trie::store::space::WordSpace,
     io::{Env as _, sim::SimEnv},
     journal::redo::Owner,
-    util::sync::AtomicBool,
+    util::sync::{AtomicBool, Ordering},
 };
 
 const LAYOUTS: [Layout; 2] = [Layout::Lines, Layout::Chain];
 
-fn trie(fanout: u64, sluggishness: u64, layout: Layout) -> Trie {
+fn trie(fanout: u64, sluggishness: u64, layout: Layout) -> LazyTrie {
     let dir = SimEnv::new(1).open_dir(Path::new("/table"), true).unwrap();
     let owner = Owner { dir, database_id: [1; 16], table_id: 1 };
-    let space = Space::new(owner, false, 64 << 20, 64 << 10).unwrap();
-    let trie = Trie::new(space, fanout, sluggishness, layout);
+    let space = WordSpace::new(owner, false, 64 << 20, 64 << 10).unwrap();
+    let trie = LazyTrie::new(space, fanout, sluggishness, layout);
     trie.start();
     trie
 }
@@ -28,7 +32,7 @@ fn random(state: &mut u64) -> u64 {
 }
 
 /// Everything that is in the trie; what is wrong with it fails the test.
-fn inspect(trie: &Trie) -> (TrieShape, Vec<u64>) {
+fn inspect(trie: &LazyTrie) -> (TrieShape, Vec<u64>) {
     let (mut shape, mut addresses, mut findings) = (TrieShape::default(), Vec::new(), Vec::new());
     let mut visit = |address| addresses.push(address);
     let mut finding = |at, what: &str| findings.push(format!("{what} at {at}"));
@@ -38,7 +42,7 @@ fn inspect(trie: &Trie) -> (TrieShape, Vec<u64>) {
     (shape, addresses)
 }
 
-fn holds(trie: &Trie, hash: u64, address: u64) -> bool {
+fn holds(trie: &LazyTrie, hash: u64, address: u64) -> bool {
     let look = |seen| if seen == address { RecordVerdict::Found(()) } else { RecordVerdict::Other };
     trie.find(hash, look, |at| trie.space().load(at)).unwrap().is_some()
 }

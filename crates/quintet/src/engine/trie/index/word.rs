@@ -30,7 +30,7 @@ pub(super) const UNITS_MAX: u64 = 1 << 32;
 
 /// A decoded word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
+pub(super) enum TrieSlot {
     Empty,
     /// A record: the whole word, tag and address.
     Record(u64),
@@ -46,7 +46,7 @@ pub(super) enum Slot {
     },
 }
 
-impl Slot {
+impl TrieSlot {
     /// Decodes a word.
     #[inline]
     pub(super) fn of(word: u64) -> Self {
@@ -66,11 +66,11 @@ pub(crate) fn count_words(words: impl Iterator<Item = u64>) -> [u64; 3] {
     let mut counts = [0; 3];
     let [records, lists, nodes] = &mut counts;
     for word in words {
-        match Slot::of(word) {
-            Slot::Empty => {}
-            Slot::Record(_) => *records += 1,
-            Slot::List { .. } => *lists += 1,
-            Slot::Node { .. } => *nodes += 1,
+        match TrieSlot::of(word) {
+            TrieSlot::Empty => {}
+            TrieSlot::Record(_) => *records += 1,
+            TrieSlot::List { .. } => *lists += 1,
+            TrieSlot::Node { .. } => *nodes += 1,
         }
     }
     counts

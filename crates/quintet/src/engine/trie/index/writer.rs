@@ -2,36 +2,17 @@
 //!
 //! A [`Writer`] holds the lock of one subtree. Dropping it increments the version and so unlocks.
 
-use super::SearchResult;
 use super::{
-    DEPTH_MAX, ROOT_AT, RecordVerdict, Trie, damaged,
-    list::{CELL, Layout},
-    walk,
-    word::{ADDRESS_END, ROOT_BITS, Slot, TAG_BITS, record},
-    word_at,
+    layout::Layout,
+    lazy_trie::{DEPTH_MAX, ROOT_AT, WordPosition, Writer, damaged, word_at},
+    list::CELL,
+    search::{RecordVerdict, SearchResult},
+    word::{ADDRESS_END, ROOT_BITS, TAG_BITS, TrieSlot, record},
 };
 use crate::{
     Result,
-    util::{
-        codec::to_u64,
-        mutant::mutant,
-        sync::{AtomicU64, Ordering},
-    },
+    util::{codec::to_u64, mutant::mutant, sync::Ordering},
 };
-
-/// A locked subtree.
-#[derive(Debug)]
-pub(crate) struct Writer<'a> {
-    pub(super) trie: &'a Trie,
-    pub(super) subtree: &'a AtomicU64,
-    /// The version while it is locked, which is odd.
-    pub(super) version: u64,
-    pub(super) hash: u64,
-}
-
-/// The position of a record's word. Valid while the subtree stays locked and is not changed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WordPosition(u64);
 
 /// The path to a slot that holds no node.
 #[derive(Debug)]
@@ -55,7 +36,7 @@ impl Writer<'_> {
             SlotPath { slot, word: 0, position: ROOT_BITS, nodes: [(0, 0); DEPTH_MAX], depth: 0 };
         loop {
             path.word = word_at(&trie.space, path.slot)?;
-            let Slot::Node { at, .. } = Slot::of(path.word) else { return Ok(path) };
+            let TrieSlot::Node { at, .. } = TrieSlot::of(path.word) else { return Ok(path) };
             let Some(node) = path.nodes.get_mut(path.depth) else {
                 return Err(damaged("a path has too many nodes"));
             };
@@ -73,10 +54,10 @@ impl Writer<'_> {
 
     /// The records in a slot's word.
     fn records(&self, word: u64) -> Result<Vec<u64>> {
-        match Slot::of(word) {
-            Slot::Record(word) => Ok(vec![word]),
-            Slot::List { class, at } => self.trie.read_list(class, at),
-            Slot::Empty | Slot::Node { .. } => Ok(Vec::new()),
+        match TrieSlot::of(word) {
+            TrieSlot::Record(word) => Ok(vec![word]),
+            TrieSlot::List { class, at } => self.trie.read_list(class, at),
+            TrieSlot::Empty | TrieSlot::Node { .. } => Ok(Vec::new()),
         }
     }
 
@@ -112,7 +93,7 @@ impl Writer<'_> {
         let splits = path.position + trie.fan_bits <= ROOT_BITS + TAG_BITS;
         let has_room = |count: usize| count < trie.sluggishness || !splits;
         if trie.layout == Layout::Lines
-            && let Slot::List { class, at } = Slot::of(path.word)
+            && let TrieSlot::List { class, at } = TrieSlot::of(path.word)
             && let Some(words) = trie.space.words(at, 1 << class)
             && let Some(count) = words.iter().position(|word| word.load(Ordering::Relaxed) == 0)
             && has_room(count)
@@ -121,7 +102,7 @@ impl Writer<'_> {
             return Ok(());
         }
         let mut words = self.records(path.word)?;
-        if let Slot::List { .. } | Slot::Record(_) = Slot::of(path.word)
+        if let TrieSlot::List { .. } | TrieSlot::Record(_) = TrieSlot::of(path.word)
             && trie.layout == Layout::Chain
             && has_room(words.len())
         {
@@ -130,21 +111,10 @@ impl Writer<'_> {
         }
         words.push(word);
         trie.space.set(path.slot, trie.build(&words, path.position)?);
-        if let Slot::List { class, at } = Slot::of(path.word) {
+        if let TrieSlot::List { class, at } = TrieSlot::of(path.word) {
             trie.free_list(class, at)?;
         }
         Ok(())
-    }
-
-    /// As [`Trie::walk`], for a path in this subtree.
-    pub(crate) fn walk(&self, from: u64, out: &mut Vec<u64>) -> Result<Option<u64>> {
-        loop {
-            match self.trie.walk_once(from, out) {
-                Ok(position) => return Ok(walk::path_behind(from, position)),
-                Err(index) => self.trie.space.load(index)?,
-            }
-            out.clear();
-        }
     }
 
     /// Returns whether the record at `address` is in the trie.
@@ -172,19 +142,19 @@ impl Writer<'_> {
         let trie = self.trie;
         let path = self.path()?;
         let gone = record(self.hash, address);
-        match Slot::of(path.word) {
-            Slot::Record(word) if word == gone => {
+        match TrieSlot::of(path.word) {
+            TrieSlot::Record(word) if word == gone => {
                 trie.space.set(path.slot, 0);
                 self.merge(&path)?;
             }
-            Slot::List { .. } if trie.layout == Layout::Chain => {
+            TrieSlot::List { .. } if trie.layout == Layout::Chain => {
                 let Some(place) = trie.find_in_chain(path.slot, gone)? else {
                     return Ok(false);
                 };
                 trie.space.set(place.link, place.other);
                 trie.free_object(CELL, place.cell);
             }
-            Slot::List { class, at } => {
+            TrieSlot::List { class, at } => {
                 let mut words = trie.read_list(class, at)?;
                 let Some(index) = words.iter().position(|word| *word == gone) else {
                     return Ok(false);
@@ -233,7 +203,7 @@ impl Writer<'_> {
             let words = words.ok_or_else(|| damaged("a node is outside the trie"))?;
             let mut left = words.iter().map(|w| w.load(Ordering::Relaxed)).filter(|w| *w != 0);
             let (first, second) = (left.next().unwrap_or(0), left.next());
-            if second.is_some() || matches!(Slot::of(first), Slot::Node { .. }) {
+            if second.is_some() || matches!(TrieSlot::of(first), TrieSlot::Node { .. }) {
                 break;
             }
             trie.space.set(*slot, first);
@@ -242,11 +212,5 @@ impl Writer<'_> {
             trie.free(trie.fan_bits, *node);
         }
         Ok(())
-    }
-}
-
-impl Drop for Writer<'_> {
-    fn drop(&mut self) {
-        self.subtree.store(self.version + 1, Ordering::Release);
     }
 }

@@ -47,7 +47,7 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// Extents in use and free.
 #[derive(Debug, Default)]
-struct Allocator {
+struct ExtentAllocator {
     /// The first byte never allocated.
     tail: u64,
     /// Holes: offset and bytes.
@@ -68,7 +68,7 @@ pub(crate) struct Extents {
     scan_max: u64,
     budget: Arc<Budget>,
     file: Mutex<Option<Arc<dyn File>>>,
-    allocator: Mutex<Allocator>,
+    allocator: Mutex<ExtentAllocator>,
 }
 
 /// The values that a checkpoint writes, and the extents that become holes with it.
@@ -80,7 +80,7 @@ pub(crate) struct ExtentCheckpoint {
 
 impl Extents {
     pub(crate) fn new(owner: Owner, read_only: bool, scan_max: u64, budget: Arc<Budget>) -> Self {
-        let allocator = Allocator { tail: BLOCK_BYTES, ..Allocator::default() };
+        let allocator = ExtentAllocator { tail: BLOCK_BYTES, ..ExtentAllocator::default() };
         let (file, allocator) = (Mutex::default(), Mutex::new(allocator));
         Self { owner, read_only, scan_max, budget, file, allocator }
     }
@@ -201,10 +201,10 @@ impl Extents {
     /// Appends the state after the checkpoint. The caller keeps writers out.
     pub(crate) fn encode(&self, checkpoint: &ExtentCheckpoint, out: &mut Vec<u8>) {
         let allocator = lock(&self.allocator);
-        let mut after = Allocator {
+        let mut after = ExtentAllocator {
             tail: allocator.tail,
             holes: allocator.holes.clone(),
-            ..Allocator::default()
+            ..ExtentAllocator::default()
         };
         drop(allocator);
         for (offset, bytes) in &checkpoint.released {
@@ -279,7 +279,7 @@ impl Drop for Extents {
     }
 }
 
-impl Allocator {
+impl ExtentAllocator {
     /// Allocates `bytes`: the first of at most `scan_max` holes that is large enough, or the end of
     /// the file.
     fn allocate(&mut self, bytes: u64, scan_max: u64) -> u64 {
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn holes_merge_are_reused_next_fit_and_the_tail_shrinks() {
-        let mut allocator = Allocator { tail: BLOCK_BYTES, ..Allocator::default() };
+        let mut allocator = ExtentAllocator { tail: BLOCK_BYTES, ..ExtentAllocator::default() };
         let places: Vec<u64> = (1..=6).map(|n| allocator.allocate(n * BLOCK_BYTES, 100)).collect();
         let tail = allocator.tail;
         allocator.free(places[1], 2 * BLOCK_BYTES);

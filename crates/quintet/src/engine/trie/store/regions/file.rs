@@ -4,7 +4,7 @@
 
 use std::{io, mem::take, sync::Arc};
 
-use super::{BLOCK_UNITS, Regions, UNIT_BYTES};
+use super::region::{BLOCK_UNITS, Regions, UNIT_BYTES};
 use crate::{
     Error, Result,
     io::{AlignedBuffer, BLOCK_BYTES, File},
@@ -23,9 +23,9 @@ impl Regions {
     /// region in use, and punches holes for other free regions. Keeps a few of the first for reuse,
     /// unless the table is idle. Only maintenance calls this.
     pub(crate) fn release_file_space(&self, is_idle: bool) {
-        let Some(file) = lock(&self.file).clone() else { return };
+        let Some(file) = lock(&self.kind.file).clone() else { return };
         let (end, empty) = {
-            let mut lives = lock(&self.lives);
+            let mut lives = lock(&self.kind.lives);
             let before = lives.count;
             while let Some(last) = lives.free.last().copied()
                 && last + 1 == lives.count
@@ -44,18 +44,18 @@ impl Regions {
         }
         for region in empty {
             if self.row(region, 7).swap(1, Ordering::Relaxed) & 1 == 0 {
-                let _ = file.punch_hole(self.offset(region, 0), self.region_bytes());
+                let _ = file.punch_hole(self.offset(region, 0), self.segment_bytes());
             }
         }
     }
 
     /// Offset of a unit in the file.
     pub(crate) fn offset(&self, region: u64, unit: u64) -> u64 {
-        BLOCK_BYTES + region * self.region_bytes() + unit * UNIT_BYTES
+        BLOCK_BYTES + region * self.segment_bytes() + unit * UNIT_BYTES
     }
 
     pub(crate) fn label(&self) -> String {
-        self.owner.label(NAME)
+        self.kind.owner.label(NAME)
     }
 
     /// A [`Error::Corruption`] at this unit of the file.
@@ -64,16 +64,16 @@ impl Regions {
     }
 
     fn head(&self) -> FileHead {
-        FileHead::new(*MAGIC, &self.owner, self.region_bytes())
+        FileHead::new(*MAGIC, &self.kind.owner, self.segment_bytes())
     }
 
     /// Returns the file, and creates it if there is none.
     pub(crate) fn file(&self) -> Result<Arc<dyn File>> {
-        let mut file = lock(&self.file);
+        let mut file = lock(&self.kind.file);
         if let Some(file) = &*file {
             return Ok(Arc::clone(file));
         }
-        Ok(Arc::clone(file.insert(self.head().create(&self.owner, NAME)?)))
+        Ok(Arc::clone(file.insert(self.head().create(&self.kind.owner, NAME)?)))
     }
 
     /// Opens the file, after the state was decoded. Fails with [`Error::Corruption`] if a region is
@@ -83,11 +83,11 @@ impl Regions {
             // It may be incomplete: the first checkpoint creates it again.
             return Ok(());
         }
-        let file = self.head().open(&self.owner, NAME, self.read_only)?;
+        let file = self.head().open(&self.kind.owner, NAME, self.kind.read_only)?;
         if file.is_none() {
             return Err(Error::corruption(self.label(), 0, "the file is missing"));
         }
-        *lock(&self.file) = file;
+        *lock(&self.kind.file) = file;
         Ok(())
     }
 
@@ -124,7 +124,7 @@ impl Regions {
     /// Appends which regions are in use, and their rows. Regions in `freed` are encoded as free.
     /// The caller keeps writers out.
     pub(crate) fn encode(&self, freed: &[u64], out: &mut Vec<u8>) {
-        let lives = lock(&self.lives);
+        let lives = lock(&self.kind.lives);
         put_varint(out, lives.last_life);
         put_varint(out, lives.count);
         for region in 0..lives.count {
@@ -141,14 +141,14 @@ impl Regions {
 
     /// Decodes what [`Self::encode`] wrote. Returns `None` for anything else.
     pub(crate) fn decode(&self, rest: &mut Decoder<'_>) -> Option<()> {
-        let mut lives = lock(&self.lives);
+        let mut lives = lock(&self.kind.lives);
         let old = take(&mut *lives);
         for region in 0..old.count {
             self.row(region, 4).store(0, Ordering::Relaxed);
         }
         lives.last_life = rest.varint()?;
         lives.count = rest.varint()?;
-        if lives.count >= self.count_max {
+        if lives.count >= self.count_max() {
             return None;
         }
         for region in 0..lives.count {
@@ -160,7 +160,7 @@ impl Regions {
             }
             let (used, sealed) = (rest.varint()?, rest.varint()?);
             let (live_units, span) = (rest.varint()?, rest.varint()?);
-            let units = self.region_units();
+            let units = self.segment_units();
             let sound = used <= units
                 && used.is_multiple_of(BLOCK_UNITS)
                 && live_units <= used

@@ -4,9 +4,12 @@
 //! Only checkpoints change images, and maintenance makes one at a time. So code here may read the
 //! images' metadata, release the lock of `disk`, and rely on it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use super::{Image, MAGIC, NAME, Space, SpaceFile, apply_pending};
+use super::{
+    space_file::{Image, NewImages, SpaceFile, apply_pending},
+    word_space::{MAGIC, NAME, WordSpace},
+};
 use crate::{
     Error, Result,
     io::{AlignedBuffer, Env, Queue, Request},
@@ -22,14 +25,7 @@ use crate::{
 /// The most images that are read or written at the same time.
 const IMAGES_AT_ONCE: usize = 32;
 
-/// Images that were written and are in no durable state yet.
-#[derive(Debug, Default)]
-pub(crate) struct NewImages {
-    new: BTreeMap<u64, Image>,
-    pub(crate) written_bytes: u64,
-}
-
-impl Space {
+impl WordSpace {
     /// The regions whose changes have waited longest: those that wait since a group up to `last`,
     /// and as many more as leave at most `changes_max` changes.
     fn overdue(&self, changes_max: u64, last: u64) -> Vec<u64> {

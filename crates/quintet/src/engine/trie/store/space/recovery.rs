@@ -2,7 +2,10 @@
 
 use std::mem::take;
 
-use super::{PendingChanges, Space, SpaceFile};
+use super::{
+    space_file::{PendingChanges, SpaceFile},
+    word_space::WordSpace,
+};
 use crate::{
     journal::redo::Patch,
     util::{
@@ -11,7 +14,7 @@ use crate::{
     },
 };
 
-impl Space {
+impl WordSpace {
     /// Begins to collect the patches of a needed group, by its number, while the journal is opened.
     pub(crate) fn recover(&self, group: u64) -> ChangeRecovery<'_> {
         let disk = lock(&self.disk);
@@ -23,7 +26,7 @@ impl Space {
 /// Collects the patches of one group. Patches of the same region follow one another.
 #[derive(Debug)]
 pub(crate) struct ChangeRecovery<'a> {
-    space: &'a Space,
+    space: &'a WordSpace,
     disk: MutexGuard<'a, SpaceFile>,
     group: u64,
     /// The region of the last patch (`u64::MAX`: none yet), and its changes.

@@ -8,25 +8,26 @@
 //! Invariant: sources are in the order of their age, a group is a contiguous part of them, and both
 //! steps keep the order. So of the entries of one hash, the last is the newest.
 //!
-//! Threads: those of [`crate::io::Env::parallel`], while nobody else uses the table.
+//! Threads: those of [`crate::io::Env::parallel`], while no other thread uses the table.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use super::{
-    Chunk, HashLog,
+use crate::engine::hashlog::{
     arena::EXTENT_HEAD_UNITS,
+    chunk::Chunk,
     cold::ColdEntry,
     entry::{EntryKind, LargeRef, StoredEntry, UNIT_BYTES},
     files::FileRange,
-    manifest::{Extent, HintReader, HintsLocation, IndexHint, Manifest, encode_hints},
+    index::{AddOutcome, IndexLoader, SLOTS},
+    manifest::{Extent, HashLogManifest, HintReader, HintsLocation, IndexHint, encode_hints},
     pack::{BlockDirectory, PackedExtent},
+    table::HashLog,
 };
 use crate::{
     Error, Result,
-    engine::hashlog::index::{AddOutcome, Loader, SLOTS},
     io::Region,
     util::{
         codec::{to_u64, to_usize},
@@ -79,7 +80,7 @@ pub(super) struct ExtentSource {
 
 /// One pass: the entries of its part of the hashes, partitioned by share.
 struct LoadPass<'a> {
-    loader: Loader<'a>,
+    loader: IndexLoader<'a>,
     pass: u64,
     passes: u64,
     /// Space for the entries: by group, then by share.
@@ -89,7 +90,7 @@ struct LoadPass<'a> {
     memory: Mutex<Vec<LineMemory>>,
 }
 
-/// The buffer of [`Loader::share_loader`].
+/// The buffer of [`IndexLoader::share_loader`].
 type LineMemory = Vec<[u32; SLOTS]>;
 
 /// The partitioned entries of a group of extents.
@@ -106,7 +107,7 @@ struct ExtentGroup {
 
 impl<'a> LoadPass<'a> {
     fn new(
-        loader: Loader<'a>,
+        loader: IndexLoader<'a>,
         (pass, passes): (u64, u64),
         sources: &[&[ExtentSource]],
     ) -> std::io::Result<Self> {
@@ -220,7 +221,7 @@ impl HashLog {
     /// the index does not fit in its address space.
     pub(super) fn load_index(
         &self,
-        manifest: &Manifest,
+        manifest: &HashLogManifest,
         sources: &[ExtentSource],
     ) -> Result<Vec<u64>> {
         let total: u64 = sources.iter().map(|source| source.extent.entry_count).sum();
@@ -259,7 +260,7 @@ impl HashLog {
 
     fn run_pass(
         &self,
-        manifest: &Manifest,
+        manifest: &HashLogManifest,
         (groups, chunks): (&[&[ExtentSource]], &[u64]),
         totals: &LoadTotals,
         load_pass: &LoadPass<'_>,
@@ -294,7 +295,7 @@ impl HashLog {
     /// data.
     fn partition_extent(
         &self,
-        manifest: &Manifest,
+        manifest: &HashLogManifest,
         source: &ExtentSource,
         totals: &LoadTotals,
         load_pass: &LoadPass<'_>,
@@ -447,7 +448,7 @@ impl HashLog {
         &self,
         chunks: &[u64],
         totals: &LoadTotals,
-        index: Loader<'_>,
+        index: IndexLoader<'_>,
         mut entries: Vec<PartitionedEntry>,
         share_totals: &mut ShareTotals,
     ) -> Result<()> {

@@ -1,23 +1,21 @@
-//! Files of a table as text, for `quintet inspect`. It writes nothing and takes no lock.
+//! A data file as text: its extents with their entries, and its large values.
 //!
-//! The modules that own the formats decode and verify the bytes. Memory holds one extent. Space
-//! that was punched out, or that a crash left without a head, is reported as space without an
-//! extent.
+//! Memory holds one extent. Space that was punched out, or that a crash left without a head, is
+//! reported as space without an extent.
 
 #![deny(clippy::indexing_slicing)]
 
-use std::{io, sync::Arc};
+use std::io;
 
-use super::{
+use crate::engine::hashlog::{
     arena::EXTENT_HEAD_UNITS,
     entry::{EntryKind, LargeRef, StoredEntry, UNIT_BYTES},
     files::{CHUNK_MAGIC, EXTENT_HEAD_BYTES, ExtentHead, LARGE_MAGIC, TableIdentity, file_head},
-    manifest,
     pack::BlockDirectory,
 };
 use crate::{
     Error, Result,
-    io::{BLOCK_BYTES, Dir, File, read_up_to},
+    io::{BLOCK_BYTES, File, read_up_to},
     util::{
         codec::{crc32c, round_up, to_u64, to_usize},
         format::{LineSink, brief, hex},
@@ -27,21 +25,8 @@ use crate::{
 /// Maximum size of a chunk in bytes, and so of an extent.
 const EXTENT_BYTES_MAX: u64 = 16 << 20;
 
-/// Describes a manifest, record by record. Fails with `Corruption` at the first damage.
-pub fn manifest(
-    dir: &Arc<dyn Dir>,
-    file: Arc<dyn File>,
-    name: &str,
-    say: &mut LineSink<'_>,
-) -> Result<()> {
-    manifest::describe(dir, file, name, say)
-}
-
-/// Describes a data file: its extents with their entries, and its large values.
-///
-/// Fails with `Corruption` if anything is damaged, after it has described the rest. An extent that
-/// no manifest names may be damaged in a sound table: a crash during a flush leaves one.
-pub fn data(file: &dyn File, name: &str, say: &mut LineSink<'_>) -> Result<()> {
+/// Describes a data file. See [`super::data`].
+pub(super) fn describe(file: &dyn File, name: &str, say: &mut LineSink<'_>) -> Result<()> {
     let io = |error: io::Error| Error::io(format!("read {name}"), error);
     let read = |offset: u64, bytes: u64| -> Result<Vec<u8>> {
         let mut out = vec![0; to_usize(bytes)];

@@ -1,29 +1,29 @@
 //! Checkpoints: make the files and the manifest durable up to an LSN.
 //!
-//! Steps: freeze the open extents and wait for writers that did not see the freeze; sync the log;
-//! write and sync the data ([`flush`](super::flush)); commit in the manifest; free the space that
-//! the checkpoint dropped.
+//! 1. Freeze the open extents. Wait for writers that did not see the freeze.
+//! 2. Sync the log.
+//! 3. Write and sync the data ([`flush`](super::flush)).
+//! 4. Commit in the manifest.
+//! 5. Free the space that the checkpoint dropped.
 //!
-//! Invariants: a failed checkpoint changes nothing that recovery reads; the next one continues with
+//! Invariants: a failed checkpoint changes nothing that recovery reads. The next one continues with
 //! the data already written. A failed sync is never retried in the same file: data goes to another
 //! data file, the manifest to another manifest. After a durable commit, failures of the cleanup do
-//! not fail the checkpoint: they are counted and retried.
+//! not fail the checkpoint. They are counted and retried.
 //!
 //! Locks: `maintenance`, for the whole checkpoint.
 
-use std::{mem, sync::Arc};
+use std::mem;
 
 use super::{
-    Chunk, HashLog, LargeValue,
-    files::{DataFiles, FileRange, TableIdentity},
-    manifest::{Commit, Extent, LargeRecord, Manifest, ManifestContents},
+    maintenance::{Maintenance, PendingExtent},
+    manifest::{Commit, Extent, HashLogManifest, LargeRecord, ManifestContents},
     mutants,
+    table::HashLog,
 };
 use crate::{
     Error, Result,
-    io::Dir,
     util::{
-        budget::Reservation,
         codec::{Lsn, to_u64},
         mutant::mutant,
         sync::{Ordering, lock, write},
@@ -39,72 +39,6 @@ const MANIFEST_IDLE_PART: u64 = 16;
 
 /// Bytes of buffers during a rewrite: a part of the manifest, and the hints of one extent.
 const MANIFEST_BUFFER_BYTES: u64 = 2 << 20;
-
-/// The state of the one thread that maintains the table.
-#[derive(Debug)]
-pub(super) struct Maintenance {
-    pub(super) files: DataFiles,
-    pub(super) manifest: Option<Manifest>,
-    /// The chunk that compaction copies to; `None` before the first copy.
-    pub(super) copy_chunk: Option<Arc<Chunk>>,
-    /// Chunks without live entries. The next checkpoint drops them.
-    pub(super) retired: Vec<Arc<Chunk>>,
-    /// Dead large values. The next checkpoint drops them.
-    pub(super) dead_larges: Vec<u64>,
-    /// Extents that are written but not in the manifest.
-    pub(super) pending: Vec<PendingExtent>,
-    pub(super) pending_larges: Vec<Arc<LargeValue>>,
-    /// Id and serial of chunks that were detached from a failed file. The checkpoint that names
-    /// their new ranges drops the old records.
-    pub(super) relocated: Vec<(u64, u64)>,
-    /// The old file ranges of those chunks. The manifest names them until that checkpoint.
-    pub(super) old_ranges: Vec<FileRange>,
-    /// LSN that the files are complete to.
-    pub(super) complete: u64,
-    /// Size of the manifest in bytes if it were rewritten.
-    pub(super) manifest_needed: u64,
-    /// Size in bytes below which it is not rewritten, after a failed rewrite.
-    manifest_rewrite_at: u64,
-    /// Bytes written to replaced manifests.
-    replaced_written_bytes: u64,
-}
-
-/// An extent that is in its file but not in the manifest.
-#[derive(Debug)]
-pub(super) struct PendingExtent {
-    pub(super) extent: Extent,
-    pub(super) hints: Vec<u8>,
-    /// The budget of the hints.
-    pub(super) _memory: Reservation,
-}
-
-impl Maintenance {
-    pub(super) fn new(dir: Arc<dyn Dir>, owner: TableIdentity) -> Self {
-        Self {
-            files: DataFiles::new(dir, owner, 0),
-            manifest: None,
-            copy_chunk: None,
-            retired: Vec::new(),
-            dead_larges: Vec::new(),
-            pending: Vec::new(),
-            pending_larges: Vec::new(),
-            relocated: Vec::new(),
-            old_ranges: Vec::new(),
-            complete: 0,
-            manifest_needed: 0,
-            manifest_rewrite_at: 0,
-            replaced_written_bytes: 0,
-        }
-    }
-
-    /// Returns whether a checkpoint would change only the LSN that the files are complete to.
-    fn is_idle(&self) -> bool {
-        self.pending.is_empty()
-            && self.retired.is_empty()
-            && self.dead_larges.is_empty()
-            && self.pending_larges.is_empty()
-    }
-}
 
 impl HashLog {
     /// Makes a checkpoint that is complete to `up_to`. Returns the LSN that the files are complete
@@ -168,7 +102,7 @@ impl HashLog {
             next_file: maintenance.files.next_number(),
             collided: u64::from(self.collided.load(Ordering::Relaxed)),
         };
-        if maintenance.manifest.as_ref().is_none_or(Manifest::is_in_doubt) {
+        if maintenance.manifest.as_ref().is_none_or(HashLogManifest::is_in_doubt) {
             self.replace_manifest(maintenance, Commit { complete: 0, ..commit })?;
         }
         let added: u64 = maintenance.pending.iter().map(|add| add.extent.manifest_bytes()).sum();
@@ -237,7 +171,7 @@ impl HashLog {
 
     /// Rewrites the manifest if much of it is obsolete.
     fn rewrite_manifest(&self, maintenance: &mut Maintenance) {
-        let Some(bytes) = maintenance.manifest.as_ref().map(Manifest::bytes) else { return };
+        let Some(bytes) = maintenance.manifest.as_ref().map(HashLogManifest::bytes) else { return };
         let most = MANIFEST_BYTES_MIN + maintenance.manifest_needed * 3 / 2;
         if bytes >= most.max(maintenance.manifest_rewrite_at) {
             self.rewrite_manifest_now(maintenance, bytes);
@@ -254,7 +188,7 @@ impl HashLog {
 
     /// Rewrites the manifest of an idle table if it is too large.
     pub(super) fn tidy_manifest(&self, maintenance: &mut Maintenance) {
-        let bytes = maintenance.manifest.as_ref().map(Manifest::bytes);
+        let bytes = maintenance.manifest.as_ref().map(HashLogManifest::bytes);
         if let Some(bytes) = bytes.filter(|_| self.is_manifest_untidy()) {
             self.rewrite_manifest_now(maintenance, bytes);
             self.count_bytes(maintenance);
@@ -284,7 +218,7 @@ impl HashLog {
         let _memory = self.working_memory(contents.memory_bytes() + buffer);
         let number = old.map_or(1, |old| old.number() + 1);
         let from = old.map(|old| (old, &contents));
-        let new = Manifest::prepare(dir, self.owner, number, from, contents.commit)?;
+        let new = HashLogManifest::prepare(dir, self.owner, number, from, contents.commit)?;
         if let Err(error) = new.install() {
             if let Some(old) = &mut maintenance.manifest {
                 old.doubt();
@@ -298,25 +232,14 @@ impl HashLog {
         Ok(())
     }
 
-    /// Returns the error for a broken invariant of the table.
-    pub(super) fn broken(&self, what: &str) -> Error {
-        Error::TableFailed { table: self.context.table_id.to_string(), reason: what.to_owned() }
-    }
-
-    /// Reserves memory for a buffer of maintenance or recovery. Evicts chunks for it, and exceeds
-    /// the limit if that does not suffice: the work that needs the buffer releases memory.
-    pub(super) fn working_memory(&self, bytes: u64) -> Reservation {
-        let budget = &self.context.budget;
-        while budget.used() + bytes > budget.limit() && self.evict_one() {}
-        budget.reserve_transient(bytes)
-    }
-
     /// Updates the byte counts in the statistics.
     pub(super) fn count_bytes(&self, maintenance: &Maintenance) {
         let counters = &self.counters;
         counters.data_bytes.store(maintenance.files.file_bytes(), Ordering::Relaxed);
         let manifest = maintenance.manifest.as_ref();
-        counters.manifest_bytes.store(manifest.map_or(0, Manifest::bytes), Ordering::Relaxed);
+        counters
+            .manifest_bytes
+            .store(manifest.map_or(0, HashLogManifest::bytes), Ordering::Relaxed);
         counters.manifest_needed.store(maintenance.manifest_needed, Ordering::Relaxed);
         let written = maintenance.files.written_bytes
             + maintenance.replaced_written_bytes
@@ -326,7 +249,7 @@ impl HashLog {
 
     /// Requests a checkpoint if enough extents await one.
     pub(super) fn request_checkpoint_if_due(&self, maintenance: &Maintenance) {
-        if to_u64(maintenance.pending.len()) >= self.mutable_chunks {
+        if to_u64(maintenance.pending.len()) >= self.settings.mutable_chunks {
             self.checkpoint_wanted.store(true, Ordering::Relaxed);
             self.context.host.wake();
         }

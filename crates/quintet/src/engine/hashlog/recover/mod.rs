@@ -1,22 +1,33 @@
 //! Opening a table: reads the newest manifest, creates its chunks (none in memory), and loads the
-//! index from hints ([`super::load`]).
+//! index from hints ([`load`]).
 //!
 //! Opening removes files that no manifest names, after it has read everything that the manifest
 //! names. It trusts no number of the manifest that the files cannot have.
 
+mod load;
+
 use std::{collections::BTreeMap, io, sync::Arc};
 
-use super::{
-    Chunk, FlushState, HashLog, LargeState, LargeValue,
-    arena::EXTENT_HEAD_UNITS,
-    files::{DataFile, DataFiles, label, number_of as data_number},
-    load::ExtentSource,
-    maintain::Maintenance,
-    manifest::number_of as manifest_number,
-    manifest::{Commit, Extent, HintsLocation, Manifest, ManifestContents, is_unfinished},
-};
+use self::load::ExtentSource;
 use crate::{
     Error, Result,
+    contract::{Context, TableOptions},
+    engine::hashlog::{
+        arena::{ChunkArena, EXTENT_HEAD_UNITS},
+        chunk::{Chunk, FlushState},
+        files::{DataFile, DataFiles, TableIdentity, label, number_of as data_number},
+        index::SlotTable,
+        large_value::{LargeState, LargeValue},
+        maintenance::Maintenance,
+        manifest::{
+            Commit, Extent, HashLogManifest, HintsLocation, ManifestContents, is_unfinished,
+            number_of as manifest_number,
+        },
+        options::HashLogSettings,
+        table::{HashLog, HashLogCounters},
+    },
+    io::Queues,
+    record_store::read_ahead::ReadAhead,
     util::{
         codec::{Lsn, to_u64},
         mutant::mutant,
@@ -30,9 +41,55 @@ const NUMBER_END: u64 = 1 << 62;
 const LARGE_BYTES_MAX: u64 = 1 << 30;
 
 impl HashLog {
+    /// Loads a table, or creates one in an empty directory. Returns the LSN that its files are
+    /// complete to.
+    ///
+    /// Fails with `InvalidOption` for an unknown option or value, and with `Corruption` if the
+    /// manifest or its files are damaged.
+    pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
+        Self::open_with_mask(options, context, u64::MAX)
+    }
+
+    pub(super) fn open_with_mask(
+        options: &TableOptions,
+        context: Context,
+        hash_mask: u64,
+    ) -> Result<(Self, Lsn)> {
+        let settings = HashLogSettings::parse(options)?;
+        let owner = TableIdentity { database_id: context.database_id, table_id: context.table_id };
+        let no_memory = |error| Error::io("reserve address space for a table", error);
+        let engine = Self {
+            owner,
+            settings,
+            hash_mask,
+            index: SlotTable::new(context.budget.limit() / 8).map_err(no_memory)?,
+            arena: ChunkArena::new(settings.chunk_bytes, Arc::clone(&context.budget))
+                .map_err(no_memory)?,
+            chunks: RwLock::default(),
+            larges: RwLock::default(),
+            next_large: AtomicU64::new(1),
+            dead_larges: Mutex::default(),
+            active: AtomicU64::new(0),
+            roll: Mutex::default(),
+            residency: Mutex::default(),
+            maintenance: Mutex::new(Maintenance::new(Arc::clone(&context.dir), owner)),
+            checkpoint_wanted: AtomicBool::new(false),
+            opened_complete: AtomicU64::new(0),
+            warm_wanted: AtomicBool::new(false),
+            collided: AtomicBool::new(false),
+            queues: Queues::default(),
+            read_ahead_entries: ReadAhead::default(),
+            counters: HashLogCounters::default(),
+            context,
+        };
+        let complete = engine.recover()?;
+        engine.charge_index();
+        Ok((engine, complete))
+    }
+
     /// Loads the last checkpoint. Returns the LSN that it is complete to. Fails with `Corruption`
     /// if the manifest or a file that it names is damaged.
-    pub(super) fn recover(&self) -> Result<Lsn> {
+    fn recover(&self) -> Result<Lsn> {
         let mut maintenance = lock(&self.maintenance);
         let dir = &self.context.dir;
         let doing = |error| Error::io(format!("list {}", dir.path().display()), error);
@@ -45,7 +102,7 @@ impl HashLog {
         let mut contents = ManifestContents::default();
         if let Some(number) = newest {
             let write = !self.context.read_only;
-            let (manifest, found) = Manifest::open(dir, self.owner, number, write)?;
+            let (manifest, found) = HashLogManifest::open(dir, self.owner, number, write)?;
             contents = found;
             maintenance.manifest = Some(manifest);
         }
@@ -157,11 +214,11 @@ impl HashLog {
         for (extent, _) in extents {
             let units = extent.end.saturating_sub(extent.start);
             let numbers = [extent.serial, extent.order];
-            let plausible = extent.chunk < self.arena.chunks_max()
+            let plausible = extent.chunk < self.arena.count_max()
                 && units >= EXTENT_HEAD_UNITS
-                && extent.end <= self.arena.chunk_units()
+                && extent.end <= self.arena.segment_units()
                 && extent.entry_count <= units
-                && extent.span <= self.arena.chunk_units()
+                && extent.span <= self.arena.segment_units()
                 && numbers.iter().all(|number| *number < NUMBER_END)
                 && is_within(file, extent.offset, extent.range_bytes)?
                 && (packed || extent.end * 8 <= extent.range_bytes)
