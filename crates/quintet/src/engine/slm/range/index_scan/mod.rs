@@ -374,7 +374,7 @@ impl IndexScan {
         let tree = &table.paged.tree;
         match self.direction {
             Direction::Up => {
-                tree.scan_forward(&mut self.ascent, (step, ahead), &mut self.index_run)?
+                tree.scan_forward(&mut self.ascent, (step, ahead), &mut self.index_run)?;
             }
             Direction::Down => {
                 self.index_run.clear();
