@@ -17,7 +17,7 @@ pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
 }
 
 /// Lines outside code fences, numbered from 1.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(super) fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(index, line)| {
         if line.trim_start().starts_with("```") {

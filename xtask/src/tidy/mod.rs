@@ -13,6 +13,7 @@
 mod allow;
 mod api;
 mod circles;
+mod document_paths;
 mod documents;
 mod english;
 mod finding;
@@ -56,6 +57,7 @@ fn every_finding(tree: &Tree) -> Vec<Finding> {
     unsafe_list::check(tree, &mut findings);
     reach::check(tree, &mut findings);
     documents::check(tree, &mut findings);
+    document_paths::check(tree, &mut findings);
     manifests::check(tree, &mut findings);
     planted_bugs::check(tree, &mut findings);
     findings.sort();
