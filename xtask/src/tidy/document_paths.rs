@@ -7,7 +7,7 @@
 //! Invariant: a path with a capital letter, such as `engine/NAME/mod.rs`, is a placeholder and is
 //! not checked.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path};
 
 use super::{Finding, Tree, documents::prose, tree::LIBRARY};
 
@@ -21,7 +21,7 @@ const TESTS: &str = "crates/quintet/tests/";
 
 /// Reports paths that do not exist.
 pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
-    let names: BTreeSet<&str> = tree.names.iter().map(String::as_str).collect();
+    let files: BTreeSet<&str> = tree.names.iter().map(String::as_str).collect();
     for (path, text) in tree.documents() {
         if !DOCUMENTS.contains(&path) && !FOLDERS.iter().any(|folder| path.starts_with(folder)) {
             continue;
@@ -32,7 +32,7 @@ pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
                 bases.push(TESTS.to_owned());
             }
             for named in paths(content) {
-                let Some(found) = resolve(named, &bases, &names) else {
+                let Some(found) = resolve(named, &bases, &files) else {
                     let message = format!("`{named}` does not exist; write the path of today");
                     findings.push(Finding::error(path, line, message));
                     continue;
@@ -49,16 +49,15 @@ fn paths(line: &str) -> impl Iterator<Item = &str> {
     let spans = line.split('`').skip(1).step_by(2);
     spans.filter(|span| {
         let is_path = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-./".contains(c);
-        (span.ends_with(".rs") || span.ends_with('/'))
-            && !span.starts_with(['.', '/'])
-            && span.chars().all(is_path)
+        let is_source = Path::new(span).extension().is_some_and(|extension| extension == "rs");
+        (is_source || span.ends_with('/')) && !span.starts_with('/') && span.chars().all(is_path)
     })
 }
 
 /// The first place below `bases` where `named` exists, with a `/` at the end of a folder.
-fn resolve(named: &str, bases: &[String], names: &BTreeSet<&str>) -> Option<String> {
-    let full = bases.iter().map(|base| format!("{base}{named}"));
-    full.into_iter().find(|full| names.contains(full.trim_end_matches('/')))
+fn resolve(named: &str, bases: &[String], files: &BTreeSet<&str>) -> Option<String> {
+    let mut candidates = bases.iter().map(|base| format!("{base}{named}"));
+    candidates.find(|path| files.contains(path.trim_end_matches('/')))
 }
 
 #[cfg(test)]
