@@ -10,6 +10,7 @@ use crate::{
     db::{
         core::{Core, condition::Condition, durability::Durability},
         encoding::operations::{Frame, size_of_pieces},
+        expiry::entry::ExpiryEntry,
         tables::state::TableState,
     },
     util::mutant::mutant,
@@ -67,12 +68,36 @@ impl Core {
         let removed_entry = condition.removed_entry(table.id, op);
         let condition = mutant!(ConditionOutsideStripe:
             mutants::check_early(self, table, op, condition)?, else condition);
-        let held = match op {
+        let entry = (op, hash, removed_entry);
+        let logged = match op {
             Op::Put { .. } | Op::Delete { .. } => {
-                self.stripes.hold(self.stripes.index(table.id, hash))
+                let stripe = self.stripes.hold(self.stripes.index(table.id, hash));
+                let logged = self.log_and_apply_locked(table, entry, &pieces, condition)?;
+                if logged.is_some() {
+                    stripe.bump();
+                }
+                logged
             }
-            Op::DeleteRange { .. } => self.stripes.hold_every(),
+            Op::DeleteRange { .. } => {
+                let stripes = self.stripes.hold_every();
+                let logged = self.log_and_apply_locked(table, entry, &pieces, condition)?;
+                if logged.is_some() {
+                    stripes.bump();
+                }
+                logged
+            }
         };
+        Ok(logged)
+    }
+
+    /// The part of [`Self::log_and_apply`] for which the stripes are locked.
+    fn log_and_apply_locked(
+        &self,
+        table: &TableState,
+        (op, hash, removed_entry): (&Op<'_>, u64, Option<ExpiryEntry<'_>>),
+        pieces: &[&[u8]; 5],
+        condition: Condition,
+    ) -> Result<Option<(Appended, Result<()>)>> {
         self.tables.check_open()?;
         self.tables.check_takes_writes(table)?;
         self.tables.check_types(table, op)?;
@@ -83,12 +108,10 @@ impl Core {
         let replaced = table.replaced_expiry(op);
         let mut ticket = self.log.begin()?;
         table.engine.prefetch(Hint::Write { hash, step: 2 });
-        let appended = ticket.append(&pieces)?;
+        let appended = ticket.append(pieces)?;
         let applied = self.apply(table, appended, op);
         let added = self.expiry.add(table, appended, op, replaced);
         let removed = removed_entry.map_or(Ok(()), |entry| self.expiry.remove(&entry));
-        drop(ticket);
-        held.bump();
         Ok(Some((appended, applied.and(added).and(removed))))
     }
 }

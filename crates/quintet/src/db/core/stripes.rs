@@ -41,9 +41,18 @@ pub(crate) struct StripeIndex(usize);
 /// Guard of locked stripes. Dropping it unlocks them.
 #[derive(Debug)]
 pub(crate) struct StripesGuard<'a> {
-    one: Option<(&'a WriteStripe, MutexGuard<'a, ()>)>,
-    more: Vec<(&'a WriteStripe, MutexGuard<'a, ()>)>,
+    stripes: Vec<LockedStripe<'a>>,
 }
+
+/// Guard of one locked stripe. Dropping it unlocks the stripe. A type of its own, because a put
+/// has no need to drop a list.
+#[derive(Debug)]
+pub(crate) struct StripeGuard<'a> {
+    /// `None` only with a planted bug.
+    stripe: Option<LockedStripe<'a>>,
+}
+
+type LockedStripe<'a> = (&'a WriteStripe, MutexGuard<'a, ()>);
 
 impl Default for Stripes {
     fn default() -> Self {
@@ -68,25 +77,25 @@ impl Stripes {
 
     /// Locks one stripe.
     #[inline]
-    pub(crate) fn hold(&self, index: StripeIndex) -> StripesGuard<'_> {
-        StripesGuard { one: self.lock_at(index.0), more: Vec::new() }
+    pub(crate) fn hold(&self, index: StripeIndex) -> StripeGuard<'_> {
+        StripeGuard { stripe: self.lock_at(index.0) }
     }
 
     /// Locks several stripes in order. Sorts `indexes`.
     pub(crate) fn hold_all_of(&self, indexes: &mut Vec<StripeIndex>) -> StripesGuard<'_> {
         indexes.sort_unstable();
         indexes.dedup();
-        let more = indexes.iter().filter_map(|index| self.lock_at(index.0)).collect();
-        StripesGuard { one: None, more }
+        StripesGuard { stripes: indexes.iter().filter_map(|index| self.lock_at(index.0)).collect() }
     }
 
     /// Locks every stripe, so that nothing commits meanwhile.
     pub(crate) fn hold_every(&self) -> StripesGuard<'_> {
-        let more = (0..self.stripes.len()).filter_map(|index| self.lock_at(index)).collect();
-        StripesGuard { one: None, more }
+        StripesGuard {
+            stripes: (0..self.stripes.len()).filter_map(|index| self.lock_at(index)).collect(),
+        }
     }
 
-    fn lock_at(&self, index: usize) -> Option<(&WriteStripe, MutexGuard<'_, ()>)> {
+    fn lock_at(&self, index: usize) -> Option<LockedStripe<'_>> {
         mutant!(StripesNotLocked => return None);
         let stripe = self.stripes.get(index)?;
         Some((stripe, lock(&stripe.lock)))
@@ -103,7 +112,17 @@ impl Stripes {
 impl StripesGuard<'_> {
     /// Records a write under these stripes.
     pub(crate) fn bump(&self) {
-        for (stripe, _) in self.one.iter().chain(&self.more) {
+        for (stripe, _) in &self.stripes {
+            stripe.version.fetch_add(1, Ordering::Release);
+        }
+    }
+}
+
+impl StripeGuard<'_> {
+    /// Records a write under this stripe.
+    #[inline]
+    pub(crate) fn bump(&self) {
+        if let Some((stripe, _)) = &self.stripe {
             stripe.version.fetch_add(1, Ordering::Release);
         }
     }
