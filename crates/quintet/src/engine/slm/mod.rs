@@ -55,19 +55,20 @@ mod write;
 use std::sync::Arc;
 
 pub(crate) use self::run::describe_run;
-use self::{range::RangeEntries, table::SlmTable};
+use self::{
+    range::{SlmRangeSource, visit},
+    table::SlmTable,
+};
 use crate::{
-    Error, Result,
+    Result,
     contract::{
         BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, Hint, KeyRange,
         MaintenanceMode, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions,
         ValueSink, Visit,
     },
+    lsm::range::{RangeEntries, scan_page},
     util::{codec::Lsn, report::Report},
 };
-
-/// First byte of a scan cursor; the next key to return follows.
-const CURSOR_TAG: u8 = b'k';
 
 /// A table of the slm engine. See the module head.
 ///
@@ -90,6 +91,12 @@ impl Slm {
     pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
         let (table, complete) = SlmTable::open(options, context)?;
         Ok((Self { table: Arc::new(table) }, complete))
+    }
+
+    /// Returns the entries of a range. The runs that it reads count for compaction if `is_query`.
+    fn entries(&self, range: KeyRange, is_query: bool) -> RangeEntries<SlmRangeSource> {
+        let source = SlmRangeSource::new(&self.table.write_buffer.view.load(), is_query);
+        RangeEntries::new(&self.table, source, range)
     }
 }
 
@@ -134,26 +141,7 @@ impl Engine for Slm {
     }
 
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
-        let start = match from.0.split_first() {
-            None => &[][..],
-            Some((&CURSOR_TAG, start)) => start,
-            Some(_) => {
-                let what = "the cursor is not one that a scan returned".to_owned();
-                return Err(Error::Limit { what });
-            }
-        };
-        let range = KeyRange { start: Some(start.to_vec()), end: None };
-        let mut found = Vec::new();
-        for entry in RangeEntries::new(Arc::clone(&self.table), range, false).take(limit.max(1)) {
-            found.push(entry?);
-        }
-        let next = match found.last() {
-            Some(last) if found.len() >= limit => {
-                Cursor([&[CURSOR_TAG], &*last.key, &[0]].concat())
-            }
-            _ => Cursor::START,
-        };
-        Ok((found, next))
+        scan_page(from, limit, |range| self.entries(range, false))
     }
 
     fn ordered(&self) -> Option<&dyn OrderedEngine> {
@@ -191,11 +179,11 @@ impl Engine for Slm {
 
 impl OrderedEngine for Slm {
     fn range(&self, range: KeyRange) -> Result<EntryIter> {
-        Ok(Box::new(RangeEntries::new(Arc::clone(&self.table), range, true)))
+        Ok(Box::new(self.entries(range, true)))
     }
 
     fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<()> {
-        range::visit(&self.table, range, each)
+        visit(&self.table, range, each)
     }
 
     fn estimate_count(&self, range: &KeyRange) -> Result<u64> {

@@ -1,9 +1,10 @@
 //! Writes: inserts into the memtables.
 
-use super::{range::TwoEndedScan, table::SlmTable};
+use super::{range::SlmRangeSource, table::SlmTable};
 use crate::{
     Result,
     contract::{KeyRange, Op},
+    lsm::range::TwoEndedScan,
     util::codec::Lsn,
 };
 
@@ -18,7 +19,8 @@ impl SlmTable {
     pub(super) fn delete_range(&self, lsn: Lsn, start: &[u8], end: &[u8]) -> Result<()> {
         let end = (!end.is_empty()).then(|| end.to_vec());
         let range = KeyRange { start: Some(start.to_vec()), end };
-        let mut keys = TwoEndedScan::new(&self.write_buffer.view.load_full(), range, false);
+        let source = SlmRangeSource::new(&self.write_buffer.view.load(), false);
+        let mut keys = TwoEndedScan::new(source, range);
         while let Some(key) = keys.next_key(self)? {
             self.insert(lsn, &Op::Delete { key: &key })?;
             self.write_buffer.rotate_full(self)?;

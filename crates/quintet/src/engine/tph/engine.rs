@@ -3,21 +3,19 @@
 use std::sync::Arc;
 
 use super::{
-    range::{self, TphRange},
+    range::{TphRangeSource, visit},
     store::TphStore,
 };
 use crate::{
-    Error, Result,
+    Result,
     contract::{
         BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, Hint, KeyRange,
         MaintenanceMode, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions,
         ValueSink, Visit,
     },
+    lsm::range::{RangeEntries, scan_page},
     util::{codec::Lsn, report::Report, sync::Ordering},
 };
-
-/// The first byte of a scan cursor. The next key follows.
-const CURSOR_TAG: u8 = b'k';
 
 /// A table of the tph engine. See the documentation of [`crate::engine::tph`].
 #[derive(Debug)]
@@ -31,6 +29,12 @@ impl Tph {
     pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
         let (store, complete) = TphStore::open(options, context, u64::MAX)?;
         Ok((Self { store: Arc::new(store) }, complete))
+    }
+
+    /// Returns the entries of a range.
+    fn entries(&self, range: KeyRange) -> RangeEntries<TphRangeSource> {
+        let source = TphRangeSource::new(&self.store.write_buffer.view.load());
+        RangeEntries::new(&self.store, source, range)
     }
 }
 
@@ -75,26 +79,7 @@ impl Engine for Tph {
     }
 
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
-        let start = match from.0.split_first() {
-            None => &[][..],
-            Some((&CURSOR_TAG, start)) => start,
-            Some(_) => {
-                let what = "the cursor is not one that a scan returned".to_owned();
-                return Err(Error::Limit { what });
-            }
-        };
-        let range = KeyRange { start: Some(start.to_vec()), end: None };
-        let mut found = Vec::new();
-        for entry in TphRange::new(Arc::clone(&self.store), range).take(limit.max(1)) {
-            found.push(entry?);
-        }
-        let next = match found.last() {
-            Some(last) if found.len() >= limit => {
-                Cursor([&[CURSOR_TAG], &*last.key, &[0]].concat())
-            }
-            _ => Cursor::START,
-        };
-        Ok((found, next))
+        scan_page(from, limit, |range| self.entries(range))
     }
 
     fn ordered(&self) -> Option<&dyn OrderedEngine> {
@@ -144,11 +129,11 @@ impl Engine for Tph {
 
 impl OrderedEngine for Tph {
     fn range(&self, range: KeyRange) -> Result<EntryIter> {
-        Ok(Box::new(TphRange::new(Arc::clone(&self.store), range)))
+        Ok(Box::new(self.entries(range)))
     }
 
     fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<()> {
-        range::visit(&self.store, range, each)
+        visit(&self.store, range, each)
     }
 
     fn estimate_count(&self, range: &KeyRange) -> Result<u64> {

@@ -1,9 +1,10 @@
 //! Writes: inserts into the write buffer, and range deletes.
 
-use super::{range::RangeKeys, store::TphStore};
+use super::{range::TphRangeSource, store::TphStore};
 use crate::{
     Result,
     contract::{KeyRange, Op},
+    lsm::range::TwoEndedScan,
     util::codec::Lsn,
 };
 
@@ -18,8 +19,9 @@ impl TphStore {
     pub(super) fn delete_range(&self, lsn: Lsn, start: &[u8], end: &[u8]) -> Result<()> {
         let end = (!end.is_empty()).then(|| end.to_vec());
         let range = KeyRange { start: Some(start.to_vec()), end };
-        let mut keys = RangeKeys::new(self, &self.write_buffer.view.load_full(), range);
-        while let Some(key) = keys.next_key()? {
+        let source = TphRangeSource::new(&self.write_buffer.view.load());
+        let mut keys = TwoEndedScan::new(source, range);
+        while let Some(key) = keys.next_key(self)? {
             self.insert(lsn, &Op::Delete { key: &key })?;
             self.write_buffer.rotate_full(self)?;
         }

@@ -17,6 +17,7 @@ use std::{collections::BTreeMap, ops, sync::Arc};
 
 use super::*;
 use crate::{
+    Error,
     contract::{EngineKind, Host, fake_host::FakeHost},
     io::sim::{Call, Damage, Effect, Fault, Policy, SimEnv, When},
     lsm::{
