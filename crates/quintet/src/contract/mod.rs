@@ -305,6 +305,11 @@ pub struct Context {
 }
 
 impl Context {
+    /// Fails with `ReadOnly` if the database is open for reading only.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.read_only { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
     fn has_free(&self, bytes: u64) -> bool {
         self.budget.used().saturating_add(bytes) <= self.budget.limit()
     }

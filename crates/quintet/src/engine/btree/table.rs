@@ -153,7 +153,7 @@ impl Engine for BTree {
 
     fn checkpoint(&self, up_to: Lsn) -> Result<Lsn> {
         let inner = &self.inner;
-        inner.check_usable()?;
+        inner.paged.context.check_writable()?;
         inner.is_checkpoint_requested.store(false, Ordering::Relaxed);
         inner.merge_all()?;
         let mut checkpointer = lock(&inner.paged.checkpointer);
@@ -169,7 +169,7 @@ impl Engine for BTree {
 
     fn maintain(&self, _mode: MaintenanceMode) -> Result<()> {
         let inner = &self.inner;
-        inner.check_usable()?;
+        inner.paged.context.check_writable()?;
         inner.merge_all()?;
         let expired = |stored: &[u8]| inner.paged.context.host.is_expired(stored);
         let mut next = Some(Vec::new());

@@ -6,8 +6,8 @@
 //! How: memtables ([`crate::lsm::write_buffer`]) are flushed to runs ([`run`]): immutable files of
 //! blocks in key order. A B+-tree ([`crate::bptree::checkpoint`]) maps each key to the run and the
 //! block of its one live entry ([`index_value`]).
-//! - Put ([`write`]): admit (memory for the memtable, or help to flush), then insert into the
-//!   active memtable. Get ([`read`]): memtables, index, one block. Range ([`range`]): the index and
+//! - Put ([`crate::lsm::write_buffer`]): admit (memory for the memtable, or help to flush), then
+//!   insert into the active memtable. Get ([`read`]): memtables, index, one block. Range ([`range`]): the index and
 //!   the memtables, merged.
 //! - Background ([`pending_work`]): flush ([`flush`]), update the index ([`index_update`]), pick
 //!   runs ([`compaction_picker`]), merge them ([`compact`]), take a checkpoint ([`checkpoint`]).
@@ -50,14 +50,13 @@ mod table;
 #[cfg(test)]
 #[cfg(not(model))]
 mod tests;
-mod write;
 
 use std::sync::Arc;
 
 pub(crate) use self::run::describe_run;
 use self::{
     range::{SlmRangeSource, visit},
-    table::SlmTable,
+    table::{SlmTable, SuperVersion},
 };
 use crate::{
     Result,
@@ -134,10 +133,8 @@ impl Engine for Slm {
     }
 
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
-        match op {
-            Op::Put { .. } | Op::Delete { .. } => self.table.insert(lsn, op),
-            Op::DeleteRange { start, end } => self.table.delete_range(lsn, start, end),
-        }
+        let source = |view: &SuperVersion| SlmRangeSource::new(view, false);
+        self.table.write_buffer.apply(lsn, op, &*self.table, source)
     }
 
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
@@ -149,12 +146,12 @@ impl Engine for Slm {
     }
 
     fn checkpoint(&self, up_to: Lsn) -> Result<Lsn> {
-        self.table.check_usable()?;
+        self.table.context.check_writable()?;
         self.table.flush_to(up_to)
     }
 
     fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
-        self.table.check_usable()?;
+        self.table.context.check_writable()?;
         match mode {
             MaintenanceMode::Step if self.table.can_write_back() => {
                 self.table.paged.empty_journal()

@@ -72,10 +72,7 @@ impl Engine for Tph {
     }
 
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
-        match op {
-            Op::Put { .. } | Op::Delete { .. } => self.store.insert(lsn, op),
-            Op::DeleteRange { start, end } => self.store.delete_range(lsn, start, end),
-        }
+        self.store.write_buffer.apply(lsn, op, &*self.store, TphRangeSource::new)
     }
 
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
@@ -87,12 +84,12 @@ impl Engine for Tph {
     }
 
     fn checkpoint(&self, up_to: Lsn) -> Result<Lsn> {
-        self.store.check_usable()?;
+        self.store.context.check_writable()?;
         self.store.flush_to(up_to)
     }
 
     fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
-        self.store.check_usable()?;
+        self.store.context.check_writable()?;
         match mode {
             MaintenanceMode::Step => self.store.compact_step().map(drop),
             MaintenanceMode::Full => self.store.compact_all(),
