@@ -162,12 +162,11 @@ impl<S: RangeSource> TwoEndedScan<S> {
             Direction::Up => &mut self.front,
             Direction::Down => &mut self.back,
         };
-        let opened = match slot {
-            Some(cursor) => Ok(cursor),
-            None => {
-                let cursor = self.source.open(direction, &self.remaining, table);
-                cursor.map(|cursor| slot.insert(cursor))
-            }
+        let opened = if let Some(cursor) = slot {
+            Ok(cursor)
+        } else {
+            let cursor = self.source.open(direction, &self.remaining, table);
+            cursor.map(|cursor| slot.insert(cursor))
         };
         let found = opened.and_then(|cursor| advance(cursor, &mut self.remaining));
         if found.is_err() {
