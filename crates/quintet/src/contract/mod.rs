@@ -28,6 +28,9 @@ mod cursor;
 #[cfg(not(model))]
 pub(crate) mod fake_host;
 pub(crate) mod options;
+#[cfg(test)]
+#[cfg(not(model))]
+pub(crate) mod test_bench;
 mod value;
 pub(crate) mod value_sink;
 
