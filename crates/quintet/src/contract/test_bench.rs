@@ -88,7 +88,7 @@ pub(crate) fn delete(engine: &impl Engine, lsn: u64, key: &[u8]) {
 
 /// Does the background work until none is pending.
 pub(crate) fn background(engine: &impl Engine, lsn: u64) {
-    for _ in 0..200 {
+    for _ in 0..100 {
         match engine.pending_work() {
             PendingWork::Checkpoint => drop(engine.checkpoint(Lsn(lsn)).unwrap()),
             PendingWork::Maintain => engine.maintain(MaintenanceMode::Step).unwrap(),
