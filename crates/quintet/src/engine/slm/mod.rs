@@ -7,8 +7,8 @@
 //! blocks in key order. A B+-tree ([`crate::bptree::checkpoint`]) maps each key to the run and the
 //! block of its one live entry ([`index_value`]).
 //! - Put ([`crate::lsm::write_buffer`]): admit (memory for the memtable, or help to flush), then
-//!   insert into the active memtable. Get ([`read`]): memtables, index, one block. Range ([`range`]): the index and
-//!   the memtables, merged.
+//!   insert into the active memtable. Get ([`read`]): memtables, index, one block. Range
+//!   ([`range`]): the index and the memtables, merged.
 //! - Background ([`pending_work`]): flush ([`flush`]), update the index ([`index_update`]), pick
 //!   runs ([`compaction_picker`]), merge them ([`compact`]), take a checkpoint ([`checkpoint`]).
 //!
