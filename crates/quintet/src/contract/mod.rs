@@ -23,15 +23,20 @@
 //! serialises `apply` for one key, in log order, and runs at most one of `checkpoint` and
 //! `maintain` of a table at a time. ARCHITECTURE.md has the lock order.
 
+mod cursor;
 #[cfg(test)]
 #[cfg(not(model))]
 pub(crate) mod fake_host;
 pub(crate) mod options;
+#[cfg(test)]
+#[cfg(not(model))]
+pub(crate) mod test_bench;
 mod value;
 pub(crate) mod value_sink;
 
 use std::{fmt, ops::ControlFlow, sync::Arc, time::Duration};
 
+pub use cursor::Cursor;
 pub use options::{
     Compression, EngineKind, EngineOption, OptionAudience, OptionDefault, OptionValues,
     TableOptions,
@@ -92,20 +97,6 @@ pub struct Entry {
     pub key: Vec<u8>,
     /// The stored value, envelope included.
     pub value: Value,
-}
-
-/// A position in a scan: opaque bytes of the engine. Empty at the start and again at the end.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cursor(pub Vec<u8>);
-
-impl Cursor {
-    /// The position before the first entry, and the one after the last.
-    pub const START: Self = Self(Vec::new());
-
-    /// Returns whether this is the start (or, if a scan returned it, the end).
-    pub fn is_start(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 /// Keys from `start` (included) to `end` (excluded); `None` is unbounded.
@@ -317,6 +308,11 @@ pub struct Context {
 }
 
 impl Context {
+    /// Fails with `ReadOnly` if the database is open for reading only.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.read_only { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
     fn has_free(&self, bytes: u64) -> bool {
         self.budget.used().saturating_add(bytes) <= self.budget.limit()
     }

@@ -5,6 +5,7 @@
 //!   slows writers down before memory runs out.
 //! - Files: [`sst`] is the format of sorted string tables, with its writer and its block index.
 //! - Reads: [`block_cache`] holds hot blocks. [`cursor`] scans memtables and files and merges them.
+//!   [`range`] reads ranges from both ends.
 //!   [`read_buffers`] recycles the buffers of disk reads.
 //!
 //! `tph` groups such files into tables of levels. `slm` has one level of them under an index.
@@ -16,6 +17,7 @@ pub(crate) mod block_cache;
 pub(crate) mod cursor;
 pub(crate) mod direction;
 pub(crate) mod memtable;
+pub(crate) mod range;
 pub(crate) mod rate_limiter;
 pub(crate) mod read_buffers;
 pub(crate) mod sst;

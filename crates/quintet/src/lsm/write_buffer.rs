@@ -29,10 +29,11 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::{Context, Op, TRANSIENT_WAIT_STEP},
+    contract::{Context, KeyRange, Op, TRANSIENT_WAIT_STEP},
     io::write_throttle::DELAY_MAX,
     lsm::{
         memtable::arenas::Arenas,
+        range::{RangeSource, TwoEndedScan},
         rate_limiter::{IdleDetector, RATE_MIN, RateLimiter, Throughput, micros},
     },
     util::{
@@ -65,6 +66,8 @@ pub(crate) trait FlushTarget<V> {
     fn await_work(&self);
     /// Called before a super version is installed: computes the rate that writers are limited to.
     fn set_rate(&self, view: &SuperVersion<V>);
+    /// Returns the hash of a key.
+    fn hash_of(&self, key: &[u8]) -> u64;
 }
 
 /// Counters since the table was opened.
@@ -404,15 +407,44 @@ impl<V> WriteBuffer<V> {
         self.view.load().active.prefetch(hash);
     }
 
-    /// Inserts an operation on one key with this hash. Freezes the active memtable if the operation
-    /// does not fit. Fails if it does not fit an empty one.
-    pub(crate) fn insert(
+    /// Applies an operation. `source` returns what the scan of a range delete reads.
+    pub(crate) fn apply<T: FlushTarget<V>, S: RangeSource<Table = T>>(
         &self,
         lsn: Lsn,
         op: &Op<'_>,
-        hash: u64,
-        target: &impl FlushTarget<V>,
+        target: &T,
+        source: impl FnOnce(&SuperVersion<V>) -> S,
     ) -> Result<()> {
+        match op {
+            Op::Put { key, .. } | Op::Delete { key } => {
+                self.insert(lsn, op, target.hash_of(key), target)
+            }
+            Op::DeleteRange { start, end } => {
+                let end = (!end.is_empty()).then(|| end.to_vec());
+                let range = KeyRange { start: Some(start.to_vec()), end };
+                let keys = TwoEndedScan::new(source(&self.view.load()), range);
+                self.delete_keys(lsn, keys, target)
+            }
+        }
+    }
+
+    /// Deletes every key of a scan, with one delete for each.
+    fn delete_keys<T: FlushTarget<V>, S: RangeSource<Table = T>>(
+        &self,
+        lsn: Lsn,
+        mut keys: TwoEndedScan<S>,
+        target: &T,
+    ) -> Result<()> {
+        while let Some(key) = keys.next_key(target)? {
+            self.insert(lsn, &Op::Delete { key: &key }, target.hash_of(&key), target)?;
+            self.rotate_full(target)?;
+        }
+        Ok(())
+    }
+
+    /// Inserts an operation on one key with this hash. Freezes the active memtable if the operation
+    /// does not fit. Fails if it does not fit an empty one.
+    fn insert(&self, lsn: Lsn, op: &Op<'_>, hash: u64, target: &impl FlushTarget<V>) -> Result<()> {
         if !self.claim_reserved(cost(op)) {
             self.context.budget.reserve_unchecked(cost(op));
         }
@@ -472,7 +504,7 @@ impl<V> WriteBuffer<V> {
     }
 
     /// Freezes the active memtable if it is full: for operations that were not admitted one by one.
-    pub(crate) fn rotate_full(&self, target: &impl FlushTarget<V>) -> Result<()> {
+    fn rotate_full(&self, target: &impl FlushTarget<V>) -> Result<()> {
         let active = Arc::clone(&self.view.load().active);
         if active.charged() >= self.list_bytes() {
             self.rotate(&active, target)?;

@@ -22,7 +22,7 @@ struct BTreeLoad {
 impl BulkLoad for BTree {
     fn begin_load(&self) -> Result<LoadStart> {
         let inner = Arc::clone(&self.inner);
-        inner.check_usable()?;
+        inner.paged.context.check_writable()?;
         inner.merge_all()?;
         let (loader, last) = BulkLoader::begin(&inner.paged)?;
         Ok(LoadStart { load: Box::new(BTreeLoad { inner, loader }), last })

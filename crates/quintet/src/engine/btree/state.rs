@@ -2,7 +2,7 @@
 
 use super::{admissions::Admissions, replay_buffer::BTreeReplayBuffer};
 use crate::{
-    Error, Result,
+    Result,
     bptree::{
         checkpoint::PagedTree,
         scan_forward::{EntryRun, ForwardScan},
@@ -48,10 +48,6 @@ impl BTreeState {
             entries.extend((0..run.len()).filter_map(|index| run.entry(index)).map(entry_of));
         }
         Ok((entries, (!scan.is_over).then_some(scan.start)))
-    }
-
-    pub(super) fn check_usable(&self) -> Result<()> {
-        if self.paged.context.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 }
 

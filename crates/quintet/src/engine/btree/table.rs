@@ -10,7 +10,7 @@ use super::{
     state::{BTreeState, SCAN_AHEAD, make_value},
 };
 use crate::{
-    Error, Result,
+    Result,
     bptree::{
         DropFilter,
         checkpoint::{CHANGE_PAGES, PagedTree, TreeSettings},
@@ -26,9 +26,6 @@ use crate::{
         sync::{AtomicBool, Ordering, lock},
     },
 };
-
-/// First byte of a cursor; the first key to return follows.
-const CURSOR_TAG: u8 = b'k';
 
 /// A table of the btree engine. See the module documentation.
 #[derive(Debug)]
@@ -146,17 +143,8 @@ impl Engine for BTree {
     }
 
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
-        let start = match from.0.split_first() {
-            None => &[][..],
-            Some((&CURSOR_TAG, start)) => start,
-            Some(_) => {
-                let what = "the cursor is not one that a scan returned".to_owned();
-                return Err(Error::Limit { what });
-            }
-        };
-        let (entries, next) = self.inner.scan_from(start, limit)?;
-        let next = next.map_or(Cursor::START, |next| Cursor([&[CURSOR_TAG], &*next].concat()));
-        Ok((entries, next))
+        let (entries, next) = self.inner.scan_from(from.key()?, limit)?;
+        Ok((entries, next.map_or(Cursor::START, |next| Cursor::at_key(&next))))
     }
 
     fn ordered(&self) -> Option<&dyn OrderedEngine> {
@@ -165,7 +153,7 @@ impl Engine for BTree {
 
     fn checkpoint(&self, up_to: Lsn) -> Result<Lsn> {
         let inner = &self.inner;
-        inner.check_usable()?;
+        inner.paged.context.check_writable()?;
         inner.is_checkpoint_requested.store(false, Ordering::Relaxed);
         inner.merge_all()?;
         let mut checkpointer = lock(&inner.paged.checkpointer);
@@ -181,7 +169,7 @@ impl Engine for BTree {
 
     fn maintain(&self, _mode: MaintenanceMode) -> Result<()> {
         let inner = &self.inner;
-        inner.check_usable()?;
+        inner.paged.context.check_writable()?;
         inner.merge_all()?;
         let expired = |stored: &[u8]| inner.paged.context.host.is_expired(stored);
         let mut next = Some(Vec::new());

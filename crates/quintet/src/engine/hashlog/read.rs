@@ -382,9 +382,7 @@ impl HashLog {
             0
         } else {
             let mut decoder = Decoder::new(&from.0);
-            decoder.u64().filter(|_| decoder.is_empty()).ok_or_else(|| Error::Limit {
-                what: "the cursor is not one that a scan returned".to_owned(),
-            })?
+            decoder.u64().filter(|_| decoder.is_empty()).ok_or_else(Cursor::unknown)?
         };
         let mut entries = Vec::new();
         let mut addresses = Vec::new();

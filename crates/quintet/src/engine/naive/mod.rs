@@ -581,7 +581,7 @@ fn decode_cursor(cursor: &Cursor) -> Result<(usize, u64)> {
         (Some(shard), Some(cursor), true) if usize::from(shard) < SHARD_COUNT => {
             Ok((usize::from(shard), cursor))
         }
-        _ => Err(Error::Limit { what: "the cursor is not one that a scan returned".to_owned() }),
+        _ => Err(Cursor::unknown()),
     }
 }
 

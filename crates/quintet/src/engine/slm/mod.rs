@@ -6,9 +6,9 @@
 //! How: memtables ([`crate::lsm::write_buffer`]) are flushed to runs ([`run`]): immutable files of
 //! blocks in key order. A B+-tree ([`crate::bptree::checkpoint`]) maps each key to the run and the
 //! block of its one live entry ([`index_value`]).
-//! - Put ([`write`]): admit (memory for the memtable, or help to flush), then insert into the
-//!   active memtable. Get ([`read`]): memtables, index, one block. Range ([`range`]): the index and
-//!   the memtables, merged.
+//! - Put ([`crate::lsm::write_buffer`]): admit (memory for the memtable, or help to flush), then
+//!   insert into the active memtable. Get ([`read`]): memtables, index, one block. Range
+//!   ([`range`]): the index and the memtables, merged.
 //! - Background ([`pending_work`]): flush ([`flush`]), update the index ([`index_update`]), pick
 //!   runs ([`compaction_picker`]), merge them ([`compact`]), take a checkpoint ([`checkpoint`]).
 //!
@@ -50,24 +50,24 @@ mod table;
 #[cfg(test)]
 #[cfg(not(model))]
 mod tests;
-mod write;
 
 use std::sync::Arc;
 
 pub(crate) use self::run::describe_run;
-use self::{range::RangeEntries, table::SlmTable};
+use self::{
+    range::{SlmRangeSource, visit},
+    table::{SlmTable, SuperVersion},
+};
 use crate::{
-    Error, Result,
+    Result,
     contract::{
         BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, Hint, KeyRange,
         MaintenanceMode, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions,
         ValueSink, Visit,
     },
+    lsm::range::{RangeEntries, scan_page},
     util::{codec::Lsn, report::Report},
 };
-
-/// First byte of a scan cursor; the next key to return follows.
-const CURSOR_TAG: u8 = b'k';
 
 /// A table of the slm engine. See the module head.
 ///
@@ -90,6 +90,12 @@ impl Slm {
     pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
         let (table, complete) = SlmTable::open(options, context)?;
         Ok((Self { table: Arc::new(table) }, complete))
+    }
+
+    /// Returns the entries of a range. The runs that it reads count for compaction if `is_query`.
+    fn entries(&self, range: KeyRange, is_query: bool) -> RangeEntries<SlmRangeSource> {
+        let source = SlmRangeSource::new(&self.table.write_buffer.view.load(), is_query);
+        RangeEntries::new(&self.table, source, range)
     }
 }
 
@@ -127,33 +133,12 @@ impl Engine for Slm {
     }
 
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
-        match op {
-            Op::Put { .. } | Op::Delete { .. } => self.table.insert(lsn, op),
-            Op::DeleteRange { start, end } => self.table.delete_range(lsn, start, end),
-        }
+        let source = |view: &SuperVersion| SlmRangeSource::new(view, false);
+        self.table.write_buffer.apply(lsn, op, &*self.table, source)
     }
 
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
-        let start = match from.0.split_first() {
-            None => &[][..],
-            Some((&CURSOR_TAG, start)) => start,
-            Some(_) => {
-                let what = "the cursor is not one that a scan returned".to_owned();
-                return Err(Error::Limit { what });
-            }
-        };
-        let range = KeyRange { start: Some(start.to_vec()), end: None };
-        let mut found = Vec::new();
-        for entry in RangeEntries::new(Arc::clone(&self.table), range, false).take(limit.max(1)) {
-            found.push(entry?);
-        }
-        let next = match found.last() {
-            Some(last) if found.len() >= limit => {
-                Cursor([&[CURSOR_TAG], &*last.key, &[0]].concat())
-            }
-            _ => Cursor::START,
-        };
-        Ok((found, next))
+        scan_page(from, limit, |range| self.entries(range, false))
     }
 
     fn ordered(&self) -> Option<&dyn OrderedEngine> {
@@ -161,12 +146,12 @@ impl Engine for Slm {
     }
 
     fn checkpoint(&self, up_to: Lsn) -> Result<Lsn> {
-        self.table.check_usable()?;
+        self.table.context.check_writable()?;
         self.table.flush_to(up_to)
     }
 
     fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
-        self.table.check_usable()?;
+        self.table.context.check_writable()?;
         match mode {
             MaintenanceMode::Step if self.table.can_write_back() => {
                 self.table.paged.empty_journal()
@@ -191,11 +176,11 @@ impl Engine for Slm {
 
 impl OrderedEngine for Slm {
     fn range(&self, range: KeyRange) -> Result<EntryIter> {
-        Ok(Box::new(RangeEntries::new(Arc::clone(&self.table), range, true)))
+        Ok(Box::new(self.entries(range, true)))
     }
 
     fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<()> {
-        range::visit(&self.table, range, each)
+        visit(&self.table, range, each)
     }
 
     fn estimate_count(&self, range: &KeyRange) -> Result<u64> {

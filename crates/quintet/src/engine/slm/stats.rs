@@ -1,13 +1,14 @@
 //! Statistics of a table.
 
 use super::{
-    range::TwoEndedScan,
+    range::SlmRangeSource,
     run::SortedRun,
     table::{SlmTable, SuperVersion},
 };
 use crate::{
     Result,
     contract::{EngineStats, KeyRange},
+    lsm::range::TwoEndedScan,
     util::{
         codec::to_u64,
         sync::{AtomicU64, Ordering, lock},
@@ -26,7 +27,7 @@ impl SlmTable {
         if memory == 0 || memory + stored > COUNTED_ENTRIES {
             return memory + stored;
         }
-        let mut keys = TwoEndedScan::new(view, KeyRange::default(), false);
+        let mut keys = TwoEndedScan::new(SlmRangeSource::new(view, false), KeyRange::default());
         let mut count = 0;
         while let Ok(Some(_)) = keys.next_key(self) {
             count += 1;

@@ -100,11 +100,6 @@ impl SlmTable {
         self.context.hash.hash(key)
     }
 
-    /// Fails with `ReadOnly` if the database is open for reading only.
-    pub(super) fn check_usable(&self) -> Result<()> {
-        if self.context.read_only { Err(Error::ReadOnly) } else { Ok(()) }
-    }
-
     /// Notes that a merge may be due, and wakes the background unless this was noted before.
     pub(super) fn wake_compaction(&self) {
         if !self.compaction_wanted.swap(true, Ordering::Relaxed) {
@@ -178,6 +173,11 @@ impl FlushTarget<RunSet> for SlmTable {
             0
         };
         self.write_buffer.set_write_rate(rate);
+    }
+
+    #[inline]
+    fn hash_of(&self, key: &[u8]) -> u64 {
+        self.hash(key)
     }
 }
 

@@ -3,21 +3,19 @@
 use std::sync::Arc;
 
 use super::{
-    range::{self, TphRange},
+    range::{TphRangeSource, visit},
     store::TphStore,
 };
 use crate::{
-    Error, Result,
+    Result,
     contract::{
         BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, Hint, KeyRange,
         MaintenanceMode, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions,
         ValueSink, Visit,
     },
+    lsm::range::{RangeEntries, scan_page},
     util::{codec::Lsn, report::Report, sync::Ordering},
 };
-
-/// The first byte of a scan cursor. The next key follows.
-const CURSOR_TAG: u8 = b'k';
 
 /// A table of the tph engine. See the documentation of [`crate::engine::tph`].
 #[derive(Debug)]
@@ -31,6 +29,12 @@ impl Tph {
     pub fn open(options: &TableOptions, context: Context) -> Result<(Self, Lsn)> {
         let (store, complete) = TphStore::open(options, context, u64::MAX)?;
         Ok((Self { store: Arc::new(store) }, complete))
+    }
+
+    /// Returns the entries of a range.
+    fn entries(&self, range: KeyRange) -> RangeEntries<TphRangeSource> {
+        let source = TphRangeSource::new(&self.store.write_buffer.view.load());
+        RangeEntries::new(&self.store, source, range)
     }
 }
 
@@ -68,33 +72,11 @@ impl Engine for Tph {
     }
 
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
-        match op {
-            Op::Put { .. } | Op::Delete { .. } => self.store.insert(lsn, op),
-            Op::DeleteRange { start, end } => self.store.delete_range(lsn, start, end),
-        }
+        self.store.write_buffer.apply(lsn, op, &*self.store, TphRangeSource::new)
     }
 
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
-        let start = match from.0.split_first() {
-            None => &[][..],
-            Some((&CURSOR_TAG, start)) => start,
-            Some(_) => {
-                let what = "the cursor is not one that a scan returned".to_owned();
-                return Err(Error::Limit { what });
-            }
-        };
-        let range = KeyRange { start: Some(start.to_vec()), end: None };
-        let mut found = Vec::new();
-        for entry in TphRange::new(Arc::clone(&self.store), range).take(limit.max(1)) {
-            found.push(entry?);
-        }
-        let next = match found.last() {
-            Some(last) if found.len() >= limit => {
-                Cursor([&[CURSOR_TAG], &*last.key, &[0]].concat())
-            }
-            _ => Cursor::START,
-        };
-        Ok((found, next))
+        scan_page(from, limit, |range| self.entries(range))
     }
 
     fn ordered(&self) -> Option<&dyn OrderedEngine> {
@@ -102,12 +84,12 @@ impl Engine for Tph {
     }
 
     fn checkpoint(&self, up_to: Lsn) -> Result<Lsn> {
-        self.store.check_usable()?;
+        self.store.context.check_writable()?;
         self.store.flush_to(up_to)
     }
 
     fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
-        self.store.check_usable()?;
+        self.store.context.check_writable()?;
         match mode {
             MaintenanceMode::Step => self.store.compact_step().map(drop),
             MaintenanceMode::Full => self.store.compact_all(),
@@ -144,11 +126,11 @@ impl Engine for Tph {
 
 impl OrderedEngine for Tph {
     fn range(&self, range: KeyRange) -> Result<EntryIter> {
-        Ok(Box::new(TphRange::new(Arc::clone(&self.store), range)))
+        Ok(Box::new(self.entries(range)))
     }
 
     fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<()> {
-        range::visit(&self.store, range, each)
+        visit(&self.store, range, each)
     }
 
     fn estimate_count(&self, range: &KeyRange) -> Result<u64> {

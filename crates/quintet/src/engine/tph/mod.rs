@@ -7,7 +7,8 @@
 //! is a group of immutable SSTs ([`crate::lsm::sst`]) and one index in memory ([`index`]). The
 //! index has the block of each key's newest entry. Merges move tables to deeper levels.
 //!
-//! - put: [`write`], after an admission that reserves memory or helps to flush ([`throttle`]).
+//! - put: [`crate::lsm::write_buffer`], after an admission that reserves memory or helps to flush
+//!   ([`throttle`]).
 //! - get: [`read`] searches memtables, level 0 from the newest, and one table of each level.
 //! - Ranges: [`range`], [`cursor`]. Checkpoints: [`flush`].
 //! - Merges: [`compaction_picker`], [`compact`], [`merge`].
@@ -59,6 +60,5 @@ mod table;
 mod tests;
 mod throttle;
 mod version;
-mod write;
 
 pub use self::engine::Tph;

@@ -1,10 +1,6 @@
-//! Ranges in key order, which can be read from both ends.
+//! Ranges in key order ([`crate::lsm::range`]): a merge of the memtables and the tables.
 //!
-//! A range opens one merging cursor upwards from its start and one downwards from its end, each
-//! when it is first needed.
-//!
-//! Invariants: the entries from the start are below those that the end may still return, and the
-//! other way round. A range keeps the files of its version until it is dropped.
+//! Invariant: a range keeps the files of its version until it is dropped.
 
 use std::sync::Arc;
 
@@ -16,68 +12,29 @@ use super::{
 use crate::{
     Result,
     contract::{Entry, KeyRange, Value, Visit},
-    lsm::cursor::merge::{Direction, ReadAheadSizes, ScanStart},
+    lsm::{
+        cursor::merge::{Direction, ReadAheadSizes, ScanStart},
+        range::{RangeSource, RemainingRange},
+    },
     util::codec::to_u64,
 };
 
-/// An iterator over the entries of a range, in both directions. See the module head.
+/// What a range reads: the memtables and tables of a super version.
 #[derive(Debug)]
-pub(super) struct TphRange {
-    store: Arc<TphStore>,
-    scan: RangeScan,
-}
-
-/// The state of a range, without the store that it reads.
-#[derive(Debug)]
-struct RangeScan {
+pub(super) struct TphRangeSource {
     super_version: SuperVersion,
-    start: Vec<u8>,
-    end: Option<Vec<u8>>,
-    is_done: bool,
-    /// The cursor from the start, once it is open.
-    upward: Option<TphMergeCursor>,
-    /// The cursor from the end, once it is open.
-    downward: Option<TphMergeCursor>,
-}
-
-impl TphRange {
-    pub(super) fn new(store: Arc<TphStore>, range: KeyRange) -> Self {
-        let super_version = store.write_buffer.view.load();
-        let scan = RangeScan::new(&super_version, range);
-        drop(super_version);
-        Self { store, scan }
-    }
-}
-
-/// The keys of a range in order, for the engine itself.
-#[derive(Debug)]
-pub(super) struct RangeKeys<'a> {
-    store: &'a TphStore,
-    scan: RangeScan,
-}
-
-impl<'a> RangeKeys<'a> {
-    pub(super) fn new(store: &'a TphStore, super_version: &SuperVersion, range: KeyRange) -> Self {
-        Self { store, scan: RangeScan::new(super_version, range) }
-    }
-
-    /// Returns the next key that has a value.
-    pub(super) fn next_key(&mut self) -> Result<Option<Vec<u8>>> {
-        let entry = self.scan.step(Direction::Up, self.store)?;
-        Ok(entry.map(|entry| entry.key))
-    }
 }
 
 /// Calls `each` with the entries of a range in key order, until it breaks.
 pub(super) fn visit(store: &TphStore, range: KeyRange, each: Visit<'_>) -> Result<()> {
-    let super_version = store.write_buffer.view.load_full();
-    let scan = RangeScan::new(&super_version, range);
-    if scan.is_done {
+    let source = TphRangeSource::new(&store.write_buffer.view.load());
+    let range = RemainingRange::new(range);
+    if range.is_empty() {
         return Ok(());
     }
-    let mut merge = scan.open(Direction::Up, store)?;
+    let mut merge = source.open(Direction::Up, &range, store)?;
     while let Some(key) = merge.key() {
-        if scan.end.as_deref().is_some_and(|end| key >= end) {
+        if !range.contains(Direction::Up, key) {
             break;
         }
         if let Some(value) = merge.value()
@@ -90,21 +47,25 @@ pub(super) fn visit(store: &TphStore, range: KeyRange, each: Visit<'_>) -> Resul
     Ok(())
 }
 
-impl RangeScan {
-    fn new(super_version: &SuperVersion, range: KeyRange) -> Self {
-        let start = range.start.unwrap_or_default();
-        let is_done = range.end.as_ref().is_some_and(|end| *end <= start);
-        let super_version = super_version.share();
-        Self { super_version, start, end: range.end, is_done, upward: None, downward: None }
+impl TphRangeSource {
+    pub(super) fn new(super_version: &SuperVersion) -> Self {
+        Self { super_version: super_version.share() }
     }
+}
 
-    /// Opens a cursor at the start or the end of what is left of the range.
-    fn open(&self, way: Direction, store: &TphStore) -> Result<TphMergeCursor> {
-        let key = match way {
-            Direction::Up => Some(self.start.as_slice().into()),
-            Direction::Down => self.end.as_deref().map(Arc::from),
-        };
-        let start = ScanStart { way, key, cache: Some(Arc::clone(&store.cache)), flow: None };
+impl RangeSource for TphRangeSource {
+    type Table = TphStore;
+    type Cursor = TphMergeCursor;
+
+    fn open(
+        &self,
+        direction: Direction,
+        remaining: &RemainingRange,
+        store: &TphStore,
+    ) -> Result<TphMergeCursor> {
+        let key = remaining.first_key(direction);
+        let start =
+            ScanStart { way: direction, key, cache: Some(Arc::clone(&store.cache)), flow: None };
         let active = std::slice::from_ref(&self.super_version.active);
         let mut sources = memtable_cursors(active, &start);
         sources.extend(memtable_cursors(&self.super_version.frozen, &start));
@@ -128,78 +89,31 @@ impl RangeScan {
                 }
             }
         }
-        let mut merge = TphMergeCursor::new(sources, way);
+        let mut merge = TphMergeCursor::new(sources, direction);
         merge.prime(&*store.context.env, &store.queues)?;
         merge.load_first()?;
         Ok(merge)
     }
 
-    /// Returns the next entry in a direction. The range ends at its last entry or at an error.
-    fn step(&mut self, way: Direction, store: &TphStore) -> Result<Option<Entry>> {
-        if self.is_done {
-            return Ok(None);
-        }
-        let found = self.find_next(way, store);
-        if !matches!(found, Ok(Some(_))) {
-            self.is_done = true;
-            self.upward = None;
-            self.downward = None;
-        }
-        found
-    }
-
-    fn find_next(&mut self, way: Direction, store: &TphStore) -> Result<Option<Entry>> {
-        let open = match way {
-            Direction::Up => self.upward.take(),
-            Direction::Down => self.downward.take(),
-        };
-        let mut merge = match open {
-            Some(merge) => merge,
-            None => self.open(way, store)?,
-        };
+    fn next_entry(
+        merge: &mut TphMergeCursor,
+        direction: Direction,
+        remaining: &RemainingRange,
+        _store: &TphStore,
+    ) -> Result<Option<Entry>> {
         while let Some(key) = merge.key() {
-            let inside = match way {
-                Direction::Up => self.end.as_deref().is_none_or(|end| key < end),
-                Direction::Down => key >= self.start.as_slice(),
-            };
-            if !inside {
-                return Ok(None);
+            if !remaining.contains(direction, key) {
+                break;
             }
             let entry = merge.value().map(|value| Entry {
                 key: key.to_vec(),
                 value: Value::fill_with(value.len(), |out| out.copy_from_slice(value)),
             });
             merge.advance()?;
-            let Some(entry) = entry else { continue };
-            match way {
-                Direction::Up => {
-                    // The downward cursor ends above this entry.
-                    self.start.clear();
-                    self.start.extend_from_slice(&entry.key);
-                    self.start.push(0);
-                    self.upward = Some(merge);
-                }
-                Direction::Down => {
-                    self.end = Some(entry.key.clone());
-                    self.downward = Some(merge);
-                }
+            if entry.is_some() {
+                return Ok(entry);
             }
-            return Ok(Some(entry));
         }
         Ok(None)
-    }
-}
-
-impl Iterator for TphRange {
-    type Item = Result<Entry>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.scan.step(Direction::Up, &self.store).transpose()
-    }
-}
-
-impl DoubleEndedIterator for TphRange {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.scan.step(Direction::Down, &self.store).transpose()
     }
 }

@@ -1,8 +1,9 @@
 //! Statistics, and estimates of the number of keys.
 
-use super::{range::RangeKeys, store::TphStore, table::TphTable, version::SuperVersion};
+use super::{range::TphRangeSource, store::TphStore, table::TphTable, version::SuperVersion};
 use crate::{
     contract::{EngineStats, KeyRange},
+    lsm::range::TwoEndedScan,
     util::{
         codec::to_u64,
         sync::{AtomicU64, Ordering, lock},
@@ -102,10 +103,10 @@ impl TphStore {
         let files: u64 = super_version.version.tables().map(|table| table.live()).sum();
         let tombstones: u64 = super_version.version.tables().map(|table| table.tombstones).sum();
         if memory + files <= COUNTED_ENTRIES_MAX {
-            let range = KeyRange::default();
-            let mut keys = RangeKeys::new(self, super_version, range);
+            let source = TphRangeSource::new(super_version);
+            let mut keys = TwoEndedScan::new(source, KeyRange::default());
             let mut count = 0;
-            while let Ok(Some(_)) = keys.next_key() {
+            while let Ok(Some(_)) = keys.next_key(self) {
                 count += 1;
             }
             return count;

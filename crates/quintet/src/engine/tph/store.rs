@@ -15,7 +15,6 @@ use super::{
     version::Version,
 };
 use crate::{
-    Error, Result,
     contract::Context,
     io::Queues,
     lsm::{
@@ -88,11 +87,6 @@ impl TphStore {
     #[inline]
     pub(super) fn hash(&self, key: &[u8]) -> u64 {
         self.context.hash.hash(key) & self.hash_mask
-    }
-
-    /// Fails if the database is open for reading only.
-    pub(super) fn check_usable(&self) -> Result<()> {
-        if self.context.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
     /// Returns whether the tables of a level follow one another in key order.

@@ -8,7 +8,7 @@ use super::{
     table::Trie,
 };
 use crate::{
-    Error, Result,
+    Result,
     contract::{Cursor, Entry, Value},
     engine::trie::store::regions::RegionRead,
     util::{codec::Decoder, mutant::mutant, words::copy_out},
@@ -27,9 +27,7 @@ impl Trie {
         } else {
             let mut rest = Decoder::new(&from.0);
             let path = rest.u64().filter(|path| rest.is_empty() && *path != 0);
-            path.ok_or_else(|| Error::Limit {
-                what: "the cursor is not one that a scan returned".to_owned(),
-            })?
+            path.ok_or_else(Cursor::unknown)?
         };
         let mut entries = Vec::new();
         loop {

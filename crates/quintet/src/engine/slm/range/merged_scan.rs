@@ -15,7 +15,7 @@ use crate::{
 
 /// A merged scan of memtables and index in one direction.
 #[derive(Debug)]
-pub(super) struct MergedScan {
+pub(crate) struct MergedScan {
     /// The memtables, merged.
     pub(super) memory: MergeCursor<MemtableCursor>,
     /// The entries that the index points to.

@@ -96,7 +96,8 @@ fn flipped_bytes() {
             let env = bench.env.kill();
             let offset = random.below(size);
             env.damage(path, &Damage::FlipBit { offset, bit: 3 }).unwrap();
-            let other = Bench { complete: 1000, ..bench.on(env) };
+            let mut other = bench.on(env);
+            other.complete = 1000;
             let outcome = other.try_open().and_then(|(engine, complete)| {
                 if complete < Lsn(1000) {
                     // The catalog has a higher LSN, so the database refuses the table.
@@ -132,41 +133,8 @@ fn skipping_block_checksums_is_found() {
     finds(Bug::TphSkipsBlockChecksum, flipped_bytes);
 }
 
-/// Power loss at every event of a run: checkpointed entries are there.
 fn power_loss() {
-    let bench = Bench::new(15);
-    bench.env.record_history();
-    let (engine, _) = bench.open();
-    let mut marks = Vec::new();
-    let mut lsn = 0;
-    for round in 0..6_u64 {
-        for number in 0..40_u64 {
-            lsn += 1;
-            put(&engine, lsn, format!("{number:03}").as_bytes(), &[low(round); 50]);
-        }
-        engine.checkpoint(Lsn(lsn)).unwrap();
-        marks.push((bench.env.history().len(), round));
-        background(&engine, lsn);
-    }
-    drop(engine);
-    let history = bench.env.history();
-    for (place, event) in history.iter().enumerate() {
-        let least = marks.iter().rev().find(|(mark, _)| *mark <= place).map(|(_, round)| *round);
-        let policies =
-            [Policy::Killed, Policy::AllLost, Policy::AllKept, Policy::Random { seed: 3 }];
-        for policy in policies {
-            let other = bench.on(bench.env.image_at(event.number, policy));
-            let (engine, complete) = other.open();
-            let found = engine.get(b"007").unwrap();
-            let round = found.as_deref().map(|value| u64::from(value[0]));
-            assert!(round >= least, "{event:?} {policy}: {round:?}, persisted {least:?}");
-            assert!(complete.0 >= least.map_or(0, |round| (round + 1) * 40));
-            let all = engine.ordered().unwrap().range(KeyRange::default()).unwrap();
-            let all: Vec<_> = all.map(Result::unwrap).collect();
-            assert_eq!(all.len(), if round.is_some() { 40 } else { 0 });
-            check(&engine);
-        }
-    }
+    test_bench::lose_power_at_each_event(&Bench::new(15), 6);
 }
 
 #[test]

@@ -24,32 +24,14 @@ fn agrees_with_a_map_packed_and_with_few_keys() {
 #[test]
 fn agrees_with_a_map_where_many_keys_share_a_hash() {
     for mode in MODES {
-        let mut bench = Bench::new(11, mode);
-        bench.hash_mask = 0xff00;
+        let bench = Bench::masked(11, mode, 0xff00);
         run(&bench, 7, 6_000, 1_000);
     }
 }
 
 #[test]
 fn values_of_every_size_are_read_back() {
-    let bench = Bench::new(5, "sorted");
-    let (engine, _) = bench.open();
-    let mut rows = Rows::new();
-    for (step, size) in (1..).zip([0, 1, 7, 8, 127, 128, 1000, 1016, 4096, 70_000, 3 << 20]) {
-        let key = vec![b'k'; size % 3000 + 1];
-        put(&engine, step, &key, &vec![low(step); size]);
-        rows.insert(key, vec![low(step); size]);
-    }
-    let longest = vec![0xff; 65_535];
-    put(&engine, 50, &longest, b"v");
-    rows.insert(longest, b"v".to_vec());
-    compare(&engine, &rows);
-    engine.checkpoint(Lsn(100)).unwrap();
-    compare(&engine, &rows);
-    drop(engine);
-    let (engine, complete) = bench.open();
-    assert_eq!(complete, Lsn(100));
-    compare(&engine, &rows);
+    test_bench::compare_values_of_all_sizes(&Bench::new(5, "sorted"));
 }
 
 /// Deletes keys whose puts are in older SSTs and deeper levels, and puts them again.
@@ -119,8 +101,7 @@ fn dropping_tombstones_early_is_found() {
 }
 
 fn shared_hashes() {
-    let mut bench = Bench::new(12, "sorted");
-    bench.hash_mask = 0xff00;
+    let bench = Bench::masked(12, "sorted", 0xff00);
     run(&bench, 8, 3_000, 500);
 }
 

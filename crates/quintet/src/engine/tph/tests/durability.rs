@@ -26,8 +26,8 @@ fn flipped_bytes() {
             let env = bench.env.kill();
             let offset = random.below(size);
             env.damage(path, &Damage::FlipBit { offset, bit: 3 }).unwrap();
-            let options = bench.options.clone();
-            let other = Bench { env, options, complete: 1000, ..Bench::new(1, "sorted") };
+            let mut other = bench.on(env);
+            other.complete = 1000;
             let outcome = other.try_open().and_then(|(engine, _)| {
                 for number in 0..600 {
                     let found = engine.get(format!("{number:05}").as_bytes())?;
@@ -62,42 +62,8 @@ fn skipping_block_checksums_is_found() {
     finds(Bug::TphSkipsBlockChecksum, flipped_bytes);
 }
 
-/// Loses power at every event of a run. Every checkpoint is complete.
 fn power_loss() {
-    let bench = Bench::new(8, "sorted");
-    bench.env.record_history();
-    let (engine, _) = bench.open();
-    let mut marks = Vec::new();
-    let mut lsn = 0;
-    for round in 0..5_u64 {
-        for number in 0..40_u64 {
-            lsn += 1;
-            put(&engine, lsn, format!("{number:03}").as_bytes(), &[low(round); 50]);
-        }
-        engine.checkpoint(Lsn(lsn)).unwrap();
-        background(&engine, lsn);
-        marks.push((bench.env.history().len(), round));
-    }
-    drop(engine);
-    let history = bench.env.history();
-    for (place, event) in history.iter().enumerate() {
-        let least = marks.iter().rev().find(|(mark, _)| *mark <= place).map(|(_, round)| *round);
-        let policies =
-            [Policy::Killed, Policy::AllLost, Policy::AllKept, Policy::Random { seed: 3 }];
-        for policy in policies {
-            let env = bench.env.image_at(event.number, policy);
-            let other = Bench { env, options: bench.options.clone(), ..Bench::new(1, "sorted") };
-            let (engine, complete) = other.open();
-            let found = engine.get(b"007").unwrap();
-            let round = found.as_deref().map(|value| u64::from(value[0]));
-            assert!(round >= least, "{event:?} {policy}: {round:?}, persisted {least:?}");
-            assert!(complete.0 >= least.map_or(0, |round| (round + 1) * 40));
-            let all = engine.ordered().unwrap().range(KeyRange::default()).unwrap();
-            let all: Vec<_> = all.map(Result::unwrap).collect();
-            assert_eq!(all.len(), if round.is_some() { 40 } else { 0 });
-            check(&engine);
-        }
-    }
+    test_bench::lose_power_at_each_event(&Bench::new(8, "sorted"), 5);
 }
 
 #[test]
@@ -135,18 +101,13 @@ fn failing_flushes() {
             bench.env.clear_faults();
             compare(&engine, &rows);
             if outcome.is_err() {
-                let image = bench.env.crash(Policy::AllKept);
-                let options = bench.options.clone();
-                let other = Bench { env: image, options, ..Bench::new(1, "sorted") };
-                let (engine, complete) = other.open();
+                let (engine, complete) = bench.on(bench.env.crash(Policy::AllKept)).open();
                 assert!(complete >= Lsn(100), "{call:?} {number}");
                 check(&engine);
             }
             assert_eq!(engine.checkpoint(Lsn(200)).unwrap(), Lsn(200));
             // The result does not depend on data that a failed sync left in the cache.
-            let env = bench.env.crash(Policy::AllLost);
-            let other = Bench { env, options: bench.options.clone(), ..Bench::new(1, "sorted") };
-            let (lost, complete) = other.open();
+            let (lost, complete) = bench.on(bench.env.crash(Policy::AllLost)).open();
             assert_eq!(complete, Lsn(200), "{call:?} {number}");
             compare(&lost, &rows);
             drop(engine);

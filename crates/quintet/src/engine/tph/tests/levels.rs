@@ -22,34 +22,7 @@ fn merges_reach_all_levels_and_collect_garbage() {
 fn compacting_leaves_nothing_dead_or_expired() {
     for mode in MODES {
         let bench = Bench::new(4, mode);
-        let (engine, _) = bench.open();
-        let mut rows = Rows::new();
-        for step in 1..4_000_u64 {
-            let key = format!("{:05}", step % 1_000).into_bytes();
-            let value = if step % 3 == 0 { b"expired".to_vec() } else { vec![7; 80] };
-            put(&engine, step, &key, &value);
-            rows.insert(key, value);
-            if step % 5 == 0 {
-                let key = format!("{:05}", step % 990).into_bytes();
-                delete(&engine, step, &key);
-                rows.remove(&key);
-            }
-            if step % 700 == 0 {
-                engine.checkpoint(Lsn(step)).unwrap();
-            }
-        }
-        engine.maintain(MaintenanceMode::Full).unwrap();
-        rows.retain(|_, value| value != b"expired");
-        compare(&engine, &rows);
-        let stats = engine.stats();
-        assert_eq!((stats.keys, stats.dead_bytes), (to_u64(rows.len()), 0), "{mode}");
-        assert_eq!(detail(&engine, "tombstones"), 0, "{mode}");
-        assert_eq!(detail(&engine, "entries"), to_u64(rows.len()), "{mode}");
-        for step in 0..1_000_u64 {
-            delete(&engine, 9_000 + step, format!("{step:05}").as_bytes());
-        }
-        engine.maintain(MaintenanceMode::Full).unwrap();
-        compare(&engine, &Rows::new());
+        let engine = test_bench::compact_expired(&bench);
         assert_eq!(detail(&engine, "pieces"), 0, "{mode}");
     }
 }
@@ -57,9 +30,8 @@ fn compacting_leaves_nothing_dead_or_expired() {
 /// Values are many times as large as their keys. Merges read only the keys of SSTs that stay.
 #[test]
 fn merges_read_only_the_keys_of_ssts_that_stay() {
-    let bench = Bench::new(5, "one_level");
-    let options = bench.options.clone().set("max_pieces", "16").set("table_bytes", "1048576");
-    let bench = Bench { options: options.set("cache_bytes", "0"), ..bench };
+    let bench = Bench::new(5, "one_level").set("max_pieces", "16").set("table_bytes", "1048576");
+    let bench = bench.set("cache_bytes", "0");
     let (engine, _) = bench.open();
     let mut rows = Rows::new();
     for step in 1..=700_u64 {
