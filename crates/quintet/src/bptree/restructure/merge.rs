@@ -5,7 +5,7 @@
 //!
 //! Start with [`Tree::rebalance`].
 
-use super::node_content::{LatchedChild, NodeContent};
+use super::node_content::{LatchedChild, SubtreeContent};
 use crate::{
     Result,
     bptree::{
@@ -173,7 +173,7 @@ impl Tree {
         parent: &WriteGuard<'_>,
         index: usize,
         (left, right): (WriteGuard<'t>, WriteGuard<'t>),
-        mut cells: NodeContent,
+        mut cells: SubtreeContent,
         whole: Bounds,
         old: &Cell,
     ) -> Attempt<(WriteGuard<'t>, WriteGuard<'t>, Bounds, Bounds)> {
@@ -193,7 +193,8 @@ impl Tree {
             let (low, high) = whole.divide(&self.whole_key(&left, old)?);
             return Ok((left, right, low, high));
         }
-        let mut right_content = NodeContent { level: cells.level, first_child, cells: right_cells };
+        let mut right_content =
+            SubtreeContent { level: cells.level, first_child, cells: right_cells };
         self.store(&right, &left, &mut right_content, &high)?;
         self.store(&left, &left, &mut cells, &low)?;
         Ok((left, right, low, high))

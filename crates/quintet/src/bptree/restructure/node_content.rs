@@ -12,7 +12,7 @@ use crate::{
 
 /// A decoded node.
 #[derive(Debug)]
-pub(super) struct NodeContent {
+pub(super) struct SubtreeContent {
     pub(super) level: u8,
     pub(super) first_child: u32,
     pub(super) cells: Vec<Cell>,
@@ -78,10 +78,10 @@ impl Tree {
         })
     }
 
-    pub(super) fn content(&self, node: &WriteGuard<'_>) -> Attempt<NodeContent> {
+    pub(super) fn content(&self, node: &WriteGuard<'_>) -> Attempt<SubtreeContent> {
         self.with_view(node, |view, _| {
             let (level, first_child) = (view.level(), view.words().u32(24)?);
-            Some(NodeContent { level, first_child, cells: view.cells()? })
+            Some(SubtreeContent { level, first_child, cells: view.cells()? })
         })
     }
 
@@ -90,12 +90,12 @@ impl Tree {
         &self,
         node: &WriteGuard<'_>,
         holder: &WriteGuard<'_>,
-        content: &mut NodeContent,
+        content: &mut SubtreeContent,
         bounds: &Bounds,
     ) -> Attempt<()> {
         let prefix = bounds.prefix(self.shape.prefix_max());
         self.complete(holder, &mut content.cells, prefix.len())?;
-        let NodeContent { level, first_child, cells } = content;
+        let SubtreeContent { level, first_child, cells } = content;
         let (level, first_child) = (*level, *first_child);
         let builder = NodeBuilder { level, prefix, first_child, cells };
         let page = builder.build(self.shape);

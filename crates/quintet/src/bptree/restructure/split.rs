@@ -7,7 +7,7 @@
 
 use super::{
     leaf_entries::{FullLeaf, LeafEntries, NewEntry},
-    node_content::{LatchedChild, NodeContent},
+    node_content::{LatchedChild, SubtreeContent},
 };
 use crate::{
     Result,
@@ -150,7 +150,7 @@ impl Tree {
         let split = if appends { at } else { self.middle(&content.cells) };
         let right_cells = content.cells.split_off(split);
         let separator = self.separator(&left, &content.cells, &right_cells)?;
-        let mut right_content = NodeContent { level: 0, first_child: 0, cells: right_cells };
+        let mut right_content = SubtreeContent { level: 0, first_child: 0, cells: right_cells };
         let right = self.cache.create_to_fill(self.allocator.allocate())?;
         let (low, high) = bounds.divide(&separator);
         self.store(&right, &left, &mut right_content, &high)?;
@@ -227,7 +227,7 @@ impl Tree {
         };
         let Payload::Child(first_child) = up.payload else { return Err(Stop::Restart) };
         let mut right_content =
-            NodeContent { level: content.level, first_child, cells: right_cells };
+            SubtreeContent { level: content.level, first_child, cells: right_cells };
         let right = self.cache.create_to_fill(self.allocator.allocate())?;
         self.complete(&left, std::slice::from_mut(&mut up), usize::MAX / 2)?;
         let (low, high) = bounds.divide(&up.key);

@@ -24,6 +24,8 @@ use crate::{
     },
 };
 
+/// State of a chunk without a frame in memory: its entries are looked up anew.
+const NO_FRAME: u64 = 0;
 /// Keys of a multi-get whose cache misses overlap.
 const BATCH: usize = 32;
 
@@ -239,23 +241,19 @@ impl HashLog {
     }
 
     /// Prefetches the first entry that may be that of a hash's key. Returns its address and the
-    /// state of its chunk.
+    /// state of its chunk, or [`NO_FRAME`] if the entry moved meanwhile. `None`: no entry is the
+    /// key's.
     #[inline]
     fn prefetch_entry(&self, hash: u64) -> Option<(u64, u64)> {
         let mut candidates = self.index.candidates(hash);
-        while let Some(address) = candidates.next() {
-            let state = self.arena.prefetch(address);
-            if candidates.is_current() {
-                return Some((address, state));
-            }
-            candidates.restart();
-        }
-        None
+        let address = candidates.next()?;
+        let state = self.arena.prefetch(address);
+        Some((address, if candidates.is_current() { state } else { NO_FRAME }))
     }
 
-    /// Looks a key up at the address and chunk state that an earlier search of the index found. The
-    /// address was the key's since the batch began, if the entry has this key. Writes the value to
-    /// `out`.
+    /// Looks a key up at the address and chunk state that an earlier search of the index found, or
+    /// anew if the state is [`NO_FRAME`]. The address was the key's since the batch began, if the
+    /// entry has this key. Writes the value to `out`.
     #[inline]
     fn answer_at(
         &self,
