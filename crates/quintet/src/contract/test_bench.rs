@@ -9,15 +9,17 @@ use std::{
 };
 
 use super::{
-    Context, Cursor, Engine, Entry, KeyRange, MaintenanceMode, MultiGetSink, Op, PendingWork,
+    Context, Cursor, Engine, Entry, Host, KeyRange, MaintenanceMode, MultiGetSink, Op, PendingWork,
     TableOptions, fake_host::FakeHost,
 };
 use crate::{
-    Result,
-    io::sim::{Policy, SimEnv},
+    Error, Result,
+    io::sim::{Call, Damage, Effect, Fault, Policy, SimEnv, When},
     util::{
+        budget::Budget,
         codec::{Lsn, low_u8, to_u64, to_usize},
         report::Report,
+        sync::Ordering,
     },
 };
 
@@ -58,7 +60,18 @@ impl<E> Bench<E> {
     }
 
     pub(crate) fn try_open(&self) -> Result<(E, Lsn)> {
-        (self.opener)(&self.options, self.context())
+        self.open_in(self.context())
+    }
+
+    fn open_in(&self, context: Context) -> Result<(E, Lsn)> {
+        (self.opener)(&self.options, context)
+    }
+
+    /// Opens the table, and returns its memory budget too.
+    pub(crate) fn open_with_budget(&self) -> (E, Arc<Budget>) {
+        let context = self.context();
+        let budget = Arc::clone(&context.budget);
+        (self.open_in(context).unwrap().0, budget)
     }
 
     pub(crate) fn open(&self) -> (E, Lsn) {
@@ -355,4 +368,176 @@ pub(crate) fn lose_power_at_each_event<E: Engine>(bench: &Bench<E>, rounds: u64)
             check(&engine);
         }
     }
+}
+
+/// Flips bits of all files of a table. Opening and reading return an error or the right values. The
+/// error names the damaged file if `names_file`.
+pub(crate) fn flip_bits<E: Engine>(bench: &Bench<E>, names_file: bool) {
+    let (engine, _) = bench.open();
+    let value = |number: u64| vec![low(number); 100];
+    for number in 0..600 {
+        put(&engine, number + 1, format!("{number:05}").as_bytes(), &value(number));
+    }
+    engine.checkpoint(Lsn(1000)).unwrap();
+    // A check writes the pages of an index back from its journal.
+    check(&engine);
+    drop(engine);
+    let (mut refused, mut random) = (0, Random(17));
+    let files: Vec<_> = bench.env.files().into_iter().map(|(path, _)| path).collect();
+    for path in &files {
+        let size = to_u64(bench.env.contents(path).unwrap().len());
+        for _ in 0..size.min(150) {
+            let env = bench.env.kill();
+            let offset = random.below(size);
+            env.damage(path, &Damage::FlipBit { offset, bit: 3 }).unwrap();
+            let mut other = bench.on(env);
+            other.complete = 1000;
+            let outcome = other.try_open().and_then(|(engine, complete)| {
+                if complete < Lsn(1000) {
+                    // The catalog has a higher LSN, so the database refuses the table.
+                    return Err(Error::corruption(path.clone(), offset, "it is not complete"));
+                }
+                for number in 0..600 {
+                    let found = engine.get(format!("{number:05}").as_bytes())?;
+                    assert_eq!(found.as_deref(), Some(&value(number)[..]), "{path} {offset}");
+                }
+                let all = engine.ordered().unwrap().range(KeyRange::default())?;
+                for (number, entry) in (0..).zip(all) {
+                    assert_eq!(*entry?.value, value(number)[..]);
+                }
+                Ok(())
+            });
+            match outcome {
+                Ok(()) => {}
+                Err(Error::Corruption { file, .. }) => {
+                    let is_named = path.ends_with(file.rsplit('/').next().unwrap());
+                    assert!(is_named || !names_file, "{path}: {file}");
+                    refused += 1;
+                }
+                Err(error) => panic!("{path} {offset}: {error}"),
+            }
+        }
+    }
+    assert!(refused > 100, "{refused}");
+}
+
+/// Fails the `number`-th call of a checkpoint. Nothing has changed, and the next checkpoint
+/// succeeds and is durable. Returns the number of files that the table then has.
+pub(crate) fn fail_flush<E: Engine>(bench: &Bench<E>, call: Call, number: u64) -> usize {
+    let (engine, _) = bench.open();
+    let mut rows = Rows::new();
+    for step in 1..200 {
+        let key = format!("{:03}", step % 70).into_bytes();
+        put(&engine, step, &key, &[low(step); 30]);
+        rows.insert(key, vec![low(step); 30]);
+        if step == 100 {
+            engine.checkpoint(Lsn(100)).unwrap();
+        }
+    }
+    bench.env.inject(Fault::new(&[call], When::Nth(number), Effect::Io));
+    let outcome = engine.checkpoint(Lsn(200));
+    bench.env.clear_faults();
+    compare(&engine, &rows);
+    if outcome.is_err() {
+        let (engine, complete) = bench.on(bench.env.crash(Policy::AllKept)).open();
+        assert!(complete >= Lsn(100), "{call:?} {number}");
+        check(&engine);
+    }
+    assert_eq!(engine.checkpoint(Lsn(200)).unwrap(), Lsn(200));
+    // The result does not depend on data that a failed sync left in the cache.
+    let (lost, complete) = bench.on(bench.env.crash(Policy::AllLost)).open();
+    assert_eq!(complete, Lsn(200), "{call:?} {number}");
+    compare(&lost, &rows);
+    drop(engine);
+    let (engine, complete) = bench.open();
+    assert_eq!(complete, Lsn(200));
+    compare(&engine, &rows);
+    bench.env.files().len()
+}
+
+/// A checkpoint has no effect that the log can still lose: it syncs the log.
+pub(crate) fn sync_log_before_checkpoint<E: Engine>(bench: &Bench<E>) {
+    let (context, host) = (bench.context(), Arc::new(FakeHost::default()));
+    let context = Context { host: Arc::clone(&host) as Arc<dyn Host>, ..context };
+    let (engine, _) = bench.open_in(context).unwrap();
+    for round in 1..4 {
+        put(&engine, round, b"key", b"value");
+        engine.checkpoint(Lsn(round)).unwrap();
+        assert_eq!(host.log_syncs.load(Ordering::Relaxed), round);
+    }
+}
+
+/// Puts `bytes` in entries of about 500 bytes. Counts the steps on.
+pub(crate) fn fill(engine: &impl Engine, step: &mut u64, bytes: u64) -> u64 {
+    for _ in 0..bytes / 500 {
+        *step += 1;
+        put(engine, *step, &step.to_be_bytes(), &[1; 450]);
+    }
+    *step
+}
+
+/// Writers are delayed before they stall, and no longer after background work. Returns the table
+/// and its last step.
+pub(crate) fn delay_writers<E: Engine>(bench: &Bench<E>) -> (E, u64) {
+    let (engine, _) = bench.open();
+    let mut step = 0;
+    fill(&engine, &mut step, 80 << 10);
+    assert_eq!(detail(&engine, "write_rate"), 0);
+    // Without a flush, the last memtable but one fills.
+    fill(&engine, &mut step, 100 << 10);
+    assert!(detail(&engine, "write_rate") > 0);
+    let lsn = fill(&engine, &mut step, 60 << 10);
+    assert!(detail(&engine, "write_delay_micros_total") > 0);
+    background(&engine, lsn);
+    assert_eq!(detail(&engine, "write_rate"), 0);
+    (engine, step)
+}
+
+/// Each of these options is refused.
+pub(crate) fn refuse_options<E>(bench: &Bench<E>, options: &[(&str, &str)]) {
+    for (name, value) in options {
+        let options = bench.options.clone().set(*name, *value);
+        let outcome = (bench.opener)(&options, bench.context());
+        assert!(matches!(outcome, Err(Error::InvalidOption { .. })), "{name}");
+    }
+}
+
+/// A table takes memory of the budget, and releases it when it is closed.
+pub(crate) fn release_memory<E: Engine>(bench: &Bench<E>) {
+    let (engine, budget) = bench.open_with_budget();
+    let mut random = Random(4);
+    for step in 1..3_000 {
+        put(&engine, step, &random.below(5_000).to_be_bytes(), &[7; 200]);
+    }
+    let refused = Op::Put { key: b"never", head: b"", body: &[1; 100] };
+    engine.admit(&refused).unwrap();
+    engine.cancel(&refused);
+    assert!(budget.used() > 0);
+    drop(engine);
+    assert_eq!(budget.used(), 0);
+}
+
+/// The key that [`exceed_budget`] writes in a step.
+pub(crate) fn budget_key(step: u64) -> [u8; 8] {
+    (step * 7919 % 10_007).to_be_bytes()
+}
+
+/// Writes more than the budget and reads among it: writers flush, the block cache takes free memory
+/// and releases it, and the budget is never exceeded. A value above the budget is refused.
+pub(crate) fn exceed_budget<E: Engine>(bench: &Bench<E>) -> (E, Arc<Budget>) {
+    let (engine, budget) = bench.open_with_budget();
+    for step in 1..20_000_u64 {
+        put(&engine, step, &budget_key(step), &[7; 500]);
+        if step % 3 == 0 {
+            drop(engine.get(&(step * 104_729 % 10_007).to_be_bytes()).unwrap());
+        }
+    }
+    assert!(detail(&engine, "cache_fills_total") > 0);
+    assert!(detail(&engine, "writer_helps_total") > 0);
+    assert!(budget.used() <= bench.budget, "{}", budget.used());
+    let large =
+        Op::Put { key: b"k", head: b"", body: &vec![0; to_usize(bench.budget) + (1 << 20)] };
+    assert!(matches!(engine.admit(&large), Err(Error::OutOfMemory { .. })));
+    check(&engine);
+    (engine, budget)
 }

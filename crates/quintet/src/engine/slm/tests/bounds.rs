@@ -6,26 +6,9 @@ use crate::engine::slm::{compaction_picker::overlap, run::SortedRun};
 #[test]
 fn options_are_checked_and_a_closed_table_releases_its_memory() {
     let bench = Bench::new(20);
-    for (name, value) in
-        [("live_ratio", "101"), ("merge_runs", "1"), ("page_bytes", "5"), ("x", "1")]
-    {
-        let options = bench.options.clone().set(name, value);
-        let outcome = Slm::open(&options, bench.context());
-        assert!(matches!(outcome, Err(Error::InvalidOption { .. })), "{name}");
-    }
-    let context = bench.context();
-    let budget = Arc::clone(&context.budget);
-    let (engine, _) = Slm::open(&bench.options, context).unwrap();
-    let mut random = Random(4);
-    for step in 1..3_000 {
-        put(&engine, step, &random.below(5_000).to_be_bytes(), &[7; 200]);
-    }
-    let refused = Op::Put { key: b"never", head: b"", body: &[1; 100] };
-    engine.admit(&refused).unwrap();
-    engine.cancel(&refused);
-    assert!(budget.used() > 0);
-    drop(engine);
-    assert_eq!(budget.used(), 0);
+    let wrong = [("live_ratio", "101"), ("merge_runs", "1"), ("page_bytes", "5"), ("x", "1")];
+    test_bench::refuse_options(&bench, &wrong);
+    test_bench::release_memory(&bench);
 }
 
 #[test]
@@ -54,22 +37,7 @@ fn a_journal_larger_than_the_index_cache_is_written_back_in_the_background() {
 fn a_small_budget_causes_flushes_and_is_never_exceeded() {
     let mut bench = Bench::new(21).set("cache_bytes", "1048576");
     bench.budget = 6 << 20;
-    let context = bench.context();
-    let budget = Arc::clone(&context.budget);
-    let (engine, _) = Slm::open(&bench.options, context).unwrap();
-    for step in 1..20_000_u64 {
-        put(&engine, step, &(step * 7919 % 10_007).to_be_bytes(), &[7; 500]);
-        if step % 3 == 0 {
-            // The block cache takes free memory, and releases it to writers.
-            drop(engine.get(&(step * 104_729 % 10_007).to_be_bytes()).unwrap());
-        }
-    }
-    assert!(detail(&engine, "cache_fills_total") > 0);
-    assert!(detail(&engine, "writer_helps_total") > 0);
-    assert!(budget.used() <= 6 << 20, "{}", budget.used());
-    let large = Op::Put { key: b"k", head: b"", body: &vec![0; 7 << 20] };
-    assert!(matches!(engine.admit(&large), Err(Error::OutOfMemory { .. })));
-    check(&engine);
+    test_bench::exceed_budget(&bench);
 }
 
 #[test]

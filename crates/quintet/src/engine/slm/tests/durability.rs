@@ -77,60 +77,18 @@ fn merges_that_lose_or_mix_up_entries_are_found() {
 }
 
 /// Flips a bit anywhere in any file: reads return an error or the value that was put.
-fn flipped_bytes() {
-    let bench = Bench::new(14);
-    let (engine, _) = bench.open();
-    let value = |number: u64| vec![low(number); 100];
-    for number in 0..600 {
-        put(&engine, number + 1, format!("{number:05}").as_bytes(), &value(number));
-    }
-    engine.checkpoint(Lsn(1000)).unwrap();
-    // Writes the pages of the index back from the journal.
-    check(&engine);
-    drop(engine);
-    let (mut refused, mut random) = (0, Random(17));
-    let files: Vec<_> = bench.env.files().into_iter().map(|(path, _)| path).collect();
-    for path in &files {
-        let size = to_u64(bench.env.contents(path).unwrap().len());
-        for _ in 0..size.min(150) {
-            let env = bench.env.kill();
-            let offset = random.below(size);
-            env.damage(path, &Damage::FlipBit { offset, bit: 3 }).unwrap();
-            let mut other = bench.on(env);
-            other.complete = 1000;
-            let outcome = other.try_open().and_then(|(engine, complete)| {
-                if complete < Lsn(1000) {
-                    // The catalog has a higher LSN, so the database refuses the table.
-                    return Err(Error::corruption(path.clone(), offset, "it is not complete"));
-                }
-                for number in 0..600 {
-                    let found = engine.get(format!("{number:05}").as_bytes())?;
-                    assert_eq!(found.as_deref(), Some(&value(number)[..]), "{path} {offset}");
-                }
-                let all = engine.ordered().unwrap().range(KeyRange::default())?;
-                for (number, entry) in (0..).zip(all) {
-                    assert_eq!(*entry?.value, value(number)[..]);
-                }
-                Ok(())
-            });
-            match outcome {
-                Ok(()) => {}
-                Err(Error::Corruption { .. }) => refused += 1,
-                Err(error) => panic!("{path} {offset}: {error}"),
-            }
-        }
-    }
-    assert!(refused > 100, "{refused}");
+fn flipped_bits() {
+    test_bench::flip_bits(&Bench::new(14), false);
 }
 
 #[test]
 fn damage_is_an_error() {
-    flipped_bytes();
+    flipped_bits();
 }
 
 #[test]
 fn skipping_block_checksums_is_found() {
-    finds(Bug::TphSkipsBlockChecksum, flipped_bytes);
+    finds(Bug::TphSkipsBlockChecksum, flipped_bits);
 }
 
 fn power_loss() {
@@ -199,73 +157,19 @@ fn a_checkpoint_may_be_taken_between_any_two_keys() {
 fn a_failed_flush_changes_nothing_and_the_next_one_succeeds() {
     for call in [Call::Create, Call::Write, Call::Sync, Call::SyncDir, Call::Read] {
         for number in 1..5 {
-            let bench = Bench::new(17);
-            let (engine, _) = bench.open();
-            let mut rows = Rows::new();
-            for step in 1..200 {
-                let key = format!("{:03}", step % 70).into_bytes();
-                put(&engine, step, &key, &[low(step); 30]);
-                rows.insert(key, vec![low(step); 30]);
-                if step == 100 {
-                    engine.checkpoint(Lsn(100)).unwrap();
-                }
-            }
-            bench.env.inject(Fault::new(&[call], When::Nth(number), Effect::Io));
-            let outcome = engine.checkpoint(Lsn(200));
-            bench.env.clear_faults();
-            compare(&engine, &rows);
-            if outcome.is_err() {
-                let (engine, complete) = bench.on(bench.env.crash(Policy::AllKept)).open();
-                assert!(complete >= Lsn(100), "{call:?} {number}");
-                check(&engine);
-            }
-            assert_eq!(engine.checkpoint(Lsn(200)).unwrap(), Lsn(200));
-            // Durability does not depend on pages that a failed sync has left in the cache.
-            let (lost, complete) = bench.on(bench.env.crash(Policy::AllLost)).open();
-            assert_eq!(complete, Lsn(200), "{call:?} {number}");
-            compare(&lost, &rows);
-            drop(engine);
-            let (engine, complete) = bench.open();
-            assert_eq!(complete, Lsn(200));
-            compare(&engine, &rows);
+            test_bench::fail_flush(&Bench::new(17), call, number);
         }
     }
 }
 
 #[test]
 fn writers_are_delayed_before_they_stall() {
-    let bench = Bench::new(18);
-    let (engine, _) = bench.open();
-    let mut step = 0;
-    let mut fill = |engine: &Slm, bytes: u64| {
-        for _ in 0..bytes / 500 {
-            step += 1;
-            put(engine, step, &step.to_be_bytes(), &[1; 450]);
-        }
-        step
-    };
-    fill(&engine, 80 << 10);
-    assert_eq!(detail(&engine, "write_rate"), 0);
-    // Without a flush, the last memtable but one fills.
-    fill(&engine, 100 << 10);
-    assert!(detail(&engine, "write_rate") > 0);
-    let lsn = fill(&engine, 60 << 10);
-    assert!(detail(&engine, "write_delay_micros_total") > 0);
-    background(&engine, lsn);
-    assert_eq!(detail(&engine, "write_rate"), 0);
+    test_bench::delay_writers(&Bench::new(18));
 }
 
 /// A checkpoint has no effect that the log can still lose.
 fn the_log_comes_first() {
-    let bench = Bench::new(19);
-    let (context, host) = (bench.context(), Arc::new(FakeHost::default()));
-    let context = Context { host: Arc::clone(&host) as Arc<dyn Host>, ..context };
-    let (engine, _) = Slm::open(&bench.options, context).unwrap();
-    for round in 1..4 {
-        put(&engine, round, b"key", b"value");
-        engine.checkpoint(Lsn(round)).unwrap();
-        assert_eq!(host.log_syncs.load(Ordering::Relaxed), round);
-    }
+    test_bench::sync_log_before_checkpoint(&Bench::new(19));
 }
 
 #[test]

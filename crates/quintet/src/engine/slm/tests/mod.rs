@@ -17,15 +17,14 @@ use std::{collections::BTreeMap, ops, sync::Arc};
 
 use super::*;
 use crate::{
-    Error,
     contract::{
-        EngineKind, Host,
+        EngineKind,
         fake_host::FakeHost,
         test_bench::{
             self, Random, Rows, background, check, compare, delete, detail, load, low, put, run,
         },
     },
-    io::sim::{Call, Damage, Effect, Fault, Policy, SimEnv, When},
+    io::sim::{Call, Effect, Fault, Policy, SimEnv, When},
     lsm::{
         block_cache::CacheAdmission,
         cursor::merge::{MemtableCursor, ScanStart, SortedCursor as _},

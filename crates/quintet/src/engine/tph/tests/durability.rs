@@ -2,64 +2,23 @@
 
 use super::*;
 use crate::{
-    Error,
-    contract::Host,
-    io::sim::{Call, Damage, Effect, Fault, Policy, When},
+    io::sim::Call,
     util::mutant::{Bug, finds},
 };
 
 /// Flips bits of SSTs and manifests. A read returns an error or the right value.
-fn flipped_bytes() {
-    let bench = Bench::new(7, "sorted");
-    let (engine, _) = bench.open();
-    let value = |number: u64| vec![low(number); 100];
-    for number in 0..600 {
-        put(&engine, number + 1, format!("{number:05}").as_bytes(), &value(number));
-    }
-    engine.checkpoint(Lsn(1000)).unwrap();
-    drop(engine);
-    let (mut refused, mut random) = (0, Random(17));
-    let files: Vec<_> = bench.env.files().into_iter().map(|(path, _)| path).collect();
-    for path in &files {
-        let size = to_u64(bench.env.contents(path).unwrap().len());
-        for _ in 0..150 {
-            let env = bench.env.kill();
-            let offset = random.below(size);
-            env.damage(path, &Damage::FlipBit { offset, bit: 3 }).unwrap();
-            let mut other = bench.on(env);
-            other.complete = 1000;
-            let outcome = other.try_open().and_then(|(engine, _)| {
-                for number in 0..600 {
-                    let found = engine.get(format!("{number:05}").as_bytes())?;
-                    assert_eq!(found.as_deref(), Some(&value(number)[..]), "{path} {offset}");
-                }
-                let all = engine.ordered().unwrap().range(KeyRange::default())?;
-                for (number, entry) in (0..).zip(all) {
-                    assert_eq!(*entry?.value, value(number)[..]);
-                }
-                Ok(())
-            });
-            match outcome {
-                Ok(()) => {}
-                Err(Error::Corruption { file, .. }) => {
-                    assert!(path.ends_with(file.rsplit('/').next().unwrap()), "{path}: {file}");
-                    refused += 1;
-                }
-                Err(error) => panic!("{path} {offset}: {error}"),
-            }
-        }
-    }
-    assert!(refused > 100, "{refused}");
+fn flipped_bits() {
+    test_bench::flip_bits(&Bench::new(7, "sorted"), true);
 }
 
 #[test]
 fn damage_is_an_error() {
-    flipped_bytes();
+    flipped_bits();
 }
 
 #[test]
 fn skipping_block_checksums_is_found() {
-    finds(Bug::TphSkipsBlockChecksum, flipped_bytes);
+    finds(Bug::TphSkipsBlockChecksum, flipped_bits);
 }
 
 fn power_loss() {
@@ -85,37 +44,8 @@ fn publishing_without_its_syncs_is_found() {
 fn failing_flushes() {
     for call in [Call::Create, Call::Write, Call::Sync, Call::SyncDir, Call::Rename] {
         for number in 1..4 {
-            let bench = Bench::new(13, "sorted");
-            let (engine, _) = bench.open();
-            let mut rows = Rows::new();
-            for step in 1..200 {
-                let key = format!("{:03}", step % 70).into_bytes();
-                put(&engine, step, &key, &[low(step); 30]);
-                rows.insert(key, vec![low(step); 30]);
-                if step == 100 {
-                    engine.checkpoint(Lsn(100)).unwrap();
-                }
-            }
-            bench.env.inject(Fault::new(&[call], When::Nth(number), Effect::Io));
-            let outcome = engine.checkpoint(Lsn(200));
-            bench.env.clear_faults();
-            compare(&engine, &rows);
-            if outcome.is_err() {
-                let (engine, complete) = bench.on(bench.env.crash(Policy::AllKept)).open();
-                assert!(complete >= Lsn(100), "{call:?} {number}");
-                check(&engine);
-            }
-            assert_eq!(engine.checkpoint(Lsn(200)).unwrap(), Lsn(200));
-            // The result does not depend on data that a failed sync left in the cache.
-            let (lost, complete) = bench.on(bench.env.crash(Policy::AllLost)).open();
-            assert_eq!(complete, Lsn(200), "{call:?} {number}");
-            compare(&lost, &rows);
-            drop(engine);
-            let (engine, complete) = bench.open();
-            assert_eq!(complete, Lsn(200));
-            compare(&engine, &rows);
-            let strays = bench.env.files().len();
-            assert!(strays <= 4, "{call:?} {number}: {strays} files");
+            let files = test_bench::fail_flush(&Bench::new(13, "sorted"), call, number);
+            assert!(files <= 4, "{call:?} {number}: {files} files");
         }
     }
 }
@@ -153,15 +83,7 @@ fn a_long_manifest_is_replaced() {
 
 /// Publishes only effects that are durable in the log.
 fn checkpoints_sync_the_log() {
-    let bench = Bench::new(16, "sorted");
-    let (context, host) = (bench.context(), Arc::new(FakeHost::default()));
-    let context = Context { host: Arc::clone(&host) as Arc<dyn Host>, ..context };
-    let (engine, _) = Tph::open(&bench.options, context).unwrap();
-    for round in 1..4 {
-        put(&engine, round, b"key", b"value");
-        engine.checkpoint(Lsn(round)).unwrap();
-        assert_eq!(host.log_syncs.load(Ordering::Relaxed), round);
-    }
+    test_bench::sync_log_before_checkpoint(&Bench::new(16, "sorted"));
 }
 
 #[test]

@@ -12,16 +12,13 @@ use std::sync::Arc;
 use super::{Tph, store::TphStore, table::TphTable};
 use crate::{
     contract::{
-        Context, Engine, EngineKind, KeyRange, MultiGetSink, Op, TableOptions,
-        fake_host::FakeHost,
-        test_bench::{
-            self, Random, Rows, background, check, compare, delete, detail, low, put, run,
-        },
+        Engine, EngineKind, MultiGetSink, TableOptions,
+        test_bench::{self, Rows, background, check, compare, delete, detail, low, put, run},
     },
     io::Env,
     util::{
         codec::{Lsn, to_u64},
-        sync::{Ordering, lock},
+        sync::lock,
     },
 };
 

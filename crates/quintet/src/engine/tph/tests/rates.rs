@@ -4,28 +4,11 @@ use super::*;
 
 #[test]
 fn writers_are_delayed_before_they_must_wait() {
-    let bench = Bench::new(18, "sorted");
-    let (engine, _) = bench.open();
-    let mut step = 0;
-    let mut fill = |engine: &Tph, bytes: u64| {
-        for _ in 0..bytes / 500 {
-            step += 1;
-            put(engine, step, &step.to_be_bytes(), &[1; 450]);
-        }
-        step
-    };
-    fill(&engine, 80 << 10);
-    assert_eq!(detail(&engine, "write_rate"), 0);
-    // Without a flush, the last memtable but one fills.
-    fill(&engine, 100 << 10);
-    assert!(detail(&engine, "write_rate") > 0);
-    let lsn = fill(&engine, 60 << 10);
-    assert!(detail(&engine, "write_delay_micros_total") > 0);
-    background(&engine, lsn);
-    assert_eq!(detail(&engine, "write_rate"), 0);
+    let (engine, mut step) = test_bench::delay_writers(&Bench::new(18, "sorted"));
+    let lsn = step;
     // Without a merge, level 0 grows.
     for _ in 0..8 {
-        let lsn = fill(&engine, 30 << 10);
+        let lsn = test_bench::fill(&engine, &mut step, 30 << 10);
         engine.checkpoint(Lsn(lsn)).unwrap();
     }
     assert!(detail(&engine, "level0_tables") > 6);
