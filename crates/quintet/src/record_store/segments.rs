@@ -51,7 +51,7 @@ pub(crate) trait SegmentKind: Debug {
     /// Maximum number of segments of a table.
     const COUNT_MAX: u64;
     /// Readers may have addresses of any segment. Such a read is of the last segment instead, which
-    /// no engine uses.
+    /// an engine with such readers does not use.
     const HAS_STALE_ADDRESSES: bool;
 }
 
@@ -260,6 +260,10 @@ impl<K: SegmentKind> RecordSegments<K> {
     }
 }
 
+/// A state without a frame: what is at an address is not read with it.
+pub(crate) const NO_FRAME: u64 = 0;
+
+/// Returns the frame in a state.
 #[inline]
 pub(crate) fn frame_in(state: u64) -> Option<u64> {
     (state & LOW).checked_sub(1)

@@ -409,10 +409,12 @@ bugs! {
     UpdateStoresPlainly = 124, "update-stores-plainly";
     /// An in-place update does not mark the entry as changing before it writes the value.
     UpdateKeepsVersion = 125, "update-keeps-version";
-    /// An evicted chunk keeps its generation.
+    /// An evicted segment keeps its generation.
     RecycleKeepsGeneration = 126, "recycle-keeps-generation";
-    /// A read does not check again whether the chunk is still in its frame.
+    /// A read does not check again whether the segment is still in its frame.
     ReadForgetsRecycling = 127, "read-forgets-recycling";
+    /// A read checks the frame before it checks the entry's first word.
+    ReadChecksFrameFirst = 258, "read-checks-frame-first";
     /// A scan reads an address although its chunk was reused.
     ScanForgetsReuse = 214, "scan-forgets-reuse";
     /// A lookup returns the record at an address that has left its slot.

@@ -26,7 +26,7 @@ use crate::{
         budget::Budget,
         codec::to_u64,
         mutant::mutant,
-        sync::{AtomicBool, AtomicU64, Ordering},
+        sync::{AtomicBool, AtomicU64, Ordering, fence},
         words::{copy_out, equals},
     },
 };
@@ -57,7 +57,10 @@ impl SegmentKind for ChunkKind {
 /// The result of a read at an address.
 #[derive(Debug)]
 pub(super) enum ArenaRead<T> {
+    /// The entry. A reader without a lock has it only if [`ChunkArena::is_current`] says so after
+    /// its last read; [`ChunkArena::copy`] has asked already.
     Found(T),
+    /// The entry at the address is another key's.
     OtherKey,
     /// The memory changed during the read: repeat the lookup.
     Changed,
@@ -74,6 +77,14 @@ pub(super) struct EntryWords<'a> {
     /// Its first word, with the version.
     first: u64,
     record: RecordWords<'a>,
+}
+
+impl EntryWords<'_> {
+    /// Returns whether the first word is what it was.
+    #[inline]
+    fn is_same(&self) -> bool {
+        self.words.first().is_some_and(|word| word.load(Ordering::Relaxed) == self.first)
+    }
 }
 
 impl ChunkArena {
@@ -222,10 +233,10 @@ impl ChunkArena {
     /// Returns whether the entry was the same at all reads so far.
     #[inline]
     pub(super) fn is_current(&self, entry: &EntryWords<'_>) -> bool {
-        let is_resident = self.is_unchanged(&entry.record);
-        let is_same =
-            entry.words.first().is_some_and(|word| word.load(Ordering::Relaxed) == entry.first);
-        is_same && is_resident
+        mutant!(ReadChecksFrameFirst => return self.is_unchanged(&entry.record) && entry.is_same());
+        // The frame last: another chunk's entry in it may have the same first word.
+        fence(Ordering::Acquire);
+        entry.is_same() && self.is_unchanged(&entry.record)
     }
 
     /// Copies head, key and value of the entry at `address`. Returns `Changed` if the state of its

@@ -267,6 +267,7 @@ impl HashLog {
             }
             return Ok(());
         }
+        // A false answer costs a copy that `replace` refuses, or a later look: it decides.
         if !self.index.candidates(hash).any(|candidate| candidate == address) {
             return Ok(());
         }

@@ -1,5 +1,6 @@
 //! Models of concurrent changes under a reader: an update in place, a frame that another chunk
-//! takes over, and a chunk id that is reused. The planted bugs of these protocols must be found.
+//! takes over, both one after the other, and a chunk id that is reused. The planted bugs of these
+//! protocols must be found.
 //!
 //! loom explores every interleaving and every order that the memory model allows, up to a bound;
 //! shuttle explores many random interleavings. Run with `just loom` or `just shuttle`. Chunks have
@@ -104,6 +105,26 @@ fn recycled_frames() {
     assert_eq!((read(&arena, 0), read(&arena, 1)), (None, Some(2)));
 }
 
+/// An entry is updated in place, and then another chunk gets its frame. The entry there begins with
+/// the first word that the updated one had: a reader accepts no mixture.
+fn updates_before_recycling() {
+    let arena = arena();
+    fill(&arena, 0, 1);
+    let writer = {
+        let arena = Arc::clone(&arena);
+        thread::spawn(move || {
+            head(2).update_in_place(arena.words(0, 0).unwrap(), 2, [&value(2), &[]]);
+            let frame = arena.detach(0).unwrap();
+            arena.release_frame(frame);
+            fill(&arena, 1, 3);
+        })
+    };
+    let seen = read(&arena, 0);
+    assert!(matches!(seen, None | Some(1 | 2)), "{seen:?}");
+    writer.join().unwrap();
+    assert_eq!((read(&arena, 0), read(&arena, 1)), (None, Some(3)));
+}
+
 /// A chunk goes, and its number and frame are used anew: no reader sees a part of each.
 fn reused_numbers() {
     let arena = arena();
@@ -125,9 +146,11 @@ fn reused_numbers() {
 fn the_protocols_hold_and_their_bugs_are_found() {
     explore(updates_in_place);
     explore(recycled_frames);
+    explore(updates_before_recycling);
     explore(reused_numbers);
     finds(Bug::UpdateKeepsVersion, || explore(updates_in_place));
     finds(Bug::ReadForgetsRecycling, || explore(recycled_frames));
+    finds(Bug::ReadChecksFrameFirst, || explore(updates_before_recycling));
     finds(Bug::RecycleKeepsGeneration, || explore(reused_numbers));
 }
 

@@ -17,6 +17,7 @@ use crate::{
     Error, Result,
     contract::{Cursor, Entry, FoundValue, OwnedValue, Value, ValueSink},
     io::{AlignedBuffer, Completion, Request},
+    record_store::segments::NO_FRAME,
     util::{
         codec::Decoder,
         sync::{AtomicU64, Backoff, Ordering},
@@ -24,8 +25,6 @@ use crate::{
     },
 };
 
-/// State of a chunk without a frame in memory: its entries are looked up anew.
-const NO_FRAME: u64 = 0;
 /// Keys of a multi-get whose cache misses overlap.
 const BATCH: usize = 32;
 

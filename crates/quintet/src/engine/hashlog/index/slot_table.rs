@@ -31,7 +31,7 @@ pub(super) struct GroupLock(pub(super) AtomicU64);
 /// The table. See the module documentation.
 #[derive(Debug)]
 pub struct SlotTable {
-    /// See [`Shape`].
+    /// See [`IndexShape`].
     pub(super) shape: AtomicU64,
     /// First and second lines of pairs.
     pub(super) lines: [Region; 2],

@@ -124,7 +124,12 @@ impl Regions {
     /// is not scarce; an idle table returns them.
     pub(crate) fn prepare_frames(&self) {
         let wanted = to_usize(self.kind.reserved.swap(0, Ordering::Relaxed).min(READY_FRAMES));
-        while self.has_room_to_spare() && self.frames.populate_spare(wanted) == Some(true) {}
+        // Writers take spare frames meanwhile: without a bound this could go on.
+        for _ in 0..wanted {
+            if !self.has_room_to_spare() || self.frames.populate_spare(wanted) != Some(true) {
+                break;
+            }
+        }
         self.frames.discard_spares(wanted.max(SPARE_FRAMES));
     }
 
