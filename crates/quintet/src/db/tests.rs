@@ -660,3 +660,92 @@ mod seeded_bugs {
         assert!(std::panic::catch_unwind(test).is_err(), "not found");
     }
 }
+
+/// More tables than stay open: a write to each closes others. The handles are dropped at once.
+fn written_tables(env: &SimEnv, db: &Database, rounds: u32) {
+    const TABLES: u32 = 12;
+    for number in 0..TABLES * rounds {
+        let name = format!("t{}", number % TABLES);
+        let table = db.open_or_create_table(&name, TableOptions::new(EngineKind::Naive)).unwrap();
+        assert_eq!(value(&table, "k"), number.checked_sub(TABLES).map(|last| last.to_string()));
+        table.put("k", number.to_string()).unwrap();
+        assert!(core(db).tables.open_count() <= 5, "{}", core(db).tables.open_count());
+    }
+    let db = open(&env.kill());
+    assert!(core(&db).tables.open_count() <= 5, "{}", core(&db).tables.open_count());
+    for number in 0..TABLES {
+        let table = db.table(&format!("t{number}")).unwrap();
+        let last = (TABLES * (rounds - 1) + number).to_string();
+        assert_eq!(value(&table, "k"), Some(last), "t{number}");
+    }
+}
+
+#[test]
+fn closed_tables_lose_nothing() {
+    let env = SimEnv::new(11);
+    written_tables(&env, &open(&env), 3);
+}
+
+/// Opening a database opens the tables that the log has records for, and no others.
+#[test]
+fn an_open_opens_only_what_it_replays() {
+    let env = SimEnv::new(12);
+    let db = open(&env);
+    let tables: Vec<_> = (0..3).map(|number| create(&db, &format!("t{number}"))).collect();
+    tables.iter().for_each(|table| table.put("k", "1").unwrap());
+    db.persist().unwrap();
+    tables[1].put("k", "2").unwrap();
+    let db = open(&env.kill());
+    assert_eq!(core(&db).tables.open_count(), 1);
+    assert!(core(&db).tables.find(tables[1].state.id).is_some());
+    assert_eq!(value(&db.table("t1").unwrap(), "k").as_deref(), Some("2"));
+    assert_eq!(value(&db.table("t0").unwrap(), "k").as_deref(), Some("1"));
+    assert_eq!(core(&db).tables.open_count(), 2);
+}
+
+/// A value that expires in a table that replay does not open is swept.
+#[test]
+fn expiry_entries_of_closed_tables_are_replayed() {
+    let env = SimEnv::new(13);
+    let db = open(&env);
+    let (a, b) = (create(&db, "a"), create(&db, "b"));
+    b.put("k", "1").unwrap();
+    a.put_with("k", "1", ttl(1000)).unwrap();
+    // The table's files have the value; the index's files lack its entry.
+    checkpoint(&db, std::slice::from_ref(&a.state));
+    let db = open(&env.kill());
+    assert!(core(&db).tables.find(a.state.id).is_none());
+    assert_eq!(pending(&db), 1);
+}
+
+/// Memory that tables without a handle hold is given to a write that lacks it.
+#[test]
+fn a_write_without_memory_closes_unused_tables() {
+    let env = SimEnv::new(14);
+    let db = open(&env);
+    // Three tables stay open within the bound on their number, and hold most of the budget.
+    for number in 0..3 {
+        let table = create(&db, &format!("t{number}"));
+        (0..100_u32).for_each(|key| table.put(key.to_be_bytes(), [1; 10_000]).unwrap());
+    }
+    let last = create(&db, "last");
+    for key in 0..200_u32 {
+        last.put(key.to_be_bytes(), [2; 10_000]).unwrap();
+    }
+    assert!(db.stats().memory_bytes <= db.stats().memory_budget_bytes);
+    let mut batch = db.batch();
+    let first = db.table("t0").unwrap();
+    assert_eq!(first.get(7_u32.to_be_bytes()).unwrap().unwrap(), [1; 10_000]);
+    drop(first);
+    for key in 200..290_u32 {
+        batch.put(&last, key.to_be_bytes(), [2; 10_000]);
+    }
+    batch.commit().unwrap();
+    assert_eq!(last.stats().unwrap().keys, 290);
+}
+
+#[test]
+fn the_planted_bugs_of_closed_tables_are_found() {
+    finds(Bug::ClosesUnsavedTables, closed_tables_lose_nothing);
+    finds(Bug::ReplayOpensNothing, an_open_opens_only_what_it_replays);
+}

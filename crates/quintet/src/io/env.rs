@@ -35,6 +35,11 @@ pub trait Env: Send + Sync + fmt::Debug {
     /// Returns the memory that this process may use, in bytes: the machine's, or the limit of its
     /// control group if that is smaller.
     fn memory_bytes(&self) -> u64;
+    /// Returns the number of files that this process has open through an `Env`, and the number that
+    /// it may open. A simulated system has no limit.
+    fn open_files(&self) -> (u64, u64) {
+        (0, u64::MAX)
+    }
     /// Starts a job in the background. Two runs of a job never overlap. See [`Job`].
     fn start(&self, job: Arc<dyn Job>) -> JobHandle;
     /// Calls `task` with 0 to `count - 1`, possibly on several threads, and returns when all calls

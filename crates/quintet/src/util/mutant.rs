@@ -397,6 +397,11 @@ bugs! {
     FairRepairsNothing = 149, "fair-repairs-nothing";
     /// A reader does not check whether the record was freed meanwhile.
     FairReadNotValidated = 150, "fair-read-not-validated";
+    // Tables that are not open.
+    /// A table is closed although its files lack operations.
+    ClosesUnsavedTables = 270, "closes-unsaved-tables";
+    /// Replay skips the operations of tables that are not open.
+    ReplayOpensNothing = 271, "replay-opens-nothing";
     // Sorted loads.
     /// A load's root is adopted before its pages are synced.
     LoadSkipsSync = 224, "load-skips-sync";

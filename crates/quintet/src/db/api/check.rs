@@ -38,8 +38,13 @@ impl Core {
             report.add("catalog", 0, format!("it takes no more edits: {reason}"));
         }
         if level == CheckLevel::Deep {
-            for table in self.tables.all() {
-                self.check_table(&table, &mut report)?;
+            for id in self.tables.ids() {
+                match self.open_table(id) {
+                    Ok(Some(table)) => self.check_table(&table, &mut report)?,
+                    Ok(None) => {}
+                    Err(Error::Corruption { file, offset, what }) => report.add(file, offset, what),
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(report)

@@ -65,11 +65,17 @@ impl Database {
             let target = self.open_mount(&mount)?;
             return target.create_table(&mount.target_path(), options);
         }
-        let state = core.tables.create(path, options.borrow())?;
+        let state = core.create_table(path, options.borrow())?;
         Ok(Table { session: Arc::clone(&self.session), state })
     }
 
-    /// Opens a table. Fails with [`Error::NoSuchTable`], and as [`Database::mounted`] does for a
+    /// Opens a table. The first handle reads the table's index from its files. Without a handle a
+    /// table stays open until its memory or its files are needed: for more open tables than half of
+    /// the memory budget holds at 2 MiB each, or when three quarters of the files that the process
+    /// may open are open. Then it is checkpointed and closed.
+    ///
+    /// Fails with [`Error::NoSuchTable`], with [`Error::Corruption`] if the table's files are
+    /// damaged, with [`Error::Io`], and as [`Database::mounted`] does for a
     /// path behind a mount that cannot be opened.
     pub fn table(&self, path: &str) -> Result<Table> {
         let core = &self.session.core;
@@ -78,7 +84,7 @@ impl Database {
             return self.open_mount(&mount)?.table(&mount.target_path());
         }
         let id = core.tables.catalog.with_tree(|tree| tree.find_table(path));
-        let state = id.and_then(|id| core.tables.find(id));
+        let state = id.map(|id| core.open_table(id)).transpose()?.flatten();
         let state = state.ok_or_else(|| Error::NoSuchTable { name: path.to_owned() })?;
         Ok(Table { session: Arc::clone(&self.session), state })
     }
@@ -212,7 +218,8 @@ impl Database {
         self.session.core.check(level)
     }
 
-    /// Returns counters and sizes of the database.
+    /// Returns counters and sizes of the database and all its tables. Opens the tables that are not
+    /// open, one after the other, which may take milliseconds each. [`Table::stats`] reads one.
     pub fn stats(&self) -> DatabaseStats {
         self.session.core.stats()
     }
@@ -264,9 +271,12 @@ fn crosses(mount: &MountedPath) -> Error {
 }
 
 fn table_infos(core: &Core, tables: Vec<(String, u64)>) -> Vec<TableInfo> {
-    let info = |(name, id)| {
-        let table = core.tables.find(id)?;
-        Some(TableInfo { name, kind: table.kind, types: table.types().cloned() })
-    };
-    tables.into_iter().filter_map(info).collect()
+    core.tables.catalog.with_tree(|tree| {
+        let info = |(name, id)| {
+            let table = tree.table(id)?;
+            let kind = table.record.options().ok()?.kind();
+            Some(TableInfo { name, kind, types: table.types.clone() })
+        };
+        tables.into_iter().filter_map(info).collect()
+    })
 }

@@ -52,7 +52,7 @@ impl Database {
         let child = |(name, kind, id)| {
             let kind = match kind {
                 NodeKind::Directory => ChildKind::Directory,
-                NodeKind::Table => ChildKind::Table(core.tables.find(id)?.kind),
+                NodeKind::Table => ChildKind::Table(core.tables.kind_of(id)?),
                 NodeKind::Mount => ChildKind::Mount,
             };
             Some(Child { name, kind })

@@ -1,12 +1,10 @@
 //! Counters and sizes of an open database.
 
-use std::sync::Arc;
-
 use crate::{
     contract::{Engine as _, EngineKind, EngineStats},
     db::{core::Core, tables::state::TableState},
     util::{
-        codec::Lsn,
+        codec::{Lsn, to_u64},
         sync::{Ordering, lock},
     },
     wal::LogStats,
@@ -31,11 +29,11 @@ pub struct TableStats {
     pub memory_bytes: u64,
     /// The part of `memory_bytes` that serves lookups and holds no entries.
     pub index_bytes: u64,
-    /// Bytes written to the table's files since the database was opened.
+    /// Bytes written to the table's files since the table was opened.
     pub written_bytes_total: u64,
     /// The LSN that the table's files are complete to.
     pub persisted: Lsn,
-    /// Why the table takes no operations, if it failed.
+    /// Why the table takes no operations, if it failed or cannot be opened.
     pub failure: Option<String>,
     /// Counters of this engine only, by name.
     pub details: Vec<(&'static str, u64)>,
@@ -46,6 +44,8 @@ pub struct TableStats {
 pub struct DatabaseStats {
     /// The tables, by path.
     pub tables: Vec<TableStats>,
+    /// Number of tables that were open before this call, with the expiry index.
+    pub open_tables: u64,
     /// The log.
     pub log: LogStats,
     /// Bytes of log that opening would replay.
@@ -106,12 +106,35 @@ impl Core {
         }
     }
 
+    /// Returns the statistics of a table, and opens it for them. `None`: it was dropped.
+    fn stats_of(&self, name: String, id: u64) -> Option<TableStats> {
+        match self.open_table(id) {
+            Ok(table) => Some(self.table_stats(&*table?)),
+            Err(error) => {
+                let kind = self.tables.kind_of(id)?;
+                Some(TableStats {
+                    name,
+                    kind,
+                    keys: 0,
+                    live_bytes: 0,
+                    dead_bytes: 0,
+                    file_bytes: 0,
+                    memory_bytes: 0,
+                    index_bytes: 0,
+                    written_bytes_total: 0,
+                    persisted: Lsn(0),
+                    failure: Some(error.to_string()),
+                    details: Vec::new(),
+                })
+            }
+        }
+    }
+
     pub(crate) fn stats(&self) -> DatabaseStats {
-        let visible = |table: &Arc<TableState>| !self.expiry.is_index(table);
-        let tables = self.tables.all().into_iter().filter(visible);
-        let mut tables: Vec<_> = tables.map(|table| self.table_stats(&table)).collect();
+        let open_tables = to_u64(self.tables.open_count());
         let index = self.expiry.table().map(|index| index.engine.stats()).unwrap_or_default();
-        tables.sort_by(|one, other| one.name.cmp(&other.name));
+        let tables = self.tables.paths().into_iter();
+        let tables: Vec<_> = tables.filter_map(|(name, id)| self.stats_of(name, id)).collect();
         let log = self.log.stats();
         let catalog_bytes = self.tables.catalog.file_bytes();
         let table_bytes: u64 = tables.iter().map(|table| table.file_bytes).sum();
@@ -130,6 +153,7 @@ impl Core {
             write_delays_total: count(&self.checkpoints.write_delays),
             persist_rounds_total: count(&self.checkpoints.rounds),
             background_failure: lock(&self.background_failure).clone(),
+            open_tables,
             tables,
             log,
         }

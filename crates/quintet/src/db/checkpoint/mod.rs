@@ -258,9 +258,12 @@ impl CheckpointScheduler {
     /// Removes the files of dropped tables, unless the database is closed: another process may use
     /// the same numbers then.
     pub(crate) fn remove_dropped(&self, tables: &TableRegistry) {
-        let _round = self.round.lock();
-        if !tables.is_closed() {
-            tables.remove_dropped();
+        loop {
+            // Another round may run between two steps.
+            let _round = self.round.lock();
+            if tables.is_closed() || !tables.remove_dropped() {
+                return;
+            }
         }
     }
 
@@ -338,8 +341,7 @@ fn maintain(tables: &TableRegistry, table: &TableState, mode: MaintenanceMode) -
 /// Checkpoints a table. Returns the LSN that its files are complete to, if it has advanced.
 fn checkpoint_table(table: &TableState, up_to: Lsn) -> Result<Option<Lsn>> {
     let _maintenance = lock(&table.maintenance);
-    let wanted = table.is_dirty() || table.engine.pending_work() == PendingWork::Checkpoint;
-    if !table.is_live() || !wanted {
+    if !table.is_live() || !table.needs_checkpoint() {
         return Ok(None);
     }
     let before = table.persisted();

@@ -7,7 +7,7 @@ use super::{
     steps::{frees, hash_of},
 };
 use crate::{
-    Result,
+    Error, Result,
     contract::{Engine as _, Hint, Op},
     db::{
         core::{Core, durability::Durability},
@@ -26,8 +26,24 @@ type BatchTable = Arc<TableState>;
 const PREFETCH_OPS: usize = 256;
 
 impl Core {
-    /// Commits all operations of `body` or none. `tables` are the tables that it names.
+    /// Commits all operations of `body` or none. `tables` are the tables that it names. Closes tables
+    /// without a handle if there is no memory for the batch.
     pub(crate) fn commit_batch(
+        &self,
+        body: &[u8],
+        tables: &[BatchTable],
+        durability: Durability,
+    ) -> Result<()> {
+        match self.try_commit_batch(body, tables, durability) {
+            // Nothing is admitted any more: this thread may wait for a checkpoint round.
+            Err(Error::OutOfMemory { .. }) if self.close_unused(usize::MAX) > 0 => {
+                self.try_commit_batch(body, tables, durability)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn try_commit_batch(
         &self,
         body: &[u8],
         tables: &[BatchTable],

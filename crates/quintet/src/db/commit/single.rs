@@ -32,7 +32,7 @@ impl Core {
         self.tables.check_writable()?;
         self.tables.check_takes_writes(table)?;
         self.bound_recovery(frees(op))?;
-        table.engine.admit(op)?;
+        self.admit_first(table, op)?;
         table.engine.prefetch(Hint::Write { hash, step: 1 });
         let logged = self
             .expiry

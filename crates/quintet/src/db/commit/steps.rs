@@ -31,6 +31,19 @@ impl Core {
         self.checkpoints.bound_recovery(&*self.env, &self.tables, frees)
     }
 
+    /// Admits the operation of a commit that has admitted no other. Closes tables without a handle if
+    /// there is no memory for it.
+    #[inline]
+    pub(super) fn admit_first(&self, table: &TableState, op: &Op<'_>) -> Result<()> {
+        match table.engine.admit(op) {
+            // Nothing is admitted: this thread may wait for a checkpoint round.
+            Err(Error::OutOfMemory { .. }) if self.close_unused(usize::MAX) > 0 => {
+                table.engine.admit(op)
+            }
+            outcome => outcome,
+        }
+    }
+
     /// Cancels an admitted operation, in the table and in the expiry index.
     pub(super) fn cancel(&self, table: &TableState, op: &Op<'_>) {
         table.engine.cancel(op);

@@ -26,17 +26,24 @@ use super::{
     catalog::edit::Progress,
     checkpoint::CheckpointScheduler,
     expiry::ExpiryIndex,
-    tables::{host::DatabaseHost, job_handles::JobKind, registry::TableRegistry},
+    tables::{
+        host::DatabaseHost, job_handles::JobKind, registry::TableRegistry, state::TableState,
+    },
 };
 use crate::{
-    Result,
+    Error, Result,
+    contract::TableOptions,
     io::{Dir, Env, LockGuard},
     util::{
         budget::Budget,
+        mutant::mutant,
         sync::{AtomicU64, CachePadded, Mutex, lock},
     },
     wal::Log,
 };
+
+/// One part in this many of the open tables is closed at once.
+const CLOSED_SHARE: usize = 4;
 
 /// Counters since the database was opened.
 #[derive(Debug, Default)]
@@ -79,6 +86,65 @@ impl Core {
         *lock(&self.background_failure) = failure;
     }
 
+    /// Returns the table with a number, and opens it if necessary. `None`: there is none. Closes
+    /// tables without a handle if too many are open, or if there is no memory for this one.
+    pub(crate) fn open_table(&self, id: u64) -> Result<Option<Arc<TableState>>> {
+        if let Some(table) = self.tables.find(id) {
+            return Ok(Some(table));
+        }
+        self.make_room_for_table();
+        let opened = match self.tables.open(id) {
+            Err(Error::OutOfMemory { .. }) if self.close_unused(usize::MAX) > 0 => {
+                self.tables.open(id)
+            }
+            opened => opened,
+        };
+        // A table that holds its entries in memory reads them all, whatever the budget.
+        if self.budget.used() > self.budget.limit() {
+            self.close_unused(usize::MAX);
+        }
+        opened
+    }
+
+    /// Creates a table. Closes others as [`Core::open_table`] does.
+    pub(crate) fn create_table(
+        &self,
+        path: &str,
+        options: &TableOptions,
+    ) -> Result<Arc<TableState>> {
+        self.make_room_for_table();
+        match self.tables.create(path, options) {
+            Err(Error::OutOfMemory { .. }) if self.close_unused(usize::MAX) > 0 => {
+                self.tables.create(path, options)
+            }
+            created => created,
+        }
+    }
+
+    /// Closes tables without a handle if too many are open. The caller holds no lock of the lock
+    /// order from the checkpoint round on.
+    pub(crate) fn make_room_for_table(&self) {
+        if !self.tables.has_room() {
+            // Several at once share one round.
+            self.close_unused(self.tables.open_count() / CLOSED_SHARE + 1);
+        }
+    }
+
+    /// Checkpoints and closes up to `count` tables without a handle, the least recently used first.
+    /// Returns how many it closed: a table stays open if its checkpoint fails.
+    #[cold]
+    pub(crate) fn close_unused(&self, count: usize) -> usize {
+        let mut ids = self.tables.unused();
+        ids.truncate(count);
+        if !self.tables.is_read_only() {
+            let chosen = mutant!(ClosesUnsavedTables: Vec::new(), else self.tables.unsaved(&ids));
+            if !chosen.is_empty() {
+                let _ = self.checkpoints.checkpoint(&self.tables, &chosen);
+            }
+        }
+        self.tables.close_unused(&ids)
+    }
+
     /// Drops the table at `path`, or (unless `table_only`) the directory with all its tables. A
     /// background job removes their files.
     pub(crate) fn drop_path(&self, path: &str, table_only: bool) -> Result<()> {
@@ -109,7 +175,7 @@ impl Core {
         }
         // A sorted load must not write to files that may soon belong to another process.
         self.tables.all().iter().for_each(|table| drop(lock(&table.load).take()));
-        self.tables.remove_dropped();
+        while self.tables.remove_dropped() {}
         let outcome = self.close_files();
         lock(&self.lock).take();
         outcome

@@ -3,8 +3,9 @@
 //! Steps:
 //! 1. Lock the directory.
 //! 2. Read the catalog, or create a database.
-//! 3. Each engine loads its files and returns the LSN that they are complete to.
-//! 4. Replay the log past these LSNs ([`replay`]).
+//! 3. Verify that the directory of each table exists.
+//! 4. Replay the log ([`replay`]). It opens the tables that the catalog does not record as complete.
+//!    The others are opened when they are first used.
 //! 5. Remove files without an owner.
 //!
 //! The caller starts the jobs ([`Session::open`]).
@@ -20,11 +21,12 @@
 mod mutants;
 pub(crate) mod options;
 mod replay;
+mod target;
 
 use std::{io, path::Path, sync::Arc};
 
 use options::Options;
-use replay::ReplayTarget;
+use target::ReplayTarget;
 
 use super::{
     catalog::{self, Catalog, edit::Progress, tree::CatalogTree},
@@ -35,7 +37,6 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::Engine as _,
     io::{Dir, Env, LockGuard},
     util::{
         budget::Budget,
@@ -145,15 +146,9 @@ fn load_and_replay(
         host: Arc::clone(&host),
         read_only: options.read_only,
     };
-    let tables = loader.load_all(&catalog)?;
+    loader.check_directories(&catalog)?;
     let (log_start, log_durable) = catalog.with_tree(CatalogTree::log_bounds);
-    let index =
-        catalog.with_tree(CatalogTree::expiry_index).and_then(|id| tables.get(&id)).cloned();
-    let target = ReplayTarget {
-        tables: &tables,
-        next_id: catalog.with_tree(CatalogTree::next_id),
-        index: index.as_deref(),
-    };
+    let target = ReplayTarget::new(&catalog, &loader)?;
     let anchor = Anchor {
         database_id: catalog.database_id(),
         start: log_start,
@@ -165,10 +160,9 @@ fn load_and_replay(
     let log = replay::open_log(env, &log_dir, &log_options, &anchor, (&target, &budget))?;
     let log = Arc::new(log);
     let _ = host.log.set(Arc::clone(&log));
-    if index.as_ref().is_some_and(|index| index.engine.stats().keys > 0) {
-        for table in tables.values() {
-            table.may_expire.store(true, Ordering::Release);
-        }
+    let (tables, index) = target.into_open_tables();
+    for table in tables.values().filter(|_| index.is_some()) {
+        table.may_expire.store(true, Ordering::Release);
     }
     let log_start = log_start.max(log.stats().start);
     let log_and_host = || (Arc::clone(&log), Arc::clone(&host));

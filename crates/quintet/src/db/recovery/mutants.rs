@@ -1,16 +1,11 @@
 //! Wrong code of the planted bugs of replay.
 
-use std::{collections::HashMap, sync::Arc};
-
-use crate::{
-    contract::Op,
-    db::{encoding::envelope::Envelope, tables::state::TableState},
-    util::codec::Lsn,
-};
+use super::target::ReplayTarget;
+use crate::{contract::Op, db::encoding::envelope::Envelope, util::codec::Lsn};
 
 /// Returns the newest LSN that any table is complete to.
-pub(super) fn newest_complete(tables: &HashMap<u64, Arc<TableState>>) -> Lsn {
-    tables.values().map(|table| table.persisted()).max().unwrap_or_default()
+pub(super) fn newest_complete(target: &ReplayTarget<'_>) -> Lsn {
+    target.tables().map(|table| table.complete()).max().unwrap_or_default()
 }
 
 /// Removes the expiries of values.

@@ -17,13 +17,12 @@
 //!
 //! Threads: one thread reads, any thread applies. No thread waits with a lock held.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    io,
-    sync::Arc,
-};
+use std::{collections::VecDeque, io, sync::Arc};
 
-use super::mutants;
+use super::{
+    mutants,
+    target::{ReplayTable, ReplayTarget},
+};
 use crate::{
     Error, Result,
     contract::{Engine as _, Op},
@@ -56,15 +55,6 @@ const LANE_KEY_BYTES_MAX: usize = 4 << 10;
 const REPLAY_OPS: usize = 32;
 /// The size that stands for the missing value of a delete.
 const NO_VALUE: u32 = u32::MAX;
-
-/// The tables that the log is replayed into.
-pub(super) struct ReplayTarget<'a> {
-    pub(super) tables: &'a HashMap<u64, Arc<TableState>>,
-    /// The first number that no table ever had.
-    pub(super) next_id: u64,
-    /// The expiry index.
-    pub(super) index: Option<&'a TableState>,
-}
 
 /// Opens the log and replays it.
 pub(super) fn open_log(
@@ -266,7 +256,7 @@ struct BatchBuilder<'r, 'a> {
     replay: &'r ParallelReplay<'a>,
     batch: ReplayBatch<'a>,
     /// The number of the last operation's table, and the table; `None` if it was dropped.
-    last: Option<(u64, Option<&'a TableState>)>,
+    last: Option<(u64, Option<&'a ReplayTable>)>,
 }
 
 impl<'a> BatchBuilder<'_, 'a> {
@@ -298,6 +288,7 @@ impl<'a> BatchBuilder<'_, 'a> {
 
     fn push_op(&mut self, lsn: Lsn, id: u64, op: &Op<'_>) -> Result<()> {
         let Some(table) = self.table(lsn, id)? else { return Ok(()) };
+        let Some(table) = open_for(self.replay.target, table, lsn, op)? else { return Ok(()) };
         if table.kind.allocates_per_entry() {
             if apply_op(self.replay.target, table, lsn, op)? {
                 table.record_applied(Lsn(lsn.0 + 1));
@@ -323,7 +314,7 @@ impl<'a> BatchBuilder<'_, 'a> {
         Ok(())
     }
 
-    fn table(&mut self, lsn: Lsn, id: u64) -> Result<Option<&'a TableState>> {
+    fn table(&mut self, lsn: Lsn, id: u64) -> Result<Option<&'a ReplayTable>> {
         match self.last {
             Some((last, table)) if last == id => Ok(table),
             _ => {
@@ -371,6 +362,7 @@ fn replay_record(target: &ReplayTarget<'_>, lsn: Lsn, body: &[u8]) -> Result<()>
         let parsed = item.ok_or_else(|| damage(lsn, "a record's operations do not parse"));
         let (id, op) = parsed?;
         if let Some(table) = find(target, lsn, id)?
+            && let Some(table) = open_for(target, table, lsn, &op)?
             && apply_op(target, table, lsn, &op)?
         {
             table.record_applied(Lsn(lsn.0 + 1));
@@ -384,11 +376,28 @@ fn damage(lsn: Lsn, what: &str) -> Error {
 }
 
 /// Returns the table with a number. `None`: it was dropped after the record.
-fn find<'a>(target: &ReplayTarget<'a>, lsn: Lsn, id: u64) -> Result<Option<&'a TableState>> {
-    if id >= target.next_id {
-        return Err(damage(lsn, "a record names a table that the catalog never had"));
+fn find<'a>(target: &'a ReplayTarget<'_>, lsn: Lsn, id: u64) -> Result<Option<&'a ReplayTable>> {
+    let unknown = |_| damage(lsn, "a record names a table that the catalog never had");
+    target.find(id).map_err(unknown)
+}
+
+/// Returns the table of an operation, and opens it if its files lack the operation. `None`: it is
+/// not open, and complete past the operation.
+fn open_for<'a>(
+    target: &ReplayTarget<'_>,
+    table: &'a ReplayTable,
+    lsn: Lsn,
+    op: &Op<'_>,
+) -> Result<Option<&'a TableState>> {
+    mutant!(ReplayOpensNothing => return Ok(table.state()));
+    match table.state() {
+        Some(state) => Ok(Some(state)),
+        None if lsn < table.complete() => {
+            add_expiry_entry(target, table.id, lsn, op)?;
+            Ok(None)
+        }
+        None => target.open(table).map(Some),
     }
-    Ok(target.tables.get(&id).map(|table| &**table))
 }
 
 /// Applies operations that the table's files lack, and records the last one as applied.
@@ -422,11 +431,17 @@ fn is_missing(
 ) -> Result<bool> {
     mutant!(ReplaySkipsDeletes => if matches!(op, Op::Delete { .. }) { return Ok(false) });
     let complete = mutant!(ReplayIgnoresComplete:
-        mutants::newest_complete(target.tables), else table.persisted());
-    let index = mutant!(ReplayForgetsExpiryIndex: None, else target.index);
-    // The index's files may lack the entry of a value that the table's files have.
-    if let (Some(index), Some(entry)) = (index, ExpiryEntry::of(table.id, op)) {
-        entry.replay(index, lsn)?;
-    }
+        mutants::newest_complete(target), else table.persisted());
+    add_expiry_entry(target, table.id, lsn, op)?;
     Ok(lsn >= complete)
+}
+
+/// Adds the expiry entry of a value if the index's files lack it. They may lack it although the
+/// table's files have the value.
+fn add_expiry_entry(target: &ReplayTarget<'_>, id: u64, lsn: Lsn, op: &Op<'_>) -> Result<()> {
+    let index = mutant!(ReplayForgetsExpiryIndex: None, else target.index());
+    match (index, ExpiryEntry::of(id, op)) {
+        (Some(index), Some(entry)) => entry.replay(index, lsn),
+        _ => Ok(()),
+    }
 }

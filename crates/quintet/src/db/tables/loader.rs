@@ -1,6 +1,6 @@
 //! The loader of tables: it opens a table's engine in the directory of the table's number.
 
-use std::{collections::HashMap, io, sync::Arc};
+use std::{collections::HashSet, io, sync::Arc};
 
 use super::{host::DatabaseHost, state::TableState};
 use crate::{
@@ -27,31 +27,23 @@ pub(crate) struct TableLoader {
 }
 
 impl TableLoader {
-    /// Opens the engines of all tables of the catalog, and returns the tables by number.
-    pub(crate) fn load_all(&self, catalog: &Catalog) -> Result<HashMap<u64, Arc<TableState>>> {
-        let mut tables = HashMap::new();
-        for (id, node) in catalog.with_tree(CatalogTree::open_tables) {
-            let state = self.load(id, &node)?;
-            if state.persisted() < node.complete {
-                let what = format!(
-                    "the files are complete to LSN {}, the catalog says {}: missing or older",
-                    state.persisted(),
-                    node.complete
-                );
-                return Err(Error::corruption(format!("tables/{id}"), 0, what));
-            }
-            tables.insert(id, Arc::new(state));
+    /// Fails with [`Error::Corruption`] if the directory of a table is missing.
+    pub(crate) fn check_directories(&self, catalog: &Catalog) -> Result<()> {
+        let entries = self.tables_dir.list().map_err(|error| Error::io("list tables", error))?;
+        let names: HashSet<_> = entries.into_iter().map(|entry| entry.name).collect();
+        let tables = catalog.with_tree(CatalogTree::open_tables);
+        match tables.iter().find(|(id, _)| !names.contains(&id.to_string())) {
+            Some((id, _)) => Err(missing(*id)),
+            None => Ok(()),
         }
-        Ok(tables)
     }
 
-    /// Opens a table's engine in the directory of its number.
+    /// Opens a table's engine in the directory of its number. Fails with [`Error::Corruption`] if
+    /// the directory is missing, or if its files are complete to less than the catalog says.
     pub(crate) fn load(&self, id: u64, node: &TableNode) -> Result<TableState> {
         let name = id.to_string();
         let dir = self.tables_dir.open_dir(&name, false).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                Error::corruption(format!("tables/{name}"), 0, "the directory is missing")
-            }
+            io::ErrorKind::NotFound => missing(id),
             _ => Error::io(format!("open tables/{name}"), error),
         })?;
         let options = node.record.options()?;
@@ -68,6 +60,17 @@ impl TableLoader {
             complete: node.complete,
         };
         let (engine, lsn) = AnyEngine::open(&options, context)?;
+        if lsn < node.complete {
+            let what = format!(
+                "the files are complete to LSN {lsn}, the catalog says {}: missing or older",
+                node.complete
+            );
+            return Err(Error::corruption(format!("tables/{name}"), 0, what));
+        }
         Ok(TableState::new(id, options.kind(), hash, engine, lsn, node.types.clone()))
     }
+}
+
+fn missing(id: u64) -> Error {
+    Error::corruption(format!("tables/{id}"), 0, "the directory is missing")
 }

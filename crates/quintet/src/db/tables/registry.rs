@@ -1,15 +1,22 @@
-//! The registry of the open tables: the catalog, and the state of each table by number.
+//! The registry of the tables: the catalog, and the state of each open table by number.
 //!
 //! A table is created, renamed and dropped by an edit of the catalog. The log is synced before each
 //! edit, so that after a power loss names and contents are one prefix of the history.
 //!
-//! Invariants:
-//! - The registry has exactly the tables of the catalog, and for a moment a table whose edit is
-//!   about to become durable.
-//! - A new table is in the registry before the catalog has its name: a thread that finds the name
-//!   finds the table.
+//! The first handle of a table opens it. It stays open while there is a handle, and afterwards
+//! until its memory and its files are needed ([`TableRegistry::close_unused`]). So a database may
+//! have more tables than fit in memory, and opening it reads none of them.
 //!
-//! Locks: the map of tables and the pending removals are leaves; see `ARCHITECTURE.md`.
+//! Invariants:
+//! - An open table is in the catalog, except for a moment a table whose edit is about to become
+//!   durable.
+//! - A table is closed only if nothing but the registry refers to its state, and its files are
+//!   complete. So a closed table needs nothing from the log.
+//! - A table is opened and closed under its transition lock: no two engines use its files.
+//!
+//! Locks: the transition lock of a table is taken before its `maintenance`; a thread that holds one
+//! only tries another. The map of tables and the pending removals are leaves; see
+//! `ARCHITECTURE.md`.
 
 use std::{collections::HashMap, io, sync::Arc};
 
@@ -20,7 +27,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::{Engine as _, PendingWork, TableOptions},
+    contract::{Engine as _, EngineKind, PendingWork, TableOptions},
     db::catalog::{
         Catalog,
         edit::TableDefinition,
@@ -29,20 +36,40 @@ use crate::{
     },
     io::{Dir, Env},
     util::{
-        codec::{Decoder, Lsn},
-        sync::{AtomicBool, Mutex, Ordering, RwLock, lock, read, write},
+        codec::{Decoder, Lsn, to_usize},
+        mutant::mutant,
+        sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
     },
     wal::Log,
 };
 
-/// The open tables of a database.
+/// Memory that one open table is expected to need, in bytes: tables without a handle stay open
+/// within half of the budget.
+const OPEN_TABLE_BYTES: u64 = 2 << 20;
+/// Minimum number of tables that may be open at once.
+const OPEN_TABLES_MIN: usize = 4;
+/// Of the files that the process may open, one part in this many is left to others.
+const FILES_LEFT_SHARE: u64 = 4;
+/// Number of transition locks. Tables share them by number.
+const TRANSITIONS: usize = 64;
+/// Number of dropped tables whose files are removed in one step.
+const REMOVALS_STEP: usize = 64;
+
+/// The tables of a database.
 #[derive(Debug)]
 pub(crate) struct TableRegistry {
     loader: TableLoader,
     pub(crate) catalog: Catalog,
+    /// The open tables, by number.
     tables: RwLock<HashMap<u64, Arc<TableState>>>,
-    /// Dropped tables whose files are still to be removed.
-    pending_removals: Mutex<Vec<Arc<TableState>>>,
+    /// Held while a table is opened or closed.
+    transitions: [Mutex<()>; TRANSITIONS],
+    /// Number of handles given out so far.
+    handles_total: AtomicU64,
+    /// Maximum number of open tables, unless more have handles.
+    open_max: usize,
+    /// Dropped tables whose files are still to be removed, and their state if they are open.
+    pending_removals: Mutex<Vec<(u64, Option<Arc<TableState>>)>>,
     pub(super) host: Arc<DatabaseHost>,
     log: Arc<Log>,
     closed: AtomicBool,
@@ -56,11 +83,15 @@ impl TableRegistry {
         tables: HashMap<u64, Arc<TableState>>,
         log: Arc<Log>,
     ) -> Self {
+        let open_max = to_usize(loader.budget.limit() / 2 / OPEN_TABLE_BYTES);
         Self {
             host: Arc::clone(&loader.host),
             loader,
             catalog,
             tables: RwLock::new(tables),
+            transitions: std::array::from_fn(|_| Mutex::new(())),
+            handles_total: AtomicU64::new(0),
+            open_max: open_max.max(OPEN_TABLES_MIN),
             pending_removals: Mutex::new(Vec::new()),
             log,
             closed: AtomicBool::new(false),
@@ -143,12 +174,120 @@ impl TableRegistry {
         name.or_else(|| table.dropped_name.get().cloned()).unwrap_or_default()
     }
 
-    /// Returns the table with a number.
+    /// Returns the table with a number, if it is open.
     pub(crate) fn find(&self, id: u64) -> Option<Arc<TableState>> {
-        read(&self.tables).get(&id).cloned()
+        let table = read(&self.tables).get(&id).cloned()?;
+        let order = self.handles_total.fetch_add(1, Ordering::Relaxed);
+        table.last_opened.store(order, Ordering::Relaxed);
+        Some(table)
     }
 
-    /// Returns all tables, by number.
+    /// Returns the numbers of all tables, open or not, with the expiry index.
+    pub(crate) fn ids(&self) -> Vec<u64> {
+        let tables = self.catalog.with_tree(CatalogTree::open_tables);
+        tables.into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Returns whether the catalog has a table with a number.
+    pub(crate) fn exists(&self, id: u64) -> bool {
+        self.catalog.with_tree(|tree| tree.table(id).is_some())
+    }
+
+    /// Returns the engine of the table with a number.
+    pub(crate) fn kind_of(&self, id: u64) -> Option<EngineKind> {
+        let options = |tree: &CatalogTree| tree.table(id)?.record.options().ok();
+        self.catalog.with_tree(options).map(|options| options.kind())
+    }
+
+    /// Returns the table with a number, and opens it if necessary. `None`: there is none. Fails as
+    /// [`TableLoader::load`] does.
+    pub(crate) fn open(&self, id: u64) -> Result<Option<Arc<TableState>>> {
+        let _transition = lock(self.transition_of(id));
+        if let Some(table) = self.find(id) {
+            return Ok(Some(table));
+        }
+        self.check_open()?;
+        let Some(node) = self.catalog.with_tree(|tree| tree.table(id).cloned()) else {
+            return Ok(None);
+        };
+        let table = match self.loader.load(id, &node) {
+            // Another thread dropped it, and its files may be gone.
+            Err(_) if !self.exists(id) => return Ok(None),
+            loaded => Arc::new(loaded?),
+        };
+        let may_expire = self.catalog.with_tree(|tree| tree.expiry_index().is_some());
+        table.may_expire.store(may_expire, Ordering::Release);
+        write(&self.tables).insert(id, Arc::clone(&table));
+        // A drop, or a close of the database, that came before the insertion has missed the table.
+        if !self.exists(id) {
+            write(&self.tables).remove(&id);
+            return Ok(None);
+        }
+        if self.is_closed() {
+            table.advance_status(TableStatus::Closed);
+            return Err(Error::Closed);
+        }
+        Ok(self.find(id))
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "the remainder is below the length")]
+    fn transition_of(&self, id: u64) -> &Mutex<()> {
+        &self.transitions[to_usize(id) % TRANSITIONS]
+    }
+
+    /// Returns whether another table may be opened without closing one.
+    pub(crate) fn has_room(&self) -> bool {
+        let (files, files_max) = self.loader.env.open_files();
+        read(&self.tables).len() < self.open_max && files < files_max - files_max / FILES_LEFT_SHARE
+    }
+
+    /// Returns the numbers of the open tables without a handle, the least recently used first.
+    pub(crate) fn unused(&self) -> Vec<u64> {
+        let unused = |table: &&Arc<TableState>| Arc::strong_count(table) == 1;
+        let mut unused: Vec<_> = read(&self.tables)
+            .values()
+            .filter(unused)
+            .map(|table| (table.last_opened.load(Ordering::Relaxed), table.id))
+            .collect();
+        unused.sort_unstable();
+        unused.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Returns those of the tables that are open and need a checkpoint.
+    pub(crate) fn unsaved(&self, ids: &[u64]) -> Vec<Arc<TableState>> {
+        let tables = read(&self.tables);
+        let open = ids.iter().filter_map(|id| tables.get(id));
+        open.filter(|table| table.needs_checkpoint()).cloned().collect()
+    }
+
+    /// Closes those of the tables that have no handle and whose files are complete. Returns how
+    /// many.
+    pub(crate) fn close_unused(&self, ids: &[u64]) -> usize {
+        let mut closed = 0;
+        for id in ids {
+            // Held by a thread that opens a table, perhaps this one.
+            let Ok(_transition) = self.transition_of(*id).try_lock() else { continue };
+            let mut tables = write(&self.tables);
+            let is_closable = tables.get(id).is_some_and(|table| {
+                // No new reference can appear: the map is locked.
+                let is_saved = mutant!(ClosesUnsavedTables: true, else !table.needs_checkpoint());
+                Arc::strong_count(table) == 1 && table.status() == TableStatus::Open && is_saved
+            });
+            let table = if is_closable { tables.remove(id) } else { None };
+            drop(tables);
+            closed += usize::from(table.is_some());
+            // Its files are closed before the transition ends.
+            drop(table);
+        }
+        closed
+    }
+
+    /// Returns the number of open tables.
+    pub(crate) fn open_count(&self) -> usize {
+        read(&self.tables).len()
+    }
+
+    /// Returns the open tables, by number.
     pub(crate) fn all(&self) -> Vec<Arc<TableState>> {
         let mut tables: Vec<_> = read(&self.tables).values().cloned().collect();
         tables.sort_by_key(|table| table.id);
@@ -260,26 +399,39 @@ impl TableRegistry {
         self.prepare_edit()?;
         let removed = self.catalog.remove(path, table_only)?;
         self.report_edits();
+        // What a closed table has in the expiry index is unknown.
+        let index = self.catalog.with_tree(|tree| tree.expiry_index().is_some());
         let mut may_expire = false;
+        let mut tables = write(&self.tables);
+        let mut removals = lock(&self.pending_removals);
         for (name, id) in removed {
-            if let Some(table) = write(&self.tables).remove(&id) {
+            let table = tables.remove(&id);
+            if let Some(table) = &table {
                 let _ = table.dropped_name.set(name);
                 table.advance_status(TableStatus::Dropped);
-                may_expire |= table.may_expire.load(Ordering::Acquire);
-                lock(&self.pending_removals).push(table);
             }
+            may_expire |=
+                table.as_ref().map_or(index, |table| table.may_expire.load(Ordering::Acquire));
+            removals.push((id, table));
         }
         Ok(may_expire)
     }
 
-    /// Removes the files of dropped tables. The next open removes what a failure leaves. The caller
-    /// holds the checkpoint round, and the lock of the database's directory is held.
-    pub(crate) fn remove_dropped(&self) {
-        let removals = std::mem::take(&mut *lock(&self.pending_removals));
-        for table in &removals {
-            let _maintenance = lock(&table.maintenance);
-            let _ = remove_directory(&self.loader.tables_dir, &table.id.to_string());
+    /// Removes the files of some dropped tables. Returns whether there are more. The next open
+    /// removes what a failure leaves. The caller holds the checkpoint round, and the lock of the
+    /// database's directory is held.
+    pub(crate) fn remove_dropped(&self) -> bool {
+        let (removals, is_rest) = {
+            let mut pending = lock(&self.pending_removals);
+            let rest = pending.len().saturating_sub(REMOVALS_STEP);
+            (pending.split_off(rest), rest > 0)
+        };
+        for (id, table) in &removals {
+            let _transition = lock(self.transition_of(*id));
+            let _maintenance = table.as_ref().map(|table| lock(&table.maintenance));
+            let _ = remove_directory(&self.loader.tables_dir, &id.to_string());
         }
+        is_rest
     }
 
     /// Removes directories that no table owns: those of dropped tables and interrupted creations.
@@ -287,8 +439,7 @@ impl TableRegistry {
         let tables_dir = &self.loader.tables_dir;
         let mut removed = false;
         for entry in tables_dir.list()?.iter().filter(|entry| entry.is_dir) {
-            let id = entry.name.parse().ok().filter(|id: &u64| entry.name == id.to_string());
-            if id.and_then(|id| self.find(id)).is_none() {
+            if !self.exists_directory(&entry.name) {
                 remove_directory(tables_dir, &entry.name)?;
                 removed = true;
             }
@@ -296,6 +447,12 @@ impl TableRegistry {
         // A table that is created with the same number must find an empty directory, also after a
         // power loss.
         if removed { tables_dir.sync() } else { Ok(()) }
+    }
+
+    /// Returns whether a table owns the directory `name`.
+    fn exists_directory(&self, name: &str) -> bool {
+        let id = name.parse().ok().filter(|id: &u64| name == id.to_string());
+        id.is_some_and(|id| self.exists(id))
     }
 
     /// Returns every table of the catalog with its path, without the expiry index.

@@ -6,7 +6,7 @@
 
 use crate::{
     Error,
-    contract::{EngineKind, Load},
+    contract::{Engine as _, EngineKind, Load, PendingWork},
     engine::AnyEngine,
     util::{
         codec::{KeyHash, Lsn},
@@ -57,6 +57,8 @@ pub(crate) struct TableState {
     persisted: AtomicU64,
     /// Whether the table may have entries in the expiry index.
     pub(crate) may_expire: AtomicBool,
+    /// When a handle was last given out, on the registry's counter of handles.
+    pub(super) last_opened: AtomicU64,
     /// The types of keys and values; unset: any bytes.
     types: OnceLock<TableTypes>,
     /// The sorted load while the table is [`TableStatus::Loading`].
@@ -86,6 +88,7 @@ impl TableState {
             applied_end: CachePadded(AtomicU64::new(0)),
             persisted: AtomicU64::new(persisted.0),
             may_expire: AtomicBool::new(false),
+            last_opened: AtomicU64::new(0),
             types: types.map_or_else(OnceLock::new, OnceLock::from),
             load: Mutex::new(None),
             maintenance: Mutex::new(()),
@@ -151,6 +154,11 @@ impl TableState {
 
     pub(crate) fn persisted(&self) -> Lsn {
         Lsn(self.persisted.load(Ordering::Acquire))
+    }
+
+    /// Returns whether the files lack an applied operation, or the engine has unwritten state.
+    pub(crate) fn needs_checkpoint(&self) -> bool {
+        self.is_dirty() || self.engine.pending_work() == PendingWork::Checkpoint
     }
 
     /// Returns whether the files lack an applied operation.

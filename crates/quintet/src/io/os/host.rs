@@ -61,6 +61,11 @@ pub(super) fn random(out: &mut [u8]) {
     }
 }
 
+/// Returns the number of files that this process may open.
+pub(super) fn files_max() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
 /// Returns the bytes of memory that this process may use.
 pub(super) fn memory_bytes() -> u64 {
     let info = rustix::system::sysinfo();

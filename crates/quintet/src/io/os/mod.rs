@@ -109,6 +109,10 @@ impl Env for OsEnv {
         host::memory_bytes()
     }
 
+    fn open_files(&self) -> (u64, u64) {
+        (dir::open_count::OpenCount::now(), host::files_max())
+    }
+
     /// Starts a thread with the job's name. The job is due immediately. If the system refuses a
     /// thread, each [`JobHandle::wake`] tries again.
     fn start(&self, job: Arc<dyn Job>) -> JobHandle {

@@ -19,6 +19,7 @@ use rustix::{
     io::{Errno, pread, pwrite, retry_on_intr},
 };
 
+use super::open_count::OpenCount;
 use crate::io::{
     AlignedBuffer, BLOCK_BYTES, File, Mapping, map::Store, persistence::MappedMemory, write_all_at,
 };
@@ -42,12 +43,14 @@ pub(crate) struct OsFile {
     mappings: Mutex<Vec<Weak<Mapping>>>,
     /// The kind of memory of its mappings.
     memory: MappedMemory,
+    _count: OpenCount,
 }
 
 impl OsFile {
     pub(crate) fn new(fd: OwnedFd, path: PathBuf, direct: bool) -> Self {
         let (direct, mappings) = (AtomicBool::new(direct), Mutex::default());
-        Self { fd, path, direct, mappings, memory: MappedMemory::AsItIs }
+        let (memory, _count) = (MappedMemory::AsItIs, OpenCount::new());
+        Self { fd, path, direct, mappings, memory, _count }
     }
 
     pub(crate) fn on(self, memory: MappedMemory) -> Self {

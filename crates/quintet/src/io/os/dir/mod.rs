@@ -1,6 +1,7 @@
 //! Directories and locks of the real system.
 
 pub(super) mod file;
+pub(super) mod open_count;
 
 use std::{
     ffi::OsStr,
@@ -19,6 +20,7 @@ use rustix::{
 };
 
 use file::OsFile;
+use open_count::OpenCount;
 
 use crate::io::{Dir, DirEntry, File, LockGuard, Open, persistence::MappedMemory};
 
@@ -44,9 +46,14 @@ pub(super) struct OsDir {
     path: PathBuf,
     /// The kind of memory of its files' mappings.
     memory: MappedMemory,
+    _count: OpenCount,
 }
 
 impl OsDir {
+    fn new(fd: OwnedFd, path: PathBuf) -> Self {
+        Self { fd, path, memory: MappedMemory::AsItIs, _count: OpenCount::new() }
+    }
+
     /// Returns this directory with mappings of the given memory, here and in subdirectories.
     pub(super) fn on(self, memory: MappedMemory) -> Self {
         Self { memory, ..self }
@@ -57,7 +64,7 @@ impl OsDir {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let opened = open_existing(path);
         let Some(name) = path.file_name().filter(|_| create) else {
-            return Ok(Self { fd: opened?, path: path.to_owned(), memory: MappedMemory::AsItIs });
+            return Ok(Self::new(opened?, path.to_owned()));
         };
         let fd = match opened {
             Ok(fd) => {
@@ -78,7 +85,7 @@ impl OsDir {
             }
             Err(error) => return Err(error),
         };
-        Ok(Self { fd, path: path.to_owned(), memory: MappedMemory::AsItIs })
+        Ok(Self::new(fd, path.to_owned()))
     }
 
     pub(super) fn lock_file(&self, name: &str, exclusive: bool) -> io::Result<OwnedFd> {
@@ -152,7 +159,7 @@ impl Dir for OsDir {
         }
         let fd =
             retry_on_intr(|| openat(&self.fd, name, DIR_FLAGS | OFlags::NOFOLLOW, Mode::empty()))?;
-        Ok(Arc::new(Self { fd, path: self.path.join(name), memory: self.memory }))
+        Ok(Arc::new(Self::new(fd, self.path.join(name)).on(self.memory)))
     }
 
     fn list(&self) -> io::Result<Vec<DirEntry>> {

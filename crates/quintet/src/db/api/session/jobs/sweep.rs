@@ -177,9 +177,18 @@ impl SweepState {
             let what = "a key of the expiry index is not the key of an entry";
             return Err(Error::corruption(format!("tables/{}", index.id), 0, what));
         };
-        let Some(table) = core.tables.find(entry.table_id) else {
-            self.count_swept(index);
-            return core.expiry.remove_dropped(index, &stored.key);
+        let table = match core.open_table(entry.table_id) {
+            Ok(Some(table)) => table,
+            Ok(None) => {
+                self.count_swept(index);
+                return core.expiry.remove_dropped(index, &stored.key);
+            }
+            Err(Error::Closed) => return Err(Error::Closed),
+            // A damaged table keeps its entries, and does not keep others from being swept.
+            Err(_) => {
+                self.failed_entries += 1;
+                return Ok(());
+            }
         };
         if stored.value.is_empty() {
             return self.sweep_key(core, index, &table, &entry);
@@ -265,7 +274,7 @@ fn purge(core: &Core, index: &TableState, from: &Cursor) -> Result<Option<Cursor
     let (entries, next) = index.engine.scan(from, STEP_ENTRIES)?;
     for entry in entries {
         let table_id = ExpiryEntry::decode(&entry.key).map(|entry| entry.table_id);
-        if table_id.is_some_and(|id| core.tables.find(id).is_none()) {
+        if table_id.is_some_and(|id| !core.tables.exists(id)) {
             core.expiry.remove_dropped(index, &entry.key)?;
         }
     }

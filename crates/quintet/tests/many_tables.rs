@@ -1,0 +1,182 @@
+//! Databases with more tables than may be open at once: tables are opened by their first handle and
+//! closed again, on the real file system and from many threads.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
+
+use quintet::{Database, EngineKind, Error, Options, TableOptions};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Number of files that this process may open in these tests.
+const FILES_MAX: u64 = 256;
+
+fn limit_files() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(FILES_MAX), maximum }).unwrap();
+}
+
+/// A directory that is removed on drop.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let name = format!("many-tables-{name}-{}", std::process::id());
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _ = fs::remove_dir_all(&path);
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn open(dir: &Scratch, budget: u64) -> Database {
+    limit_files();
+    Options::new().memory_budget(budget).open(&dir.0).unwrap()
+}
+
+/// Each engine has more tables than memory and files for all of them at once. Nothing is lost, and
+/// an open reads none of them.
+#[test]
+fn there_may_be_more_tables_than_open_ones() {
+    const TABLES: u32 = 120;
+    for kind in EngineKind::ALL {
+        let dir = Scratch::new("more");
+        let db = open(&dir, 64 << 20);
+        for number in 0..TABLES {
+            let table = db.create_table(&format!("t{number}"), TableOptions::new(kind)).unwrap();
+            table.put("k", number.to_string()).unwrap();
+        }
+        for number in 0..TABLES {
+            let table = db.table(&format!("t{number}")).unwrap();
+            let value = table.get("k").unwrap().unwrap();
+            assert_eq!(value, number.to_string().as_bytes(), "{kind}");
+            table.put("again", "v").unwrap();
+        }
+        db.close().unwrap();
+        drop(db);
+        let db = open(&dir, 64 << 20);
+        assert_eq!(db.tables().len(), usize::try_from(TABLES).unwrap());
+        let stats = db.stats();
+        assert!(stats.open_tables <= 16, "{kind}: {} tables are open", stats.open_tables);
+        assert!(stats.tables.iter().all(|table| table.keys == 2), "{kind}");
+        assert!(db.stats().open_tables <= 17, "{kind}");
+        assert!(db.check().unwrap().is_sound(), "{kind}");
+    }
+}
+
+/// Tables with handles stay open, even if there are more of them than would stay open without.
+#[test]
+fn tables_with_handles_stay_open() {
+    let dir = Scratch::new("handles");
+    let db = open(&dir, 16 << 20);
+    let tables: Vec<_> = (0..20)
+        .map(|number| db.create_table(&format!("t{number}"), kind(number)).unwrap())
+        .collect();
+    assert_eq!(db.stats().open_tables, 20);
+    drop(tables);
+    db.create_table("one more", kind(0)).unwrap_err();
+    let _table = db.create_table("one_more", kind(0)).unwrap();
+    assert!(db.stats().open_tables < 20);
+}
+
+fn kind(number: usize) -> TableOptions {
+    TableOptions::new(EngineKind::ALL[number % EngineKind::ALL.len()])
+}
+
+/// Threads open tables by name for each operation, write them, and create, rename and drop others,
+/// while tables are closed for them. Each key has the last value that its only writer wrote.
+#[test]
+fn tables_open_and_close_under_threads() {
+    const THREADS: usize = 8;
+    const TABLES: usize = 24;
+    const ROUNDS: u64 = 60;
+    let dir = Scratch::new("threads");
+    let db = open(&dir, 16 << 20);
+    for number in 0..TABLES {
+        db.create_table(&format!("t{number}"), kind(number)).unwrap();
+    }
+    let gone = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for writer in 0..THREADS {
+            let (db, gone) = (&db, &gone);
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let number = (writer * 7 + usize::try_from(round).unwrap()) % TABLES;
+                    let table = db.table(&format!("t{number}")).unwrap();
+                    table.put(format!("w{writer}"), round.to_string()).unwrap();
+                    drop(table);
+                    let name = format!("own/{writer}");
+                    match round % 4 {
+                        0 => drop(db.create_table(&name, kind(number)).unwrap()),
+                        1 => db.rename(&name, &format!("moved/{writer}")).unwrap(),
+                        2 => drop(db.table(&format!("moved/{writer}")).unwrap()),
+                        _ => db.drop_table(&format!("moved/{writer}")).unwrap(),
+                    }
+                    // Another thread's table: it is there, or it is not.
+                    match db.table(&format!("moved/{}", (writer + 1) % THREADS)) {
+                        Ok(_) => {}
+                        Err(Error::NoSuchTable { .. }) => {
+                            gone.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+    });
+    assert!(gone.load(Ordering::Relaxed) > 0, "no thread met a table that was dropped");
+    let last = |db: &Database| {
+        for writer in 0..THREADS {
+            for number in 0..TABLES {
+                let rounds = (0..ROUNDS).rev();
+                let last = rounds.into_iter().find(|round| {
+                    (writer * 7 + usize::try_from(*round).unwrap()) % TABLES == number
+                });
+                let value = db.table(&format!("t{number}")).unwrap();
+                let value = value.get(format!("w{writer}")).unwrap().map(Vec::from);
+                assert_eq!(value, last.map(|round| round.to_string().into_bytes()), "t{number}");
+            }
+        }
+    };
+    last(&db);
+    db.close().unwrap();
+    last(&open(&dir, 16 << 20));
+}
+
+/// A damaged table fails when it is opened. The others work.
+#[test]
+fn a_damaged_table_does_not_keep_the_others_from_use() {
+    let dir = Scratch::new("damage");
+    let db = open(&dir, 16 << 20);
+    for number in 0..2 {
+        let options = TableOptions::new(EngineKind::BTree);
+        db.create_table(&format!("t{number}"), options).unwrap().put("k", "v").unwrap();
+    }
+    db.persist().unwrap();
+    db.close().unwrap();
+    drop(db);
+    let mut tables: Vec<_> =
+        fs::read_dir(dir.0.join("tables")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    tables.sort();
+    for entry in fs::read_dir(&tables[0]).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    let db = open(&dir, 16 << 20);
+    let error = db.table("t0").unwrap_err();
+    assert!(matches!(error, Error::Corruption { .. }), "{error}");
+    assert_eq!(db.table("t1").unwrap().get("k").unwrap().unwrap(), b"v");
+    let report = db.check().unwrap();
+    assert!(!report.is_sound());
+    let failures: Vec<_> = db.stats().tables.into_iter().map(|table| table.failure).collect();
+    assert!(failures[0].is_some() && failures[1].is_none(), "{failures:?}");
+}
