@@ -1,7 +1,7 @@
 //! Failures of a command: the message and the exit code.
 //!
-//! The benchmarks and the `quintet` command use it. Exit codes are part of the interface: 0 success,
-//! 1 failure, 2 wrong usage, 3 damage on disk.
+//! The benchmarks and the `quintet` command use it. Exit codes are part of the interface: 0
+//! success, 1 failure, 2 wrong usage, 3 damage on disk.
 
 use std::{fmt, io};
 

@@ -158,8 +158,8 @@ fn an_option_of_another_engine_is_refused() {
 fn options_are_checked_without_a_database() {
     assert!(check_table_options(SlmOptions::new()).is_ok());
     let packed = TableOptions::new(EngineKind::HashLog).set("compression", "zstd");
-    let expected = "option compression: the hashlog engine does not accept \"zstd\"; it accepts one \
-                    of: none, lz4";
+    let expected = "option compression: the hashlog engine does not accept \"zstd\"; it accepts \
+                    one of: none, lz4";
     assert_eq!(check_table_options(&packed).unwrap_err().to_string(), expected);
     assert!(check_table_path("app/users").is_ok());
     for path in ["", "app//users", ".app", "a b", &"x".repeat(65), &"x/".repeat(33)] {

@@ -80,8 +80,8 @@ fn a_wrong_option_is_explained() {
     for (words, expected) in [
         (
             &["hashlog", "--option", "chunk_bytes=20000"][..],
-            "option chunk_bytes: the hashlog engine does not accept \"20000\"; it accepts a power of \
-             two from 16384 to 16777216 bytes",
+            "option chunk_bytes: the hashlog engine does not accept \"20000\"; it accepts a power \
+             of two from 16384 to 16777216 bytes",
         ),
         (
             &["naive", "--option", "snapshot_bytes=8192", "--option", "snapshot_bytes=4096"],
