@@ -28,7 +28,8 @@ impl TableOptions {
     }
 
     /// Sets an engine option by name, as `--option name=value` does on the command line. Unchecked
-    /// until the table is created.
+    /// until the table is created; [`check_table_options`](crate::check_table_options) checks it
+    /// earlier.
     #[must_use]
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.insert(name.into(), value.into());
@@ -62,14 +63,6 @@ impl TableOptions {
     fn get(&self, name: &str) -> Option<&str> {
         self.settings.get(name).map(String::as_str)
     }
-
-    /// Fails with [`Error::UnknownEngine`] if this build lacks the engine.
-    pub(crate) fn check(&self) -> Result<()> {
-        if EngineKind::AVAILABLE.contains(&self.kind) {
-            return Ok(());
-        }
-        Err(EngineKind::unknown(self.kind.name()))
-    }
 }
 
 /// The options of a table, checked against the table of options of its engine.
@@ -99,7 +92,7 @@ impl<'a> OptionReader<'a> {
                 let what = format!("it is set twice, once under its former name {name}");
                 return Err(option.invalid(what));
             }
-            option.check(value)?;
+            option.check_for(&format!("the {} engine", options.kind()), value)?;
         }
         Ok(Self { options, known })
     }

@@ -96,7 +96,8 @@ fn a_former_name_is_accepted_once() {
     // The message names the option as it is called today.
     assert_eq!(
         refusal(&table().set("bytes", "5000")),
-        "option size_bytes: 5000 is not a power of two"
+        "option size_bytes: the naive engine does not accept \"5000\"; it accepts a power of two \
+         from 4096 to 70368744177664 bytes"
     );
 }
 

@@ -27,6 +27,7 @@ use crate::{
         paths::ResolvedPath,
         tree::{CatalogTree, TableNode},
     },
+    engine::check_table_options,
     io::{Dir, Env},
     util::{
         codec::{Decoder, Lsn},
@@ -194,7 +195,7 @@ impl TableRegistry {
     /// Creates a table.
     pub(crate) fn create(&self, path: &str, options: &TableOptions) -> Result<Arc<TableState>> {
         self.prepare_edit()?;
-        options.check()?;
+        check_table_options(options)?;
         let record = TableDefinition::new(options, new_seed(&*self.loader.env));
         let types = options.table_types().cloned();
         let node = TableNode { record: record.clone(), complete: Lsn(0), types: types.clone() };
