@@ -6,12 +6,13 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::{EngineKind, TableOptions},
+    contract::{EngineKind, TableOptions, options::OptionReader},
     db::catalog::{
         edit::TableDefaults,
         paths::{NodeKind, ResolvedPath},
         tree::check_path,
     },
+    engine::engine_options,
 };
 
 /// One name in a directory.
@@ -106,6 +107,7 @@ impl Database {
         }
         if let Some(options) = options {
             options.check()?;
+            let _checked = OptionReader::new(options, engine_options(options.kind()))?;
         }
         core.tables.catalog.set_defaults(path, options.map(TableDefaults::new))?;
         core.tables.report_edits();
