@@ -141,9 +141,14 @@ impl EngineOption {
         Error::InvalidOption { name: self.name.to_owned(), what }
     }
 
+    /// Returns its name, and then its former names.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+
     /// Returns whether `name` is its name or a former one.
     pub(super) fn is_named(&self, name: &str) -> bool {
-        self.name == name || self.aliases.contains(&name)
+        self.names().any(|own| own == name)
     }
 }
 

@@ -59,6 +59,17 @@ impl TableOptions {
         self.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
+    /// Returns the options that were set, each by its current name in `known`. An option that
+    /// `known` lacks keeps its name.
+    pub(crate) fn current_settings(&self, known: &[EngineOption]) -> Vec<(String, String)> {
+        let current = |name: &str| known.iter().find(|option| option.is_named(name));
+        let settings = self.settings.iter().map(|(name, value)| {
+            let name = current(name).map_or_else(|| name.clone(), |option| option.name.to_owned());
+            (name, value.clone())
+        });
+        settings.collect::<BTreeMap<_, _>>().into_iter().collect()
+    }
+
     /// Returns the value of the option that was set under this name.
     fn get(&self, name: &str) -> Option<&str> {
         self.settings.get(name).map(String::as_str)
@@ -88,9 +99,15 @@ impl<'a> OptionReader<'a> {
                     ),
                 });
             };
-            if name != option.name && options.get(option.name).is_some() {
-                let what = format!("it is set twice, once under its former name {name}");
-                return Err(option.invalid(what));
+            let is_set = |other: &&str| *other != name && options.get(other).is_some();
+            if name != option.name
+                && let Some(other) = option.names().find(is_set)
+            {
+                return Err(option.invalid(if other == option.name {
+                    format!("it is set twice, once under its former name {name}")
+                } else {
+                    format!("it is set twice, under its former names {name} and {other}")
+                }));
             }
             option.check_for(&format!("the {} engine", options.kind()), value)?;
         }
@@ -141,7 +158,6 @@ impl<'a> OptionReader<'a> {
     }
 
     fn text(&self, option: &EngineOption) -> Option<&'a str> {
-        let mut names = std::iter::once(&option.name).chain(option.aliases);
-        names.find_map(|name| self.options.get(name))
+        option.names().find_map(|name| self.options.get(name))
     }
 }

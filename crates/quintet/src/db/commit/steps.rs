@@ -26,11 +26,6 @@ pub(super) fn frees(op: &Op<'_>) -> bool {
 }
 
 impl Core {
-    /// Delays the writer, or refuses its write, if checkpoints have fallen behind.
-    pub(super) fn bound_recovery(&self, frees: bool) -> Result<()> {
-        self.checkpoints.bound_recovery(&*self.env, &self.tables, frees)
-    }
-
     /// Cancels an admitted operation, in the table and in the expiry index.
     pub(super) fn cancel(&self, table: &TableState, op: &Op<'_>) {
         table.engine.cancel(op);

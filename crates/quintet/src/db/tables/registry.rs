@@ -21,12 +21,7 @@ use super::{
 use crate::{
     Error, Result,
     contract::{Engine as _, PendingWork, TableOptions},
-    db::catalog::{
-        Catalog,
-        edit::TableDefinition,
-        paths::ResolvedPath,
-        tree::{CatalogTree, TableNode},
-    },
+    db::catalog::{Catalog, edit::TableDefinition, paths::ResolvedPath, tree::TableNode},
     engine::check_table_options,
     io::{Dir, Env},
     util::{
@@ -275,7 +270,7 @@ impl TableRegistry {
 
     /// Removes the files of dropped tables. The next open removes what a failure leaves. The caller
     /// holds the checkpoint round, and the lock of the database's directory is held.
-    pub(crate) fn remove_dropped(&self) {
+    pub(crate) fn remove_pending(&self) {
         let removals = std::mem::take(&mut *lock(&self.pending_removals));
         for table in &removals {
             let _maintenance = lock(&table.maintenance);
@@ -297,11 +292,6 @@ impl TableRegistry {
         // A table that is created with the same number must find an empty directory, also after a
         // power loss.
         if removed { tables_dir.sync() } else { Ok(()) }
-    }
-
-    /// Returns every table of the catalog with its path, without the expiry index.
-    pub(crate) fn paths(&self) -> Vec<(String, u64)> {
-        self.catalog.with_tree(CatalogTree::tables)
     }
 }
 

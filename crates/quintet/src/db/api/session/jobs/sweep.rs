@@ -179,7 +179,7 @@ impl SweepState {
         };
         let Some(table) = core.tables.find(entry.table_id) else {
             self.count_swept(index);
-            return core.expiry.remove_dropped(index, &stored.key);
+            return core.expiry.remove_orphan(index, &stored.key);
         };
         if stored.value.is_empty() {
             return self.sweep_key(core, index, &table, &entry);
@@ -266,7 +266,7 @@ fn purge(core: &Core, index: &TableState, from: &Cursor) -> Result<Option<Cursor
     for entry in entries {
         let table_id = ExpiryEntry::decode(&entry.key).map(|entry| entry.table_id);
         if table_id.is_some_and(|id| core.tables.find(id).is_none()) {
-            core.expiry.remove_dropped(index, &entry.key)?;
+            core.expiry.remove_orphan(index, &entry.key)?;
         }
     }
     Ok((!next.is_start()).then_some(next))
