@@ -25,11 +25,8 @@ use crate::{
 /// Maximum size of a chunk in bytes, and so of an extent.
 const EXTENT_BYTES_MAX: u64 = 16 << 20;
 
-/// Describes a data file: its extents with their entries, and its large values.
-///
-/// Fails with `Corruption` if anything is damaged, after it has described the rest. An extent that
-/// no manifest names may be damaged in a sound table: a crash during a flush leaves one.
-pub fn describe(file: &dyn File, name: &str, say: &mut LineSink<'_>) -> Result<()> {
+/// Describes a data file. See [`super::data`].
+pub(super) fn describe(file: &dyn File, name: &str, say: &mut LineSink<'_>) -> Result<()> {
     let io = |error: io::Error| Error::io(format!("read {name}"), error);
     let read = |offset: u64, bytes: u64| -> Result<Vec<u8>> {
         let mut out = vec![0; to_usize(bytes)];

@@ -15,8 +15,8 @@ use crate::{
     },
 };
 
-/// Describes a manifest, record by record. Fails with `Corruption` at the first damage.
-pub fn describe(
+/// Describes each record of a manifest. Fails with `Corruption` at the first damage.
+pub(super) fn describe(
     dir: &Arc<dyn Dir>,
     file: Arc<dyn File>,
     name: &str,

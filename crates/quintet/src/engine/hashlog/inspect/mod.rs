@@ -5,4 +5,28 @@
 mod data;
 mod manifest;
 
-pub use self::{data::describe as data, manifest::describe as manifest};
+use std::sync::Arc;
+
+use crate::{
+    Result,
+    io::{Dir, File},
+    util::format::LineSink,
+};
+
+/// Describes a manifest, record by record. Fails with `Corruption` at the first damage.
+pub fn manifest(
+    dir: &Arc<dyn Dir>,
+    file: Arc<dyn File>,
+    name: &str,
+    say: &mut LineSink<'_>,
+) -> Result<()> {
+    manifest::describe(dir, file, name, say)
+}
+
+/// Describes a data file: its extents with their entries, and its large values.
+///
+/// Fails with `Corruption` if anything is damaged, after it has described the rest. An extent that
+/// no manifest names may be damaged in a sound table: a crash during a flush leaves one.
+pub fn data(file: &dyn File, name: &str, say: &mut LineSink<'_>) -> Result<()> {
+    data::describe(file, name, say)
+}
