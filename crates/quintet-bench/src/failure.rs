@@ -1,30 +1,34 @@
-//! Failures of a benchmark: the message and the exit code.
+//! Failures of a command: the message and the exit code.
+//!
+//! The benchmarks and the `quintet` command use it. Exit codes are part of the interface: 0
+//! success, 1 failure, 2 wrong usage, 3 damage on disk.
 
 use std::{fmt, io};
 
-/// Result of the functions of this crate.
+/// The result of a command, and of the functions of this crate.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
-/// Reason why a benchmark, or one run of it, ended early.
+/// A reason why a command ends early.
 #[derive(Debug)]
 pub enum Failure {
-    /// The command line is invalid: exit code 2.
+    /// The command line is wrong: exit code 2.
     Usage(String),
-    /// An operation failed: exit code 1.
+    /// The command failed: exit code 1.
     Failed(String),
-    /// A store returned a wrong result or reported corruption: exit code 3.
+    /// Files are damaged, or a store returned a wrong result: exit code 3.
     Damage(String),
-    /// The reader of standard output closed it: exit code 0.
+    /// The message has been printed already; this is the exit code.
+    Reported(u8),
+    /// The reader of standard output has closed the pipe: exit code 0, without a message.
     BrokenPipe,
 }
 
 impl Failure {
-    /// Returns the failure of a system call while `doing` something.
+    /// A failure of the action `doing`, or [`Failure::BrokenPipe`] if the reader closed the pipe.
     pub fn io(doing: impl fmt::Display, error: &io::Error) -> Self {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            Self::BrokenPipe
-        } else {
-            Self::Failed(format!("{doing}: {error}"))
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::BrokenPipe,
+            _ => Self::Failed(format!("{doing}: {}", system_message(error))),
         }
     }
 
@@ -35,26 +39,46 @@ impl Failure {
             Self::Failed(_) => 1,
             Self::Usage(_) => 2,
             Self::Damage(_) => 3,
+            Self::Reported(code) => *code,
         }
     }
 
-    /// Returns the same failure with `place` before its message.
+    /// Returns the same failure with `place` in front of its message.
     #[must_use]
     pub fn within(self, place: impl fmt::Display) -> Self {
         match self {
             Self::Usage(what) => Self::Usage(format!("{place}: {what}")),
             Self::Failed(what) => Self::Failed(format!("{place}: {what}")),
             Self::Damage(what) => Self::Damage(format!("{place}: {what}")),
-            Self::BrokenPipe => Self::BrokenPipe,
+            quiet => quiet,
         }
+    }
+}
+
+/// Returns the system's message without Rust's `(os error 2)`.
+fn system_message(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(end) => text.get(..end).unwrap_or(&text).to_lowercase(),
+        None => text,
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(what) | Self::Failed(what) | Self::Damage(what) => f.write_str(what),
-            Self::BrokenPipe => f.write_str("the reader of the output closed it"),
+            Self::Usage(what) | Self::Failed(what) | Self::Damage(what) => {
+                // One line, even if a file name or a key has line breaks or control characters.
+                for character in what.chars() {
+                    match character {
+                        '\n' | '\r' => f.write_str(" ")?,
+                        c if c.is_control() => write!(f, "{}", c.escape_default())?,
+                        c => write!(f, "{c}")?,
+                    }
+                }
+                Ok(())
+            }
+            Self::Reported(_) | Self::BrokenPipe => Ok(()),
         }
     }
 }
@@ -65,15 +89,15 @@ impl From<quintet::Error> for Failure {
     fn from(error: quintet::Error) -> Self {
         match error {
             damage if damage.is_corruption() => Self::Damage(damage.to_string()),
-            quintet::Error::InvalidOption { .. }
-            | quintet::Error::UnknownEngine { .. }
-            | quintet::Error::Unordered { .. } => Self::Usage(error.to_string()),
+            quintet::Error::InvalidOption { .. } | quintet::Error::UnknownEngine { .. } => {
+                Self::Usage(error.to_string())
+            }
             other => Self::Failed(other.to_string()),
         }
     }
 }
 
-/// Converts the error of a write to standard output.
+/// For writes to standard output.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::io("standard output", &error)

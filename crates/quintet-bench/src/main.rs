@@ -21,8 +21,11 @@ fn main() -> ExitCode {
     match quintet_bench::cli::run(&arguments.bench, &mut io::stdout()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Standard error may be closed, and there is no other output for this text.
-            let _ = writeln!(io::stderr(), "quintet-bench: {failure}");
+            let text = failure.to_string();
+            if !text.is_empty() {
+                // Standard error may be closed, and there is no other output for this text.
+                let _ = writeln!(io::stderr(), "quintet-bench: {text}");
+            }
             ExitCode::from(failure.code())
         }
     }

@@ -8,12 +8,14 @@ use std::{
 };
 
 use clap::CommandFactory as _;
-use quintet::{CheckLevel, Database, EngineKind, PutOptions, Report, Table, TableOptions};
+use quintet::{CheckLevel, Database, Error, PutOptions, Report, Table, check_table_path};
 use serde_json::json;
 
 use crate::{
     arguments::{self, Arguments, Command, DurabilityChoice, Selection},
-    context::Context,
+    context::{
+        Context, explain_missing, is_database, must_not_be_file, open_or_create, open_table,
+    },
     entries::EntrySelection,
     export::{self, ExportSummary, ExportTarget, NewFile, RowShape},
     failure::{Failure, Outcome},
@@ -53,7 +55,7 @@ pub fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
         Command::Check(command) => check(context, &command),
         Command::Inspect(command) => inspect::inspect(&command.file, context.out),
         Command::Shell(command) => shell::run(context, &command),
-        Command::Bench(command) => Ok(quintet_bench::cli::run(&command, context.out)?),
+        Command::Bench(command) => quintet_bench::cli::run(&command, context.out),
         Command::Completions(command) => {
             let mut definition = Arguments::command();
             let mut script = Vec::new();
@@ -64,23 +66,25 @@ pub fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
 }
 
 fn create(context: &mut Context<'_>, command: &arguments::CreateArgs) -> Outcome {
+    let (dir, name) = (&command.target.dir, &command.target.table);
+    // Before the database is opened: a refused command creates no directory.
+    check_table_path(name)?;
     let Some(engine) = command.engine else {
         if !command.options.is_empty() || command.typing.types()?.is_some() {
             return Err(Failure::Usage("options and types need --engine".to_owned()));
         }
-        let database = context
-            .open_to_write(&command.target.dir, DurabilityChoice::Sync)
-            .map_err(|_| Failure::Usage("--engine ENGINE is needed for the first table".into()))?;
-        database.create_default_table(&command.target.table)?;
+        must_not_be_file(dir)?;
+        if !is_database(dir) {
+            let what = format!("{} holds no database", dir.display());
+            return Err(Failure::Usage(format!("{what}; its first table needs --engine ENGINE")));
+        }
+        let database = context.open_to_write(dir, DurabilityChoice::Sync)?;
+        database.create_default_table(name)?;
         return Ok(database.close()?);
     };
-    let mut options = TableOptions::new(engine);
-    for (name, value) in &command.options {
-        options = options.set(name, value);
-    }
-    let options = command.typing.apply(options)?;
-    let database = context.options().open(&command.target.dir)?;
-    database.create_table(&command.target.table, options)?;
+    let options = options::of_table(engine, &command.options, &command.typing)?;
+    let database = open_or_create(&context.options(), dir)?;
+    database.create_table(name, options)?;
     Ok(database.close()?)
 }
 
@@ -105,23 +109,33 @@ fn tables(context: &mut Context<'_>, command: &arguments::TablesArgs) -> Outcome
 
 fn drop_table(context: &mut Context<'_>, command: &arguments::DropArgs) -> Outcome {
     let database = context.open_to_write(&command.target.dir, DurabilityChoice::Sync)?;
-    if command.tree {
-        database.drop_tree(&command.target.table)?;
-    } else {
-        database.drop_table(&command.target.table)?;
-    }
+    let (dir, name) = (&command.target.dir, command.target.table.as_str());
+    let dropped = if command.tree { database.drop_tree(name) } else { database.drop_table(name) };
+    dropped.map_err(|error| match error {
+        Error::NoSuchTable { .. } if !command.tree && database.children(name).is_ok() => {
+            Failure::Failed(format!(
+                "{name:?} is a directory of tables; `quintet drop {} {name} --tree` drops it with \
+                 all its tables",
+                dir.display()
+            ))
+        }
+        other => explain_missing(other, &database, dir, name),
+    })?;
     Ok(database.close()?)
 }
 
 fn rename(context: &mut Context<'_>, command: &arguments::RenameArgs) -> Outcome {
     let database = context.open_to_write(&command.target.dir, DurabilityChoice::Sync)?;
-    database.rename(&command.target.table, &command.new_name)?;
+    let (dir, name) = (&command.target.dir, &command.target.table);
+    database
+        .rename(name, &command.new_name)
+        .map_err(|error| explain_missing(error, &database, dir, name))?;
     Ok(database.close()?)
 }
 
 fn get(context: &mut Context<'_>, command: &arguments::GetArgs) -> Outcome {
     let database = context.open_to_read(&command.target.dir)?;
-    let table = database.table(&command.target.table)?;
+    let table = open_table(&database, &command.target.dir, &command.target.table)?;
     let form = Form::of(&table, &command.typing, command.hex)?;
     let key = form.key_argument(&command.key)?;
     let Some(value) = table.get(&key)? else {
@@ -154,7 +168,7 @@ fn put(context: &mut Context<'_>, command: &arguments::PutArgs) -> Outcome {
     }
     let from_file = command.value_file.as_deref().map(read_whole).transpose()?;
     let database = context.open_to_write(&command.target.dir, command.writing.durability)?;
-    let table = database.table(&command.target.table)?;
+    let table = open_table(&database, &command.target.dir, &command.target.table)?;
     let form = Form::of(&table, &command.typing, command.hex)?;
     let key = form.key_argument(&command.key)?;
     let value = match (from_file, &command.value) {
@@ -190,7 +204,7 @@ fn open_input(file: &Path) -> Outcome<Box<dyn Read>> {
 
 fn del(context: &mut Context<'_>, command: &arguments::DelArgs) -> Outcome {
     let database = context.open_to_write(&command.target.dir, command.writing.durability)?;
-    let table = database.table(&command.target.table)?;
+    let table = open_table(&database, &command.target.dir, &command.target.table)?;
     let form = Form::of(&table, &command.typing, command.hex)?;
     let from = form.some_key(command.from.as_ref())?;
     let to = form.some_key(command.to.as_ref())?;
@@ -228,7 +242,7 @@ fn selected(selection: &Selection, is_reverse: bool, form: &Form) -> Outcome<Ent
 
 fn scan(context: &mut Context<'_>, command: &arguments::ScanArgs) -> Outcome {
     let database = context.open_to_read(&command.target.dir)?;
-    let table = database.table(&command.target.table)?;
+    let table = open_table(&database, &command.target.dir, &command.target.table)?;
     let form = Form::of(&table, &command.typing, command.hex)?;
     let selected = selected(&command.selection, command.reverse, &form)?;
     let mut remaining = command.limit.unwrap_or(u64::MAX);
@@ -252,7 +266,7 @@ fn scan(context: &mut Context<'_>, command: &arguments::ScanArgs) -> Outcome {
 
 fn count(context: &mut Context<'_>, command: &arguments::CountArgs) -> Outcome {
     let database = context.open_to_read(&command.target.dir)?;
-    let table = database.table(&command.target.table)?;
+    let table = open_table(&database, &command.target.dir, &command.target.table)?;
     let form = Form::of(&table, &command.typing, command.hex)?;
     let selected = selected(&command.selection, false, &form)?;
     let mut count = 0_u64;
@@ -325,16 +339,14 @@ fn import_target(
     let name = &command.target.table;
     let Some(engine) = command.engine else {
         let database = context.open_to_write(&command.target.dir, command.writing.durability)?;
-        let table = database.table(name)?;
+        let table = open_table(&database, &command.target.dir, name)?;
         return Ok((database, table));
     };
-    if !EngineKind::AVAILABLE.contains(&engine) {
-        return Err(EngineKind::unknown(engine.name()).into());
-    }
+    check_table_path(name)?;
+    let table_options = options::of_table(engine, &[], &command.typing)?;
     let options = context.options().durability(command.writing.durability.into());
-    let database = options.open(&command.target.dir)?;
-    let options = command.typing.apply(TableOptions::new(engine))?;
-    let table = database.open_or_create_table(name, options)?;
+    let database = open_or_create(&options, &command.target.dir)?;
+    let table = database.open_or_create_table(name, table_options)?;
     if table.kind() != engine {
         let what = format!("table {name} exists and uses the {} engine", table.kind());
         return Err(Failure::Failed(what));
@@ -379,7 +391,7 @@ fn run_export(context: &mut Context<'_>, command: &arguments::ExportArgs) -> Out
         coding: if command.print { Coding::Print } else { Coding::ByteValue },
     };
     let database = context.open_to_read(&command.target.dir)?;
-    let table = database.table(&command.target.table)?;
+    let table = open_table(&database, &command.target.dir, &command.target.table)?;
     // A dump is bytes; every other format is text.
     let form = Form::of(&table, &command.typing, false)?;
     target.form = Some(form).filter(|_| format != Format::Dump);
@@ -415,7 +427,7 @@ fn warn_about_stripped(stripped: u64) {
 fn stats(context: &mut Context<'_>, command: &arguments::StatsArgs) -> Outcome {
     let database = context.open_to_read(&command.dir)?;
     let figures = match &command.table {
-        Some(name) => figures::of_table(&database.table(name)?)?,
+        Some(name) => figures::of_table(&open_table(&database, &command.dir, name)?)?,
         None => figures::of_database(&database),
     };
     if command.json {

@@ -2,7 +2,7 @@
 
 use std::{io::Write, path::Path};
 
-use quintet::{Database, Durability, Error, Options};
+use quintet::{Database, Durability, Error, Options, Table};
 
 use crate::{
     arguments::{self, DurabilityChoice},
@@ -69,9 +69,30 @@ impl Context<'_> {
     }
 }
 
+/// Opens a database for writing, and creates it if it is missing.
+pub(crate) fn open_or_create(options: &Options, dir: &Path) -> Outcome<Database> {
+    must_not_be_file(dir)?;
+    Ok(options.open(dir)?)
+}
+
+/// Returns whether `dir` holds a database.
+pub(crate) fn is_database(dir: &Path) -> bool {
+    dir.join("catalog").is_file()
+}
+
+/// Fails if `dir` is a file.
+pub(crate) fn must_not_be_file(dir: &Path) -> Outcome {
+    if dir.is_file() {
+        let what = format!("{} is a file; a database is a directory", dir.display());
+        return Err(Failure::Failed(what));
+    }
+    Ok(())
+}
+
 /// Fails if `dir` is not a database, so that a mistyped path does not create one.
 fn must_be_database(dir: &Path) -> Outcome {
-    if dir.join("catalog").is_file() {
+    must_not_be_file(dir)?;
+    if is_database(dir) {
         return Ok(());
     }
     let what = if dir.is_dir() { "is not a Quintet database" } else { "does not exist" };
@@ -79,6 +100,30 @@ fn must_be_database(dir: &Path) -> Outcome {
         "{} {what}; `quintet create DIR TABLE --engine ENGINE` creates one",
         dir.display()
     )))
+}
+
+/// Opens the table of a command.
+pub(crate) fn open_table(database: &Database, dir: &Path, name: &str) -> Outcome<Table> {
+    database.table(name).map_err(|error| explain_missing(error, database, dir, name))
+}
+
+/// Converts an error of a command for the table `name`. For a missing table, the message says how
+/// to list tables, or that the name is a directory.
+pub(crate) fn explain_missing(
+    error: Error,
+    database: &Database,
+    dir: &Path,
+    name: &str,
+) -> Failure {
+    if !matches!(error, Error::NoSuchTable { .. }) {
+        return error.into();
+    }
+    let dir = dir.display();
+    Failure::Failed(if database.children(name).is_ok() {
+        format!("{name:?} is a directory of tables; `quintet list {dir} {name}` lists it")
+    } else {
+        format!("no table named {name:?}; `quintet tables {dir}` lists the tables")
+    })
 }
 
 /// Converts a word of the command line to the name of a table.

@@ -1,8 +1,8 @@
 //! Reads all entries of a table, or a selection, in bounded memory.
 
-use quintet::{Cursor, Error, KeyRange, Table, Value};
+use quintet::{Cursor, EngineKind, Error, KeyRange, Table, Value};
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 
 /// Entries in the first page. Later pages have more entries if the entries are small.
 const PAGE_ENTRIES_FIRST: usize = 16;
@@ -91,6 +91,9 @@ impl EntrySelection {
     /// Calls `visit` with each selected entry until it returns false.
     pub fn for_each(&self, table: &Table, visit: &mut Visit<'_>) -> Outcome {
         let is_ordered = table.kind().is_ordered();
+        if self.needs_order() && !is_ordered {
+            return Err(unordered(table));
+        }
         if self.needs_order() || (is_ordered && self.prefix.is_some()) {
             let range = table.range(self.bounds())?;
             return if self.is_reverse { each(range.rev(), visit) } else { each(range, visit) };
@@ -100,6 +103,24 @@ impl EntrySelection {
             .filter(|entry| entry.as_ref().map_or(true, |(key, _)| key.starts_with(prefix)));
         each(chosen, visit)
     }
+}
+
+/// Builds the failure of a selection that needs key order.
+fn unordered(table: &Table) -> Failure {
+    let ordered: Vec<_> = EngineKind::AVAILABLE
+        .iter()
+        .filter(|kind| kind.is_ordered())
+        .map(EngineKind::name)
+        .collect();
+    let (name, engine) = (table.name(), table.kind());
+    let engines = match ordered.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => ordered.concat(),
+    };
+    Failure::Failed(format!(
+        "table {name} uses the {engine} engine, which keeps no key order; --from, --to and \
+         --reverse need key order: use {engines}"
+    ))
 }
 
 fn each<K: AsRef<[u8]>>(

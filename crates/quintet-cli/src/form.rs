@@ -34,7 +34,10 @@ pub struct Typing {
 
 /// Parses the name of a type.
 pub fn parse_type(text: &str) -> Result<TypeTag, String> {
-    text.parse::<TypeTag>().map_err(|error| error.to_string())
+    text.parse::<TypeTag>().map_err(|error| match error {
+        Error::InvalidOption { what, .. } => what,
+        other => other.to_string(),
+    })
 }
 
 impl Typing {
@@ -101,7 +104,7 @@ impl Form {
         if self.has_plain_keys() {
             return Ok(text.to_vec());
         }
-        Ok(self.types.key_from_text(&utf8(text)?)?)
+        self.types.key_from_text(&utf8(text)?).map_err(|error| mistyped("key", error))
     }
 
     /// Returns the bytes of a value from its text.
@@ -112,7 +115,7 @@ impl Form {
         if self.has_plain_values() {
             return Ok(text.to_vec());
         }
-        Ok(self.types.value_from_text(&utf8(text)?)?)
+        self.types.value_from_text(&utf8(text)?).map_err(|error| mistyped("value", error))
     }
 
     /// As [`Form::key`], for an argument.
@@ -197,6 +200,14 @@ fn put(object: &mut Map<String, Value>, name: &str, bytes: &[u8], text: Option<S
             object.insert(name.to_owned(), value);
         }
         None => put_json(object, name, bytes),
+    }
+}
+
+/// Converts the error of a text that is no key or no value of the table's types.
+fn mistyped(role: &str, error: Error) -> Failure {
+    match error {
+        Error::InvalidOption { what, .. } => Failure::Usage(format!("{role}: {what}")),
+        other => other.into(),
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::io::Write;
 
-use quintet::{ChildKind, Database, MountOptions, TableOptions};
+use quintet::{ChildKind, Database, Error, MountOptions, TableOptions, check_table_path};
 use serde_json::json;
 
 use crate::{
     arguments::{self, DurabilityChoice},
-    context::Context,
+    context::{Context, open_or_create},
     failure::{Failure, Outcome},
+    options,
 };
 
 /// Prints the children of a directory: name, tab, engine or kind.
@@ -41,7 +42,13 @@ pub(crate) fn print_children(
 /// `list`
 pub(crate) fn list(context: &mut Context<'_>, command: &arguments::ListArgs) -> Outcome {
     let database = context.open_to_read(&command.dir)?;
-    print_children(&database, &command.path, command.json, context.out)
+    let path = command.path.as_str();
+    if let Err(Error::NoSuchTable { .. }) = database.children(path) {
+        let dir = command.dir.display();
+        let what = format!("no directory of tables is named {path:?}");
+        return Err(Failure::Failed(format!("{what}; `quintet list {dir}` lists the root")));
+    }
+    print_children(&database, path, command.json, context.out)
 }
 
 /// `mount`
@@ -57,7 +64,13 @@ pub(crate) fn mount(context: &mut Context<'_>, command: &arguments::MountArgs) -
 /// `unmount`
 pub(crate) fn unmount(context: &mut Context<'_>, command: &arguments::UnmountArgs) -> Outcome {
     let database = context.open_to_write(&command.dir, DurabilityChoice::Sync)?;
-    database.unmount(&command.path)?;
+    database.unmount(&command.path).map_err(|error| match error {
+        Error::NoSuchTable { name } => Failure::Failed(format!(
+            "no mount named {name:?}; `quintet mounts {}` lists the mounts",
+            command.dir.display()
+        )),
+        other => other.into(),
+    })?;
     Ok(database.close()?)
 }
 
@@ -100,12 +113,11 @@ pub(crate) fn defaults(context: &mut Context<'_>, command: &arguments::DefaultsA
         }
         return Ok(());
     };
-    let mut options = TableOptions::new(engine);
-    for (name, value) in &command.options {
-        options = options.set(name, value);
+    if !command.path.is_empty() {
+        check_table_path(&command.path)?;
     }
-    let options = command.typing.apply(options)?;
-    let database = context.options().open(&command.dir)?;
+    let options = options::of_table(engine, &command.options, &command.typing)?;
+    let database = open_or_create(&context.options(), &command.dir)?;
     database.set_default_options(&command.path, Some(&options))?;
     Ok(database.close()?)
 }

@@ -25,7 +25,7 @@ use std::{
     io::{self, BufWriter, Write},
 };
 
-use clap::{Parser as _, error::ErrorKind};
+use clap::{CommandFactory as _, Parser as _, error::ErrorKind};
 
 use arguments::Arguments;
 use failure::{Failure, Outcome};
@@ -66,7 +66,8 @@ fn parse(
     words: impl IntoIterator<Item = OsString>,
     out: &mut dyn Write,
 ) -> Outcome<Option<Arguments>> {
-    let error = match Arguments::try_parse_from(words) {
+    let words: Vec<OsString> = words.into_iter().collect();
+    let error = match Arguments::try_parse_from(&words) {
         Ok(arguments) => return Ok(Some(arguments)),
         Err(error) => error,
     };
@@ -78,7 +79,32 @@ fn parse(
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             Err(Failure::Usage("no command given; `quintet --help` lists them".to_owned()))
         }
-        _ => Err(Failure::Usage(one_line(&error.render().to_string()))),
+        kind => {
+            let command = command_of(&words).unwrap_or_default();
+            let mut text = one_line(&error.render().to_string());
+            if kind == ErrorKind::MissingRequiredArgument {
+                text.push_str(missing_arguments(&command, &text));
+            }
+            let page = if command.is_empty() { command } else { format!(" {command}") };
+            Err(Failure::Usage(format!("{text}; `quintet{page} --help` explains")))
+        }
+    }
+}
+
+/// Returns the name of the command that `words` ask for.
+fn command_of(words: &[OsString]) -> Option<String> {
+    let definition = Arguments::command();
+    let mut named = words.iter().skip(1).filter_map(|word| definition.find_subcommand(word));
+    named.next().map(|command| command.get_name().to_owned())
+}
+
+/// Returns what a command with alternative arguments needs, to follow clap's message. Clap names
+/// one alternative alone.
+fn missing_arguments(command: &str, message: &str) -> &'static str {
+    match command {
+        "put" if message.contains("<VALUE>") => "; give a VALUE or --value-file",
+        "del" if message.contains("KEYS") => "; give KEYS, or --from and --to",
+        _ => "",
     }
 }
 
@@ -88,5 +114,5 @@ fn one_line(message: &str) -> String {
         message.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
     let text = lines.join(" ");
     let text = text.strip_prefix("error: ").unwrap_or(&text);
-    format!("{text}; `quintet --help` explains")
+    text.to_owned()
 }

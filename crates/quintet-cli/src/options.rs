@@ -1,15 +1,42 @@
-//! `options`, and the part of the help of `create` that lists engine options.
+//! Engine options: `options`, the part of the help of `create` that lists them, and the options of
+//! a new table.
 
 use std::{
     fmt::Write as _,
     io::{self, Write},
 };
 
-use quintet::{EngineKind, EngineOption, OptionAudience, engine_options};
+use quintet::{
+    EngineKind, EngineOption, OptionAudience, TableOptions, check_table_options, engine_options,
+};
+
+use crate::{
+    failure::{Failure, Outcome},
+    form::Typing,
+};
 
 /// Columns of the text of an option.
 const WIDTH: usize = 100;
 const INDENT: &str = "    ";
+
+/// Returns the options of a new table from the arguments of a command. Fails with
+/// [`Failure::Usage`] if a name is given twice or an option is not valid.
+pub fn of_table(
+    engine: EngineKind,
+    settings: &[(String, String)],
+    typing: &Typing,
+) -> Outcome<TableOptions> {
+    let mut options = TableOptions::new(engine);
+    for (name, value) in settings {
+        if options.settings().any(|(given, _)| given == name) {
+            let what = format!("option {name}: it is given twice; give it once");
+            return Err(Failure::Usage(what));
+        }
+        options = options.set(name, value);
+    }
+    check_table_options(&options)?;
+    typing.apply(options)
+}
 
 /// Writes the options of an engine, or of all engines.
 pub fn print(engine: Option<EngineKind>, out: &mut dyn Write) -> io::Result<()> {

@@ -43,10 +43,11 @@ mod util;
 mod wal;
 
 pub use crate::db::{
-    BATCH_BYTES_MAX, Batch, CheckLevel, Child, ChildKind, Database, DatabaseStats, DeleteOptions,
-    Durability, Entries, KEY_BYTES_MAX, Key, KeyBounds, LoadOptions, MountInfo, MountOptions,
-    NAME_BYTES_MAX, NAME_DEPTH_MAX, Options, PutOptions, SortedLoader, Table, TableInfo,
-    TableStats, TypedEntries, TypedTable, VALUE_BYTES_MAX, Value, inspect,
+    BATCH_BYTES_MAX, Batch, CheckLevel, Child, ChildKind, Database, DatabaseOption, DatabaseStats,
+    DeleteOptions, Durability, Entries, KEY_BYTES_MAX, Key, KeyBounds, LoadOptions, MountInfo,
+    MountOptions, NAME_BYTES_MAX, NAME_DEPTH_MAX, Options, PutOptions, SortedLoader, Table,
+    TableInfo, TableStats, TypedEntries, TypedTable, VALUE_BYTES_MAX, Value, check_table_path,
+    database_options, inspect,
 };
 pub use contract::{
     Compression, Cursor, EngineKind, EngineOption, KeyRange, OptionAudience, OptionDefault,
@@ -54,7 +55,7 @@ pub use contract::{
 };
 pub use engine::{
     btree::options::{BTreeOptions, PageReplacement},
-    engine_options,
+    check_table_options, engine_options,
     hashlog::options::HashLogOptions,
     naive::options::NaiveOptions,
     slm::options::{KeyCode, SlmOptions},

@@ -65,6 +65,24 @@ fn children_are_listed_by_name_and_kind() {
 }
 
 #[test]
+fn default_options_are_checked_when_they_are_set() {
+    let env = SimEnv::new(1);
+    let db = open(&env, "a");
+    for (kind, name, value) in [
+        (EngineKind::Naive, "colour", "red"),
+        (EngineKind::Naive, "snapshot_bytes", "1"),
+        (EngineKind::HashLog, "compression", "zstd"),
+    ] {
+        let options = TableOptions::new(kind).set(name, value);
+        let refused = db.set_default_options("app", Some(&options)).unwrap_err();
+        assert!(matches!(&refused, Error::InvalidOption { name: n, .. } if n == name), "{refused}");
+        assert!(refused.to_string().contains(kind.name()), "{refused}");
+        assert_eq!(db.default_options("app").unwrap(), None);
+        assert_eq!(children(&db, ""), []);
+    }
+}
+
+#[test]
 fn tables_inherit_the_default_options_of_their_directory() {
     let env = SimEnv::new(2);
     let db = open(&env, "a");

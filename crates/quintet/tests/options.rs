@@ -2,13 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use quintet::{
-    BTreeOptions, Compression, Database, EngineKind, EngineOption, Error, HashLogOptions, KeyCode,
-    LevelMode, ListLayout, NaiveOptions, OptionAudience, OptionDefault, OptionValues, Options,
-    PageReplacement, PerfectHash, SlmOptions, TableOptions, TableTypes, TphOptions, TrieHash,
-    TrieOptions, TypeTag, engine_options, testing::disk::sim::SimEnv,
+    BTreeOptions, CheckLevel, Compression, Database, EngineKind, EngineOption, Error,
+    HashLogOptions, KeyCode, LevelMode, ListLayout, NaiveOptions, OptionAudience, OptionDefault,
+    OptionValues, Options, PageReplacement, PerfectHash, SlmOptions, TableOptions, TableTypes,
+    TphOptions, TrieHash, TrieOptions, TypeTag, check_table_options, check_table_path,
+    database_options, engine_options, testing::disk::sim::SimEnv,
 };
 
 /// The options that each builder method sets, with a value that is not the default.
@@ -151,6 +152,82 @@ fn an_option_of_another_engine_is_refused() {
             }
         }
     }
+}
+
+#[test]
+fn options_are_checked_without_a_database() {
+    assert!(check_table_options(SlmOptions::new()).is_ok());
+    let packed = TableOptions::new(EngineKind::HashLog).set("compression", "zstd");
+    let expected = "option compression: the hashlog engine does not accept \"zstd\"; it accepts \
+                    one of: none, lz4";
+    assert_eq!(check_table_options(&packed).unwrap_err().to_string(), expected);
+    assert!(check_table_path("app/users").is_ok());
+    for path in ["", "app//users", ".app", "a b", &"x".repeat(65), &"x/".repeat(33)] {
+        let refused = check_table_path(path).unwrap_err();
+        assert!(matches!(refused, Error::Limit { .. }), "{path:?}: {refused}");
+    }
+}
+
+#[test]
+fn the_types_of_options_are_those_of_the_table() {
+    let types = TableTypes::new([TypeTag::String, TypeTag::U64], TypeTag::Blob).unwrap();
+    let options = TableOptions::new(EngineKind::Naive);
+    assert_eq!(options.table_types(), None);
+    let options = options.types(types.clone());
+    assert_eq!(options.table_types(), Some(&types));
+    let database = Options::new().open_in(Arc::new(SimEnv::new(1)), "db").unwrap();
+    assert_eq!(database.create_table("t", &options).unwrap().types(), Some(types));
+}
+
+#[test]
+fn a_read_only_database_says_so_and_refuses_writes() {
+    let env = SimEnv::new(1);
+    let open = |is_read_only| {
+        Options::new().read_only(is_read_only).open_in(Arc::new(env.clone()), "db").unwrap()
+    };
+    let database = open(false);
+    database.create_table("t", NaiveOptions::new()).unwrap().put("k", "v").unwrap();
+    assert!(!database.is_read_only());
+    database.close().unwrap();
+    let database = open(true);
+    assert!(database.is_read_only());
+    let table = database.table("t").unwrap();
+    assert!(matches!(table.put("k", "w"), Err(Error::ReadOnly)));
+    assert_eq!(table.get("k").unwrap().unwrap(), b"v");
+}
+
+#[test]
+fn an_option_of_a_database_outside_its_limits_is_refused_with_them() {
+    let options = database_options();
+    let refused = [
+        ("memory_budget", Options::new().memory_budget(1)),
+        ("sync_interval", Options::new().sync_interval(Duration::ZERO)),
+        ("recovery_budget", Options::new().recovery_budget(1)),
+        ("segment_bytes", Options::new().segment_bytes(100_000)),
+    ];
+    assert_eq!(options.len(), refused.len());
+    for (option, (name, refused)) in options.iter().zip(refused) {
+        let error = refused.open_in(Arc::new(SimEnv::new(1)), "db").unwrap_err();
+        assert_eq!(error.to_string(), format!("option {name}: it must be {}", option.allowed));
+        assert_eq!(option.name, name);
+    }
+    assert_eq!(options[3].allowed, "a power of two from 64 KiB to 1 GiB");
+}
+
+#[test]
+fn a_quick_check_reads_no_table() {
+    let database = Options::new().open_in(Arc::new(SimEnv::new(1)), "db").unwrap();
+    let table = database.create_table("t", TrieOptions::new()).unwrap();
+    for key in 0..100_u32 {
+        table.put(key.to_be_bytes(), "value").unwrap();
+    }
+    database.persist().unwrap();
+    let quick = database.check_with(CheckLevel::Quick).unwrap();
+    let deep = database.check_with(CheckLevel::Deep).unwrap();
+    assert!(quick.is_sound() && deep.is_sound(), "{quick:?} {deep:?}");
+    // A deep check of `trie` counts an entry in its file, and again when it reads the value.
+    assert_eq!((quick.checked_entries, deep.checked_entries), (0, 200));
+    assert!(0 < quick.checked_bytes && quick.checked_bytes < deep.checked_bytes, "{quick:?}");
 }
 
 #[test]

@@ -42,7 +42,9 @@ pub(super) fn starting_with(source: &Source, root: &str) -> Vec<Named> {
         let before = source.code[..offset].trim_end();
         let rest = &source.code[offset + root.len()..];
         // `a::super::b` is part of a path that was seen at its start.
-        if before.ends_with("::") || !rest.starts_with("::") {
+        // `pub(in crate::a)` says who may use an item, and uses nothing.
+        let is_visibility = before.ends_with("(in");
+        if before.ends_with("::") || is_visibility || !rest.starts_with("::") {
             continue;
         }
         let mut parts = vec![root.to_owned()];
@@ -132,6 +134,15 @@ mod tests {
         let bound: Vec<Option<&str>> = paths.iter().map(Named::local_name).collect();
         assert_eq!(bound, [Some("a"), Some("C"), None, None]);
         assert_eq!(paths[3].parts, ["crate", "e", "*"]);
+    }
+
+    #[test]
+    fn a_visibility_is_no_import() {
+        let text = "pub(in crate::a) fn f() -> crate::b::C { pub(in super::super) use x; }";
+        let source = Source::new("a.rs", text.to_owned());
+        let paths = |root| starting_with(&source, root);
+        assert_eq!(paths("crate")[0].parts, ["crate", "b", "C"]);
+        assert_eq!((paths("crate").len(), paths("super").len()), (1, 0));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use super::{
 )]
 pub struct Arguments {
     /// Memory budget of the database, in bytes or with K, M or G (default: a quarter of the
-    /// machine's memory)
+    /// memory that the process may use)
     #[arg(long, global = true, value_name = "BYTES", value_parser = parse_size)]
     pub memory_budget: Option<u64>,
     /// The command.

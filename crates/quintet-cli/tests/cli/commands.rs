@@ -1,5 +1,7 @@
 //! Every command: what it does, and what it says to arguments that make no sense.
 
+use quintet::Database;
+
 use crate::common::{Place, check_failure};
 
 #[test]
@@ -36,6 +38,108 @@ fn creating_says_what_it_refuses() {
     create(&["", "--engine", "naive"], 1, "");
     create(&["../u", "--engine", "naive"], 1, "");
     assert_eq!(place.ok(&["tables", "DB"]), "t\tnaive\n");
+}
+
+#[test]
+fn a_refused_creation_leaves_no_directory() {
+    let place = Place::empty();
+    let file = place.file("x.csv", "k,v\na,b\n");
+    for (code, words, expected) in [
+        (1, &["create", "DB", "../u", "--engine", "naive"][..], "is not a name"),
+        (2, &["create", "DB", "u", "--engine", "naive", "--option", "colour=red"], "colour"),
+        (2, &["create", "DB", "u", "--engine", "hashlog", "--option", "compression=zstd"], "zstd"),
+        (2, &["create", "DB", "u"], "--engine"),
+        (1, &["defaults", "DB", "a b", "--engine", "naive"], "is not a name"),
+        (2, &["defaults", "DB", "--engine", "naive", "--option", "colour=red"], "colour"),
+        (1, &["import", "DB", "a b", &file, "--engine", "naive"], "is not a name"),
+    ] {
+        place.fails(code, words, expected);
+        assert!(!place.path("db").exists(), "{words:?} has created a directory");
+    }
+}
+
+#[test]
+fn a_creation_without_an_engine_reports_why_the_database_does_not_open() {
+    let place = Place::with_table();
+    let words = ["create", "DB", "u"];
+    let other = Database::open(place.path("db")).unwrap();
+    place.fails(1, &words, "already open");
+    other.close().unwrap();
+    let catalog = place.path("db").join("catalog");
+    let mut bytes = std::fs::read(&catalog).unwrap();
+    for byte in &mut bytes {
+        *byte ^= 0x55;
+    }
+    std::fs::write(&catalog, bytes).unwrap();
+    place.fails(3, &words, "catalog");
+}
+
+#[test]
+fn a_wrong_option_is_explained() {
+    let place = Place::with_table();
+    for (words, expected) in [
+        (
+            &["hashlog", "--option", "chunk_bytes=20000"][..],
+            "option chunk_bytes: the hashlog engine does not accept \"20000\"; it accepts a power \
+             of two from 16384 to 16777216 bytes",
+        ),
+        (
+            &["naive", "--option", "snapshot_bytes=8192", "--option", "snapshot_bytes=4096"],
+            "option snapshot_bytes: it is given twice; give it once",
+        ),
+        (
+            &["btree", "--key-type", "u16"],
+            "\"u16\" is not a type; the types are: u32, u64, i64, f32, f64, string, blob",
+        ),
+    ] {
+        let words: Vec<_> =
+            ["create", "DB", "u", "--engine"].iter().chain(words).copied().collect();
+        place.fails(2, &words, expected);
+        let words: Vec<_> =
+            words.iter().map(|word| if *word == "create" { "defaults" } else { *word }).collect();
+        place.fails(2, &words, expected);
+        assert_eq!(place.ok(&["defaults", "DB", "u"]), "");
+    }
+    assert_eq!(place.ok(&["tables", "DB"]), "t\tnaive\n");
+}
+
+#[test]
+fn a_missing_thing_is_named_with_the_command_that_lists_what_there_is() {
+    let place = Place::with_table();
+    let list = |command| format!("`quintet {command} {}`", place.path("db").display());
+    place.fails(1, &["get", "DB", "nope", "k"], &format!("{} lists the tables", list("tables")));
+    place.fails(1, &["unmount", "DB", "nope"], &format!("{} lists the mounts", list("mounts")));
+    place.fails(1, &["list", "DB", "t"], "no directory of tables is named \"t\"");
+    place.fails(1, &["list", "DB", "t"], &list("list"));
+    place.ok(&["create", "DB", "app/users", "--engine", "naive"]);
+    for words in [&["drop", "DB", "app"][..], &["get", "DB", "app", "k"], &["scan", "DB", "app"]] {
+        place.fails(1, words, "\"app\" is a directory of tables");
+    }
+    place.fails(1, &["drop", "DB", "app"], "--tree` drops it with all its tables");
+    assert_eq!(place.ok(&["tables", "DB"]), "app/users\tnaive\nt\tnaive\n");
+    place.file("plain", "text");
+    for words in [
+        &["get", "DIR/plain", "t", "k"][..],
+        &["tables", "DIR/plain"],
+        &["create", "DIR/plain", "t", "--engine", "naive"],
+        &["create", "DIR/plain", "t"],
+    ] {
+        place.fails(1, words, "is a file; a database is a directory");
+    }
+}
+
+#[test]
+fn typed_keys_say_what_they_accept() {
+    let place = Place::empty();
+    place.ok(&["create", "DB", "n", "--engine", "naive", "--key-type", "u32"]);
+    place.ok(&["create", "DB", "f", "--engine", "naive", "--value-type", "f64"]);
+    place.fails(
+        2,
+        &["get", "DB", "n", "-1"],
+        "quintet: key: \"-1\" is not a u32: a whole number from 0 to 4294967295",
+    );
+    place.fails(2, &["put", "DB", "f", "k", "x"], "value: \"x\" is not an f64: a number");
+    place.fails(2, &["scan", "DB", "n", "--from", "x"], "key: \"x\" is not a u32");
 }
 
 #[test]
@@ -81,11 +185,13 @@ fn wrong_usage_is_one_line_and_code_2() {
     place.fails(2, &["get", "DB", "t", "k", "--raw", "--json"], "--json");
     place.fails(2, &["get", "DB", "t", "xyz", "--hex"], "hexadecimal");
     place.fails(2, &["put", "DB", "t", "k"], "<VALUE>");
+    place.fails(2, &["put", "DB", "t", "k"], "give a VALUE or --value-file; `quintet put --help`");
     place.fails(2, &["put", "DB", "t", "k", "v", "--ttl", "soon"], "soon");
     place.fails(2, &["put", "DB", "t", "k", "v", "--durability", "x"], "durability");
     place.fails(2, &["put", "DB", "t", "k", "v", "--type", "u16"], "u16");
     place.fails(2, &["put", "DB", "t", "k", "v", "--if-absent", "--if-present"], "--if-present");
     place.fails(2, &["del", "DB", "t"], "KEYS");
+    place.fails(2, &["del", "DB", "t"], "give KEYS, or --from and --to; `quintet del --help`");
     place.fails(2, &["scan", "DB", "t", "--limit", "many"], "many");
     place.fails(2, &["tables", "DB", "--memory-budget", "lots"], "lots");
     place.fails(2, &["completions", "tcsh"], "tcsh");
@@ -202,7 +308,9 @@ fn scans_select_by_prefix_and_limit() {
     assert_eq!(place.ok(&["scan", "DB", "t", "--limit", "2", "--keys-only"]).lines().count(), 2);
     assert_eq!(place.ok(&["scan", "DB", "t", "--limit", "0"]), "");
     // The naive engine keeps no order.
-    place.fails(1, &["scan", "DB", "t", "--from", "a"], "order");
+    let needs = "--from, --to and --reverse need key order: use btree, slm or tph";
+    place.fails(1, &["scan", "DB", "t", "--from", "a"], needs);
+    place.fails(1, &["count", "DB", "t", "--to", "a"], needs);
     place.fails(1, &["scan", "DB", "t", "--reverse"], "order");
     place.fails(1, &["del", "DB", "t", "--from", "a", "--to", "b"], "order");
     place.fails(2, &["scan", "DB", "t", "--from", "a", "--prefix", "b"], "--prefix");

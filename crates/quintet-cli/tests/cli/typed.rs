@@ -31,8 +31,8 @@ fn a_typed_table_takes_and_shows_numbers() {
 fn text_that_is_not_of_the_type_is_refused_and_changes_nothing() {
     let place = numbers();
     place.ok(&["put", "DB", "n", "1", "1"]);
-    place.fails(2, &["put", "DB", "n", "one", "1"], "\"one\" is not a i64");
-    place.fails(2, &["put", "DB", "n", "1", "x"], "\"x\" is not a f64");
+    place.fails(2, &["put", "DB", "n", "one", "1"], "\"one\" is not an i64: a whole number from");
+    place.fails(2, &["put", "DB", "n", "1", "x"], "\"x\" is not an f64: a number");
     place.fails(1, &["put", "DB", "n", "00", "00", "--hex"], "types i64 -> f64");
     place.fails(1, &["get", "DB", "n", "1", "--key-type", "u64"], "not u64 -> blob");
     place.fails(2, &["scan", "DB", "n", "--prefix", "1"], "no prefix");
@@ -89,7 +89,9 @@ fn typed_tables_are_imported_and_exported_as_text() {
     }
     let bad = place.file("bad.csv", "key,value\n5,1\nfive,1\n");
     let words = ["import", "DB", "n", &bad, "--key", "key", "--value", "value"];
-    place.fails(1, &words, "bad.csv:3: option type: \"five\" is not a i64; nothing was imported");
+    let expected = "bad.csv:3: key: \"five\" is not an i64: a whole number from \
+                    -9223372036854775808 to 9223372036854775807; nothing was imported";
+    place.fails(1, &words, expected);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod command_line;
+mod limits;
 mod options;
 mod page;
 mod statistics;

@@ -113,6 +113,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn shared_bytes_are_not_copied() {
+        let bytes: Arc<[u8]> = b"head and value".as_slice().into();
+        let value = Value::shared(Arc::clone(&bytes)).skip(9);
+        let clone = value.clone();
+        drop(value);
+        assert_eq!(clone, b"value");
+        assert_eq!(clone.as_ptr_range().end, bytes.as_ptr_range().end);
+        assert_eq!(Arc::strong_count(&bytes), 2);
+    }
+
+    #[test]
     fn short_and_long_values_skip_and_clone_alike() {
         for length in [0, 1, INLINE_BYTES_MAX, INLINE_BYTES_MAX + 1, 70_000] {
             let value = Value::fill_with(length, |bytes| bytes.fill(7));

@@ -49,10 +49,10 @@ pub use self::{
     api::{
         Batch, CheckLevel, Child, ChildKind, Database, DatabaseStats, DeleteOptions, Entries,
         KeyBounds, LoadOptions, MountInfo, MountOptions, PutOptions, SortedLoader, Table,
-        TableInfo, TableStats, TypedEntries, TypedTable,
+        TableInfo, TableStats, TypedEntries, TypedTable, check_table_path,
     },
     core::durability::Durability,
     limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, NAME_DEPTH_MAX, VALUE_BYTES_MAX},
-    recovery::options::Options,
+    recovery::options::{DatabaseOption, Options, database_options},
     tables::value::{Key, Value},
 };

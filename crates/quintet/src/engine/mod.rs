@@ -11,12 +11,14 @@ pub mod slm;
 pub mod tph;
 pub mod trie;
 
+use std::borrow::Borrow;
+
 use crate::{
     Result,
     contract::{
         Context, Cursor, Engine, EngineKind, EngineOption, EngineStats, Entry, Hint,
         MaintenanceMode, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions,
-        ValueSink,
+        ValueSink, options::OptionReader,
     },
     util::{codec::Lsn, report::Report},
 };
@@ -68,6 +70,20 @@ engines! {
     BTree: btree::BTree, btree::options::BTreeOptions;
     Slm: slm::Slm, slm::options::SlmOptions;
     Tph: tph::Tph, tph::options::TphOptions;
+}
+
+/// Checks the options of a new table, as
+/// [`Database::create_table`](crate::Database::create_table) does. Needs no database.
+///
+/// Fails with [`Error::InvalidOption`](crate::Error::InvalidOption) if the engine has no option of
+/// a name, an option is set under two names, or a value is not allowed. Fails with
+/// [`Error::UnknownEngine`](crate::Error::UnknownEngine) if this build lacks the engine.
+pub fn check_table_options(options: impl Borrow<TableOptions>) -> Result<()> {
+    let options = options.borrow();
+    if !EngineKind::AVAILABLE.contains(&options.kind()) {
+        return Err(EngineKind::unknown(options.kind().name()));
+    }
+    OptionReader::new(options, engine_options(options.kind())).map(drop)
 }
 
 impl Engine for AnyEngine {

@@ -45,7 +45,8 @@ impl Region {
     }
 
     /// Commits the whole pages in a byte range before the first store. Clearing a huge page of 2
-    /// MiB would cost a writer milliseconds. A hint.
+    /// MiB would cost a writer milliseconds. Writes to each page on kernels before 5.14, which lack
+    /// `MADV_POPULATE_WRITE`.
     pub fn populate(&self, range: Range<u64>) {
         self.0.populate(range);
     }
@@ -90,7 +91,7 @@ mod backing {
         io::BLOCK_BYTES,
         util::{
             codec::{round_up, to_usize},
-            sync::AtomicU64,
+            sync::{AtomicU64, Ordering},
         },
     };
 
@@ -144,38 +145,60 @@ mod backing {
             unsafe { std::slice::from_raw_parts(self.start.as_ptr(), to_usize(self.bytes / 8)) }
         }
 
-        fn advise(&self, first: u64, end: u64, advice: Advice) {
-            if first < end && end <= self.bytes {
-                // SAFETY: the range is in our mapping. Huge and populated pages change no byte;
-                // dropped private pages read as zeros, and atomics may take any value.
-                let _ = unsafe {
-                    let first_byte = self.start.as_ptr().cast::<u8>().add(to_usize(first));
-                    madvise(first_byte.cast(), to_usize(end - first), advice)
-                };
+        /// Returns whether the system accepts the advice.
+        fn advise(&self, first: u64, end: u64, advice: Advice) -> bool {
+            if first >= end || end > self.bytes {
+                return true;
+            }
+            #[cfg(test)]
+            if super::tests::refuses(advice) {
+                return false;
+            }
+            // SAFETY: the range is in our mapping. Huge and populated pages change no byte;
+            // dropped private pages read as zeros, and atomics may take any value.
+            let outcome = unsafe {
+                let first_byte = self.start.as_ptr().cast::<u8>().add(to_usize(first));
+                madvise(first_byte.cast(), to_usize(end - first), advice)
+            };
+            outcome.is_ok()
+        }
+
+        /// Commits the pages of a range with one write to each, which changes no word.
+        fn touch(&self, first: u64, end: u64) {
+            for byte in (first..end).step_by(to_usize(BLOCK_BYTES)) {
+                if let Some(word) = self.words().get(to_usize(byte / 8)) {
+                    // The page of a word other than 0 has a store. The compiler must not drop the
+                    // store of an equal value, so it must not know the value.
+                    let zero = std::hint::black_box(0);
+                    let _ = word.compare_exchange(0, zero, Ordering::Relaxed, Ordering::Relaxed);
+                }
             }
         }
 
         pub(super) fn advise_huge(&self, range: Range<u64>) {
             let first = range.start & !(HUGE_BYTES - 1);
             let end = round_up(range.end.min(self.bytes), BLOCK_BYTES);
-            self.advise(first, end, Advice::LinuxHugepage);
+            let _ = self.advise(first, end, Advice::LinuxHugepage);
         }
 
         pub(super) fn advise_small(&self, range: Range<u64>) {
             let end = round_up(range.end.min(self.bytes), BLOCK_BYTES);
-            self.advise(range.start & !(BLOCK_BYTES - 1), end, Advice::LinuxNoHugepage);
+            let _ = self.advise(range.start & !(BLOCK_BYTES - 1), end, Advice::LinuxNoHugepage);
         }
 
         pub(super) fn populate(&self, range: Range<u64>) {
             let first = round_up(range.start, BLOCK_BYTES);
             let end = range.end.min(self.bytes) & !(BLOCK_BYTES - 1);
-            self.advise(first, end, Advice::LinuxPopulateWrite);
+            // Kernels before 5.14 refuse the advice.
+            if !self.advise(first, end, Advice::LinuxPopulateWrite) {
+                self.touch(first, end);
+            }
         }
 
         pub(super) fn discard(&self, range: Range<u64>) {
             let first = round_up(range.start, BLOCK_BYTES);
             let end = range.end.min(self.bytes) & !(BLOCK_BYTES - 1);
-            self.advise(first, end, Advice::LinuxDontNeed);
+            let _ = self.advise(first, end, Advice::LinuxDontNeed);
         }
     }
 
@@ -263,7 +286,52 @@ mod backing {
 #[cfg(test)]
 #[cfg(not(model))]
 mod tests {
+    use std::{cell::Cell, fs::File, os::unix::fs::FileExt as _};
+
+    use rustix::mm::Advice;
+
     use super::*;
+    use crate::{io::BLOCK_BYTES, util::codec::to_usize};
+
+    thread_local! {
+        /// Whether `MADV_POPULATE_WRITE` fails in this thread, as on kernels before 5.14.
+        static REFUSES_POPULATE: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// Returns whether the test makes this advice fail.
+    pub(super) fn refuses(advice: Advice) -> bool {
+        matches!(advice, Advice::LinuxPopulateWrite) && REFUSES_POPULATE.get()
+    }
+
+    /// Returns whether the page of a word is in memory.
+    #[cfg(not(miri))]
+    fn is_present(word: &AtomicU64) -> bool {
+        let page = std::ptr::from_ref(word).addr() / to_usize(BLOCK_BYTES);
+        let mut entry = [0; 8];
+        let pagemap = File::open("/proc/self/pagemap").unwrap();
+        pagemap.read_exact_at(&mut entry, 8 * u64::try_from(page).unwrap()).unwrap();
+        // Bit 63 of an entry: the page is present.
+        u64::from_le_bytes(entry) >> 63 == 1
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn populate_commits_each_page_also_where_the_kernel_lacks_the_advice() {
+        for refuses in [false, true] {
+            REFUSES_POPULATE.set(refuses);
+            let region = Region::reserve(1 << 16).unwrap();
+            region.advise_small(0..1 << 16);
+            region.words()[1024].store(7, Ordering::Relaxed);
+            region.populate(4096..1 << 15);
+            let present: Vec<bool> =
+                (0..16).map(|page| is_present(&region.words()[512 * page])).collect();
+            let expected: Vec<bool> = (0..16).map(|page| (1..8).contains(&page)).collect();
+            assert_eq!(present, expected, "refuses: {refuses}");
+            assert_eq!(region.words()[1024].load(Ordering::Relaxed), 7);
+            assert_eq!(region.words()[512].load(Ordering::Relaxed), 0);
+        }
+        REFUSES_POPULATE.set(false);
+    }
 
     #[test]
     fn words_keep_what_is_stored_and_read_zero_after_discard() {

@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! - The front never passes the back: no key is returned twice. [`RemainingRange`] has the keys
-//!   that neither end has returned. Each step takes its key, and all keys behind it, out of it.
+//!   that neither end has returned. Each entry that is returned leaves it, with all keys behind it.
 //! - A scan sees the memtables of its beginning.
 //! - A scan ends at its last entry or at an error.
 //!
@@ -103,7 +103,9 @@ pub(crate) trait RangeSource {
         Ok(entry.map(|entry| entry.key))
     }
 
-    /// Called with each cursor at the end of its scan, except after an error of the cursor.
+    /// Called with each open cursor when its scan reaches its end or fails, and when the iterator
+    /// is dropped. A cursor that fails is dropped without it. So are the cursors of a range delete
+    /// that fails to insert a tombstone.
     fn end(_cursor: Self::Cursor, _table: &Self::Table) {}
 }
 
@@ -138,14 +140,11 @@ impl<S: RangeSource> TwoEndedScan<S> {
     }
 
     /// Returns the next key from the front that has a value.
+    ///
+    /// The key stays in the remaining range, which saves a copy of each key. So a scan that calls
+    /// this method must not call [`Self::next_entry`].
     pub(crate) fn next_key(&mut self, table: &S::Table) -> Result<Option<Vec<u8>>> {
-        self.step(Direction::Up, table, |cursor, remaining| {
-            let found = S::next_key(cursor, remaining, table)?;
-            if let Some(key) = &found {
-                remaining.remove_to(Direction::Up, key);
-            }
-            Ok(found)
-        })
+        self.step(Direction::Up, table, |cursor, remaining| S::next_key(cursor, remaining, table))
     }
 
     /// Calls `advance` with the cursor of one direction. Ends the scan if that returns nothing.

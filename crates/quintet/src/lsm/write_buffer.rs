@@ -66,8 +66,6 @@ pub(crate) trait FlushTarget<V> {
     fn await_work(&self);
     /// Called before a super version is installed: computes the rate that writers are limited to.
     fn set_rate(&self, view: &SuperVersion<V>);
-    /// Returns the hash of a key.
-    fn hash_of(&self, key: &[u8]) -> u64;
 }
 
 /// Counters since the table was opened.
@@ -85,6 +83,8 @@ pub(crate) struct WriteBufferCounters {
 #[derive(Debug)]
 pub(crate) struct WriteBuffer<V> {
     context: Context,
+    /// Bits of a key's hash that the table uses.
+    hash_mask: u64,
     /// Bytes of memtables that one flush writes, and the maximum number of such amounts in memory,
     /// the active one included.
     memtable_bytes: u64,
@@ -105,7 +105,7 @@ pub(crate) struct WriteBuffer<V> {
     /// Monotonic time in microseconds of the last install of a version, or of the freeze that found
     /// no other frozen memtable.
     frozen_since: AtomicU64,
-    /// Bytes reserved by `admit` that are neither inserted nor retracted yet.
+    /// Bytes reserved by `admit` that are neither inserted nor cancelled yet.
     reserved: AtomicU64,
     /// Rate that writers are limited to, in bytes a second; 0: none.
     write_rate: AtomicU64,
@@ -134,11 +134,13 @@ fn new_group(bytes: u64, context: &Context) -> Result<Arc<Filter>> {
 
 impl<V> WriteBuffer<V> {
     /// Creates a write buffer with an empty memtable. A memtable is frozen at `list_bytes_max` even
-    /// if a flush writes more. Fails if the system has no address space.
+    /// if a flush writes more. `hash_mask` has the bits of a key's hash that the table uses. Fails
+    /// if the system has no address space.
     pub(crate) fn new(
         context: &Context,
         (memtable_bytes, memtables): (u64, u64),
         list_bytes_max: u64,
+        hash_mask: u64,
         version: V,
     ) -> Result<Self> {
         let lists = memtable_bytes.div_ceil(list_bytes_max).max(1);
@@ -149,6 +151,7 @@ impl<V> WriteBuffer<V> {
         let view = SuperVersion { active, frozen: Vec::new(), version: Arc::new(version) };
         Ok(Self {
             context: context.clone(),
+            hash_mask,
             memtable_bytes,
             memtables,
             lists,
@@ -166,6 +169,12 @@ impl<V> WriteBuffer<V> {
             idle: IdleDetector::default(),
             counters: WriteBufferCounters::default(),
         })
+    }
+
+    /// Returns the hash of a key, in the bits that the table uses.
+    #[inline]
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        self.context.hash.hash(key) & self.hash_mask
     }
 
     /// Freezes the memtable `active` and installs an empty one, unless another thread has done so.
@@ -417,7 +426,7 @@ impl<V> WriteBuffer<V> {
     ) -> Result<()> {
         match op {
             Op::Put { key, .. } | Op::Delete { key } => {
-                self.insert(lsn, op, target.hash_of(key), target)
+                self.insert(lsn, op, self.hash(key), target)
             }
             Op::DeleteRange { start, end } => {
                 let end = (!end.is_empty()).then(|| end.to_vec());
@@ -436,7 +445,7 @@ impl<V> WriteBuffer<V> {
         target: &T,
     ) -> Result<()> {
         while let Some(key) = keys.next_key(target)? {
-            self.insert(lsn, &Op::Delete { key: &key }, target.hash_of(&key), target)?;
+            self.insert(lsn, &Op::Delete { key: &key }, self.hash(&key), target)?;
             self.rotate_full(target)?;
         }
         Ok(())
@@ -483,7 +492,7 @@ impl<V> WriteBuffer<V> {
             let (active, has_inserted) = {
                 let _writing = read(&self.writing);
                 let view = self.view.load();
-                let has_inserted = view.active.insert_many(ops, bytes, &self.context.hash);
+                let has_inserted = view.active.insert_many(ops, bytes, |key| self.hash(key));
                 if has_inserted && !view.active.is_full() {
                     return Ok(());
                 }

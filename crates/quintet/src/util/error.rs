@@ -272,6 +272,15 @@ impl fmt::Display for Error {
     }
 }
 
+/// Returns the system's message in lower case, without Rust's `(os error 2)`.
+pub(crate) fn system_message(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((message, _)) => message.to_lowercase(),
+        None => text,
+    }
+}
+
 /// Formats a key for a message, shortened to [`PRINTED_BYTES_MAX`].
 fn printable(key: &[u8]) -> String {
     match key.get(..PRINTED_BYTES_MAX) {

@@ -30,14 +30,10 @@ impl EngineKind {
     pub const AVAILABLE: &[Self] =
         &[Self::Naive, Self::HashLog, Self::Trie, Self::BTree, Self::Slm, Self::Tph];
 
-    /// Returns the names of this build's engines, separated by commas.
-    pub fn available() -> String {
-        Self::AVAILABLE.iter().map(Self::name).collect::<Vec<_>>().join(", ")
-    }
-
     /// Builds [`Error::UnknownEngine`] for `name`.
-    pub fn unknown(name: &str) -> Error {
-        Error::UnknownEngine { name: name.to_owned(), available: Self::available() }
+    pub(crate) fn unknown(name: &str) -> Error {
+        let available: Vec<_> = Self::AVAILABLE.iter().map(Self::name).collect();
+        Error::UnknownEngine { name: name.to_owned(), available: available.join(", ") }
     }
 
     /// Returns the lower-case name.

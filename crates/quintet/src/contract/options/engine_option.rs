@@ -98,28 +98,42 @@ pub(crate) trait OptionWord: Copy + 'static {
 impl EngineOption {
     /// Fails with [`Error::InvalidOption`] if `text` is not a value that the option accepts.
     pub fn check(&self, text: &str) -> Result<()> {
-        match self.values {
-            OptionValues::Number { min, max } => self.number(text, (min, max)).map(drop),
-            OptionValues::PowerOfTwo { min, max } => match self.number(text, (min, max))? {
-                number if number.is_power_of_two() => Ok(()),
-                number => Err(self.invalid(format!("{number} is not a power of two"))),
-            },
-            OptionValues::Multiple { of, min, max } => match self.number(text, (min, max))? {
-                number if number.is_multiple_of(of) => Ok(()),
-                number => Err(self.invalid(format!("{number} is not a multiple of {of}"))),
-            },
-            OptionValues::Words(words) if words.contains(&text) => Ok(()),
-            OptionValues::Words(words) => {
-                Err(self.invalid(format!("{text:?} is none of: {}", words.join(", "))))
-            }
-        }
+        self.check_for("the option", text)
     }
 
-    fn number(&self, text: &str, (min, max): (u64, u64)) -> Result<u64> {
-        let number = text.parse().ok().filter(|number| (min..=max).contains(number));
-        number.ok_or_else(|| {
-            self.invalid(format!("{text:?} is not a whole number from {min} to {max}"))
-        })
+    /// As [`EngineOption::check`]. The message says that `acceptor` refuses the value.
+    pub(super) fn check_for(&self, acceptor: &str, text: &str) -> Result<()> {
+        let number =
+            |min, max| text.parse().ok().filter(|number: &u64| (min..=max).contains(number));
+        let is_accepted = match self.values {
+            OptionValues::Number { min, max } => number(min, max).is_some(),
+            OptionValues::PowerOfTwo { min, max } => {
+                number(min, max).is_some_and(u64::is_power_of_two)
+            }
+            OptionValues::Multiple { of, min, max } => {
+                number(min, max).is_some_and(|number| number.is_multiple_of(of))
+            }
+            OptionValues::Words(words) => words.contains(&text),
+        };
+        if is_accepted {
+            return Ok(());
+        }
+        let accepted = self.accepted();
+        Err(self.invalid(format!("{acceptor} does not accept {text:?}; it accepts {accepted}")))
+    }
+
+    /// Returns the accepted values as a phrase, with numbers as the user writes them.
+    fn accepted(&self) -> String {
+        let (shape, min, max) = match self.values {
+            OptionValues::Number { min, max } => ("a whole number".to_owned(), min, max),
+            OptionValues::PowerOfTwo { min, max } => ("a power of two".to_owned(), min, max),
+            OptionValues::Multiple { of, min, max } => (format!("a multiple of {of}"), min, max),
+            OptionValues::Words(words) => return format!("one of: {}", words.join(", ")),
+        };
+        match self.unit {
+            "" => format!("{shape} from {min} to {max}"),
+            unit => format!("{shape} from {min} to {max} {unit}"),
+        }
     }
 
     /// Builds [`Error::InvalidOption`] for this option.
@@ -127,9 +141,14 @@ impl EngineOption {
         Error::InvalidOption { name: self.name.to_owned(), what }
     }
 
+    /// Returns its name, and then its former names.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+
     /// Returns whether `name` is its name or a former one.
     pub(super) fn is_named(&self, name: &str) -> bool {
-        self.name == name || self.aliases.contains(&name)
+        self.names().any(|own| own == name)
     }
 }
 

@@ -28,7 +28,8 @@ impl TableOptions {
     }
 
     /// Sets an engine option by name, as `--option name=value` does on the command line. Unchecked
-    /// until the table is created.
+    /// until the table is created; [`check_table_options`](crate::check_table_options) checks it
+    /// earlier.
     #[must_use]
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.insert(name.into(), value.into());
@@ -58,17 +59,20 @@ impl TableOptions {
         self.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
+    /// Returns the options that were set, each by its current name in `known`. An option that
+    /// `known` lacks keeps its name.
+    pub(crate) fn current_settings(&self, known: &[EngineOption]) -> Vec<(String, String)> {
+        let current = |name: &str| known.iter().find(|option| option.is_named(name));
+        let settings = self.settings.iter().map(|(name, value)| {
+            let name = current(name).map_or_else(|| name.clone(), |option| option.name.to_owned());
+            (name, value.clone())
+        });
+        settings.collect::<BTreeMap<_, _>>().into_iter().collect()
+    }
+
     /// Returns the value of the option that was set under this name.
     fn get(&self, name: &str) -> Option<&str> {
         self.settings.get(name).map(String::as_str)
-    }
-
-    /// Fails with [`Error::UnknownEngine`] if this build lacks the engine.
-    pub(crate) fn check(&self) -> Result<()> {
-        if EngineKind::AVAILABLE.contains(&self.kind) {
-            return Ok(());
-        }
-        Err(EngineKind::unknown(self.kind.name()))
     }
 }
 
@@ -95,11 +99,17 @@ impl<'a> OptionReader<'a> {
                     ),
                 });
             };
-            if name != option.name && options.get(option.name).is_some() {
-                let what = format!("it is set twice, once under its former name {name}");
-                return Err(option.invalid(what));
+            let is_set = |other: &&str| *other != name && options.get(other).is_some();
+            if name != option.name
+                && let Some(other) = option.names().find(is_set)
+            {
+                return Err(option.invalid(if other == option.name {
+                    format!("it is set twice, once under its former name {name}")
+                } else {
+                    format!("it is set twice, under its former names {name} and {other}")
+                }));
             }
-            option.check(value)?;
+            option.check_for(&format!("the {} engine", options.kind()), value)?;
         }
         Ok(Self { options, known })
     }
@@ -148,7 +158,6 @@ impl<'a> OptionReader<'a> {
     }
 
     fn text(&self, option: &EngineOption) -> Option<&'a str> {
-        let mut names = std::iter::once(&option.name).chain(option.aliases);
-        names.find_map(|name| self.options.get(name))
+        option.names().find_map(|name| self.options.get(name))
     }
 }

@@ -54,7 +54,7 @@ fn examples(option: &EngineOption) -> (Vec<String>, Vec<String>) {
 
 const SIZE: EngineOption = EngineOption {
     name: "size_bytes",
-    aliases: &["bytes"],
+    aliases: &["bytes", "length"],
     values: OptionValues::PowerOfTwo { min: 1 << 12, max: 1 << 46 },
     default: OptionDefault::Number { value: 8192, note: "the paper's" },
     unit: "bytes",
@@ -93,11 +93,26 @@ fn a_former_name_is_accepted_once() {
         refusal(&twice),
         "option size_bytes: it is set twice, once under its former name bytes"
     );
+    let both_former = table().set("bytes", "4096").set("length", "8192");
+    assert_eq!(
+        refusal(&both_former),
+        "option size_bytes: it is set twice, under its former names bytes and length"
+    );
     // The message names the option as it is called today.
     assert_eq!(
         refusal(&table().set("bytes", "5000")),
-        "option size_bytes: 5000 is not a power of two"
+        "option size_bytes: the naive engine does not accept \"5000\"; it accepts a power of two \
+         from 4096 to 70368744177664 bytes"
     );
+}
+
+#[test]
+fn an_option_is_recorded_under_its_current_name() {
+    let options = table().set("length", "4096").set("rate", "8192").set("colour", "red");
+    let settings = options.current_settings(KNOWN);
+    let settings: Vec<_> =
+        settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(settings, [("colour", "red"), ("rate", "8192"), ("size_bytes", "4096")]);
 }
 
 #[test]

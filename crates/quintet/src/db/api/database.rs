@@ -15,7 +15,7 @@ use crate::{
     db::{
         catalog::{
             paths::{MountedPath, ResolvedPath},
-            tree::check_path,
+            tree::{CatalogTree, check_path},
         },
         core::Core,
         recovery::options::Options,
@@ -113,7 +113,7 @@ impl Database {
     /// Returns all tables by path, without those behind mounts ([`Database::walk`] includes them).
     pub fn tables(&self) -> Vec<TableInfo> {
         let core = &self.session.core;
-        table_infos(core, core.tables.paths())
+        table_infos(core, core.tables.catalog.with_tree(CatalogTree::tables))
     }
 
     /// Returns the table at `path`, or all tables below the directory `path`, without those behind

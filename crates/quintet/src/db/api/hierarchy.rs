@@ -12,7 +12,15 @@ use crate::{
         paths::{NodeKind, ResolvedPath},
         tree::check_path,
     },
+    engine::check_table_options,
 };
+
+/// Checks the path of a new table, as [`Database::create_table`] does. Needs no database.
+///
+/// Fails with [`Error::Limit`] if a name or the depth is outside its limits.
+pub fn check_table_path(path: &str) -> Result<()> {
+    check_path(path)
+}
 
 /// One name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +101,7 @@ impl Database {
     ///
     /// Fails with [`Error::TableExists`] if the path is a table, with [`Error::NoSuchTable`] if
     /// options are removed from a missing directory, and as [`Database::create_table`] for invalid
-    /// options.
+    /// options. A refused call changes nothing.
     pub fn set_default_options(&self, path: &str, options: Option<&TableOptions>) -> Result<()> {
         let core = &self.session.core;
         core.tables.prepare_edit()?;
@@ -105,7 +113,7 @@ impl Database {
             check_path(path)?;
         }
         if let Some(options) = options {
-            options.check()?;
+            check_table_options(options)?;
         }
         core.tables.catalog.set_defaults(path, options.map(TableDefaults::new))?;
         core.tables.report_edits();

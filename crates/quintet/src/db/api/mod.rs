@@ -20,7 +20,7 @@ pub use self::{
     batch::Batch,
     check::CheckLevel,
     database::{Database, TableInfo},
-    hierarchy::{Child, ChildKind},
+    hierarchy::{Child, ChildKind, check_table_path},
     key_bounds::KeyBounds,
     load::{LoadOptions, SortedLoader},
     mount::{MountInfo, MountOptions},

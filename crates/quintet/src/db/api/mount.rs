@@ -7,6 +7,7 @@ use super::{database::Database, session::refuse};
 use crate::{
     Error, Result,
     db::catalog::{edit::MountRecord, paths::ResolvedPath, tree::check_path},
+    util::error::system_message,
 };
 
 /// The target of a mount: see [`Database::mount`].
@@ -74,7 +75,8 @@ impl Database {
             return Err(refuse(&mount.path, "mounts do not hold mounts; mount it in the target"));
         }
         let target = core.env.canonical(&options.target).map_err(|error| {
-            refuse(path, format!("{} cannot be found: {error}", options.target.display()))
+            let reason = system_message(&error);
+            refuse(path, format!("{} cannot be found: {reason}", options.target.display()))
         })?;
         self.session.check_no_cycle(path, &target)?;
         let text = target.to_str().ok_or_else(|| {

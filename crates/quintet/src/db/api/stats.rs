@@ -2,7 +2,7 @@
 
 use crate::{
     contract::{Engine as _, EngineKind, EngineStats},
-    db::{core::Core, tables::state::TableState},
+    db::{catalog::tree::CatalogTree, core::Core, tables::state::TableState},
     util::{
         codec::{Lsn, to_u64},
         sync::{Ordering, lock},
@@ -133,7 +133,7 @@ impl Core {
     pub(crate) fn stats(&self) -> DatabaseStats {
         let open_tables = to_u64(self.tables.open_count());
         let index = self.expiry.table().map(|index| index.engine.stats()).unwrap_or_default();
-        let tables = self.tables.paths().into_iter();
+        let tables = self.tables.catalog.with_tree(CatalogTree::tables).into_iter();
         let tables: Vec<_> = tables.filter_map(|(name, id)| self.stats_of(name, id)).collect();
         let log = self.log.stats();
         let catalog_bytes = self.tables.catalog.file_bytes();

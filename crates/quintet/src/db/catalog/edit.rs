@@ -21,6 +21,7 @@ use std::fmt;
 
 use crate::{
     contract::TableOptions,
+    engine::engine_options,
     util::{
         codec::{Decoder, Lsn, put_bytes, put_u64, put_varint, to_u64},
         types::{TableTypes, TypeTag},
@@ -112,14 +113,14 @@ pub(crate) struct TableDefinition {
     pub(crate) engine: String,
     /// The seed of the table's keyed hash.
     pub(crate) seed: [u64; 2],
-    /// Option names and values.
+    /// Option names and values. New definitions have the current names, so that a former name can
+    /// be given to another option once no catalog has it.
     pub(crate) settings: Vec<(String, String)>,
 }
 
 impl TableDefinition {
     pub(crate) fn new(options: &TableOptions, seed: [u64; 2]) -> Self {
-        let settings =
-            options.settings().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let settings = options.current_settings(engine_options(options.kind()));
         Self { engine: options.kind().name().to_owned(), seed, settings }
     }
 

@@ -1,7 +1,7 @@
 //! Directories, their children and default options, and mounts in the tree.
 //!
 //! A mount is a leaf of this tree. Everything below it belongs to another database, see
-//! `db::session`.
+//! `db::api::session`.
 
 #![deny(clippy::indexing_slicing)]
 

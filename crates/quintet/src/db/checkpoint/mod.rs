@@ -40,7 +40,7 @@ use crate::{
     util::{
         codec::Lsn,
         mutant::mutant,
-        sync::{AtomicU64, Ordering, fair_mutex::FairMutex, lock},
+        sync::{AtomicU64, CachePadded, Ordering, fair_mutex::FairMutex, lock},
     },
     wal::Log,
 };
@@ -63,10 +63,11 @@ pub(crate) struct CheckpointScheduler {
     log_start: AtomicU64,
     /// The LSN that the last successful round over all tables covered.
     round_end: AtomicU64,
-    /// Counters since the database was opened.
-    pub(crate) rounds: AtomicU64,
-    pub(crate) write_stalls: AtomicU64,
-    pub(crate) write_delays: AtomicU64,
+    /// Counters since the database was opened. Each has a cache line of its own: every write reads
+    /// the fields above.
+    pub(crate) rounds: CachePadded<AtomicU64>,
+    pub(crate) write_stalls: CachePadded<AtomicU64>,
+    pub(crate) write_delays: CachePadded<AtomicU64>,
 }
 
 impl CheckpointScheduler {
@@ -84,9 +85,9 @@ impl CheckpointScheduler {
             round: FairMutex::default(),
             log_start: AtomicU64::new(log_start.0),
             round_end: AtomicU64::new(0),
-            rounds: AtomicU64::new(0),
-            write_stalls: AtomicU64::new(0),
-            write_delays: AtomicU64::new(0),
+            rounds: CachePadded(AtomicU64::new(0)),
+            write_stalls: CachePadded(AtomicU64::new(0)),
+            write_delays: CachePadded(AtomicU64::new(0)),
         }
     }
 
@@ -261,7 +262,7 @@ impl CheckpointScheduler {
         loop {
             // Another round may run between two steps.
             let _round = self.round.lock();
-            if tables.is_closed() || !tables.remove_dropped() {
+            if tables.is_closed() || !tables.remove_pending() {
                 return;
             }
         }

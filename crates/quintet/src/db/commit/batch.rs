@@ -54,7 +54,7 @@ impl Core {
             return Ok(());
         }
         let all_free = operations(body, tables).all(|(_, op)| frees(&op));
-        self.bound_recovery(all_free)?;
+        self.checkpoints.bound_recovery(&*self.env, &self.tables, all_free)?;
         let mut admitted = 0;
         let logged = self
             .admit_batch(body, tables, &mut admitted)

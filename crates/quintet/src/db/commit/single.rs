@@ -31,7 +31,7 @@ impl Core {
         table.engine.prefetch(Hint::Write { hash, step: 0 });
         self.tables.check_writable()?;
         self.tables.check_takes_writes(table)?;
-        self.bound_recovery(frees(op))?;
+        self.checkpoints.bound_recovery(&*self.env, &self.tables, frees(op))?;
         self.admit_first(table, op)?;
         table.engine.prefetch(Hint::Write { hash, step: 1 });
         let logged = self

@@ -26,11 +26,6 @@ pub(super) fn frees(op: &Op<'_>) -> bool {
 }
 
 impl Core {
-    /// Delays the writer, or refuses its write, if checkpoints have fallen behind.
-    pub(super) fn bound_recovery(&self, frees: bool) -> Result<()> {
-        self.checkpoints.bound_recovery(&*self.env, &self.tables, frees)
-    }
-
     /// Admits the operation of a commit that has admitted no other. Closes tables without a handle if
     /// there is no memory for it.
     #[inline]

@@ -175,7 +175,7 @@ impl Core {
         }
         // A sorted load must not write to files that may soon belong to another process.
         self.tables.all().iter().for_each(|table| drop(lock(&table.load).take()));
-        while self.tables.remove_dropped() {}
+        while self.tables.remove_pending() {}
         let outcome = self.close_files();
         lock(&self.lock).take();
         outcome

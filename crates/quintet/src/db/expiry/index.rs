@@ -161,7 +161,7 @@ impl ExpiryIndex {
     }
 
     /// Removes the entry of a dropped table by its key in the index.
-    pub(crate) fn remove_dropped(&self, index: &TableState, key: &[u8]) -> Result<()> {
+    pub(crate) fn remove_orphan(&self, index: &TableState, key: &[u8]) -> Result<()> {
         let outcome = index.engine.apply(self.log.end(), &Op::Delete { key });
         outcome.map_err(|error| stop(index, &error))
     }

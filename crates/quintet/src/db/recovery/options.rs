@@ -31,6 +31,73 @@ const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// Default bound of the loss at a power failure under `Buffered`.
 const SYNC_INTERVAL_DEFAULT: Duration = Duration::from_millis(100);
 
+/// Limits of the sync interval. A shorter one would sync without a pause; a longer one is no bound
+/// of a loss that a user would accept.
+const SYNC_INTERVAL_MIN: Duration = Duration::from_millis(1);
+const SYNC_INTERVAL_MAX: Duration = Duration::from_hours(1);
+
+/// An option of a database that has limits. [`database_options`] returns all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DatabaseOption {
+    /// The name of its method of [`Options`].
+    pub name: &'static str,
+    /// The value of a database that does not set it, as a phrase.
+    pub default: String,
+    /// The values that it accepts, as a phrase.
+    pub allowed: String,
+}
+
+/// Returns the options of a database that have limits, in the order of the documentation.
+pub fn database_options() -> Vec<DatabaseOption> {
+    let option = |name, default, allowed| DatabaseOption { name, default, allowed };
+    let segments = format!("{} to {}", size(SEGMENT_BYTES_MIN), size(SEGMENT_BYTES_MAX));
+    vec![
+        option(
+            "memory_budget",
+            "a quarter of the memory that the process may use".to_owned(),
+            format!("at least {}", size(MEMORY_BUDGET_MIN)),
+        ),
+        option(
+            "sync_interval",
+            time(SYNC_INTERVAL_DEFAULT),
+            format!("from {} to {}", time(SYNC_INTERVAL_MIN), time(SYNC_INTERVAL_MAX)),
+        ),
+        option(
+            "recovery_budget",
+            size(RECOVERY_BUDGET_DEFAULT),
+            format!("at least {}", size(RECOVERY_BUDGET_MIN)),
+        ),
+        option(
+            "segment_bytes",
+            format!(
+                "{}; at most an eighth of the memory budget is used",
+                size(SEGMENT_BYTES_DEFAULT)
+            ),
+            format!("a power of two from {segments}"),
+        ),
+    ]
+}
+
+/// Formats a size in the largest unit that divides it.
+fn size(bytes: u64) -> String {
+    match bytes.trailing_zeros() {
+        30.. => format!("{} GiB", bytes >> 30),
+        20.. => format!("{} MiB", bytes >> 20),
+        10.. => format!("{} KiB", bytes >> 10),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
+/// Formats a time in the largest unit that divides it.
+fn time(duration: Duration) -> String {
+    match duration.as_millis() {
+        3_600_000 => "1 hour".to_owned(),
+        millis if millis.is_multiple_of(1000) => format!("{} s", millis / 1000),
+        millis => format!("{millis} ms"),
+    }
+}
+
 /// Options to open a database.
 ///
 /// ```no_run
@@ -150,23 +217,21 @@ impl Options {
 
     /// Fails with [`Error::InvalidOption`] if an option is outside its limits.
     pub(crate) fn validate(&self) -> Result<()> {
-        let refuse =
-            |name: &str, what: String| Err(Error::InvalidOption { name: name.to_owned(), what });
-        if self.memory_budget.is_some_and(|bytes| bytes < MEMORY_BUDGET_MIN) {
-            return refuse("memory_budget", format!("at least {MEMORY_BUDGET_MIN} bytes"));
-        }
-        if !(Duration::from_millis(1)..=Duration::from_hours(1)).contains(&self.sync_interval) {
-            return refuse("sync_interval", "from 1 ms to 1 hour".to_owned());
-        }
-        if self.recovery_budget < RECOVERY_BUDGET_MIN {
-            return refuse("recovery_budget", format!("at least {RECOVERY_BUDGET_MIN} bytes"));
-        }
-        let allowed = SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX;
-        if !self.segment_bytes.is_power_of_two() || !allowed.contains(&self.segment_bytes) {
-            let what = "a power of two from 64 KiB to 1 GiB".to_owned();
-            return refuse("segment_bytes", what);
-        }
-        Ok(())
+        let segments = SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX;
+        let name = if self.memory_budget.is_some_and(|bytes| bytes < MEMORY_BUDGET_MIN) {
+            "memory_budget"
+        } else if !(SYNC_INTERVAL_MIN..=SYNC_INTERVAL_MAX).contains(&self.sync_interval) {
+            "sync_interval"
+        } else if self.recovery_budget < RECOVERY_BUDGET_MIN {
+            "recovery_budget"
+        } else if !self.segment_bytes.is_power_of_two() || !segments.contains(&self.segment_bytes) {
+            "segment_bytes"
+        } else {
+            return Ok(());
+        };
+        let allowed = database_options().into_iter().find(|option| option.name == name);
+        let allowed = allowed.map(|option| option.allowed).unwrap_or_default();
+        Err(Error::InvalidOption { name: name.to_owned(), what: format!("it must be {allowed}") })
     }
 
     /// Returns the memory budget in bytes on `env`.

@@ -34,6 +34,7 @@ use crate::{
         paths::ResolvedPath,
         tree::{CatalogTree, TableNode},
     },
+    engine::check_table_options,
     io::{Dir, Env},
     util::{
         codec::{Decoder, Lsn, to_usize},
@@ -333,7 +334,7 @@ impl TableRegistry {
     /// Creates a table.
     pub(crate) fn create(&self, path: &str, options: &TableOptions) -> Result<Arc<TableState>> {
         self.prepare_edit()?;
-        options.check()?;
+        check_table_options(options)?;
         let record = TableDefinition::new(options, new_seed(&*self.loader.env));
         let types = options.table_types().cloned();
         let node = TableNode { record: record.clone(), complete: Lsn(0), types: types.clone() };
@@ -420,7 +421,7 @@ impl TableRegistry {
     /// Removes the files of some dropped tables. Returns whether there are more. The next open
     /// removes what a failure leaves. The caller holds the checkpoint round, and the lock of the
     /// database's directory is held.
-    pub(crate) fn remove_dropped(&self) -> bool {
+    pub(crate) fn remove_pending(&self) -> bool {
         let (removals, is_rest) = {
             let mut pending = lock(&self.pending_removals);
             let rest = pending.len().saturating_sub(REMOVALS_STEP);
@@ -453,11 +454,6 @@ impl TableRegistry {
     fn exists_directory(&self, name: &str) -> bool {
         let id = name.parse().ok().filter(|id: &u64| name == id.to_string());
         id.is_some_and(|id| self.exists(id))
-    }
-
-    /// Returns every table of the catalog with its path, without the expiry index.
-    pub(crate) fn paths(&self) -> Vec<(String, u64)> {
-        self.catalog.with_tree(CatalogTree::tables)
     }
 }
 

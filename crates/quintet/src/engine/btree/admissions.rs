@@ -85,8 +85,8 @@ impl Admissions {
     /// leaves are pinned.
     pub(super) fn pending(&self, key: &[u8]) -> (u64, u64) {
         let queue = lock(self.shard(key));
-        let pin = to_u64(queue.pins.len() * SHARDS);
-        (pin + to_u64(queue.unpinned_count * SHARDS), pin)
+        let pinned_count = to_u64(queue.pins.len() * SHARDS);
+        (pinned_count + to_u64(queue.unpinned_count * SHARDS), pinned_count)
     }
 
     /// Records an admitted write, with its leaf if that is pinned.

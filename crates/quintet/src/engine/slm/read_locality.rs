@@ -46,3 +46,39 @@ impl ReadLocality {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_many_entries_a_read_raise_the_score_and_others_lower_it() {
+        let locality = ReadLocality::default();
+        assert!(!locality.is_high());
+        // The score is high above half of the maximum: after five steps of 8.
+        for step in 1..=5 {
+            locality.record(ENTRIES_PER_READ_MIN, 1);
+            assert_eq!(locality.is_high(), step == 5, "step {step}");
+        }
+        locality.record(ENTRIES_PER_READ_MIN - 1, 1);
+        assert!(!locality.is_high());
+    }
+
+    #[test]
+    fn the_score_has_bounds_and_falls_by_one_with_a_step_without_reads() {
+        let locality = ReadLocality::default();
+        locality.record(1, 1);
+        locality.record(100, 0);
+        assert_eq!(locality.score.load(Ordering::Relaxed), 0);
+        for _ in 0..20 {
+            locality.record(100, 1);
+        }
+        assert_eq!(locality.score.load(Ordering::Relaxed), ReadLocality::SCORE_MAX);
+        for _ in 0..31 {
+            locality.record(100, 0);
+        }
+        assert!(locality.is_high());
+        locality.record(100, 0);
+        assert!(!locality.is_high());
+    }
+}

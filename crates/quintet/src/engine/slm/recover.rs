@@ -71,7 +71,7 @@ impl SlmTable {
         let run_memory = runs.iter().map(|run| run.memory_bytes()).sum();
         context.budget.reserve_unchecked(run_memory);
         let memory = (settings.memtable_bytes, settings.memtables);
-        let write_buffer = WriteBuffer::new(&context, memory, MEMTABLE_LIST_BYTES, runs)?;
+        let write_buffer = WriteBuffer::new(&context, memory, MEMTABLE_LIST_BYTES, u64::MAX, runs)?;
         let location_cache = LocationCache::new(
             settings.cache_bytes.min(budget) / LOCATION_CACHE_SHARE,
         )

@@ -97,7 +97,7 @@ impl SlmTable {
     /// Hashes a user key.
     #[inline]
     pub(super) fn hash(&self, key: &[u8]) -> u64 {
-        self.context.hash.hash(key)
+        self.write_buffer.hash(key)
     }
 
     /// Notes that a merge may be due, and wakes the background unless this was noted before.
@@ -173,11 +173,6 @@ impl FlushTarget<RunSet> for SlmTable {
             0
         };
         self.write_buffer.set_write_rate(rate);
-    }
-
-    #[inline]
-    fn hash_of(&self, key: &[u8]) -> u64 {
-        self.hash(key)
     }
 }
 

@@ -48,11 +48,6 @@ impl FlushTarget<Version> for TphStore {
         let rate = self.merge_rates.write_rate(&self.settings, &self.write_buffer, super_version);
         self.write_buffer.set_write_rate(rate);
     }
-
-    #[inline]
-    fn hash_of(&self, key: &[u8]) -> u64 {
-        self.hash(key)
-    }
 }
 
 impl TphStore {

@@ -79,14 +79,13 @@ impl TphStore {
         let sizes = (settings.cache_bytes, settings.shape.block_bytes);
         let cache = Arc::new(DecodedBlockCache::new(sizes, &context, hash_mask)?);
         let memory = (settings.memtable_bytes, settings.memtables);
-        let write_buffer = WriteBuffer::new(&context, memory, u64::MAX, version)?;
+        let write_buffer = WriteBuffer::new(&context, memory, u64::MAX, hash_mask, version)?;
         let next_sst = contents.next_sst.max(1);
         let publisher = Publisher { manifest, obsolete: Vec::new() };
         let store = Self {
             settings,
             owner,
             partitioning,
-            hash_mask,
             write_buffer,
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),

@@ -58,8 +58,6 @@ pub(super) struct TphStore {
     pub(super) settings: TphSettings,
     pub(super) owner: SstOwner,
     pub(super) partitioning: Partitioning,
-    /// All ones, except in tests of equal hashes.
-    pub(super) hash_mask: u64,
     pub(super) write_buffer: WriteBuffer<Version>,
     /// Held during a flush.
     pub(super) flushing: Mutex<()>,
@@ -86,7 +84,7 @@ impl TphStore {
     /// Returns the hash of a key.
     #[inline]
     pub(super) fn hash(&self, key: &[u8]) -> u64 {
-        self.context.hash.hash(key) & self.hash_mask
+        self.write_buffer.hash(key)
     }
 
     /// Returns whether the tables of a level follow one another in key order.

@@ -28,7 +28,7 @@ use crate::{
     },
     util::{
         budget::Budget,
-        codec::{KeyHash, Lsn, key_prefix, to_u64, to_usize},
+        codec::{Lsn, key_prefix, to_u64, to_usize},
         mutant::mutant,
         sync::{AtomicU64, Ordering},
     },
@@ -210,11 +210,16 @@ impl Memtable {
     /// Inserts operations, each on one key, in their order. The caller has reserved `bytes` in the
     /// budget. Returns `false` if the memtable has no room for all of them: then it has inserted
     /// none.
-    pub(crate) fn insert_many(&self, ops: &[(Lsn, Op<'_>)], bytes: u64, hash: &KeyHash) -> bool {
+    pub(crate) fn insert_many(
+        &self,
+        ops: &[(Lsn, Op<'_>)],
+        bytes: u64,
+        hash: impl Fn(&[u8]) -> u64,
+    ) -> bool {
         let mut versions = Vec::with_capacity(ops.len());
         for (lsn, op) in ops {
             if let Op::Put { key, .. } | Op::Delete { key } = op {
-                versions.extend(self.key_version(lsn.0, op, hash.hash(key)));
+                versions.extend(self.key_version(lsn.0, op, hash(key)));
             }
         }
         let Some(keys) = self.list.insert_many(&versions) else { return false };

@@ -64,7 +64,7 @@ impl std::str::FromStr for TypeTag {
             let names: Vec<_> = Self::ALL.iter().map(|(.., name)| *name).collect();
             Error::InvalidOption {
                 name: "type".to_owned(),
-                what: format!("{text:?} is not one of: {}", names.join(", ")),
+                what: format!("{text:?} is not a type; the types are: {}", names.join(", ")),
             }
         })
     }

@@ -18,7 +18,17 @@ fn refuse(text: &str, what: &str) -> Error {
 }
 
 fn number<T: FromStr>(text: &str, tag: TypeTag) -> Result<T> {
-    text.trim().parse().map_err(|_| refuse(text, &format!("a {tag}")))
+    text.trim().parse().map_err(|_| refuse(text, &expected(tag)))
+}
+
+/// Returns the name of a type of numbers with its article, and the numbers that it accepts.
+fn expected(tag: TypeTag) -> String {
+    match tag {
+        TypeTag::U32 => format!("a u32: a whole number from 0 to {}", u32::MAX),
+        TypeTag::U64 => format!("a u64: a whole number from 0 to {}", u64::MAX),
+        TypeTag::I64 => format!("an i64: a whole number from {} to {}", i64::MIN, i64::MAX),
+        float => format!("an {float}: a number such as -1, 0.5, 1e30, inf or NaN"),
+    }
 }
 
 fn blob(text: &str) -> Result<Vec<u8>> {
@@ -268,9 +278,11 @@ mod tests {
 
     #[test]
     fn wrong_text_says_what_was_expected() {
+        const MINUS_ONE: &str = "option type: \"-1\" is not a u64: a whole number from 0 to \
+                                 18446744073709551615";
         let message = |types: &TableTypes, text| types.key_from_text(text).unwrap_err().to_string();
         let number = TableTypes::of::<u64, u32>();
-        assert_eq!(message(&number, "-1"), r#"option type: "-1" is not a u64"#);
+        assert_eq!(message(&number, "-1"), MINUS_ONE);
         let pair = TableTypes::of::<(u64, u64), u32>();
         for text in ["1,2", "[1]", "[1,2", "[1,2,3]", "[1,2]x", "[]", "[\"\\x\",1]"] {
             assert!(message(&pair, text).contains("a JSON array of 2 values"), "{text}");

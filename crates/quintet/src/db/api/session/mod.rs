@@ -44,6 +44,7 @@ use crate::{
     io::Env,
     util::{
         budget::Budget,
+        error::system_message,
         sync::{Mutex, lock},
     },
 };
@@ -157,7 +158,7 @@ impl Session {
         let recorded = Path::new(&path.record.target);
         let explain = |what: String| refuse(&path.path, format!("{}: {what}", recorded.display()));
         let target =
-            self.core.env.canonical(recorded).map_err(|error| explain(error.to_string()))?;
+            self.core.env.canonical(recorded).map_err(|error| explain(system_message(&error)))?;
         if self.mounts.chain.contains(&target) || self.mounts.chain.len() >= CHAIN_MAX {
             return Err(explain("the mounts lead back to where they started".to_owned()));
         }

@@ -21,50 +21,50 @@ const MAGIC: &[u8; 8] = b"QHLINDEX";
 /// Version of the layout.
 const FORMAT: u32 = 1;
 /// Bytes of the head.
-pub(crate) const HEAD_BYTES: usize = 48;
+pub(in crate::engine::hashlog) const HEAD_BYTES: usize = 48;
 /// Name of a manifest until it is complete.
-pub(crate) const UNFINISHED: &str = "manifest-new";
+pub(in crate::engine::hashlog) const UNFINISHED: &str = "manifest-new";
 
 /// Records, each with its offset.
 type RecordList = Vec<(u64, ManifestRecord)>;
 
-pub(crate) fn name_of(number: u64) -> String {
+pub(in crate::engine::hashlog) fn name_of(number: u64) -> String {
     format!("manifest-{number:08x}")
 }
 
 /// Returns the number in a manifest's name; `None` for any other name.
-pub(crate) fn number_of(name: &str) -> Option<u64> {
+pub(in crate::engine::hashlog) fn number_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("manifest-").filter(|digits| digits.len() >= 8)?;
     u64::from_str_radix(digits, 16).ok().filter(|number| name_of(*number) == name)
 }
 
 /// Returns whether `name` is that of an unfinished manifest.
-pub(crate) fn is_unfinished(name: &str) -> bool {
+pub(in crate::engine::hashlog) fn is_unfinished(name: &str) -> bool {
     name == UNFINISHED
 }
 
 /// An open manifest.
 #[derive(Debug)]
-pub(crate) struct HashLogManifest {
-    pub(crate) dir: Arc<dyn Dir>,
-    pub(crate) owner: TableIdentity,
-    pub(crate) number: u64,
-    pub(crate) file: Arc<dyn File>,
-    pub(crate) label: String,
+pub(in crate::engine::hashlog) struct HashLogManifest {
+    pub(in crate::engine::hashlog) dir: Arc<dyn Dir>,
+    pub(in crate::engine::hashlog) owner: TableIdentity,
+    pub(in crate::engine::hashlog) number: u64,
+    pub(in crate::engine::hashlog) file: Arc<dyn File>,
+    pub(in crate::engine::hashlog) label: String,
     /// Start of each record's checksum.
-    pub(crate) salt: u32,
+    pub(in crate::engine::hashlog) salt: u32,
     /// Offset of the next checkpoint.
-    pub(crate) end: u64,
+    pub(in crate::engine::hashlog) end: u64,
     /// Records of the checkpoint that is being written.
-    pub(crate) buffer: Vec<u8>,
+    pub(in crate::engine::hashlog) buffer: Vec<u8>,
     /// Hints of the checkpoint in the buffer.
-    pub(crate) hints: Vec<u8>,
+    pub(in crate::engine::hashlog) hints: Vec<u8>,
     /// Number of the next checkpoint.
-    pub(crate) sequence: u64,
+    pub(in crate::engine::hashlog) sequence: u64,
     /// A sync failed: a crash may leave this manifest with or without its last checkpoint, or
     /// another manifest.
-    pub(crate) in_doubt: bool,
-    pub(crate) written_bytes: u64,
+    pub(in crate::engine::hashlog) in_doubt: bool,
+    pub(in crate::engine::hashlog) written_bytes: u64,
 }
 
 impl HashLogManifest {
@@ -72,7 +72,7 @@ impl HashLogManifest {
     /// durable on return, and bytes behind the last commit are cut off.
     ///
     /// Fails with `Corruption` if the manifest is damaged, and with `NewerFormat`.
-    pub(crate) fn open(
+    pub(in crate::engine::hashlog) fn open(
         dir: &Arc<dyn Dir>,
         owner: TableIdentity,
         number: u64,
@@ -107,7 +107,7 @@ impl HashLogManifest {
         Ok((manifest, contents))
     }
 
-    pub(crate) fn with_file(
+    pub(in crate::engine::hashlog) fn with_file(
         dir: Arc<dyn Dir>,
         owner: TableIdentity,
         number: u64,
@@ -134,7 +134,7 @@ impl HashLogManifest {
         }
     }
 
-    pub(crate) fn head(&self) -> Vec<u8> {
+    pub(in crate::engine::hashlog) fn head(&self) -> Vec<u8> {
         let mut head = Vec::with_capacity(to_usize(SECTOR_BYTES));
         head.extend_from_slice(MAGIC);
         put_u32(&mut head, FORMAT);
@@ -149,7 +149,7 @@ impl HashLogManifest {
         head
     }
 
-    pub(crate) fn verify_head(&self) -> Result<()> {
+    pub(in crate::engine::hashlog) fn verify_head(&self) -> Result<()> {
         let mut found = vec![0; HEAD_BYTES];
         let count = read_up_to(&*self.file, &mut found, 0)
             .map_err(|error| Error::io(format!("read {}", self.label), error))?;
@@ -194,7 +194,7 @@ impl HashLogManifest {
         Ok(decode(kind, body).map(|record| (record, offset + to_u64(FRAME_BYTES) + size)))
     }
 
-    pub(crate) fn checksum(&self, kind: u8, body: &[u8]) -> u32 {
+    pub(in crate::engine::hashlog) fn checksum(&self, kind: u8, body: &[u8]) -> u32 {
         let mut lead = vec![kind];
         put_u64(&mut lead, to_u64(body.len()));
         crc32c_append(crc32c_append(self.salt, &lead), body)
@@ -223,7 +223,7 @@ impl HashLogManifest {
 
     /// Reads the checkpoint at `self.end`. Returns its records with their offsets, and the offset
     /// of the next one; `None` if it is not complete.
-    pub(crate) fn read_checkpoint(
+    pub(in crate::engine::hashlog) fn read_checkpoint(
         &self,
         window: &mut Window,
         length: u64,
@@ -254,7 +254,11 @@ impl HashLogManifest {
 
     /// Fails with `Corruption` if a later checkpoint follows the first unreadable one: that one was
     /// durable, so it is damaged.
-    pub(crate) fn refuse_damage(&self, window: &mut Window, length: u64) -> Result<()> {
+    pub(in crate::engine::hashlog) fn refuse_damage(
+        &self,
+        window: &mut Window,
+        length: u64,
+    ) -> Result<()> {
         let mut offset = self.end + SECTOR_BYTES;
         while offset < length {
             if let Some((ManifestRecord::Begin(sequence), _)) =
@@ -271,7 +275,10 @@ impl HashLogManifest {
 
     /// Returns the verified hints of an extent; `None` if they are damaged. They can be recreated
     /// from the extent.
-    pub(crate) fn hints(&self, hints: &HintsLocation) -> Result<Option<Vec<u8>>> {
+    pub(in crate::engine::hashlog) fn hints(
+        &self,
+        hints: &HintsLocation,
+    ) -> Result<Option<Vec<u8>>> {
         let length =
             self.file.len().map_err(|error| Error::io(format!("measure {}", self.label), error))?;
         if hints.offset.saturating_add(hints.bytes) > length {
@@ -282,7 +289,10 @@ impl HashLogManifest {
     }
 
     /// Returns the hints of an extent without verification, with zeros behind the end of the file.
-    pub(crate) fn unverified_hints(&self, hints: &HintsLocation) -> Result<Vec<u8>> {
+    pub(in crate::engine::hashlog) fn unverified_hints(
+        &self,
+        hints: &HintsLocation,
+    ) -> Result<Vec<u8>> {
         let mut bytes = vec![0; to_usize(hints.bytes)];
         read_up_to(&*self.file, &mut bytes, hints.offset)
             .map_err(|error| Error::io(format!("read {}", self.label), error))?;
@@ -290,28 +300,28 @@ impl HashLogManifest {
     }
 
     /// Returns whether a sync failed: no checkpoint can be added.
-    pub(crate) fn is_in_doubt(&self) -> bool {
+    pub(in crate::engine::hashlog) fn is_in_doubt(&self) -> bool {
         self.in_doubt
     }
 
     /// Marks the manifest as in doubt: another one may have replaced it.
-    pub(crate) fn doubt(&mut self) {
+    pub(in crate::engine::hashlog) fn doubt(&mut self) {
         self.in_doubt = true;
     }
 
     /// Returns the size of the file in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub(in crate::engine::hashlog) fn bytes(&self) -> u64 {
         self.end
     }
 
     /// Returns the number in its name.
-    pub(crate) fn number(&self) -> u64 {
+    pub(in crate::engine::hashlog) fn number(&self) -> u64 {
         self.number
     }
 
     /// Reads the durable part of the manifest again, for a rewrite or a check. Fails with
     /// `Corruption` if it is damaged.
-    pub(crate) fn reread(&self) -> Result<ManifestContents> {
+    pub(in crate::engine::hashlog) fn reread(&self) -> Result<ManifestContents> {
         let file = Arc::clone(&self.file);
         let dir = Arc::clone(&self.dir);
         let mut copy = Self::with_file(dir, self.owner, self.number, file, self.label.clone());

@@ -14,22 +14,22 @@ use crate::util::codec::{Decoder, put_varint, to_u64};
 
 /// Hash bits of a hint. They distinguish all keys in nine of ten tables of 100 million keys. Two
 /// keys that agree in them set `collided`.
-pub(crate) const HINT_HASH_MASK: u64 = (1 << 56) - 1;
+pub(in crate::engine::hashlog) const HINT_HASH_MASK: u64 = (1 << 56) - 1;
 
 const HASH_BYTES: usize = 7;
 
 /// One hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct IndexHint {
-    pub(crate) hash: u64,
+pub(in crate::engine::hashlog) struct IndexHint {
+    pub(in crate::engine::hashlog) hash: u64,
     /// Bytes of key and value.
-    pub(crate) payload: u64,
+    pub(in crate::engine::hashlog) payload: u64,
     /// 1: the head is wide.
-    pub(crate) wide: u64,
+    pub(in crate::engine::hashlog) wide: u64,
     /// 0 put, 1 tombstone, 2 large.
-    pub(crate) kind: u64,
+    pub(in crate::engine::hashlog) kind: u64,
     /// Number of the large value, or 0.
-    pub(crate) large: u64,
+    pub(in crate::engine::hashlog) large: u64,
 }
 
 impl IndexHint {
@@ -39,7 +39,7 @@ impl IndexHint {
 }
 
 /// Appends an extent's hints to `out`.
-pub(crate) fn encode_hints(out: &mut Vec<u8>, hints: &[IndexHint]) {
+pub(in crate::engine::hashlog) fn encode_hints(out: &mut Vec<u8>, hints: &[IndexHint]) {
     let first = hints.first().map_or(0, IndexHint::sizes);
     let common = if hints.iter().all(|hint| hint.sizes() == first) { first } else { 0 };
     out.reserve_exact(hints.len() * if common == 0 { 9 } else { HASH_BYTES } + 10);
@@ -57,13 +57,13 @@ pub(crate) fn encode_hints(out: &mut Vec<u8>, hints: &[IndexHint]) {
 
 /// Iterates over an extent's hints. Ends early at damage: see [`HintReader::is_empty`].
 #[derive(Debug)]
-pub(crate) struct HintReader<'a> {
+pub(in crate::engine::hashlog) struct HintReader<'a> {
     decoder: Decoder<'a>,
     common: u64,
 }
 
 impl<'a> HintReader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+    pub(in crate::engine::hashlog) fn new(bytes: &'a [u8]) -> Self {
         let mut decoder = Decoder::new(bytes);
         let common = decoder.varint().unwrap_or(0);
         Self { decoder, common }
@@ -71,7 +71,7 @@ impl<'a> HintReader<'a> {
 
     /// If all remaining hints have one size and no numbers, returns the first of them and their
     /// count.
-    pub(crate) fn uniform(&self) -> Option<(IndexHint, u64)> {
+    pub(in crate::engine::hashlog) fn uniform(&self) -> Option<(IndexHint, u64)> {
         let rest = self.decoder.rest().len();
         let uniform = self.common != 0 && self.common & 3 != 2 && rest.is_multiple_of(HASH_BYTES);
         let mut first = Self { decoder: self.decoder.clone(), common: self.common };
@@ -79,7 +79,7 @@ impl<'a> HintReader<'a> {
     }
 
     /// Returns whether all bytes have been read.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(in crate::engine::hashlog) fn is_empty(&self) -> bool {
         self.decoder.is_empty()
     }
 }

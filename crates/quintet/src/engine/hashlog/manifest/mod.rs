@@ -40,7 +40,7 @@ mod record;
 mod window;
 mod write;
 
-pub(crate) use self::{
+pub(super) use self::{
     file::{HEAD_BYTES, HashLogManifest, is_unfinished, number_of},
     hints::{HINT_HASH_MASK, HintReader, IndexHint, encode_hints},
     record::{Commit, Extent, HintsLocation, LargeRecord, ManifestContents, ManifestRecord},

@@ -17,58 +17,58 @@
 
 use crate::util::codec::{Decoder, to_u64};
 
-pub(crate) const BEGIN: u8 = 1;
-pub(crate) const EXTENT: u8 = 2;
-pub(crate) const DROP: u8 = 3;
-pub(crate) const LARGE: u8 = 4;
-pub(crate) const DROP_LARGE: u8 = 5;
-pub(crate) const COMMIT: u8 = 6;
+pub(in crate::engine::hashlog) const BEGIN: u8 = 1;
+pub(in crate::engine::hashlog) const EXTENT: u8 = 2;
+pub(in crate::engine::hashlog) const DROP: u8 = 3;
+pub(in crate::engine::hashlog) const LARGE: u8 = 4;
+pub(in crate::engine::hashlog) const DROP_LARGE: u8 = 5;
+pub(in crate::engine::hashlog) const COMMIT: u8 = 6;
 
 /// Bytes of size, checksum and kind before a body.
-pub(crate) const FRAME_BYTES: usize = 9;
+pub(in crate::engine::hashlog) const FRAME_BYTES: usize = 9;
 /// Bytes of the longest body: an extent's.
-pub(crate) const RECORD_BYTES_MAX: usize = 17 * 8;
+pub(in crate::engine::hashlog) const RECORD_BYTES_MAX: usize = 17 * 8;
 /// Bound on the bytes of an extent's hints: far above the hints and the directory of the largest
 /// chunk full of the smallest entries.
 const HINT_BYTES_MAX: u64 = 64 << 20;
 
 /// The record of an extent. Offsets and sizes of files are in bytes, of chunks in units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Extent {
-    pub(crate) chunk: u64,
-    pub(crate) serial: u64,
-    pub(crate) order: u64,
-    pub(crate) created: u64,
-    pub(crate) file: u64,
-    pub(crate) offset: u64,
-    pub(crate) range_bytes: u64,
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) entry_count: u64,
-    pub(crate) body_crc: u64,
-    pub(crate) first_lsn: u64,
-    pub(crate) last_lsn: u64,
+pub(in crate::engine::hashlog) struct Extent {
+    pub(in crate::engine::hashlog) chunk: u64,
+    pub(in crate::engine::hashlog) serial: u64,
+    pub(in crate::engine::hashlog) order: u64,
+    pub(in crate::engine::hashlog) created: u64,
+    pub(in crate::engine::hashlog) file: u64,
+    pub(in crate::engine::hashlog) offset: u64,
+    pub(in crate::engine::hashlog) range_bytes: u64,
+    pub(in crate::engine::hashlog) start: u64,
+    pub(in crate::engine::hashlog) end: u64,
+    pub(in crate::engine::hashlog) entry_count: u64,
+    pub(in crate::engine::hashlog) body_crc: u64,
+    pub(in crate::engine::hashlog) first_lsn: u64,
+    pub(in crate::engine::hashlog) last_lsn: u64,
     /// Bit 0: the chunk is sealed. Above: bytes of the directory before the hints.
-    pub(crate) sealed: u64,
+    pub(in crate::engine::hashlog) sealed: u64,
     /// Units that a read of one entry fetches.
-    pub(crate) span: u64,
+    pub(in crate::engine::hashlog) span: u64,
     /// Bytes of its hints and of the directory before them.
-    pub(crate) hint_bytes: u64,
+    pub(in crate::engine::hashlog) hint_bytes: u64,
 }
 
 impl Extent {
     /// Returns the bytes of the directory of blocks before the hints; 0: the extent is not packed.
-    pub(crate) fn packing_bytes(&self) -> u64 {
+    pub(in crate::engine::hashlog) fn packing_bytes(&self) -> u64 {
         self.sealed >> 1
     }
 
     /// Returns the bytes of record and hints in the manifest.
-    pub(crate) fn manifest_bytes(&self) -> u64 {
+    pub(in crate::engine::hashlog) fn manifest_bytes(&self) -> u64 {
         self.hint_bytes.saturating_add(to_u64(FRAME_BYTES + RECORD_BYTES_MAX))
     }
 
     /// Returns the words of its record. The last are checksum and bytes of its hints.
-    pub(crate) fn words(&self, hint_crc: u32) -> [u64; 17] {
+    pub(in crate::engine::hashlog) fn words(&self, hint_crc: u32) -> [u64; 17] {
         [
             self.chunk,
             self.serial,
@@ -93,50 +93,50 @@ impl Extent {
 
 /// The record of a large value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LargeRecord {
-    pub(crate) number: u64,
-    pub(crate) lsn: u64,
-    pub(crate) file: u64,
-    pub(crate) offset: u64,
-    pub(crate) range_bytes: u64,
-    pub(crate) bytes: u64,
+pub(in crate::engine::hashlog) struct LargeRecord {
+    pub(in crate::engine::hashlog) number: u64,
+    pub(in crate::engine::hashlog) lsn: u64,
+    pub(in crate::engine::hashlog) file: u64,
+    pub(in crate::engine::hashlog) offset: u64,
+    pub(in crate::engine::hashlog) range_bytes: u64,
+    pub(in crate::engine::hashlog) bytes: u64,
 }
 
 /// The record that ends a checkpoint: the state of the whole table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Commit {
-    pub(crate) sequence: u64,
-    pub(crate) complete: u64,
-    pub(crate) next_serial: u64,
-    pub(crate) next_large: u64,
-    pub(crate) next_file: u64,
-    pub(crate) collided: u64,
+pub(in crate::engine::hashlog) struct Commit {
+    pub(in crate::engine::hashlog) sequence: u64,
+    pub(in crate::engine::hashlog) complete: u64,
+    pub(in crate::engine::hashlog) next_serial: u64,
+    pub(in crate::engine::hashlog) next_large: u64,
+    pub(in crate::engine::hashlog) next_file: u64,
+    pub(in crate::engine::hashlog) collided: u64,
 }
 
 /// The position of an extent's hints in the manifest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct HintsLocation {
-    pub(crate) offset: u64,
-    pub(crate) bytes: u64,
-    pub(crate) crc: u32,
+pub(in crate::engine::hashlog) struct HintsLocation {
+    pub(in crate::engine::hashlog) offset: u64,
+    pub(in crate::engine::hashlog) bytes: u64,
+    pub(in crate::engine::hashlog) crc: u32,
 }
 
 /// The live content of a manifest after its last commit.
 #[derive(Debug, Default)]
-pub(crate) struct ManifestContents {
-    pub(crate) commit: Commit,
-    pub(crate) extents: Vec<(Extent, HintsLocation)>,
-    pub(crate) larges: Vec<LargeRecord>,
+pub(in crate::engine::hashlog) struct ManifestContents {
+    pub(in crate::engine::hashlog) commit: Commit,
+    pub(in crate::engine::hashlog) extents: Vec<(Extent, HintsLocation)>,
+    pub(in crate::engine::hashlog) larges: Vec<LargeRecord>,
 }
 
 impl ManifestContents {
     /// Returns its size in memory in bytes.
-    pub(crate) fn memory_bytes(&self) -> u64 {
+    pub(in crate::engine::hashlog) fn memory_bytes(&self) -> u64 {
         to_u64(size_of_val(&*self.extents) + size_of_val(&*self.larges))
     }
 
     /// Applies a record.
-    pub(crate) fn add(&mut self, record: ManifestRecord) {
+    pub(in crate::engine::hashlog) fn add(&mut self, record: ManifestRecord) {
         match record {
             ManifestRecord::Extent(extent, hints) => self.extents.push((extent, hints)),
             ManifestRecord::Drop { chunk, serial } => {
@@ -152,7 +152,7 @@ impl ManifestContents {
 
 /// A record. See the module documentation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum ManifestRecord {
+pub(in crate::engine::hashlog) enum ManifestRecord {
     Begin(u64),
     Extent(Extent, HintsLocation),
     Drop { chunk: u64, serial: u64 },
@@ -171,7 +171,7 @@ fn words<const N: usize>(decoder: &mut Decoder<'_>) -> Option<[u64; N]> {
 
 /// Decodes a body; `None` if it is not valid. The offset of an extent's hints stays 0: only the
 /// position of the record determines it.
-pub(crate) fn decode(kind: u8, body: &[u8]) -> Option<ManifestRecord> {
+pub(in crate::engine::hashlog) fn decode(kind: u8, body: &[u8]) -> Option<ManifestRecord> {
     let mut decoder = Decoder::new(body);
     let record = match kind {
         BEGIN => ManifestRecord::Begin(decoder.u64()?),

@@ -18,7 +18,7 @@ const WINDOW_BYTES_MAX: usize = 256 << 10;
 
 /// The buffer. See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub(in crate::engine::hashlog) struct Window {
     file: Arc<dyn File>,
     start: u64,
     buffer: AlignedBuffer,
@@ -26,12 +26,16 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    pub(crate) fn new(file: Arc<dyn File>) -> Self {
+    pub(in crate::engine::hashlog) fn new(file: Arc<dyn File>) -> Self {
         Self { file, start: 0, buffer: AlignedBuffer::zeroed(0), filled: 0 }
     }
 
     /// Returns `size` bytes at `offset`, or fewer at the end of the file.
-    pub(crate) fn get(&mut self, offset: u64, size: usize) -> io::Result<&[u8]> {
+    pub(in crate::engine::hashlog) fn get(
+        &mut self,
+        offset: u64,
+        size: usize,
+    ) -> io::Result<&[u8]> {
         let wanted = offset + to_u64(size);
         if offset < self.start || wanted > self.start + to_u64(self.filled) {
             self.fill(offset, size)?;

@@ -36,7 +36,7 @@ impl HashLogManifest {
     }
 
     /// Starts a checkpoint. Discards the buffer of an earlier, failed one.
-    pub(crate) fn begin(&mut self) {
+    pub(in crate::engine::hashlog) fn begin(&mut self) {
         debug_assert!(!self.in_doubt, "another manifest may be the one that a crash leaves");
         self.buffer.clear();
         self.hints.clear();
@@ -44,31 +44,31 @@ impl HashLogManifest {
     }
 
     /// Adds an extent with its hints.
-    pub(crate) fn add_extent(&mut self, extent: &Extent, hints: &[u8]) {
+    pub(in crate::engine::hashlog) fn add_extent(&mut self, extent: &Extent, hints: &[u8]) {
         debug_assert_eq!(extent.hint_bytes, to_u64(hints.len()), "the extent's hints");
         self.words(EXTENT, &extent.words(crc32c(hints)));
         self.hints.extend_from_slice(hints);
     }
 
     /// Adds a drop of all extents of a chunk so far. Extents that follow are in another file range.
-    pub(crate) fn add_drop(&mut self, chunk: u64, serial: u64) {
+    pub(in crate::engine::hashlog) fn add_drop(&mut self, chunk: u64, serial: u64) {
         self.words(DROP, &[chunk, serial]);
     }
 
     /// Adds a large value.
-    pub(crate) fn add_large(&mut self, large: &LargeRecord) {
+    pub(in crate::engine::hashlog) fn add_large(&mut self, large: &LargeRecord) {
         let &LargeRecord { number, lsn, file, offset, range_bytes, bytes } = large;
         self.words(LARGE, &[number, lsn, file, offset, range_bytes, bytes]);
     }
 
     /// Adds a drop of a large value.
-    pub(crate) fn add_drop_large(&mut self, number: u64) {
+    pub(in crate::engine::hashlog) fn add_drop_large(&mut self, number: u64) {
         self.words(DROP_LARGE, &[number]);
     }
 
     /// Ends the checkpoint and makes it durable. A failed write has no effect: the next checkpoint
     /// overwrites it. After a failed sync the manifest is in doubt.
-    pub(crate) fn commit(&mut self, commit: Commit) -> Result<()> {
+    pub(in crate::engine::hashlog) fn commit(&mut self, commit: Commit) -> Result<()> {
         self.end_records(commit);
         let hints = mem::take(&mut self.hints);
         self.buffer.extend_from_slice(&hints);
@@ -113,7 +113,7 @@ impl HashLogManifest {
 
     /// Writes a manifest under a temporary name: the first of a table, or one with the live content
     /// of `from`. Its content is durable on return. [`Self::install`] renames it.
-    pub(crate) fn prepare(
+    pub(in crate::engine::hashlog) fn prepare(
         dir: &Arc<dyn Dir>,
         owner: TableIdentity,
         number: u64,
@@ -178,7 +178,7 @@ impl HashLogManifest {
 
     /// Renames a prepared manifest to its final name, durably. After an error, a crash may leave
     /// this one or the one before.
-    pub(crate) fn install(&self) -> Result<()> {
+    pub(in crate::engine::hashlog) fn install(&self) -> Result<()> {
         let renamed = self.dir.rename(UNFINISHED, &name_of(self.number));
         renamed
             .and_then(|()| self.dir.sync())
@@ -186,7 +186,7 @@ impl HashLogManifest {
     }
 
     /// Removes the file of a replaced manifest. If that fails, the next open does it.
-    pub(crate) fn discard(self) {
+    pub(in crate::engine::hashlog) fn discard(self) {
         let _ = self.dir.remove(&name_of(self.number));
     }
 }

@@ -30,6 +30,19 @@ fn agrees_with_a_map_where_many_keys_share_a_hash() {
 }
 
 #[test]
+fn replayed_keys_that_share_a_hash_are_read_back() {
+    for mode in MODES {
+        let (engine, _) = Bench::masked(13, mode, 0xff00).open();
+        let keys: Vec<[u8; 8]> = (0..1_000_u64).map(u64::to_be_bytes).collect();
+        let op = |key| Op::Put { key, head: b"", body: key };
+        let ops: Vec<_> = (1..).map(Lsn).zip(keys.iter().map(|key| op(&key[..]))).collect();
+        engine.replay(&ops).unwrap();
+        let rows = keys.iter().map(|key| (key.to_vec(), key.to_vec())).collect();
+        compare(&engine, &rows);
+    }
+}
+
+#[test]
 fn values_of_every_size_are_read_back() {
     test_bench::compare_values_of_all_sizes(&Bench::new(5, "sorted"));
 }

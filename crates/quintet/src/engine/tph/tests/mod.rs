@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::{Tph, store::TphStore, table::TphTable};
 use crate::{
     contract::{
-        Engine, EngineKind, MultiGetSink, TableOptions,
+        Engine, EngineKind, MultiGetSink, Op, TableOptions,
         test_bench::{self, Rows, background, check, compare, delete, detail, low, put, run},
     },
     io::Env,

@@ -181,7 +181,7 @@ impl SweepState {
             Ok(Some(table)) => table,
             Ok(None) => {
                 self.count_swept(index);
-                return core.expiry.remove_dropped(index, &stored.key);
+                return core.expiry.remove_orphan(index, &stored.key);
             }
             Err(Error::Closed) => return Err(Error::Closed),
             // A damaged table keeps its entries, and does not keep others from being swept.
@@ -275,7 +275,7 @@ fn purge(core: &Core, index: &TableState, from: &Cursor) -> Result<Option<Cursor
     for entry in entries {
         let table_id = ExpiryEntry::decode(&entry.key).map(|entry| entry.table_id);
         if table_id.is_some_and(|id| !core.tables.exists(id)) {
-            core.expiry.remove_dropped(index, &entry.key)?;
+            core.expiry.remove_orphan(index, &entry.key)?;
         }
     }
     Ok((!next.is_start()).then_some(next))
