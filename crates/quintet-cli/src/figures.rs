@@ -41,6 +41,7 @@ pub fn of_database(database: &Database) -> Figures {
         number("dead_bytes", sum(|table| table.dead_bytes)),
         number("file_bytes", stats.file_bytes),
         number("catalog_bytes", stats.catalog_bytes),
+        number("open_tables", stats.open_tables),
         number("memory_bytes", stats.memory_bytes),
         number("memory_budget_bytes", stats.memory_budget_bytes),
         number("unpersisted_bytes", stats.unpersisted_bytes),

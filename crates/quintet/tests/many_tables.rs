@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
     thread,
+    time::Instant,
 };
 
 use quintet::{Database, EngineKind, Error, Options, TableOptions};
@@ -179,4 +180,53 @@ fn a_damaged_table_does_not_keep_the_others_from_use() {
     assert!(!report.is_sound());
     let failures: Vec<_> = db.stats().tables.into_iter().map(|table| table.failure).collect();
     assert!(failures[0].is_some() && failures[1].is_none(), "{failures:?}");
+}
+
+/// Prints the cost of many tables of each engine: `just tables 10000`.
+#[test]
+#[ignore = "a measurement"]
+fn the_cost_of_many_tables() {
+    let count = std::env::var("QUINTET_TABLES").map_or(1000, |text| text.parse::<u32>().unwrap());
+    for kind in EngineKind::ALL {
+        let dir = Scratch::new("cost");
+        let db = open(&dir, 256 << 20);
+        let timed = |work: &mut dyn FnMut()| {
+            let start = Instant::now();
+            work();
+            start.elapsed()
+        };
+        let name = |number: u32| format!("a/{}/t{number}", number % 10);
+        let created = timed(&mut || {
+            for number in 0..count {
+                drop(db.create_table(&name(number), TableOptions::new(kind)).unwrap());
+            }
+        });
+        let written = timed(&mut || {
+            for number in 0..count {
+                db.table(&name(number)).unwrap().put("k", number.to_string()).unwrap();
+            }
+        });
+        db.close().unwrap();
+        drop(db);
+        let mut db = None;
+        let opened = timed(&mut || db = Some(open(&dir, 256 << 20)));
+        let db = db.unwrap();
+        let read = timed(&mut || {
+            for number in 0..count {
+                let value = db.table(&name(number)).unwrap().get("k").unwrap().unwrap();
+                assert_eq!(value, number.to_string().as_bytes());
+            }
+        });
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
+        let dropped = timed(&mut || db.drop_tree("a").unwrap());
+        println!(
+            "{kind}: {count} tables; each created in {:.2?}, opened and written {:.2?}, opened and \
+             read {:.2?}; database opened in {opened:.2?}, tree dropped in {dropped:.2?}; peak of \
+             all engines so far {peak}",
+            created / count,
+            written / count,
+            read / count,
+        );
+    }
 }

@@ -69,10 +69,13 @@ impl Database {
         Ok(Table { session: Arc::clone(&self.session), state })
     }
 
-    /// Opens a table. The first handle reads the table's index from its files. Without a handle a
-    /// table stays open until its memory or its files are needed: for more open tables than half of
-    /// the memory budget holds at 2 MiB each, or when three quarters of the files that the process
-    /// may open are open. Then it is checkpointed and closed.
+    /// Opens a table. The first handle reads the table's index from its files, which takes some
+    /// milliseconds, or longer for a large table. Later handles cost a lookup of the name.
+    ///
+    /// A table without a handle stays open until its memory or its files are needed. Then it is
+    /// checkpointed and closed, the least recently used first. A write that lacks memory closes
+    /// tables. So does an open, when three quarters of the process's files are open, or when there
+    /// are as many open tables as half of the memory budget has at 2 MiB each (at least 4).
     ///
     /// Fails with [`Error::NoSuchTable`], with [`Error::Corruption`] if the table's files are
     /// damaged, with [`Error::Io`], and as [`Database::mounted`] does for a

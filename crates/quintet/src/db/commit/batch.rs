@@ -26,8 +26,8 @@ type BatchTable = Arc<TableState>;
 const PREFETCH_OPS: usize = 256;
 
 impl Core {
-    /// Commits all operations of `body` or none. `tables` are the tables that it names. Closes tables
-    /// without a handle if there is no memory for the batch.
+    /// Commits all operations of `body` or none. `tables` are the tables that it names. Closes
+    /// tables without a handle if there is no memory for the batch.
     pub(crate) fn commit_batch(
         &self,
         body: &[u8],

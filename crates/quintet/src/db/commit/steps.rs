@@ -26,8 +26,8 @@ pub(super) fn frees(op: &Op<'_>) -> bool {
 }
 
 impl Core {
-    /// Admits the operation of a commit that has admitted no other. Closes tables without a handle if
-    /// there is no memory for it.
+    /// Admits the operation of a commit that has admitted no other. Closes tables without a handle
+    /// if there is no memory for it.
     #[inline]
     pub(super) fn admit_first(&self, table: &TableState, op: &Op<'_>) -> Result<()> {
         match table.engine.admit(op) {

@@ -4,8 +4,8 @@
 //! 1. Lock the directory.
 //! 2. Read the catalog, or create a database.
 //! 3. Verify that the directory of each table exists.
-//! 4. Replay the log ([`replay`]). It opens the tables that the catalog does not record as complete.
-//!    The others are opened when they are first used.
+//! 4. Replay the log ([`replay`]). It opens the tables that the catalog does not record as
+//!    complete. The others are opened when they are first used.
 //! 5. Remove files without an owner.
 //!
 //! The caller starts the jobs ([`Session::open`]).
