@@ -42,7 +42,7 @@ pub struct TableStats {
 }
 
 /// Counters and sizes of a database. Names that end in `_total` count since the open.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct DatabaseStats {
     /// The tables, by path.
     pub tables: Vec<TableStats>,
@@ -107,6 +107,9 @@ impl Core {
     }
 
     pub(crate) fn stats(&self) -> DatabaseStats {
+        if self.tables.is_forked() {
+            return DatabaseStats::default();
+        }
         let visible = |table: &Arc<TableState>| !self.expiry.is_index(table);
         let tables = self.tables.all().into_iter().filter(visible);
         let mut tables: Vec<_> = tables.map(|table| self.table_stats(&table)).collect();
