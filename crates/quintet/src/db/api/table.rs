@@ -200,10 +200,10 @@ impl Table {
     }
 
     /// Returns the entries of a range in key order. The iterator works from either end, and ends
-    /// after an error. Entries that are written meanwhile may or may not appear: if the loop inserts
-    /// keys ahead of the iterator, it may not end. Fails with [`Error::Unordered`] on an engine
-    /// without key order. In a forked child, an inherited iterator returns [`Error::Forked`] once
-    /// and ends.
+    /// after an error. Entries that are written meanwhile may or may not appear. If the loop
+    /// inserts keys ahead of the iterator, it may not end. Fails with [`Error::Unordered`] on an
+    /// engine without key order. In a forked child, an inherited iterator returns
+    /// [`Error::Forked`] once and ends.
     ///
     /// ```no_run
     /// # fn main() -> quintet::Result<()> {
