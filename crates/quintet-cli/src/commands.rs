@@ -24,7 +24,7 @@ use crate::{
     formats::{Format, dump::Coding},
     hierarchy,
     import::{self, ImportProgress, ImportSource, ImportTarget},
-    inspect, options,
+    inspect, listing, options,
     progress::Meter,
     shell,
 };
@@ -36,7 +36,7 @@ pub fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
     match arguments.command {
         Command::Create(command) => create(context, &command),
         Command::Options(command) => Ok(options::print(command.engine, context.out)?),
-        Command::Tables(command) => tables(context, &command),
+        Command::Tables(command) => listing::tables(context, &command),
         Command::List(command) => hierarchy::list(context, &command),
         Command::Mount(command) => hierarchy::mount(context, &command),
         Command::Unmount(command) => hierarchy::unmount(context, &command),
@@ -86,25 +86,6 @@ fn create(context: &mut Context<'_>, command: &arguments::CreateArgs) -> Outcome
     let database = open_or_create(&context.options(), dir)?;
     database.create_table(name, options)?;
     Ok(database.close()?)
-}
-
-fn tables(context: &mut Context<'_>, command: &arguments::TablesArgs) -> Outcome {
-    let database = context.open_to_read(&command.dir)?;
-    for table in database.tables() {
-        let types = table.types.as_ref().map(ToString::to_string);
-        if command.json {
-            let mut object = json!({ "table": table.name, "engine": table.kind.name() });
-            if let Some(types) = types {
-                object["types"] = types.into();
-            }
-            writeln!(context.out, "{object}")?;
-        } else if let Some(types) = types {
-            writeln!(context.out, "{}\t{}\t{types}", table.name, table.kind)?;
-        } else {
-            writeln!(context.out, "{}\t{}", table.name, table.kind)?;
-        }
-    }
-    Ok(())
 }
 
 fn drop_table(context: &mut Context<'_>, command: &arguments::DropArgs) -> Outcome {
@@ -425,6 +406,10 @@ fn warn_about_stripped(stripped: u64) {
 }
 
 fn stats(context: &mut Context<'_>, command: &arguments::StatsArgs) -> Outcome {
+    if command.tables {
+        return listing::stats(context, command);
+    }
+    listing::must_be_empty(&command.selection)?;
     let database = context.open_to_read(&command.dir)?;
     let figures = match &command.table {
         Some(name) => figures::of_table(&open_table(&database, &command.dir, name)?)?,

@@ -12,7 +12,11 @@ pub type Figures = Vec<(String, Value)>;
 
 /// Returns the statistics of one table.
 pub fn of_table(table: &Table) -> Outcome<Figures> {
-    let stats = table.stats()?;
+    Ok(of_table_stats(&table.stats()?))
+}
+
+/// Returns statistics of one table by name.
+pub fn of_table_stats(stats: &TableStats) -> Figures {
     let mut figures = vec![
         text("table", &stats.name),
         text("engine", stats.kind.name()),
@@ -27,7 +31,7 @@ pub fn of_table(table: &Table) -> Outcome<Figures> {
     ];
     figures.extend(stats.failure.iter().map(|failure| text("failure", failure)));
     figures.extend(stats.details.iter().map(|(name, value)| number(name, *value)));
-    Ok(figures)
+    figures
 }
 
 /// Returns the statistics of a whole database: sums over its tables, and what the tables share.

@@ -75,7 +75,7 @@ pub(crate) fn unmount(context: &mut Context<'_>, command: &arguments::UnmountArg
 }
 
 /// `mounts`
-pub(crate) fn mounts(context: &mut Context<'_>, command: &arguments::TablesArgs) -> Outcome {
+pub(crate) fn mounts(context: &mut Context<'_>, command: &arguments::MountsArgs) -> Outcome {
     let database = context.open_to_read(&command.dir)?;
     for mount in database.mounts() {
         let target = mount.target.display();

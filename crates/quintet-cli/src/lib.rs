@@ -16,6 +16,7 @@ pub mod formats;
 mod hierarchy;
 pub mod import;
 pub mod inspect;
+mod listing;
 pub mod options;
 pub mod progress;
 pub mod shell;

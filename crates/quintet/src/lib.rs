@@ -63,7 +63,7 @@ pub use engine::{
     trie::options::{ListLayout, TrieHash, TrieOptions},
 };
 pub use util::codec::Lsn;
-pub use util::error::{Error, Result};
+pub use util::error::{Error, LockHolder, Result};
 pub use util::report::{Finding, Report};
 pub use util::types::{
     KEY_PARTS_MAX, KeyPart, KeyPrefix, KeyRef, TableTypes, TypeTag, TypedKey, TypedValue, ValueRef,

@@ -6,8 +6,8 @@ use super::{
     database::{CheckArgs, CompletionsArgs, InspectArgs, ShellArgs, StatsArgs},
     entries::{CountArgs, DelArgs, GetArgs, PutArgs, ScanArgs},
     tables::{
-        CreateArgs, DefaultsArgs, DropArgs, ListArgs, MountArgs, OptionsArgs, RenameArgs,
-        TablesArgs, UnmountArgs,
+        CreateArgs, DefaultsArgs, DropArgs, ListArgs, MountArgs, MountsArgs, OptionsArgs,
+        RenameArgs, TablesArgs, UnmountArgs,
     },
     transfer::{ExportArgs, ImportArgs},
     values::parse_size,
@@ -48,7 +48,7 @@ pub enum Command {
     /// Remove a mount; the mounted tables stay
     Unmount(UnmountArgs),
     /// List the mounts: path, target, directory in the target, access
-    Mounts(TablesArgs),
+    Mounts(MountsArgs),
     /// Set, print or clear the options of tables that are created without --engine
     Defaults(DefaultsArgs),
     /// Drop a table and its entries

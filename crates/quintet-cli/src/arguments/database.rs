@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args};
+use clap::{ArgAction, Args, ValueEnum};
 
-use super::shared::WriteArgs;
+use super::shared::{TableSelection, WriteArgs};
 
 /// `stats`
 #[derive(Debug, Args)]
@@ -13,9 +13,36 @@ pub struct StatsArgs {
     pub dir: PathBuf,
     /// The table (default: the whole database)
     pub table: Option<String>,
+    /// Print one line for each table
+    #[arg(long, conflicts_with = "table")]
+    pub tables: bool,
+    /// With --tables: the order of the tables. Numbers are sorted from high to low
+    #[arg(long, value_enum, default_value_t, requires = "tables")]
+    pub sort: TableOrder,
+    /// With --tables: the tables to list
+    #[command(flatten)]
+    pub selection: TableSelection,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// The order of tables in a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum TableOrder {
+    /// By path
+    #[default]
+    Name,
+    /// By the number of keys
+    Keys,
+    /// By the bytes of live keys and values
+    LiveBytes,
+    /// By the bytes in files that a compaction would release
+    DeadBytes,
+    /// By the bytes in files
+    FileBytes,
+    /// By the bytes in memory
+    MemoryBytes,
 }
 
 /// `check`

@@ -13,11 +13,11 @@ mod transfer;
 mod values;
 
 pub use command::{Arguments, Command};
-pub use database::{CheckArgs, CompletionsArgs, InspectArgs, ShellArgs, StatsArgs};
+pub use database::{CheckArgs, CompletionsArgs, InspectArgs, ShellArgs, StatsArgs, TableOrder};
 pub use entries::{CountArgs, DelArgs, GetArgs, PutArgs, ScanArgs};
-pub use shared::{DurabilityChoice, Selection, TableTarget, WriteArgs};
+pub use shared::{DurabilityChoice, Selection, TableSelection, TableTarget, WriteArgs};
 pub use tables::{
-    CreateArgs, DefaultsArgs, DropArgs, ListArgs, MountArgs, OptionsArgs, RenameArgs, TablesArgs,
-    UnmountArgs,
+    CreateArgs, DefaultsArgs, DropArgs, ListArgs, MountArgs, MountsArgs, OptionsArgs, RenameArgs,
+    TablesArgs, UnmountArgs,
 };
 pub use transfer::{ExportArgs, ImportArgs};

@@ -32,6 +32,20 @@ pub struct WriteArgs {
     pub durability: DurabilityChoice,
 }
 
+/// The tables that a command lists.
+#[derive(Debug, Args)]
+pub struct TableSelection {
+    /// Only tables whose path has this form: * stands for any text, ? for one character
+    #[arg(long = "match", value_name = "PATTERN")]
+    pub pattern: Option<String>,
+    /// Only tables at or above this path. The next page starts at the last path of this page
+    #[arg(long, value_name = "TABLE")]
+    pub from: Option<String>,
+    /// At most this many tables
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+}
+
 /// The entries that a command reads.
 #[derive(Debug, Args)]
 pub struct Selection {

@@ -7,7 +7,7 @@ use clap::Args;
 use quintet::EngineKind;
 
 use super::{
-    shared::TableTarget,
+    shared::{TableSelection, TableTarget},
     values::{parse_engine, parse_option},
 };
 use crate::{form::Typing, options};
@@ -38,9 +38,22 @@ pub struct OptionsArgs {
     pub engine: Option<EngineKind>,
 }
 
-/// `tables` and `mounts`
+/// `tables`
 #[derive(Debug, Args)]
 pub struct TablesArgs {
+    /// The database directory
+    pub dir: PathBuf,
+    /// The tables to list
+    #[command(flatten)]
+    pub selection: TableSelection,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mounts`
+#[derive(Debug, Args)]
+pub struct MountsArgs {
     /// The database directory
     pub dir: PathBuf,
     /// Print JSON

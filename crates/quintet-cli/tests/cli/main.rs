@@ -7,6 +7,7 @@ mod hashlog;
 mod hierarchy;
 mod import_export;
 mod kill;
+mod listing;
 mod shell;
 mod trie;
 mod typed;

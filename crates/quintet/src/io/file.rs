@@ -3,6 +3,7 @@
 use std::{fmt, io, ops::Range, path::Path, sync::Arc};
 
 use super::map::Mapping;
+use crate::util::error::LockHolder;
 
 /// How to open a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +65,11 @@ pub trait Dir: Send + Sync + fmt::Debug {
     /// shared with other shared holders. Fails with `WouldBlock` if another holder conflicts. The
     /// lock ends with the process.
     fn lock(&self, name: &str, exclusive: bool) -> io::Result<Box<dyn LockGuard>>;
+    /// Returns a holder of a lock of the file `name`, as far as the system tells. This process is
+    /// preferred if it is one of several.
+    fn lock_holder(&self, _name: &str) -> LockHolder {
+        LockHolder::Unknown
+    }
 }
 
 /// Holds a lock until dropped.

@@ -30,6 +30,7 @@ pub mod map;
 pub mod memory;
 pub mod os;
 pub mod persistence;
+pub(crate) mod process;
 pub mod queue;
 #[cfg(feature = "testing")]
 pub mod recorder;

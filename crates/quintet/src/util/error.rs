@@ -23,6 +23,8 @@ pub enum Error {
     Locked {
         /// The database directory.
         path: PathBuf,
+        /// The process that has it open.
+        holder: LockHolder,
     },
     /// The directory is missing or holds no database, and this open does not create one. A
     /// directory with other files never becomes a database.
@@ -170,6 +172,48 @@ pub enum Error {
     ReadOnly,
     /// The database was closed.
     Closed,
+    /// The handle belongs to the parent of this process: it was inherited through `fork`. Nothing
+    /// was read or written, and the parent is not affected. Open the database in the process that
+    /// uses it.
+    Forked,
+}
+
+/// The process that has a database open which cannot be opened a second time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LockHolder {
+    /// Another handle of this process.
+    ThisProcess,
+    /// Another process.
+    Process {
+        /// Its id.
+        id: u32,
+        /// The name of its program. `None` if the system does not tell, for example because the
+        /// process has ended and a child that it forked holds the lock.
+        name: Option<String>,
+    },
+    /// The system does not tell.
+    Unknown,
+}
+
+impl fmt::Display for LockHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ThisProcess => {
+                f.write_str("through another handle of this process; share that handle or close it")
+            }
+            Self::Process { id, name: Some(name) } => {
+                write!(f, "in process {id} ({}); close it there first", name.escape_debug())
+            }
+            Self::Process { id, name: None } => write!(
+                f,
+                "in process {id} or in a child that it forked; close it there, or end them, first"
+            ),
+            Self::Unknown => {
+                f.write_str("in another process or through another handle; close it there first")
+            }
+        }
+    }
 }
 
 impl Error {
@@ -195,13 +239,14 @@ impl Error {
     }
 }
 
-const LOCKED: &str =
-    "is already open in another process or through another handle; close it there first";
+const LOCKED: &str = "is already open";
+const FORKED: &str = "the handle belongs to the parent of this forked process; open the database \
+                      in the process that uses it";
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Locked { path } => write!(f, "{} {LOCKED}", path.display()),
+            Self::Locked { path, holder } => write!(f, "{} {LOCKED} {holder}", path.display()),
             Self::NotADatabase { path, what } => {
                 write!(f, "{} is not a Quintet database: {what}", path.display())
             }
@@ -268,6 +313,7 @@ impl fmt::Display for Error {
             }
             Self::ReadOnly => f.write_str("the database was opened read-only"),
             Self::Closed => f.write_str("the database is closed"),
+            Self::Forked => f.write_str(FORKED),
         }
     }
 }

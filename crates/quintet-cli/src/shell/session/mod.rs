@@ -4,7 +4,7 @@ mod words;
 
 use std::{ffi::OsString, io::Write, os::unix::ffi::OsStringExt as _};
 
-use quintet::{Database, Error, Table, TableOptions};
+use quintet::{Database, Error, Table, TableInfo, TableOptions};
 use words::Words;
 
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
     figures,
     form::{Form, Typing},
     hierarchy::print_children,
+    listing::matches,
 };
 
 /// Maximum number of entries that `scan` prints on a terminal.
@@ -43,7 +44,7 @@ pub(super) const COMMANDS: &[Help] = &[
     help("scan", "[PREFIX]", "print entries whose keys start with PREFIX"),
     help("count", "", "print the number of entries"),
     help("use", "TABLE", "use this table in the following commands"),
-    help("tables", "", "list the tables"),
+    help("tables", "[PATTERN]", "list the tables, or those whose path matches (* and ?)"),
     help("list", "[PATH]", "list a directory of tables or a mount"),
     help(
         "create",
@@ -144,8 +145,10 @@ impl<'a> Session<'a> {
                 self.done(out)?;
             }
             b"tables" => {
+                let pattern = words.next()?.unwrap_or_else(|| b"*".to_vec());
                 words.end()?;
-                for table in self.database.tables() {
+                let is_listed = |table: &TableInfo| matches(&pattern, table.name.as_bytes());
+                for table in self.database.tables().into_iter().filter(is_listed) {
                     writeln!(out, "{}\t{}", table.name, table.kind)?;
                 }
             }

@@ -13,6 +13,7 @@ use crate::{
         limits::{BATCH_BYTES_MAX, check_key, check_value},
         tables::state::TableState,
     },
+    io::process::ProcessArc,
     util::codec::to_u64,
 };
 
@@ -35,16 +36,16 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub struct Batch {
-    session: Arc<Session>,
+    session: ProcessArc<Session>,
     body: Vec<u8>,
-    tables: Vec<Arc<TableState>>,
+    tables: Vec<ProcessArc<TableState>>,
     operations: usize,
     /// The first operation that was refused.
     refused: Option<Error>,
 }
 
 impl Batch {
-    pub(crate) fn new(session: Arc<Session>) -> Self {
+    pub(crate) fn new(session: ProcessArc<Session>) -> Self {
         Self { session, body: Vec::new(), tables: Vec::new(), operations: 0, refused: None }
     }
 
@@ -114,6 +115,7 @@ impl Batch {
 
     /// Commits with `durability`. Otherwise as [`Batch::commit`].
     pub fn commit_with(&mut self, durability: Durability) -> Result<()> {
+        self.session.core.tables.check_process()?;
         if let Some(refused) = &self.refused {
             return Err(refused.clone());
         }
@@ -136,6 +138,7 @@ impl Batch {
         value: &[u8],
         options: &PutOptions,
     ) -> Result<()> {
+        self.session.core.tables.check_process()?;
         check_key(key)?;
         check_value(value)?;
         if options.condition != Condition::Always || options.durability.is_some() {
@@ -165,10 +168,10 @@ impl Batch {
             return Err(Error::Limit { what });
         }
         self.operations += 1;
-        let is_known = |other: &Arc<TableState>| Arc::ptr_eq(other, &table.state);
+        let is_known = |other: &ProcessArc<TableState>| Arc::ptr_eq(other, &table.state);
         // Searched from the end: consecutive operations on one table are the common case.
         if !self.tables.iter().rev().any(is_known) {
-            self.tables.push(Arc::clone(&table.state));
+            self.tables.push(table.state.clone());
         }
         Ok(())
     }

@@ -60,7 +60,7 @@ impl Core {
                 report.add(file, 0, format!("the table stopped: {reason}"));
                 return Ok(());
             }
-            TableStatus::Dropped | TableStatus::Closed => return Ok(()),
+            TableStatus::Dropped | TableStatus::Closed | TableStatus::Forked => return Ok(()),
         }
         table.engine.check(report)?;
         let entries = if self.expiry.is_index(table) {

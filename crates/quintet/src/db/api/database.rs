@@ -20,7 +20,7 @@ use crate::{
         core::Core,
         recovery::options::Options,
     },
-    io::{Env, os::OsEnv},
+    io::{Env, os::OsEnv, process::ProcessArc},
     util::{report::Report, types::TableTypes},
 };
 
@@ -29,9 +29,14 @@ use crate::{
 /// Clones are cheap; any thread may use them. [`Database::close`] closes it. Otherwise the last
 /// handle (`Database`, [`Table`] or [`Batch`]) closes it on drop; errors of that close are lost,
 /// acknowledged writes are not.
+///
+/// A handle belongs to the process that created it. In a child that inherits it through `fork`,
+/// every call that returns a `Result` fails with [`Error::Forked`] and touches nothing. Dropping
+/// the handle there does nothing. Calls without a `Result` return what the handle itself knows
+/// ([`Table::kind`], [`Database::is_read_only`]), or nothing: an empty name or list, zeros.
 #[derive(Clone, Debug)]
 pub struct Database {
-    pub(crate) session: Arc<Session>,
+    pub(crate) session: ProcessArc<Session>,
 }
 
 /// The name, engine and types of a table.
@@ -61,12 +66,13 @@ impl Database {
     /// [`Error::UnknownEngine`]; [`Error::ReadOnly`].
     pub fn create_table(&self, path: &str, options: impl Borrow<TableOptions>) -> Result<Table> {
         let core = &self.session.core;
+        core.tables.check_process()?;
         if let ResolvedPath::Mount(mount) = core.tables.resolve(path) {
             let target = self.open_mount(&mount)?;
             return target.create_table(&mount.target_path(), options);
         }
         let state = core.create_table(path, options.borrow())?;
-        Ok(Table { session: Arc::clone(&self.session), state })
+        Ok(Table::new(self.session.clone(), state))
     }
 
     /// Opens a table. The first handle reads the table's index from its files, which takes some
@@ -89,7 +95,7 @@ impl Database {
         let id = core.tables.catalog.with_tree(|tree| tree.find_table(path));
         let state = id.map(|id| core.open_table(id)).transpose()?.flatten();
         let state = state.ok_or_else(|| Error::NoSuchTable { name: path.to_owned() })?;
-        Ok(Table { session: Arc::clone(&self.session), state })
+        Ok(Table::new(self.session.clone(), state))
     }
 
     /// Opens a table, or creates it. Ignores `options` if the table exists. Otherwise as
@@ -114,8 +120,12 @@ impl Database {
     }
 
     /// Returns all tables by path, without those behind mounts ([`Database::walk`] includes them).
+    /// Returns none in a forked child.
     pub fn tables(&self) -> Vec<TableInfo> {
         let core = &self.session.core;
+        if core.tables.is_forked() {
+            return Vec::new();
+        }
         table_infos(core, core.tables.catalog.with_tree(CatalogTree::tables))
     }
 
@@ -175,6 +185,7 @@ impl Database {
 
     fn drop_path(&self, path: &str, table_only: bool) -> Result<()> {
         let core = &self.session.core;
+        core.tables.check_process()?;
         let ResolvedPath::Mount(mount) = core.tables.resolve(path) else {
             return core.drop_path(path, table_only);
         };
@@ -189,7 +200,7 @@ impl Database {
 
     /// Returns an empty batch.
     pub fn batch(&self) -> Batch {
-        Batch::new(Arc::clone(&self.session))
+        Batch::new(self.session.clone())
     }
 
     /// Checkpoints every table, then removes the log that no table needs. Waits for a checkpoint
@@ -223,6 +234,7 @@ impl Database {
 
     /// Returns counters and sizes of the database and all its tables. Opens the tables that are not
     /// open, one after the other, which may take milliseconds each. [`Table::stats`] reads one.
+    /// All are zero in a forked child.
     pub fn stats(&self) -> DatabaseStats {
         self.session.core.stats()
     }
@@ -241,7 +253,7 @@ impl Database {
 
     /// Opens the database behind a mount.
     pub(super) fn open_mount(&self, path: &MountedPath) -> Result<Self> {
-        Ok(Self { session: self.session.open_mount(path)? })
+        Ok(Self { session: ProcessArc::new(self.session.open_mount(path)?) })
     }
 }
 
@@ -256,7 +268,7 @@ impl Options {
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Database> {
         self.validate()?;
         let env: Arc<dyn Env> = Arc::new(OsEnv::new().on(self.memory));
-        Ok(Database { session: Session::open(&env, path.as_ref(), self)? })
+        Ok(Database { session: ProcessArc::new(Session::open(&env, path.as_ref(), self)?) })
     }
 
     /// Same as [`Options::open`], on the caller's [`Env`]. For tests.
@@ -264,7 +276,7 @@ impl Options {
     #[expect(clippy::needless_pass_by_value, reason = "tests hand over a fresh clone")]
     pub fn open_in(&self, env: Arc<dyn Env>, path: impl AsRef<Path>) -> Result<Database> {
         self.validate()?;
-        Ok(Database { session: Session::open(&env, path.as_ref(), self)? })
+        Ok(Database { session: ProcessArc::new(Session::open(&env, path.as_ref(), self)?) })
     }
 }
 

@@ -1,8 +1,11 @@
 //! Ranges of keys: Rust ranges over bytes or text as arguments.
+//!
+//! Problem: engines and log records take an inclusive start and an exclusive end.
+//! How: [`after`] returns the first key above a bound, so every bound is a valid key.
 
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-use crate::contract::KeyRange;
+use crate::{contract::KeyRange, db::limits::KEY_BYTES_MAX};
 
 /// A range of keys: any Rust range over bytes or text (`b"a"..b"b"`, `"a"..="b"`, `..`), or a pair
 /// of [`Bound`]s.
@@ -11,24 +14,38 @@ pub trait KeyBounds {
     fn into_key_range(self) -> KeyRange;
 }
 
-/// Returns the first key greater than `key`.
-fn after(key: &[u8]) -> Vec<u8> {
-    [key, &[0]].concat()
+/// Returns the first key greater than `key` that a table can hold. `None` if there is none.
+fn after(key: &[u8]) -> Option<Vec<u8>> {
+    if key.len() < KEY_BYTES_MAX {
+        return Some([key, &[0]].concat());
+    }
+    // A greater key that starts with `key` would be longer than the maximum.
+    end_of_prefix(key)
+}
+
+/// Returns the first key that is greater than every key with this prefix. `None` if there is none.
+fn end_of_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut end = prefix.get(..=last)?.to_vec();
+    *end.last_mut()? += 1;
+    Some(end)
 }
 
 fn key_range<K: AsRef<[u8]>>(start: Bound<K>, end: Bound<K>) -> KeyRange {
-    KeyRange {
-        start: match start {
-            Bound::Included(key) => Some(key.as_ref().to_vec()),
-            Bound::Excluded(key) => Some(after(key.as_ref())),
-            Bound::Unbounded => None,
+    let start = match start {
+        Bound::Included(key) => Some(key.as_ref().to_vec()),
+        Bound::Excluded(key) => match after(key.as_ref()) {
+            None => return KeyRange { start: None, end: Some(Vec::new()) },
+            start => start,
         },
-        end: match end {
-            Bound::Included(key) => Some(after(key.as_ref())),
-            Bound::Excluded(key) => Some(key.as_ref().to_vec()),
-            Bound::Unbounded => None,
-        },
-    }
+        Bound::Unbounded => None,
+    };
+    let end = match end {
+        Bound::Included(key) => after(key.as_ref()),
+        Bound::Excluded(key) => Some(key.as_ref().to_vec()),
+        Bound::Unbounded => None,
+    };
+    KeyRange { start, end }
 }
 
 impl<K: AsRef<[u8]>> KeyBounds for Range<K> {
@@ -83,14 +100,7 @@ impl KeyBounds for KeyRange {
 impl KeyRange {
     /// Returns the range of the keys that start with `prefix`.
     pub fn prefix(prefix: &[u8]) -> Self {
-        let end = prefix.iter().rposition(|byte| *byte != u8::MAX).map(|last| {
-            let mut end = prefix.get(..=last).unwrap_or(prefix).to_vec();
-            if let Some(byte) = end.last_mut() {
-                *byte += 1;
-            }
-            end
-        });
-        Self { start: Some(prefix.to_vec()), end }
+        Self { start: Some(prefix.to_vec()), end: end_of_prefix(prefix) }
     }
 
     /// Returns whether no key can be in the range.
@@ -132,6 +142,20 @@ mod tests {
         assert_eq!(end(b"a\xff\xff"), Some(b"b".to_vec()));
         assert_eq!(end(b"\xff"), None);
         assert_eq!(end(b""), None);
+    }
+
+    #[test]
+    fn a_bound_beside_a_key_of_maximum_length_is_a_valid_key() {
+        let longest = |last: u8| [&vec![b'k'; KEY_BYTES_MAX - 1][..], &[last]].concat();
+        assert_eq!(bounds(..=longest(b'a')), (None, Some(longest(b'b'))));
+        let pair = (Bound::Excluded(longest(b'a')), Bound::Unbounded);
+        assert_eq!(bounds(pair), (Some(longest(b'b')), None));
+        let mut carried = vec![b'k'; KEY_BYTES_MAX - 1];
+        carried[KEY_BYTES_MAX - 2] = b'l';
+        assert_eq!(bounds(..=longest(0xff)), (None, Some(carried)));
+        let last = vec![0xff; KEY_BYTES_MAX];
+        assert_eq!(bounds(..=&last), (None, None));
+        assert!((Bound::Excluded(&last), Bound::Unbounded).into_key_range().is_empty());
     }
 
     #[test]

@@ -103,8 +103,11 @@ impl Database {
         Ok(())
     }
 
-    /// Returns all mounts, by path.
+    /// Returns all mounts, by path. Returns none in a forked child.
     pub fn mounts(&self) -> Vec<MountInfo> {
+        if self.session.core.tables.is_forked() {
+            return Vec::new();
+        }
         let mounts = self.session.core.tables.catalog.with_tree(|tree| tree.mounts_below(""));
         let info = |(name, record): (String, MountRecord)| MountInfo {
             name,
@@ -120,6 +123,7 @@ impl Database {
     /// Fails with [`Error::NoSuchTable`] if the path leads through no mount, and with
     /// [`Error::Mount`] if the target cannot be opened.
     pub fn mounted(&self, path: &str) -> Result<Self> {
+        self.session.core.tables.check_process()?;
         match self.session.core.tables.resolve(path) {
             ResolvedPath::Mount(mount) => self.open_mount(&mount),
             ResolvedPath::Local => Err(Error::NoSuchTable { name: path.to_owned() }),

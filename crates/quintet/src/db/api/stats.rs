@@ -40,7 +40,7 @@ pub struct TableStats {
 }
 
 /// Counters and sizes of a database. Names that end in `_total` count since the open.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct DatabaseStats {
     /// The tables, by path.
     pub tables: Vec<TableStats>,
@@ -131,6 +131,9 @@ impl Core {
     }
 
     pub(crate) fn stats(&self) -> DatabaseStats {
+        if self.tables.is_forked() {
+            return DatabaseStats::default();
+        }
         let open_tables = to_u64(self.tables.open_count());
         let index = self.expiry.table().map(|index| index.engine.stats()).unwrap_or_default();
         let tables = self.tables.catalog.with_tree(CatalogTree::tables).into_iter();

@@ -22,6 +22,7 @@ use crate::{
             value::{Key, Value},
         },
     },
+    io::process::ProcessArc,
     util::types::TableTypes,
 };
 
@@ -29,15 +30,20 @@ use crate::{
 /// them.
 ///
 /// A handle stays valid after a rename. After the table is dropped, every operation fails with
-/// [`Error::StaleTable`]; after the database is closed, with [`Error::Closed`].
+/// [`Error::StaleTable`]; after the database is closed, with [`Error::Closed`]; in a forked child,
+/// with [`Error::Forked`].
 #[derive(Clone, Debug)]
 pub struct Table {
-    pub(crate) session: Arc<Session>,
-    pub(crate) state: Arc<TableState>,
+    pub(crate) session: ProcessArc<Session>,
+    pub(crate) state: ProcessArc<TableState>,
 }
 
 impl Table {
-    /// Returns the current path, or the last one of a dropped table.
+    pub(crate) fn new(session: ProcessArc<Session>, state: Arc<TableState>) -> Self {
+        Self { session, state: ProcessArc::new(state) }
+    }
+
+    /// Returns the current path, or the last one of a dropped table. Empty in a forked child.
     pub fn name(&self) -> String {
         self.session.core.tables.name_of(&self.state)
     }
@@ -133,18 +139,17 @@ impl Table {
         let core = &self.session.core;
         core.tables.check_usable(&self.state)?;
         let mut each_stored = |index: usize, stored: Option<&[u8]>| {
-            let Some(stored) = stored else {
-                each(index, None);
-                return Ok(());
-            };
-            if let [0, plain @ ..] = stored {
-                each(index, Some(plain));
-                return Ok(());
+            match stored {
+                None => each(index, None),
+                Some([0, plain @ ..]) => each(index, Some(plain)),
+                Some(stored) => {
+                    let key = keys.get(index).copied().unwrap_or(&[]);
+                    let stored = contract::Value::copy(stored);
+                    each(index, core.tables.visible(&self.state, key, stored)?.as_deref());
+                }
             }
-            let key = keys.get(index).copied().unwrap_or(&[]);
-            let value = core.tables.visible(&self.state, key, contract::Value::copy(stored))?;
-            each(index, value.as_deref());
-            Ok(())
+            // The callback may have forked.
+            core.tables.check_process()
         };
         self.state.engine.multi_get(keys, MultiGetSink::Each(&mut each_stored))
     }
@@ -195,8 +200,10 @@ impl Table {
     }
 
     /// Returns the entries of a range in key order. The iterator works from either end, and ends
-    /// after an error. Entries that are written meanwhile may or may not appear. Fails with
-    /// [`Error::Unordered`] on an engine without key order.
+    /// after an error. Entries that are written meanwhile may or may not appear. If the loop
+    /// inserts keys ahead of the iterator, it may not end. Fails with [`Error::Unordered`] on an
+    /// engine without key order. In a forked child, an inherited iterator returns
+    /// [`Error::Forked`] once and ends.
     ///
     /// ```no_run
     /// # fn main() -> quintet::Result<()> {
@@ -219,8 +226,9 @@ impl Table {
     /// [`Table::range`], but allocates nothing for each entry that does not expire. On `slm`,
     /// values of 512 bytes or more are borrowed from the block cache.
     ///
-    /// `each` may use the table: no lock is held while it runs. The block of a borrowed value stays
-    /// pinned until `each` returns.
+    /// `each` may use the table: no lock is held while it runs. If it inserts keys ahead of the
+    /// current one, the visit may not end. The block of a borrowed value stays pinned until `each`
+    /// returns.
     pub fn visit(
         &self,
         range: impl KeyBounds,
@@ -231,12 +239,15 @@ impl Table {
         let mut visit = |key: &[u8], stored: &[u8]| {
             let (envelope, start) =
                 Envelope::decode(stored).ok_or_else(|| core.tables.bad_envelope(&self.state))?;
-            if envelope.expires_at.is_none() {
-                return Ok(each(key, stored.get(start..).unwrap_or(&[])));
-            }
-            let stored = contract::Value::shared(stored.into());
-            let value = core.tables.visible(&self.state, key, stored)?;
-            Ok(value.map_or(ControlFlow::Continue(()), |value| each(key, &value)))
+            let next = if envelope.expires_at.is_none() {
+                each(key, stored.get(start..).unwrap_or(&[]))
+            } else {
+                let stored = contract::Value::shared(stored.into());
+                let value = core.tables.visible(&self.state, key, stored)?;
+                value.map_or(ControlFlow::Continue(()), |value| each(key, &value))
+            };
+            // The callback may have forked: the engine's locks and pins are the parent's then.
+            core.tables.check_process().map(|()| next)
         };
         self.ordered_engine()?.visit(range.into_key_range(), &mut visit)
     }
@@ -280,7 +291,7 @@ impl Table {
         let core = &self.session.core;
         core.tables.check_writable()?;
         core.tables.check_usable(&self.state)?;
-        core.checkpoints.checkpoint(&core.tables, std::slice::from_ref(&self.state))
+        core.checkpoints.checkpoint(&core.tables, std::slice::from_ref(&*self.state))
     }
 
     /// Releases the space of deleted, replaced and expired entries, as far as the engine can. May
@@ -327,12 +338,26 @@ impl std::fmt::Debug for Entries {
     }
 }
 
+impl Drop for Entries {
+    fn drop(&mut self) {
+        if self.table.session.core.tables.is_forked() {
+            // The engine's iterator holds pins and may lock: it stays as it was at the fork.
+            let stored = std::mem::replace(&mut self.stored, Box::new(std::iter::empty()));
+            std::mem::forget(stored);
+        }
+    }
+}
+
 impl Entries {
     fn next_visible(
         &mut self,
         mut next: impl FnMut(&mut EntryIter) -> Option<Result<Entry>>,
     ) -> Option<Result<(Key, Value)>> {
         while !self.failed {
+            if let Err(forked) = self.table.session.core.tables.check_process() {
+                self.failed = true;
+                return Some(Err(forked));
+            }
             let visible = next(&mut self.stored)?.and_then(|entry| {
                 let core = &self.table.session.core;
                 let value = core.tables.visible(&self.table.state, &entry.key, entry.value)?;

@@ -1,7 +1,5 @@
 //! Commits of batches: one record for all operations, under the stripes of all their keys.
 
-use std::sync::Arc;
-
 use super::{
     mutants,
     steps::{frees, hash_of},
@@ -14,12 +12,13 @@ use crate::{
         encoding::operations::Ops,
         tables::state::TableState,
     },
+    io::process::ProcessArc,
     util::{codec::to_u64, mutant::mutant},
     wal::{Appended, Ticket},
 };
 
 /// A table of a batch.
-type BatchTable = Arc<TableState>;
+type BatchTable = ProcessArc<TableState>;
 
 /// Number of operations of a batch that engines prefetch at once: a few times the queue depth of a
 /// disk.

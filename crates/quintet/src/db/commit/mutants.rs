@@ -1,7 +1,5 @@
 //! Wrong code of the planted bugs of the commit path.
 
-use std::sync::Arc;
-
 use crate::{
     Result,
     contract::Op,
@@ -10,6 +8,7 @@ use crate::{
         encoding::operations::{Frame, Ops},
         tables::state::TableState,
     },
+    io::process::ProcessArc,
     util::sync::yield_now,
     wal::Appended,
 };
@@ -30,7 +29,7 @@ pub(super) fn check_early(
 /// Logs and applies each operation of a batch as one record.
 pub(super) fn log_split<'a>(
     core: &Core,
-    operations: impl Iterator<Item = (&'a Arc<TableState>, Op<'a>)>,
+    operations: impl Iterator<Item = (&'a ProcessArc<TableState>, Op<'a>)>,
 ) -> Result<(Appended, Result<()>)> {
     let mut last = Appended { lsn: core.log.end(), end: core.log.end() };
     for (table, op) in operations {

@@ -156,8 +156,9 @@ impl Core {
     }
 
     /// Stops the jobs, makes every commit durable and releases the lock of the directory. A second
-    /// close does nothing.
+    /// close does nothing. Fails with [`Error::Forked`](crate::Error::Forked) in a forked child.
     pub(crate) fn close(&self) -> Result<()> {
+        self.tables.check_process()?;
         if self.tables.is_read_only() {
             self.tables.close();
             lock(&self.lock).take();

@@ -37,7 +37,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    io::{Dir, Env, LockGuard},
+    io::{Dir, Env, LockGuard, process},
     util::{
         budget::Budget,
         codec::Lsn,
@@ -52,6 +52,7 @@ const TABLES_NAME: &str = "tables";
 
 /// Opens the database at `path`. `options` are valid. Starts no jobs.
 pub(crate) fn open(env: &Arc<dyn Env>, path: &Path, options: &Options) -> Result<Core> {
+    process::register().map_err(|error| Error::io("register the handler of fork", error))?;
     let may_create = options.create && !options.read_only;
     let dir = env.open_dir(path, may_create).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
@@ -87,7 +88,10 @@ fn has_catalog(dir: &Arc<dyn Dir>) -> Result<bool> {
 
 fn lock_dir(dir: &Arc<dyn Dir>, shared: bool) -> Result<Box<dyn LockGuard>> {
     dir.lock(LOCK_NAME, !shared).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => Error::Locked { path: dir.path().to_owned() },
+        io::ErrorKind::WouldBlock => {
+            let holder = dir.lock_holder(LOCK_NAME);
+            Error::Locked { path: dir.path().to_owned(), holder }
+        }
         _ => Error::io(format!("lock {LOCK_NAME}"), error),
     })
 }

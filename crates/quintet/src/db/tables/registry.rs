@@ -35,15 +35,17 @@ use crate::{
         tree::{CatalogTree, TableNode},
     },
     engine::check_table_options,
-    io::{Dir, Env},
+    io::{Dir, Env, process::ProcessState},
     util::{
         codec::{Decoder, Lsn, to_usize},
         mutant::mutant,
-        sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
+        sync::{AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
     },
     wal::Log,
 };
 
+/// The status of a closed registry.
+const CLOSED: u8 = 1;
 /// Memory that one open table is expected to need, in bytes: tables without a handle stay open
 /// within half of the budget.
 const OPEN_TABLE_BYTES: u64 = 2 << 20;
@@ -73,7 +75,8 @@ pub(crate) struct TableRegistry {
     pending_removals: Mutex<Vec<(u64, Option<Arc<TableState>>)>>,
     pub(super) host: Arc<DatabaseHost>,
     log: Arc<Log>,
-    closed: AtomicBool,
+    /// 0, or [`CLOSED`].
+    status: ProcessState,
 }
 
 impl TableRegistry {
@@ -95,7 +98,7 @@ impl TableRegistry {
             open_max: open_max.max(OPEN_TABLES_MIN),
             pending_removals: Mutex::new(Vec::new()),
             log,
-            closed: AtomicBool::new(false),
+            status: ProcessState::new(0),
         }
     }
 
@@ -105,24 +108,40 @@ impl TableRegistry {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.status.get() == Some(CLOSED)
     }
 
     /// Closes the registry and every table. Returns `false`, and changes nothing, if it was closed.
     pub(crate) fn close(&self) -> bool {
-        if self.closed.swap(true, Ordering::AcqRel) {
+        if !self.status.raise(CLOSED) {
             return false;
         }
         self.all().iter().for_each(|table| table.advance_status(TableStatus::Closed));
         true
     }
 
-    /// Fails if the database is closed.
-    pub(crate) fn check_open(&self) -> Result<()> {
-        if self.is_closed() { Err(Error::Closed) } else { Ok(()) }
+    /// Returns whether this process has inherited the database through `fork`. It must not use it
+    /// then: not even a lock, which another thread may have held at the fork.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.status.is_forked()
     }
 
-    /// Fails if the database is closed or read-only, or its catalog has failed.
+    /// Fails if this process has inherited the database through `fork`.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.is_forked() { Err(Error::Forked) } else { Ok(()) }
+    }
+
+    /// Fails if the database is closed, or inherited through `fork`.
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<()> {
+        match self.status.get() {
+            Some(0) => Ok(()),
+            Some(_) => Err(Error::Closed),
+            None => Err(Error::Forked),
+        }
+    }
+
+    /// Fails if the database is closed, inherited or read-only, or its catalog has failed.
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.check_open()?;
         if self.is_read_only() {
@@ -154,6 +173,9 @@ impl TableRegistry {
 
     #[cold]
     fn unusable(&self, table: &TableState, status: TableStatus) -> Error {
+        if status == TableStatus::Forked {
+            return Error::Forked;
+        }
         let name = self.name_of(table);
         match status {
             TableStatus::Failed => Error::TableFailed {
@@ -162,12 +184,15 @@ impl TableRegistry {
             },
             TableStatus::Dropped => Error::StaleTable { name },
             TableStatus::Loading => Error::Loading { table: name },
-            TableStatus::Closed | TableStatus::Open => Error::Closed,
+            TableStatus::Closed | TableStatus::Open | TableStatus::Forked => Error::Closed,
         }
     }
 
-    /// Returns a table's current name, or its last one.
+    /// Returns a table's current name, or its last one. Empty in a forked child.
     pub(crate) fn name_of(&self, table: &TableState) -> String {
+        if self.is_forked() {
+            return String::new();
+        }
         if let Some(name) = table.dropped_name.get() {
             return name.clone();
         }

@@ -8,9 +8,10 @@ use crate::{
     Error,
     contract::{Engine as _, EngineKind, Load, PendingWork},
     engine::AnyEngine,
+    io::process::ProcessState,
     util::{
         codec::{KeyHash, Lsn},
-        sync::{AtomicBool, AtomicU8, AtomicU64, CachePadded, Mutex, OnceLock, Ordering},
+        sync::{AtomicBool, AtomicU64, CachePadded, Mutex, OnceLock, Ordering},
         types::TableTypes,
     },
 };
@@ -24,6 +25,8 @@ pub(crate) enum TableStatus {
     Failed,
     Dropped,
     Closed,
+    /// The table belongs to the parent of this forked process. Never stored.
+    Forked,
 }
 
 impl TableStatus {
@@ -34,6 +37,7 @@ impl TableStatus {
             Self::Failed => 2,
             Self::Dropped => 3,
             Self::Closed => 4,
+            Self::Forked => 5,
         }
     }
 }
@@ -45,7 +49,7 @@ pub(crate) struct TableState {
     pub(crate) kind: EngineKind,
     pub(crate) hash: KeyHash,
     pub(crate) engine: AnyEngine,
-    status: AtomicU8,
+    status: ProcessState,
     /// Why the table failed; set before the status changes.
     failure: OnceLock<String>,
     /// The last name, once the table is dropped.
@@ -82,7 +86,7 @@ impl TableState {
             kind,
             hash,
             engine,
-            status: AtomicU8::new(0),
+            status: ProcessState::new(TableStatus::Open.code()),
             failure: OnceLock::new(),
             dropped_name: OnceLock::new(),
             applied_end: CachePadded(AtomicU64::new(0)),
@@ -97,12 +101,13 @@ impl TableState {
 
     #[inline]
     pub(crate) fn status(&self) -> TableStatus {
-        match self.status.load(Ordering::Acquire) {
-            0 => TableStatus::Open,
-            1 => TableStatus::Loading,
-            2 => TableStatus::Failed,
-            3 => TableStatus::Dropped,
-            _ => TableStatus::Closed,
+        match self.status.get() {
+            Some(0) => TableStatus::Open,
+            Some(1) => TableStatus::Loading,
+            Some(2) => TableStatus::Failed,
+            Some(3) => TableStatus::Dropped,
+            Some(_) => TableStatus::Closed,
+            None => TableStatus::Forked,
         }
     }
 
@@ -113,15 +118,13 @@ impl TableState {
 
     /// Moves the status forward. Only a load moves it back, see [`TableState::exchange_status`].
     pub(crate) fn advance_status(&self, status: TableStatus) {
-        self.status.fetch_max(status.code(), Ordering::AcqRel);
+        self.status.raise(status.code());
     }
 
     /// Changes the status between open and loading. Returns `false`, and changes nothing, if it was
     /// not `from`.
     pub(crate) fn exchange_status(&self, from: TableStatus, to: TableStatus) -> bool {
-        let codes = (from.code(), to.code());
-        let order = (Ordering::AcqRel, Ordering::Acquire);
-        self.status.compare_exchange(codes.0, codes.1, order.0, order.1).is_ok()
+        self.status.exchange(from.code(), to.code())
     }
 
     /// Stops the table: a logged operation could not be applied.

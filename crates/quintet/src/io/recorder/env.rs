@@ -11,6 +11,7 @@ use super::trace::TraceEvent;
 use crate::io::{Dir, DirEntry, Env, File, Job, JobHandle, LockGuard, Mapping, Open, Queue};
 use crate::util::{
     codec::to_u64,
+    error::LockHolder,
     sync::{
         Ordering,
         system::{Mutex, lock},
@@ -259,6 +260,10 @@ impl Dir for RecordDir {
 
     fn sync(&self) -> io::Result<()> {
         self.change(|| self.inner.sync(), TraceEvent::SyncDir { dir: self.number })
+    }
+
+    fn lock_holder(&self, name: &str) -> LockHolder {
+        self.inner.lock_holder(name)
     }
 
     fn lock(&self, name: &str, exclusive: bool) -> io::Result<Box<dyn LockGuard>> {

@@ -21,7 +21,7 @@
 #[cfg(not(model))]
 mod tests;
 
-use std::{borrow::Borrow, sync::Arc};
+use std::borrow::Borrow;
 
 use super::{batch::Batch, table::Table, typed::TypedTable, write_options::PutOptions};
 use crate::{
@@ -143,7 +143,7 @@ impl Table {
         let (path, last) = if options.logged
             || self.state.engine.ordered().and_then(OrderedEngine::bulk).is_none()
         {
-            let batch = Box::new(Batch::new(Arc::clone(&self.session)));
+            let batch = Box::new(Batch::new(self.session.clone()));
             let durability = options.durability.unwrap_or(core.durability);
             (LoadPath::ThroughLog(batch, durability), Vec::new())
         } else {
@@ -187,6 +187,7 @@ impl SortedLoader {
         options: PutOptions,
     ) -> Result<()> {
         let (key, body) = (key.as_ref(), value.as_ref());
+        self.table.session.core.tables.check_process()?;
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
@@ -253,6 +254,7 @@ impl SortedLoader {
     /// committed batches. If the disk fails at the last step and keeps failing, the load may be
     /// found whole at the next open.
     pub fn commit(mut self) -> Result<u64> {
+        self.table.session.core.tables.check_process()?;
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
@@ -277,7 +279,8 @@ impl SortedLoader {
 
 impl Drop for SortedLoader {
     fn drop(&mut self) {
-        if matches!(self.path, LoadPath::BypassesLog) {
+        let is_forked = self.table.session.core.tables.is_forked();
+        if matches!(self.path, LoadPath::BypassesLog) && !is_forked {
             end_load(&self.table.state);
             if self.expires {
                 // The sweep skipped entries that became due during the load.

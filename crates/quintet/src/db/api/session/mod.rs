@@ -144,6 +144,7 @@ impl Session {
 
     /// Closes the database, and those that it has opened through mounts.
     pub(crate) fn close(&self) -> Result<()> {
+        self.core.tables.check_process()?;
         let mounted = self.mounts.close();
         self.core.close().and(mounted)
     }

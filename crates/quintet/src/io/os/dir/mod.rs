@@ -1,6 +1,7 @@
 //! Directories and locks of the real system.
 
 pub(super) mod file;
+mod lock_holder;
 pub(super) mod open_count;
 
 use std::{
@@ -20,9 +21,13 @@ use rustix::{
 };
 
 use file::OsFile;
+use lock_holder::{LockedFile, holder_of};
 use open_count::OpenCount;
 
-use crate::io::{Dir, DirEntry, File, LockGuard, Open, persistence::MappedMemory};
+use crate::{
+    io::{Dir, DirEntry, File, LockGuard, Open, persistence::MappedMemory, process::OwnerProcess},
+    util::error::LockHolder,
+};
 
 /// Only the owner may read and write a database.
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -214,24 +219,39 @@ impl Dir for OsDir {
             // The lock is valid only while the name refers to the file: another process would open,
             // and lock, a file that replaced it.
             if self.names(name, &fd)? {
-                return Ok(Box::new(OsLock(fd)));
+                return Ok(Box::new(OsLock { fd, owner: OwnerProcess::this_process() }));
             }
         }
         Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    fn lock_holder(&self, name: &str) -> LockHolder {
+        let found = retry_on_intr(|| statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW));
+        found.map_or(LockHolder::Unknown, |stat| {
+            let (major, minor) = (fs::major(stat.st_dev), fs::minor(stat.st_dev));
+            holder_of(LockedFile { major, minor, inode: stat.st_ino })
+        })
     }
 }
 
 /// A lock of an open file description. It excludes other processes and other opens alike.
 #[derive(Debug)]
-struct OsLock(OwnedFd);
+struct OsLock {
+    fd: OwnedFd,
+    owner: OwnerProcess,
+}
 
 impl LockGuard for OsLock {}
 
 impl Drop for OsLock {
     fn drop(&mut self) {
-        // Unlock explicitly: a child that was forked, and has not yet executed another program,
-        // would keep the lock after a close. A failure is ignored; the close follows.
-        let _ = retry_on_intr(|| flock(&self.0, FlockOperation::Unlock));
+        // A forked child shares the lock with its parent; unlocking there would release it.
+        if self.owner.is_forked() {
+            return;
+        }
+        // Unlock explicitly: a forked child has the descriptor too and would keep the lock after a
+        // close. A failure is ignored; the close follows.
+        let _ = retry_on_intr(|| flock(&self.fd, FlockOperation::Unlock));
     }
 }
 
