@@ -81,11 +81,11 @@ fn scan(table: &Table, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
         let up: Vec<_> = table.range(..).unwrap().map(|entry| entry.unwrap().0).collect();
         assert!(up.is_sorted());
-        assert!(up.iter().filter(|key| is_kept(key)).eq(kept.iter().map(|key| key.as_bytes())));
+        assert!(up.iter().filter(|key| is_kept(key)).eq(kept.iter().map(String::as_bytes)));
         let down: Vec<_> = table.range(..).unwrap().rev().map(|entry| entry.unwrap().0).collect();
         assert!(down.is_sorted_by(|one, next| one > next));
         let found = down.iter().filter(|key| is_kept(key)).rev();
-        assert!(found.eq(kept.iter().map(|key| key.as_bytes())));
+        assert!(found.eq(kept.iter().map(String::as_bytes)));
     }
 }
 
@@ -115,7 +115,9 @@ fn ranges_find_every_put(kind: EngineKind) {
             (0..WRITERS).map(|writer| threads.spawn(move || write(table, writer, steps))).collect();
         let outcomes: Vec<_> = writers.into_iter().map(thread::ScopedJoinHandle::join).collect();
         is_over.store(true, Ordering::Relaxed);
-        outcomes.into_iter().for_each(|outcome| outcome.unwrap());
+        for outcome in outcomes {
+            outcome.unwrap();
+        }
     });
     assert!(db.check().unwrap().is_sound());
     db.close().unwrap();

@@ -185,7 +185,7 @@ pub(crate) fn puts_into_deleted_ranges<E: Engine>(bench: &Bench<E>) {
                 rows.retain(|one, _| *one < key(start) || *one >= end);
             }
             5..9 => {
-                for _ in 0..1 + random.below(3) {
+                for _ in 0..=random.below(3) {
                     lsn += 1;
                     let number = random.below(1_000);
                     put(&engine, lsn, &key(number), &lsn.to_be_bytes());

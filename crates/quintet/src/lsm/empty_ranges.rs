@@ -432,11 +432,11 @@ mod tests {
         ranges.puts().into_iter().for_each(|mut report| report.add(key.as_bytes()));
     }
 
-    fn up(ranges: &EmptyRanges, key: &str) -> Option<Option<Vec<u8>>> {
+    fn up(ranges: &EmptyRanges, key: &str) -> Option<ScanBound> {
         ranges.skip(Direction::Up, Some(key.as_bytes()))
     }
 
-    fn down(ranges: &EmptyRanges, key: Option<&str>) -> Option<Option<Vec<u8>>> {
+    fn down(ranges: &EmptyRanges, key: Option<&str>) -> Option<ScanBound> {
         ranges.skip(Direction::Down, key.map(str::as_bytes))
     }
 
@@ -502,12 +502,16 @@ mod tests {
     fn watches_cut_ranges() {
         let (ranges, _) = ranges();
         let watch = ranges.watch(Direction::Up, Some(bytes("b"))).unwrap();
-        ["e", "d", "f", "a"].into_iter().for_each(|key| put(&ranges, key));
+        for key in ["e", "d", "f", "a"] {
+            put(&ranges, key);
+        }
         watch.record(Some(bytes("h")), (b"b", b"g"));
         assert_eq!(up(&ranges, "b"), Some(Some(bytes("d"))));
         assert_eq!((up(&ranges, "d"), up(&ranges, "f")), (None, None));
         let watch = ranges.watch(Direction::Down, None).unwrap();
-        ["p", "r", "q"].into_iter().for_each(|key| put(&ranges, key));
+        for key in ["p", "r", "q"] {
+            put(&ranges, key);
+        }
         watch.record(Some(bytes("m")), (b"z", b"m"));
         assert_eq!(down(&ranges, None), Some(Some(bytes("r\0"))));
         assert_eq!(down(&ranges, Some("r")), None);
