@@ -205,3 +205,22 @@ pub(crate) fn puts_into_deleted_ranges<E: Engine>(bench: &Bench<E>) {
     }
     check(&engine);
 }
+
+/// Counts the keys of a small table, which reads keys without values, before and after ranges are
+/// recorded. A later range finds all keys between the deleted ones.
+pub(crate) fn counts_keys_among_deleted_ones<E: Engine>(bench: &Bench<E>) {
+    let (engine, _) = bench.open();
+    for number in 0..600 {
+        put(&engine, number + 1, &key(number), b"value");
+    }
+    for number in (100..200).chain(300..400) {
+        delete(&engine, 1_000 + number, &key(number));
+    }
+    for _ in 0..3 {
+        assert_eq!(engine.stats().keys, 400);
+        let range = || engine.ordered().unwrap().range(KeyRange::default()).unwrap();
+        assert_eq!(range().count(), 400);
+        assert_eq!(range().rev().count(), 400);
+    }
+    assert_eq!(detail(&engine, "empty_ranges"), 2);
+}

@@ -91,9 +91,9 @@ pub(crate) trait RangeSource {
         each: Visit<'_>,
     ) -> Result<RangeStep<()>>;
 
-    /// Called with each open cursor when it pauses, when its scan reaches its end or fails, and when the iterator
-    /// is dropped. A cursor that fails is dropped without it. So are the cursors of a range delete
-    /// that fails to insert a tombstone.
+    /// Called with each open cursor when it pauses, when its scan reaches its end or fails, and
+    /// when the iterator is dropped. A cursor that fails is dropped without it. So are the cursors
+    /// of a range delete that fails to insert a tombstone.
     fn end(_cursor: Self::Cursor, _table: &Self::Table) {}
 }
 

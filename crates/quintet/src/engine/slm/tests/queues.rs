@@ -1,7 +1,9 @@
 //! Ranges at keys that were deleted.
 
 use super::*;
-use crate::contract::queue_bench::{puts_into_deleted_ranges, queues_pass_few_deleted_keys};
+use crate::contract::queue_bench::{
+    counts_keys_among_deleted_ones, puts_into_deleted_ranges, queues_pass_few_deleted_keys,
+};
 
 fn ranges_find_puts() {
     puts_into_deleted_ranges(&Bench::new(51));
@@ -16,4 +18,9 @@ fn a_step_of_a_queue_passes_few_deleted_keys() {
 fn ranges_find_puts_among_deleted_keys() {
     ranges_find_puts();
     finds(Bug::EmptyRangeKeepsPut, ranges_find_puts);
+}
+
+#[test]
+fn statistics_count_keys_among_deleted_ones() {
+    counts_keys_among_deleted_ones(&Bench::new(52));
 }

@@ -2,7 +2,9 @@
 
 use super::{Bench, MODES};
 use crate::{
-    contract::queue_bench::{puts_into_deleted_ranges, queues_pass_few_deleted_keys},
+    contract::queue_bench::{
+        counts_keys_among_deleted_ones, puts_into_deleted_ranges, queues_pass_few_deleted_keys,
+    },
     util::mutant::{Bug, finds},
 };
 
@@ -22,4 +24,9 @@ fn a_step_of_a_queue_passes_few_deleted_keys() {
 fn ranges_find_puts_among_deleted_keys() {
     ranges_find_puts();
     finds(Bug::EmptyRangeKeepsPut, ranges_find_puts);
+}
+
+#[test]
+fn statistics_count_keys_among_deleted_ones() {
+    counts_keys_among_deleted_ones(&Bench::new(52, "sorted"));
 }
