@@ -102,7 +102,7 @@ fn tables_open_and_close_under_threads() {
     const TABLES: usize = 24;
     const ROUNDS: u64 = 60;
     let dir = Scratch::new("threads");
-    let db = open(&dir, 16 << 20);
+    let db = open(&dir, 64 << 20);
     for number in 0..TABLES {
         db.create_table(&format!("t{number}"), kind(number)).unwrap();
     }
@@ -151,7 +151,7 @@ fn tables_open_and_close_under_threads() {
     };
     last(&db);
     db.close().unwrap();
-    last(&open(&dir, 16 << 20));
+    last(&open(&dir, 64 << 20));
 }
 
 /// A damaged table fails when it is opened. The others work.

@@ -30,6 +30,9 @@ pub(crate) mod fake_host;
 pub(crate) mod options;
 #[cfg(test)]
 #[cfg(not(model))]
+pub(crate) mod queue_bench;
+#[cfg(test)]
+#[cfg(not(model))]
 pub(crate) mod test_bench;
 mod value;
 pub(crate) mod value_sink;

@@ -5,7 +5,7 @@
 //!   slows writers down before memory runs out.
 //! - Files: [`sst`] is the format of sorted string tables, with its writer and its block index.
 //! - Reads: [`block_cache`] holds hot blocks. [`cursor`] scans memtables and files and merges them.
-//!   [`range`] reads ranges from both ends.
+//!   [`range`] reads ranges from both ends, and [`empty_ranges`] lets it skip deleted keys.
 //!   [`read_buffers`] recycles the buffers of disk reads.
 //!
 //! `tph` groups such files into tables of levels. `slm` has one level of them under an index.
@@ -15,11 +15,15 @@
 
 pub(crate) mod block_cache;
 pub(crate) mod cursor;
+mod delete_range;
 pub(crate) mod direction;
+pub(crate) mod empty_ranges;
 pub(crate) mod memtable;
 pub(crate) mod range;
 pub(crate) mod rate_limiter;
 pub(crate) mod read_buffers;
+mod remaining_range;
 pub(crate) mod sst;
 pub(crate) mod super_version;
+mod tombstone_run;
 pub(crate) mod write_buffer;

@@ -3,6 +3,9 @@
 //! A scan opens one cursor upwards from its start and one downwards from its end, each when it is
 //! first needed. What a cursor reads is the engine's part ([`RangeSource`]).
 //!
+//! A cursor that passes deleted keys pauses ([`RangeStep::Paused`]) if the scan can continue behind
+//! them, or if it should record them ([`super::tombstone_run`]). The scan then opens a new cursor.
+//!
 //! Invariants:
 //! - The front never passes the back: no key is returned twice. [`RemainingRange`] has the keys
 //!   that neither end has returned. Each entry that is returned leaves it, with all keys behind it.
@@ -13,61 +16,22 @@
 
 use std::{fmt, sync::Arc};
 
-use super::direction::Direction;
+use super::{direction::Direction, empty_ranges::EmptyRanges};
+pub(crate) use super::{remaining_range::RemainingRange, tombstone_run::TombstoneRun};
 use crate::{
     Result,
-    contract::{Cursor, Entry, KeyRange},
+    contract::{Cursor, Entry, KeyRange, Visit},
 };
 
-/// The part of a range that neither end has returned.
+/// The outcome of a cursor's step.
 #[derive(Debug)]
-pub(crate) struct RemainingRange {
-    /// First key.
-    pub(crate) start: Vec<u8>,
-    /// First key past the range; `None` is unbounded.
-    pub(crate) end: Option<Vec<u8>>,
-}
-
-impl RemainingRange {
-    pub(crate) fn new(range: KeyRange) -> Self {
-        Self { start: range.start.unwrap_or_default(), end: range.end }
-    }
-
-    /// Returns whether the range can have no key.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.end.as_ref().is_some_and(|end| *end <= self.start)
-    }
-
-    /// Returns the bound at which a cursor of this direction begins.
-    pub(crate) fn first_key(&self, direction: Direction) -> Option<Arc<[u8]>> {
-        match direction {
-            Direction::Up => Some(self.start.as_slice().into()),
-            Direction::Down => self.end.as_deref().map(Arc::from),
-        }
-    }
-
-    /// Returns whether a key that a cursor of this direction has reached is in the range.
-    #[inline]
-    pub(crate) fn contains(&self, direction: Direction, key: &[u8]) -> bool {
-        match direction {
-            Direction::Up => self.end.as_deref().is_none_or(|end| key < end),
-            Direction::Down => key >= self.start.as_slice(),
-        }
-    }
-
-    /// Removes a key and the keys that a cursor of this direction has passed.
-    fn remove_to(&mut self, direction: Direction, key: &[u8]) {
-        let bound = match direction {
-            Direction::Up => &mut self.start,
-            Direction::Down => self.end.get_or_insert_default(),
-        };
-        bound.clear();
-        bound.extend_from_slice(key);
-        if direction == Direction::Up {
-            // The first key above it.
-            bound.push(0);
-        }
-    }
+pub(crate) enum RangeStep<T> {
+    Found(T),
+    /// The cursor is at deleted keys and must be opened again, at the bound that the
+    /// [`TombstoneRun`] says.
+    Paused,
+    /// The range has no further entry.
+    End,
 }
 
 /// What the scans of an engine read: a super version, and the cursors over it.
@@ -77,6 +41,15 @@ pub(crate) trait RangeSource {
     /// A cursor of one direction.
     type Cursor: fmt::Debug;
 
+    /// Returns the empty ranges of the table.
+    fn empty_ranges(table: &Self::Table) -> &Arc<EmptyRanges>;
+
+    /// Orders the nodes of all memtables of the super version.
+    fn order_memtables(&self);
+
+    /// Returns whether writers insert into the active memtable of the super version.
+    fn is_current(&self, table: &Self::Table) -> bool;
+
     /// Opens a cursor at the start or the end of what remains of the range.
     fn open(
         &self,
@@ -85,27 +58,42 @@ pub(crate) trait RangeSource {
         table: &Self::Table,
     ) -> Result<Self::Cursor>;
 
-    /// Advances past the next entry in the range and returns it; `None` if there is none.
+    /// Advances past the next entry in the range and returns it. Tells `run` of each deleted key
+    /// and of the entry.
     fn next_entry(
         cursor: &mut Self::Cursor,
-        direction: Direction,
+        run: &mut TombstoneRun<'_>,
         remaining: &RemainingRange,
         table: &Self::Table,
-    ) -> Result<Option<Entry>>;
+    ) -> Result<RangeStep<Entry>>;
 
-    /// Does the same as [`Self::next_entry`] upwards, and returns the key alone.
+    /// Does the same as [`Self::next_entry`], and returns the key alone.
     fn next_key(
         cursor: &mut Self::Cursor,
+        run: &mut TombstoneRun<'_>,
         remaining: &RemainingRange,
         table: &Self::Table,
-    ) -> Result<Option<Vec<u8>>> {
-        let entry = Self::next_entry(cursor, Direction::Up, remaining, table)?;
-        Ok(entry.map(|entry| entry.key))
+    ) -> Result<RangeStep<Vec<u8>>> {
+        Ok(match Self::next_entry(cursor, run, remaining, table)? {
+            RangeStep::Found(entry) => RangeStep::Found(entry.key),
+            RangeStep::Paused => RangeStep::Paused,
+            RangeStep::End => RangeStep::End,
+        })
     }
 
-    /// Called with each open cursor when its scan reaches its end or fails, and when the iterator
-    /// is dropped. A cursor that fails is dropped without it. So are the cursors of a range delete
-    /// that fails to insert a tombstone.
+    /// Passes the entries of the range to `each`, until it breaks ([`RangeStep::Found`]) or the
+    /// cursor pauses or ends.
+    fn visit(
+        cursor: &mut Self::Cursor,
+        run: &mut TombstoneRun<'_>,
+        remaining: &RemainingRange,
+        table: &Self::Table,
+        each: Visit<'_>,
+    ) -> Result<RangeStep<()>>;
+
+    /// Called with each open cursor when it pauses, when its scan reaches its end or fails, and
+    /// when the iterator is dropped. A cursor that fails is dropped without it. So are the cursors
+    /// of a range delete that fails to insert a tombstone.
     fn end(_cursor: Self::Cursor, _table: &Self::Table) {}
 }
 
@@ -130,9 +118,9 @@ impl<S: RangeSource> TwoEndedScan<S> {
 
     /// Returns the next entry from one end.
     fn next_entry(&mut self, direction: Direction, table: &S::Table) -> Result<Option<Entry>> {
-        self.step(direction, table, |cursor, remaining| {
-            let found = S::next_entry(cursor, direction, remaining, table)?;
-            if let Some(entry) = &found {
+        self.step(direction, table, |cursor, run, remaining| {
+            let found = S::next_entry(cursor, run, remaining, table)?;
+            if let RangeStep::Found(entry) = &found {
                 remaining.remove_to(direction, &entry.key);
             }
             Ok(found)
@@ -144,7 +132,9 @@ impl<S: RangeSource> TwoEndedScan<S> {
     /// The key stays in the remaining range, which saves a copy of each key. So a scan that calls
     /// this method must not call [`Self::next_entry`].
     pub(crate) fn next_key(&mut self, table: &S::Table) -> Result<Option<Vec<u8>>> {
-        self.step(Direction::Up, table, |cursor, remaining| S::next_key(cursor, remaining, table))
+        self.step(Direction::Up, table, |cursor, run, remaining| {
+            S::next_key(cursor, run, remaining, table)
+        })
     }
 
     /// Calls `advance` with the cursor of one direction. Ends the scan if that returns nothing.
@@ -152,30 +142,67 @@ impl<S: RangeSource> TwoEndedScan<S> {
         &mut self,
         direction: Direction,
         table: &S::Table,
-        advance: impl FnOnce(&mut S::Cursor, &mut RemainingRange) -> Result<Option<T>>,
+        advance: impl FnMut(
+            &mut S::Cursor,
+            &mut TombstoneRun<'_>,
+            &mut RemainingRange,
+        ) -> Result<RangeStep<T>>,
     ) -> Result<Option<T>> {
         if self.is_done {
             return Ok(None);
         }
-        let slot = match direction {
-            Direction::Up => &mut self.front,
-            Direction::Down => &mut self.back,
-        };
-        let opened = if let Some(cursor) = slot {
-            Ok(cursor)
-        } else {
-            let cursor = self.source.open(direction, &self.remaining, table);
-            cursor.map(|cursor| slot.insert(cursor))
-        };
-        let found = opened.and_then(|cursor| advance(cursor, &mut self.remaining));
-        if found.is_err() {
-            *slot = None;
-        }
+        let found = self.find(direction, table, advance);
         if !matches!(found, Ok(Some(_))) {
             self.is_done = true;
             self.end(table);
         }
         found
+    }
+
+    /// Calls `advance` until the cursor does not pause.
+    fn find<T>(
+        &mut self,
+        direction: Direction,
+        table: &S::Table,
+        mut advance: impl FnMut(
+            &mut S::Cursor,
+            &mut TombstoneRun<'_>,
+            &mut RemainingRange,
+        ) -> Result<RangeStep<T>>,
+    ) -> Result<Option<T>> {
+        let slot = match direction {
+            Direction::Up => &mut self.front,
+            Direction::Down => &mut self.back,
+        };
+        // Keys that a key scan returned are still in the remaining range.
+        let is_at_bound = slot.is_none();
+        let mut run = TombstoneRun::new(S::empty_ranges(table), direction, is_at_bound);
+        loop {
+            if slot.is_none() {
+                *slot = open_cursor(&self.source, direction, &mut self.remaining, table)?;
+            }
+            let Some(cursor) = slot else {
+                run.end_at_limit(&self.remaining);
+                return Ok(None);
+            };
+            let step = advance(cursor, &mut run, &mut self.remaining);
+            if step.is_err() {
+                *slot = None;
+            }
+            match step? {
+                RangeStep::Found(found) => return Ok(Some(found)),
+                RangeStep::End => {
+                    run.end_at_limit(&self.remaining);
+                    return Ok(None);
+                }
+                RangeStep::Paused => {
+                    slot.take().into_iter().for_each(|cursor| S::end(cursor, table));
+                    if !run.resume(&mut self.remaining, || self.source.is_current(table)) {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
     }
 
     /// Ends both cursors.
@@ -184,6 +211,50 @@ impl<S: RangeSource> TwoEndedScan<S> {
             S::end(cursor, table);
         }
     }
+}
+
+/// Opens a cursor at the bound of what remains, or behind the empty range that contains the bound.
+/// Returns `None` if nothing remains.
+fn open_cursor<S: RangeSource>(
+    source: &S,
+    direction: Direction,
+    remaining: &mut RemainingRange,
+    table: &S::Table,
+) -> Result<Option<S::Cursor>> {
+    let empty = S::empty_ranges(table);
+    if empty.has_ranges() {
+        // Reports the puts that returned before the scan began.
+        source.order_memtables();
+        let bound = empty.skip(direction, remaining.bound(direction));
+        if bound.is_some_and(|bound| !remaining.continue_at(direction, bound)) {
+            return Ok(None);
+        }
+    }
+    source.open(direction, remaining, table).map(Some)
+}
+
+/// Passes the entries of a range to `each` in key order, until it breaks.
+pub(crate) fn visit_range<S: RangeSource>(
+    source: &S,
+    range: KeyRange,
+    table: &S::Table,
+    each: Visit<'_>,
+) -> Result<()> {
+    let mut remaining = RemainingRange::new(range);
+    if remaining.is_empty() {
+        return Ok(());
+    }
+    let mut run = TombstoneRun::new(S::empty_ranges(table), Direction::Up, true);
+    while let Some(mut cursor) = open_cursor(source, Direction::Up, &mut remaining, table)? {
+        let step = S::visit(&mut cursor, &mut run, &remaining, table, each);
+        S::end(cursor, table);
+        let is_paused = matches!(step?, RangeStep::Paused);
+        if !is_paused || !run.resume(&mut remaining, || source.is_current(table)) {
+            break;
+        }
+    }
+    run.end_at_limit(&remaining);
+    Ok(())
 }
 
 /// An iterator over the entries of a range, from both ends.

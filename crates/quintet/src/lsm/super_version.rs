@@ -41,6 +41,11 @@ impl<V> SuperVersion<V> {
         std::iter::once(&self.active).chain(&self.frozen)
     }
 
+    /// Orders the nodes of all memtables.
+    pub(crate) fn order_memtables(&self) {
+        self.memtables().for_each(|memtable| memtable.order_nodes());
+    }
+
     /// Looks a key up in the memtables, newest first.
     #[inline]
     pub(crate) fn in_memory<T: ValueSink>(

@@ -24,16 +24,17 @@ use std::{sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 
 use super::{
+    empty_ranges::EmptyRanges,
     memtable::{Filter, Memtable, cost},
     super_version::SuperVersion,
 };
 use crate::{
     Error, Result,
-    contract::{Context, KeyRange, Op, TRANSIENT_WAIT_STEP},
+    contract::{Context, Op, TRANSIENT_WAIT_STEP},
     io::write_throttle::DELAY_MAX,
     lsm::{
         memtable::arenas::Arenas,
-        range::{RangeSource, TwoEndedScan},
+        range::RangeSource,
         rate_limiter::{IdleDetector, RATE_MIN, RateLimiter, Throughput, micros},
     },
     util::{
@@ -93,6 +94,8 @@ pub(crate) struct WriteBuffer<V> {
     lists: u64,
     /// Recycles the memory of memtables.
     arenas: Arc<Arenas>,
+    /// Parts of the key space without a value, which scans skip.
+    pub(crate) empty_ranges: Arc<EmptyRanges>,
     pub(crate) view: ArcSwap<SuperVersion<V>>,
     /// Held while the super version is replaced.
     installing: Mutex<()>,
@@ -123,9 +126,10 @@ fn no_space(error: std::io::Error) -> Error {
 fn new_memtable(
     arenas: &Arc<Arenas>,
     group: Option<&Arc<Filter>>,
+    ranges: &Arc<EmptyRanges>,
     context: &Context,
 ) -> Result<Arc<Memtable>> {
-    Memtable::new(arenas, group, &context.budget).map(Arc::new).map_err(no_space)
+    Memtable::new(arenas, group, ranges, &context.budget).map(Arc::new).map_err(no_space)
 }
 
 fn new_group(bytes: u64, context: &Context) -> Result<Arc<Filter>> {
@@ -147,7 +151,8 @@ impl<V> WriteBuffer<V> {
         let group = (lists > 1).then(|| new_group(memtable_bytes, context)).transpose()?;
         // While the lists of one flush are written, writers fill as many.
         let arenas = Arenas::new(memtable_bytes / lists, 2 * lists, &context.budget);
-        let active = new_memtable(&arenas, group.as_ref(), context)?;
+        let empty_ranges = EmptyRanges::new(&context.budget);
+        let active = new_memtable(&arenas, group.as_ref(), &empty_ranges, context)?;
         let view = SuperVersion { active, frozen: Vec::new(), version: Arc::new(version) };
         Ok(Self {
             context: context.clone(),
@@ -156,6 +161,7 @@ impl<V> WriteBuffer<V> {
             memtables,
             lists,
             arenas,
+            empty_ranges,
             view: ArcSwap::new(Arc::new(view)),
             installing: Mutex::new(()),
             writing: RwLock::new(()),
@@ -188,7 +194,8 @@ impl<V> WriteBuffer<V> {
             _ if self.lists > 1 => Some(new_group(self.memtable_bytes, &self.context)?),
             _ => None,
         };
-        let empty = new_memtable(&self.arenas, group.as_ref(), &self.context)?;
+        let (arenas, ranges) = (&self.arenas, &self.empty_ranges);
+        let empty = new_memtable(arenas, group.as_ref(), ranges, &self.context)?;
         self.install_memtable(empty, active, target);
         Ok(())
     }
@@ -215,6 +222,11 @@ impl<V> WriteBuffer<V> {
             self.view.store(Arc::new(view));
             self.arenas.start_recycling();
         }
+    }
+
+    /// Returns whether writers insert into the active memtable of a super version.
+    pub(crate) fn is_current(&self, view: &SuperVersion<V>) -> bool {
+        Arc::ptr_eq(&self.view.load().active, &view.active)
     }
 
     /// Freezes the active memtable if it has entries.
@@ -428,32 +440,19 @@ impl<V> WriteBuffer<V> {
             Op::Put { key, .. } | Op::Delete { key } => {
                 self.insert(lsn, op, self.hash(key), target)
             }
-            Op::DeleteRange { start, end } => {
-                let end = (!end.is_empty()).then(|| end.to_vec());
-                let range = KeyRange { start: Some(start.to_vec()), end };
-                let keys = TwoEndedScan::new(source(&self.view.load()), range);
-                self.delete_keys(lsn, keys, target)
-            }
+            Op::DeleteRange { start, end } => self.delete_range(lsn, (start, end), target, source),
         }
-    }
-
-    /// Deletes every key of a scan, with one delete for each.
-    fn delete_keys<T: FlushTarget<V>, S: RangeSource<Table = T>>(
-        &self,
-        lsn: Lsn,
-        mut keys: TwoEndedScan<S>,
-        target: &T,
-    ) -> Result<()> {
-        while let Some(key) = keys.next_key(target)? {
-            self.insert(lsn, &Op::Delete { key: &key }, self.hash(&key), target)?;
-            self.rotate_full(target)?;
-        }
-        Ok(())
     }
 
     /// Inserts an operation on one key with this hash. Freezes the active memtable if the operation
     /// does not fit. Fails if it does not fit an empty one.
-    fn insert(&self, lsn: Lsn, op: &Op<'_>, hash: u64, target: &impl FlushTarget<V>) -> Result<()> {
+    pub(super) fn insert(
+        &self,
+        lsn: Lsn,
+        op: &Op<'_>,
+        hash: u64,
+        target: &impl FlushTarget<V>,
+    ) -> Result<()> {
         if !self.claim_reserved(cost(op)) {
             self.context.budget.reserve_unchecked(cost(op));
         }
@@ -504,7 +503,7 @@ impl<V> WriteBuffer<V> {
             }
             let bytes = self.memtable_bytes.min(REPLAYED_BYTES_MAX);
             let arenas = Arenas::new(bytes, 0, &self.context.budget);
-            let empty = new_memtable(&arenas, None, &self.context)?;
+            let empty = new_memtable(&arenas, None, &self.empty_ranges, &self.context)?;
             self.install_memtable(empty, &active, target);
             if has_inserted {
                 return Ok(());
@@ -513,7 +512,7 @@ impl<V> WriteBuffer<V> {
     }
 
     /// Freezes the active memtable if it is full: for operations that were not admitted one by one.
-    fn rotate_full(&self, target: &impl FlushTarget<V>) -> Result<()> {
+    pub(super) fn rotate_full(&self, target: &impl FlushTarget<V>) -> Result<()> {
         let active = Arc::clone(&self.view.load().active);
         if active.charged() >= self.list_bytes() {
             self.rotate(&active, target)?;

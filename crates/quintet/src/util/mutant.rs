@@ -318,6 +318,10 @@ bugs! {
     TphFilterForgetsTombstones = 203, "tph-filter-forgets-tombstones";
     /// A merge removes an SST that has live entries.
     TphDropsLivePiece = 204, "tph-drops-live-piece";
+    /// Scans skip a put into a range that was recorded as empty.
+    EmptyRangeKeepsPut = 259, "empty-range-keeps-put";
+    /// A scan records a range as empty although a put came while it passed the range.
+    EmptyRangeForgetsWatch = 260, "empty-range-forgets-watch";
     /// A cursor over a level ends after its first table.
     TphRangeStopsEarly = 205, "tph-range-stops-early";
     /// Entries that a merge does not move do not count as live.

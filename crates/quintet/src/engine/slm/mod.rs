@@ -55,7 +55,7 @@ use std::sync::Arc;
 
 pub(crate) use self::run::describe_run;
 use self::{
-    range::{SlmRangeSource, visit},
+    range::SlmRangeSource,
     table::{SlmTable, SuperVersion},
 };
 use crate::{
@@ -65,7 +65,7 @@ use crate::{
         MaintenanceMode, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions,
         ValueSink, Visit,
     },
-    lsm::range::{RangeEntries, scan_page},
+    lsm::range::{RangeEntries, scan_page, visit_range},
     util::{codec::Lsn, report::Report},
 };
 
@@ -180,7 +180,8 @@ impl OrderedEngine for Slm {
     }
 
     fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<()> {
-        visit(&self.table, range, each)
+        let source = SlmRangeSource::new(&self.table.write_buffer.view.load(), true);
+        visit_range(&source, range, &self.table, each)
     }
 
     fn estimate_count(&self, range: &KeyRange) -> Result<u64> {

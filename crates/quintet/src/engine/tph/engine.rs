@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{
-    range::{TphRangeSource, visit},
-    store::TphStore,
-};
+use super::{range::TphRangeSource, store::TphStore};
 use crate::{
     Result,
     contract::{
@@ -13,7 +10,7 @@ use crate::{
         MaintenanceMode, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions,
         ValueSink, Visit,
     },
-    lsm::range::{RangeEntries, scan_page},
+    lsm::range::{RangeEntries, scan_page, visit_range},
     util::{codec::Lsn, report::Report, sync::Ordering},
 };
 
@@ -130,7 +127,8 @@ impl OrderedEngine for Tph {
     }
 
     fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<()> {
-        visit(&self.store, range, each)
+        let source = TphRangeSource::new(&self.store.write_buffer.view.load());
+        visit_range(&source, range, &self.store, each)
     }
 
     fn estimate_count(&self, range: &KeyRange) -> Result<u64> {

@@ -11,10 +11,11 @@ use super::{
 };
 use crate::{
     Result,
-    contract::{Entry, KeyRange, Value, Visit},
+    contract::{Entry, Value, Visit},
     lsm::{
         cursor::merge::{Direction, ReadAheadSizes, ScanStart},
-        range::{RangeSource, RemainingRange},
+        empty_ranges::EmptyRanges,
+        range::{RangeSource, RangeStep, RemainingRange, TombstoneRun},
     },
     util::codec::to_u64,
 };
@@ -23,28 +24,6 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct TphRangeSource {
     super_version: SuperVersion,
-}
-
-/// Calls `each` with the entries of a range in key order, until it breaks.
-pub(super) fn visit(store: &TphStore, range: KeyRange, each: Visit<'_>) -> Result<()> {
-    let source = TphRangeSource::new(&store.write_buffer.view.load());
-    let range = RemainingRange::new(range);
-    if range.is_empty() {
-        return Ok(());
-    }
-    let mut merge = source.open(Direction::Up, &range, store)?;
-    while let Some(key) = merge.key() {
-        if !range.contains(Direction::Up, key) {
-            break;
-        }
-        if let Some(value) = merge.value()
-            && each(key, value)?.is_break()
-        {
-            break;
-        }
-        merge.advance()?;
-    }
-    Ok(())
 }
 
 impl TphRangeSource {
@@ -56,6 +35,18 @@ impl TphRangeSource {
 impl RangeSource for TphRangeSource {
     type Table = TphStore;
     type Cursor = TphMergeCursor;
+
+    fn empty_ranges(store: &TphStore) -> &Arc<EmptyRanges> {
+        &store.write_buffer.empty_ranges
+    }
+
+    fn order_memtables(&self) {
+        self.super_version.order_memtables();
+    }
+
+    fn is_current(&self, store: &TphStore) -> bool {
+        store.write_buffer.is_current(&self.super_version)
+    }
 
     fn open(
         &self,
@@ -97,23 +88,51 @@ impl RangeSource for TphRangeSource {
 
     fn next_entry(
         merge: &mut TphMergeCursor,
-        direction: Direction,
+        run: &mut TombstoneRun<'_>,
         remaining: &RemainingRange,
         _store: &TphStore,
-    ) -> Result<Option<Entry>> {
+    ) -> Result<RangeStep<Entry>> {
         while let Some(key) = merge.key() {
-            if !remaining.contains(direction, key) {
+            if !remaining.contains(run.direction(), key) {
                 break;
             }
-            let entry = merge.value().map(|value| Entry {
-                key: key.to_vec(),
-                value: Value::fill_with(value.len(), |out| out.copy_from_slice(value)),
-            });
+            let Some(value) = merge.value() else {
+                if run.pass(key) {
+                    return Ok(RangeStep::Paused);
+                }
+                merge.advance()?;
+                continue;
+            };
+            run.end_at(key);
+            let value = Value::fill_with(value.len(), |out| out.copy_from_slice(value));
+            let entry = Entry { key: key.to_vec(), value };
             merge.advance()?;
-            if entry.is_some() {
-                return Ok(entry);
-            }
+            return Ok(RangeStep::Found(entry));
         }
-        Ok(None)
+        Ok(RangeStep::End)
+    }
+
+    fn visit(
+        merge: &mut TphMergeCursor,
+        run: &mut TombstoneRun<'_>,
+        remaining: &RemainingRange,
+        _store: &TphStore,
+        each: Visit<'_>,
+    ) -> Result<RangeStep<()>> {
+        while let Some(key) = merge.key() {
+            if !remaining.contains(Direction::Up, key) {
+                break;
+            }
+            if let Some(value) = merge.value() {
+                run.end_at(key);
+                if each(key, value)?.is_break() {
+                    return Ok(RangeStep::Found(()));
+                }
+            } else if run.pass(key) {
+                return Ok(RangeStep::Paused);
+            }
+            merge.advance()?;
+        }
+        Ok(RangeStep::End)
     }
 }

@@ -68,6 +68,8 @@ impl TphStore {
                 ("write_rate", self.write_buffer.write_rate()),
                 ("write_delays_total", load(&write_counters.delays_total)),
                 ("write_delay_micros_total", load(&write_counters.delay_micros_total)),
+                ("empty_ranges", self.write_buffer.empty_ranges.count()),
+                ("tombstones_passed_total", self.write_buffer.empty_ranges.passed_total()),
                 ("writer_helps_total", load(&write_counters.helps_total)),
                 ("stall_micros_total", load(&write_counters.stall_micros_total)),
                 ("stall_micros_max", load(&write_counters.stall_micros_max)),

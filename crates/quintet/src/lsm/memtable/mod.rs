@@ -21,10 +21,13 @@ use std::{io, sync::Arc};
 use crate::{
     contract::{Op, Value, ValueSink},
     io::Region,
-    lsm::memtable::{
-        arenas::{Arenas, MemtableRegion},
-        mutants::hide,
-        skiplist::{Descent, InsertOutcome, KeyVersion, Node, SkipList},
+    lsm::{
+        empty_ranges::EmptyRanges,
+        memtable::{
+            arenas::{Arenas, MemtableRegion},
+            mutants::hide,
+            skiplist::{Descent, InsertOutcome, KeyVersion, Node, SkipList},
+        },
     },
     util::{
         budget::Budget,
@@ -168,10 +171,12 @@ pub(crate) fn cost(op: &Op<'_>) -> u64 {
 }
 
 impl Memtable {
-    /// Creates an empty memtable that joins `group`. Fails if the system has no address space.
+    /// Creates an empty memtable that joins `group` and reports its puts to `ranges`. Fails if the
+    /// system has no address space.
     pub(crate) fn new(
         arenas: &Arc<Arenas>,
         group: Option<&Arc<Filter>>,
+        ranges: &Arc<EmptyRanges>,
         budget: &Arc<Budget>,
     ) -> io::Result<Self> {
         let (nodes, buckets) = arenas.acquire()?;
@@ -180,7 +185,7 @@ impl Memtable {
             group.members.fetch_add(1, Ordering::Relaxed);
         }
         Ok(Self {
-            list: SkipList::new(nodes, buckets),
+            list: SkipList::new(nodes, buckets).reporting_to(ranges, PUT),
             arenas: Arc::clone(arenas),
             group: group.cloned(),
             budget: Arc::clone(budget),
@@ -253,6 +258,11 @@ impl Memtable {
             group.add(hash);
         }
         Some(version)
+    }
+
+    /// Orders the nodes of the list: reports the puts that were inserted since the last scan.
+    pub(crate) fn order_nodes(&self) {
+        self.list.order_nodes();
     }
 
     /// Returns whether it has no entries.

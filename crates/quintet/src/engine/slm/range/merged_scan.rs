@@ -9,7 +9,10 @@ use crate::{
     Result,
     contract::{OwnedValue, Value, Visit},
     engine::slm::table::SlmTable,
-    lsm::cursor::merge::{Direction, MemtableCursor, MergeCursor},
+    lsm::{
+        cursor::merge::{Direction, MemtableCursor, MergeCursor},
+        range::{RangeStep, TombstoneRun},
+    },
     util::mutant::mutant,
 };
 
@@ -70,27 +73,36 @@ impl MergedScan {
         })
     }
 
-    /// Passes the entries below `end` to `each`, until it breaks.
+    /// Passes the entries below `end` to `each`, until it breaks or the scan must pause.
     pub(super) fn visit(
         &mut self,
         end: Option<&[u8]>,
+        run: &mut TombstoneRun<'_>,
         table: &SlmTable,
         each: Visit<'_>,
-    ) -> Result<()> {
+    ) -> Result<RangeStep<()>> {
         let (mut value, mut index_key) = (Vec::new(), Vec::new());
         while let Some(next) = self.next(&mut index_key, table) {
             // The index scan has the bound already.
             let is_over = |key: &[u8]| end.is_some_and(|end| key >= end);
             if next != NextSource::Stored && self.memory.key().is_some_and(is_over) {
-                return Ok(());
+                return Ok(RangeStep::End);
             }
             let flow = if next == NextSource::Stored {
+                self.end_run(run, table)?;
                 let flow = self.stored.visit_entry(table, &mut value, each)?;
                 self.stored.advance(table)?;
                 flow
             } else {
-                let shown = self.memory.key().zip(self.memory.value());
-                let flow = shown.map(|(key, value)| each(key, value)).transpose()?;
+                let key = self.memory.key().unwrap_or(&[]);
+                let flow = match self.memory.value() {
+                    Some(value) => {
+                        run.end_at(key);
+                        Some(each(key, value)?)
+                    }
+                    None if run.pass(key) => return Ok(RangeStep::Paused),
+                    None => None,
+                };
                 if mutant!(SlmRangeShowsBoth: false, else next == NextSource::Both) {
                     self.stored.advance(table)?;
                 }
@@ -99,9 +111,19 @@ impl MergedScan {
                 flow
             };
             if flow.is_some_and(|flow| flow.is_break()) {
-                return Ok(());
+                return Ok(RangeStep::Found(()));
             }
         }
+        Ok(RangeStep::End)
+    }
+
+    /// Ends the run of deleted keys at the current entry of the index. Decodes its key only if
+    /// there is a run.
+    fn end_run(&mut self, run: &mut TombstoneRun<'_>, table: &SlmTable) -> Result<()> {
+        if run.is_open() {
+            self.stored.restore(table)?;
+        }
+        run.end_at(self.stored.key().unwrap_or(&[]));
         Ok(())
     }
 

@@ -6,14 +6,17 @@ mod fragmentation;
 mod index_scan;
 mod merged_scan;
 
+use std::sync::Arc;
+
 use self::{fragmentation::ScanFragmentation, index_scan::IndexScan, merged_scan::MergedScan};
 use super::table::{SlmTable, SuperVersion};
 use crate::{
     Result,
-    contract::{Entry, KeyRange, Visit},
+    contract::{Entry, Visit},
     lsm::{
         cursor::merge::{Direction, MemtableCursor, MergeCursor, ScanStart},
-        range::{RangeSource, RemainingRange},
+        empty_ranges::EmptyRanges,
+        range::{RangeSource, RangeStep, RemainingRange, TombstoneRun},
     },
 };
 
@@ -25,19 +28,6 @@ pub(super) struct SlmRangeSource {
     is_query: bool,
 }
 
-/// Passes the entries of a range to `each` in key order, until it breaks.
-pub(super) fn visit(table: &SlmTable, range: KeyRange, each: Visit<'_>) -> Result<()> {
-    let source = SlmRangeSource::new(&table.write_buffer.view.load(), true);
-    let range = RemainingRange::new(range);
-    if range.is_empty() {
-        return Ok(());
-    }
-    let mut merged = source.open(Direction::Up, &range, table)?;
-    let outcome = merged.visit(range.end.as_deref(), table, each);
-    SlmRangeSource::end(merged, table);
-    outcome
-}
-
 impl SlmRangeSource {
     pub(super) fn new(view: &SuperVersion, is_query: bool) -> Self {
         Self { view: view.share(), is_query }
@@ -47,6 +37,18 @@ impl SlmRangeSource {
 impl RangeSource for SlmRangeSource {
     type Table = SlmTable;
     type Cursor = MergedScan;
+
+    fn empty_ranges(table: &SlmTable) -> &Arc<EmptyRanges> {
+        &table.write_buffer.empty_ranges
+    }
+
+    fn order_memtables(&self) {
+        self.view.order_memtables();
+    }
+
+    fn is_current(&self, table: &SlmTable) -> bool {
+        table.write_buffer.is_current(&self.view)
+    }
 
     fn open(
         &self,
@@ -70,28 +72,34 @@ impl RangeSource for SlmRangeSource {
 
     fn next_entry(
         merged: &mut MergedScan,
-        direction: Direction,
+        run: &mut TombstoneRun<'_>,
         remaining: &RemainingRange,
         table: &SlmTable,
-    ) -> Result<Option<Entry>> {
+    ) -> Result<RangeStep<Entry>> {
+        let direction = run.direction();
         while let Some((key, is_memory)) = merged.next_user_key(direction, table)? {
             if !remaining.contains(direction, key) {
                 break;
             }
             let key = key.to_vec();
             if let Some(value) = merged.take((&key, is_memory), table)? {
-                return Ok(Some(Entry { key, value }));
+                run.end_at(&key);
+                return Ok(RangeStep::Found(Entry { key, value }));
+            }
+            if run.pass(&key) {
+                return Ok(RangeStep::Paused);
             }
         }
-        Ok(None)
+        Ok(RangeStep::End)
     }
 
     /// Reads no run.
     fn next_key(
         merged: &mut MergedScan,
+        run: &mut TombstoneRun<'_>,
         remaining: &RemainingRange,
         table: &SlmTable,
-    ) -> Result<Option<Vec<u8>>> {
+    ) -> Result<RangeStep<Vec<u8>>> {
         while let Some((key, is_memory)) = merged.next_user_key(Direction::Up, table)? {
             if !remaining.contains(Direction::Up, key) {
                 break;
@@ -106,10 +114,24 @@ impl RangeSource for SlmRangeSource {
                 merged.stored.advance(table)?;
             }
             if is_there {
-                return Ok(Some(key));
+                run.end_at(&key);
+                return Ok(RangeStep::Found(key));
+            }
+            if run.pass(&key) {
+                return Ok(RangeStep::Paused);
             }
         }
-        Ok(None)
+        Ok(RangeStep::End)
+    }
+
+    fn visit(
+        merged: &mut MergedScan,
+        run: &mut TombstoneRun<'_>,
+        remaining: &RemainingRange,
+        table: &SlmTable,
+        each: Visit<'_>,
+    ) -> Result<RangeStep<()>> {
+        merged.visit(remaining.end.as_deref(), run, table, each)
     }
 
     /// Records the runs of a range query, and ends its reads.

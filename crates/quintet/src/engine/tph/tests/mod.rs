@@ -4,6 +4,7 @@ mod agreement;
 mod durability;
 mod levels;
 mod memory;
+mod queues;
 mod rates;
 mod reads;
 

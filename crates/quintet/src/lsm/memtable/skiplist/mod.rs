@@ -37,6 +37,7 @@
 //! - A link only changes to a node that is between its two ends. Levels above 0 are shortcuts.
 //! - Of nodes with equal key and version, the one inserted later comes first.
 //! - A scan finds every entry whose insert returned before the scan began.
+//! - A put is reported to the table's empty ranges before its node counts as ordered.
 //!
 //! Threads: any. The caller orders inserts of one key (stripe locks do). One thread at a time links
 //! nodes; readers follow links meanwhile.
@@ -48,10 +49,11 @@ mod order;
 #[cfg(not(model))]
 mod tests;
 
-use std::cmp;
+use std::{cmp, sync::Arc};
 
 use crate::{
     io::{Region, prefetch},
+    lsm::empty_ranges::EmptyRanges,
     util::{
         codec::{key_prefix, low_u8, low_u32, to_u64, to_usize},
         sync::{AtomicU64, Mutex, Ordering},
@@ -95,6 +97,8 @@ pub(crate) struct SkipList<A> {
     ordered: AtomicU64,
     /// Held by the thread that orders nodes.
     ordering: Mutex<()>,
+    /// Where puts are reported as they are ordered, and the kind of their nodes.
+    reports_to: Option<(Arc<EmptyRanges>, u8)>,
 }
 
 /// A reference to a node: one version of a key. Valid only for the list that returned it.
@@ -178,7 +182,13 @@ impl<A: Arena> SkipList<A> {
             newest: AtomicU64::new(0),
             ordered: AtomicU64::new(0),
             ordering: Mutex::new(()),
+            reports_to: None,
         }
+    }
+
+    /// Reports nodes of this kind as they are ordered.
+    pub(crate) fn reporting_to(self, ranges: &Arc<EmptyRanges>, kind: u8) -> Self {
+        Self { reports_to: Some((Arc::clone(ranges), kind)), ..self }
     }
 
     /// Returns the arenas of nodes and of buckets.

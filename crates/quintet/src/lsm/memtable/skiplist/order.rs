@@ -6,10 +6,11 @@
 //! Invariants:
 //! - The thread holds `ordering`. Only it stores links of ordered nodes.
 //! - Readers see a node at level 0 before they see it at higher levels.
+//! - Puts are reported to [`crate::lsm::empty_ranges`] before `ordered` covers them.
 
 use std::cmp;
 
-use super::{Arena, HEAD, HEIGHT_MAX, SkipList, words_of};
+use super::{Arena, HEAD, HEIGHT_MAX, Node, SkipList, words_of};
 use crate::util::{
     codec::{low_u32, to_u64, to_usize},
     sync::{Ordering, lock},
@@ -22,7 +23,7 @@ type Finger = [u64; HEIGHT_MAX];
 impl<A: Arena> SkipList<A> {
     /// Links the nodes that were inserted and are not ordered yet.
     #[inline]
-    pub(super) fn order_nodes(&self) {
+    pub(crate) fn order_nodes(&self) {
         let newest = self.newest.load(Ordering::Acquire);
         if self.ordered.load(Ordering::Acquire) != newest {
             self.link_unordered();
@@ -41,11 +42,26 @@ impl<A: Arena> SkipList<A> {
             node = self.link(node, 0);
         }
         self.sort(&mut nodes);
+        self.report_puts(&nodes);
         let mut finger: Option<Finger> = None;
         for (_, node) in nodes {
             self.link_after(&mut finger, u64::from(node));
         }
         self.ordered.store(newest, Ordering::Release);
+    }
+
+    /// Reports the puts among nodes that are about to be ordered.
+    fn report_puts(&self, nodes: &[(u64, u32)]) {
+        let Some((ranges, kind)) = &self.reports_to else { return };
+        let Some(mut report) = ranges.puts() else { return };
+        let mut key = Vec::new();
+        for (_, node) in nodes {
+            let node = Node(u64::from(*node));
+            if self.kind(node) == *kind {
+                self.copy_key(node, &mut key);
+                report.add(&key);
+            }
+        }
     }
 
     /// Sorts nodes by [`Self::compare_nodes`]. The number beside each is scratch space.
