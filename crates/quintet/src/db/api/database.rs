@@ -80,12 +80,12 @@ impl Database {
     ///
     /// A table without a handle stays open until its memory or its files are needed. Then it is
     /// checkpointed and closed, the least recently used first. A write that lacks memory closes
-    /// tables. So does an open, when three quarters of the process's files are open, or when there
-    /// are as many open tables as half of the memory budget has at 2 MiB each (at least 4).
+    /// tables. So does an open when three quarters of the process's files are open, or when too
+    /// many tables are. Too many is one for each 4 MiB of the memory budget, and at least 4.
     ///
-    /// Fails with [`Error::NoSuchTable`], with [`Error::Corruption`] if the table's files are
-    /// damaged, with [`Error::Io`], and as [`Database::mounted`] does for a
-    /// path behind a mount that cannot be opened.
+    /// Fails with [`Error::NoSuchTable`], [`Error::Corruption`] if the table's files are damaged,
+    /// [`Error::OutOfMemory`] and [`Error::Io`]. Fails as [`Database::mounted`] does for a path
+    /// behind a mount that cannot be opened.
     pub fn table(&self, path: &str) -> Result<Table> {
         let core = &self.session.core;
         core.tables.check_open()?;
