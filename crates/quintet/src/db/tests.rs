@@ -692,7 +692,9 @@ fn an_open_opens_only_what_it_replays() {
     let env = SimEnv::new(12);
     let db = open(&env);
     let tables: Vec<_> = (0..3).map(|number| create(&db, &format!("t{number}"))).collect();
-    tables.iter().for_each(|table| table.put("k", "1").unwrap());
+    for table in &tables {
+        table.put("k", "1").unwrap();
+    }
     db.persist().unwrap();
     tables[1].put("k", "2").unwrap();
     let db = open(&env.kill());
@@ -726,7 +728,9 @@ fn a_write_without_memory_closes_unused_tables() {
     // Three tables stay open within the bound on their number, and hold most of the budget.
     for number in 0..3 {
         let table = create(&db, &format!("t{number}"));
-        (0..100_u32).for_each(|key| table.put(key.to_be_bytes(), [1; 10_000]).unwrap());
+        for key in 0..100_u32 {
+            table.put(key.to_be_bytes(), [1; 10_000]).unwrap();
+        }
     }
     let last = create(&db, "last");
     for key in 0..200_u32 {

@@ -1,11 +1,11 @@
 //! Wrong code of the planted bugs of replay.
 
-use super::target::ReplayTarget;
+use super::target::{ReplayTable, ReplayTarget};
 use crate::{contract::Op, db::encoding::envelope::Envelope, util::codec::Lsn};
 
 /// Returns the newest LSN that any table is complete to.
 pub(super) fn newest_complete(target: &ReplayTarget<'_>) -> Lsn {
-    target.tables().map(|table| table.complete()).max().unwrap_or_default()
+    target.tables().map(ReplayTable::complete).max().unwrap_or_default()
 }
 
 /// Removes the expiries of values.

@@ -49,8 +49,8 @@ pub(crate) struct OsFile {
 impl OsFile {
     pub(crate) fn new(fd: OwnedFd, path: PathBuf, direct: bool) -> Self {
         let (direct, mappings) = (AtomicBool::new(direct), Mutex::default());
-        let (memory, _count) = (MappedMemory::AsItIs, OpenCount::new());
-        Self { fd, path, direct, mappings, memory, _count }
+        let memory = MappedMemory::AsItIs;
+        Self { fd, path, direct, mappings, memory, _count: OpenCount::new() }
     }
 
     pub(crate) fn on(self, memory: MappedMemory) -> Self {
