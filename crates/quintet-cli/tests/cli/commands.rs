@@ -443,8 +443,8 @@ fn a_second_process_is_told_who_is_in() {
     let mut line = String::new();
     std::io::BufRead::read_line(&mut answers, &mut line).unwrap();
     assert_eq!(line, "ok\n");
-    place.fails(1, &["put", "DB", "t", "k", "w"], "another process");
-    place.fails(1, &["get", "DB", "t", "k"], "another process");
+    place.fails(1, &["put", "DB", "t", "k", "w"], "already open in process");
+    place.fails(1, &["get", "DB", "t", "k"], "already open in process");
     drop(input);
     assert!(holder.wait().unwrap().success());
     assert_eq!(place.ok(&["get", "DB", "t", "k"]), "v\n");
