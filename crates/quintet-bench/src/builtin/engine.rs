@@ -8,7 +8,9 @@ use quintet::{
 
 use crate::{
     failure::{Failure, Outcome},
-    store::{Durability, EachEntry, EachFound, NextEntry, Store, StoreOptions, StoreStats},
+    store::{
+        Durability, EachEntry, EachFound, NextEntry, Store, StoreOptions, StoreStats, unordered,
+    },
 };
 
 /// Name of the measured table.
@@ -103,6 +105,10 @@ impl Store for Engine {
     }
 
     fn range(&self, start: &[u8], limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize> {
+        let kind = self.table.kind();
+        if !kind.is_ordered() {
+            return Err(unordered(kind.name()));
+        }
         let mut count = 0;
         if limit > 0 {
             self.table.visit(start.., |key, value| {
