@@ -93,23 +93,33 @@ fn limited(place: &Place, kib: u64, words: &[&str]) -> Answer {
 #[test]
 fn regions_that_cannot_be_mapped_are_an_error_and_nothing_is_lost() {
     let place = place();
-    let (mut refused, mut served) = (0, 0);
+    // The threads of the command take addresses too, so at one limit two commands may differ.
+    let (mut refused, mut served) = ([0; 2], [0; 2]);
+    let mut last = None;
     for mib in [300_u64, 600, 900, 1_200, 1_500, 1_800, 2_500, 4_000, 8_000] {
         let found = limited(&place, mib << 10, &["get", "DB", "t", "key-7"]);
         let put = limited(&place, mib << 10, &["put", "DB", "t", "new", &format!("{mib}")]);
         if found.code == 0 {
-            served += 1;
-            assert_eq!((found.text(), put.code), ("value-3-7\n", 0), "{mib} MiB: {put:?}");
-            assert_eq!(place.ok(&["get", "DB", "t", "new"]), format!("{mib}\n"));
-            continue;
+            assert_eq!(found.text(), "value-3-7\n", "{mib} MiB");
         }
-        refused += 1;
-        for answer in [found, put] {
-            check_failure(&answer, 1, "reserve address space for a table");
+        if put.code == 0 {
+            last = Some(mib);
         }
-        place.fails(1, &["get", "DB", "t", "new"], "no key");
+        for (index, answer) in [found, put].iter().enumerate() {
+            if answer.code == 0 {
+                served[index] += 1;
+            } else {
+                refused[index] += 1;
+                check_failure(answer, 1, "reserve address space for a table");
+            }
+        }
+        match last {
+            Some(mib) => assert_eq!(place.ok(&["get", "DB", "t", "new"]), format!("{mib}\n")),
+            None => place.fails(1, &["get", "DB", "t", "new"], "no key"),
+        }
     }
-    assert!(refused > 0 && served > 0, "{refused} refused, {served} served");
+    let is_some = |count: [i32; 2]| count.iter().all(|count| *count > 0);
+    assert!(is_some(refused) && is_some(served), "{refused:?} refused, {served:?} served");
     assert_eq!(place.ok(&["count", "DB", "t"]), "1502\n");
     assert!(place.ok(&["check", "DB"]).starts_with("sound"));
 }
