@@ -78,8 +78,13 @@ pub struct DatabaseStats {
     pub background_failure: Option<String>,
 }
 
-impl Core {
-    pub(crate) fn table_stats(&self, table: &TableState) -> TableStats {
+impl TableStats {
+    fn new(
+        (name, kind): (String, EngineKind),
+        engine: EngineStats,
+        persisted: Lsn,
+        failure: Option<String>,
+    ) -> Self {
         let EngineStats {
             keys,
             live_bytes,
@@ -89,10 +94,10 @@ impl Core {
             index_bytes,
             written_bytes_total,
             details,
-        } = table.engine.stats();
-        TableStats {
-            name: self.tables.name_of(table),
-            kind: table.kind,
+        } = engine;
+        Self {
+            name,
+            kind,
             keys,
             live_bytes,
             dead_bytes,
@@ -100,10 +105,18 @@ impl Core {
             memory_bytes,
             index_bytes,
             written_bytes_total,
-            persisted: table.persisted(),
-            failure: table.failure().map(ToOwned::to_owned),
+            persisted,
+            failure,
             details,
         }
+    }
+}
+
+impl Core {
+    pub(crate) fn table_stats(&self, table: &TableState) -> TableStats {
+        let failure = table.failure().map(ToOwned::to_owned);
+        let name = self.tables.name_of(table);
+        TableStats::new((name, table.kind), table.engine.stats(), table.persisted(), failure)
     }
 
     /// Returns the statistics of a table, and opens it for them. `None`: it was dropped.
@@ -111,21 +124,9 @@ impl Core {
         match self.open_table(id) {
             Ok(table) => Some(self.table_stats(&*table?)),
             Err(error) => {
-                let kind = self.tables.kind_of(id)?;
-                Some(TableStats {
-                    name,
-                    kind,
-                    keys: 0,
-                    live_bytes: 0,
-                    dead_bytes: 0,
-                    file_bytes: 0,
-                    memory_bytes: 0,
-                    index_bytes: 0,
-                    written_bytes_total: 0,
-                    persisted: Lsn(0),
-                    failure: Some(error.to_string()),
-                    details: Vec::new(),
-                })
+                let table = (name, self.tables.kind_of(id)?);
+                let (nothing, why) = (EngineStats::default(), Some(error.to_string()));
+                Some(TableStats::new(table, nothing, Lsn(0), why))
             }
         }
     }
