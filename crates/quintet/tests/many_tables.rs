@@ -3,9 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "common/scratch.rs"]
+mod scratch;
+
 use std::{
     fs,
-    path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
     thread,
     time::Instant,
@@ -14,30 +16,14 @@ use std::{
 use quintet::{Database, EngineKind, Error, Options, TableOptions};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::scratch::Scratch;
+
 /// Number of files that this process may open in these tests.
 const FILES_MAX: u64 = 256;
 
 fn limit_files() {
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: Some(FILES_MAX), maximum }).unwrap();
-}
-
-/// A directory that is removed on drop.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let name = format!("many-tables-{name}-{}", std::process::id());
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let _ = fs::remove_dir_all(&path);
-        Self(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 fn open(dir: &Scratch, budget: u64) -> Database {
@@ -51,7 +37,7 @@ fn open(dir: &Scratch, budget: u64) -> Database {
 fn there_may_be_more_tables_than_open_ones() {
     const TABLES: u32 = 120;
     for kind in EngineKind::ALL {
-        let dir = Scratch::new("more");
+        let dir = Scratch::new("many-tables-more");
         let db = open(&dir, 64 << 20);
         for number in 0..TABLES {
             let table = db.create_table(&format!("t{number}"), TableOptions::new(kind)).unwrap();
@@ -79,7 +65,7 @@ fn there_may_be_more_tables_than_open_ones() {
 /// Tables with handles stay open, even if there are more of them than would stay open without.
 #[test]
 fn tables_with_handles_stay_open() {
-    let dir = Scratch::new("handles");
+    let dir = Scratch::new("many-tables-handles");
     let db = open(&dir, 16 << 20);
     let tables: Vec<_> = (0..20)
         .map(|number| db.create_table(&format!("t{number}"), kind(number)).unwrap())
@@ -106,7 +92,7 @@ fn tables_open_and_close_under_threads() {
     const THREADS: usize = 8;
     const TABLES: usize = 24;
     const ROUNDS: u64 = 60;
-    let dir = Scratch::new("threads");
+    let dir = Scratch::new("many-tables-threads");
     let db = open(&dir, 64 << 20);
     for number in 0..TABLES {
         db.create_table(&format!("t{number}"), kind(number)).unwrap();
@@ -162,7 +148,7 @@ fn tables_open_and_close_under_threads() {
 /// A damaged table fails when it is opened. The others work.
 #[test]
 fn a_damaged_table_does_not_keep_the_others_from_use() {
-    let dir = Scratch::new("damage");
+    let dir = Scratch::new("many-tables-damage");
     let db = open(&dir, 16 << 20);
     for number in 0..2 {
         let options = TableOptions::new(EngineKind::BTree);
@@ -193,7 +179,7 @@ fn a_damaged_table_does_not_keep_the_others_from_use() {
 fn the_cost_of_many_tables() {
     let count = std::env::var("QUINTET_TABLES").map_or(1000, |text| text.parse::<u32>().unwrap());
     for kind in EngineKind::ALL {
-        let dir = Scratch::new("cost");
+        let dir = Scratch::new("many-tables-cost");
         let db = open(&dir, 256 << 20);
         let timed = |work: &mut dyn FnMut()| {
             let start = Instant::now();

@@ -8,36 +8,22 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "common/scratch.rs"]
+mod scratch;
+
 use std::{
-    path::PathBuf,
     sync::atomic::{AtomicBool, Ordering},
     thread,
 };
 
-use quintet::{Database, EngineKind, Options, Table, TableOptions};
+use quintet::{EngineKind, Options, Table, TableOptions};
+
+use crate::scratch::Scratch;
 
 const WRITERS: usize = 3;
 /// Keys at the beginning. One in [`KEPT`] stays.
 const KEYS: usize = 9_000;
 const KEPT: usize = 500;
-
-/// A database in a directory that is removed after the test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn open(name: &str) -> (Self, Database) {
-        let path = std::env::temp_dir().join(format!("quintet-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        let db = Options::new().memory_budget(32 << 20).open(&path).unwrap();
-        (Self(path), db)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn key(number: usize, part: usize) -> String {
     format!("{number:06}-{part}")
@@ -91,7 +77,8 @@ fn scan(table: &Table, is_over: &AtomicBool) {
 
 fn ranges_find_every_put(kind: EngineKind) {
     let steps = std::env::var("QUINTET_QUEUE_STEPS").ok().map_or(400, |text| text.parse().unwrap());
-    let (_scratch, db) = Scratch::open(&format!("queues-{kind}"));
+    let scratch = Scratch::new(&format!("queues-{kind}"));
+    let db = Options::new().memory_budget(32 << 20).open(&scratch.0).unwrap();
     let table = db.create_table("queue", TableOptions::new(kind)).unwrap();
     for number in 0..KEYS {
         table.put(key(number, 0), "value").unwrap();

@@ -19,10 +19,12 @@
 #[expect(dead_code, reason = "shared with tests that use all of it")]
 #[path = "common/random.rs"]
 mod random;
+#[path = "common/scratch.rs"]
+mod scratch;
 
 use std::{
     collections::BTreeMap,
-    path::{Path, PathBuf},
+    path::Path,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
@@ -33,29 +35,12 @@ use quintet::{
     TableOptions,
 };
 
-use crate::random::Random;
+use crate::{random::Random, scratch::Scratch};
 
 const WRITERS: u64 = 3;
 const READERS: u64 = 2;
 /// Number of keys of each writer.
 const KEYS: u64 = 1_000;
-
-/// A directory that is removed after the test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("quintet-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        Self(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn open(path: &Path) -> Database {
     Options::new()
