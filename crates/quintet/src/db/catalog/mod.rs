@@ -347,17 +347,13 @@ pub(crate) fn describe(bytes: &[u8]) -> Result<Vec<(u64, String)>> {
     Ok(lines.collect())
 }
 
-/// A table's state for recovery.
-pub(crate) type OpenTable = (u64, TableNode);
-
 impl CatalogTree {
-    /// Returns every table with its record, by number, including the expiry index.
-    pub(crate) fn open_tables(&self) -> Vec<OpenTable> {
-        let tables = self.tables().into_iter().map(|(_, id)| id).chain(self.expiry_index());
-        let mut tables: Vec<OpenTable> =
-            tables.filter_map(|id| Some((id, self.table(id)?.clone()))).collect();
-        tables.sort_by_key(|(id, _)| *id);
-        tables
+    /// Returns the number of every table, in order, with the expiry index.
+    pub(crate) fn table_ids(&self) -> Vec<u64> {
+        let mut ids: Vec<u64> =
+            self.nodes.keys().copied().filter(|id| self.table(*id).is_some()).collect();
+        ids.sort_unstable();
+        ids
     }
 
     /// Returns the start of the log and the LSN below which it is durable.

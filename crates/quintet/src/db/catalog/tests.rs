@@ -463,8 +463,10 @@ fn the_expiry_index_is_no_table_of_the_tree() {
     drop(catalog);
     let catalog = reopen(&env).unwrap();
     assert_eq!(catalog.with_tree(CatalogTree::expiry_index), Some(id));
-    let tables = catalog.with_tree(CatalogTree::open_tables);
-    let complete: Vec<_> = tables.iter().map(|(id, node)| (*id, node.complete)).collect();
+    let complete: Vec<_> = catalog.with_tree(|tree| {
+        let complete = |id| (id, tree.table(id).unwrap().complete);
+        tree.table_ids().into_iter().map(complete).collect()
+    });
     assert_eq!(complete, [(1, Lsn(0)), (id, Lsn(5000))]);
     assert_eq!(create(&catalog, "c").unwrap(), 3);
 }

@@ -377,8 +377,10 @@ fn damage(lsn: Lsn, what: &str) -> Error {
 
 /// Returns the table with a number. `None`: it was dropped after the record.
 fn find<'a>(target: &'a ReplayTarget<'_>, lsn: Lsn, id: u64) -> Result<Option<&'a ReplayTable>> {
-    let unknown = |_| damage(lsn, "a record names a table that the catalog never had");
-    target.find(id).map_err(unknown)
+    if !target.had(id) {
+        return Err(damage(lsn, "a record names a table that the catalog never had"));
+    }
+    Ok(target.find(id))
 }
 
 /// Returns the table of an operation, and opens it if its files lack the operation. `None`: it is

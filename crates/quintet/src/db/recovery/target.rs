@@ -47,8 +47,13 @@ impl<'a> ReplayTarget<'a> {
     /// Returns the tables of `catalog`. Opens only the expiry index, which every replayed value
     /// that expires needs.
     pub(super) fn new(catalog: &Catalog, loader: &'a TableLoader) -> Result<Self> {
-        let table = |(id, node)| (id, ReplayTable { id, node, state: OnceLock::new() });
-        let tables = catalog.with_tree(CatalogTree::open_tables).into_iter().map(table).collect();
+        let tables = catalog.with_tree(|tree| {
+            let table = |id| {
+                let node = tree.table(id)?.clone();
+                Some((id, ReplayTable { id, node, state: OnceLock::new() }))
+            };
+            tree.table_ids().into_iter().filter_map(table).collect()
+        });
         let next_id = catalog.with_tree(CatalogTree::next_id);
         let mut target = Self { tables, loader, next_id, index: None };
         let index = catalog.with_tree(CatalogTree::expiry_index);
@@ -59,9 +64,14 @@ impl<'a> ReplayTarget<'a> {
         Ok(target)
     }
 
-    /// Returns the table with a number. `None`: it was dropped. `Err(None)`: there never was one.
-    pub(super) fn find(&self, id: u64) -> Result<Option<&ReplayTable>, UnknownTable> {
-        if id >= self.next_id { Err(UnknownTable) } else { Ok(self.tables.get(&id)) }
+    /// Returns whether there ever was a table with a number.
+    pub(super) fn had(&self, id: u64) -> bool {
+        id < self.next_id
+    }
+
+    /// Returns the table with a number. `None`: it was dropped.
+    pub(super) fn find(&self, id: u64) -> Option<&ReplayTable> {
+        self.tables.get(&id)
     }
 
     /// Opens a table if it is not open.
@@ -91,7 +101,3 @@ impl<'a> ReplayTarget<'a> {
         (self.tables.into_iter().filter_map(open).collect(), self.index)
     }
 }
-
-/// A record names a table that the catalog never had.
-#[derive(Debug)]
-pub(super) struct UnknownTable;

@@ -31,9 +31,9 @@ impl TableLoader {
     pub(crate) fn check_directories(&self, catalog: &Catalog) -> Result<()> {
         let entries = self.tables_dir.list().map_err(|error| Error::io("list tables", error))?;
         let names: HashSet<_> = entries.into_iter().map(|entry| entry.name).collect();
-        let tables = catalog.with_tree(CatalogTree::open_tables);
-        match tables.iter().find(|(id, _)| !names.contains(&id.to_string())) {
-            Some((id, _)) => Err(missing(*id)),
+        let ids = catalog.with_tree(CatalogTree::table_ids);
+        match ids.iter().find(|id| !names.contains(&id.to_string())) {
+            Some(id) => Err(missing(*id)),
             None => Ok(()),
         }
     }

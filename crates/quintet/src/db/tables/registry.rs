@@ -210,8 +210,7 @@ impl TableRegistry {
 
     /// Returns the numbers of all tables, open or not, with the expiry index.
     pub(crate) fn ids(&self) -> Vec<u64> {
-        let tables = self.catalog.with_tree(CatalogTree::open_tables);
-        tables.into_iter().map(|(id, _)| id).collect()
+        self.catalog.with_tree(CatalogTree::table_ids)
     }
 
     /// Returns whether the catalog has a table with a number.
@@ -269,7 +268,9 @@ impl TableRegistry {
 
     /// Returns the numbers of the open tables without a handle, the least recently used first.
     pub(crate) fn unused(&self) -> Vec<u64> {
-        let unused = |table: &&Arc<TableState>| Arc::strong_count(table) == 1;
+        let unused = |table: &&Arc<TableState>| {
+            Arc::strong_count(table) == 1 && table.status() == TableStatus::Open
+        };
         let mut unused: Vec<_> = read(&self.tables)
             .values()
             .filter(unused)
