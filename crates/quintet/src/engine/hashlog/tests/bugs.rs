@@ -100,8 +100,8 @@ fn hashlog_drops_tombstones_early() {
 }
 
 #[test]
-fn hashlog_recycles_under_readers() {
-    finds(Bug::HashlogRecyclesUnderReaders, recycling_is_noticed);
+fn segment_keeps_state_on_detach() {
+    finds(Bug::SegmentKeepsStateOnDetach, recycling_is_noticed);
 }
 
 #[test]
