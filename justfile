@@ -29,6 +29,14 @@ doc:
 crash states="1000000":
     QUINTET_CRASH_STATES={{states}} cargo test --release --package quintet --test crash -- --nocapture
 
+# Damage of files at rest: `just damage 0` for all cases
+damage cases="100000":
+    QUINTET_DAMAGE_CASES={{cases}} cargo test --release --package quintet --test damage -- --nocapture
+
+# Failing calls of a run and of a recovery, this many cases of each: `just faults 0` for all
+faults cases="40000":
+    QUINTET_FAULT_CASES={{cases}} cargo test --release --package quintet --test faults -- --nocapture
+
 # The paper's footprint experiment: random inserts and deletes do not grow the trie
 footprint operations="20000000":
     QUINTET_FOOTPRINT_OPERATIONS={{operations}} cargo test --release --package quintet --lib do_not_grow_the_trie -- --nocapture
@@ -70,7 +78,7 @@ tsan operations="6000":
     .ci/tsan {{operations}}
 
 # The long campaigns. The power cuts need root, the fuzz targets a nightly compiler; mutants are the planted bugs that crashes find
-nightly: (crash "5000000") pmem-crash (powercut "100") kill (fuzz "480") loom (tsan "20000") mutants
+nightly: (crash "5000000") damage faults pmem-crash (powercut "100") kill (fuzz "480") loom (tsan "20000") mutants
     for seed in 1 2 3 4 5 6 7; do just shuttle $seed || exit 1; done
     for engine in naive hashlog trie btree slm tph; do just stress $engine || exit 1; done
 

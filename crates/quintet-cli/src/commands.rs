@@ -461,5 +461,6 @@ fn print_report(out: &mut dyn Write, report: &Report, as_json: bool) -> Outcome 
     }
     let verdict = if report.is_sound() { "sound" } else { "damaged" };
     let (entries, bytes) = (report.checked_entries, report.checked_bytes);
-    Ok(writeln!(out, "{verdict}: {entries} entries and {bytes} bytes of files checked")?)
+    let what = "entries and log records";
+    Ok(writeln!(out, "{verdict}: {entries} {what}, {bytes} bytes of files checked")?)
 }

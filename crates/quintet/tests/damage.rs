@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | `QUINTET_DAMAGE_STRIDE` | 97 | one byte of this many is tried in large files; 1: all |
 //! | `QUINTET_DAMAGE_SEED` | 1 | chooses the bytes of large files, and the cases |
-//! | `QUINTET_DAMAGE_CASES` | 20,000 | number of cases; 0: all |
+//! | `QUINTET_DAMAGE_CASES` | 10,000 | number of cases; 0: all |
 //! | `QUINTET_DAMAGE_CASE` | | repeats the case that a failure names |
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -310,7 +310,7 @@ fn any_damage_gives_an_error_or_the_right_answer() {
     if let Some(wanted) = &wanted {
         cases.retain(|case| case.name() == *wanted);
     } else {
-        let limit = setting("QUINTET_DAMAGE_CASES").map_or(20_000, |text| text.parse().unwrap());
+        let limit = setting("QUINTET_DAMAGE_CASES").map_or(10_000, |text| text.parse().unwrap());
         let total = u64::try_from(all).unwrap();
         let numbered = (0..total).map(|index| limit == 0 || mix(index ^ seed) % total < limit);
         let mut chosen = numbered.collect::<Vec<_>>().into_iter();

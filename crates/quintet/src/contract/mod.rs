@@ -24,13 +24,7 @@
 //! `maintain` of a table at a time. ARCHITECTURE.md has the lock order.
 
 mod cursor;
-#[cfg(test)]
-#[cfg(not(model))]
-pub(crate) mod fake_host;
 pub(crate) mod options;
-#[cfg(test)]
-#[cfg(not(model))]
-pub(crate) mod queue_bench;
 #[cfg(test)]
 #[cfg(not(model))]
 pub(crate) mod test_bench;

@@ -220,7 +220,7 @@ impl<K: SegmentKind> RecordSegments<K> {
     pub(crate) fn detach(&self, segment: u64) -> Option<u64> {
         let state = self.state_word(segment);
         let before = state.load(Ordering::Relaxed);
-        mutant!(HashlogRecyclesUnderReaders => return frame_in(before));
+        mutant!(SegmentKeepsStateOnDetach => return frame_in(before));
         let step = mutant!(RecycleKeepsGeneration: 0, else GENERATION);
         state.store((before & !LOW).wrapping_add(step), Ordering::Relaxed);
         // Readers see the change before any later store to the frame. Pairs with the fence in

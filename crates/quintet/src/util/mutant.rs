@@ -192,8 +192,8 @@ bugs! {
     HashlogSkipsManifestSync = 47, "hashlog-skips-manifest-sync";
     /// Compaction drops a tombstone while an older chunk has an entry of its key.
     HashlogDropsTombstonesEarly = 48, "hashlog-drops-tombstones-early";
-    /// A chunk is recycled while readers that do not validate again read it.
-    HashlogRecyclesUnderReaders = 49, "hashlog-recycles-under-readers";
+    /// A segment leaves its frame without a mark that readers see.
+    SegmentKeepsStateOnDetach = 49, "segment-keeps-state-on-detach";
     /// An entry is updated in place although it is frozen.
     HashlogUpdatesFrozenEntries = 50, "hashlog-updates-frozen-entries";
     /// Opening loads an older manifest than the newest.

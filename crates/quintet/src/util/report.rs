@@ -18,7 +18,7 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Number of verified bytes of files.
     pub checked_bytes: u64,
-    /// Number of verified entries.
+    /// Number of verified entries of tables, and of commits in the log.
     pub checked_entries: u64,
 }
 

@@ -32,10 +32,10 @@ use crate::driver::{Loop, run_loop};
 
 #[test]
 fn each_call_of_a_run_fails_once_and_from_there_on() {
-    run_loop(Loop::Run, 4_000);
+    run_loop(Loop::Run, 2_000);
 }
 
 #[test]
 fn each_call_of_a_recovery_fails_once_and_from_there_on() {
-    run_loop(Loop::Recovery, 4_000);
+    run_loop(Loop::Recovery, 2_000);
 }

@@ -13,17 +13,17 @@ use crate::{
     wal::Appended,
 };
 
-/// Checks the condition before the stripe is held, with time for other writers between. A condition
-/// that holds is not checked again.
-pub(super) fn check_early(
+/// Checks the condition before the stripe is held, with time for other writers between. It is not
+/// checked again, whether it held or not.
+pub(super) fn holds_early(
     core: &Core,
     table: &TableState,
     op: &Op<'_>,
     condition: Condition,
-) -> Result<Condition> {
+) -> Result<bool> {
     let holds = core.holds(table, op, condition)?;
     (0..100).for_each(|_| yield_now());
-    Ok(if holds { Condition::Always } else { condition })
+    Ok(holds)
 }
 
 /// Logs and applies each operation of a batch as one record.

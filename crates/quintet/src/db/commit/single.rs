@@ -66,8 +66,10 @@ impl Core {
         let pieces = frame.pieces(op);
         self.log.admit(size_of_pieces(&pieces), frees(op))?;
         let removed_entry = condition.removed_entry(table.id, op);
-        let condition = mutant!(ConditionOutsideStripe:
-            mutants::check_early(self, table, op, condition)?, else condition);
+        mutant!(ConditionOutsideStripe => if !mutants::holds_early(self, table, op, condition)? {
+            return removed_entry.map_or(Ok(()), |entry| self.expiry.remove(&entry)).map(|()| None);
+        });
+        let condition = mutant!(ConditionOutsideStripe: Condition::Always, else condition);
         let entry = (op, hash, removed_entry);
         let logged = match op {
             Op::Put { .. } | Op::Delete { .. } => {

@@ -54,6 +54,8 @@ impl EncodedEnvelope {
 impl Envelope {
     /// The only byte of an envelope with neither expiry nor type tag.
     pub(crate) const PLAIN: u8 = 0;
+    /// The first byte of an envelope with a type tag and no expiry.
+    pub(crate) const TAGGED: u8 = HAS_TAG;
 
     pub(crate) fn encode(&self) -> EncodedEnvelope {
         let mut encoded = EncodedEnvelope { bytes: [0; ENVELOPE_BYTES_MAX], length: 0 };

@@ -15,10 +15,18 @@ pub(super) fn remove_expiries(ops: &mut [(Lsn, Op<'_>)]) {
     }
 }
 
-/// Returns a put without the expiry of its value; other operations as they are.
+/// Returns a put without the expiry of its value, whose type tag stays; other operations as they
+/// are. Replay passes the envelope in `body`.
 pub(super) fn without_expiry(op: Op<'_>) -> Op<'_> {
-    let Op::Put { key, body, .. } = op else { return op };
-    let start = Envelope::decode(body).map_or(0, |(_, start)| start);
-    let body = body.get(start..).unwrap_or(&[]);
-    Op::Put { key, head: &[Envelope::PLAIN], body }
+    let Op::Put { key, head: b"", body } = op else { return op };
+    let Some((envelope, start)) = Envelope::decode(body) else { return op };
+    if envelope.expires_at.is_none() {
+        return op;
+    }
+    // The tag is the last byte of the envelope.
+    let (head, kept): (&[u8], _) = match envelope.type_tag {
+        Some(_) => (&[Envelope::TAGGED], start - 1),
+        None => (&[Envelope::PLAIN], start),
+    };
+    Op::Put { key, head, body: body.get(kept..).unwrap_or(&[]) }
 }

@@ -586,4 +586,5 @@ fn decode_cursor(cursor: &Cursor) -> Result<(usize, u64)> {
 }
 
 #[cfg(test)]
+#[cfg(not(model))]
 mod tests;

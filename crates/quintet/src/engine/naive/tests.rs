@@ -1,79 +1,22 @@
-use std::collections::BTreeMap;
-
 use super::*;
 use crate::{
-    contract::{EngineKind, Host},
+    contract::{
+        EngineKind,
+        test_bench::{self, commit, contents, delete, put},
+    },
     io::{
-        Dir, Env,
-        sim::{Policy, SimEnv},
+        sim::{Policy, PolicyLimits},
         write_all_at,
     },
-    util::{budget::Budget, codec::KeyHash},
 };
 
-/// What a database does for its engines, counted.
-#[derive(Debug, Default)]
-struct FakeHost {
-    log_syncs: AtomicU64,
-    wakes: AtomicU64,
-    /// Written to by whoever asks about an expiry: a writer that comes in the middle of a
-    /// snapshot.
-    busy: Mutex<Option<std::sync::Weak<Naive>>>,
-}
+type Bench = test_bench::Bench<Naive>;
 
-impl Host for FakeHost {
-    fn sync_log(&self) -> Result<()> {
-        self.log_syncs.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn wake(&self) {
-        self.wakes.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn is_expired(&self, stored: &[u8]) -> bool {
-        let busy = lock(&self.busy).as_ref().and_then(std::sync::Weak::upgrade);
-        if let Some(naive) = busy {
-            commit(&naive, &put(b"meanwhile", stored)).unwrap();
-        }
-        stored.starts_with(b"expired")
-    }
-}
-
-struct Fixture {
-    env: SimEnv,
-    budget: Arc<Budget>,
-    desk: Arc<FakeHost>,
-}
-
-impl Fixture {
+impl Bench {
     fn new() -> Self {
-        let env = SimEnv::new(1);
-        env.open_dir("table".as_ref(), true).unwrap();
-        Self { env, budget: Arc::new(Budget::new(1 << 20)), desk: Arc::new(FakeHost::default()) }
-    }
-
-    fn dir(&self) -> Arc<dyn Dir> {
-        self.env.open_dir("table".as_ref(), false).unwrap()
-    }
-
-    fn context(&self) -> Context {
-        Context {
-            env: Arc::new(self.env.clone()),
-            dir: self.dir(),
-            database_id: *b"0123456789abcdef",
-            table_id: 3,
-            hash: KeyHash::new([5, 6]),
-            budget: Arc::clone(&self.budget),
-            host: Arc::clone(&self.desk) as Arc<dyn Host>,
-            read_only: false,
-            complete: Lsn(0),
-        }
-    }
-
-    fn open(&self) -> Result<(Naive, Lsn)> {
         let options = TableOptions::new(EngineKind::Naive).set("snapshot_bytes", "4096");
-        Naive::open(&options, self.context())
+        let open: fn(&_, _, u64) -> _ = |options, context, _| Naive::open(options, context);
+        Self::with(1, options, open).with_budget(1 << 20)
     }
 
     fn files(&self) -> Vec<String> {
@@ -81,36 +24,15 @@ impl Fixture {
     }
 }
 
-fn put<'a>(key: &'a [u8], body: &'a [u8]) -> Op<'a> {
-    Op::Put { key, head: b"", body }
-}
-
-/// Admits and applies, as the database does.
-fn commit(naive: &Naive, op: &Op<'_>) -> Result<()> {
-    naive.admit(op)?;
-    naive.apply(Lsn(0), op)
-}
-
-fn contents(naive: &Naive) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let (mut found, mut cursor) = (BTreeMap::new(), Cursor::START);
-    loop {
-        let (entries, next) = naive.scan(&cursor, 5).unwrap();
-        found.extend(entries.into_iter().map(|entry| (entry.key, entry.value.to_vec())));
-        if next.is_start() {
-            return found;
-        }
-        cursor = next;
-    }
-}
-
 #[test]
 fn layout_is_pinned() {
-    let fixture = Fixture::new();
-    let (naive, _) = fixture.open().unwrap();
-    commit(&naive, &put(b"key", b"value")).unwrap();
+    let bench = Bench::new();
+    let context = Context { database_id: *b"0123456789abcdef", ..bench.context() };
+    let (naive, _) = bench.open_in(context).unwrap();
+    put(&naive, 0, b"key", b"value");
     assert_eq!(naive.checkpoint(Lsn(0x1234)).unwrap(), Lsn(0x1234));
-    assert_eq!(fixture.files(), ["0000000000001234.snapshot"]);
-    let bytes = fixture.env.contents("table/0000000000001234.snapshot").unwrap();
+    assert_eq!(bench.files(), ["0000000000001234.snapshot"]);
+    let bytes = bench.env.contents("table/0000000000001234.snapshot").unwrap();
     let crc = |parts: &[&[u8]]| crate::util::codec::crc32c(&parts.concat()).to_le_bytes();
     let head = [
         b"QNAIVSNP\x01\0\0\0\0\0\0\x000123456789abcdef\x03\0\0\0\0\0\0\0\x34\x12\0\0\0\0\0\0"
@@ -141,67 +63,67 @@ fn layout_is_pinned() {
 
 #[test]
 fn snapshots_hold_values_of_every_size_and_the_newest_counts() {
-    let fixture = Fixture::new();
-    let (naive, lsn) = fixture.open().unwrap();
+    let bench = Bench::new();
+    let (naive, lsn) = bench.open();
     assert_eq!(lsn, Lsn(0));
     for (number, length) in [0, 1, 100, 65_535, 65_536, 65_537, 200_000].into_iter().enumerate() {
-        commit(&naive, &put(&vec![b'k'; 1 + number * 9000], &vec![7; length])).unwrap();
+        put(&naive, 0, &vec![b'k'; 1 + number * 9000], &vec![7; length]);
     }
     assert_eq!(naive.checkpoint(Lsn(100)).unwrap(), Lsn(100));
     // Nothing new: the files stay as they are, and say what they are complete to.
     assert_eq!(naive.checkpoint(Lsn(200)).unwrap(), Lsn(100));
-    commit(&naive, &Op::Delete { key: b"k" }).unwrap();
+    delete(&naive, 0, b"k");
     assert_eq!(naive.checkpoint(Lsn(300)).unwrap(), Lsn(300));
-    assert_eq!(fixture.files(), ["000000000000012c.snapshot"]);
-    assert_eq!(fixture.desk.log_syncs.load(Ordering::Relaxed), 2);
+    assert_eq!(bench.files(), ["000000000000012c.snapshot"]);
+    assert_eq!(bench.host.log_syncs.load(Ordering::Relaxed), 2);
     let before = contents(&naive);
     let mut report = Report::default();
     naive.check(&mut report).unwrap();
     assert!(report.is_sound());
     assert_eq!(report.checked_entries, 6);
     drop(naive);
-    assert_eq!(fixture.budget.used(), 0);
-    let (naive, lsn) = fixture.open().unwrap();
+    assert_eq!(bench.budget.used(), 0);
+    let (naive, lsn) = bench.open();
     assert_eq!((contents(&naive), lsn), (before, Lsn(300)));
 }
 
 #[test]
 fn older_and_unfinished_snapshots_are_removed() {
-    let fixture = Fixture::new();
-    let (naive, _) = fixture.open().unwrap();
-    commit(&naive, &put(b"k", b"old")).unwrap();
+    let bench = Bench::new();
+    let (naive, _) = bench.open();
+    put(&naive, 0, b"k", b"old");
     naive.checkpoint(Lsn(1)).unwrap();
-    let old = fixture.env.contents("table/0000000000000001.snapshot").unwrap();
-    commit(&naive, &put(b"k", b"new")).unwrap();
+    let old = bench.env.contents("table/0000000000000001.snapshot").unwrap();
+    put(&naive, 0, b"k", b"new");
     naive.checkpoint(Lsn(2)).unwrap();
     drop(naive);
     for name in ["0000000000000001.snapshot", checkpoint::UNFINISHED_NAME] {
-        let file = fixture.dir().open(name, Open::CREATE).unwrap();
+        let file = bench.dir().open(name, Open::CREATE).unwrap();
         write_all_at(&*file, &old, 0).unwrap();
     }
-    let (naive, lsn) = fixture.open().unwrap();
+    let (naive, lsn) = bench.open();
     assert_eq!(lsn, Lsn(2));
     assert_eq!(naive.get(b"k").unwrap().unwrap(), b"new");
-    assert_eq!(fixture.files(), ["0000000000000002.snapshot"]);
+    assert_eq!(bench.files(), ["0000000000000002.snapshot"]);
 }
 
 /// Whatever byte is wrong, and wherever the file ends: an error, never a wrong answer.
 #[test]
 fn every_damage_is_noticed() {
-    let fixture = Fixture::new();
-    let (naive, _) = fixture.open().unwrap();
+    let bench = Bench::new();
+    let (naive, _) = bench.open();
     for key in [b"a", b"b", b"c"] {
-        commit(&naive, &put(key, &[key[0]; 50])).unwrap();
+        put(&naive, 0, key, &[key[0]; 50]);
     }
     naive.checkpoint(Lsn(1)).unwrap();
     drop(naive);
     let name = "0000000000000001.snapshot";
-    let sound = fixture.env.contents(format!("table/{name}")).unwrap();
+    let sound = bench.env.contents(format!("table/{name}")).unwrap();
     let opened = |bytes: &[u8]| {
-        fixture.dir().remove(name).unwrap();
-        let file = fixture.dir().open(name, Open::CREATE).unwrap();
+        bench.dir().remove(name).unwrap();
+        let file = bench.dir().open(name, Open::CREATE).unwrap();
         write_all_at(&*file, bytes, 0).unwrap();
-        fixture.open().map(|(naive, _)| contents(&naive))
+        bench.try_open().map(|(naive, _)| contents(&naive))
     };
     assert_eq!(opened(&sound).unwrap().len(), 3);
     for place in 0..sound.len() {
@@ -213,27 +135,27 @@ fn every_damage_is_noticed() {
         assert!(opened(&sound[..place]).is_err(), "cut at {place}");
     }
     assert!(opened(&[&sound[..], b"x"].concat()).is_err());
-    assert_eq!(fixture.budget.used(), 0, "a failed open gives its memory back");
+    assert_eq!(bench.budget.used(), 0, "a failed open gives its memory back");
 }
 
 /// Blocks that pass their checksums and lie all the same.
 #[test]
 fn a_swapped_snapshot_is_refused() {
-    let fixture = Fixture::new();
-    let (naive, _) = fixture.open().unwrap();
-    commit(&naive, &put(b"k", b"v")).unwrap();
+    let bench = Bench::new();
+    let (naive, _) = bench.open();
+    put(&naive, 0, b"k", b"v");
     naive.checkpoint(Lsn(1)).unwrap();
     drop(naive);
-    fixture.dir().rename("0000000000000001.snapshot", "0000000000000009.snapshot").unwrap();
-    assert!(fixture.open().is_err_and(|error| error.is_corruption()));
+    bench.dir().rename("0000000000000001.snapshot", "0000000000000009.snapshot").unwrap();
+    assert!(bench.try_open().is_err_and(|error| error.is_corruption()));
 }
 
 #[test]
 fn the_budget_is_exact() {
-    let fixture = Fixture::new();
-    let (naive, _) = fixture.open().unwrap();
-    let used = || fixture.budget.used();
-    let op = put(b"k", &[1; 1000]);
+    let bench = Bench::new();
+    let (naive, _) = bench.open();
+    let used = || bench.budget.used();
+    let op = Op::Put { key: b"k", head: b"", body: &[1; 1000] };
     // Two writers of one key, and one whose condition does not hold.
     naive.admit(&op).unwrap();
     naive.admit(&op).unwrap();
@@ -247,35 +169,36 @@ fn the_budget_is_exact() {
     naive.apply(Lsn(16), &op).unwrap();
     assert_eq!(used(), one);
     for number in 0..500_u32 {
-        commit(&naive, &put(&number.to_be_bytes(), &[2; 100])).unwrap();
+        put(&naive, 0, &number.to_be_bytes(), &[2; 100]);
     }
     assert_eq!(used(), naive.stats().memory_bytes);
-    let refused = commit(&naive, &put(b"big", &vec![0; 1 << 20]));
+    let large = Op::Put { key: b"big", head: b"", body: &vec![0; 1 << 20] };
+    let refused = commit(&naive, 0, &large);
     assert!(matches!(refused, Err(Error::OutOfMemory { .. })));
     assert_eq!(used(), naive.stats().memory_bytes);
     for number in 0..500_u32 {
-        commit(&naive, &Op::Delete { key: &number.to_be_bytes() }).unwrap();
+        delete(&naive, 0, &number.to_be_bytes());
     }
-    commit(&naive, &Op::Delete { key: b"k" }).unwrap();
+    delete(&naive, 0, b"k");
     assert_eq!(used(), 0);
 }
 
 #[test]
 fn a_snapshot_is_asked_for_once_the_updates_are_enough() {
-    let fixture = Fixture::new();
-    let (naive, _) = fixture.open().unwrap();
+    let bench = Bench::new();
+    let (naive, _) = bench.open();
     for _ in 0..4 {
-        commit(&naive, &put(b"k", &[1; 1000])).unwrap();
+        put(&naive, 0, b"k", &[1; 1000]);
     }
     assert_eq!(
-        (naive.pending_work(), fixture.desk.wakes.load(Ordering::Relaxed)),
+        (naive.pending_work(), bench.host.wakes.load(Ordering::Relaxed)),
         (PendingWork::None, 0)
     );
     for _ in 0..4 {
-        commit(&naive, &put(b"k", &[1; 1000])).unwrap();
+        put(&naive, 0, b"k", &[1; 1000]);
     }
     assert_eq!(
-        (naive.pending_work(), fixture.desk.wakes.load(Ordering::Relaxed)),
+        (naive.pending_work(), bench.host.wakes.load(Ordering::Relaxed)),
         (PendingWork::Checkpoint, 1)
     );
     naive.checkpoint(Lsn(1)).unwrap();
@@ -284,10 +207,10 @@ fn a_snapshot_is_asked_for_once_the_updates_are_enough() {
 
 #[test]
 fn what_has_expired_stays_out_of_snapshots_and_goes_with_a_compaction() {
-    let fixture = Fixture::new();
-    let (naive, _) = fixture.open().unwrap();
-    commit(&naive, &put(b"gone", b"expired")).unwrap();
-    commit(&naive, &put(b"here", b"value")).unwrap();
+    let bench = Bench::new();
+    let (naive, _) = bench.open();
+    put(&naive, 0, b"gone", b"expired");
+    put(&naive, 0, b"here", b"value");
     naive.checkpoint(Lsn(1)).unwrap();
     assert_eq!(naive.stats().keys, 2);
     naive.maintain(MaintenanceMode::Full).unwrap();
@@ -295,25 +218,27 @@ fn what_has_expired_stays_out_of_snapshots_and_goes_with_a_compaction() {
     naive.checkpoint(Lsn(2)).unwrap();
     assert_eq!(naive.pending_work(), PendingWork::None);
     drop(naive);
-    let (naive, _) = fixture.open().unwrap();
+    let (naive, _) = bench.open();
     assert_eq!(contents(&naive).len(), 1);
 }
 
 /// Writers go on while a snapshot is taken: what was there throughout is in it.
 #[test]
 fn a_snapshot_does_not_stop_writers() {
-    let fixture = Fixture::new();
-    let (naive, _) = fixture.open().unwrap();
+    let bench = Bench::new();
+    let (naive, _) = bench.open();
     for number in 0..2000_u32 {
-        commit(&naive, &put(&number.to_be_bytes(), b"stable")).unwrap();
+        put(&naive, 0, &number.to_be_bytes(), b"stable");
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             for number in (5000..9000_u32).cycle() {
                 let key = number.to_be_bytes();
-                let op = if number % 3 > 0 { put(&key, b"x") } else { Op::Delete { key: &key } };
-                commit(&naive, &op).unwrap();
+                match number % 3 {
+                    0 => delete(&naive, 0, &key),
+                    _ => put(&naive, 0, &key, b"x"),
+                }
                 if stop.load(Ordering::Relaxed) {
                     break;
                 }
@@ -321,14 +246,14 @@ fn a_snapshot_does_not_stop_writers() {
         });
         for round in 1..=20 {
             // Always something new, whoever gets to run.
-            commit(&naive, &put(b"round", b"x")).unwrap();
+            put(&naive, 0, b"round", b"x");
             naive.checkpoint(Lsn(round)).unwrap();
         }
         stop.store(true, Ordering::Relaxed);
         writer.join().unwrap();
     });
     drop(naive);
-    let (naive, lsn) = fixture.open().unwrap();
+    let (naive, lsn) = bench.open();
     assert_eq!(lsn, Lsn(20));
     let found = contents(&naive);
     assert!((0..2000_u32).all(|number| found.contains_key(&number.to_be_bytes()[..])));
@@ -337,39 +262,42 @@ fn a_snapshot_does_not_stop_writers() {
 /// A crash at any event of two snapshots leaves the one before or the one after, whole.
 #[test]
 fn a_crash_at_any_event_leaves_a_whole_snapshot() {
-    let fixture = Fixture::new();
-    let (naive, _) = fixture.open().unwrap();
-    commit(&naive, &put(b"k", b"1")).unwrap();
+    let bench = Bench::new();
+    let (naive, _) = bench.open();
+    put(&naive, 0, b"k", b"1");
     naive.checkpoint(Lsn(1)).unwrap();
-    fixture.env.record_history();
-    let start = fixture.env.mark();
-    commit(&naive, &put(b"k", b"2")).unwrap();
+    bench.env.record_history();
+    let start = bench.env.mark();
+    put(&naive, 0, b"k", b"2");
     naive.checkpoint(Lsn(2)).unwrap();
-    let end = fixture.env.mark();
+    let end = bench.env.mark();
     for event in start..=end {
-        for policy in fixture.env.policies(event, crate::io::sim::PolicyLimits::default()) {
-            let image = Fixture { env: fixture.env.image_at(event, policy), ..Fixture::new() };
-            let (naive, lsn) = image.open().unwrap_or_else(|error| panic!("{policy}: {error}"));
+        for policy in bench.env.policies(event, PolicyLimits::default()) {
+            let image = bench.on(bench.env.image_at(event, policy));
+            let (naive, lsn) = image.try_open().unwrap_or_else(|error| panic!("{policy}: {error}"));
             let value = naive.get(b"k").unwrap().unwrap().to_vec();
             assert_eq!(value, lsn.0.to_string().as_bytes(), "event {event}, {policy}");
             assert!(event < end || lsn == Lsn(2));
         }
     }
-    let lost = fixture.env.crash(Policy::AllLost);
+    let lost = bench.env.crash(Policy::AllLost);
     assert!(lost.contents("table/0000000000000002.snapshot").is_ok());
 }
 
 /// What comes in while a snapshot is taken may be in it or not: it is not complete to there.
 #[test]
 fn a_snapshot_is_complete_to_where_it_began() {
-    let fixture = Fixture::new();
-    let (naive, _) = fixture.open().unwrap();
+    let bench = Bench::new();
+    let (naive, _) = bench.open();
     let naive = Arc::new(naive);
-    commit(&naive, &put(b"k", b"v")).unwrap();
-    *lock(&fixture.desk.busy) = Some(Arc::downgrade(&naive));
+    put(&*naive, 0, b"k", b"v");
+    let table = Arc::downgrade(&naive);
+    *lock(&bench.host.interruption) = Some(Arc::new(move |stored: &[u8]| {
+        put(&*table.upgrade().unwrap(), 0, b"meanwhile", stored);
+    }));
     assert_eq!(naive.checkpoint(Lsn(100)).unwrap(), Lsn(100));
     // And the next one takes the rest.
-    *lock(&fixture.desk.busy) = None;
+    *lock(&bench.host.interruption) = None;
     assert_eq!(naive.checkpoint(Lsn(200)).unwrap(), Lsn(200));
     assert_eq!(naive.checkpoint(Lsn(300)).unwrap(), Lsn(200));
 }

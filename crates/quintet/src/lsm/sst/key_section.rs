@@ -315,7 +315,7 @@ impl KeyCursor {
 mod tests {
     use super::*;
     use crate::{
-        contract::{Context, fake_host::FakeHost},
+        contract::{Context, test_bench},
         io::{Open, sim::SimEnv, write_all_at},
         lsm::sst::{
             SstKind, SstOwner,
@@ -354,7 +354,7 @@ mod tests {
 
     #[test]
     fn keys_come_back_whatever_is_read_at_once() {
-        let context = Arc::new(FakeHost::default()).context(&SimEnv::new(1), 64 << 20);
+        let context = test_bench::context(&SimEnv::new(1), 64 << 20);
         let (owner, sst) = write(&context, &rows());
         for read_bytes in [0, 100, 5000, 1 << 20] {
             assert_eq!(read(&sst, read_bytes).unwrap(), rows());
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn keys_are_not_kept_where_they_are_most_of_the_data() {
-        let context = Arc::new(FakeHost::default()).context(&SimEnv::new(1), 64 << 20);
+        let context = test_bench::context(&SimEnv::new(1), 64 << 20);
         let short: Vec<Row> = (0..200_u8).map(|number| (vec![number], None)).collect();
         let (_, sst) = write(&context, &short);
         assert_eq!(sst.footer.keys.bytes, 0);
@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     fn a_flipped_byte_is_an_error_or_changes_nothing() {
-        let context = Arc::new(FakeHost::default()).context(&SimEnv::new(1), 64 << 20);
+        let context = test_bench::context(&SimEnv::new(1), 64 << 20);
         let (owner, sst) = write(&context, &rows());
         let section = sst.footer.keys;
         let file = owner.dir.open(&SstKind::PIECE.name_of(1), Open::WRITE).unwrap();

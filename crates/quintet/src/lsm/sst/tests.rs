@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Error,
-    contract::{Context, fake_host::FakeHost},
+    contract::{Context, test_bench},
     io::{BLOCK_BYTES, Flow, Open, Queues, read_exact_at, sim::SimEnv, write_all_at},
     lsm::{
         block_cache::CacheAdmission,
@@ -42,7 +42,7 @@ pub(crate) fn flow() -> Flow {
 }
 
 fn context() -> Context {
-    Arc::new(FakeHost::default()).context(&SimEnv::new(1), 64 << 20)
+    test_bench::context(&SimEnv::new(1), 64 << 20)
 }
 
 fn walked(sst: &Arc<Sst>, way: Direction) -> Vec<Row> {

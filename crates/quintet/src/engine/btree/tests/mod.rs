@@ -3,90 +3,38 @@
 
 mod replay;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use super::BTree;
 use crate::{
-    Error, Result,
+    Error,
     bptree::checkpoint::{PAGES_NAME, gate::Gate},
     contract::{
         Context, Engine, EngineKind, Hint, KeyRange, MaintenanceMode, Op, PendingWork,
-        TableOptions, fake_host::FakeHost,
+        TableOptions,
+        test_bench::{self, check, contents, delete, findings, put},
     },
     io::{
-        Dir, Env, Open,
-        sim::{Call, Effect, Fault, Policy, SimEnv, When},
+        Open,
+        sim::{Call, Effect, Fault, Policy, When},
     },
     util::{
-        budget::Budget,
         codec::Lsn,
         mutant::{self, Bug},
-        report::Report,
-        sync::{Ordering, lock},
+        sync::lock,
     },
 };
 
-pub(super) struct Fixture {
-    pub(super) env: SimEnv,
-    pub(super) budget: Arc<Budget>,
-    desk: Arc<FakeHost>,
-    complete: Lsn,
-}
+type Bench = test_bench::Bench<BTree>;
 
-impl Fixture {
-    pub(super) fn new(budget: u64) -> Self {
-        let env = SimEnv::new(1);
-        let root = env.open_dir("table".as_ref(), true).unwrap();
-        root.sync().unwrap();
-        let (budget, desk) = (Arc::new(Budget::new(budget)), Arc::new(FakeHost::default()));
-        Self { env, budget, desk, complete: Lsn(0) }
-    }
-
-    fn dir(&self) -> Arc<dyn Dir> {
-        self.env.open_dir("table".as_ref(), false).unwrap()
-    }
-
-    fn context(&self, read_only: bool) -> Context {
-        Context {
-            budget: Arc::clone(&self.budget),
-            read_only,
-            complete: self.complete,
-            ..self.desk.context(&self.env, 0)
-        }
-    }
-
-    fn open_with(&self, read_only: bool) -> Result<(BTree, Lsn)> {
+impl Bench {
+    fn new(budget: u64) -> Self {
         let options = TableOptions::new(EngineKind::BTree)
             .set("page_bytes", "4096")
             .set("extend_granularity", "64");
-        BTree::open(&options, self.context(read_only))
+        let open: fn(&_, _, u64) -> _ = |options, context, _| BTree::open(options, context);
+        Self::with(1, options, open).with_budget(budget)
     }
-
-    pub(super) fn open(&self) -> BTree {
-        self.open_with(false).unwrap().0
-    }
-}
-
-pub(super) fn put(table: &BTree, key: &[u8], value: &[u8]) {
-    let op = Op::Put { key, head: &[], body: value };
-    table.admit(&op).unwrap();
-    table.apply(Lsn(1), &op).unwrap();
-}
-
-pub(super) fn delete(table: &BTree, key: &[u8]) {
-    table.admit(&Op::Delete { key }).unwrap();
-    table.apply(Lsn(1), &Op::Delete { key }).unwrap();
-}
-
-pub(super) fn contents(table: &BTree) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let entries = table.ordered().unwrap().range(KeyRange::default()).unwrap();
-    entries.map(|entry| entry.map(|entry| (entry.key, entry.value.to_vec())).unwrap()).collect()
-}
-
-pub(super) fn findings(table: &BTree) -> Vec<String> {
-    let mut report = Report::default();
-    table.check(&mut report).unwrap();
-    report.findings.into_iter().map(|finding| finding.what).collect()
 }
 
 pub(super) fn key(number: u32) -> [u8; 4] {
@@ -95,24 +43,24 @@ pub(super) fn key(number: u32) -> [u8; 4] {
 
 #[test]
 fn writers_make_room_in_a_cache_smaller_than_the_data() {
-    let fixture = Fixture::new(1 << 20);
-    let table = fixture.open();
+    let bench = Bench::new(1 << 20);
+    let (table, _) = bench.open();
     for number in 0..20_000 {
-        put(&table, &key(number), &[7; 100]);
+        put(&table, 1, &key(number), &[7; 100]);
     }
     let stats = table.stats();
     assert_eq!((stats.keys, stats.live_bytes), (20_000, 20_000 * 104));
     assert!(stats.memory_bytes <= 1 << 20, "{stats:?}");
     assert_eq!(table.inner.paged.tree.cache().stats().overflows_total, 0);
-    assert!(fixture.budget.used() <= 1 << 20);
+    assert!(bench.budget.used() <= 1 << 20);
     for number in 0..20_000 {
         assert_eq!(table.get(&key(number)).unwrap().unwrap(), [7; 100]);
     }
     assert_eq!(table.checkpoint(Lsn(9)).unwrap(), Lsn(9));
-    assert_eq!(findings(&table), Vec::<String>::new());
+    check(&table);
     drop(table);
-    assert_eq!(fixture.budget.used(), 0);
-    let (table, lsn) = fixture.open_with(false).unwrap();
+    assert_eq!(bench.budget.used(), 0);
+    let (table, lsn) = bench.open();
     assert_eq!(lsn, Lsn(9));
     assert_eq!(contents(&table).len(), 20_000);
 }
@@ -121,10 +69,10 @@ fn writers_make_room_in_a_cache_smaller_than_the_data() {
 /// admitted is applied without it, however much of the cache has gone meanwhile.
 #[test]
 fn a_disk_that_cannot_be_read_stops_no_admitted_write() {
-    let fixture = Fixture::new(1 << 20);
-    let table = fixture.open();
+    let bench = Bench::new(1 << 20);
+    let (table, _) = bench.open();
     for number in 0..20_000 {
-        put(&table, &key(number), &[7; 100]);
+        put(&table, 1, &key(number), &[7; 100]);
     }
     table.inner.paged.write_back_all(&mut lock(&table.inner.paged.checkpointer), Lsn(9)).unwrap();
     let unreadable = || Fault::new(&[Call::Read], When::From(1), Effect::Io);
@@ -138,36 +86,36 @@ fn a_disk_that_cannot_be_read_stops_no_admitted_write() {
             1 => Op::Put { key: &key, head: &[], body: &grown },
             _ => Op::Delete { key: &key },
         };
-        fixture.env.inject(unreadable());
+        bench.env.inject(unreadable());
         let admitted = table.admit(&op);
         if let Err(error) = admitted {
             assert!(matches!(error, Error::Io { .. }), "{error}");
             refused += 1;
-            fixture.env.clear_faults();
+            bench.env.clear_faults();
             table.admit(&op).unwrap();
         }
-        fixture.env.clear_faults();
+        bench.env.clear_faults();
         if step % 16 == 0 {
             // Every leaf but one comes and goes.
             for other in 0..1_000_u32 {
                 table.get(&self::key(other.wrapping_mul(6007) % 20_000)).unwrap();
             }
         }
-        fixture.env.inject(unreadable());
+        bench.env.inject(unreadable());
         table.apply(Lsn(10), &op).unwrap();
-        fixture.env.clear_faults();
+        bench.env.clear_faults();
         done += 1;
     }
     assert!(refused > 500 && done == 2_000, "{refused} of {done} were refused first");
     assert_eq!(table.inner.admissions.len(), 0);
     table.checkpoint(Lsn(10)).unwrap();
-    assert_eq!(findings(&table), Vec::<String>::new());
+    check(&table);
 }
 
 #[test]
 fn what_is_taken_back_is_let_go_of() {
-    let fixture = Fixture::new(1 << 20);
-    let table = fixture.open();
+    let bench = Bench::new(1 << 20);
+    let (table, _) = bench.open();
     for number in 0..1_000 {
         let (key, grown) = (key(number), [3; 60]);
         let op = Op::Put { key: &key, head: &[], body: &grown };
@@ -199,14 +147,14 @@ fn what_is_taken_back_is_let_go_of() {
 /// because the inner nodes stay.
 #[test]
 fn a_get_reads_one_page_where_data_are_larger_than_memory() {
-    let fixture = Fixture::new(8 << 20);
+    let bench = Bench::new(8 << 20);
     let options = TableOptions::new(EngineKind::BTree)
         .set("page_bytes", "4096")
         .set("cache_bytes", (800 << 10).to_string());
-    let (table, _) = BTree::open(&options, fixture.context(false)).unwrap();
+    let (table, _) = BTree::open(&options, bench.context()).unwrap();
     let count = 40_000;
     for number in 0..count {
-        put(&table, &key(number), &[7; 100]);
+        put(&table, 1, &key(number), &[7; 100]);
     }
     table.checkpoint(Lsn(9)).unwrap();
     table.maintain(MaintenanceMode::Full).unwrap();
@@ -226,21 +174,21 @@ fn a_get_reads_one_page_where_data_are_larger_than_memory() {
 /// What a batch will look at is read at once, and what one batch admits has room in the cache.
 #[test]
 fn leaves_of_a_batch_are_read_together() {
-    let fixture = Fixture::new(8 << 20);
-    let table = fixture.open();
+    let bench = Bench::new(8 << 20);
+    let (table, _) = bench.open();
     for number in 0..20_000 {
-        put(&table, &key(number), &[7; 100]);
+        put(&table, 1, &key(number), &[7; 100]);
     }
     table.checkpoint(Lsn(9)).unwrap();
     drop(table);
-    let table = fixture.open();
+    let (table, _) = bench.open();
     let keys: Vec<_> = (0..200).map(|step| key(step * 97)).collect();
     let misses = || table.inner.paged.tree.cache().misses();
     assert!(misses() < 100);
     table.prefetch(Hint::Batch(&mut keys.iter().map(|key| &key[..])));
     let before = misses();
     for key in &keys {
-        put(&table, key, &[8; 100]);
+        put(&table, 1, key, &[8; 100]);
     }
     assert_eq!(misses(), before);
     // Where nothing is missing, nobody looks.
@@ -250,10 +198,10 @@ fn leaves_of_a_batch_are_read_together() {
 
 #[test]
 fn a_batch_larger_than_the_cache_grows_it_little() {
-    let fixture = Fixture::new(4 << 20);
-    let table = fixture.open();
+    let bench = Bench::new(4 << 20);
+    let (table, _) = bench.open();
     for number in 0..40_000 {
-        put(&table, &key(number), &[7; 100]);
+        put(&table, 1, &key(number), &[7; 100]);
     }
     for batch in 0..20_u32 {
         let keys: Vec<_> = (0..300).map(|step| key((batch * 7919 + step * 131) % 40_000)).collect();
@@ -273,10 +221,10 @@ fn a_batch_larger_than_the_cache_grows_it_little() {
 
 /// With the bug, what writers changed goes with the frame that it was in.
 fn dirty_pages_stay() {
-    let fixture = Fixture::new(1 << 20);
-    let table = fixture.open();
+    let bench = Bench::new(1 << 20);
+    let (table, _) = bench.open();
     for number in 0..20_000 {
-        put(&table, &key(number), &[7; 100]);
+        put(&table, 1, &key(number), &[7; 100]);
     }
     assert_eq!(contents(&table).len(), 20_000);
 }
@@ -289,23 +237,23 @@ fn dirty_pages_do_not_leave_the_cache() {
 
 #[test]
 fn more_threads_than_frames_get_through() {
-    let fixture = Fixture::new(1 << 20);
+    let bench = Bench::new(1 << 20);
     let options = TableOptions::new(EngineKind::BTree)
         .set("page_bytes", "4096")
         .set("extend_granularity", "64")
         .set("cache_bytes", "0");
     let options = options.set("cache_bytes", "1");
-    let (table, _) = BTree::open(&options, fixture.context(false)).unwrap();
+    let (table, _) = BTree::open(&options, bench.context()).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..64_u32 {
             let table = &table;
             scope.spawn(move || {
                 for step in 0..150 {
                     let number = thread * 1000 + step;
-                    put(table, &key(number), &[1; 200]);
+                    put(table, 1, &key(number), &[1; 200]);
                     assert!(table.get(&key(number)).unwrap().is_some());
                     if step % 3 == 0 {
-                        delete(table, &key(number));
+                        delete(table, 1, &key(number));
                     }
                 }
             });
@@ -314,17 +262,17 @@ fn more_threads_than_frames_get_through() {
     assert_eq!(contents(&table).len(), 64 * 100);
     assert_eq!(table.stats().keys, 64 * 100);
     table.checkpoint(Lsn(5)).unwrap();
-    assert_eq!(findings(&table), Vec::<String>::new());
+    check(&table);
 }
 
 #[test]
 fn reading_what_the_journal_has_takes_no_more_memory_than_reading_pages() {
-    let mut fixture = Fixture::new(16 << 20);
-    let table = fixture.open();
+    let bench = Bench::new(16 << 20);
+    let (table, _) = bench.open();
     let rows: Vec<_> = (0..20_000).map(key).collect();
     let put_all = |value: &[u8]| {
         for key in &rows {
-            put(&table, key, value);
+            put(&table, 1, key, value);
         }
     };
     put_all(&[0; 100]);
@@ -333,13 +281,13 @@ fn reading_what_the_journal_has_takes_no_more_memory_than_reading_pages() {
     put_all(&[1; 100]);
     table.checkpoint(Lsn(2)).unwrap();
     drop(table);
-    fixture.budget = Arc::new(Budget::new(1 << 20));
-    let table = fixture.open();
+    let bench = bench.with_budget(1 << 20);
+    let (table, _) = bench.open();
     let cache = table.inner.paged.tree.cache();
     assert!(cache.has_overlay() && table.pending_work() == PendingWork::Checkpoint);
     for key in &rows {
         assert_eq!(table.get(key).unwrap().unwrap(), [1; 100]);
-        assert!(fixture.budget.used() <= 1 << 20);
+        assert!(bench.budget.used() <= 1 << 20);
     }
     assert_eq!(cache.stats().overflows_total, 0);
     assert!(cache.has_overlay());
@@ -350,32 +298,32 @@ fn reading_what_the_journal_has_takes_no_more_memory_than_reading_pages() {
         persists += 1;
     }
     assert!(persists > 1 && !cache.has_overlay() && table.pending_work() == PendingWork::None);
-    assert!(fixture.budget.used() <= 1 << 20, "{:?}", cache.stats());
+    assert!(bench.budget.used() <= 1 << 20, "{:?}", cache.stats());
     let before = cache.stats().misses_total;
     for key in &rows {
         assert_eq!(table.get(key).unwrap().unwrap(), [1; 100]);
     }
     assert!(cache.stats().misses_total > before, "the table fits in the cache: no test");
-    assert_eq!(findings(&table), Vec::<String>::new());
+    check(&table);
 }
 
 /// Cuts while writers go on, with power cuts after: every state is one of whole operations.
 fn cut_holds_what_was_there() {
-    let mut fixture = Fixture::new(8 << 20);
-    let table = fixture.open();
+    let mut bench = Bench::new(8 << 20);
+    let (table, _) = bench.open();
     for number in 0..3000 {
-        put(&table, &key(number), b"before");
+        put(&table, 1, &key(number), b"before");
     }
     // A writer comes in the middle of the cut's writing, by hand: the pages are taken and changed.
     let mut checkpointer = lock(&table.inner.paged.checkpointer);
     table.inner.paged.store_checkpoint(&mut checkpointer, Lsn(1)).unwrap();
     drop(checkpointer);
     for number in 0..3000 {
-        put(&table, &key(number), b"during");
+        put(&table, 1, &key(number), b"during");
     }
     let cut = table.inner.paged.begin_checkpoint(Lsn(2), 2, 0).unwrap();
     for number in 0..3000 {
-        put(&table, &key(number), b"after!");
+        put(&table, 1, &key(number), b"after!");
     }
     let mut checkpointer = lock(&table.inner.paged.checkpointer);
     table.inner.paged.write_checkpoint(&mut checkpointer, &cut, Lsn(2)).unwrap();
@@ -384,8 +332,8 @@ fn cut_holds_what_was_there() {
     table.inner.paged.tree.cache().finish(cut);
     assert!(contents(&table).values().all(|value| value == b"after!"));
     drop(table);
-    fixture.env = fixture.env.crash(Policy::AllLost);
-    let (table, lsn) = fixture.open_with(false).unwrap();
+    bench.env = bench.env.crash(Policy::AllLost);
+    let (table, lsn) = bench.open();
     assert_eq!(lsn, Lsn(2));
     let found = contents(&table);
     assert_eq!(found.len(), 3000);
@@ -400,37 +348,37 @@ fn a_page_that_changes_after_the_cut_is_written_as_it_was() {
 
 /// A table at LSN 5 goes on to 6, with a crash at each of the disk operations of that.
 fn every_crash_point_of_a_cut_is_whole() {
-    let mut fixture = Fixture::new(8 << 20);
-    let table = fixture.open();
+    let mut bench = Bench::new(8 << 20);
+    let (table, _) = bench.open();
     for number in 0..600 {
-        put(&table, &key(number), &[1; 90]);
+        put(&table, 1, &key(number), &[1; 90]);
     }
-    put(&table, b"large", &vec![1; 70_000]);
+    put(&table, 1, b"large", &vec![1; 70_000]);
     table.checkpoint(Lsn(5)).unwrap();
     // Brings everything in place.
-    assert_eq!(findings(&table), Vec::<String>::new());
-    fixture.env.record_history();
+    check(&table);
+    bench.env.record_history();
     for number in 300..900 {
-        put(&table, &key(number), &[2; 120]);
+        put(&table, 1, &key(number), &[2; 120]);
     }
     for number in 0..100 {
-        delete(&table, &key(number));
+        delete(&table, 1, &key(number));
     }
-    delete(&table, b"large");
+    delete(&table, 1, b"large");
     // Pages that the old state needs must not be used yet.
-    put(&table, b"larger", &vec![2; 60_000]);
+    put(&table, 1, b"larger", &vec![2; 60_000]);
     table.checkpoint(Lsn(6)).unwrap();
     table.inner.paged.write_back_all(&mut lock(&table.inner.paged.checkpointer), Lsn(6)).unwrap();
     drop(table);
-    let (recorded, events) = (fixture.env.clone(), fixture.env.history());
+    let (recorded, events) = (bench.env.clone(), bench.env.history());
     assert!(events.len() > 5);
     let mut seen = [0, 0];
     for event in events {
         let number = event.number;
         let policies = (0..6).map(|seed| Policy::Random { seed: seed ^ number });
         for policy in policies.chain([Policy::AllLost, Policy::AllKept, Policy::Killed]) {
-            fixture.env = recorded.image_at(number, policy);
-            let (table, lsn) = fixture.open_with(false).unwrap();
+            bench.env = recorded.image_at(number, policy);
+            let (table, lsn) = bench.open();
             let found = contents(&table);
             let new = lsn == Lsn(6);
             seen[usize::from(new)] += 1;
@@ -458,11 +406,7 @@ fn a_cut_is_whole_or_not_at_all() {
 
 /// The log is durable before a cut is.
 fn log_is_synced_first() {
-    let fixture = Fixture::new(8 << 20);
-    let table = fixture.open();
-    put(&table, b"key", b"value");
-    table.checkpoint(Lsn(5)).unwrap();
-    assert_eq!(fixture.desk.log_syncs.load(Ordering::Relaxed), 1);
+    test_bench::sync_log_before_checkpoint(&Bench::new(8 << 20));
 }
 
 #[test]
@@ -490,11 +434,11 @@ fn a_cut_waits_for_operations() {
 
 /// Ranges from both ends agree with what was put.
 fn ranges_are_complete() {
-    let fixture = Fixture::new(8 << 20);
-    let table = fixture.open();
+    let bench = Bench::new(8 << 20);
+    let (table, _) = bench.open();
     let mut model = BTreeMap::new();
     for number in 0..2000 {
-        put(&table, &key(number), &[1; 60]);
+        put(&table, 1, &key(number), &[1; 60]);
         model.insert(key(number).to_vec(), vec![1; 60]);
     }
     assert!(table.inner.paged.tree.height() > 1);
@@ -509,12 +453,12 @@ fn ranges_are_complete() {
     front.extend(back.into_iter().rev());
     assert!(front.iter().eq(model.keys()));
     for number in 0..1990 {
-        delete(&table, &key(number));
+        delete(&table, 1, &key(number));
     }
     assert_eq!(table.inner.paged.tree.height(), 1, "merged");
     assert_eq!(contents(&table).len(), 10);
     table.checkpoint(Lsn(5)).unwrap();
-    assert_eq!(findings(&table), Vec::<String>::new());
+    check(&table);
 }
 
 #[test]
@@ -527,12 +471,12 @@ fn ranges_match_what_was_put() {
 
 #[test]
 fn compaction_drops_what_expired_and_gives_space_back() {
-    let fixture = Fixture::new(8 << 20);
-    let table = fixture.open();
+    let bench = Bench::new(8 << 20);
+    let (table, _) = bench.open();
     for number in 0..8000 {
         let value: &[u8] =
             if number % 4 == 0 { b"stays" } else { &[b"expired", &[0; 90][..]].concat() };
-        put(&table, &key(number), value);
+        put(&table, 1, &key(number), value);
     }
     table.checkpoint(Lsn(5)).unwrap();
     let before = table.stats();
@@ -543,27 +487,27 @@ fn compaction_drops_what_expired_and_gives_space_back() {
     let journal = lock(&table.inner.paged.checkpointer).journal_bytes();
     assert!(after.file_bytes - journal < before.file_bytes / 2, "{before:?} {after:?}");
     assert_eq!(after.dead_bytes, 0);
-    assert_eq!(findings(&table), Vec::<String>::new());
+    check(&table);
     for number in 8000..9000 {
-        put(&table, &key(number), &[3; 90]);
+        put(&table, 1, &key(number), &[3; 90]);
     }
     table.checkpoint(Lsn(7)).unwrap();
-    assert_eq!(findings(&table), Vec::<String>::new());
+    check(&table);
     assert_eq!(contents(&table).len(), 3000);
 }
 
 #[test]
 fn every_flipped_byte_of_a_page_is_found() {
-    let mut fixture = Fixture::new(8 << 20);
-    let table = fixture.open();
+    let mut bench = Bench::new(8 << 20);
+    let (table, _) = bench.open();
     for number in 0..300 {
-        put(&table, &key(number), &[7; 100]);
+        put(&table, 1, &key(number), &[7; 100]);
     }
-    put(&table, b"large", &vec![1; 70_000]);
+    put(&table, 1, b"large", &vec![1; 70_000]);
     table.checkpoint(Lsn(5)).unwrap();
     // What the journal has over it is not looked at in the file: first everything is in place.
-    assert_eq!(findings(&table), Vec::<String>::new());
-    let file = fixture.dir().open(PAGES_NAME, Open::WRITE).unwrap();
+    check(&table);
+    let file = bench.dir().open(PAGES_NAME, Open::WRITE).unwrap();
     let size = file.len().unwrap();
     for offset in (5..size).step_by(977) {
         let page = offset / 4096;
@@ -581,42 +525,42 @@ fn every_flipped_byte_of_a_page_is_found() {
         }
         file.write_at(&byte, offset).unwrap();
     }
-    assert_eq!(findings(&table), Vec::<String>::new());
-    fixture.complete = Lsn(5);
+    check(&table);
+    bench.complete = Lsn(5);
     drop(table);
     // A root that is damaged is refused when it is read.
     let mut page = vec![0; 4096];
     file.read_at(&mut page, 2 * 4096).unwrap();
     page[100] ^= 1;
     file.write_at(&page, 2 * 4096).unwrap();
-    let (table, _) = fixture.open_with(false).unwrap();
+    let (table, _) = bench.open();
     assert!(table.get(b"large").unwrap_err().is_corruption());
     mutant::finds(Bug::PageSkipsChecksum, || {
-        let fixture = Fixture::new(8 << 20);
-        let table = fixture.open();
-        put(&table, b"key", &[7; 100]);
+        let bench = Bench::new(8 << 20);
+        let (table, _) = bench.open();
+        put(&table, 1, b"key", &[7; 100]);
         table.checkpoint(Lsn(5)).unwrap();
         drop(table);
-        let file = fixture.dir().open(PAGES_NAME, Open::WRITE).unwrap();
+        let file = bench.dir().open(PAGES_NAME, Open::WRITE).unwrap();
         file.write_at(&[9], 3 * 4096 - 50).unwrap();
-        let table = fixture.open();
+        let (table, _) = bench.open();
         assert!(table.get(b"key").is_err());
     });
 }
 
 #[test]
 fn a_read_only_table_writes_nothing_and_sees_the_newest_group() {
-    let mut fixture = Fixture::new(8 << 20);
-    let table = fixture.open();
+    let mut bench = Bench::new(8 << 20);
+    let (table, _) = bench.open();
     for number in 0..500 {
-        put(&table, &key(number), &[7; 100]);
+        put(&table, 1, &key(number), &[7; 100]);
     }
     table.checkpoint(Lsn(5)).unwrap();
     drop(table);
     // Everything after the journal's sync is lost: the group is all there is.
-    fixture.env = fixture.env.crash(Policy::AllLost);
-    let before = fixture.env.image_hash();
-    let (table, lsn) = fixture.open_with(true).unwrap();
+    bench.env = bench.env.crash(Policy::AllLost);
+    let before = bench.env.image_hash();
+    let (table, lsn) = bench.open_in(Context { read_only: true, ..bench.context() }).unwrap();
     assert_eq!(lsn, Lsn(5));
     assert_eq!(contents(&table).len(), 500);
     // Replay goes on in memory.
@@ -625,5 +569,5 @@ fn a_read_only_table_writes_nothing_and_sees_the_newest_group() {
     assert_eq!(table.get(b"replayed").unwrap().unwrap(), vec![5; 100_000]);
     assert!(matches!(table.checkpoint(Lsn(7)), Err(Error::ReadOnly)));
     drop(table);
-    assert_eq!(fixture.env.image_hash(), before);
+    assert_eq!(bench.env.image_hash(), before);
 }

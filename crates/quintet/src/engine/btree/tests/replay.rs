@@ -1,11 +1,13 @@
 //! Goal: operations that wait in the replay buffer are seen by every read, and reach the next
 //! checkpoint.
 
-use std::collections::BTreeMap;
-
-use super::{Fixture, contents, delete, findings, key, put};
+use super::{Bench, key};
 use crate::{
-    contract::{Engine, Entry, KeyRange, MultiGetSink, Op, PendingWork, value_sink::HeadAndBuffer},
+    contract::{
+        Engine, Entry, KeyRange, MultiGetSink, Op, PendingWork,
+        test_bench::{Rows, check, contents, delete, put},
+        value_sink::HeadAndBuffer,
+    },
     engine::btree::{BTree, replay_buffer::BUDGET_SHARE},
     io::sim::{Call, Policy},
     util::{
@@ -14,7 +16,6 @@ use crate::{
     },
 };
 
-type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 /// What the log gives back, in its order; no value: a delete.
 type Logged = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
@@ -51,26 +52,26 @@ fn replay(table: &BTree, logged: &[(Vec<u8>, Option<Vec<u8>>)]) {
     }
 }
 
-fn reopened(budget: u64) -> (Fixture, BTree, Rows) {
-    let mut fixture = Fixture::new(budget);
-    let table = fixture.open();
-    (0..2000).for_each(|number| put(&table, &key(number), &[7; 90]));
+fn reopened(budget: u64) -> (Bench, BTree, Rows) {
+    let mut bench = Bench::new(budget);
+    let (table, _) = bench.open();
+    (0..2000).for_each(|number| put(&table, 1, &key(number), &[7; 90]));
     table.checkpoint(Lsn(9)).unwrap();
     drop(table);
-    fixture.env = fixture.env.crash(Policy::AllLost);
-    let table = fixture.open();
+    bench.env = bench.env.crash(Policy::AllLost);
+    let (table, _) = bench.open();
     let (rows, logged) = rows();
-    let reads = fixture.env.calls(&[Call::Read]);
+    let reads = bench.env.calls(&[Call::Read]);
     replay(&table, &logged);
     if budget > 1 << 20 {
         // What is not in its leaf is put there.
         let most =
             2 * logged.iter().flat_map(|(_, value)| value).filter(|v| v.len() > 4000).count();
-        assert!(fixture.env.calls(&[Call::Read]) - reads <= to_u64(most) + 40);
+        assert!(bench.env.calls(&[Call::Read]) - reads <= to_u64(most) + 40);
         assert!(table.inner.replay_buffer.len() > 600);
     }
     assert_eq!(table.pending_work(), PendingWork::Checkpoint);
-    (fixture, table, rows)
+    (bench, table, rows)
 }
 
 fn compare_gets(table: &BTree, rows: &Rows) {
@@ -121,13 +122,13 @@ fn compare_ranges(table: &BTree, rows: &Rows, from: usize) {
 
 fn what_waits_is_seen() {
     for budget in [64 << 20, 1 << 20] {
-        let (fixture, table, mut rows) = reopened(budget);
+        let (bench, table, mut rows) = reopened(budget);
         compare_gets(&table, &rows);
         for from in 0..3 {
             compare_ranges(&table, &rows, from);
         }
         drop(table);
-        let table = fixture.open();
+        let (table, _) = bench.open();
         replay(&table, &self::rows().1);
         let (start, end) = (key(6), key(9));
         let (start, end) = (start.min(end).to_vec(), start.max(end).to_vec());
@@ -139,9 +140,9 @@ fn what_waits_is_seen() {
             rows.remove(key);
         }
         for number in (0..2400).step_by(30) {
-            put(&table, &key(number), b"newest");
+            put(&table, 1, &key(number), b"newest");
             rows.insert(key(number).to_vec(), b"newest".to_vec());
-            delete(&table, &key(number + 3));
+            delete(&table, 1, &key(number + 3));
             rows.remove(&key(number + 3)[..]);
         }
         compare_gets(&table, &rows);
@@ -162,29 +163,29 @@ fn what_waits_for_its_leaf_is_seen_by_every_read() {
 #[test]
 fn what_waits_is_in_the_next_cut() {
     for budget in [64 << 20, 1 << 20] {
-        let (mut fixture, table, rows) = reopened(budget);
+        let (mut bench, table, rows) = reopened(budget);
         assert!(table.inner.replay_buffer.memory_bytes() <= budget / BUDGET_SHARE + (64 << 10));
         assert_eq!(table.checkpoint(Lsn(30)).unwrap(), Lsn(30));
         assert!(table.inner.replay_buffer.is_empty());
         assert_eq!(table.pending_work(), PendingWork::None);
         drop(table);
-        assert_eq!(fixture.budget.used(), 0);
-        fixture.env = fixture.env.crash(Policy::AllLost);
-        let table = fixture.open();
+        assert_eq!(bench.budget.used(), 0);
+        bench.env = bench.env.crash(Policy::AllLost);
+        let (table, _) = bench.open();
         assert_eq!(contents(&table), rows);
-        assert_eq!(findings(&table), Vec::<String>::new());
+        check(&table);
     }
 }
 
 #[test]
 fn readers_and_writers_meet_the_merge() {
-    let (_fixture, table, mut rows) = reopened(64 << 20);
+    let (_bench, table, mut rows) = reopened(64 << 20);
     let written: Vec<_> = (0..2400).filter(|number| number % 7 == 0).collect();
     std::thread::scope(|scope| {
         scope.spawn(|| table.checkpoint(Lsn(30)).unwrap());
         scope.spawn(|| {
             for number in &written {
-                put(&table, &key(*number), b"newest");
+                put(&table, 1, &key(*number), b"newest");
             }
         });
         for number in (0..2400).filter(|number| number % 7 != 0) {

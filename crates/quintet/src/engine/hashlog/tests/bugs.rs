@@ -20,14 +20,7 @@ fn a_checkpoint_syncs_the_log_first() {
 }
 
 fn checkpoints_sync_the_log() {
-    let bench = Bench::new(1);
-    let (table, _) = bench.open();
-    for lsn in 1..4 {
-        put(&table, lsn, b"key", &[1; 10]);
-        let syncs = bench.host.log_syncs.load(Ordering::Relaxed);
-        table.checkpoint(Lsn(lsn + 1)).unwrap();
-        assert!(bench.host.log_syncs.load(Ordering::Relaxed) > syncs);
-    }
+    test_bench::sync_log_before_checkpoint(&Bench::new(1));
 }
 
 /// A reader that is overtaken by the recycling of its chunk's memory takes nothing from it.
@@ -107,8 +100,8 @@ fn hashlog_drops_tombstones_early() {
 }
 
 #[test]
-fn hashlog_recycles_under_readers() {
-    finds(Bug::HashlogRecyclesUnderReaders, recycling_is_noticed);
+fn segment_keeps_state_on_detach() {
+    finds(Bug::SegmentKeepsStateOnDetach, recycling_is_noticed);
 }
 
 #[test]

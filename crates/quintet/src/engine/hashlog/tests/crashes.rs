@@ -3,10 +3,7 @@
 use super::*;
 use crate::io::sim::{Policy, PolicyLimits};
 
-/// What was logged: LSN, key, value or delete.
-type Logged = Vec<(u64, Vec<u8>, Option<Vec<u8>>)>;
-
-fn do_put(table: &HashLog, log: &mut Logged, key: u64, bytes: usize) {
+fn do_put(table: &HashLog, log: &mut Vec<Logged>, key: u64, bytes: usize) {
     let lsn = to_u64(log.len()) + 1;
     let key = format!("key{key:04}").into_bytes();
     let value = vec![u8::try_from(lsn % 250).unwrap(); bytes];
@@ -14,15 +11,15 @@ fn do_put(table: &HashLog, log: &mut Logged, key: u64, bytes: usize) {
     log.push((lsn, key, Some(value)));
 }
 
-fn do_delete(table: &HashLog, log: &mut Logged, key: u64) {
+fn do_delete(table: &HashLog, log: &mut Vec<Logged>, key: u64) {
     let lsn = to_u64(log.len()) + 1;
     let key = format!("key{key:04}").into_bytes();
     delete(table, lsn, &key);
     log.push((lsn, key, None));
 }
 
-fn replayed(log: &Logged) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let mut out = BTreeMap::new();
+fn replayed(log: &[Logged]) -> Rows {
+    let mut out = Rows::new();
     for (_, key, value) in log {
         match value {
             Some(value) => drop(out.insert(key.clone(), value.clone())),
@@ -32,32 +29,27 @@ fn replayed(log: &Logged) -> BTreeMap<Vec<u8>, Vec<u8>> {
     out
 }
 
-fn publish(bench: &Bench, table: &HashLog, log: &Logged, published: &mut Vec<(u64, Lsn)>) {
+fn publish(bench: &Bench, table: &HashLog, log: &[Logged], published: &mut Vec<(u64, Lsn)>) {
     let complete = table.checkpoint(Lsn(to_u64(log.len()) + 1)).unwrap();
     published.push((bench.env.mark(), complete));
 }
 
 /// Opens every state that a crash may leave, replays what the files do not have and compares.
-fn check_crashes(bench: &Bench, start: u64, log: &Logged, published: &[(u64, Lsn)]) -> u64 {
+fn check_crashes(bench: &Bench, start: u64, log: &[Logged], published: &[(u64, Lsn)]) -> u64 {
     let wanted = replayed(log);
     let mut states = 0;
     let end = bench.env.mark();
     for event in start..=end {
         for policy in bench.env.policies(event, PolicyLimits::default()) {
             let image = bench.env.image_at(event, policy);
-            let crashed = Bench { env: image, options: bench.options.clone(), ..Bench::new(7) };
+            let crashed = bench.on(image);
             let case = format!("event {event}, {policy}");
             let (table, complete) =
                 crashed.try_open().unwrap_or_else(|error| panic!("{case}: {error}"));
             let least = published.iter().filter(|(at, _)| *at <= event).map(|(_, lsn)| *lsn).max();
             assert!(complete >= least.unwrap_or(Lsn(0)), "{case}: complete to {complete}");
-            for (lsn, key, value) in log.iter().filter(|(lsn, ..)| *lsn >= complete.0) {
-                match value {
-                    Some(value) => put(&table, *lsn, key, value),
-                    None => delete(&table, *lsn, key),
-                }
-            }
-            assert_eq!(all(&table), wanted, "{case}");
+            replay(&table, log, complete);
+            assert_eq!(contents(&table), wanted, "{case}");
             states += 1;
         }
     }
@@ -67,7 +59,7 @@ fn check_crashes(bench: &Bench, start: u64, log: &Logged, published: &[(u64, Lsn
 fn crash_everywhere(bench: &Bench) {
     let (table, _) = bench.open();
     bench.env.record_history();
-    let (mut log, mut published) = (Logged::new(), Vec::new());
+    let (mut log, mut published) = (Vec::new(), Vec::new());
     for key in 0..150 {
         do_put(&table, &mut log, key, 200);
     }
@@ -108,7 +100,7 @@ pub(super) fn a_crash_around_a_rewrite_of_the_manifest_loses_nothing() {
     let bench = Bench::new(7);
     let (table, _) = bench.open();
     bench.env.record_history();
-    let (mut log, mut published) = (Logged::new(), Vec::new());
+    let (mut log, mut published) = (Vec::new(), Vec::new());
     let mut start = 0;
     let is_rewritten = || bench.env.contents("table/manifest-00000002").is_ok();
     for step in 0_u64.. {
@@ -121,7 +113,7 @@ pub(super) fn a_crash_around_a_rewrite_of_the_manifest_loses_nothing() {
             break;
         }
         if step % 20 == 0 {
-            finish_background_work(&bench, &table, to_u64(log.len()) + 1);
+            bench.finish_background(&table, to_u64(log.len()) + 1);
         }
     }
     // The younger checkpoints are what an older manifest lacks.

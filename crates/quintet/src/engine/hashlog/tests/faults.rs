@@ -2,37 +2,31 @@
 //! believed later.
 
 use super::*;
-use crate::io::sim::{Call, Effect, Fault, Policy, When};
+use crate::io::sim::{Call, Effect, Fault, When};
 
 const KEYS: u64 = 400;
 
-type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
-
 /// A table whose every key was persisted as `old`, and every third one written again since, with a
 /// large value among them.
-fn prepare(bench: &Bench) -> (HashLog, Entries, Entries) {
+fn prepare(bench: &Bench) -> (HashLog, Rows, Rows) {
     let (table, _) = bench.open();
     for key in 0..KEYS {
         put(&table, 1 + key, format!("key{key}").as_bytes(), &[1; 100]);
     }
     table.checkpoint(Lsn(1000)).unwrap();
-    let old = all(&table);
+    let old = contents(&table);
     for key in (0..KEYS).step_by(3) {
         put(&table, 2000 + key, format!("key{key}").as_bytes(), &[2; 120]);
     }
     put(&table, 3000, b"large", &vec![3; 30_000]);
-    let new = all(&table);
+    let new = contents(&table);
     (table, old, new)
 }
 
-fn lose_power(bench: &Bench) -> Bench {
-    Bench { env: bench.env.crash(Policy::AllLost), ..Bench::new(0) }
-}
-
-fn reopened(bench: &Bench) -> (Entries, Lsn) {
+fn reopened(bench: &Bench) -> (Rows, Lsn) {
     let (table, complete) = bench.open();
-    assert_sound(&table);
-    (all(&table), complete)
+    check(&table);
+    (contents(&table), complete)
 }
 
 /// One fault while the second checkpoint is made: the error is told, memory serves reads, a power
@@ -44,21 +38,21 @@ fn fails_once_and_recovers(fault: Fault) {
     bench.env.inject(fault);
     table.checkpoint(Lsn(4000)).expect_err(&what);
     assert_eq!(table.pending_work(), PendingWork::Checkpoint, "{what}");
-    assert_eq!(all(&table), new, "{what}");
-    let (found, complete) = reopened(&lose_power(&bench));
+    assert_eq!(contents(&table), new, "{what}");
+    let (found, complete) = reopened(&bench.after_power_loss());
     assert!(complete < Lsn(4000), "{what}");
     assert!(found == old || found == new, "{what}");
     bench.env.clear_faults();
-    assert_sound(&table);
+    check(&table);
     assert_eq!(table.checkpoint(Lsn(4000)).unwrap(), Lsn(4000), "{what}");
-    assert_eq!(reopened(&lose_power(&bench)), (new.clone(), Lsn(4000)), "{what}");
+    assert_eq!(reopened(&bench.after_power_loss()), (new.clone(), Lsn(4000)), "{what}");
     // And the checkpoint after that one.
     put(&table, 5000, b"later", b"value");
     table.checkpoint(Lsn(6000)).unwrap();
-    assert_sound(&table);
-    let (found, complete) = reopened(&lose_power(&bench));
+    check(&table);
+    let (found, complete) = reopened(&bench.after_power_loss());
     assert_eq!((found.len(), complete), (new.len() + 1, Lsn(6000)), "{what}");
-    finish_background_work(&bench, &table, 6000);
+    bench.finish_background(&table, 6000);
     drop(table);
     assert_eq!(reopened(&bench).0.len(), new.len() + 1, "{what}");
 }
@@ -113,7 +107,7 @@ fn the_first_checkpoint_recovers_from_every_failed_call() {
                 for key in 0..KEYS {
                     put(&table, 1 + key, format!("key{key}").as_bytes(), &[1; 100]);
                 }
-                let new = all(&table);
+                let new = contents(&table);
                 bench.env.inject(Fault::new(&[call], When::Nth(number), *effect));
                 let outcome = table.checkpoint(Lsn(1000));
                 if bench.env.faults_fired() == 0 {
@@ -122,9 +116,9 @@ fn the_first_checkpoint_recovers_from_every_failed_call() {
                 }
                 met += 1;
                 assert!(outcome.is_err(), "{call:?} {effect:?} {number}");
-                assert_eq!(all(&table), new);
+                assert_eq!(contents(&table), new);
                 assert_eq!(table.checkpoint(Lsn(1000)).unwrap(), Lsn(1000));
-                assert_eq!(reopened(&lose_power(&bench)), (new, Lsn(1000)));
+                assert_eq!(reopened(&bench.after_power_loss()), (new, Lsn(1000)));
             }
         }
     }
@@ -135,8 +129,7 @@ fn the_first_checkpoint_recovers_from_every_failed_call() {
 /// where it was.
 #[test]
 fn a_chunk_of_several_extents_leaves_a_failed_file_whole() {
-    let mut bench = Bench::new(13);
-    bench.options = bench.options.set("chunk_bytes", "65536");
+    let bench = Bench::new(13).set("chunk_bytes", "65536");
     let (table, _) = bench.open();
     for part in 0..3 {
         put(&table, 1 + part, format!("key{part}").as_bytes(), &[1; 100]);
@@ -145,12 +138,12 @@ fn a_chunk_of_several_extents_leaves_a_failed_file_whole() {
     put(&table, 1000, b"last", b"value");
     bench.env.inject(once(Call::Sync, Effect::Io, "data-"));
     table.checkpoint(Lsn(2000)).unwrap_err();
-    let before = all(&table);
+    let before = contents(&table);
     table.checkpoint(Lsn(2000)).unwrap();
     let names: Vec<String> = bench.env.files().into_iter().map(|(path, _)| path).collect();
     assert!(names.iter().any(|name| name.ends_with("data-00000001")), "{names:?}");
     assert!(!names.iter().any(|name| name.ends_with("data-00000000")), "the old one goes");
-    let image = Bench { options: bench.options.clone(), ..lose_power(&bench) };
+    let image = bench.after_power_loss();
     assert_eq!(reopened(&image), (before, Lsn(2000)));
 }
 
@@ -162,21 +155,21 @@ fn a_checkpoint_that_only_the_cache_has_is_not_built_upon() {
     bench.env.inject(once(Call::Sync, Effect::Io, "manifest"));
     table.checkpoint(Lsn(4000)).unwrap_err();
     drop(table);
-    let killed = Bench { env: bench.env.kill(), ..Bench::new(0) };
+    let killed = bench.on(bench.env.kill());
     let (table, complete) = killed.open();
-    assert_eq!((all(&table), complete), (old, Lsn(1000)));
+    assert_eq!((contents(&table), complete), (old, Lsn(1000)));
     put(&table, 5000, b"later", b"value");
     table.checkpoint(Lsn(6000)).unwrap();
-    let before = all(&table);
-    assert_eq!(reopened(&lose_power(&killed)), (before, Lsn(6000)));
+    let before = contents(&table);
+    assert_eq!(reopened(&killed.after_power_loss()), (before, Lsn(6000)));
 }
 
 #[test]
 fn memory_is_given_up_only_for_what_is_durable() {
-    let bench = Bench { budget: 200 << 10, ..Bench::new(15) };
+    let bench = Bench::new(15).with_budget(200 << 10);
     let (table, _) = bench.open();
     bench.env.inject(Fault::new(&[Call::Sync], When::From(1), Effect::Io).on("data-"));
-    let mut model = BTreeMap::new();
+    let mut model = Rows::new();
     let mut refused = 0;
     for lsn in 1..4000_u64 {
         let key = format!("key{lsn}").into_bytes();
@@ -190,22 +183,22 @@ fn memory_is_given_up_only_for_what_is_durable() {
         }
     }
     assert!(refused > 1000 && model.len() > 100, "{refused} refused, {} taken", model.len());
-    assert_eq!(all(&table), model, "nothing has left memory");
+    assert_eq!(contents(&table), model, "nothing has left memory");
     bench.env.clear_faults();
     for lsn in 5000..7000_u64 {
         let key = format!("key{lsn}").into_bytes();
         put(&table, lsn, &key, &[8; 100]);
         model.insert(key, vec![8; 100]);
     }
-    assert_eq!(all(&table), model);
+    assert_eq!(contents(&table), model);
     table.checkpoint(Lsn(8000)).unwrap();
-    let image = Bench { budget: bench.budget, ..lose_power(&bench) };
+    let image = bench.after_power_loss();
     assert_eq!(reopened(&image), (model, Lsn(8000)));
 }
 
 #[test]
 fn a_key_that_cannot_be_read_is_refused_before_it_is_logged() {
-    let bench = Bench { budget: 200 << 10, ..Bench::new(16) };
+    let bench = Bench::new(16).with_budget(200 << 10);
     let (table, _) = bench.open();
     for lsn in 1..4000_u64 {
         put(&table, lsn, format!("key{lsn}").as_bytes(), &[7; 100]);
@@ -228,7 +221,7 @@ fn a_key_that_cannot_be_read_is_refused_before_it_is_logged() {
         assert!(table.read_ahead_entries.is_empty());
         assert_eq!(table.get(b"key5").unwrap().is_some(), effect == Effect::Io);
     }
-    assert_sound(&table);
+    check(&table);
 }
 
 /// A full disk must not keep a table from being persisted: that is what frees the log.
@@ -265,16 +258,14 @@ fn a_manifest_that_cannot_be_rewritten_does_not_fail_a_persist() {
     assert!(load(&table.counters.manifest_bytes) < grown / 2);
     assert!(lock(&table.maintenance).files.punch_freed() == 0);
     table.checkpoint(Lsn(12_000)).unwrap();
-    assert_sound(&table);
-    assert_eq!(reopened(&lose_power(&bench)).0, all(&table));
+    check(&table);
+    assert_eq!(reopened(&bench.after_power_loss()).0, contents(&table));
 }
 
 #[test]
 fn buffers_of_persisting_and_opening_are_drawn_from_the_budget() {
     let bench = Bench::new(18);
-    let context = bench.context();
-    let budget = Arc::clone(&context.budget);
-    let (table, _) = HashLog::open_with_mask(&bench.options, context, bench.hash_mask).unwrap();
+    let (budget, (table, _)) = (&bench.budget, bench.open());
     for lsn in 1..20_000_u64 {
         put(&table, lsn, format!("key{lsn}").as_bytes(), &[7; 20]);
     }
@@ -288,9 +279,9 @@ fn buffers_of_persisting_and_opening_are_drawn_from_the_budget() {
     assert_eq!(budget.used(), before, "all of it is given back");
     drop(table);
     assert_eq!(budget.used(), 0);
-    let context = bench.context();
-    let budget = Arc::clone(&context.budget);
-    let (table, _) = HashLog::open_with_mask(&bench.options, context, bench.hash_mask).unwrap();
+    // A budget of its own, for the peak.
+    let bench = bench.with_budget(64 << 20);
+    let (budget, (table, _)) = (&bench.budget, bench.open());
     // 20 bytes for each entry that is dealt out, before the index has its last overflow lines.
     let held = table.stats().memory_bytes;
     assert!(budget.peak() >= held + 19 * 20_000, "{} of {held}", budget.peak());
@@ -300,10 +291,8 @@ fn buffers_of_persisting_and_opening_are_drawn_from_the_budget() {
 /// As in replay, and after a failed log: the files stay as they are.
 #[test]
 fn no_checkpoint_has_what_the_log_may_lose() {
-    let bench = Bench { budget: 300 << 10, ..Bench::new(19) };
-    let host = Arc::new(FakeHost::default());
-    let context = Context { host: Arc::clone(&host) as Arc<dyn Host>, ..bench.context() };
-    let (table, _) = HashLog::open_with_mask(&bench.options, context, bench.hash_mask).unwrap();
+    let bench = Bench::new(19).with_budget(300 << 10);
+    let (host, (table, _)) = (&bench.host, bench.open());
     put(&table, 1, b"before", b"value");
     table.checkpoint(Lsn(10)).unwrap();
     host.refuses.store(true, Ordering::Relaxed);
@@ -315,10 +304,10 @@ fn no_checkpoint_has_what_the_log_may_lose() {
         applied += 1;
     }
     assert!(matches!(table.checkpoint(Lsn(6000)), Err(Error::LogFailed { .. })));
-    assert_eq!(all(&table).len(), applied + 1);
-    let (found, complete) = reopened(&lose_power(&bench));
+    assert_eq!(contents(&table).len(), applied + 1);
+    let (found, complete) = reopened(&bench.after_power_loss());
     assert_eq!((found.len(), complete), (1, Lsn(10)));
     host.refuses.store(false, Ordering::Relaxed);
     assert_eq!(table.checkpoint(Lsn(6000)).unwrap(), Lsn(6000));
-    assert_eq!(reopened(&lose_power(&bench)).0.len(), applied + 1);
+    assert_eq!(reopened(&bench.after_power_loss()).0.len(), applied + 1);
 }

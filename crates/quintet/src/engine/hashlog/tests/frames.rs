@@ -7,7 +7,7 @@ const CHUNK: u64 = 2 << 20;
 
 fn bench(budget: u64) -> Bench {
     let bench = Bench::new(1).set("chunk_bytes", "2097152").set("mutable_chunks", "16");
-    Bench { budget, ..bench }
+    bench.with_budget(budget)
 }
 
 /// Values that fill a chunk.
@@ -38,12 +38,12 @@ fn fast_writers_find_frames_ready_and_slow_ones_need_none() {
     assert_ne!(table.pending_work(), PendingWork::Maintain);
     fill(&bench, &table, 6, 3, Duration::ZERO);
     assert_eq!(table.arena.frames.memory_bytes(), after.0, "the frames that were ready");
-    finish_background_work(&bench, &table, 1 << 20);
+    bench.finish_background(&table, 1 << 20);
     let stats = table.stats();
     let chunks = stats.details.iter().find(|(name, _)| *name == "chunks_in_memory").unwrap().1;
     let held = table.arena.frames.memory_bytes();
     assert!(held <= (chunks + 2) * CHUNK, "{held} bytes for {chunks} chunks at rest");
-    assert_eq!(all(&table).len(), 9 * 16);
+    assert_eq!(contents(&table).len(), 9 * 16);
 }
 
 #[test]
@@ -53,9 +53,9 @@ fn nothing_is_made_ready_where_memory_is_short() {
     for round in 0..10 {
         fill(&bench, &table, round * 2, 2, Duration::ZERO);
         table.checkpoint(Lsn(1 << 20)).unwrap();
-        finish_background_work(&bench, &table, 1 << 20);
+        bench.finish_background(&table, 1 << 20);
         let used = table.context.budget.used();
         assert!(used <= 16 << 20, "{used}");
     }
-    assert_eq!(all(&table).len(), 20 * 16);
+    assert_eq!(contents(&table).len(), 20 * 16);
 }

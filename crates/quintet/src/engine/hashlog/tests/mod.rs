@@ -10,189 +10,59 @@ mod reuse;
 mod room;
 mod space;
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use super::{arena::ChunkArena, files::TableIdentity, *};
 use crate::{
     Error,
-    contract::{Context, Host, TableOptions, fake_host::FakeHost},
-    io::{Env, sim::SimEnv},
-    util::{
-        budget::Budget,
-        codec::{KeyHash, to_usize},
-        sync::AtomicBool,
+    contract::{
+        TableOptions,
+        test_bench::{self, Logged, Mix, Random, Rows, check, contents, delete, put, replay},
     },
+    io::Env,
+    util::{budget::Budget, codec::to_usize, sync::AtomicBool},
 };
 
-/// A table on a simulated disk, opened and reopened.
-struct Bench {
-    env: SimEnv,
-    options: TableOptions,
-    budget: u64,
-    hash_mask: u64,
-    host: Arc<FakeHost>,
-}
+type Bench = test_bench::Bench<HashLog>;
 
 impl Bench {
     fn new(seed: u64) -> Self {
         let options = TableOptions::new(EngineKind::HashLog)
             .set("chunk_bytes", "16384")
             .set("mutable_chunks", "2");
-        Self {
-            env: SimEnv::new(seed),
-            options,
-            budget: 64 << 20,
-            hash_mask: u64::MAX,
-            host: Arc::default(),
-        }
-    }
-
-    fn set(mut self, name: &str, value: &str) -> Self {
-        self.options = self.options.set(name, value);
-        self
-    }
-
-    fn context(&self) -> Context {
-        self.host.context(&self.env, self.budget)
-    }
-
-    fn open(&self) -> (HashLog, Lsn) {
-        self.try_open().unwrap()
-    }
-
-    fn try_open(&self) -> Result<(HashLog, Lsn)> {
-        HashLog::open_with_mask(&self.options, self.context(), self.hash_mask)
+        Self::with(seed, options, HashLog::open_with_mask)
     }
 }
 
-fn put(table: &HashLog, lsn: u64, key: &[u8], value: &[u8]) {
-    let op = Op::Put { key, head: b"", body: value };
-    table.admit(&op).unwrap();
-    table.apply(Lsn(lsn), &op).unwrap();
-}
+const MIX: Mix = Mix {
+    puts: 700,
+    deletes: 150,
+    background: 9,
+    checkpoints: 10,
+    maintenance_steps: 10,
+    compactions: 0,
+    range_deletes: 0,
+    comparisons: 0,
+    reopenings: 1,
+    value_bytes: |random| match random.below(40) {
+        0 => 5000 + random.below(30_000),
+        1 => 0,
+        _ => 20 + random.below(3) * 100,
+    },
+    is_complete_to_checkpoint: false,
+    counts_keys: true,
+};
 
-fn delete(table: &HashLog, lsn: u64, key: &[u8]) {
-    let op = Op::Delete { key };
-    table.admit(&op).unwrap();
-    table.apply(Lsn(lsn), &op).unwrap();
-}
-
-fn all(table: &HashLog) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let mut out = BTreeMap::new();
-    let mut cursor = Cursor::START;
-    loop {
-        let (entries, next) = table.scan(&cursor, 100).unwrap();
-        for entry in entries {
-            assert!(out.insert(entry.key, entry.value.to_vec()).is_none(), "an entry twice");
-        }
-        if next.is_start() {
-            return out;
-        }
-        cursor = next;
-    }
-}
-
-fn assert_sound(table: &HashLog) {
-    let mut report = Report::default();
-    table.check(&mut report).unwrap();
-    assert_eq!(report.findings, vec![]);
-}
-
-/// Runs background work until none is due.
-fn finish_background_work(bench: &Bench, table: &HashLog, lsn: u64) {
-    for _ in 0..200 {
-        match table.pending_work() {
-            PendingWork::None => return,
-            PendingWork::Later => bench.env.advance(Duration::from_secs(1)),
-            PendingWork::Checkpoint => drop(table.checkpoint(Lsn(lsn)).unwrap()),
-            PendingWork::Maintain => table.maintain(MaintenanceMode::Step).unwrap(),
-        }
-    }
-    panic!("background work does not end: {:?}", table.stats());
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
-        (self.0 >> 33) % bound
-    }
-}
-
-/// Random operations, checked against a map, with reopening from the files and the rest of the
-/// operations (the log's part) applied again.
+/// Runs random operations, and reopens the table at the end.
 fn run_model(bench: &Bench, seed: u64, steps: u64, keys: u64) {
-    let mut random = Random(seed);
-    let (mut table, _) = bench.open();
-    let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-    let mut log: Vec<(u64, Vec<u8>, Option<Vec<u8>>)> = Vec::new();
-    for lsn in 1..=steps {
-        let key = format!("key{:05}", random.below(keys)).into_bytes();
-        match random.below(100) {
-            0..70 => {
-                let size = match random.below(40) {
-                    0 => 5000 + random.below(30_000),
-                    1 => 0,
-                    _ => 20 + random.below(3) * 100,
-                };
-                let value = vec![u8::try_from(lsn % 251).unwrap(); usize::try_from(size).unwrap()];
-                put(&table, lsn, &key, &value);
-                model.insert(key.clone(), value.clone());
-                log.push((lsn, key, Some(value)));
-            }
-            70..85 => {
-                delete(&table, lsn, &key);
-                model.remove(&key);
-                log.push((lsn, key, None));
-            }
-            85..97 => {
-                let found = table.get(&key).unwrap().map(|value| value.to_vec());
-                assert_eq!(found.as_ref(), model.get(&key), "seed {seed} lsn {lsn}");
-            }
-            97 => drop(table.checkpoint(Lsn(lsn)).unwrap()),
-            98 => {
-                table.pending_work();
-                table.maintain(MaintenanceMode::Step).unwrap();
-            }
-            _ => {
-                if random.below(10) == 0 {
-                    drop(table);
-                    let (opened, complete) = bench.open();
-                    table = opened;
-                    for (lsn, key, value) in log.iter().filter(|(lsn, ..)| *lsn >= complete.0) {
-                        match value {
-                            Some(value) => put(&table, *lsn, key, value),
-                            None => delete(&table, *lsn, key),
-                        }
-                    }
-                } else {
-                    finish_background_work(bench, &table, lsn);
-                }
-            }
-        }
-    }
-    assert_eq!(all(&table), model, "seed {seed}");
-    assert_eq!(table.stats().keys, to_u64(model.len()));
+    let (table, rows) = test_bench::run(bench, &MIX, seed, (steps, keys));
     // Exact but for what opening knows only to the unit.
-    let live = to_u64(model.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>());
+    let live = to_u64(rows.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>());
     let counted = table.stats().live_bytes;
     assert!(counted.abs_diff(live) <= 8 * keys, "{counted} live bytes counted, {live} are there");
-    let keys: Vec<&[u8]> = model.keys().map(Vec::as_slice).chain([b"absent".as_slice()]).collect();
-    let mut values = Vec::new();
-    table.multi_get(&keys, MultiGetSink::Append(&mut values)).unwrap();
-    for (key, value) in keys.iter().zip(values) {
-        assert_eq!(value.map(|value| value.to_vec()).as_ref(), model.get(*key));
-    }
-    assert_sound(&table);
-    finish_background_work(bench, &table, steps);
-    assert_sound(&table);
-    table.checkpoint(Lsn(steps + 1)).unwrap();
-    drop(table);
-    let (table, complete) = bench.open();
-    assert_eq!(complete, Lsn(steps + 1));
-    assert_eq!(all(&table), model, "seed {seed}, reopened");
-    assert_sound(&table);
+    bench.finish_background(&table, steps);
+    check(&table);
+    test_bench::reopen(bench, (table, rows), steps + 1);
 }
 
 #[test]
@@ -205,7 +75,7 @@ fn behaves_like_a_map() {
 #[test]
 fn behaves_like_a_map_with_a_budget_of_a_few_chunks() {
     for seed in 0..8 {
-        let bench = Bench { budget: 200 << 10, ..Bench::new(seed) };
+        let bench = Bench::new(seed).with_budget(200 << 10);
         run_model(&bench, seed, 6000, 2000);
     }
 }
@@ -214,7 +84,7 @@ fn behaves_like_a_map_with_a_budget_of_a_few_chunks() {
 fn behaves_like_a_map_where_hashes_are_equal() {
     for seed in 0..6 {
         // Twelve bits of hash: nearly every key shares its hash with another.
-        let bench = Bench { hash_mask: 0xfc0, ..Bench::new(seed) };
+        let bench = Bench::new(seed).with_hash_mask(0xfc0);
         run_model(&bench, seed, 3000, 200);
     }
 }
@@ -222,7 +92,7 @@ fn behaves_like_a_map_where_hashes_are_equal() {
 #[test]
 fn behaves_like_a_map_where_hashes_differ_only_in_what_hints_leave_out() {
     for seed in 0..6 {
-        let bench = Bench { hash_mask: 0xff00_0000_0000_0fc0, ..Bench::new(seed) };
+        let bench = Bench::new(seed).with_hash_mask(0xff00_0000_0000_0fc0);
         run_model(&bench, seed, 3000, 200);
     }
 }
@@ -235,7 +105,7 @@ fn damaged_hints_are_made_anew_from_the_entries() {
         put(&table, lsn, format!("key{}", lsn % 700).as_bytes(), &[7; 100]);
     }
     table.checkpoint(Lsn(2000)).unwrap();
-    let before = all(&table);
+    let before = contents(&table);
     drop(table);
     let path = "table/manifest-00000001";
     // The last checkpoint ends with hints, and less than a sector to fill.
@@ -249,8 +119,8 @@ fn damaged_hints_are_made_anew_from_the_entries() {
     let at = content.len() - 1000;
     file.write_at(&[!content[at]], to_u64(at)).unwrap();
     let (table, _) = bench.open();
-    assert_eq!(all(&table), before);
-    assert_sound(&table);
+    assert_eq!(contents(&table), before);
+    check(&table);
 }
 
 #[test]
@@ -278,15 +148,14 @@ fn expired_entries_go_with_compaction_and_do_not_bring_older_ones_back() {
     table.checkpoint(Lsn(5000)).unwrap();
     drop(table);
     let (table, _) = bench.open();
-    assert!(all(&table).into_values().all(|value| value[0] != 1), "an older value came back");
-    assert_sound(&table);
+    assert!(contents(&table).into_values().all(|value| value[0] != 1), "an older value came back");
+    check(&table);
 }
 
 #[test]
 fn space_stays_bounded_under_updates_and_shrinks_at_rest() {
     // Chunks large enough that the ends of blocks do not matter.
-    let mut bench = Bench::new(3);
-    bench.options = bench.options.set("chunk_bytes", "65536");
+    let bench = Bench::new(3).set("chunk_bytes", "65536");
     let (table, _) = bench.open();
     let mut random = Random(3);
     let mut worst = 0.0_f64;
@@ -309,10 +178,10 @@ fn space_stays_bounded_under_updates_and_shrinks_at_rest() {
         }
     }
     assert!(worst <= 2.0, "{worst:.2} times the live bytes");
-    finish_background_work(&bench, &table, 160_000);
+    bench.finish_background(&table, 160_000);
     let stats = table.stats();
     assert!(stats.file_bytes * 10 <= (stats.live_bytes + 20_000 * 18) * 13, "{stats:?}");
-    assert_sound(&table);
+    check(&table);
 }
 
 #[test]
@@ -322,32 +191,24 @@ fn everything_can_be_deleted_and_the_space_comes_back() {
     for lsn in 1..=5000 {
         put(&table, lsn, format!("key{lsn}").as_bytes(), &[1; 100]);
     }
-    finish_background_work(&bench, &table, 5001);
+    bench.finish_background(&table, 5001);
     table.checkpoint(Lsn(5001)).unwrap();
     for lsn in 1..=5000 {
         delete(&table, 10_000 + lsn, format!("key{lsn}").as_bytes());
     }
     table.checkpoint(Lsn(20_000)).unwrap();
-    finish_background_work(&bench, &table, 20_000);
+    bench.finish_background(&table, 20_000);
     let stats = table.stats();
     assert_eq!((stats.keys, stats.live_bytes), (0, 0));
     assert!(stats.file_bytes < 400 << 10, "{stats:?}");
     drop(table);
     let (table, _) = bench.open();
-    assert_eq!(all(&table), BTreeMap::new());
+    assert_eq!(contents(&table), Rows::new());
 }
 
 #[test]
 fn a_writer_waits_for_the_memory_of_work_under_way() {
-    let bench = Bench { budget: 400 << 10, ..Bench::new(16) };
-    let context = bench.context();
-    let budget = Arc::clone(&context.budget);
-    let (table, _) = HashLog::open_with_mask(&bench.options, context, u64::MAX).unwrap();
-    *lock(&bench.host.lent) = Some(budget.reserve_transient(budget.limit()));
-    for lsn in 1..100_u64 {
-        put(&table, lsn, &lsn.to_be_bytes(), &[7; 2_000]);
-    }
-    assert!(lock(&bench.host.lent).is_none(), "nobody asked for it");
+    Bench::new(16).with_budget(400 << 10).wait_for_transient_memory();
 }
 
 #[test]
@@ -377,7 +238,7 @@ fn a_hot_key_is_updated_in_place() {
 
 #[test]
 fn a_hit_on_the_disk_costs_one_read() {
-    let bench = Bench { budget: 200 << 10, ..Bench::new(6) };
+    let bench = Bench::new(6).with_budget(200 << 10);
     let (table, _) = bench.open();
     for lsn in 1..=8000_u64 {
         put(&table, lsn, format!("key{lsn:05}").as_bytes(), &[3; 128]);
@@ -412,7 +273,7 @@ fn every_flipped_byte_is_an_error_or_harmless() {
     }
     put(&table, 400, b"large", &vec![9; 20_000]);
     table.checkpoint(Lsn(401)).unwrap();
-    let before = all(&table);
+    let before = contents(&table);
     drop(table);
     let mut silent = 0;
     for (path, size) in bench.env.files() {
@@ -428,7 +289,7 @@ fn every_flipped_byte_is_an_error_or_harmless() {
             let mut byte = [0];
             file.read_at(&mut byte, at).unwrap();
             file.write_at(&[!byte[0]], at).unwrap();
-            let damaged = Bench { env: image, ..Bench::new(7) };
+            let damaged = bench.on(image);
             let Ok((table, complete)) = damaged.try_open() else { continue };
             if complete < Lsn(401) {
                 // The catalog knows better and refuses.
@@ -452,7 +313,7 @@ fn every_flipped_byte_is_an_error_or_harmless() {
 #[test]
 #[expect(clippy::too_many_lines, reason = "one scene: all threads share what it sets up")]
 fn readers_writers_and_maintenance_agree() {
-    let bench = Bench { budget: 2 << 20, ..Bench::new(8) };
+    let bench = Bench::new(8).with_budget(2 << 20);
     let (table, _) = bench.open();
     let done = AtomicBool::new(false);
     let writers = 2_u64;
@@ -498,7 +359,7 @@ fn readers_writers_and_maintenance_agree() {
             let (table, done) = (&table, &done);
             threads.push(scope.spawn(move || {
                 let mut random = Random(100 + reader);
-                let mut newest = BTreeMap::new();
+                let mut newest = std::collections::BTreeMap::new();
                 while !done.load(Ordering::Relaxed) {
                     let key = random.below(8000);
                     if let Some(found) = table.get(format!("key{key}").as_bytes()).unwrap() {
@@ -527,10 +388,10 @@ fn readers_writers_and_maintenance_agree() {
     assert!(
         stats.details.iter().any(|(name, count)| *name == "chunks_compacted_total" && *count > 0)
     );
-    assert_sound(&table);
-    let before = all(&table);
+    check(&table);
+    let before = contents(&table);
     table.checkpoint(Lsn(lsn.load(Ordering::Relaxed))).unwrap();
     drop(table);
     let (table, _) = bench.open();
-    assert_eq!(all(&table), before);
+    assert_eq!(contents(&table), before);
 }

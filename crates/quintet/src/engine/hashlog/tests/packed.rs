@@ -1,7 +1,10 @@
 //! Tables with `compression`: the same behaviour, less space, one read a get, and damage found.
 
 use super::*;
-use crate::io::sim::{Call, Damage};
+use crate::{
+    io::sim::{Call, Damage},
+    util::codec::KeyHash,
+};
 
 fn packing(seed: u64) -> Bench {
     Bench::new(seed).set("compression", "lz4")
@@ -37,7 +40,7 @@ fn behaves_like_a_map_when_packed() {
 #[test]
 fn behaves_like_a_map_when_packed_and_cold() {
     for seed in 0..4 {
-        run_model(&Bench { budget: 200 << 10, ..packing(seed) }, seed, 6000, 2000);
+        run_model(&packing(seed).with_budget(200 << 10), seed, 6000, 2000);
     }
 }
 
@@ -52,10 +55,10 @@ fn only_known_compressions_are_taken() {
 
 #[test]
 fn text_takes_half_the_space_and_a_get_one_read() {
-    let plain = Bench { budget: 400 << 10, ..Bench::new(1) };
-    let packed = Bench { budget: 400 << 10, ..packing(1) };
+    let plain = Bench::new(1).with_budget(400 << 10);
+    let packed = packing(1).with_budget(400 << 10);
     let bytes = [&plain, &packed].map(|bench| {
-        let bench = Bench { env: bench.env.clone(), ..Bench::new(1) };
+        let bench = Bench::new(1).on(bench.env.clone());
         bench.open().0.stats().file_bytes
     });
     assert_eq!(bytes, [0, 0]);
@@ -81,7 +84,7 @@ fn text_takes_half_the_space_and_a_get_one_read() {
     for (key, value) in (1..).zip(values) {
         assert_eq!(value.unwrap(), text(key, 200));
     }
-    assert_sound(&table);
+    check(&table);
 }
 
 #[test]
@@ -101,7 +104,7 @@ fn large_values_are_packed_where_that_pays() {
     let (table, _) = bench.open();
     assert_eq!(table.get(b"text").unwrap().unwrap(), text(1, 300_000));
     assert_eq!(table.get(b"noise").unwrap().unwrap(), noise);
-    assert_sound(&table);
+    check(&table);
 }
 
 /// Flips single bytes all over the files of a packed table: gets, the check and loading into
@@ -112,7 +115,7 @@ pub(super) fn flipped_bytes_of_packed_chunks_are_noticed() {
     fill(&table, 300);
     put(&table, 400, b"large", &text(9, 20_000));
     table.checkpoint(Lsn(401)).unwrap();
-    let before = all(&table);
+    let before = contents(&table);
     drop(table);
     let (path, size) =
         bench.env.files().into_iter().find(|(path, _)| path.contains("/data-")).unwrap();
@@ -121,7 +124,7 @@ pub(super) fn flipped_bytes_of_packed_chunks_are_noticed() {
         let image = bench.env.kill();
         let bit = u8::try_from(at % 8).unwrap();
         image.damage(&path, &Damage::FlipBit { offset: at, bit }).unwrap();
-        let damaged = Bench { env: image, ..packing(7) };
+        let damaged = bench.on(image);
         let (table, _) = damaged.open();
         let mut report = Report::default();
         table.check(&mut report).unwrap_or_else(|error| assert!(error.is_corruption()));
@@ -152,7 +155,7 @@ fn damaged_directories_and_hints_are_made_anew_from_the_extents() {
     let bench = packing(3);
     let (table, _) = bench.open();
     fill(&table, 700);
-    let before = all(&table);
+    let before = contents(&table);
     drop(table);
     // Every extent's hints begin behind its record: a byte of each is damaged.
     let path = "table/manifest-00000001";
@@ -170,6 +173,6 @@ fn damaged_directories_and_hints_are_made_anew_from_the_extents() {
     }
     assert!(damaged > 20);
     let (table, _) = bench.open();
-    assert_eq!(all(&table), before);
-    assert_sound(&table);
+    assert_eq!(contents(&table), before);
+    check(&table);
 }

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::{
+    contract::Context,
     engine::hashlog::manifest::HashLogManifest,
     io::{Open, os::OsEnv},
 };
@@ -20,18 +21,9 @@ fn opening_with_and_without_the_checkpoint() {
     let path = root.join(format!("quintet-reopening-{}", std::process::id()));
     let env = OsEnv::new();
     let dir = env.open_dir(&path, true).unwrap();
-    let host: Arc<FakeHost> = Arc::default();
-    let context = || Context {
-        env: Arc::new(OsEnv::new()),
-        dir: Arc::clone(&dir),
-        database_id: [7; 16],
-        table_id: 3,
-        hash: KeyHash::new([1, 2]),
-        budget: Arc::new(Budget::new(8 << 30)),
-        host: Arc::clone(&host) as Arc<dyn Host>,
-        read_only: false,
-        complete: Lsn(0),
-    };
+    let bench = Bench::new(1).with_budget(8 << 30);
+    let context =
+        || Context { env: Arc::new(OsEnv::new()), dir: Arc::clone(&dir), ..bench.context() };
     let options = TableOptions::new(EngineKind::HashLog);
     let (table, _) = HashLog::open(&options, context()).unwrap();
     for lsn in 1..=RECORDS {

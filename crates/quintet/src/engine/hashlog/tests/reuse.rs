@@ -42,7 +42,7 @@ fn reads_after_reuse() {
         }
         let now = step();
         table.checkpoint(Lsn(now)).unwrap();
-        finish_background_work(&bench, &table, now);
+        bench.finish_background(&table, now);
     }
     let is_reused = |address: u64, state: u64| {
         let now = table.arena.state_of(address);

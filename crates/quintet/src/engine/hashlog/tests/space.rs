@@ -6,6 +6,8 @@
 //! does not scale (the chunk that takes appends, the one that takes copies, heads of files) is
 //! allowed for as such.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::engine::hashlog::wanted_work::LONG_IDLE_WASTE_PER_CENT;
 
@@ -49,7 +51,7 @@ impl Pattern {
 /// Loads `keys`, updates four times as many, resting never; then rests. The worst and the last
 /// ratio of space to what is live.
 fn run(pattern: Pattern, keys: u64, sizes: &[usize]) -> (f64, f64) {
-    let bench = Bench { budget: 512 << 20, ..Bench::new(5) };
+    let bench = Bench::new(5).with_budget(512 << 20);
     let bench = bench.set("chunk_bytes", &CHUNK_BYTES.to_string()).set("mutable_chunks", "4");
     let (table, _) = bench.open();
     let mut random = Random(11);
@@ -85,8 +87,8 @@ fn run(pattern: Pattern, keys: u64, sizes: &[usize]) -> (f64, f64) {
         }
     }
     table.checkpoint(Lsn(steps + 2)).unwrap();
-    finish_background_work(&bench, &table, steps + 2);
-    assert_sound(&table);
+    bench.finish_background(&table, steps + 2);
+    check(&table);
     (worst, ratio(&table, live_bytes))
 }
 
@@ -147,7 +149,7 @@ fn files_and_index_shrink_after_a_mass_delete() {
         delete(&table, keys + 1 + key, &name(key));
     }
     table.checkpoint(Lsn(3 * keys)).unwrap();
-    finish_background_work(&bench, &table, 3 * keys);
+    bench.finish_background(&table, 3 * keys);
     let rest = table.stats();
     assert_eq!(rest.keys, keys / 20);
     assert!(rest.index_bytes <= rest.keys * 12 + 8192, "{rest:?}");
@@ -168,7 +170,7 @@ fn files_and_index_shrink_after_a_mass_delete() {
     assert!(
         (0..keys).all(|key| { table.get(&name(key)).unwrap().is_some() == key.is_multiple_of(20) })
     );
-    assert_sound(&table);
+    check(&table);
 }
 
 /// What limits compaction's rate: nothing before the bound, a few chunks a call, and over time in
@@ -176,7 +178,7 @@ fn files_and_index_shrink_after_a_mass_delete() {
 #[test]
 fn compaction_is_in_proportion_to_updates() {
     const STEP_CHUNKS: u64 = 8;
-    let bench = Bench { budget: 512 << 20, ..Bench::new(5) };
+    let bench = Bench::new(5).with_budget(512 << 20);
     let bench = bench.set("chunk_bytes", &CHUNK_BYTES.to_string()).set("mutable_chunks", "4");
     let (table, _) = bench.open();
     let mut random = Random(7);
@@ -220,7 +222,7 @@ fn compaction_is_in_proportion_to_updates() {
 
 #[test]
 fn a_long_rest_leaves_little_waste_and_few_updates_do_not_undo_it() {
-    let bench = Bench { budget: 512 << 20, ..Bench::new(5) };
+    let bench = Bench::new(5).with_budget(512 << 20);
     let bench = bench.set("chunk_bytes", &CHUNK_BYTES.to_string());
     let (table, _) = bench.open();
     let mut random = Random(9);
@@ -231,7 +233,7 @@ fn a_long_rest_leaves_little_waste_and_few_updates_do_not_undo_it() {
         put(&table, step + 1, &name(key), &vec![1; 100 + to_usize(step / keys % 2 * 8)]);
     }
     table.checkpoint(Lsn(keys * 3 + 1)).unwrap();
-    finish_background_work(&bench, &table, keys * 3 + 1);
+    bench.finish_background(&table, keys * 3 + 1);
     let (waste, units) = table.waste();
     assert!(waste * 100 <= units * (LONG_IDLE_WASTE_PER_CENT + 1), "{waste} of {units}");
     assert!(!table.is_manifest_untidy(), "{:?}", table.stats());
@@ -240,9 +242,9 @@ fn a_long_rest_leaves_little_waste_and_few_updates_do_not_undo_it() {
     for key in 0..keys / 200 {
         put(&table, keys * 3 + 2 + key, &name(key * 199), &[2; 120]);
     }
-    finish_background_work(&bench, &table, keys * 4);
+    bench.finish_background(&table, keys * 4);
     assert_eq!(compacted(), before, "half a per cent more");
-    assert_sound(&table);
+    check(&table);
 }
 
 /// A checkpoint by compaction does not advance the LSN that the files are complete to.

@@ -35,18 +35,15 @@ fn a_journal_larger_than_the_index_cache_is_written_back_in_the_background() {
 
 #[test]
 fn a_small_budget_causes_flushes_and_is_never_exceeded() {
-    let mut bench = Bench::new(21).set("cache_bytes", "1048576");
-    bench.budget = 6 << 20;
+    let bench = Bench::new(21).set("cache_bytes", "1048576").with_budget(6 << 20);
     test_bench::exceed_budget(&bench);
 }
 
 #[test]
 fn the_block_cache_takes_the_memory_that_the_index_leaves() {
-    let env = SimEnv::new(23);
-    let context = Arc::new(FakeHost::default()).context(&env, 8 << 20);
-    let budget = Arc::clone(&context.budget);
     let options = TableOptions::new(EngineKind::Slm).set("page_bytes", "4096");
-    let (engine, _) = Slm::open(&options, context).unwrap();
+    let bench = Bench::new(23).with_options(options).with_budget(8 << 20);
+    let (budget, (engine, _)) = (&bench.budget, bench.open());
     let mut step = 0;
     let mut fill = |keys: ops::Range<u64>, key_bytes: usize, value_bytes: usize| {
         let key = |number: u64| format!("{number:0key_bytes$}").into_bytes();
@@ -92,12 +89,11 @@ fn bytes_written_for_each_user_byte() {
         [("100 bytes", 400_000, 100, 4 << 20), ("1000 bytes", 100_000, 1000, 8 << 20)]
     {
         let memtable: u64 = memtable;
-        let env = SimEnv::new(1);
         let options = TableOptions::new(EngineKind::Slm)
             .set("memtable_bytes", memtable.to_string())
             .set("run_bytes", (memtable / 2).to_string());
-        let context = Arc::new(FakeHost::default()).context(&env, 256 << 20);
-        let (engine, _) = Slm::open(&options, context).unwrap();
+        let bench = Bench::new(1).with_options(options).with_budget(256 << 20);
+        let (engine, _) = bench.open();
         let (mut random, mut user, mut since, count) = (Random(7), 0, 0, keys * 2);
         for step in 1..=count {
             let key = format!("{:020}", random.below(keys));

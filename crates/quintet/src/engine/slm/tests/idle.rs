@@ -8,8 +8,7 @@ const KEYS: u64 = 200;
 
 /// Rounds of writes with idle times between them, and a power loss at every event.
 fn idle_times() {
-    let mut bench = Bench::new(49);
-    bench.budget = 4 << 20;
+    let bench = Bench::new(49).with_budget(4 << 20);
     bench.env.record_history();
     let (engine, _) = bench.open();
     let (mut marks, mut lsn) = (Vec::new(), 0);

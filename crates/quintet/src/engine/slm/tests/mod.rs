@@ -20,12 +20,11 @@ use super::*;
 use crate::{
     contract::{
         EngineKind,
-        fake_host::FakeHost,
         test_bench::{
-            self, Random, Rows, background, check, compare, delete, detail, load, low, put, run,
+            self, Mix, Random, Rows, background, check, compare, delete, detail, load, low, put,
         },
     },
-    io::sim::{Call, Effect, Fault, Policy, SimEnv, When},
+    io::sim::{Call, Effect, Fault, Policy, When},
     lsm::{
         block_cache::CacheAdmission,
         cursor::merge::{MemtableCursor, ScanStart, SortedCursor as _},
@@ -53,8 +52,12 @@ impl Bench {
             .set("merge_runs", "4")
             // So small that blocks are evicted.
             .set("cache_bytes", "131072");
-        Self::with(seed, options, Slm::open)
+        Self::with(seed, options, |options, context, _| Slm::open(options, context))
     }
+}
+
+fn run(bench: &Bench, seed: u64, steps: u64, keys: u64) -> Slm {
+    test_bench::run(bench, &Mix::LSM, seed, (steps, keys)).0
 }
 
 /// Existence hints for keys in runs: absent, present, and with a value that may expire.

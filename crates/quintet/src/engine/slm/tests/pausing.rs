@@ -9,10 +9,8 @@ fn key(number: u64) -> [u8; 8] {
 
 /// Returns a table with several runs of the same keys, whose host always has a checkpoint due.
 fn hurried(bench: &Bench) -> (Slm, BTreeMap<[u8; 8], Vec<u8>>) {
-    let host = FakeHost::default();
-    host.hurries.store(true, Ordering::Relaxed);
-    let context = Arc::new(host).context(&bench.env, bench.budget);
-    let (engine, _) = Slm::open(&bench.options, context).unwrap();
+    bench.host.hurries.store(true, Ordering::Relaxed);
+    let (engine, _) = bench.open();
     let mut model = BTreeMap::new();
     for number in 0..6_000_u64 {
         let value = number.to_le_bytes().repeat(10);
@@ -55,7 +53,7 @@ fn a_merge_pauses_for_a_checkpoint_and_continues() {
         engine.checkpoint(Lsn(lsn)).unwrap();
         // A crash during the pause loses nothing.
         let mut crashed = bench.on(bench.env.crash(Policy::AllLost));
-        crashed.complete = lsn;
+        crashed.complete = Lsn(lsn);
         assert_holds(&crashed.open().0, &model);
     }
     assert!(pauses > 3, "{pauses}");
@@ -112,6 +110,6 @@ fn batched_replay_equals_single_replay() {
     assert_holds(&engine, &model);
     check(&engine);
     let mut crashed = bench.on(bench.env.crash(Policy::AllLost));
-    crashed.complete = 6_001;
+    crashed.complete = Lsn(6_001);
     assert_holds(&crashed.open().0, &model);
 }

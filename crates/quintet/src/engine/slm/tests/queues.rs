@@ -1,7 +1,7 @@
 //! Ranges at keys that were deleted.
 
 use super::*;
-use crate::contract::queue_bench::{
+use crate::contract::test_bench::queues::{
     counts_keys_among_deleted_ones, puts_into_deleted_ranges, queues_pass_few_deleted_keys,
 };
 

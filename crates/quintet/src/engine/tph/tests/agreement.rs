@@ -24,7 +24,7 @@ fn agrees_with_a_map_packed_and_with_few_keys() {
 #[test]
 fn agrees_with_a_map_where_many_keys_share_a_hash() {
     for mode in MODES {
-        let bench = Bench::masked(11, mode, 0xff00);
+        let bench = Bench::new(11, mode).with_hash_mask(0xff00);
         run(&bench, 7, 6_000, 1_000);
     }
 }
@@ -32,7 +32,7 @@ fn agrees_with_a_map_where_many_keys_share_a_hash() {
 #[test]
 fn replayed_keys_that_share_a_hash_are_read_back() {
     for mode in MODES {
-        let (engine, _) = Bench::masked(13, mode, 0xff00).open();
+        let (engine, _) = Bench::new(13, mode).with_hash_mask(0xff00).open();
         let keys: Vec<[u8; 8]> = (0..1_000_u64).map(u64::to_be_bytes).collect();
         let op = |key| Op::Put { key, head: b"", body: key };
         let ops: Vec<_> = (1..).map(Lsn).zip(keys.iter().map(|key| op(&key[..]))).collect();
@@ -114,7 +114,7 @@ fn dropping_tombstones_early_is_found() {
 }
 
 fn shared_hashes() {
-    let bench = Bench::masked(12, "sorted", 0xff00);
+    let bench = Bench::new(12, "sorted").with_hash_mask(0xff00);
     run(&bench, 8, 3_000, 500);
 }
 

@@ -92,9 +92,8 @@ fn tables_are_split_evenly_by_bytes_and_by_entries() {
     for (table_bytes, value_bytes, is_full_by) in
         [(64 << 10, 100, "bytes"), (1 << 30, 1, "entries")]
     {
-        let mut bench = Bench::new(23, "sorted");
-        bench.budget = 5 << 20;
-        bench.options = bench.options.set("table_bytes", table_bytes.to_string());
+        let bench = Bench::new(23, "sorted").with_budget(5 << 20);
+        let bench = bench.set("table_bytes", &table_bytes.to_string());
         let (engine, _) = bench.open();
         let store = &engine.store;
         let mut lsn = 0;

@@ -12,13 +12,12 @@ fn options_are_checked_and_memory_is_released() {
 
 #[test]
 fn writers_flush_and_keep_to_a_small_budget() {
-    let mut bench = Bench::new(15, "sorted");
-    bench.budget = 4 << 20;
-    bench.options = bench.options.set("cache_bytes", "2097152");
-    let (engine, budget) = test_bench::exceed_budget(&bench);
+    let bench = Bench::new(15, "sorted").with_budget(4 << 20);
+    let bench = bench.set("cache_bytes", "2097152");
+    let engine = test_bench::exceed_budget(&bench);
     // A running merge has most of the memory: writers do not wait for its end.
     let merging = lock(&engine.store.compacting);
-    let merge_memory = budget.reserve_transient(3 << 20);
+    let merge_memory = bench.budget.reserve_transient(3 << 20);
     for step in 20_000..30_000 {
         put(&engine, step, &test_bench::budget_key(step), &[7; 500]);
     }

@@ -14,7 +14,7 @@ use super::{Tph, store::TphStore, table::TphTable};
 use crate::{
     contract::{
         Engine, EngineKind, MultiGetSink, Op, TableOptions,
-        test_bench::{self, Rows, background, check, compare, delete, detail, low, put, run},
+        test_bench::{self, Mix, Rows, background, check, compare, delete, detail, low, put},
     },
     io::Env,
     util::{
@@ -29,11 +29,6 @@ type Bench = test_bench::Bench<Tph>;
 
 impl Bench {
     fn new(seed: u64, mode: &str) -> Self {
-        Self::masked(seed, mode, u64::MAX)
-    }
-
-    /// Returns a bench whose table uses only these bits of hashes.
-    fn masked(seed: u64, mode: &str, hash_mask: u64) -> Self {
         let options = TableOptions::new(EngineKind::Tph)
             .set("mode", mode)
             .set("memtable_bytes", "65536")
@@ -45,11 +40,15 @@ impl Bench {
             .set("block_bytes", "1024")
             // Small, so that the cache evicts blocks.
             .set("cache_bytes", "131072");
-        Self::with(seed, options, move |options, context| {
+        Self::with(seed, options, |options, context, hash_mask| {
             let (store, complete) = TphStore::open(options, context, hash_mask)?;
             Ok((Tph { store: Arc::new(store) }, complete))
         })
     }
+}
+
+fn run(bench: &Bench, seed: u64, steps: u64, keys: u64) -> Tph {
+    test_bench::run(bench, &Mix::LSM, seed, (steps, keys)).0
 }
 
 /// Loads enough for several levels, splits and garbage collection. Returns the rows.

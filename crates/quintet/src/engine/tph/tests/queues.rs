@@ -2,7 +2,7 @@
 
 use super::{Bench, MODES};
 use crate::{
-    contract::queue_bench::{
+    contract::test_bench::queues::{
         counts_keys_among_deleted_ones, puts_into_deleted_ranges, queues_pass_few_deleted_keys,
     },
     util::mutant::{Bug, finds},

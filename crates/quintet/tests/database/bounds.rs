@@ -1,8 +1,6 @@
 //! Bounds of ranges beside keys of maximum length, on every ordered engine.
 //!
-//! One engine: `cargo test -p quintet --test bounds tph`.
-
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! One engine: `cargo test -p quintet --test database bounds`.
 
 use std::{
     ops::{Bound, ControlFlow},

@@ -1,7 +1,5 @@
 //! Directories of tables: children, default options, mounts.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::sync::Arc;
 
 use quintet::{

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
-use super::{
-    Engine, KeyRange, Op,
-    test_bench::{Bench, Random, background, check, delete, detail, put},
+use super::{Bench, Random, background, check, commit, delete, detail, put};
+use crate::{
+    contract::{Engine, KeyRange, Op},
+    util::codec::Lsn,
 };
-use crate::util::codec::Lsn;
 
 /// Keys of a queue at its beginning, and how many of them are deleted.
 const KEYS: u64 = 3_000;
@@ -41,9 +41,7 @@ pub(crate) enum TakenFrom {
 }
 
 fn delete_range(engine: &impl Engine, lsn: u64, (start, end): (&[u8], &[u8])) {
-    let op = Op::DeleteRange { start, end };
-    engine.admit(&op).unwrap();
-    engine.apply(Lsn(lsn), &op).unwrap();
+    commit(engine, lsn, &Op::DeleteRange { start, end }).unwrap();
 }
 
 /// Returns the first or the last key.

@@ -6,11 +6,6 @@
 //!
 //! `QUINTET_QUEUE_STEPS` sets the steps of each writer (400).
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[path = "common/scratch.rs"]
-mod scratch;
-
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     thread,

@@ -8,14 +8,6 @@
 //! `QUINTET_RECORD_STATES` sets the number of states to verify (400), `QUINTET_RECORD_SEED` chooses
 //! them. The run itself differs each time; the recording is kept in memory only.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[path = "common/lanes.rs"]
-mod lanes;
-#[expect(dead_code, reason = "shared with tests that use all of it")]
-#[path = "common/random.rs"]
-mod random;
-
 use std::{path::Path, sync::Arc, time::Instant};
 
 use quintet::{
@@ -28,7 +20,7 @@ use quintet::{
 };
 
 use crate::{
-    lanes::{Lanes, change_names, found_names},
+    lanes::{self, Lanes, change_names, found_names},
     random::mix,
 };
 

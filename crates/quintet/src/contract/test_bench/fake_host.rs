@@ -1,21 +1,25 @@
 //! What a database does for its engines, counted: for the tests of engines alone.
 
-use std::{path::Path, sync::Arc};
+use std::{fmt, sync::Arc};
 
-use super::{Context, Host};
 use crate::{
     Error, Result,
-    io::{Env, sim::SimEnv},
+    contract::Host,
     util::{
-        budget::{Budget, Reservation},
-        codec::{KeyHash, Lsn},
+        budget::Reservation,
         sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
     },
 };
 
-#[derive(Debug, Default)]
+/// What a test does when an engine asks whether a stored value has expired.
+type Interruption = Arc<dyn Fn(&[u8]) + Send + Sync>;
+
+#[derive(Default)]
 pub(crate) struct FakeHost {
     pub(crate) log_syncs: AtomicU64,
+    pub(crate) wakes: AtomicU64,
+    /// Called in the middle of a checkpoint, when an engine asks about expiry.
+    pub(crate) interruption: Mutex<Option<Interruption>>,
     /// Syncs of the log fail.
     pub(crate) refuses: AtomicBool,
     /// A round of persisting is always due.
@@ -24,20 +28,9 @@ pub(crate) struct FakeHost {
     pub(crate) lent: Mutex<Option<Reservation>>,
 }
 
-impl FakeHost {
-    /// A table in `table` of a simulated disk.
-    pub(crate) fn context(self: &Arc<Self>, env: &SimEnv, budget: u64) -> Context {
-        Context {
-            env: Arc::new(env.clone()),
-            dir: env.open_dir(Path::new("table"), true).unwrap(),
-            database_id: [7; 16],
-            table_id: 3,
-            hash: KeyHash::new([1, 2]),
-            budget: Arc::new(Budget::new(budget)),
-            host: Arc::clone(self) as Arc<dyn Host>,
-            read_only: false,
-            complete: Lsn(0),
-        }
+impl fmt::Debug for FakeHost {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("FakeHost").finish_non_exhaustive()
     }
 }
 
@@ -49,6 +42,7 @@ impl Host for FakeHost {
     }
 
     fn wake(&self) {
+        self.wakes.fetch_add(1, Ordering::Relaxed);
         drop(lock(&self.lent).take());
     }
 
@@ -57,6 +51,10 @@ impl Host for FakeHost {
     }
 
     fn is_expired(&self, stored: &[u8]) -> bool {
+        let interruption = lock(&self.interruption).clone();
+        if let Some(interrupt) = interruption {
+            interrupt(stored);
+        }
         stored.starts_with(b"expired")
     }
 

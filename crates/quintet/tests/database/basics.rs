@@ -1,7 +1,5 @@
 //! End-to-end tests of the public API, on the simulated system.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::{
     sync::Arc,
     time::{Duration, SystemTime},

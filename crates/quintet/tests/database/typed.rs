@@ -1,7 +1,5 @@
 //! Typed tables on every engine: agreement with the catalog, and writes checked against the types.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::sync::Arc;
 
 use quintet::{

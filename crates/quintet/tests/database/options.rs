@@ -1,7 +1,5 @@
 //! Options by name and by builder, through the public surface, on the simulated system.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use quintet::{

@@ -1,0 +1,20 @@
+//! Tests of the public API. One binary: each one more would link the library again.
+//!
+//! One file: `cargo test -p quintet --test database queues`.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod basics;
+mod bounds;
+mod hierarchy;
+#[path = "../common/lanes.rs"]
+mod lanes;
+mod options;
+mod queues;
+#[expect(dead_code, reason = "shared with tests that use all of it")]
+#[path = "../common/random.rs"]
+mod random;
+mod record;
+#[path = "../common/scratch.rs"]
+mod scratch;
+mod typed;
