@@ -57,6 +57,9 @@ use crate::{
 const RESERVE_ATTEMPTS_MAX: u32 = 16;
 /// Longest time that one attempt waits for transient memory to be released.
 pub(crate) const TRANSIENT_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Bytes by which logged operations may exceed the budget before [`Engine::make_room`] writes
+/// something: each write of what is in memory costs syncs, so it should be worth them.
+pub(crate) const LOGGED_SLACK_BYTES: u64 = 4 << 20;
 /// Interval at which a waiting writer checks again.
 pub(crate) const TRANSIENT_WAIT_STEP: Duration = Duration::from_millis(1);
 
@@ -265,6 +268,12 @@ pub trait Host: Send + Sync + fmt::Debug {
     fn sync_log(&self) -> Result<()>;
     /// Makes the database call [`Engine::pending_work`] soon. Cheap; may be called with locks held.
     fn wake(&self);
+    /// Returns whether [`Host::sync_log`] may succeed. If the log is being replayed, it returns
+    /// `false`, and the database soon opens the log and replays the rest as writes. An engine asks
+    /// only when it lacks memory.
+    fn can_sync_log(&self) -> bool {
+        true
+    }
     /// Returns whether so much log has accumulated that the next checkpoint round should not wait
     /// for other work. Cheap.
     fn is_round_due(&self) -> bool {
@@ -380,9 +389,21 @@ pub trait Engine: Send + Sync {
     /// Refuses or delays a write before it is logged, and reserves what [`Engine::apply`] needs.
     fn admit(&self, op: &Op<'_>) -> Result<()>;
 
+    /// Returns the memory that `admit` reserves for a put, and that only `apply` can release. A
+    /// batch needs the sum of its operations at once. 0 if [`Engine::make_room`] makes the room.
+    fn admitted_bytes(&self, op: &Op<'_>) -> u64;
+
     /// Reverts an `admit` whose operation is not logged after all: a condition did not hold, or the
     /// log refused the record.
     fn cancel(&self, op: &Op<'_>);
+
+    /// Makes room for a logged operation that is applied next: one of a batch, or of the log.
+    ///
+    /// `admit` sees the memory before the first operation of a batch. A batch may be larger than
+    /// what the engine can change without writing, and so may the log. The engine writes to its
+    /// files what then leaves memory. A hint: if that fails, the engine exceeds the budget. The
+    /// caller may hold stripes and an in-flight slot whose record is copied.
+    fn make_room(&self, op: &Op<'_>);
 
     /// Applies a logged operation. During replay there was no `admit`.
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()>;

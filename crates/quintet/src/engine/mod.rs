@@ -110,8 +110,17 @@ impl Engine for AnyEngine {
         dispatch!(self, engine => engine.admit(op))
     }
 
+    fn admitted_bytes(&self, op: &Op<'_>) -> u64 {
+        dispatch!(self, engine => engine.admitted_bytes(op))
+    }
+
     fn cancel(&self, op: &Op<'_>) {
         dispatch!(self, engine => engine.cancel(op));
+    }
+
+    #[inline]
+    fn make_room(&self, op: &Op<'_>) {
+        dispatch!(self, engine => engine.make_room(op));
     }
 
     #[inline]

@@ -18,6 +18,7 @@ pub(crate) mod cursor;
 mod delete_range;
 pub(crate) mod direction;
 pub(crate) mod empty_ranges;
+mod make_room;
 pub(crate) mod memtable;
 pub(crate) mod range;
 pub(crate) mod rate_limiter;

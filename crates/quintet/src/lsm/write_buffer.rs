@@ -83,7 +83,7 @@ pub(crate) struct WriteBufferCounters {
 /// The write buffer of one table. See the module head.
 #[derive(Debug)]
 pub(crate) struct WriteBuffer<V> {
-    context: Context,
+    pub(super) context: Context,
     /// Bits of a key's hash that the table uses.
     hash_mask: u64,
     /// Bytes of memtables that one flush writes, and the maximum number of such amounts in memory,
@@ -109,7 +109,7 @@ pub(crate) struct WriteBuffer<V> {
     /// no other frozen memtable.
     frozen_since: AtomicU64,
     /// Bytes reserved by `admit` that are neither inserted nor cancelled yet.
-    reserved: AtomicU64,
+    pub(super) reserved: AtomicU64,
     /// Rate that writers are limited to, in bytes a second; 0: none.
     write_rate: AtomicU64,
     write_limiter: RateLimiter,
@@ -266,7 +266,7 @@ impl<V> WriteBuffer<V> {
     }
 
     /// Returns the bytes at which a list is frozen: fewer if indexes leave little memory.
-    fn list_bytes(&self) -> u64 {
+    pub(super) fn list_bytes(&self) -> u64 {
         let most = self.memtable_bytes / self.lists;
         let share = self.work_memory_bytes() / LIST_MEMORY_FRACTION / self.lists;
         share.clamp(most / LIST_FRACTION_MIN, most)
@@ -293,7 +293,7 @@ impl<V> WriteBuffer<V> {
     }
 
     /// Returns whether writers must wait for a flush.
-    fn is_backed_up(&self, view: &SuperVersion<V>) -> bool {
+    pub(super) fn is_backed_up(&self, view: &SuperVersion<V>) -> bool {
         to_u64(view.frozen.len()) >= (self.memtables - 1) * self.lists
     }
 
@@ -324,7 +324,7 @@ impl<V> WriteBuffer<V> {
     }
 
     /// Makes the calling writer flush.
-    fn flush_in_writer(&self, target: &impl FlushTarget<V>) -> Result<()> {
+    pub(super) fn flush_in_writer(&self, target: &impl FlushTarget<V>) -> Result<()> {
         let began = self.context.env.monotonic();
         let outcome = target.flush_backlog();
         self.counters.helps_total.fetch_add(1, Ordering::Relaxed);

@@ -273,6 +273,17 @@ impl<'a> Decoder<'a> {
     }
 }
 
+/// Moves bytes from the start of `parts` to `out`, in order. Fills the rest of `out` with zeros.
+pub fn move_to(parts: &mut [&[u8]], mut out: &mut [u8]) {
+    for part in parts {
+        let (from, left) = part.split_at(part.len().min(out.len()));
+        let (to, rest) = out.split_at_mut(from.len());
+        to.copy_from_slice(from);
+        (*part, out) = (left, rest);
+    }
+    out.fill(0);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

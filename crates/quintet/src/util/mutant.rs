@@ -228,6 +228,8 @@ bugs! {
     PageSkipsChecksum = 91, "page-skips-checksum";
     /// The cache evicts a dirty page: its changes are lost.
     PageEvictsDirty = 92, "page-evicts-dirty";
+    /// A page cache that is full of dirty pages allocates frames beyond its address space.
+    CacheExceedsAddresses = 280, "cache-exceeds-addresses";
     /// A checkpoint writes a page with changes that were made after it began.
     CutSeesLaterChanges = 93, "cut-sees-later-changes";
     /// A checkpoint does not wait for running operations: it has half of one.
@@ -406,6 +408,20 @@ bugs! {
     ClosesUnsavedTables = 270, "closes-unsaved-tables";
     /// Replay skips the operations of tables that are not open.
     ReplayOpensNothing = 271, "replay-opens-nothing";
+    /// Replay that stopped for lack of memory continues one record too late.
+    ReplayResumesLate = 281, "replay-resumes-late";
+    /// Replay goes on although memory is short.
+    ReplayNeverStops = 283, "replay-never-stops";
+    /// The sort of operations changes the order of those on one key.
+    SortReordersKeys = 284, "sort-reorders-keys";
+    /// A checkpoint of `trie` does not sync large values that were written for lack of memory.
+    TrieForgetsUnsyncedValues = 286, "trie-forgets-unsynced-values";
+    /// A checkpoint of `hashlog` leaves out large values that were written for lack of memory.
+    HashlogForgetsUnsyncedValues = 287, "hashlog-forgets-unsynced-values";
+    /// A batch that cannot be taken is admitted operation by operation until one is refused.
+    BatchNeedsAreNotSummed = 285, "batch-needs-are-not-summed";
+    /// A batch that is larger than the page cache is applied without room for its dirty pages.
+    BatchMakesNoRoom = 282, "batch-makes-no-room";
     // Sorted loads.
     /// A load's root is adopted before its pages are synced.
     LoadSkipsSync = 224, "load-skips-sync";

@@ -37,6 +37,7 @@ mod options;
 mod reader;
 mod record;
 mod recovery;
+mod reread;
 mod rotation;
 mod segment;
 mod sync;

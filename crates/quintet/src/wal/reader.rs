@@ -124,6 +124,11 @@ impl SegmentReader {
         Ok(())
     }
 
+    /// Releases the memory that a large record took. The other segments of a log are read next.
+    pub(super) fn release_window(&mut self) {
+        (self.window, self.window_start) = (Vec::new(), 0);
+    }
+
     /// Returns whether a record can begin at `offset`. If not, the segment ends here.
     pub fn has_room(&self, offset: u64) -> bool {
         offset + record::RECORD_BYTES_MIN <= self.head.capacity

@@ -84,7 +84,9 @@ pub(super) fn recover(
     let mut tail = None;
     let mut rest = segments.as_mut_slice();
     while let Some((reader, later)) = rest.split_first_mut() {
-        if let Some(offset) = scan.replay_segment(reader, later, replay)? {
+        let end = scan.replay_segment(reader, later, replay)?;
+        reader.release_window();
+        if let Some(offset) = end {
             tail = Some((reader.head().number, offset));
             break;
         }
@@ -362,6 +364,7 @@ impl RecoveryScan<'_> {
             follows |=
                 later.record_at(SegmentReader::first_offset())?.is_some() || durable > Lsn(0);
             watermark = watermark.max(durable);
+            later.release_window();
         }
         let is_damage = mutant!(LogRefusesTornTail: true, else watermark > lsn);
         let is_damage = mutant!(LogCutsDamage: false, else is_damage);

@@ -133,6 +133,21 @@ impl PagedTree {
             || crowds(cache.frames()) && crowds(self.frames()) && self.is_crowded()
     }
 
+    /// As [`PagedTree::make_room`], for a change that is in the log. During replay, and if a write
+    /// fails, the cache exceeds its capacity instead.
+    ///
+    /// Pages are written back under the LSN that the files are complete to already. The pages may
+    /// have later changes, half of a batch among them: replay repeats these.
+    pub(crate) fn make_room_for_logged(&self, pages: u64) {
+        mutant!(BatchMakesNoRoom => return);
+        let (cache, host) = (self.tree.cache(), &self.context.host);
+        let is_full = |frames: u64| cache.unevictable_count() + pages > frames / 4 * 3;
+        if is_full(cache.frames()) && is_full(self.frames()) && host.can_sync_log() {
+            // The next admission reports a failure.
+            let _ = self.make_room(pages);
+        }
+    }
+
     /// Makes room in the cache for this many more dirty pages; writes pages back if necessary.
     /// Fails if a write fails.
     pub(crate) fn make_room(&self, pages: u64) -> Result<()> {

@@ -40,7 +40,7 @@ impl PageCache {
                     queue.wait(1, &mut done);
                     self.finish_loads(&mut loading, &mut done, &mut buffers);
                 }
-                let frame = self.allocate_frame();
+                let Ok(frame) = self.allocate_frame() else { break };
                 if !self.link(page, frame) {
                     self.release(frame);
                     continue;

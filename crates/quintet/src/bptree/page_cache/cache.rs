@@ -218,6 +218,12 @@ impl PageCache {
         self.made.load(Ordering::Relaxed)
     }
 
+    /// Returns the number of frames that there are addresses for.
+    pub(super) fn frames_possible(&self) -> u64 {
+        let descriptors = self.descriptors.words().len() / FRAME_WORDS;
+        to_u64(descriptors.min(self.frames.words().len() * 8 / self.options.page_bytes))
+    }
+
     /// Returns the number of frames that the cache has, or can allocate now without an eviction.
     pub fn frames_reachable(&self) -> u64 {
         let limit = self.budget.limit() - self.left_to_others();

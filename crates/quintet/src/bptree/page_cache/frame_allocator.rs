@@ -1,16 +1,21 @@
 //! Allocation of frames: from the free list, new ones within the capacity, or evicted ones.
 //!
-//! Invariants: a frame is always available. If all frames are in use or dirty, the cache exceeds
-//! its capacity and counts that.
+//! Invariants: if all frames are in use or dirty, the cache exceeds its capacity and counts that.
+//! It may do so up to its address space. Then an allocation waits for a checkpoint, a bounded
+//! number of times, and fails.
 
 use super::{
     cache::PageCache,
     descriptor::{LATCH, MASK, NEXT, NO_PAGE, PAGE},
     latch,
 };
-use crate::util::{
-    codec::{low_u32, to_u64},
-    sync::{Backoff, Ordering, lock},
+use crate::{
+    Error, Result,
+    util::{
+        codec::{low_u32, to_u64},
+        mutant::mutant,
+        sync::{Backoff, Ordering, lock},
+    },
 };
 
 /// Number of frames that the cache grows by.
@@ -20,6 +25,12 @@ const READY_BYTES_MAX: u64 = 256 << 20;
 const READY_STEP_BYTES: u64 = 2 << 20;
 /// Number of failed searches for a victim before the cache exceeds its capacity.
 const SEARCHES: u32 = 64;
+/// Number of searches before an allocation fails: about a quarter of a second. A checkpoint of
+/// another thread may make pages evictable meanwhile.
+const SEARCHES_MAX: u32 = 4096;
+/// The cache exceeds its capacity at once if at most this many frames have an evictable page: those
+/// are probably pinned or latched.
+const EVICTABLE_FEW: u64 = 16;
 
 /// How frames are allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,28 +49,37 @@ impl PageCache {
         self.grow(self.options.frames_min, Growth::Must);
     }
 
-    /// Returns a latched frame without a page: free, newly allocated or evicted.
-    pub(super) fn allocate_frame(&self) -> u32 {
+    /// Returns a latched frame without a page: free, newly allocated or evicted. Fails with
+    /// `OutOfMemory` if the address space is used up and every page is dirty, pinned or latched.
+    pub(super) fn allocate_frame(&self) -> Result<u32> {
         let mut backoff = Backoff::default();
-        loop {
+        for search in 0..SEARCHES_MAX {
             if let Some(frame) = self.free.pop(|frame| self.word(frame, NEXT)) {
                 self.free_count.fetch_sub(1, Ordering::Relaxed);
                 if let Some(word) = self.word(frame, LATCH) {
                     latch::lock(word);
                 }
-                return frame;
+                return Ok(frame);
             }
             if self.grow(GROWTH_FRAMES, Growth::May) {
                 continue;
             }
             if let Some(frame) = self.evict() {
-                return frame;
+                return Ok(frame);
             }
-            backoff.wait();
-            if backoff.count() > SEARCHES {
-                self.grow(GROWTH_FRAMES, Growth::Must);
+            let is_full = self.unevictable_count() + EVICTABLE_FEW >= self.frames();
+            if !(is_full || search > SEARCHES) || !self.grow(GROWTH_FRAMES, Growth::Must) {
+                backoff.wait();
             }
         }
+        Err(self.no_frame())
+    }
+
+    /// Returns the error for an access that gets no frame.
+    #[cold]
+    pub(super) fn no_frame(&self) -> Error {
+        let needed = self.memory_bytes() + GROWTH_FRAMES * self.frame_cost();
+        Error::OutOfMemory { budget: self.budget.limit(), needed }
     }
 
     /// Frees a latched frame that is in no chain.
@@ -88,7 +108,8 @@ impl PageCache {
         while free() < wanted && self.grow(READY_STEP_BYTES / page_bytes, Growth::Ready) {}
     }
 
-    /// Allocates frames. Exceeds capacity and budget only for [`Growth::Must`].
+    /// Allocates frames. Exceeds capacity and budget only for [`Growth::Must`], and the address
+    /// space never. Returns whether it allocated some.
     fn grow(&self, count: u64, growth: Growth) -> bool {
         let must = growth == Growth::Must;
         if !must && self.frames() >= self.options.frames_max {
@@ -97,6 +118,10 @@ impl PageCache {
         let _growing = lock(&self.growing);
         let made = self.frames();
         let count = if must {
+            let has_addresses = made + count <= self.frames_possible();
+            if !mutant!(CacheExceedsAddresses: true, else has_addresses) {
+                return false;
+            }
             self.budget.reserve_unchecked(count * self.frame_cost());
             self.overflows.fetch_add(if made > 0 { count } else { 0 }, Ordering::Relaxed);
             count

@@ -29,15 +29,16 @@
 //! - A page stays in its frame while its dirty epoch is not 0, the file lacks units of it, or it is
 //!   pinned ([`pin`]). Pages of the evict-last kind are evicted only if no other page can be.
 //! - A page is verified when it is read from disk, and never again.
-//! - A frame is always available: if all are in use or dirty, the cache exceeds its capacity and
-//!   counts that. Writers are admitted only while few pages are unevictable.
+//! - If all frames are in use or dirty, the cache exceeds its capacity and counts that. Beyond its
+//!   address space an access fails after a bounded wait. Writers are admitted only while few pages
+//!   are unevictable.
 //!
 //! Threads: any thread. A thread may take a bucket's lock while it holds a frame's latch, not the
 //! other way round. `image`, `finish` and `abandon` belong to one thread at a time.
 //!
 //! Differences from the paper (ckvs): readers take no lock. The clock (default) or a random search
 //! that skips recently used frames chooses the victim. Capacity is any number; too small a capacity
-//! costs memory, not progress.
+//! costs memory, not progress, up to the address space.
 //!
 //! Start with [`page_access`].
 

@@ -15,6 +15,10 @@ use crate::{
     util::sync::{Backoff, Ordering},
 };
 
+/// Number of attempts to read a page that other threads evict as soon as it is in a frame: they use
+/// more pages at once than there are frames.
+const LOADS_MAX: u32 = 4096;
+
 /// The initial content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FrameContent {
@@ -35,7 +39,7 @@ impl PageCache {
 
     #[cold]
     fn read_slowly(&self, page: PageId) -> Result<ReadGuard<'_>> {
-        loop {
+        for _ in 0..LOADS_MAX {
             if let Some(guard) = self.lookup(page) {
                 return Ok(guard);
             }
@@ -45,6 +49,7 @@ impl PageCache {
                 drop(self.load(page, FrameContent::Read)?);
             }
         }
+        Err(self.no_frame())
     }
 
     /// Returns a page for reading if it is in the cache. Also returns `None` if it has just been
@@ -113,9 +118,9 @@ impl PageCache {
     }
 
     /// Allocates a latched frame for a page that is not in the cache. Returns `None` if another
-    /// thread did so first.
+    /// thread did so first. Fails with `OutOfMemory` as [`PageCache::allocate_frame`].
     fn load(&self, page: PageId, fill: FrameContent) -> Result<Option<WriteGuard<'_>>> {
-        let frame = self.allocate_frame();
+        let frame = self.allocate_frame()?;
         if !self.link(page, frame) {
             self.release(frame);
             return Ok(None);

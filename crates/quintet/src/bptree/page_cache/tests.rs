@@ -5,9 +5,14 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
+    Error,
     io::{AlignedBuffer, Env as _, Open, sim::SimEnv},
     lsm::block_cache::{BlockCache, BlockHandles},
-    util::{budget::Budget, sync::Ordering},
+    util::{
+        budget::Budget,
+        mutant::{self, Bug},
+        sync::Ordering,
+    },
 };
 
 fn cache(frames: u64, replacement: Replacement) -> PageCache {
@@ -106,6 +111,45 @@ fn a_cache_full_of_dirty_pages_grows() {
     assert_eq!(stats.dirty, 200);
     assert!(stats.overflows_total >= 168, "{stats:?}");
     assert!((0..200).all(|page| number_in(&cache, page) == page));
+}
+
+/// Fills a cache with dirty pages until an access fails.
+fn a_full_address_space_refuses_a_page() {
+    let options = CacheOptions {
+        page_bytes: 4096,
+        frames_min: 32,
+        frames_max: 32,
+        may_reclaim_others: false,
+        replacement: Replacement::Clock,
+        evict_last_kind: 2,
+        salt: 1,
+    };
+    let budget = Arc::new(Budget::new(1 << 20));
+    let cache = cache_of(options, &budget);
+    let most = u32::try_from(cache.frames_possible()).unwrap();
+    let mut made = 0;
+    let error = loop {
+        match cache.create(PageId(made)) {
+            Ok(_) => made += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(cache.frames() <= cache.frames_possible(), "frames without memory");
+    assert!(made <= most && made + 16 >= most, "{made} of {most}");
+    let Error::OutOfMemory { budget: limit, needed } = error else { panic!("{error}") };
+    assert_eq!(limit, 1 << 20);
+    assert!(needed > cache.memory_bytes(), "{needed}");
+    // Reads of pages in the cache and, once there is room, all others work.
+    assert!(cache.read(PageId(made - 1)).is_ok());
+    assert!(cache.read(PageId(made)).is_err());
+    store(&cache);
+    assert!(cache.create(PageId(made)).is_ok());
+}
+
+#[test]
+fn an_access_fails_after_a_bounded_wait_if_no_frame_can_be_had() {
+    a_full_address_space_refuses_a_page();
+    mutant::finds(Bug::CacheExceedsAddresses, a_full_address_space_refuses_a_page);
 }
 
 #[test]

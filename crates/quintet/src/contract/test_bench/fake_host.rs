@@ -46,6 +46,10 @@ impl Host for FakeHost {
         drop(lock(&self.lent).take());
     }
 
+    fn can_sync_log(&self) -> bool {
+        !self.refuses.load(Ordering::Relaxed)
+    }
+
     fn is_round_due(&self) -> bool {
         self.hurries.load(Ordering::Relaxed)
     }

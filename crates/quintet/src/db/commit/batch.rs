@@ -10,7 +10,7 @@ use crate::{
     db::{
         core::{Core, durability::Durability},
         encoding::operations::Ops,
-        tables::state::TableState,
+        tables::state::{BY_PLACE_OPS_MAX, TableState, sort_by_place},
     },
     io::process::ProcessArc,
     util::{codec::to_u64, mutant::mutant},
@@ -23,23 +23,45 @@ type BatchTable = ProcessArc<TableState>;
 /// Number of operations of a batch that engines prefetch at once: a few times the queue depth of a
 /// disk.
 const PREFETCH_OPS: usize = 256;
+/// The needs of a batch that has more bytes than the budget divided by this are summed before it is
+/// admitted.
+const SUMMED_SHARE: u64 = 64;
+/// The operations of a batch that has more bytes than the budget divided by this are sorted.
+const SORTED_SHARE: u64 = 8;
 
 impl Core {
     /// Commits all operations of `body` or none. `tables` are the tables that it names. Closes
     /// tables without a handle if there is no memory for the batch.
+    ///
+    /// Fails with [`Error::OutOfMemory`] before anything is logged if the engines must hold more of
+    /// the batch at once than the budget has. The error tells what the whole batch needs.
     pub(crate) fn commit_batch(
         &self,
         body: &[u8],
         tables: &[BatchTable],
         durability: Durability,
     ) -> Result<()> {
-        match self.try_commit_batch(body, tables, durability) {
+        let limit = self.budget.limit();
+        // An encoded operation takes a few bytes, and a fixed amount of memory beside.
+        if to_u64(body.len()) > limit / SUMMED_SHARE {
+            let needed = admitted_bytes(body, tables);
+            if needed > limit {
+                return Err(Error::OutOfMemory { budget: limit, needed });
+            }
+        }
+        let outcome = match self.try_commit_batch(body, tables, durability) {
             // Nothing is admitted any more: this thread may wait for a checkpoint round.
             Err(Error::OutOfMemory { .. }) if self.close_unused(usize::MAX) > 0 => {
                 self.try_commit_batch(body, tables, durability)
             }
             outcome => outcome,
-        }
+        };
+        outcome.map_err(|error| match error {
+            Error::OutOfMemory { budget, needed } => {
+                Error::OutOfMemory { budget, needed: needed.max(admitted_bytes(body, tables)) }
+            }
+            other => other,
+        })
     }
 
     fn try_commit_batch(
@@ -74,7 +96,7 @@ impl Core {
 
     fn admit_batch(&self, body: &[u8], tables: &[BatchTable], admitted: &mut usize) -> Result<()> {
         tables.iter().try_for_each(|table| self.tables.check_takes_writes(table))?;
-        for_each_prefetched(body, tables, |table, op| {
+        for_each_prefetched(operations(body, tables), tables, |table, op| {
             table.engine.prefetch(Hint::Write { hash: hash_of(table, &op), step: 0 });
             table.engine.admit(&op)?;
             *admitted += 1;
@@ -110,29 +132,58 @@ impl Core {
         let logged = mutant!(BatchLogsFirstOnly: mutants::first_operation(body), else body);
         let appended = ticket.append(&[logged])?;
         let mut applied = Ok(());
-        for_each_prefetched(body, tables, |table, op| {
+        let mut apply = |table: &BatchTable, op: Op<'_>| {
             let replaced = table.replaced_expiry(&op);
+            table.engine.make_room(&op);
             // A table that fails does not keep the others from the batch: the log holds all of it.
             let of_table = self.apply(table, appended, &op);
             let of_index = mutant!(BatchForgetsExpiryIndex: Ok(()), else
                 self.expiry.add(table, appended, &op, replaced));
             applied = std::mem::replace(&mut applied, Ok(())).and(of_table).and(of_index);
             Ok(())
-        })?;
+        };
+        if to_u64(body.len()) > self.budget.limit() / SORTED_SHARE && !every {
+            for_each_sorted(body, tables, &mut apply)?;
+        } else {
+            for_each_prefetched(operations(body, tables), tables, &mut apply)?;
+        }
         drop(ticket);
         held.bump();
         Ok((appended, applied))
     }
 }
 
-/// Calls `work` with each operation of a batch's body until it fails. The tables prefetch
-/// [`PREFETCH_OPS`] operations at a time.
-fn for_each_prefetched(
+/// Returns the memory that the tables must hold at once for a batch.
+fn admitted_bytes(body: &[u8], tables: &[BatchTable]) -> u64 {
+    mutant!(BatchNeedsAreNotSummed => return 0);
+    operations(body, tables).map(|(table, op)| table.engine.admitted_bytes(&op)).sum()
+}
+
+/// Calls `work` with each operation on one key of a batch's body until it fails. Sorts some at a
+/// time, so that an engine writes a page once for many of them.
+fn for_each_sorted(
     body: &[u8],
     tables: &[BatchTable],
     mut work: impl FnMut(&BatchTable, Op<'_>) -> Result<()>,
 ) -> Result<()> {
-    let mut operations = operations(body, tables);
+    let mut rest = operations(body, tables);
+    loop {
+        let mut ops: Vec<_> = rest.by_ref().take(BY_PLACE_OPS_MAX).collect();
+        if ops.is_empty() {
+            return Ok(());
+        }
+        sort_by_place(&mut ops, |(table, op)| (table, *op));
+        for_each_prefetched(ops.iter().copied(), tables, &mut work)?;
+    }
+}
+
+/// Calls `work` with each operation until it fails. The tables prefetch [`PREFETCH_OPS`] operations
+/// at a time.
+fn for_each_prefetched<'a>(
+    mut operations: impl Iterator<Item = (&'a BatchTable, Op<'a>)> + Clone,
+    tables: &[BatchTable],
+    mut work: impl FnMut(&BatchTable, Op<'_>) -> Result<()>,
+) -> Result<()> {
     let mut prefetched = 0;
     loop {
         if prefetched == 0 {

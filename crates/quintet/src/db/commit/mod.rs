@@ -24,3 +24,6 @@ mod batch;
 mod mutants;
 mod single;
 mod steps;
+#[cfg(test)]
+#[cfg(not(model))]
+mod tests;

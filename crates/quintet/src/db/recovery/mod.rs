@@ -21,7 +21,11 @@
 mod mutants;
 pub(crate) mod options;
 mod replay;
+mod replay_writes;
 mod target;
+#[cfg(test)]
+#[cfg(not(model))]
+mod tests;
 
 use std::{io, path::Path, sync::Arc};
 
@@ -161,9 +165,13 @@ fn load_and_replay(
         catalog: catalog.edits(),
     };
     let log_options = LogOptions { segment_bytes, read_only: options.read_only };
-    let log = replay::open_log(env, &log_dir, &log_options, &anchor, (&target, &budget))?;
+    let (log, stopped_at) =
+        replay::open_log(env, &log_dir, &log_options, &anchor, (&target, &budget))?;
     let log = Arc::new(log);
     let _ = host.log.set(Arc::clone(&log));
+    if let Some(lsn) = stopped_at {
+        replay_writes::replay_as_writes(&target, &budget, (&log, lsn))?;
+    }
     let (tables, index) = target.into_open_tables();
     for table in tables.values().filter(|_| index.is_some()) {
         table.may_expire.store(true, Ordering::Release);

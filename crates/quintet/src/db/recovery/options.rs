@@ -149,7 +149,8 @@ impl Options {
 
     /// Bounds the memory of the whole database in bytes (default: a quarter of the memory available
     /// to the process; at least 1 MiB). A write that would exceed it fails with
-    /// [`Error::OutOfMemory`]. Opening always loads acknowledged data, even beyond the budget.
+    /// [`Error::OutOfMemory`]. Opening writes acknowledged data that does not fit to the tables'
+    /// files. `naive` tables, and a database opened read-only, exceed the budget instead.
     #[must_use]
     pub fn memory_budget(mut self, bytes: u64) -> Self {
         self.memory_budget = Some(bytes);

@@ -14,6 +14,10 @@
 //!   it. The reading thread itself applies operations whose entries are heap allocations, because
 //!   memory that a helper thread allocates could not be reused by other threads after its end.
 //! - The number and the size of batches are bounded, however long the log is.
+//! - Replay keeps the memory budget. Engines write nothing that depends on the log while it is
+//!   recovered. If memory becomes short, or a record is too large, replay stops there. The log is
+//!   recovered to its end, and the rest is replayed as writes ([`super::replay_writes`]). A
+//!   database opened read-only exceeds the budget instead.
 //!
 //! Threads: one thread reads, any thread applies. No thread waits with a lock held.
 
@@ -56,14 +60,20 @@ const REPLAY_OPS: usize = 32;
 /// The size that stands for the missing value of a delete.
 const NO_VALUE: u32 = u32::MAX;
 
-/// Opens the log and replays it.
+/// Replay may exceed the budget by one part in this many of it, and at most this many bytes, before
+/// the rest of the log is replayed as writes.
+const OVERSHOOT_SHARE: u64 = 16;
+const OVERSHOOT_BYTES_MAX: u64 = 8 << 20;
+
+/// Opens the log and replays it. Returns the LSN of the first record that is not replayed because
+/// memory is short; [`super::replay_writes`] continues there.
 pub(super) fn open_log(
     env: &Arc<dyn Env>,
     dir: &Arc<dyn Dir>,
     options: &LogOptions,
     anchor: &Anchor,
     (target, budget): (&ReplayTarget<'_>, &Arc<Budget>),
-) -> Result<Log> {
+) -> Result<(Log, Option<Lsn>)> {
     let share = usize::try_from(budget.limit() / BATCHED_SHARE).unwrap_or(usize::MAX);
     let bytes_max = share.clamp(BATCHED_BYTES_MIN, BATCHED_BYTES_MAX);
     // The lanes need about as much as the bytes of short records.
@@ -75,10 +85,17 @@ pub(super) fn open_log(
             return replay.run_helper();
         }
         let _end = EndOnDrop(&replay);
-        let mut reader =
-            BatchBuilder { replay: &replay, batch: ReplayBatch::default(), last: None };
+        let mut reader = BatchBuilder {
+            replay: &replay,
+            batch: ReplayBatch::default(),
+            last: None,
+            // A database that is open read-only can write nothing to its files.
+            budget: (!options.read_only).then_some(&**budget),
+            stopped_at: None,
+        };
         let log = Log::open(env, dir, options, anchor, &mut |lsn, body| reader.push(lsn, body));
-        *lock(&opened) = Some(log.and_then(|log| reader.drain().map(|()| log)));
+        let stopped_at = reader.stopped_at;
+        *lock(&opened) = Some(log.and_then(|log| reader.drain().map(|()| (log, stopped_at))));
     });
     let opened = lock(&opened).take();
     opened.unwrap_or_else(|| Err(Error::io("replay the log", io::ErrorKind::Interrupted.into())))
@@ -257,26 +274,41 @@ struct BatchBuilder<'r, 'a> {
     batch: ReplayBatch<'a>,
     /// The number of the last operation's table, and the table; `None` if it was dropped.
     last: Option<(u64, Option<&'a ReplayTable>)>,
+    /// The budget that replay keeps.
+    budget: Option<&'r Budget>,
+    /// The first record that is not replayed.
+    stopped_at: Option<Lsn>,
 }
 
 impl<'a> BatchBuilder<'_, 'a> {
+    /// Returns whether replay must stop before a record of this size.
+    fn is_memory_short(&self, body_bytes: usize) -> bool {
+        let Some(budget) = self.budget else { return false };
+        mutant!(ReplayNeverStops => return false);
+        let slack = (budget.limit() / OVERSHOOT_SHARE).min(OVERSHOOT_BYTES_MAX);
+        self.replay.target.lacks_memory()
+            || budget.used() + to_u64(body_bytes) > budget.limit() + slack
+    }
+
     /// Adds the operations of a record, or applies it if it must be applied alone.
     fn push(&mut self, lsn: Lsn, body: &[u8]) -> Result<()> {
+        if self.stopped_at.is_some() {
+            return Ok(());
+        }
+        if self.is_memory_short(body.len()) {
+            self.stopped_at = Some(lsn);
+            return self.drain();
+        }
         let bytes_max = self.replay.bytes_max;
         let lane_bytes = size_of::<LoggedOp<'_>>() * self.batch.count;
         if self.batch.bytes.len() + body.len() > bytes_max || lane_bytes > 2 * bytes_max {
             self.submit()?;
         }
-        // `replay_record` reports operations that do not parse.
-        let fits_a_lane = |item| match item {
-            Some((_, Op::Put { key, .. } | Op::Delete { key })) => key.len() <= LANE_KEY_BYTES_MAX,
-            _ => false,
-        };
         let mut ops = Ops::new(body);
         let first = ops.next();
         let is_one = ops.remaining_bytes() == 0;
-        let fits = body.len() <= bytes_max && first.is_none_or(fits_a_lane);
-        if !fits || !is_one && !ops.all(fits_a_lane) {
+        let fits = body.len() <= bytes_max && first.is_none_or(is_on_short_key);
+        if !fits || !is_one && !ops.all(is_on_short_key) {
             self.drain()?;
             return replay_record(self.replay.target, lsn, body);
         }
@@ -356,8 +388,17 @@ impl<'a> BatchBuilder<'_, 'a> {
     }
 }
 
+/// Returns whether an item of a record is an operation on one key that is not very long.
+/// [`replay_record`] reports items that do not parse.
+pub(super) fn is_on_short_key(item: Option<(u64, Op<'_>)>) -> bool {
+    match item {
+        Some((_, Op::Put { key, .. } | Op::Delete { key })) => key.len() <= LANE_KEY_BYTES_MAX,
+        _ => false,
+    }
+}
+
 /// Applies a record to the tables whose files lack it, and adds its expiry entries.
-fn replay_record(target: &ReplayTarget<'_>, lsn: Lsn, body: &[u8]) -> Result<()> {
+pub(super) fn replay_record(target: &ReplayTarget<'_>, lsn: Lsn, body: &[u8]) -> Result<()> {
     for item in Ops::new(body) {
         let parsed = item.ok_or_else(|| damage(lsn, "a record's operations do not parse"));
         let (id, op) = parsed?;
@@ -376,7 +417,11 @@ fn damage(lsn: Lsn, what: &str) -> Error {
 }
 
 /// Returns the table with a number. `None`: it was dropped after the record.
-fn find<'a>(target: &'a ReplayTarget<'_>, lsn: Lsn, id: u64) -> Result<Option<&'a ReplayTable>> {
+pub(super) fn find<'a>(
+    target: &'a ReplayTarget<'_>,
+    lsn: Lsn,
+    id: u64,
+) -> Result<Option<&'a ReplayTable>> {
     if !target.had(id) {
         return Err(damage(lsn, "a record names a table that the catalog never had"));
     }
@@ -385,7 +430,7 @@ fn find<'a>(target: &'a ReplayTarget<'_>, lsn: Lsn, id: u64) -> Result<Option<&'
 
 /// Returns the table of an operation, and opens it if its files lack the operation. `None`: it is
 /// not open, and complete past the operation.
-fn open_for<'a>(
+pub(super) fn open_for<'a>(
     target: &ReplayTarget<'_>,
     table: &'a ReplayTable,
     lsn: Lsn,
@@ -414,11 +459,17 @@ fn apply_together(table: &TableState, ops: &mut Vec<(Lsn, Op<'_>)>) -> Result<()
 }
 
 /// Applies an operation if the table's files lack it. Returns whether they did.
-fn apply_op(target: &ReplayTarget<'_>, table: &TableState, lsn: Lsn, op: &Op<'_>) -> Result<bool> {
+pub(super) fn apply_op(
+    target: &ReplayTarget<'_>,
+    table: &TableState,
+    lsn: Lsn,
+    op: &Op<'_>,
+) -> Result<bool> {
     if !is_missing(target, table, lsn, op)? {
         return Ok(false);
     }
     let op = mutant!(ReplayForgetsExpiry: mutants::without_expiry(*op), else *op);
+    table.engine.make_room(&op);
     table.engine.apply(lsn, &op)?;
     Ok(true)
 }

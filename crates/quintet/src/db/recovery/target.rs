@@ -88,6 +88,11 @@ impl<'a> ReplayTarget<'a> {
         self.index.as_deref()
     }
 
+    /// Returns whether an engine lacks memory and cannot write to its files yet.
+    pub(super) fn lacks_memory(&self) -> bool {
+        self.loader.host.lacks_replay_memory()
+    }
+
     /// Returns all tables.
     pub(super) fn tables(&self) -> impl Iterator<Item = &ReplayTable> {
         self.tables.values()

@@ -27,6 +27,8 @@ pub(crate) struct DatabaseHost {
     pub(crate) jobs: JobHandles,
     /// A writer has requested a checkpoint round. The next round clears it.
     round_due: AtomicBool,
+    /// An engine lacked memory while the log was replayed.
+    lacks_replay_memory: AtomicBool,
 }
 
 impl DatabaseHost {
@@ -37,6 +39,7 @@ impl DatabaseHost {
             log: OnceLock::new(),
             jobs: JobHandles::default(),
             round_due: AtomicBool::new(false),
+            lacks_replay_memory: AtomicBool::new(false),
         }
     }
 
@@ -48,6 +51,11 @@ impl DatabaseHost {
             self.round_due.store(true, Ordering::Relaxed);
         }
         self.jobs.wake(JobKind::Persist);
+    }
+
+    /// Returns whether an engine lacked memory while the log was replayed.
+    pub(crate) fn lacks_replay_memory(&self) -> bool {
+        self.lacks_replay_memory.load(Ordering::Relaxed)
     }
 
     /// Ends the request of [`DatabaseHost::request_round`].
@@ -66,6 +74,14 @@ impl Host for DatabaseHost {
 
     fn wake(&self) {
         self.jobs.wake(JobKind::Persist);
+    }
+
+    fn can_sync_log(&self) -> bool {
+        let is_open = self.log.get().is_some();
+        if !is_open {
+            self.lacks_replay_memory.store(true, Ordering::Relaxed);
+        }
+        is_open
     }
 
     fn is_round_due(&self) -> bool {

@@ -6,11 +6,12 @@
 
 use crate::{
     Error,
-    contract::{Engine as _, EngineKind, Load, PendingWork},
+    contract::{Engine as _, EngineKind, Load, Op, PendingWork},
     engine::AnyEngine,
     io::process::ProcessState,
     util::{
         codec::{KeyHash, Lsn},
+        mutant::mutant,
         sync::{AtomicBool, AtomicU64, CachePadded, Mutex, OnceLock, Ordering},
         types::TableTypes,
     },
@@ -40,6 +41,25 @@ impl TableStatus {
             Self::Forked => 5,
         }
     }
+}
+
+/// Maximum number of operations that are sorted together: bounds the memory of the list.
+pub(crate) const BY_PLACE_OPS_MAX: usize = 1 << 16;
+
+/// Sorts operations by table and key, or by the key's hash if the engine has no order. So
+/// operations on one page, or on one part of an index, follow each other. Operations on one key
+/// keep their order.
+pub(crate) fn sort_by_place<'a, T>(ops: &mut [T], parts: impl Fn(&T) -> (&'a TableState, Op<'a>)) {
+    mutant!(SortReordersKeys => ops.reverse());
+    ops.sort_by_cached_key(|item| {
+        let (table, op) = parts(item);
+        let key = match op {
+            Op::Put { key, .. } | Op::Delete { key } => key,
+            Op::DeleteRange { start, .. } => start,
+        };
+        let hash = if table.kind.is_ordered() { 0 } else { table.hash.hash(key) };
+        (table.id, hash, key)
+    });
 }
 
 /// One open table.

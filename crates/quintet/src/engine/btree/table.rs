@@ -18,7 +18,7 @@ use crate::{
     contract::{
         BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, Hint, KeyRange,
         MaintenanceMode, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions,
-        ValueSink, Visit, replay_one_by_one,
+        ValueSink, Visit,
     },
     util::{
         codec::{Lsn, to_u64},
@@ -113,10 +113,23 @@ impl Engine for BTree {
         }
     }
 
+    fn admitted_bytes(&self, _op: &Op<'_>) -> u64 {
+        0
+    }
+
     fn cancel(&self, op: &Op<'_>) {
         if let Op::Put { key, .. } | Op::Delete { key } = op {
             self.inner.cancel_write(key);
         }
+    }
+
+    fn make_room(&self, op: &Op<'_>) {
+        let tree = &self.inner.paged.tree;
+        let of_value = match op {
+            Op::Put { key, head, body } => tree.pages_for(key, head.len() + body.len()),
+            Op::Delete { .. } | Op::DeleteRange { .. } => 0,
+        };
+        self.inner.paged.make_room_for_logged(CHANGE_PAGES + of_value);
     }
 
     fn apply(&self, _lsn: Lsn, op: &Op<'_>) -> Result<()> {
@@ -139,7 +152,15 @@ impl Engine for BTree {
     }
 
     fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {
-        replay_one_by_one(self, ops)
+        for (_, op) in ops {
+            if let Op::Put { key, .. } | Op::Delete { key } = op {
+                self.prefetch(Hint::Replay(key));
+            }
+        }
+        ops.iter().try_for_each(|(lsn, op)| {
+            self.make_room(op);
+            self.apply(*lsn, op)
+        })
     }
 
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {

@@ -94,6 +94,9 @@ impl HashLog {
 
     /// Commits the extents, large values and drops to the manifest. The data must be durable.
     fn commit(&self, maintenance: &mut Maintenance, complete: u64) -> Result<()> {
+        if maintenance.has_lost_value {
+            return Err(self.broken("a large value was in a file that failed; reopen the database"));
+        }
         let commit = Commit {
             sequence: 0,
             complete,

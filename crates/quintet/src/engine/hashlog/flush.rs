@@ -14,7 +14,7 @@ use super::{
     chunk::Chunk,
     entry::{EntryKind, LargeRef, StoredEntry, UNIT_BYTES, seal},
     files::{CHUNK_MAGIC, DataFiles, EXTENT_HEAD_BYTES, ExtentHead, FileRange, LARGE_MAGIC},
-    large_value::LargeValue,
+    large_value::{LargeState, LargeValue},
     maintenance::{Maintenance, PendingExtent},
     manifest::{Extent, IndexHint, encode_hints},
     table::HashLog,
@@ -23,9 +23,9 @@ use crate::{
     Result,
     io::{AlignedBuffer, BLOCK_BYTES},
     util::{
-        codec::{crc32c, low_u32, to_u64, to_usize},
+        codec::{Lsn, crc32c, crc32c_append, low_u32, move_to, round_up, to_u64, to_usize},
         mutant::mutant,
-        sync::{Mutex, Ordering, lock, read, write},
+        sync::{AtomicBool, Mutex, Ordering, lock, read, write},
     },
 };
 
@@ -34,6 +34,8 @@ const BLOCK_UNITS: u64 = BLOCK_BYTES / 8;
 /// Maximum number of units of a read of one entry. A larger entry takes a second read.
 const SPAN_UNITS_MAX: u64 = BLOCK_UNITS;
 
+/// Bytes of one write of a large value: a multiple of the block.
+const PIECE_BYTES: usize = 1 << 20;
 /// Hints that await a checkpoint may take the budget divided by this.
 const HINTS_PART: u64 = 32;
 
@@ -198,6 +200,11 @@ impl HashLog {
         if !failed || large.written.load(Ordering::Relaxed) {
             return false;
         }
+        if state.bytes.is_none() {
+            // Only the log has it for certain: no checkpoint may succeed.
+            maintenance.has_lost_value = true;
+            return true;
+        }
         maintenance.pending_larges.retain(|other| other.number != large.number);
         if let Some(file_range) = state.file_range.take() {
             maintenance.files.free(file_range);
@@ -341,7 +348,7 @@ impl HashLog {
     fn write_large(&self, maintenance: &mut Maintenance, large: &Arc<LargeValue>) -> Result<()> {
         Self::detach_large_from_failed_file(maintenance, large);
         let now = self.context.env.unix_millis();
-        let _memory = self.working_memory(large.length);
+        let _memory = self.working_memory(large.length.min(to_u64(PIECE_BYTES)));
         let (bytes, packed, file_range) = {
             let mut state = lock(&large.state);
             let Some(bytes) = state.bytes.clone().filter(|_| !state.in_file) else {
@@ -357,10 +364,53 @@ impl HashLog {
             (bytes, packed, file_range)
         };
         let body: &[u8] = packed.as_deref().unwrap_or(&bytes);
+        let packing = packed.as_ref().map_or(0, |packed| to_u64(packed.len()));
+        self.write_large_body(maintenance, large, &file_range, (packing, [body, &[]]))?;
+        lock(&large.state).in_file = true;
+        maintenance.pending_larges.push(Arc::clone(large));
+        Ok(())
+    }
+
+    /// Writes a large value to its file at once, so that it takes no memory. The next checkpoint
+    /// syncs it. Returns `false` if it cannot.
+    pub(super) fn write_large_at_once(&self, number: u64, lsn: Lsn, value: [&[u8]; 2]) -> bool {
+        if self.context.read_only {
+            return false;
+        }
+        let mut maintenance = lock(&self.maintenance);
+        let length = to_u64(value[0].len() + value[1].len());
+        let now = self.context.env.unix_millis();
+        let Ok(file_range) = maintenance.files.allocate(to_u64(EXTENT_HEAD_BYTES) + length, now)
+        else {
+            return false;
+        };
+        let state = LargeState { bytes: None, file_range: Some(file_range.clone()), in_file: true };
+        let (state, written) = (Mutex::new(state), AtomicBool::new(false));
+        let large = Arc::new(LargeValue { number, lsn: lsn.0, length, state, written });
+        if self.write_large_body(&mut maintenance, &large, &file_range, (0, value)).is_err() {
+            maintenance.files.free(file_range);
+            return false;
+        }
+        mutant!(HashlogForgetsUnsyncedValues: (), else {
+            maintenance.pending_larges.push(Arc::clone(&large));
+        });
+        write(&self.larges).insert(number, large);
+        true
+    }
+
+    /// Writes the head and the body of a large value to its file range, without a sync.
+    fn write_large_body(
+        &self,
+        maintenance: &mut Maintenance,
+        large: &LargeValue,
+        file_range: &FileRange,
+        (packing, body): (u64, [&[u8]; 2]),
+    ) -> Result<()> {
+        let now = self.context.env.unix_millis();
         let head = ExtentHead {
             serial: large.number,
-            body_crc: crc32c(body),
-            packing: low_u32(packed.as_ref().map_or(0, |packed| to_u64(packed.len()))),
+            body_crc: crc32c_append(crc32c(body[0]), body[1]),
+            packing: low_u32(packing),
             first_lsn: large.lsn,
             last_lsn: large.lsn,
             created: now,
@@ -368,13 +418,17 @@ impl HashLog {
             capacity: large.length,
             ..ExtentHead::default()
         };
-        let mut buffer = AlignedBuffer::zeroed(EXTENT_HEAD_BYTES + body.len());
-        let (front, back) = buffer.as_mut_slice().split_at_mut(EXTENT_HEAD_BYTES);
-        front.copy_from_slice(&head.encode(LARGE_MAGIC, &self.owner));
-        back[..body.len()].copy_from_slice(body);
-        maintenance.files.write(&file_range, 0, buffer.as_slice())?;
-        lock(&large.state).in_file = true;
-        maintenance.pending_larges.push(Arc::clone(large));
+        let head = head.encode(LARGE_MAGIC, &self.owner);
+        let length = head.len() + body[0].len() + body[1].len();
+        let mut rest: [&[u8]; 3] = [&head, body[0], body[1]];
+        let mut buffer = AlignedBuffer::zeroed(PIECE_BYTES.min(length));
+        for start in (0..length).step_by(PIECE_BYTES) {
+            let count = (length - start).min(PIECE_BYTES);
+            let whole = to_usize(round_up(to_u64(count), BLOCK_BYTES));
+            let piece = buffer.as_mut_slice().get_mut(..whole).unwrap_or(&mut []);
+            move_to(&mut rest, piece);
+            maintenance.files.write(file_range, to_u64(start), piece)?;
+        }
         Ok(())
     }
 

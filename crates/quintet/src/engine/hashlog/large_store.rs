@@ -25,6 +25,24 @@ impl HashLog {
     pub(super) fn put_large(&self, lsn: Lsn, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
         let length = value[0].len() + value[1].len();
         let number = self.next_large.fetch_add(1, Ordering::Relaxed);
+        self.counters.live_bytes.fetch_add(to_u64(length), Ordering::Relaxed);
+        let budget = &self.context.budget;
+        let is_short = budget.used() + to_u64(length) > budget.limit();
+        let written = is_short && self.write_large_at_once(number, lsn, value);
+        if !written {
+            self.keep_large(number, lsn, value);
+        }
+        let reference = LargeRef { number, bytes: to_u64(length) }.encode();
+        let value_bytes = reference.len();
+        let head =
+            EntryHead { kind: EntryKind::Large, key_bytes: key.len(), value_bytes, lsn: lsn.0 };
+        self.counters.unflushed_units.fetch_add(to_u64(length / UNIT_BYTES), Ordering::Relaxed);
+        self.put_entry(head, key, [&reference, &[]])
+    }
+
+    /// Keeps a large value in memory until a flush writes it.
+    fn keep_large(&self, number: u64, lsn: Lsn, value: [&[u8]; 2]) {
+        let length = value[0].len() + value[1].len();
         let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, length).collect();
         if let Some(out) = Arc::get_mut(&mut bytes) {
             let (front, back) = out.split_at_mut(value[0].len());
@@ -32,7 +50,6 @@ impl HashLog {
             back.copy_from_slice(value[1]);
         }
         self.context.budget.reserve_unchecked(to_u64(length));
-        self.counters.live_bytes.fetch_add(to_u64(length), Ordering::Relaxed);
         let large = Arc::new(LargeValue {
             number,
             lsn: lsn.0,
@@ -41,12 +58,6 @@ impl HashLog {
             written: AtomicBool::new(false),
         });
         write(&self.larges).insert(number, large);
-        let reference = LargeRef { number, bytes: to_u64(length) }.encode();
-        let value_bytes = reference.len();
-        let head =
-            EntryHead { kind: EntryKind::Large, key_bytes: key.len(), value_bytes, lsn: lsn.0 };
-        self.counters.unflushed_units.fetch_add(to_u64(length / UNIT_BYTES), Ordering::Relaxed);
-        self.put_entry(head, key, [&reference, &[]])
     }
 
     pub(super) fn discard_large(&self, value: &[&[u8]; 2]) {

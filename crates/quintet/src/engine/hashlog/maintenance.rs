@@ -30,6 +30,8 @@ pub(super) struct Maintenance {
     pub(super) relocated: Vec<(u64, u64)>,
     /// The old file ranges of those chunks. The manifest names them until that checkpoint.
     pub(super) old_ranges: Vec<FileRange>,
+    /// A value that left memory before it was synced was in a file that failed.
+    pub(super) has_lost_value: bool,
     /// LSN that the files are complete to.
     pub(super) complete: u64,
     /// Size of the manifest in bytes if it were rewritten.
@@ -61,6 +63,7 @@ impl Maintenance {
             pending_larges: Vec::new(),
             relocated: Vec::new(),
             old_ranges: Vec::new(),
+            has_lost_value: false,
             complete: 0,
             manifest_needed: 0,
             manifest_rewrite_at: 0,

@@ -1,14 +1,24 @@
 //! Memory for new entries: reserved before a write is logged, and frames for new chunks.
 //!
-//! A write is refused only in [`HashLog::make_room`], before it is logged. Later steps exceed the
-//! budget if they must.
+//! A write is refused only in [`HashLog::admit_memory`], before it is logged. Later steps exceed
+//! the budget if they must.
 
 use super::{entry::HEAD_BYTES_MAX, table::HashLog, write::LARGE_PART};
 use crate::{
     Result,
-    contract::Op,
+    contract::{LOGGED_SLACK_BYTES, Op},
     util::{budget::Reservation, codec::to_u64, sync::Ordering},
 };
+
+/// The memory that an entry needs.
+struct EntryRoom {
+    /// A chunk if the active one has no room, and the large value.
+    bytes: u64,
+    /// The active chunk has room for the entry.
+    fits: bool,
+    /// The entry has a large value.
+    large: bool,
+}
 
 impl HashLog {
     /// Makes memory available for a write before it is logged: compacts if compaction is behind,
@@ -16,12 +26,30 @@ impl HashLog {
     /// few chunks.
     ///
     /// Fails with `OutOfMemory` if the budget has no memory for the write.
-    pub(super) fn make_room(&self, op: &Op<'_>) -> Result<()> {
+    pub(super) fn admit_memory(&self, op: &Op<'_>) -> Result<()> {
         self.compact_if_behind();
+        let Some(room) = self.missing_room(op, 0) else { return Ok(()) };
+        self.context.reserve_with_retry(room.bytes, || self.find_room(&room))
+    }
+
+    /// As [`Self::admit_memory`], for an operation that is in the log. Waits for no other work than
+    /// its own flush, because the caller may hold stripes.
+    pub(super) fn make_room_for_logged(&self, op: &Op<'_>) {
+        if let Some(room) = self.missing_room(op, LOGGED_SLACK_BYTES)
+            && self.context.host.can_sync_log()
+        {
+            // If it fails, the write exceeds the budget.
+            let _ = self.find_room(&room);
+        }
+    }
+
+    /// Returns the memory that an operation needs, if that exceeds the budget by more than `slack`
+    /// bytes.
+    fn missing_room(&self, op: &Op<'_>, slack: u64) -> Option<EntryRoom> {
         let (key, value_bytes) = match op {
             Op::Put { key, head, body } => (key, head.len() + body.len()),
             Op::Delete { key } => (key, 0),
-            Op::DeleteRange { .. } => return Ok(()),
+            Op::DeleteRange { .. } => return None,
         };
         let entry = to_u64(HEAD_BYTES_MAX + key.len() + value_bytes);
         let large = entry > self.arena.segment_bytes() / LARGE_PART;
@@ -31,17 +59,15 @@ impl HashLog {
             !sealed && used + in_chunk.div_ceil(8) <= self.arena.segment_units()
         });
         let chunk = if fits { 0 } else { self.arena.segment_bytes() };
-        let needed = chunk + if large { entry } else { 0 };
+        let bytes = chunk + if large { entry } else { 0 };
         let budget = &self.context.budget;
-        if budget.used() + needed <= budget.limit() || needed == 0 {
-            return Ok(());
-        }
-        self.context.reserve_with_retry(needed, || self.find_room(needed, fits, large))
+        let is_missing = bytes > 0 && budget.used() + bytes > budget.limit() + slack;
+        is_missing.then_some(EntryRoom { bytes, fits, large })
     }
 
-    /// As [`Self::make_room`], for `needed` bytes. `fits`: the active chunk has room for the entry.
-    /// `large`: the entry has a large value.
-    fn find_room(&self, needed: u64, fits: bool, large: bool) -> Result<()> {
+    /// Evicts and flushes chunks until the budget has the memory.
+    fn find_room(&self, room: &EntryRoom) -> Result<()> {
+        let EntryRoom { bytes: needed, fits, large } = *room;
         let budget = &self.context.budget;
         while budget.used() + needed > budget.limit() {
             if self.evict_one() {

@@ -140,7 +140,7 @@ impl Engine for HashLog {
     }
 
     fn admit(&self, op: &Op<'_>) -> Result<()> {
-        self.make_room(op)?;
+        self.admit_memory(op)?;
         match op {
             Op::Put { key, .. } | Op::Delete { key } => {
                 // The line arrives while the record is copied into the log.
@@ -151,10 +151,18 @@ impl Engine for HashLog {
         }
     }
 
+    fn admitted_bytes(&self, _op: &Op<'_>) -> u64 {
+        0
+    }
+
     fn cancel(&self, op: &Op<'_>) {
         if let Op::Put { key, .. } | Op::Delete { key } = op {
             drop(self.read_ahead_entries.remove(self.hash(key)));
         }
+    }
+
+    fn make_room(&self, op: &Op<'_>) {
+        self.make_room_for_logged(op);
     }
 
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {

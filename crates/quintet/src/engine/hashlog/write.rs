@@ -1,8 +1,8 @@
 //! Writes: puts and deletes of logged operations.
 //!
 //! A write locks the key's index group, finds the current entry, and replaces it in place or
-//! appends a new one. Before the write is logged, [`HashLog::make_room`] has made memory available
-//! and [`HashLog::read_ahead`] has read an entry that is not in memory.
+//! appends a new one. Before the write is logged, [`HashLog::admit_memory`] has made memory
+//! available and [`HashLog::read_ahead`] has read an entry that is not in memory.
 //!
 //! Locks: one index group a write. No group lock is held across a read from disk.
 

@@ -394,6 +394,13 @@ impl Engine for Naive {
         Ok(())
     }
 
+    fn admitted_bytes(&self, op: &Op<'_>) -> u64 {
+        match op {
+            Op::Put { key, head, body } => cost(key.len() + head.len() + body.len()),
+            Op::Delete { .. } | Op::DeleteRange { .. } => 0,
+        }
+    }
+
     fn cancel(&self, op: &Op<'_>) {
         if let Op::Put { key, head, body } = op {
             let cost = cost(key.len() + head.len() + body.len());
@@ -402,6 +409,9 @@ impl Engine for Naive {
             }
         }
     }
+
+    // All entries stay in memory.
+    fn make_room(&self, _op: &Op<'_>) {}
 
     fn apply(&self, _lsn: Lsn, op: &Op<'_>) -> Result<()> {
         match op {

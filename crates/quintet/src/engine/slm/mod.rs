@@ -124,8 +124,16 @@ impl Engine for Slm {
         self.table.write_buffer.admit(op, &*self.table)
     }
 
+    fn admitted_bytes(&self, op: &Op<'_>) -> u64 {
+        self.table.write_buffer.admitted_bytes(op)
+    }
+
     fn cancel(&self, op: &Op<'_>) {
         self.table.write_buffer.cancel(op);
+    }
+
+    fn make_room(&self, op: &Op<'_>) {
+        self.table.write_buffer.make_room(op, &*self.table);
     }
 
     fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {

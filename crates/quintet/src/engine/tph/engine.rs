@@ -60,8 +60,16 @@ impl Engine for Tph {
         self.store.write_buffer.admit(op, &*self.store)
     }
 
+    fn admitted_bytes(&self, op: &Op<'_>) -> u64 {
+        self.store.write_buffer.admitted_bytes(op)
+    }
+
     fn cancel(&self, op: &Op<'_>) {
         self.store.write_buffer.cancel(op);
+    }
+
+    fn make_room(&self, op: &Op<'_>) {
+        self.store.write_buffer.make_room(op, &*self.store);
     }
 
     fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Result,
-    contract::Op,
+    contract::{LOGGED_SLACK_BYTES, Op},
     engine::trie::store::regions::UNIT_BYTES,
     util::{codec::to_u64, sync::Ordering},
 };
@@ -128,13 +128,27 @@ impl Trie {
         Ok(())
     }
 
+    /// As [`Self::ensure_room`] and [`Self::bound_changes`], for an operation that the log already
+    /// has. Does nothing during replay, for which [`Self::ensure_room_in_replay`] is.
+    pub(super) fn make_room_for_logged(&self, op: &Op<'_>) {
+        let budget = &self.context.budget;
+        let needed = self.bytes_needed(op);
+        let is_short = budget.used() + needed > budget.limit() + LOGGED_SLACK_BYTES;
+        if is_short && needed > 0 && self.context.host.can_sync_log() {
+            // If it fails, the write exceeds the budget.
+            let _ = self.ensure_room_for(op, needed).and_then(|()| self.bound_changes());
+        }
+    }
+
     /// As [`Self::ensure_room`], for an operation that the log already has. During replay no
     /// checkpoint can be made, but appended records can be written and evicted without one.
     pub(super) fn ensure_room_in_replay(&self, op: &Op<'_>) {
         let needed = self.bytes_needed(op);
         let budget = &self.context.budget;
-        let is_short = || needed > 0 && budget.used() + needed > budget.limit();
-        while is_short() {
+        if needed == 0 || budget.used() + needed <= budget.limit() + LOGGED_SLACK_BYTES {
+            return;
+        }
+        while budget.used() + needed > budget.limit() {
             if !self.evict_one() && !self.evict_index(0) {
                 // If the disk fails, the budget is exceeded.
                 let flushed = self.flush_appended();

@@ -170,10 +170,18 @@ impl Engine for Trie {
         }
     }
 
+    fn admitted_bytes(&self, _op: &Op<'_>) -> u64 {
+        0
+    }
+
     fn cancel(&self, op: &Op<'_>) {
         if let Op::Put { key, .. } | Op::Delete { key } = op {
             drop(self.prefetched.remove(self.hash(key)));
         }
+    }
+
+    fn make_room(&self, op: &Op<'_>) {
+        self.make_room_for_logged(op);
     }
 
     fn apply(&self, _lsn: Lsn, op: &Op<'_>) -> Result<()> {

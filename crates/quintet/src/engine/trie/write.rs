@@ -18,7 +18,7 @@ use crate::{
         store::regions::{RegionRead, UNIT_BYTES},
     },
     util::{
-        codec::{crc32c, to_u64},
+        codec::{crc32c, crc32c_append, to_u64},
         mutant::mutant,
         sync::Ordering,
     },
@@ -62,6 +62,16 @@ impl Trie {
 
     #[cold]
     fn put_large(&self, value_bytes: usize, value: [&[u8]; 2]) -> ExtentAddr {
+        self.counters.appended_units.fetch_add(to_u64(value_bytes) / UNIT_BYTES, Ordering::Relaxed);
+        let budget = &self.context.budget;
+        let is_short = budget.used() + to_u64(value_bytes) > budget.limit();
+        if is_short
+            && !self.context.read_only
+            && let Ok(offset) = self.extents.put_in_file(value)
+        {
+            let crc = crc32c_append(crc32c(value[0]), value[1]);
+            return ExtentAddr { offset, bytes: to_u64(value_bytes), crc };
+        }
         let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, value_bytes).collect();
         if let Some(out) = Arc::get_mut(&mut bytes) {
             let (front, back) = out.split_at_mut(value[0].len());
@@ -69,7 +79,6 @@ impl Trie {
             back.copy_from_slice(value[1]);
         }
         let crc = crc32c(&bytes);
-        self.counters.appended_units.fetch_add(to_u64(value_bytes) / UNIT_BYTES, Ordering::Relaxed);
         ExtentAddr { offset: self.extents.put(bytes), bytes: to_u64(value_bytes), crc }
     }
 

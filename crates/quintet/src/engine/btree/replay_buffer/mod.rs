@@ -18,7 +18,7 @@
 //! - Values that are not inline go to the tree at once: they are written, not read.
 //!
 //! Threads: any thread. Without entries each access costs one load of a counter. Lock order: a
-//! shard, then the gate and pages. A thread that makes room holds no shard.
+//! shard, then the checkpointer, the gate and pages. The holder of a checkpointer takes no shard.
 
 mod buffer;
 mod key;

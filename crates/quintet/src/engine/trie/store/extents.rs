@@ -5,7 +5,8 @@
 //!
 //! How: an allocator of runs of blocks with next-fit over the holes that earlier values left
 //! (CedrusDB, section 3.1). It examines at most `max_scan` holes, and merges neighbours. New values
-//! stay in memory until a checkpoint has written them.
+//! stay in memory until a checkpoint has written them. If memory is short, a logged value is
+//! written at once ([`Extents::put_in_file`]), and the next checkpoint syncs it.
 //!
 //! | offset in `extents` | size | name | meaning |
 //! |---|---|---|---|
@@ -31,12 +32,13 @@ use std::{
 
 use crate::{
     Error, Result,
-    io::{AlignedBuffer, BLOCK_BYTES, Env, File},
+    io::{AlignedBuffer, BLOCK_BYTES, Env, File, write_all_at},
     journal::{FileHead, read_all_blocks, redo::Owner, write_back::Writeback},
     util::{
         budget::Budget,
-        codec::{Decoder, crc32c, put_varint, round_up, to_u64, to_usize},
-        sync::{Mutex, lock},
+        codec::{Decoder, crc32c, move_to, put_varint, round_up, to_u64, to_usize},
+        mutant::mutant,
+        sync::{AtomicBool, Mutex, Ordering, lock},
     },
 };
 
@@ -68,6 +70,11 @@ pub(crate) struct Extents {
     scan_max: u64,
     budget: Arc<Budget>,
     file: Mutex<Option<Arc<dyn File>>>,
+    /// Values were written at once and are not synced.
+    is_unsynced: AtomicBool,
+    /// A sync of such values failed. Only the log has them for certain, so no checkpoint may
+    /// succeed.
+    has_lost_values: AtomicBool,
     allocator: Mutex<ExtentAllocator>,
 }
 
@@ -82,7 +89,8 @@ impl Extents {
     pub(crate) fn new(owner: Owner, read_only: bool, scan_max: u64, budget: Arc<Budget>) -> Self {
         let allocator = ExtentAllocator { tail: BLOCK_BYTES, ..ExtentAllocator::default() };
         let (file, allocator) = (Mutex::default(), Mutex::new(allocator));
-        Self { owner, read_only, scan_max, budget, file, allocator }
+        let (is_unsynced, has_lost_values) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { owner, read_only, scan_max, budget, file, is_unsynced, has_lost_values, allocator }
     }
 
     /// Allocates an extent for a value and returns its offset. The value stays in memory until a
@@ -94,6 +102,30 @@ impl Extents {
         let offset = allocator.allocate(bytes, self.scan_max);
         allocator.unwritten.insert(offset, value);
         offset
+    }
+
+    /// Allocates an extent for a value and writes it, so that it takes no memory. The next
+    /// checkpoint syncs it. Fails with `Io` or `DiskFull`; the extent is free then.
+    pub(crate) fn put_in_file(&self, value: [&[u8]; 2]) -> Result<u64> {
+        let length = value[0].len() + value[1].len();
+        let bytes = round_up(to_u64(length).max(1), BLOCK_BYTES);
+        let file = self.file()?;
+        let offset = lock(&self.allocator).allocate(bytes, self.scan_max);
+        let mut buffer = AlignedBuffer::zeroed(PIECE_BYTES.min(to_usize(bytes)));
+        let mut rest = value;
+        for start in (0..length).step_by(PIECE_BYTES) {
+            let count = (length - start).min(PIECE_BYTES);
+            let whole = to_usize(round_up(to_u64(count), BLOCK_BYTES));
+            let piece = buffer.as_mut_slice().get_mut(..whole).unwrap_or(&mut []);
+            move_to(&mut rest, piece);
+            if let Err(error) = write_all_at(&*file, piece, offset + to_u64(start)) {
+                lock(&self.allocator).free(offset, bytes);
+                return Err(Error::io(format!("write {}", self.label()), error));
+            }
+        }
+        mutant!(TrieForgetsUnsyncedValues => return Ok(offset));
+        self.is_unsynced.store(true, Ordering::Release);
+        Ok(offset)
     }
 
     /// Releases an extent that no record names any more.
@@ -138,11 +170,15 @@ impl Extents {
 
     /// Writes a checkpoint's values and syncs them. Returns the bytes written.
     pub(crate) fn write(&self, env: &dyn Env, checkpoint: &ExtentCheckpoint) -> Result<u64> {
-        if checkpoint.values.is_empty() {
+        let label = self.label();
+        if self.has_lost_values.load(Ordering::Acquire) {
+            let lost = io::Error::other("an earlier sync failed; reopen the database");
+            return Err(Error::io(format!("sync {label}"), lost));
+        }
+        if checkpoint.values.is_empty() && !self.is_unsynced.load(Ordering::Acquire) {
             return Ok(0);
         }
         let file = self.file()?;
-        let label = self.label();
         let mut writes = Writeback::new(env)?;
         for (offset, value) in &checkpoint.values {
             for (at, piece) in (*offset..).step_by(PIECE_BYTES).zip(value.chunks(PIECE_BYTES)) {
@@ -155,7 +191,12 @@ impl Extents {
             }
         }
         writes.finish()?;
-        file.sync_data().map_err(|error| Error::io(format!("sync {label}"), error))?;
+        // Values that are written from here on belong to the next checkpoint.
+        let is_unsynced = self.is_unsynced.swap(false, Ordering::AcqRel);
+        file.sync_data().map_err(|error| {
+            self.has_lost_values.fetch_or(is_unsynced, Ordering::AcqRel);
+            Error::io(format!("sync {label}"), error)
+        })?;
         Ok(writes.written_bytes())
     }
 
