@@ -45,6 +45,10 @@ footprint operations="20000000":
 pmem-crash images="250000":
     QUINTET_PMEM_IMAGES={{images}} cargo test --package quintet --lib pmem_crash -- --ignored --nocapture
 
+# Imports and gets of six tables that share 128 MiB, in twelve orders
+budget:
+    cargo test --release --package quintet --test database cost_of_one_budget -- --ignored --nocapture
+
 # Cost of many tables of each engine under 256 MiB and 256 files
 tables count="10000":
     QUINTET_TABLES={{count}} cargo test --release --package quintet --test many_tables cost -- --ignored --nocapture

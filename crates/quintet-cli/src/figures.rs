@@ -26,6 +26,7 @@ pub fn of_table_stats(stats: &TableStats) -> Figures {
         number("file_bytes", stats.file_bytes),
         number("memory_bytes", stats.memory_bytes),
         number("index_bytes", stats.index_bytes),
+        number("reclaimable_bytes", stats.reclaimable_bytes),
         number("written_bytes_total", stats.written_bytes_total),
         number("persisted_lsn", stats.persisted.0),
     ];

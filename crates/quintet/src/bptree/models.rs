@@ -44,6 +44,7 @@ fn tree(numbers: &[u8]) -> Arc<Tree> {
         frames_min: FRAMES,
         frames_max: FRAMES,
         may_reclaim_others: false,
+        table_id: 1,
         replacement: Replacement::Clock,
         evict_last_kind: INNER,
         salt: 7,

@@ -52,6 +52,7 @@ pub(crate) fn tree_of(frames: u64, value_bytes: usize) -> Tree {
         frames_min: frames,
         frames_max: frames,
         may_reclaim_others: false,
+        table_id: 1,
         replacement: Replacement::Clock,
         evict_last_kind: INNER,
         salt: 7,

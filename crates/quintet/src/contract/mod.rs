@@ -247,6 +247,18 @@ pub struct EngineStats {
     pub details: Vec<(&'static str, u64)>,
 }
 
+/// Answer of [`Engine::memory_use`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Bytes that the table could release to others without waiting for the disk.
+    pub reclaimable_bytes: u64,
+    /// Bytes that it could release after a checkpoint, because no file holds them yet.
+    pub unwritten_bytes: u64,
+    /// Uses since the table was opened, as
+    /// [`Reclaimable::uses_total`](crate::util::budget::Reclaimable::uses_total) counts them.
+    pub uses_total: u64,
+}
+
 /// Answer of [`Engine::exists_hint`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
@@ -324,36 +336,49 @@ impl Context {
     }
 
     /// Waits until `bytes` are free, for at most [`TRANSIENT_WAIT_MAX`]. Returns whether they are.
-    /// Returns at once if no transient memory is reserved. Must not be called by a thread that
-    /// holds a transient reservation.
-    pub(crate) fn await_transient(&self, bytes: u64) -> bool {
+    /// Returns at once if no memory is transient and no checkpoint would release any. Must not be
+    /// called by a thread that holds a transient reservation.
+    pub(crate) fn await_release(&self, bytes: u64) -> bool {
         let began = self.env.monotonic();
         while !self.has_free(bytes) {
             let waited = self.env.monotonic().saturating_sub(began);
-            if self.budget.transient_bytes() == 0 || waited > TRANSIENT_WAIT_MAX {
+            if !self.budget.is_release_pending() || waited > TRANSIENT_WAIT_MAX {
                 return false;
             }
             self.env.pause(TRANSIENT_WAIT_STEP);
+            self.budget.reclaim(bytes);
         }
         true
     }
 
-    /// Calls `reserve` to reserve the memory of a write, and calls it again after
-    /// [`Error::OutOfMemory`] while running work holds transient memory. Must not be called by a
-    /// thread that holds a transient reservation.
+    /// Calls `reserve` to reserve the memory of a write. Calls it again after
+    /// [`Error::OutOfMemory`] while running work holds transient memory, and once after a wait for
+    /// checkpoints of tables that can then release some. Must not be called by a thread that holds
+    /// a transient reservation.
     pub(crate) fn reserve_with_retry(
         &self,
         bytes: u64,
         mut reserve: impl FnMut() -> Result<()>,
     ) -> Result<()> {
+        match reserve() {
+            Err(Error::OutOfMemory { .. }) => self.retry_reserve(bytes, &mut reserve),
+            outcome => outcome,
+        }
+    }
+
+    #[cold]
+    fn retry_reserve(&self, bytes: u64, reserve: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        let mut awaits_checkpoint = true;
         for _ in 0..RESERVE_ATTEMPTS_MAX {
+            let has_more = self.budget.transient_bytes() > 0 || self.has_free(bytes);
+            if !has_more && !(awaits_checkpoint && self.budget.is_release_pending()) {
+                break;
+            }
+            awaits_checkpoint &= has_more;
+            self.host.wake();
+            self.await_release(bytes);
             match reserve() {
-                Err(Error::OutOfMemory { .. })
-                    if self.budget.transient_bytes() > 0 || self.has_free(bytes) =>
-                {
-                    self.host.wake();
-                    self.await_transient(bytes);
-                }
+                Err(Error::OutOfMemory { .. }) => {}
                 outcome => return outcome,
             }
         }
@@ -430,6 +455,16 @@ pub trait Engine: Send + Sync {
 
     /// Verifies every file of the table, and that memory agrees with the files.
     fn check(&self, report: &mut Report) -> Result<()>;
+
+    /// Returns what [`Engine::reclaim`] could release, and how much the table is used. Cheap.
+    fn memory_use(&self) -> MemoryUse;
+
+    /// Releases about `bytes` of memory that the files hold as well, for another table, and returns
+    /// how many bytes it released. Requests a checkpoint of the table if that would release more.
+    /// Does not wait: the caller may hold locks of its own table under
+    /// which memory is reserved. An engine whose memory is all in objects that are
+    /// [`Reclaimable`](crate::util::budget::Reclaimable) themselves returns 0.
+    fn reclaim(&self, bytes: u64) -> u64;
 
     /// Returns the table's statistics.
     fn stats(&self) -> EngineStats;

@@ -17,8 +17,8 @@ use crate::{
     Result,
     contract::{
         Context, Cursor, Engine, EngineKind, EngineOption, EngineStats, Entry, Hint,
-        MaintenanceMode, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions,
-        ValueSink, options::OptionReader,
+        MaintenanceMode, MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork, Presence,
+        TableOptions, ValueSink, options::OptionReader,
     },
     util::{codec::Lsn, report::Report},
 };
@@ -150,6 +150,14 @@ impl Engine for AnyEngine {
 
     fn check(&self, report: &mut Report) -> Result<()> {
         dispatch!(self, engine => engine.check(report))
+    }
+
+    fn memory_use(&self) -> MemoryUse {
+        dispatch!(self, engine => engine.memory_use())
+    }
+
+    fn reclaim(&self, bytes: u64) -> u64 {
+        dispatch!(self, engine => engine.reclaim(bytes))
     }
 
     fn stats(&self) -> EngineStats {

@@ -30,6 +30,7 @@ const POOLED_BYTES_MAX: u64 = 2 << 20;
 pub(crate) struct ReadBuffers {
     pooled: Mutex<PooledBuffers>,
     budget: Arc<Budget>,
+    table_id: u64,
 }
 
 #[derive(Debug, Default)]
@@ -52,8 +53,9 @@ fn capacity_of(buffer: &AlignedBuffer) -> u64 {
 
 impl ReadBuffers {
     /// Creates an empty pool and registers it with the budget.
-    pub(crate) fn new(budget: &Arc<Budget>) -> Arc<Self> {
-        let buffers = Arc::new(Self { pooled: Mutex::default(), budget: Arc::clone(budget) });
+    pub(crate) fn new(budget: &Arc<Budget>, table_id: u64) -> Arc<Self> {
+        let buffers =
+            Arc::new(Self { pooled: Mutex::default(), budget: Arc::clone(budget), table_id });
         budget.register_reclaimable(Arc::downgrade(&buffers) as Weak<dyn Reclaimable>);
         buffers
     }
@@ -80,6 +82,10 @@ impl ReadBuffers {
 }
 
 impl Reclaimable for ReadBuffers {
+    fn table_id(&self) -> u64 {
+        self.table_id
+    }
+
     fn reclaimable_bytes(&self) -> u64 {
         lock(&self.pooled).bytes
     }
@@ -110,7 +116,7 @@ mod tests {
     #[test]
     fn buffers_are_used_again_few_are_kept_and_others_get_their_memory() {
         let budget = Arc::new(Budget::new(3 << 20));
-        let buffers = ReadBuffers::new(&budget);
+        let buffers = ReadBuffers::new(&budget, 1);
         let one = buffers.lend(5000);
         let address = one.as_slice().as_ptr();
         buffers.keep(one);

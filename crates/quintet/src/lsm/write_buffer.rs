@@ -150,7 +150,8 @@ impl<V> WriteBuffer<V> {
         let lists = memtable_bytes.div_ceil(list_bytes_max).max(1);
         let group = (lists > 1).then(|| new_group(memtable_bytes, context)).transpose()?;
         // While the lists of one flush are written, writers fill as many.
-        let arenas = Arenas::new(memtable_bytes / lists, 2 * lists, &context.budget);
+        let arenas =
+            Arenas::new((memtable_bytes / lists, 2 * lists), &context.budget, context.table_id);
         let empty_ranges = EmptyRanges::new(&context.budget);
         let active = new_memtable(&arenas, group.as_ref(), &empty_ranges, context)?;
         let view = SuperVersion { active, frozen: Vec::new(), version: Arc::new(version) };
@@ -366,7 +367,7 @@ impl<V> WriteBuffer<V> {
             } else if self.context.budget.transient_bytes() > 0 {
                 // With nothing to flush, wait for a part of the running work first, then for all of
                 // it.
-                if !self.context.await_transient(bytes) {
+                if !self.context.await_release(bytes) {
                     target.await_work();
                 }
             } else {
@@ -502,7 +503,7 @@ impl<V> WriteBuffer<V> {
                 return Err(Error::OutOfMemory { budget: limit, needed: bytes });
             }
             let bytes = self.memtable_bytes.min(REPLAYED_BYTES_MAX);
-            let arenas = Arenas::new(bytes, 0, &self.context.budget);
+            let arenas = Arenas::new((bytes, 0), &self.context.budget, self.context.table_id);
             let empty = new_memtable(&arenas, None, &self.empty_ranges, &self.context)?;
             self.install_memtable(empty, &active, target);
             if has_inserted {

@@ -338,6 +338,9 @@ bugs! {
     TphMergePassesKeys = 211, "tph-merge-passes-keys";
     /// A seek in an SST skips blocks whose hints equal the key's.
     TphSeeksPastEqualHints = 212, "tph-seeks-past-equal-hints";
+    // Memory.
+    /// An idle table keeps its memory if one in use has more.
+    ArbiterIgnoresUses = 290, "arbiter-ignores-uses";
     // The slm engine.
     /// A checkpoint refers to runs whose names are not durable.
     SlmSkipsDirSync = 128, "slm-skips-dir-sync";

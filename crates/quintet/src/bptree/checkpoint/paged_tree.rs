@@ -11,7 +11,7 @@ use crate::{
     bptree::tree::Tree,
     contract::Context,
     util::{
-        codec::to_usize,
+        codec::{to_u64, to_usize},
         mutant::mutant,
         sync::{AtomicU64, Mutex, Ordering, lock},
     },
@@ -155,10 +155,16 @@ impl PagedTree {
         if self.tree.cache().unevictable_count() + pages <= self.tree.cache().frames() / 4 * 3 {
             return Ok(());
         }
-        for _ in 0..HELPS_MAX {
+        let mut helps = 0;
+        while helps < HELPS_MAX {
             if self.tree.cache().unevictable_count() + pages <= self.unevictable_limit() {
                 return Ok(());
             }
+            // Memory of tables that are not in use is cheaper than a write.
+            if self.tree.cache().take_from_others(pages * to_u64(self.tree.shape().page_bytes)) {
+                continue;
+            }
+            helps += 1;
             self.helps_total.fetch_add(1, Ordering::Relaxed);
             self.context.host.wake();
             let mut checkpointer = lock(&self.checkpointer);

@@ -45,6 +45,7 @@ impl TreeSettings {
             frames_min: FRAMES_MIN,
             frames_max: (options.cache_bytes / options.page_bytes).max(FRAMES_MIN),
             may_reclaim_others: false,
+            table_id: context.table_id,
             replacement: options.replacement,
             evict_last_kind: INNER,
             salt: salt_of(&context.database_id, context.table_id),

@@ -47,8 +47,12 @@ pub struct CacheOptions {
     pub frames_min: u64,
     /// Maximum number of frames while the budget has memory.
     pub frames_max: u64,
-    /// Whether the cache grows even if another user of the budget must release memory for it.
+    /// Whether the cache grows even if a member of the budget must release memory for it. Otherwise
+    /// it leaves a part of the budget to others, and takes memory only from tables that have more
+    /// for each use.
     pub may_reclaim_others: bool,
+    /// The table that has the pages.
+    pub table_id: u64,
     /// How the cache chooses a victim.
     pub replacement: Replacement,
     /// The evict-last kind (byte 8 of a page): such pages are evicted only if no other page can be.
@@ -100,9 +104,16 @@ pub struct PageCache {
     pub(super) buckets: Box<[AtomicU64]>,
     pub(super) free: FreeList,
     pub(super) free_count: AtomicU64,
+    /// Frames whose memory was returned to the system.
+    pub(super) discarded: FreeList,
+    pub(super) discarded_count: AtomicU64,
+    /// Number of times that a page was put into a frame.
+    pub(super) allocations: AtomicU64,
+    /// The count of allocations from which other tables are asked for memory again.
+    pub(super) refused_until: AtomicU64,
     /// Number of frames with a page at the last call of `prepare_frames`.
     pub(super) filled_before: AtomicU64,
-    /// Number of frames allocated.
+    /// Number of frames allocated, discarded ones included.
     pub(super) made: AtomicU64,
     pub(super) growing: Mutex<()>,
     pub(super) hand: AtomicU64,
@@ -150,6 +161,10 @@ impl PageCache {
             buckets: (0..bucket_count).map(|_| AtomicU64::new(0)).collect(),
             free: FreeList::default(),
             free_count: AtomicU64::new(0),
+            discarded: FreeList::default(),
+            discarded_count: AtomicU64::new(0),
+            allocations: AtomicU64::new(0),
+            refused_until: AtomicU64::new(0),
             filled_before: AtomicU64::new(0),
             made: AtomicU64::new(0),
             growing: Mutex::new(()),
@@ -213,9 +228,10 @@ impl PageCache {
         self.options.frames_max
     }
 
-    /// Returns the number of frames.
+    /// Returns the number of frames that have memory.
     pub fn frames(&self) -> u64 {
-        self.made.load(Ordering::Relaxed)
+        let made = self.made.load(Ordering::Acquire);
+        made.saturating_sub(self.discarded_count.load(Ordering::Relaxed))
     }
 
     /// Returns the number of frames that there are addresses for.

@@ -21,6 +21,7 @@ fn cache(frames: u64, replacement: Replacement) -> PageCache {
         frames_min: frames,
         frames_max: frames,
         may_reclaim_others: false,
+        table_id: 1,
         replacement,
         evict_last_kind: 2,
         salt: 1,
@@ -120,6 +121,7 @@ fn a_full_address_space_refuses_a_page() {
         frames_min: 32,
         frames_max: 32,
         may_reclaim_others: false,
+        table_id: 1,
         replacement: Replacement::Clock,
         evict_last_kind: 2,
         salt: 1,
@@ -156,7 +158,9 @@ fn an_access_fails_after_a_bounded_wait_if_no_frame_can_be_had() {
 fn a_cache_that_goes_first_has_blocks_give_way() {
     for may_reclaim_others in [true, false] {
         let budget = Arc::new(Budget::new(4 << 20));
-        let blocks = Arc::new(BlockCache::new((4 << 20, 1000), 7, &budget).unwrap());
+        // Table 1 has the pages. A cache that does not go first takes nothing from its own table.
+        let table = if may_reclaim_others { 2 } else { 1 };
+        let blocks = Arc::new(BlockCache::new((4 << 20, 1000), 7, (&budget, table)).unwrap());
         budget.register_reclaimable(Arc::downgrade(&blocks) as _);
         let options = cache(32, Replacement::Clock).options.clone();
         let cache =

@@ -29,6 +29,8 @@ pub struct TableStats {
     pub memory_bytes: u64,
     /// The part of `memory_bytes` that serves lookups and holds no entries.
     pub index_bytes: u64,
+    /// The part of `memory_bytes` that other tables can take, some of it after a checkpoint.
+    pub reclaimable_bytes: u64,
     /// Bytes written to the table's files since the table was opened.
     pub written_bytes_total: u64,
     /// The LSN that the table's files are complete to.
@@ -104,6 +106,7 @@ impl TableStats {
             file_bytes,
             memory_bytes,
             index_bytes,
+            reclaimable_bytes: 0,
             written_bytes_total,
             persisted,
             failure,
@@ -116,7 +119,10 @@ impl Core {
     pub(crate) fn table_stats(&self, table: &TableState) -> TableStats {
         let failure = table.failure().map(ToOwned::to_owned);
         let name = self.tables.name_of(table);
-        TableStats::new((name, table.kind), table.engine.stats(), table.persisted(), failure)
+        let reclaimable_bytes = self.budget.reclaimable_bytes(table.id);
+        let name = (name, table.kind);
+        let stats = TableStats::new(name, table.engine.stats(), table.persisted(), failure);
+        TableStats { reclaimable_bytes, ..stats }
     }
 
     /// Returns the statistics of a table, and opens it for them. `None`: it was dropped.

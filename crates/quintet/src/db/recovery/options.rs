@@ -18,6 +18,8 @@ pub(crate) const MEMORY_BUDGET_MIN: u64 = 1 << 20;
 const RECOVERY_BUDGET_DEFAULT: u64 = 256 << 20;
 /// Minimum of the recovery budget in bytes: the smallest segment of the log.
 const RECOVERY_BUDGET_MIN: u64 = 64 << 10;
+/// A log file is at most this part of the budget: two are mapped.
+const SEGMENT_PART: u64 = 32;
 /// Default size of a log file in bytes.
 const SEGMENT_BYTES_DEFAULT: u64 = 32 << 20;
 /// Minimum size of a log file in bytes.
@@ -70,10 +72,7 @@ pub fn database_options() -> Vec<DatabaseOption> {
         ),
         option(
             "segment_bytes",
-            format!(
-                "{}; at most an eighth of the memory budget is used",
-                size(SEGMENT_BYTES_DEFAULT)
-            ),
+            format!("{}; at most a 32nd of the memory budget is used", size(SEGMENT_BYTES_DEFAULT)),
             format!("a power of two from {segments}"),
         ),
     ]
@@ -192,7 +191,7 @@ impl Options {
     }
 
     /// Sets the size of a log file in bytes (default 32 MiB; a power of two from 64 KiB to 1 GiB).
-    /// The database uses at most an eighth of the memory budget.
+    /// The database uses at most a 32nd of the memory budget.
     #[must_use]
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes;
@@ -243,8 +242,8 @@ impl Options {
     /// Returns the size of log files under a memory budget. The tail and the next file are both
     /// mapped.
     pub(crate) fn segment_bytes_within(&self, budget: u64) -> u64 {
-        let eighth = 1_u64 << (budget / 8).max(1).ilog2();
-        self.segment_bytes.min(eighth).max(SEGMENT_BYTES_MIN)
+        let part = 1_u64 << (budget / SEGMENT_PART).max(1).ilog2();
+        self.segment_bytes.min(part).max(SEGMENT_BYTES_MIN)
     }
 }
 

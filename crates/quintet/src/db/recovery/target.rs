@@ -78,7 +78,7 @@ impl<'a> ReplayTarget<'a> {
     pub(super) fn open<'t>(&self, table: &'t ReplayTable) -> Result<&'t TableState> {
         if table.state.get().is_none() {
             let state = self.loader.load(table.id, &table.node)?;
-            let _ = table.state.set(Arc::new(state));
+            let _ = table.state.set(state);
         }
         table.state().ok_or(Error::Closed)
     }

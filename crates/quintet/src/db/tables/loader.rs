@@ -1,6 +1,10 @@
 //! The loader of tables: it opens a table's engine in the directory of the table's number.
 
-use std::{collections::HashSet, io, sync::Arc};
+use std::{
+    collections::HashSet,
+    io,
+    sync::{Arc, Weak},
+};
 
 use super::{host::DatabaseHost, state::TableState};
 use crate::{
@@ -12,7 +16,10 @@ use crate::{
     },
     engine::AnyEngine,
     io::{Dir, Env},
-    util::{budget::Budget, codec::KeyHash},
+    util::{
+        budget::{Budget, Reclaimable},
+        codec::KeyHash,
+    },
 };
 
 /// Opens the engines of tables.
@@ -38,9 +45,10 @@ impl TableLoader {
         }
     }
 
-    /// Opens a table's engine in the directory of its number. Fails with [`Error::Corruption`] if
-    /// the directory is missing, or if its files are complete to less than the catalog says.
-    pub(crate) fn load(&self, id: u64, node: &TableNode) -> Result<TableState> {
+    /// Opens a table's engine in the directory of its number, and lets the budget reclaim its
+    /// memory. Fails with [`Error::Corruption`] if the directory is missing, or if its files are
+    /// complete to less than the catalog says.
+    pub(crate) fn load(&self, id: u64, node: &TableNode) -> Result<Arc<TableState>> {
         let name = id.to_string();
         let dir = self.tables_dir.open_dir(&name, false).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => missing(id),
@@ -67,7 +75,10 @@ impl TableLoader {
             );
             return Err(Error::corruption(format!("tables/{name}"), 0, what));
         }
-        Ok(TableState::new(id, options.kind(), hash, engine, lsn, node.types.clone()))
+        let types = node.types.clone();
+        let table = Arc::new(TableState::new(id, options.kind(), hash, engine, lsn, types));
+        self.budget.register_reclaimable(Arc::downgrade(&table) as Weak<dyn Reclaimable>);
+        Ok(table)
     }
 }
 

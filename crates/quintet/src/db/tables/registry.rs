@@ -238,7 +238,7 @@ impl TableRegistry {
         let table = match self.loader.load(id, &node) {
             // Another thread dropped it, and its files may be gone.
             Err(_) if !self.exists(id) => return Ok(None),
-            loaded => Arc::new(loaded?),
+            loaded => loaded?,
         };
         let may_expire = self.catalog.with_tree(|tree| tree.expiry_index().is_some());
         table.may_expire.store(may_expire, Ordering::Release);
@@ -389,7 +389,7 @@ impl TableRegistry {
         state: &mut Option<Arc<TableState>>,
     ) -> Result<()> {
         self.make_directory(id)?;
-        let table = Arc::new(self.loader.load(id, node)?);
+        let table = self.loader.load(id, node)?;
         write(&self.tables).insert(id, Arc::clone(&table));
         *state = Some(table);
         Ok(())

@@ -10,6 +10,7 @@ use crate::{
     engine::AnyEngine,
     io::process::ProcessState,
     util::{
+        budget::Reclaimable,
         codec::{KeyHash, Lsn},
         mutant::mutant,
         sync::{AtomicBool, AtomicU64, CachePadded, Mutex, OnceLock, Ordering},
@@ -60,6 +61,28 @@ pub(crate) fn sort_by_place<'a, T>(ops: &mut [T], parts: impl Fn(&T) -> (&'a Tab
         let hash = if table.kind.is_ordered() { 0 } else { table.hash.hash(key) };
         (table.id, hash, key)
     });
+}
+
+impl Reclaimable for TableState {
+    fn table_id(&self) -> u64 {
+        self.id
+    }
+
+    fn reclaimable_bytes(&self) -> u64 {
+        self.engine.memory_use().reclaimable_bytes
+    }
+
+    fn unwritten_bytes(&self) -> u64 {
+        self.engine.memory_use().unwritten_bytes
+    }
+
+    fn uses_total(&self) -> u64 {
+        self.engine.memory_use().uses_total
+    }
+
+    fn reclaim(&self, bytes: u64) -> u64 {
+        self.engine.reclaim(bytes)
+    }
 }
 
 /// One open table.

@@ -23,6 +23,8 @@ pub(super) struct BTreeState {
     pub(super) replay_buffer: BTreeReplayBuffer,
     /// Whether a checkpoint was requested from the background thread.
     pub(super) is_checkpoint_requested: AtomicBool,
+    /// Whether another table wants memory that only a checkpoint and a write-back release.
+    pub(super) is_memory_wanted: AtomicBool,
     /// Whether writers have met leaves that were not in the cache.
     pub(super) is_cold: AtomicBool,
 }

@@ -17,8 +17,8 @@ use crate::{
     },
     contract::{
         BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, Hint, KeyRange,
-        MaintenanceMode, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions,
-        ValueSink, Visit,
+        MaintenanceMode, MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork, Presence,
+        TableOptions, ValueSink, Visit,
     },
     util::{
         codec::{Lsn, to_u64},
@@ -42,12 +42,19 @@ impl BTree {
         let settings = TreeSettings::new(&options, &context);
         let (paged, lsn) = PagedTree::open(&settings, context, None)?;
         let (is_checkpoint_requested, is_cold) = (AtomicBool::new(false), AtomicBool::new(true));
+        let is_memory_wanted = AtomicBool::new(false);
         let admissions = Admissions::new();
         // A table without files has no leaves on disk, so replay can change the tree directly.
         let budget = Arc::clone(&paged.context.budget);
         let replay_buffer = BTreeReplayBuffer::new(paged.context.hash, budget, lsn > Lsn(0));
-        let inner =
-            BTreeState { paged, admissions, replay_buffer, is_checkpoint_requested, is_cold };
+        let inner = BTreeState {
+            paged,
+            admissions,
+            replay_buffer,
+            is_checkpoint_requested,
+            is_memory_wanted,
+            is_cold,
+        };
         Ok((Self { inner: Arc::new(inner) }, lsn))
     }
 }
@@ -184,7 +191,11 @@ impl Engine for BTree {
         }
         let complete = checkpointer.complete();
         drop(checkpointer);
-        inner.paged.tree.cache().prepare_frames();
+        if inner.is_memory_wanted.swap(false, Ordering::Relaxed) {
+            inner.paged.empty_journal()?;
+        } else {
+            inner.paged.tree.cache().prepare_frames();
+        }
         Ok(complete)
     }
 
@@ -211,6 +222,22 @@ impl Engine for BTree {
         self.inner.merge_all()?;
         let mut checkpointer = lock(&self.inner.paged.checkpointer);
         self.inner.paged.check_files(&mut checkpointer, report)
+    }
+
+    fn memory_use(&self) -> MemoryUse {
+        self.inner.paged.tree.cache().memory_use()
+    }
+
+    fn reclaim(&self, bytes: u64) -> u64 {
+        let cache = self.inner.paged.tree.cache();
+        let released = cache.reclaim(bytes);
+        if released < bytes
+            && cache.memory_use().unwritten_bytes > 0
+            && !self.inner.is_memory_wanted.swap(true, Ordering::Relaxed)
+        {
+            self.inner.paged.context.host.wake();
+        }
+        released
     }
 
     fn stats(&self) -> EngineStats {
@@ -268,8 +295,10 @@ impl Engine for BTree {
 
     fn pending_work(&self) -> PendingWork {
         let (paged, replay_buffer) = (&self.inner.paged, &self.inner.replay_buffer);
-        let is_due =
-            paged.is_checkpoint_due() || paged.is_overlay_too_large() || !replay_buffer.is_empty();
+        let is_due = self.inner.is_memory_wanted.load(Ordering::Relaxed)
+            || paged.is_checkpoint_due()
+            || paged.is_overlay_too_large()
+            || !replay_buffer.is_empty();
         if is_due { PendingWork::Checkpoint } else { PendingWork::None }
     }
 }

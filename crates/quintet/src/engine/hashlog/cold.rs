@@ -64,6 +64,9 @@ pub(super) struct ColdRead {
     block: Option<PackedBlock>,
 }
 
+/// Disk reads between two requests for memory of other tables.
+const REQUEST_PERIOD: u64 = 16;
+
 impl HashLog {
     /// Plans the read of the entry at `address`; `None` if its chunk changed.
     pub(super) fn cold_read(&self, address: u64, state: u64) -> Option<ColdRead> {
@@ -94,9 +97,17 @@ impl HashLog {
         Some(ColdRead { file_range, serial, unit, from, bytes, block: None })
     }
 
-    /// Requests that background work loads chunks into memory, if there is memory for them.
+    /// Requests that background work loads chunks into memory, if there is memory for them. A table
+    /// that often reads from disk takes memory from tables that use theirs less.
     pub(super) fn ask_for_warming(&self) {
-        if !self.warm_wanted.swap(true, Ordering::Relaxed) && self.has_room_to_warm() {
+        let reads = self.counters.cold_reads_total.load(Ordering::Relaxed);
+        let takes = reads.is_multiple_of(REQUEST_PERIOD) && !self.has_room_to_warm();
+        if takes {
+            let bytes = self.arena.segment_bytes();
+            self.context.budget.reclaim_from_others(self.context.table_id, bytes);
+        }
+        let asked = self.warm_wanted.swap(true, Ordering::Relaxed);
+        if (takes || !asked) && self.has_room_to_warm() {
             self.context.host.wake();
         }
     }

@@ -70,7 +70,7 @@ impl HashLog {
         let EntryRoom { bytes: needed, fits, large } = *room;
         let budget = &self.context.budget;
         while budget.used() + needed > budget.limit() {
-            if self.evict_one() {
+            if self.release_some(needed) {
                 continue;
             }
             // The active chunk stays open if the entry fits: a chunk sealed after a few entries
@@ -94,12 +94,20 @@ impl HashLog {
         Ok(())
     }
 
+    /// Makes another table release memory, or evicts a chunk or large value of this table. Returns
+    /// `false` if nothing was released.
+    fn release_some(&self, needed: u64) -> bool {
+        let budget = &self.context.budget;
+        budget.reclaim_from_others(self.context.table_id, needed) || self.evict_one()
+    }
+
     /// Returns a frame: from the budget, by eviction, or beyond the limit. The write is
     /// acknowledged, so it cannot be refused.
     ///
     /// Fails with `OutOfMemory` only if the arena's address space is used up.
     pub(super) fn frame_beyond_limit(&self) -> Result<u64> {
-        let frame = self.arena.frames.reserve_or_evict(|| self.evict_one());
+        let frame =
+            self.arena.frames.reserve_or_evict(|| self.release_some(self.arena.segment_bytes()));
         frame.ok_or_else(|| self.out_of_memory(self.arena.segment_bytes()))
     }
 
@@ -121,7 +129,7 @@ impl HashLog {
     /// the limit if that does not suffice: the work that needs the buffer releases memory.
     pub(super) fn working_memory(&self, bytes: u64) -> Reservation {
         let budget = &self.context.budget;
-        while budget.used() + bytes > budget.limit() && self.evict_one() {}
+        while budget.used() + bytes > budget.limit() && self.release_some(bytes) {}
         budget.reserve_transient(bytes)
     }
 }

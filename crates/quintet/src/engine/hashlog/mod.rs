@@ -82,8 +82,8 @@ use crate::{
     Result,
     contract::{
         Cursor, Engine, EngineKind, EngineStats, Entry, FoundValue, Hint, MaintenanceMode,
-        MultiGetSink, Op, OrderedEngine, PendingWork, Presence, ValueSink, replay_one_by_one,
-        unordered,
+        MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, ValueSink,
+        replay_one_by_one, unordered,
     },
     util::{
         codec::{Lsn, to_u64},
@@ -198,6 +198,14 @@ impl Engine for HashLog {
 
     fn check(&self, report: &mut Report) -> Result<()> {
         self.check_all(report)
+    }
+
+    fn memory_use(&self) -> MemoryUse {
+        self.memory_use()
+    }
+
+    fn reclaim(&self, bytes: u64) -> u64 {
+        self.reclaim(bytes)
     }
 
     fn stats(&self) -> EngineStats {

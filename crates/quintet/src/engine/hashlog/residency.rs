@@ -8,10 +8,10 @@
 //!
 //! Locks: `residency` serialises evictions and loads.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    arena::EXTENT_HEAD_UNITS,
+    arena::{ChunkArena, EXTENT_HEAD_UNITS},
     chunk::Chunk,
     entry::{StoredEntry, UNIT_BYTES},
     files::{CHUNK_MAGIC, EXTENT_HEAD_BYTES, ExtentHead, FileRange},
@@ -20,15 +20,18 @@ use super::{
 };
 use crate::{
     Result,
+    contract::MemoryUse,
     io::AlignedBuffer,
     util::{
-        budget::Reservation,
+        budget::{Reservation, USES_OF_A_READ},
         codec::{crc32c, to_u64, to_usize},
         mutant::mutant,
-        sync::{Ordering, lock, read},
+        sync::{Ordering, lock, read, try_lock, try_read},
     },
 };
 
+/// Chunks that a table keeps in memory, however idle it is.
+const CHUNKS_MIN: u64 = 2;
 /// Maximum number of chunks that a maintenance step loads into memory.
 const WARM_STEP: usize = 16;
 
@@ -50,19 +53,70 @@ impl HashLog {
     /// `false` if nothing can be evicted.
     pub(super) fn evict_one(&self) -> bool {
         let _residency = lock(&self.residency);
-        let coldest = read(&self.chunks)
+        let coldest = Self::coldest(&read(&self.chunks), &self.arena);
+        let Some(chunk) = coldest else { return self.evict_large() };
+        self.evict_chunk(&chunk);
+        true
+    }
+
+    /// Returns the oldest written chunk in memory.
+    fn coldest(chunks: &BTreeMap<u64, Arc<Chunk>>, arena: &ChunkArena) -> Option<Arc<Chunk>> {
+        chunks
             .values()
             .filter(|chunk| chunk.written.load(Ordering::Acquire))
-            .filter(|chunk| self.arena.is_resident(chunk.id))
+            .filter(|chunk| arena.is_resident(chunk.id))
             .min_by_key(|chunk| (chunk.order, chunk.serial))
-            .cloned();
-        let Some(chunk) = coldest else { return self.evict_large() };
+            .cloned()
+    }
+
+    /// Evicts a written chunk. The caller holds `residency`.
+    fn evict_chunk(&self, chunk: &Chunk) {
         if let Some(frame) = self.arena.detach(chunk.id) {
             self.arena.release_frame(frame);
             self.counters.evicted_total.fetch_add(1, Ordering::Relaxed);
             self.counters.cold_chunks.fetch_add(1, Ordering::Relaxed);
         }
-        true
+    }
+
+    /// Returns what [`Self::reclaim`] could release: the written chunks in memory, beyond the
+    /// floor.
+    pub(super) fn memory_use(&self) -> MemoryUse {
+        let counters = &self.counters;
+        let unflushed = counters.unflushed_units.load(Ordering::Relaxed) * to_u64(UNIT_BYTES);
+        let floor = CHUNKS_MIN * self.arena.segment_bytes();
+        let floor = floor.max(self.context.budget.table_floor());
+        let releasable = self.arena.frames.memory_bytes().saturating_sub(floor);
+        // A chunk that is written in part cannot be evicted.
+        let unwritten_bytes = unflushed.min(releasable);
+        let reads = counters.cold_reads_total.load(Ordering::Relaxed);
+        MemoryUse {
+            reclaimable_bytes: releasable - unwritten_bytes,
+            unwritten_bytes,
+            uses_total: counters.applied.load(Ordering::Relaxed) + reads * USES_OF_A_READ,
+        }
+    }
+
+    /// Releases about `bytes` for another table: spare frames, then the oldest written chunks.
+    /// Waits for no lock, because the caller may hold one of another table that a holder of ours
+    /// waits for.
+    pub(super) fn reclaim(&self, bytes: u64) -> u64 {
+        let Some(_residency) = try_lock(&self.residency) else { return 0 };
+        let memory = self.memory_use();
+        let wanted = bytes.min(memory.reclaimable_bytes);
+        let lacks = bytes > wanted && memory.unwritten_bytes > 0;
+        if lacks && !self.checkpoint_wanted.swap(true, Ordering::Relaxed) {
+            self.context.host.wake();
+        }
+        let before = self.arena.frames.memory_bytes();
+        let released = || before.saturating_sub(self.arena.frames.memory_bytes());
+        self.arena.frames.discard_spares(0);
+        while released() < wanted {
+            let coldest = try_read(&self.chunks).and_then(|all| Self::coldest(&all, &self.arena));
+            let Some(chunk) = coldest else { break };
+            self.evict_chunk(&chunk);
+            self.arena.frames.discard_spares(0);
+        }
+        released()
     }
 
     /// Evicts one written large value. Returns `false` if there is none.

@@ -146,6 +146,6 @@ impl HashLog {
 
     pub(super) fn has_room_to_warm(&self) -> bool {
         let budget = &self.context.budget;
-        budget.used() + 4 * self.arena.segment_bytes() <= budget.limit() / 10 * 9
+        budget.used() + self.arena.segment_bytes() <= budget.limit() / 10 * 9
     }
 }

@@ -32,19 +32,22 @@
 pub mod checkpoint;
 mod mutants;
 pub(crate) mod options;
+mod record;
 pub(crate) mod table;
 
-use std::sync::Arc;
-
-use self::{mutants::remove_newest, options::NaiveSettings};
+use self::{
+    mutants::remove_newest,
+    options::NaiveSettings,
+    record::{NaiveRecord, cost},
+};
 use crate::{
     Error, Result,
     contract::{
-        Context, Cursor, Engine, EngineKind, EngineStats, Entry, Hint, MaintenanceMode,
-        MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions, Value, ValueSink,
+        Context, Cursor, Engine, EngineKind, EngineStats, Entry, Hint, MaintenanceMode, MemoryUse,
+        MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions, ValueSink,
         replay_one_by_one, unordered,
     },
-    engine::naive::table::{HashTable, Keyed, NODE_BYTES},
+    engine::naive::table::{HashTable, Keyed as _},
     io::Open,
     util::{
         codec::{Decoder, Lsn, to_u64, to_usize},
@@ -56,58 +59,10 @@ use crate::{
 
 /// Number of shards. 64 threads rarely meet on one lock. Each shard costs a cache line or two.
 const SHARD_COUNT: usize = 64;
-/// Bytes of memory that an entry takes beside its key and value. They are the node (hash, link and
-/// record), the reference counts before the shared bytes, and the overhead of two allocations.
-const ENTRY_OVERHEAD_BYTES: u64 = NODE_BYTES + to_u64(size_of::<NaiveRecord>()) + 16 + 2 * 16;
 /// Maximum number of entries that a checkpoint copies while it holds a shard's lock.
 const CHECKPOINT_STEP_ENTRIES: usize = 256;
 /// Bytes after which it releases the lock.
 const CHECKPOINT_STEP_BYTES: usize = 64 << 10;
-
-/// An entry: its key, then its stored value, in one allocation. Returned values share it.
-#[derive(Clone, Debug)]
-struct NaiveRecord {
-    bytes: Arc<[u8]>,
-    key_bytes: usize,
-}
-
-impl NaiveRecord {
-    fn new(key: &[u8], head: &[u8], body: &[u8]) -> Self {
-        let length = key.len() + head.len() + body.len();
-        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, length).collect();
-        if let Some(mut rest) = Arc::get_mut(&mut bytes) {
-            for piece in [key, head, body] {
-                let (target, tail) = rest.split_at_mut(piece.len());
-                target.copy_from_slice(piece);
-                rest = tail;
-            }
-        }
-        Self { bytes, key_bytes: key.len() }
-    }
-
-    fn stored(&self) -> &[u8] {
-        self.bytes.get(self.key_bytes..).unwrap_or(&[])
-    }
-
-    fn value(&self) -> Value {
-        Value::shared(Arc::clone(&self.bytes)).skip(self.key_bytes)
-    }
-
-    fn cost(&self) -> u64 {
-        cost(self.bytes.len())
-    }
-}
-
-impl Keyed for NaiveRecord {
-    fn key(&self) -> &[u8] {
-        self.bytes.get(..self.key_bytes).unwrap_or(&[])
-    }
-}
-
-/// Returns the bytes of budget for an entry with `payload_bytes` of key and stored value.
-fn cost(payload_bytes: usize) -> u64 {
-    ENTRY_OVERHEAD_BYTES + to_u64(payload_bytes)
-}
 
 #[derive(Debug, Default)]
 struct NaiveShard {
@@ -234,7 +189,7 @@ impl Naive {
     /// Inserts or replaces an entry. `reserved_cost` is the budget reserved for it: its cost, or 0.
     fn insert(&self, key: &[u8], head: &[u8], body: &[u8], reserved_cost: u64) {
         let record = NaiveRecord::new(key, head, body);
-        let (cost, payload) = (record.cost(), to_u64(record.bytes.len()));
+        let (cost, payload) = (record.cost(), to_u64(record.payload_bytes()));
         let hash = self.context.hash.hash(key);
         let Some(shard) = self.shard(hash) else { return };
         if reserved_cost == 0 {
@@ -266,7 +221,7 @@ impl Naive {
         removed: impl IntoIterator<Item = NaiveRecord>,
     ) {
         for record in removed {
-            let payload = to_u64(record.bytes.len());
+            let payload = to_u64(record.payload_bytes());
             shard.live_bytes -= payload;
             shard.charged -= record.cost();
             self.context.budget.release(record.cost());
@@ -306,7 +261,7 @@ impl Naive {
                     let shard = read(shard);
                     while records.len() < CHECKPOINT_STEP_ENTRIES && bytes < CHECKPOINT_STEP_BYTES {
                         cursor = shard.table.scan(cursor, |record| {
-                            bytes += record.bytes.len();
+                            bytes += record.payload_bytes();
                             records.push(record.clone());
                         });
                         if cursor == 0 {
@@ -388,7 +343,8 @@ impl Engine for Naive {
     fn admit(&self, op: &Op<'_>) -> Result<()> {
         if let Op::Put { key, head, body } = op {
             let cost = cost(key.len() + head.len() + body.len());
-            self.context.budget.reserve(cost)?;
+            let budget = &self.context.budget;
+            self.context.reserve_with_retry(cost, || budget.reserve(cost))?;
             self.reserved.fetch_add(cost, Ordering::Relaxed);
         }
         Ok(())
@@ -537,6 +493,14 @@ impl Engine for Naive {
             }
             Err(error) => Err(error),
         }
+    }
+
+    fn memory_use(&self) -> MemoryUse {
+        MemoryUse::default()
+    }
+
+    fn reclaim(&self, _bytes: u64) -> u64 {
+        0
     }
 
     fn stats(&self) -> EngineStats {

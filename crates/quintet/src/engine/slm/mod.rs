@@ -62,8 +62,8 @@ use crate::{
     Result,
     contract::{
         BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, Hint, KeyRange,
-        MaintenanceMode, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions,
-        ValueSink, Visit,
+        MaintenanceMode, MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork, Presence,
+        TableOptions, ValueSink, Visit,
     },
     lsm::range::{RangeEntries, scan_page, visit_range},
     util::{codec::Lsn, report::Report},
@@ -171,6 +171,14 @@ impl Engine for Slm {
 
     fn check(&self, report: &mut Report) -> Result<()> {
         self.table.check_all(report)
+    }
+
+    fn memory_use(&self) -> MemoryUse {
+        self.table.paged.tree.cache().memory_use()
+    }
+
+    fn reclaim(&self, bytes: u64) -> u64 {
+        self.table.paged.tree.cache().reclaim(bytes)
     }
 
     fn stats(&self) -> EngineStats {

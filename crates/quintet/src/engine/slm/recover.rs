@@ -79,7 +79,7 @@ impl SlmTable {
         // Not transient: the memory stays reserved until the table is closed, so no writer may
         // wait for it.
         context.budget.reserve_unchecked(location_cache.memory_bytes());
-        let buffers = ReadBuffers::new(&context.budget);
+        let buffers = ReadBuffers::new(&context.budget, context.table_id);
         let table = Self {
             settings,
             owner,

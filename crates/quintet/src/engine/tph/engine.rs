@@ -7,8 +7,8 @@ use crate::{
     Result,
     contract::{
         BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, Hint, KeyRange,
-        MaintenanceMode, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions,
-        ValueSink, Visit,
+        MaintenanceMode, MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork, Presence,
+        TableOptions, ValueSink, Visit,
     },
     lsm::range::{RangeEntries, scan_page, visit_range},
     util::{codec::Lsn, report::Report, sync::Ordering},
@@ -103,6 +103,14 @@ impl Engine for Tph {
 
     fn check(&self, report: &mut Report) -> Result<()> {
         self.store.check_all(report)
+    }
+
+    fn memory_use(&self) -> MemoryUse {
+        MemoryUse::default()
+    }
+
+    fn reclaim(&self, _bytes: u64) -> u64 {
+        0
     }
 
     fn stats(&self) -> EngineStats {

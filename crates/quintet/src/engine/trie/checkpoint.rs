@@ -51,6 +51,15 @@ const WRITES_MAX: u64 = 8 << 20;
 /// Bytes. The most that buffers for images take.
 const IMAGES_MAX: u64 = 4 << 20;
 
+/// Which images of the trie a checkpoint writes.
+#[derive(Clone, Copy, Debug)]
+enum Images {
+    /// Those whose changes take too much memory or journal.
+    Overdue,
+    /// All that have changes, so that no changes stay in memory.
+    All,
+}
+
 /// The state of the table at one moment between operations.
 struct TableCheckpoint {
     appended: Vec<AppendedUnits>,
@@ -71,22 +80,33 @@ impl Trie {
         }
         self.merge_all()?;
         self.regions.prepare_frames();
+        let wanted = self.wanted_bytes.swap(0, Ordering::Relaxed);
         let complete = {
             let mut maintenance = lock(&self.maintenance);
             if up_to < maintenance.complete {
                 return Ok(maintenance.complete);
             }
-            self.checkpoint_locked(&mut maintenance, up_to)?
+            let images = if wanted > 0 { Images::All } else { Images::Overdue };
+            self.checkpoint_locked(&mut maintenance, up_to, images)?
         };
+        self.release_wanted(wanted);
         self.enforce_budget(0);
         Ok(complete)
     }
 
-    fn checkpoint_locked(&self, maintenance: &mut CheckpointState, up_to: Lsn) -> Result<Lsn> {
+    fn checkpoint_locked(
+        &self,
+        maintenance: &mut CheckpointState,
+        up_to: Lsn,
+        images: Images,
+    ) -> Result<Lsn> {
         let space = self.index.space();
         let (of_budget, of_journal) =
             (self.context.budget.limit() / CHANGES_PART, maintenance.redo.file_bytes_max());
-        let changes_max = (of_budget / CHANGE_BYTES).min(of_journal / JOURNALED_BYTES);
+        let changes_max = match images {
+            Images::Overdue => (of_budget / CHANGE_BYTES).min(of_journal / JOURNALED_BYTES),
+            Images::All => 0,
+        };
         let last = maintenance.redo.overdue_group();
         let buffer_bytes = (self.context.budget.limit() / WRITES_PART).min(IMAGES_MAX);
         let buffers = self.reserve_for_checkpoint(buffer_bytes);
@@ -221,7 +241,10 @@ impl Trie {
         self.merge_all()?;
         let mut maintenance = lock(&self.maintenance);
         let complete = maintenance.complete;
-        self.checkpoint_locked(&mut maintenance, complete).map(drop)
+        let changes = self.index.space().change_bytes();
+        let is_small = changes >= self.index.space_bytes() / 2;
+        let images = if is_small { Images::All } else { Images::Overdue };
+        self.checkpoint_locked(&mut maintenance, complete, images).map(drop)
     }
 
     /// Writes the appended records so that their memory can be evicted. Makes no checkpoint:

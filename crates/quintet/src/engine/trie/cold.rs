@@ -69,7 +69,7 @@ impl Trie {
     /// loaded: it is read often, and there is room.
     pub(super) fn wants_load(&self, address: u64) -> bool {
         let (region, _) = self.regions.split(address);
-        self.has_room_to_load() && self.regions.count_cold(region) >= COLD_READS_MAX
+        self.regions.count_cold(region) >= COLD_READS_MAX && self.make_room_to_load()
     }
 
     /// Loads a region if the budget has room for it. Returns whether it is in memory now.

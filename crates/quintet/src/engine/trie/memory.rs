@@ -9,13 +9,23 @@ use super::{
 };
 use crate::{
     Result,
-    contract::{LOGGED_SLACK_BYTES, Op},
+    contract::{LOGGED_SLACK_BYTES, MemoryUse, Op},
     engine::trie::store::regions::UNIT_BYTES,
-    util::{codec::to_u64, sync::Ordering},
+    util::{budget::USES_OF_A_READ, codec::to_u64, sync::Ordering},
 };
 
 /// Memory may exceed the budget by this part of it before a writer makes a checkpoint itself.
 pub(super) const OVERSHOOT_PART: u64 = 16;
+/// Bytes of the trie that a table keeps in memory, however idle it is.
+const INDEX_BYTES_MIN: u64 = 256 << 10;
+/// At least this part of the trie is evicted at once for another table.
+const INDEX_PART: u64 = 8;
+/// Disk reads between two requests for memory of other tables.
+const REQUEST_PERIOD: u64 = 16;
+/// Bytes. The most by which it may exceed the budget.
+const OVERSHOOT_MAX: u64 = 8 << 20;
+/// Regions that a table keeps in memory, however idle it is.
+const REGIONS_MIN: u64 = 2;
 
 impl Trie {
     /// Loads the region of a word of the trie, and evicts others if the budget requires it. The
@@ -42,22 +52,51 @@ impl Trie {
     pub(super) fn evict_to_budget(&self, keep: u64) -> bool {
         self.charge_index();
         while self.context.budget.used() > self.context.budget.limit() {
-            if !self.evict_one() && !self.evict_index(keep) {
+            if self.release_some(0) {
+                continue;
+            }
+            // Words of the trie would soon be read again. Their changes need not stay in memory.
+            if self.request_images() && self.context.budget.used() <= self.most_bytes() {
+                return true;
+            }
+            if !self.evict_index(keep) {
                 return false;
             }
         }
         true
     }
 
+    /// Requests a checkpoint that writes all changed words of the trie, if their changes take more
+    /// memory than half of the trie. Returns whether they do. Of a larger trie each change would
+    /// write a region.
+    fn request_images(&self) -> bool {
+        let changes = self.index.space().change_bytes();
+        if changes < self.index.space_bytes() / 2 || self.context.read_only {
+            return false;
+        }
+        self.wanted_bytes.fetch_max(1, Ordering::Relaxed);
+        if !self.checkpoint_wanted.swap(true, Ordering::Relaxed) {
+            self.context.host.wake();
+        }
+        true
+    }
+
+    /// Returns the bytes up to which changes may exceed the budget until a checkpoint releases
+    /// them.
+    fn most_bytes(&self) -> u64 {
+        let limit = self.context.budget.limit();
+        limit + (limit / OVERSHOOT_PART).min(OVERSHOOT_MAX)
+    }
+
     /// Before a write: makes a checkpoint if memory exceeds the budget by more than
     /// [`OVERSHOOT_PART`], because changes then come faster than checkpoints release them.
     pub(super) fn bound_changes(&self) -> Result<()> {
         let budget = &self.context.budget;
-        if budget.used() <= budget.limit() + budget.limit() / OVERSHOOT_PART {
+        if budget.used() <= self.most_bytes() {
             return Ok(());
         }
         self.enforce_budget(0);
-        if budget.used() > budget.limit() + budget.limit() / OVERSHOOT_PART {
+        if budget.used() > self.most_bytes() {
             self.checkpoint_for_memory()?;
             self.enforce_budget(0);
         }
@@ -74,10 +113,88 @@ impl Trie {
         evicted
     }
 
+    /// As [`Self::has_room_to_load`]. Takes memory from tables that use theirs less if there is
+    /// none.
+    pub(super) fn make_room_to_load(&self) -> bool {
+        let reads = self.counters.cold_reads_total.load(Ordering::Relaxed);
+        if reads.is_multiple_of(REQUEST_PERIOD) && !self.has_room_to_load() {
+            let bytes = self.regions.segment_bytes();
+            self.context.budget.reclaim_from_others(self.context.table_id, bytes);
+        }
+        self.has_room_to_load()
+    }
+
     /// Returns whether the budget has room to load whole regions.
     pub(super) fn has_room_to_load(&self) -> bool {
         let budget = &self.context.budget;
-        budget.used() + 4 * self.regions.segment_bytes() <= budget.limit() / 10 * 9
+        budget.used() + self.regions.segment_bytes() <= budget.limit() / 10 * 9
+    }
+
+    /// Makes another table release memory, or evicts a region of records. Returns `false` if
+    /// nothing was released.
+    fn release_some(&self, needed: u64) -> bool {
+        let budget = &self.context.budget;
+        budget.reclaim_from_others(self.context.table_id, needed) || self.evict_one()
+    }
+
+    /// Returns what [`Self::reclaim`] could release: the regions of records in memory that the file
+    /// has, beyond the floor. Appended records, the trie and its changes count as unwritten: a
+    /// checkpoint releases them, because the eviction of words of the trie waits for all writers.
+    pub(super) fn memory_use(&self) -> MemoryUse {
+        let counters = &self.counters;
+        let appended = counters.appended_units.load(Ordering::Relaxed) * UNIT_BYTES;
+        let floor = REGIONS_MIN * self.regions.segment_bytes();
+        let floor = floor.max(self.context.budget.table_floor());
+        let releasable = self.regions.frames.memory_bytes().saturating_sub(floor);
+        let in_regions = appended.min(releasable);
+        let index = counters.index_charged.load(Ordering::Relaxed);
+        let unwritten_bytes = in_regions + index.saturating_sub(INDEX_BYTES_MIN.max(floor / 4));
+        let reads = counters.cold_reads_total.load(Ordering::Relaxed);
+        MemoryUse {
+            reclaimable_bytes: releasable - in_regions,
+            unwritten_bytes,
+            uses_total: counters.applied.load(Ordering::Relaxed) + reads * USES_OF_A_READ,
+        }
+    }
+
+    /// Releases about `wanted` bytes that another table wants, after a checkpoint. Evicts words of
+    /// the trie if records do not suffice. The caller has no subtree locked.
+    pub(super) fn release_wanted(&self, wanted: u64) {
+        self.charge_index();
+        if wanted == 0 {
+            return;
+        }
+        let index = || self.counters.index_charged.load(Ordering::Relaxed);
+        let step = wanted.max(index() / INDEX_PART);
+        let records = self.reclaim_records(step);
+        let until = index().saturating_sub(step.saturating_sub(records)).max(INDEX_BYTES_MIN);
+        while index() > until && self.evict_index(0) {}
+    }
+
+    /// Releases about `bytes` for another table: spare frames, then regions of records.
+    pub(super) fn reclaim(&self, bytes: u64) -> u64 {
+        let memory = self.memory_use();
+        let wanted = bytes.min(memory.reclaimable_bytes);
+        if bytes > wanted && memory.unwritten_bytes > 0 && !self.context.read_only {
+            self.wanted_bytes.fetch_max(bytes - wanted, Ordering::Relaxed);
+            if !self.checkpoint_wanted.swap(true, Ordering::Relaxed) {
+                self.context.host.wake();
+            }
+        }
+        self.reclaim_records(wanted)
+    }
+
+    /// Releases `wanted` bytes of records and spare frames, as far as the file has them.
+    fn reclaim_records(&self, wanted: u64) -> u64 {
+        let frames = &self.regions.frames;
+        let wanted = wanted.min(self.memory_use().reclaimable_bytes);
+        let before = frames.memory_bytes();
+        let released = || before.saturating_sub(frames.memory_bytes());
+        frames.discard_spares(0);
+        while released() < wanted && self.evict_one() {
+            frames.discard_spares(0);
+        }
+        released()
     }
 
     /// Evicts one region; `false` if none can be evicted.
@@ -104,7 +221,7 @@ impl Trie {
         let is_delete = matches!(op, Op::Delete { .. });
         let mut flushed = 0;
         while budget.used() + needed > budget.limit() {
-            if self.evict_one() || self.evict_index(0) {
+            if self.release_some(needed) || self.evict_index(0) {
                 continue;
             }
             if is_delete {
@@ -149,7 +266,7 @@ impl Trie {
             return;
         }
         while budget.used() + needed > budget.limit() {
-            if !self.evict_one() && !self.evict_index(0) {
+            if !self.release_some(needed) && !self.evict_index(0) {
                 // If the disk fails, the budget is exceeded.
                 let flushed = self.flush_appended();
                 if flushed.is_err() || !self.evict_one() {
@@ -181,7 +298,8 @@ impl Trie {
     /// Returns a frame: from the budget, or from an evicted region, or beyond the limit, because
     /// the write is acknowledged.
     pub(super) fn reserve_frame_unchecked(&self) -> Result<u64> {
-        let frame = self.regions.reserve_frame_or_evict(|| self.evict_one());
+        let frame =
+            self.regions.reserve_frame_or_evict(|| self.release_some(self.regions.segment_bytes()));
         frame.ok_or_else(|| self.out_of_memory(self.regions.segment_bytes()))
     }
 }

@@ -78,7 +78,7 @@ use crate::{
     Result,
     contract::{
         Context, Cursor, Engine, EngineKind, EngineStats, Entry, FoundValue, Hint, MaintenanceMode,
-        MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions, ValueSink,
+        MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions, ValueSink,
         replay_one_by_one, unordered,
     },
     engine::trie::{index::LookupStep, store::regions::UNIT_BYTES},
@@ -218,6 +218,14 @@ impl Engine for Trie {
 
     fn check(&self, report: &mut Report) -> Result<()> {
         self.check_all(report)
+    }
+
+    fn memory_use(&self) -> MemoryUse {
+        self.memory_use()
+    }
+
+    fn reclaim(&self, bytes: u64) -> u64 {
+        self.reclaim(bytes)
     }
 
     fn stats(&self) -> EngineStats {

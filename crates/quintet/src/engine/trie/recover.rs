@@ -101,6 +101,7 @@ impl Trie {
             maintenance: Mutex::new(maintenance),
             emptying: Mutex::default(),
             is_cold: AtomicBool::new(false),
+            wanted_bytes: AtomicU64::new(0),
             checkpoint_wanted: AtomicBool::new(false),
             queues: Queues::default(),
             prefetched: ReadAhead::default(),

@@ -70,6 +70,8 @@ pub struct Trie {
     pub(super) emptying: Mutex<BTreeSet<u64>>,
     /// Part of the table may be on disk only: a write may have to read.
     pub(super) is_cold: AtomicBool,
+    /// Bytes that another table wants and only a checkpoint releases; 0: none.
+    pub(super) wanted_bytes: AtomicU64,
     /// A checkpoint is wanted, for instance to free regions that compaction emptied.
     pub(super) checkpoint_wanted: AtomicBool,
     pub(super) queues: Queues,

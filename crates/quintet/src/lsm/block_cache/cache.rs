@@ -11,7 +11,7 @@ use super::{
 use crate::{
     io::Region,
     util::{
-        budget::{Budget, Reclaimable},
+        budget::Budget,
         codec::{low_u32, round_up, to_u64, to_usize},
         mutant::mutant,
         sync::{AtomicU64, Mutex, Ordering, fence, lock},
@@ -47,10 +47,6 @@ const USES_MASK: u64 = 0x7f;
 const IS_LONG: u64 = 0x80;
 /// Target fraction (1/10) of the cells that the short queue has.
 const SHORT_FRACTION: usize = 10;
-/// Fraction (1/16) of the budget that is left to others. Of a small budget it is twice as much, up
-/// to [`SPARE_CHUNKS`], because the cache releases whole chunks.
-const SPARE_FRACTION: u64 = 16;
-const SPARE_CHUNKS: u64 = 4;
 /// Stale entries of shorter queues are not removed.
 const QUEUES_MIN: usize = 64;
 /// Number of handles that are released under one lock when a file is dropped.
@@ -75,6 +71,10 @@ pub(crate) struct BlockCache {
     /// Cells of the largest frame.
     pub(super) frame_cells_max: u32,
     pub(super) budget: Arc<Budget>,
+    /// The table that reads through the cache.
+    pub(super) table_id: u64,
+    /// Number of chunks that the budget refused since other tables were last asked.
+    pub(super) refusals: AtomicU64,
     pub(super) state: Mutex<CacheState>,
     pub(super) fills_total: AtomicU64,
     pub(super) evicted_total: AtomicU64,
@@ -90,7 +90,7 @@ impl BlockCache {
     pub(crate) fn new(
         (bytes, payload_bytes): (u64, usize),
         secret: u64,
-        budget: &Arc<Budget>,
+        (budget, table_id): (&Arc<Budget>, u64),
     ) -> io::Result<Self> {
         let line_bytes = to_u64(CACHE_LINE_WORDS * WORD_BYTES);
         let of_block = to_u64(payload_bytes + HEAD_WORDS * WORD_BYTES);
@@ -116,6 +116,8 @@ impl BlockCache {
             chunks_bound: AtomicU64::new(chunks_max),
             frame_cells_max: low_u32(frame_cells_max),
             budget: Arc::clone(budget),
+            table_id,
+            refusals: AtomicU64::new(0),
             state: Mutex::new(CacheState::new(low_u32(chunk_cells))),
             fills_total: AtomicU64::new(0),
             evicted_total: AtomicU64::new(0),
@@ -305,6 +307,7 @@ impl BlockCache {
     /// Caches a block, unless it is cached, it is too large, or there is no memory.
     pub(crate) fn fill(&self, slot: BlockRef<'_>, payload: &[&[u8]]) {
         self.fill_from(slot, payload, Self::allocate_frame);
+        self.take_from_others();
     }
 
     pub(super) fn fill_from(&self, slot: BlockRef<'_>, payload: &[&[u8]], find: FrameSource) {
@@ -391,7 +394,7 @@ impl BlockCache {
 
     /// Frees the frame that begins at a cell, unless it is pinned. Returns the free cells that it
     /// is part of then.
-    fn free_frame(&self, state: &mut CacheState, cell: u32) -> Option<Range<u32>> {
+    pub(super) fn free_frame(&self, state: &mut CacheState, cell: u32) -> Option<Range<u32>> {
         if !state.cells.begins_at(cell) {
             return None;
         }
@@ -461,33 +464,13 @@ impl BlockCache {
     }
 
     /// Returns the cells of a chunk.
-    fn cells_of(&self, chunk: usize) -> Range<u32> {
+    pub(super) fn cells_of(&self, chunk: usize) -> Range<u32> {
         let first = low_u32(to_u64(chunk * self.chunk_cells));
         first..first + low_u32(to_u64(self.chunk_cells))
     }
 
     pub(super) fn chunk_bytes(&self) -> u64 {
         to_u64(self.chunk_cells * self.cell_words * WORD_BYTES)
-    }
-
-    /// Reserves one more chunk, if the budget has enough free memory.
-    fn grow(&self, state: &mut CacheState) {
-        let bytes = self.chunk_bytes();
-        let least = self.budget.limit() / SPARE_FRACTION;
-        let spare = least.max((least * 2).min(SPARE_CHUNKS * bytes));
-        let is_free = self.budget.used().saturating_add(bytes + spare) <= self.budget.limit();
-        let most = self.chunks_bound.load(Ordering::Relaxed);
-        if to_u64(state.chunks) >= most || !is_free || self.budget.try_reserve(bytes).is_err() {
-            return;
-        }
-        let cells = self.cells_of(state.chunks);
-        if state.chunks == 0 {
-            // For all chunks at once, because chunks end within huge pages.
-            self.frames.advise_huge(0..to_u64(self.chunks_max) * bytes);
-            self.uses.advise_huge(0..to_u64(self.chunks_max * self.chunk_cells));
-        }
-        state.chunks += 1;
-        state.cells.extend(cells);
     }
 
     /// Removes the next frame to evict from its queue.
@@ -519,77 +502,9 @@ impl BlockCache {
         }
     }
 
-    /// Sets the maximum bytes, within those of [`Self::new`], and releases the excess.
-    pub(crate) fn set_most(&self, bytes: u64) {
-        let most = (bytes / self.chunk_bytes()).min(to_u64(self.chunks_max));
-        self.chunks_bound.store(most, Ordering::Relaxed);
-        let excess = self.memory_bytes().saturating_sub(most * self.chunk_bytes());
-        if excess > 0 {
-            self.shrink(excess);
-        }
-    }
-
-    /// Releases at least `bytes` of memory, or all up to the last pinned frame. Returns how many
-    /// bytes it released.
-    pub(crate) fn shrink(&self, bytes: u64) -> u64 {
-        let chunk = self.chunk_bytes();
-        let mut state = lock(&self.state);
-        let mut given = 0;
-        while given < bytes && state.chunks > 0 {
-            for cell in self.cells_of(state.chunks - 1) {
-                self.free_frame(&mut state, cell);
-            }
-            if !state.cells.are_free(&self.cells_of(state.chunks - 1)) {
-                // A frame of it is pinned.
-                break;
-            }
-            state.chunks -= 1;
-            // A reader that sees zeros from here on must see that the versions are gone as well:
-            // taking the pages away waits for every processor.
-            fence(Ordering::SeqCst);
-            let range = to_u64(state.chunks) * chunk;
-            self.frames.discard(range..range + chunk);
-            given += chunk;
-        }
-        let left = self.cells_of(state.chunks).start;
-        state.cells.truncate(left);
-        state.short.retain(|one| one.frame < left);
-        state.long.retain(|one| one.frame < left);
-        state.recount_short();
-        drop(state);
-        self.budget.release(given);
-        given
-    }
-
-    /// Returns the budget that its memory is reserved in.
-    pub(crate) fn budget(&self) -> &Arc<Budget> {
-        &self.budget
-    }
-
-    /// Returns the bytes reserved in the budget.
-    pub(crate) fn memory_bytes(&self) -> u64 {
-        to_u64(lock(&self.state).chunks) * self.chunk_bytes()
-    }
-
     /// Returns how many blocks were cached and how many evicted since the start.
     pub(crate) fn totals(&self) -> (u64, u64) {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (load(&self.fills_total), load(&self.evicted_total))
-    }
-}
-
-impl Reclaimable for BlockCache {
-    fn reclaimable_bytes(&self) -> u64 {
-        self.memory_bytes()
-    }
-
-    fn reclaim(&self, bytes: u64) -> u64 {
-        self.shrink(bytes)
-    }
-}
-
-impl Drop for BlockCache {
-    fn drop(&mut self) {
-        self.shrink(u64::MAX);
     }
 }

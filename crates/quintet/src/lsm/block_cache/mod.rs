@@ -49,6 +49,7 @@ mod allocator;
 mod cache;
 mod handle;
 mod handles;
+mod memory;
 #[cfg(all(test, model))]
 mod models;
 mod pins;

@@ -26,7 +26,7 @@ fn payload(id: u64) -> Vec<u8> {
 
 fn blocks(bytes: u64) -> (Arc<BlockCache>, Arc<Budget>) {
     let budget = Arc::new(Budget::new(1 << 20));
-    (Arc::new(BlockCache::new((bytes, 1000), 7, &budget).unwrap()), budget)
+    (Arc::new(BlockCache::new((bytes, 1000), 7, (&budget, 1)).unwrap()), budget)
 }
 
 fn handles(blocks: &Arc<BlockCache>, count: u32) -> BlockHandles {
@@ -120,7 +120,7 @@ fn what_is_used_again_outlives_a_scan() {
 #[test]
 fn memory_is_left_to_others() {
     let budget = Arc::new(Budget::new(512 << 10));
-    let blocks = Arc::new(BlockCache::new((1 << 30, 1000), 7, &budget).unwrap());
+    let blocks = Arc::new(BlockCache::new((1 << 30, 1000), 7, (&budget, 1)).unwrap());
     let handles = handles(&blocks, 4_000);
     let used = budget.used();
     budget.reserve(200 << 10).unwrap();
@@ -129,7 +129,7 @@ fn memory_is_left_to_others() {
     }
     assert!(budget.used() <= (512 << 10) / 8 * 7);
     assert!(budget.used() > (512 << 10) / 8 * 7 - (64 << 10) - used);
-    let none = BlockCache::new((1000, 1000), 7, &budget).unwrap();
+    let none = BlockCache::new((1000, 1000), 7, (&budget, 1)).unwrap();
     assert!(!none.is_on());
     none.fill(handles.get(1).unwrap(), &[b"x"]);
 }
@@ -335,7 +335,7 @@ fn a_block_that_would_fill_a_small_cache_is_not_kept() {
     // Cells of more than a page each, and chunks that end with one, for blocks of up to 1 MiB.
     for block_bytes in [512, 4_096, 16 << 10, 64 << 10, 1 << 20] {
         let budget = Arc::new(Budget::new(1 << 30));
-        let blocks = BlockCache::new((1 << 30, block_bytes * 9 / 8), 7, &budget).unwrap();
+        let blocks = BlockCache::new((1 << 30, block_bytes * 9 / 8), 7, (&budget, 1)).unwrap();
         let cells = blocks.chunk_bytes();
         assert!(cells.is_multiple_of(BLOCK_BYTES));
         let most = blocks.payload_bytes_max().unwrap();

@@ -77,11 +77,16 @@ pub(crate) struct Arenas {
     free_max: usize,
     free: Mutex<FreeRegions>,
     budget: Arc<Budget>,
+    table_id: u64,
 }
 
 impl Arenas {
     /// Creates a pool for memtables of about `capacity` bytes. It keeps at most `free_max` of them.
-    pub(crate) fn new(capacity: u64, free_max: u64, budget: &Arc<Budget>) -> Arc<Self> {
+    pub(crate) fn new(
+        (capacity, free_max): (u64, u64),
+        budget: &Arc<Budget>,
+        table_id: u64,
+    ) -> Arc<Self> {
         let free_max = to_usize(free_max);
         let arenas = Arc::new(Self {
             capacity,
@@ -89,6 +94,7 @@ impl Arenas {
             free_max,
             free: Mutex::new(FreeRegions { list: Vec::new(), max: free_max }),
             budget: Arc::clone(budget),
+            table_id,
         });
         budget.register_reclaimable(Arc::downgrade(&arenas) as Weak<dyn Reclaimable>);
         arenas
@@ -174,6 +180,10 @@ impl FreeRegions {
 }
 
 impl Reclaimable for Arenas {
+    fn table_id(&self) -> u64 {
+        self.table_id
+    }
+
     fn reclaimable_bytes(&self) -> u64 {
         lock(&self.free).list.iter().map(|regions| regions.bytes).sum()
     }
@@ -203,7 +213,7 @@ mod tests {
 
     fn arenas(limit: u64) -> (Arc<Arenas>, Arc<Budget>) {
         let budget = Arc::new(Budget::new(limit));
-        (Arenas::new(1 << 17, 2, &budget), budget)
+        (Arenas::new((1 << 17, 2), &budget, 1), budget)
     }
 
     fn store(words: &MemtableRegion, index: usize, value: u64) {

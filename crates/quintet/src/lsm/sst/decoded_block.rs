@@ -83,7 +83,7 @@ impl DecodedBlockCache {
     ) -> Result<Self> {
         let payload = payload_bytes(block_bytes);
         let secret = context.hash.hash(b"frames of blocks");
-        let blocks = BlockCache::new((bytes, payload), secret, &context.budget)
+        let blocks = BlockCache::new((bytes, payload), secret, (&context.budget, context.table_id))
             .map_err(|error| Error::io("reserve address space for a cache", error))?;
         let blocks = Arc::new(blocks);
         let spare = Arc::downgrade(&blocks);

@@ -62,7 +62,7 @@ pub struct MutexGuard<'a, T> {
 impl<T> Mutex<T> {
     /// As `std`'s `new`.
     pub const fn new(value: T) -> Self {
-        Self { word: SyncSyncWord(AtomicU32::new(0)), inner: std::sync::Mutex::new(value) }
+        Self { word: SyncWord(AtomicU32::new(0)), inner: std::sync::Mutex::new(value) }
     }
 
     /// As `std`'s `lock`.
@@ -162,12 +162,24 @@ pub struct RwLockWriteGuard<'a, T> {
 impl<T> RwLock<T> {
     /// As `std`'s `new`.
     pub const fn new(value: T) -> Self {
-        Self { word: SyncSyncWord(AtomicU32::new(0)), inner: std::sync::RwLock::new(value) }
+        Self { word: SyncWord(AtomicU32::new(0)), inner: std::sync::RwLock::new(value) }
     }
 
     /// As `std`'s `read`.
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
         mapped(self.inner.read(), |inner| RwLockReadGuard { _release: self.word.acquire(), inner })
+    }
+
+    /// As `std`'s `try_read`.
+    pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
+        let guard = |inner| RwLockReadGuard { _release: self.word.acquire(), inner };
+        match self.inner.try_read() {
+            Ok(inner) => Ok(guard(inner)),
+            Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
+            Err(TryLockError::Poisoned(poisoned)) => {
+                Err(TryLockError::Poisoned(PoisonError::new(guard(poisoned.into_inner()))))
+            }
+        }
     }
 
     /// As `std`'s `write`.
@@ -223,7 +235,7 @@ pub struct OnceLock<T> {
 impl<T> OnceLock<T> {
     /// As `std`'s `new`.
     pub const fn new() -> Self {
-        Self { word: SyncSyncWord(AtomicU32::new(0)), inner: std::sync::OnceLock::new() }
+        Self { word: SyncWord(AtomicU32::new(0)), inner: std::sync::OnceLock::new() }
     }
 
     /// As `std`'s `get`.

@@ -8,8 +8,8 @@
 //! - ordinary reservations, held for as long as the data structure lives;
 //! - *transient* reservations ([`Reservation`]): buffers of a running flush, merge or load, which
 //!   are released when that work ends, so that a writer may wait for them;
-//! - *reclaimable* memory ([`Reclaimable`]): caches. A reservation that does not fit makes the
-//!   largest of them shrink.
+//! - *reclaimable* memory ([`Reclaimable`]): what the files hold as well. A reservation that does
+//!   not fit makes the member release memory that the [`arbiter`] chooses.
 //!
 //! Invariants: `used` is at most `limit`, except through [`Budget::reserve_unchecked`] and
 //! [`Budget::reserve_transient`]. These two are for replay of acknowledged writes, which cannot be
@@ -18,30 +18,27 @@
 //! Locks: none is held while memory is reserved; `used` is one atomic. A caller of
 //! [`Budget::reserve`] must not hold a lock that an implementation of [`Reclaimable`] takes.
 
-use std::{
-    fmt,
-    sync::{Arc, Weak},
-};
+mod arbiter;
+mod reclaimable;
 
+use std::sync::{Arc, Weak};
+
+use self::arbiter::{Arbiter, MemoryKind};
+pub use self::reclaimable::{Reclaimable, USES_OF_A_READ};
 use crate::{
     Error, Result,
     util::sync::{AtomicU64, Mutex, Ordering, lock},
 };
 
-/// Maximum number of times that one reservation makes a cache shrink before it fails. Another
-/// thread
-/// may take the memory that was reclaimed for this one.
-const RECLAIMS_MAX: u32 = 16;
-
-/// A cache: memory whose contents can be read again from the files.
-pub trait Reclaimable: fmt::Debug + Send + Sync {
-    /// Bytes that the cache has reserved.
-    fn reclaimable_bytes(&self) -> u64;
-    /// Releases at least `bytes` to the budget, or all that the cache has. Returns how many bytes
-    /// it
-    /// released.
-    fn reclaim(&self, bytes: u64) -> u64;
-}
+/// Maximum number of times that one reservation makes a member release memory before it fails.
+/// Another thread may take the memory that was reclaimed for this one.
+const RECLAIMS_MAX: u32 = 64;
+/// The part of the budget that a table keeps, however idle it is.
+const FLOOR_PART: u64 = 64;
+/// A table releases at least this many bytes for another, or this part of the budget if that is
+/// less. Requests would be too frequent otherwise.
+const RECLAIM_BYTES_MIN: u64 = 1 << 20;
+const RECLAIM_PART: u64 = 128;
 
 /// The account of a database's memory. Amounts are in bytes and include allocator overhead, so they
 /// are estimates.
@@ -51,7 +48,8 @@ pub struct Budget {
     used: AtomicU64,
     /// The part of `used` that [`Reservation`]s hold.
     transient: AtomicU64,
-    caches: Mutex<Vec<Weak<dyn Reclaimable>>>,
+    arbiter: Mutex<Arbiter>,
+    members: AtomicU64,
     /// The highest value of `used` so far.
     #[cfg(feature = "testing")]
     peak: AtomicU64,
@@ -64,7 +62,8 @@ impl Budget {
             limit,
             used: AtomicU64::new(0),
             transient: AtomicU64::new(0),
-            caches: Mutex::new(Vec::new()),
+            arbiter: Mutex::default(),
+            members: AtomicU64::new(0),
             #[cfg(feature = "testing")]
             peak: AtomicU64::new(0),
         }
@@ -80,16 +79,26 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Registers a cache that [`Budget::reserve`] may shrink. Caches that were dropped are removed
-    /// from the list.
-    pub fn register_reclaimable(&self, cache: Weak<dyn Reclaimable>) {
-        let mut caches = lock(&self.caches);
-        caches.retain(|one| one.strong_count() > 0);
-        caches.push(cache);
+    /// Registers memory that the budget may reclaim. It is forgotten when it is dropped.
+    pub fn register_reclaimable(&self, memory: Weak<dyn Reclaimable>) {
+        let members = lock(&self.arbiter).add(memory);
+        self.members.store(members, Ordering::Relaxed);
     }
 
-    /// Reserves `bytes`. If they do not fit, the largest cache of the database shrinks, whichever
-    /// table it belongs to. Fails with [`Error::OutOfMemory`] if that does not make enough room.
+    /// Returns how many bytes of a table others can take, some of them after a checkpoint.
+    pub fn reclaimable_bytes(&self, table: u64) -> u64 {
+        lock(&self.arbiter).reclaimable_bytes(table)
+    }
+
+    /// Returns the bytes that a table keeps, however idle it is. All tables together keep half of
+    /// the budget at most.
+    pub fn table_floor(&self) -> u64 {
+        self.limit / FLOOR_PART.max(2 * self.members.load(Ordering::Relaxed))
+    }
+
+    /// Reserves `bytes`. If they do not fit, the member that the arbiter chooses releases memory,
+    /// whichever table it belongs to. Fails with [`Error::OutOfMemory`] if that does not make
+    /// enough room.
     pub fn reserve(&self, bytes: u64) -> Result<()> {
         #[cfg(feature = "testing")]
         if refusal::refuses(bytes) {
@@ -109,17 +118,29 @@ impl Budget {
         Err(self.out_of_memory(bytes))
     }
 
-    /// Makes the largest cache release what is missing for a reservation of `bytes`. Returns
-    /// whether
-    /// another attempt may succeed: nothing was missing, or the cache released something.
+    /// Makes a member release what is missing for a reservation of `bytes`. Returns whether another
+    /// attempt may succeed: nothing was missing, or the member released something.
     pub fn reclaim(&self, bytes: u64) -> bool {
         let missing = self.used().saturating_add(bytes).saturating_sub(self.limit);
-        let caches: Vec<_> = lock(&self.caches).iter().filter_map(Weak::upgrade).collect();
-        let largest = caches.iter().max_by_key(|cache| cache.reclaimable_bytes());
-        missing == 0 || largest.is_some_and(|largest| largest.reclaim(missing) > 0)
+        missing == 0 || self.reclaim_chosen(None, missing)
     }
 
-    /// Reserves `bytes` without shrinking a cache: for memory that the caller can do without. Fails
+    /// Makes another table release memory for `table`, at least `bytes` of it if it can. Returns
+    /// `false` if none released any. That is so if `table` has the most releasable memory for each
+    /// recent use itself. It then evicts its own memory.
+    pub fn reclaim_from_others(&self, table: u64, bytes: u64) -> bool {
+        let bytes = bytes.max(RECLAIM_BYTES_MIN.min(self.limit / RECLAIM_PART));
+        self.reclaim_chosen(Some(table), bytes)
+    }
+
+    fn reclaim_chosen(&self, requester: Option<u64>, bytes: u64) -> bool {
+        [MemoryKind::Any, MemoryKind::Written].into_iter().any(|kind| {
+            let chosen = lock(&self.arbiter).choose(requester, kind);
+            chosen.is_some_and(|memory| memory.reclaim(bytes) > 0)
+        })
+    }
+
+    /// Reserves `bytes` without reclaiming any: for memory that the caller can do without. Fails
     /// with [`Error::OutOfMemory`] if they are not free.
     pub fn try_reserve(&self, bytes: u64) -> Result<()> {
         #[cfg(feature = "testing")]
@@ -164,6 +185,12 @@ impl Budget {
     /// ends, so a writer that lacks memory may wait for them.
     pub fn transient_bytes(&self) -> u64 {
         self.transient.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether memory will be released: work that holds transient memory ends, or tables
+    /// can release memory after the checkpoint that a request for it starts.
+    pub fn is_release_pending(&self) -> bool {
+        self.transient_bytes() > 0 || lock(&self.arbiter).has_unwritten()
     }
 
     #[cfg(feature = "testing")]
@@ -273,6 +300,10 @@ mod tests {
     struct Cache(Arc<Budget>, AtomicU64);
 
     impl Reclaimable for Cache {
+        fn table_id(&self) -> u64 {
+            1
+        }
+
         fn reclaimable_bytes(&self) -> u64 {
             self.1.load(Ordering::Relaxed)
         }
@@ -286,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_cache_shrinks() {
+    fn the_largest_unused_cache_shrinks() {
         let budget = Arc::new(Budget::new(100));
         let caches = [30, 60].map(|bytes| {
             budget.try_reserve(bytes).unwrap();
