@@ -371,7 +371,8 @@ impl Context {
         let mut awaits_checkpoint = true;
         for _ in 0..RESERVE_ATTEMPTS_MAX {
             let has_more = self.budget.transient_bytes() > 0 || self.has_free(bytes);
-            if !has_more && !(awaits_checkpoint && self.budget.is_release_pending()) {
+            let may_follow = has_more || awaits_checkpoint && self.budget.is_release_pending();
+            if !may_follow {
                 break;
             }
             awaits_checkpoint &= has_more;

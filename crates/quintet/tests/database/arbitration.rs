@@ -121,7 +121,9 @@ fn a_table_that_keeps_its_memory_gets_what_others_can_release() {
     let dir = Scratch::new("arbitration-naive");
     let db = Options::new().memory_budget(32 * MIB).open(&dir.0).unwrap();
     let others: Vec<_> = RELEASING.into_iter().map(|kind| create(&db, kind)).collect();
-    others.iter().for_each(|table| fill(table, COUNT));
+    for table in &others {
+        fill(table, COUNT);
+    }
     let naive = create(&db, EngineKind::Naive);
     let mut written = 0;
     let error = loop {
@@ -137,7 +139,9 @@ fn a_table_that_keeps_its_memory_gets_what_others_can_release() {
     let held = memory(&naive);
     assert!(held > 8 * MIB, "naive got {held} bytes");
     check(&naive, written);
-    others.iter().for_each(|table| check(table, COUNT));
+    for table in &others {
+        check(table, COUNT);
+    }
     // The refused write changed nothing, and a delete makes room for it.
     for number in 0..100 {
         naive.delete(key(number)).unwrap();
@@ -186,20 +190,19 @@ fn the_cost_of_one_budget() {
             }
             let dir = Scratch::new("arbitration-order");
             let db = open(&dir);
-            let mut line = String::new();
+            print!("imports:");
             let mut tables = Vec::new();
             for (kind, alone, _) in &order {
                 let table = create(&db, *kind);
                 let seconds = import(&table);
-                line += &format!("{kind} {seconds:.2} s ({:.1} x) ", seconds / alone);
+                print!(" {kind} {seconds:.2} s ({:.1} x)", seconds / alone);
                 tables.push(table);
             }
-            println!("imports: {line}");
-            let mut line = String::new();
+            print!("\n   gets:");
             for (table, (kind, _, alone)) in tables.iter().zip(&order) {
-                line += &format!("{kind} {:.1} us (alone {alone:.1}) ", get(table));
+                print!(" {kind} {:.1} us (alone {alone:.1})", get(table));
             }
-            println!("   gets: {line}");
+            println!();
         }
     }
 }
