@@ -33,6 +33,8 @@ fn few_cells(cells: u32) -> BlockCache {
         chunks_max: 1,
         chunks_bound: AtomicU64::new(1),
         frame_cells_max: cells,
+        table_id: 1,
+        refusals: AtomicU64::new(0),
         budget: Arc::new(Budget::new(1 << 20)),
         state: Mutex::new(CacheState::new(cells)),
         fills_total: AtomicU64::new(0),
