@@ -16,7 +16,7 @@ use crate::{
         budget::USES_OF_A_READ,
         codec::{low_u32, to_u64},
         mutant::mutant,
-        sync::{Backoff, Ordering, lock},
+        sync::{Backoff, Ordering, fence, lock},
     },
 };
 
@@ -239,6 +239,8 @@ impl PageCache {
     /// Returns the memory of a latched frame without a page to the system.
     fn discard_frame(&self, frame: u32) {
         self.clear(frame);
+        // A reader that sees zeros from here on must see the new version as well.
+        fence(Ordering::SeqCst);
         let page_bytes = to_u64(self.options.page_bytes);
         let start = u64::from(frame) * page_bytes;
         self.frames.discard(start..start + page_bytes);

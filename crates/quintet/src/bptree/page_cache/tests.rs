@@ -387,3 +387,41 @@ fn pages_that_are_kept_and_the_lasting_kind_stay() {
         cache.unpin(kept);
     }
 }
+
+/// Fills a cache, makes another table's request for memory, and reads and fills it again.
+fn reclaimed_frames_are_used_again() {
+    let budget = Arc::new(Budget::new(8 << 20));
+    let options = cache(32, Replacement::Clock).options.clone();
+    let cache = cache_of(CacheOptions { frames_max: 1000, ..options }, &budget);
+    let fill = |from: u32| {
+        for page in from..from + 600 {
+            cache.create(PageId(page)).unwrap().edit().put_u32(100, page);
+        }
+    };
+    fill(0);
+    assert_eq!(cache.memory_use().reclaimable_bytes, 0, "all pages are dirty");
+    assert!(cache.memory_use().unwritten_bytes > 2 << 20);
+    assert_eq!(cache.reclaim(1 << 20), 0);
+    store(&cache);
+    let (used, frames) = (budget.used(), cache.frames());
+    let released = cache.reclaim(1 << 20);
+    assert!((1 << 20..(1 << 20) + 8192).contains(&released), "{released}");
+    assert_eq!(budget.used(), used - released);
+    assert!(cache.frames() < frames - 200, "{} of {frames}", cache.frames());
+    // What was released is read from the file, in the frames that were discarded.
+    assert!((0..600).all(|page| number_in(&cache, page) == page));
+    fill(600);
+    assert!((0..1200).all(|page| number_in(&cache, page) == page));
+    assert_eq!(budget.used(), cache.memory_bytes());
+    store(&cache);
+    let floor = budget.table_floor();
+    while cache.reclaim(1 << 20) > 0 {}
+    assert!(cache.memory_bytes() <= floor + (256 << 10), "{} left", cache.memory_bytes());
+    assert!((0..1200).all(|page| number_in(&cache, page) == page));
+}
+
+#[test]
+fn another_table_gets_clean_frames() {
+    reclaimed_frames_are_used_again();
+    mutant::finds(Bug::PageEvictsDirty, reclaimed_frames_are_used_again);
+}

@@ -41,6 +41,10 @@ fn compare_range(engine: &impl Engine, rows: &Rows, random: &mut Random) {
     }
 }
 
+/// Steps between two requests of another table for memory, and the bytes of the smallest.
+const RECLAIM_PERIOD: u64 = 61;
+const RECLAIMED_BYTES: u64 = 4 << 10;
+
 /// Returns the lowest byte.
 pub(crate) fn low(number: u64) -> u8 {
     low_u8(number)
@@ -149,6 +153,13 @@ impl<E: Engine> Run<'_, E> {
         self.engine = Some(engine);
     }
 
+    /// Another table wants memory: sometimes a little, sometimes all of it.
+    fn reclaim(&self, step: u64) {
+        let (used, most) = (self.bench.budget.used(), self.engine().memory_use().reclaimable_bytes);
+        let released = self.engine().reclaim(RECLAIMED_BYTES << (step % 12));
+        assert_eq!(self.bench.budget.used(), used - released, "{released} of {most}");
+    }
+
     fn step(&mut self, step: u64, key: Vec<u8>, random: &mut Random) {
         let mix = self.mix;
         let mut left = random.below(1000);
@@ -201,6 +212,9 @@ pub(crate) fn run<E: Engine>(
     for step in 1..=steps {
         let key = format!("key-{}", random.below(keys)).into_bytes();
         run.step(step, key, &mut random);
+        if step % RECLAIM_PERIOD == 0 {
+            run.reclaim(step);
+        }
     }
     run.compare();
     (run.engine.unwrap(), run.rows)
