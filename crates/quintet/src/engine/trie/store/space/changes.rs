@@ -3,7 +3,7 @@
 use std::mem::take;
 
 use super::{
-    space_file::{CHANGE_BYTES, PendingChanges},
+    space_file::{CHANGE_BYTES, PendingChanges, RegionChange},
     word_space::{SPACE, WordSpace},
 };
 use crate::{
@@ -81,9 +81,9 @@ impl WordSpace {
             let new = || PendingChanges { since: group, changes: Vec::new() };
             let pending = disk.pending.entry(first >> self.region_bits).or_insert_with(new);
             let mask = self.region_words() - 1;
-            pending
-                .changes
-                .extend(run.iter().map(|(index, value)| (low_u32(index & mask), *value)));
+            pending.changes.extend(
+                run.iter().map(|(index, value)| RegionChange::new(low_u32(index & mask), *value)),
+            );
         }
         self.pending.fetch_add(to_u64(in_flight.len()), Ordering::Relaxed);
         self.in_flight.store(0, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use std::mem::take;
 
 use super::{
-    space_file::{PendingChanges, SpaceFile},
+    space_file::{PendingChanges, RegionChange, SpaceFile},
     word_space::WordSpace,
 };
 use crate::{
@@ -56,7 +56,7 @@ impl ChangeRecovery<'_> {
                 self.changes = self.disk.pending.remove(&region).unwrap_or_else(new);
             }
             let place = low_u32(index & (self.space.region_words() - 1));
-            self.changes.changes.push((place, u64::from_le_bytes(*chunk)));
+            self.changes.changes.push(RegionChange::new(place, u64::from_le_bytes(*chunk)));
         }
         self.count += to_u64(chunks.len());
         true
@@ -64,7 +64,9 @@ impl ChangeRecovery<'_> {
 
     /// Stores the changes of the current region.
     fn flush_region(&mut self) {
-        let changes = take(&mut self.changes);
+        let mut changes = take(&mut self.changes);
+        // All changes of a journal that a larger budget allowed are in memory at once.
+        changes.changes.shrink_to_fit();
         if !changes.changes.is_empty() {
             self.disk.pending.insert(self.region, changes);
         }

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{io::File, util::codec::to_usize};
 
-/// Bytes of memory that an unsaved or pending change takes: twice its size, because arrays grow by
-/// doubling.
+/// Most bytes of memory that an unsaved or pending change takes: twice its size, because arrays
+/// grow by doubling.
 pub(crate) const CHANGE_BYTES: u64 = 32;
 
 /// The image of a region: its slot in the file and its checksum.
@@ -32,13 +32,32 @@ pub(super) struct SpaceFile {
     pub(super) taken: Vec<Changes>,
 }
 
+/// A change of a word in a region. It has no padding: a table may have millions of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RegionChange {
+    index: u32,
+    value: [u8; 8],
+}
+
+impl RegionChange {
+    pub(super) fn new(index: u32, value: u64) -> Self {
+        Self { index, value: value.to_le_bytes() }
+    }
+
+    /// Returns the word in the region, and its value.
+    pub(super) fn index_and_value(self) -> (u32, u64) {
+        (self.index, u64::from_le_bytes(self.value))
+    }
+}
+
+const _: () = assert!(size_of::<RegionChange>() == 12);
+
 /// Committed changes of one region.
 #[derive(Debug, Default)]
 pub(super) struct PendingChanges {
     /// The journal group with the first of them.
     pub(super) since: u64,
-    /// Word in the region, and value.
-    pub(super) changes: Vec<(u32, u64)>,
+    pub(super) changes: Vec<RegionChange>,
 }
 
 /// Changes: word and value.
@@ -54,8 +73,9 @@ pub(crate) struct NewImages {
 /// Applies committed changes to an image.
 pub(super) fn apply_pending(changes: Option<&PendingChanges>, bytes: &mut [u8]) {
     let (words, _) = bytes.as_chunks_mut::<8>();
-    for (index, value) in changes.into_iter().flat_map(|pending| &pending.changes) {
-        if let Some(word) = words.get_mut(to_usize(u64::from(*index))) {
+    for change in changes.into_iter().flat_map(|pending| &pending.changes) {
+        let (index, value) = change.index_and_value();
+        if let Some(word) = words.get_mut(to_usize(u64::from(index))) {
             *word = value.to_le_bytes();
         }
     }
