@@ -8,7 +8,10 @@ mod scratch;
 
 use std::{
     fs,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::Instant,
 };
@@ -18,6 +21,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::scratch::Scratch;
 
+/// Held for writing by the test that takes all files of the process.
+static FILES: RwLock<()> = RwLock::new(());
 /// Number of files that this process may open in these tests.
 const FILES_MAX: u64 = 256;
 
@@ -35,6 +40,7 @@ fn open(dir: &Scratch, budget: u64) -> Database {
 /// an open reads none of them.
 #[test]
 fn there_may_be_more_tables_than_open_ones() {
+    let _files = FILES.read().unwrap();
     const TABLES: u32 = 120;
     for kind in EngineKind::ALL {
         let dir = Scratch::new("many-tables-more");
@@ -65,6 +71,7 @@ fn there_may_be_more_tables_than_open_ones() {
 /// Tables with handles stay open, even if there are more of them than would stay open without.
 #[test]
 fn tables_with_handles_stay_open() {
+    let _files = FILES.read().unwrap();
     let dir = Scratch::new("many-tables-handles");
     let db = open(&dir, 16 << 20);
     let tables: Vec<_> = (0..20)
@@ -89,6 +96,7 @@ fn kind(number: usize) -> TableOptions {
 /// while tables are closed for them. Each key has the last value that its only writer wrote.
 #[test]
 fn tables_open_and_close_under_threads() {
+    let _files = FILES.read().unwrap();
     const THREADS: usize = 8;
     const TABLES: usize = 24;
     const ROUNDS: u64 = 60;
@@ -148,6 +156,7 @@ fn tables_open_and_close_under_threads() {
 /// A damaged table fails when it is opened. The others work.
 #[test]
 fn a_damaged_table_does_not_keep_the_others_from_use() {
+    let _files = FILES.read().unwrap();
     let dir = Scratch::new("many-tables-damage");
     let db = open(&dir, 16 << 20);
     for number in 0..2 {
@@ -171,6 +180,36 @@ fn a_damaged_table_does_not_keep_the_others_from_use() {
     assert!(!report.is_sound());
     let failures: Vec<_> = db.stats().tables.into_iter().map(|table| table.failure).collect();
     assert!(failures[0].is_some() && failures[1].is_none(), "{failures:?}");
+}
+
+/// Tables without a handle give their files to a table that is created or opened, although the
+/// rest of the program has taken all that were free.
+#[test]
+fn a_table_opens_although_no_file_is_free() {
+    let _files = FILES.write().unwrap();
+    for kind in EngineKind::ALL {
+        let dir = Scratch::new("many-tables-files");
+        let db = open(&dir, 64 << 20);
+        for number in 0..8 {
+            let table = db.create_table(&format!("t{number}"), TableOptions::new(kind)).unwrap();
+            table.put("k", "v").unwrap();
+        }
+        // A table whose files lack writes could not be closed: its checkpoint needs files.
+        db.persist().unwrap();
+        let mut held = Vec::new();
+        while let Ok(file) = fs::File::open("/dev/null") {
+            held.push(file);
+        }
+        let table = db.create_table("new", TableOptions::new(kind)).unwrap();
+        table.put("k", "v").unwrap();
+        drop(table);
+        for number in 0..8 {
+            let value = db.table(&format!("t{number}")).unwrap().get("k").unwrap();
+            assert_eq!(value.unwrap(), b"v", "{kind} {number}");
+        }
+        drop(held);
+        db.close().unwrap();
+    }
 }
 
 /// Prints the cost of many tables of each engine: `just tables 10000`.

@@ -5,6 +5,10 @@
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
+/// The system's error numbers for a lack of file descriptors, of the system and of the process.
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+
 /// Maximum number of bytes of a key in a message. A longer key ends in `...` and its length.
 const PRINTED_BYTES_MAX: usize = 64;
 
@@ -217,6 +221,12 @@ impl fmt::Display for LockHolder {
 }
 
 impl Error {
+    /// Returns whether the system has no file descriptor left for this process, or for any.
+    pub(crate) fn is_out_of_files(&self) -> bool {
+        matches!(self, Self::Io { source, .. }
+            if matches!(source.raw_os_error(), Some(ENFILE | EMFILE)))
+    }
+
     /// Builds `Io`, or `DiskFull` if the system reports a full disk or an exceeded quota. `doing`
     /// names the operation and the file.
     pub fn io(doing: impl Into<String>, source: io::Error) -> Self {

@@ -42,6 +42,9 @@ use crate::{
     wal::Log,
 };
 
+/// Maximum number of times that tables are closed for one that is opened or created. Other threads
+/// may take what they released.
+const OPEN_RETRIES_MAX: u32 = 4;
 /// One part in this many of the open tables is closed at once.
 const CLOSED_SHARE: usize = 4;
 
@@ -93,12 +96,7 @@ impl Core {
             return Ok(Some(table));
         }
         self.make_room_for_table();
-        let opened = match self.tables.open(id) {
-            Err(Error::OutOfMemory { .. }) if self.close_unused(usize::MAX) > 0 => {
-                self.tables.open(id)
-            }
-            opened => opened,
-        };
+        let opened = self.retry_with_room(|| self.tables.open(id));
         // A table that holds its entries in memory reads them all, whatever the budget.
         if self.budget.used() > self.budget.limit() {
             self.close_unused(usize::MAX);
@@ -113,12 +111,26 @@ impl Core {
         options: &TableOptions,
     ) -> Result<Arc<TableState>> {
         self.make_room_for_table();
-        match self.tables.create(path, options) {
-            Err(Error::OutOfMemory { .. }) if self.close_unused(usize::MAX) > 0 => {
-                self.tables.create(path, options)
+        self.retry_with_room(|| self.tables.create(path, options))
+    }
+
+    /// Runs `open`, and again after closing tables without a handle if it lacks memory or files. A
+    /// running round holds the tables that it works on, so a lack of files waits for its end.
+    fn retry_with_room<T>(&self, open: impl Fn() -> Result<T>) -> Result<T> {
+        for _ in 0..OPEN_RETRIES_MAX {
+            let closed = match open() {
+                Err(Error::OutOfMemory { .. }) => self.close_unused(usize::MAX),
+                Err(error) if error.is_out_of_files() => {
+                    drop(self.checkpoints.round.lock());
+                    self.close_unused(usize::MAX)
+                }
+                outcome => return outcome,
+            };
+            if closed == 0 {
+                break;
             }
-            created => created,
         }
+        open()
     }
 
     /// Closes tables without a handle if too many are open. The caller holds no lock of the lock
