@@ -18,8 +18,11 @@ pub(crate) const MEMORY_BUDGET_MIN: u64 = 1 << 20;
 const RECOVERY_BUDGET_DEFAULT: u64 = 256 << 20;
 /// Minimum of the recovery budget in bytes: the smallest segment of the log.
 const RECOVERY_BUDGET_MIN: u64 = 64 << 10;
-/// A log file is at most this part of the budget: two are mapped.
+/// A log file is at most this part of the budget, because two are mapped. Of a small budget it may
+/// be four times as much, up to [`SEGMENT_BYTES_SMALL`]: deletes on a full disk need the room of a
+/// file.
 const SEGMENT_PART: u64 = 32;
+const SEGMENT_BYTES_SMALL: u64 = 4 << 20;
 /// Default size of a log file in bytes.
 const SEGMENT_BYTES_DEFAULT: u64 = 32 << 20;
 /// Minimum size of a log file in bytes.
@@ -72,7 +75,10 @@ pub fn database_options() -> Vec<DatabaseOption> {
         ),
         option(
             "segment_bytes",
-            format!("{}; at most a 32nd of the memory budget is used", size(SEGMENT_BYTES_DEFAULT)),
+            format!(
+                "{}; at most a 32nd of the memory budget is used, or an eighth up to 4 MiB",
+                size(SEGMENT_BYTES_DEFAULT)
+            ),
             format!("a power of two from {segments}"),
         ),
     ]
@@ -191,7 +197,7 @@ impl Options {
     }
 
     /// Sets the size of a log file in bytes (default 32 MiB; a power of two from 64 KiB to 1 GiB).
-    /// The database uses at most a 32nd of the memory budget.
+    /// The database uses at most a 32nd of the memory budget, or an eighth up to 4 MiB.
     #[must_use]
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes;
@@ -242,7 +248,8 @@ impl Options {
     /// Returns the size of log files under a memory budget. The tail and the next file are both
     /// mapped.
     pub(crate) fn segment_bytes_within(&self, budget: u64) -> u64 {
-        let part = 1_u64 << (budget / SEGMENT_PART).max(1).ilog2();
+        let small = (budget / SEGMENT_PART * 4).min(SEGMENT_BYTES_SMALL);
+        let part = 1_u64 << (budget / SEGMENT_PART).max(small).max(1).ilog2();
         self.segment_bytes.min(part).max(SEGMENT_BYTES_MIN)
     }
 }

@@ -296,8 +296,8 @@ impl TableRegistry {
             let Ok(_transition) = self.transition_of(*id).try_lock() else { continue };
             let mut tables = write(&self.tables);
             let is_closable = tables.get(id).is_some_and(|table| {
-                // The map is locked, so no user can get a new reference. The budget may have one for
-                // a moment, and only releases memory with it.
+                // The map is locked, so no user can get a new reference. The budget may have one
+                // for a moment, and only releases memory with it.
                 let is_saved = mutant!(ClosesUnsavedTables: true, else !table.needs_checkpoint());
                 Arc::strong_count(table) == 1 && table.status() == TableStatus::Open && is_saved
             });
