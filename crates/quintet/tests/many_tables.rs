@@ -40,8 +40,8 @@ fn open(dir: &Scratch, budget: u64) -> Database {
 /// an open reads none of them.
 #[test]
 fn there_may_be_more_tables_than_open_ones() {
-    let _files = FILES.read().unwrap();
     const TABLES: u32 = 120;
+    let _files = FILES.read().unwrap();
     for kind in EngineKind::ALL {
         let dir = Scratch::new("many-tables-more");
         let db = open(&dir, 64 << 20);
@@ -96,10 +96,10 @@ fn kind(number: usize) -> TableOptions {
 /// while tables are closed for them. Each key has the last value that its only writer wrote.
 #[test]
 fn tables_open_and_close_under_threads() {
-    let _files = FILES.read().unwrap();
     const THREADS: usize = 8;
     const TABLES: usize = 24;
     const ROUNDS: u64 = 60;
+    let _files = FILES.read().unwrap();
     let dir = Scratch::new("many-tables-threads");
     let db = open(&dir, 64 << 20);
     for number in 0..TABLES {
