@@ -12,6 +12,7 @@
 //! | `api/session` | an open database with its background jobs and its mounts |
 //! | `recovery` | opening: options, replay of the log |
 //! | `commit` | the commit path: admit, lock, log, apply |
+//! | `transaction` | what a transaction has read and written |
 //! | `core` | `Core`, which ties the components together; stripes |
 //! | `checkpoint`, `expiry` | the checkpoint rounds; the index of values that expire |
 //! | `tables` | the registry of open tables, their state, reads, the host that engines call |
@@ -44,12 +45,16 @@ mod recovery;
 mod tables;
 #[cfg(all(test, not(model)))]
 mod tests;
+mod transaction;
+mod versions;
 
 pub use self::{
     api::{
         Batch, CheckLevel, Child, ChildKind, Database, DatabaseStats, DeleteOptions, Entries,
-        KeyBounds, LoadOptions, MountInfo, MountOptions, PutOptions, SortedLoader, Table,
-        TableInfo, TableStats, TypedEntries, TypedTable, check_table_path,
+        Isolation, KeyBounds, LoadOptions, MountInfo, MountOptions, PutOptions, Savepoint,
+        SortedLoader, Table, TableInfo, TableStats, Transaction, TransactionEntries,
+        TransactionOptions, TransactionTable, TypedEntries, TypedTable, TypedTransactionEntries,
+        check_table_path,
     },
     core::durability::Durability,
     limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, NAME_DEPTH_MAX, VALUE_BYTES_MAX},

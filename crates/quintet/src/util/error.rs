@@ -144,8 +144,8 @@ pub enum Error {
         /// What was given.
         found: String,
     },
-    /// A batch received a table of another database. A table behind a mount belongs to the mounted
-    /// database. Use one batch for each database (`Database::mounted`).
+    /// A batch or a transaction received a table of another database. A table behind a mount
+    /// belongs to the mounted database. Use one batch for each database (`Database::mounted`).
     OtherDatabase {
         /// The table.
         table: String,
@@ -171,6 +171,31 @@ pub enum Error {
         name: String,
         /// The engines of this build, separated by commas.
         available: String,
+    },
+    /// A commit of another writer changed what the transaction has read (with
+    /// `Isolation::Snapshot`: what it writes). Nothing was committed. Run the transaction again;
+    /// `Database::transaction` does so by itself.
+    Conflict {
+        /// The table.
+        table: String,
+        /// The key. For a range or a scan: its first key, or empty.
+        key: Vec<u8>,
+    },
+    /// The transaction waits for a lock whose holder waits for this transaction. It was chosen to
+    /// give up. Nothing was committed. Run it again; `Database::transaction` does so by itself.
+    Deadlock {
+        /// The table of the lock.
+        table: String,
+        /// The key of the lock.
+        key: Vec<u8>,
+    },
+    /// A transaction did not get the lock of a key within `TransactionOptions::lock_timeout`. It
+    /// can go on without the lock, or be rolled back.
+    LockTimeout {
+        /// The table of the lock.
+        table: String,
+        /// The key of the lock.
+        key: Vec<u8>,
     },
     /// The database was opened read-only.
     ReadOnly,
@@ -306,8 +331,8 @@ impl fmt::Display for Error {
             Self::StaleTable { name } => write!(f, "table {name:?} was dropped"),
             Self::OtherDatabase { table } => write!(
                 f,
-                "table {table} belongs to another database than the batch; a batch is atomic \
-                 within one database: use one batch for each"
+                "table {table} belongs to another database than the batch or the transaction; both \
+                 are atomic within one database: use one for each"
             ),
             Self::TypeMismatch { table, expected, found } => {
                 write!(f, "table {table} has the types {expected}, not {found}")
@@ -321,6 +346,24 @@ impl fmt::Display for Error {
             Self::UnknownEngine { name, available } => {
                 write!(f, "this build has no engine named {name:?}; it has: {available}")
             }
+            Self::Conflict { table, key } => write!(
+                f,
+                "another commit changed what the transaction depends on, at key \"{}\" of table \
+                 {table}; run the transaction again",
+                printable(key)
+            ),
+            Self::Deadlock { table, key } => write!(
+                f,
+                "deadlock at key \"{}\" of table {table}: the transactions wait for locks of each \
+                 other; run this one again",
+                printable(key)
+            ),
+            Self::LockTimeout { table, key } => write!(
+                f,
+                "the lock of key \"{}\" of table {table} was not free within lock_timeout; another \
+                 transaction holds it",
+                printable(key)
+            ),
             Self::ReadOnly => f.write_str("the database was opened read-only"),
             Self::Closed => f.write_str("the database is closed"),
             Self::Forked => f.write_str(FORKED),

@@ -425,6 +425,39 @@ bugs! {
     BatchNeedsAreNotSummed = 285, "batch-needs-are-not-summed";
     /// A batch that is larger than the page cache is applied without room for its dirty pages.
     BatchMakesNoRoom = 282, "batch-makes-no-room";
+    // Transactions.
+    /// A commit validates the keys that a transaction has read, but not its ranges.
+    TransactionSkipsRanges = 310, "transaction-skips-ranges";
+    /// A commit locks the keys that it writes, but not those that it has read.
+    TransactionLocksWritesOnly = 311, "transaction-locks-writes-only";
+    /// A range of a transaction does not show its own writes.
+    RangeMissesOwnWrites = 312, "range-misses-own-writes";
+    /// A rollback to a savepoint keeps the writes since.
+    SavepointForgotten = 313, "savepoint-forgotten";
+    /// A transaction that is run again reads the snapshot of the first attempt.
+    RetryKeepsSnapshot = 314, "retry-keeps-snapshot";
+    /// A rolled back transaction keeps its key locks.
+    RollbackKeepsLocks = 315, "rollback-keeps-locks";
+    /// A key that was read as absent is not validated.
+    AbsentReadsNotValidated = 316, "absent-reads-not-validated";
+    /// A wait that closes a cycle of waiting transactions is not detected.
+    DeadlockNotDetected = 317, "deadlock-not-detected";
+    /// The lock of a key is handed to the transaction that has waited least.
+    LockGoesToLastWaiter = 318, "lock-goes-to-last-waiter";
+    /// A read without a snapshot does not check that the earlier reads are still current.
+    ReadsAtTwoMoments = 319, "reads-at-two-moments";
+    /// A locked key is read as of the snapshot, although a commit has changed it since.
+    LockedReadIsStale = 320, "locked-read-is-stale";
+    /// A condition of a write in a transaction is not validated at commit.
+    ConditionNotValidated = 321, "condition-not-validated";
+    /// A deleted range of the transaction hides keys that it has put since.
+    OwnRangeHidesLaterPuts = 322, "own-range-hides-later-puts";
+    /// A commit with `Isolation::Snapshot` does not validate the keys that it writes.
+    SnapshotIsolationSkipsWrites = 323, "snapshot-isolation-skips-writes";
+    /// An iterator over a range counts as read only the range up to the last entry before its end.
+    RangeEndNotRead = 324, "range-end-not-read";
+    /// A reader without a snapshot does not notice a commit that is being applied.
+    ReadDuringApply = 325, "read-during-apply";
     // Sorted loads.
     /// A load's root is adopted before its pages are synced.
     LoadSkipsSync = 224, "load-skips-sync";
@@ -491,7 +524,7 @@ mod switch {
     use super::Bug;
 
     /// Words of a set of bugs.
-    const WORDS: usize = 5;
+    const WORDS: usize = 6;
 
     static EVERYWHERE: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 

@@ -119,7 +119,7 @@ impl Batch {
         if let Some(refused) = &self.refused {
             return Err(refused.clone());
         }
-        self.session.core.commit_batch(&self.body, &self.tables, durability)?;
+        self.session.core.commit_batch(&self.body, &self.tables, None, durability)?;
         self.clear();
         Ok(())
     }

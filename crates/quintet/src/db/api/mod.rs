@@ -13,6 +13,7 @@ mod mount;
 pub(crate) mod session;
 mod stats;
 mod table;
+mod transaction;
 mod typed;
 mod write_options;
 
@@ -26,6 +27,10 @@ pub use self::{
     mount::{MountInfo, MountOptions},
     stats::{DatabaseStats, TableStats},
     table::{Entries, Table},
+    transaction::{
+        Isolation, Savepoint, Transaction, TransactionEntries, TransactionOptions,
+        TransactionTable, TypedTransactionEntries,
+    },
     typed::{TypedEntries, TypedTable},
     write_options::{DeleteOptions, PutOptions},
 };

@@ -314,7 +314,8 @@ impl Table {
         Ok(self.session.core.table_stats(&self.state))
     }
 
-    fn check_ordered(&self) -> Result<()> {
+    /// Fails unless the table takes reads and keeps key order.
+    pub(super) fn check_ordered(&self) -> Result<()> {
         self.session.core.tables.check_usable(&self.state)?;
         if self.state.kind.is_ordered() { Ok(()) } else { Err(self.unordered()) }
     }

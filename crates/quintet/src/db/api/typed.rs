@@ -225,11 +225,13 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
         Ok(TypedEntries { entries: self.table.range(bounds)?, table: self.clone() })
     }
 
-    fn value(&self, bytes: &[u8]) -> Result<V> {
+    /// Decodes a stored value.
+    pub(super) fn value(&self, bytes: &[u8]) -> Result<V> {
         V::decode_value(bytes).ok_or_else(|| self.damage("value"))
     }
 
-    fn entry(&self, (key, value): &(Key, Value)) -> Result<(K, V)> {
+    /// Decodes a stored entry.
+    pub(super) fn entry(&self, (key, value): &(Key, Value)) -> Result<(K, V)> {
         let key = K::decode(key).ok_or_else(|| self.damage("key"))?;
         Ok((key, self.value(value)?))
     }
@@ -244,7 +246,8 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
     }
 }
 
-fn encoded<K: TypedKey>(range: &impl RangeBounds<K>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+/// Encodes the bounds of a range.
+pub(super) fn encoded<K: TypedKey>(range: &impl RangeBounds<K>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     (range.start_bound().map(KeyRef::encode), range.end_bound().map(KeyRef::encode))
 }
 

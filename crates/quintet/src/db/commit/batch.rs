@@ -1,4 +1,6 @@
-//! Commits of batches: one record for all operations, under the stripes of all their keys.
+//! Commits of batches and transactions: one record for all operations, under the stripes of all
+//! their keys. A transaction locks those of the keys that it has read too, and validates its reads
+//! under them.
 
 use super::{
     mutants,
@@ -11,6 +13,7 @@ use crate::{
         core::{Core, durability::Durability},
         encoding::operations::Ops,
         tables::state::{BY_PLACE_OPS_MAX, TableState, sort_by_place},
+        transaction::TransactionReads,
     },
     io::process::ProcessArc,
     util::{codec::to_u64, mutant::mutant},
@@ -31,7 +34,8 @@ const SORTED_SHARE: u64 = 8;
 
 impl Core {
     /// Commits all operations of `body` or none. `tables` are the tables that it names. Closes
-    /// tables without a handle if there is no memory for the batch.
+    /// tables without a handle if there is no memory for the batch. `reads` of a transaction are
+    /// validated, and ended, under the stripes.
     ///
     /// Fails with [`Error::OutOfMemory`] before anything is logged if the engines must hold more of
     /// the batch at once than the budget has. The error tells what the whole batch needs.
@@ -39,6 +43,7 @@ impl Core {
         &self,
         body: &[u8],
         tables: &[BatchTable],
+        mut reads: Option<&mut TransactionReads>,
         durability: Durability,
     ) -> Result<()> {
         let limit = self.budget.limit();
@@ -49,10 +54,10 @@ impl Core {
                 return Err(Error::OutOfMemory { budget: limit, needed });
             }
         }
-        let outcome = match self.try_commit_batch(body, tables, durability) {
+        let outcome = match self.try_commit_batch(body, tables, reads.as_deref_mut(), durability) {
             // Nothing is admitted any more: this thread may wait for a checkpoint round.
             Err(Error::OutOfMemory { .. }) if self.close_unused(usize::MAX) > 0 => {
-                self.try_commit_batch(body, tables, durability)
+                self.try_commit_batch(body, tables, reads, durability)
             }
             outcome => outcome,
         };
@@ -68,6 +73,7 @@ impl Core {
         &self,
         body: &[u8],
         tables: &[BatchTable],
+        reads: Option<&mut TransactionReads>,
         durability: Durability,
     ) -> Result<()> {
         self.tables.check_writable()?;
@@ -79,7 +85,7 @@ impl Core {
         let mut admitted = 0;
         let logged = self
             .admit_batch(body, tables, &mut admitted)
-            .and_then(|()| self.log_batch(body, tables, all_free));
+            .and_then(|()| self.log_batch((body, tables), reads, all_free));
         match logged {
             Ok((appended, applied)) => {
                 self.finish(appended, durability)?;
@@ -107,27 +113,46 @@ impl Core {
     /// Logs and applies a batch under its stripes. On an error nothing was logged.
     fn log_batch(
         &self,
-        body: &[u8],
-        tables: &[BatchTable],
+        (body, tables): (&[u8], &[BatchTable]),
+        reads: Option<&mut TransactionReads>,
         frees: bool,
     ) -> Result<(Appended, Result<()>)> {
         self.log.admit(to_u64(body.len()), frees)?;
         let mut indexes = Vec::new();
-        let mut every = false;
+        let mut every = reads.as_ref().is_some_and(|reads| reads.add_stripes(self, &mut indexes));
+        let mut has_range = false;
         for (table, op) in operations(body, tables) {
             match op {
                 Op::Put { key, .. } | Op::Delete { key } => {
                     indexes.push(self.stripes.index(table.id, table.hash.hash(key)));
                 }
-                Op::DeleteRange { .. } => every = true,
+                Op::DeleteRange { .. } => has_range = true,
             }
         }
+        every |= has_range;
         let held =
             if every { self.stripes.hold_every() } else { self.stripes.hold_all_of(&mut indexes) };
         self.tables.check_open()?;
         tables.iter().try_for_each(|table| self.tables.check_takes_writes(table))?;
         operations(body, tables).try_for_each(|(table, op)| self.tables.check_types(table, &op))?;
+        if let Some(reads) = reads {
+            reads.validate(self, operations(body, tables).map(|(table, op)| (&***table, op)))?;
+            reads.end();
+        }
         mutant!(BatchSplits => return mutants::log_split(self, operations(body, tables)));
+        held.begin_write();
+        let logged = self.log_batch_locked(body, tables, has_range);
+        held.end_write();
+        logged
+    }
+
+    /// The part of [`Self::log_batch`] after everything that refuses the batch.
+    fn log_batch_locked(
+        &self,
+        body: &[u8],
+        tables: &[BatchTable],
+        has_range: bool,
+    ) -> Result<(Appended, Result<()>)> {
         let mut ticket: Ticket<'_> = self.log.begin()?;
         let logged = mutant!(BatchLogsFirstOnly: mutants::first_operation(body), else body);
         let appended = ticket.append(&[logged])?;
@@ -142,13 +167,12 @@ impl Core {
             applied = std::mem::replace(&mut applied, Ok(())).and(of_table).and(of_index);
             Ok(())
         };
-        if to_u64(body.len()) > self.budget.limit() / SORTED_SHARE && !every {
+        if to_u64(body.len()) > self.budget.limit() / SORTED_SHARE && !has_range {
             for_each_sorted(body, tables, &mut apply)?;
         } else {
             for_each_prefetched(operations(body, tables), tables, &mut apply)?;
         }
         drop(ticket);
-        held.bump();
         Ok((appended, applied))
     }
 }

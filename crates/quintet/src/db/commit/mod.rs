@@ -5,7 +5,7 @@
 //! 2. Admit: the scheduler of checkpoints, the engines, the expiry index and the log may refuse or
 //!    delay the write.
 //! 3. Lock the stripes of its keys.
-//! 4. Check its condition.
+//! 4. Check its condition; validate what a transaction has read.
 //! 5. Append its record to the log.
 //! 6. Apply it to the engines and the expiry index; unlock.
 //! 7. Wait for the sync, if asked.
@@ -27,3 +27,4 @@ mod steps;
 #[cfg(test)]
 #[cfg(not(model))]
 mod tests;
+mod transaction;

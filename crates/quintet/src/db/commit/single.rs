@@ -74,31 +74,31 @@ impl Core {
         let logged = match op {
             Op::Put { .. } | Op::Delete { .. } => {
                 let stripe = self.stripes.hold(self.stripes.index(table.id, hash));
-                let logged = self.log_and_apply_locked(table, entry, &pieces, condition)?;
-                if logged.is_some() {
-                    stripe.bump();
-                }
-                logged
+                let begin = || stripe.begin_write();
+                let logged = self.log_and_apply_locked(table, entry, &pieces, condition, begin);
+                stripe.end_write();
+                logged?
             }
             Op::DeleteRange { .. } => {
                 let stripes = self.stripes.hold_every();
-                let logged = self.log_and_apply_locked(table, entry, &pieces, condition)?;
-                if logged.is_some() {
-                    stripes.bump();
-                }
-                logged
+                let begin = || stripes.begin_write();
+                let logged = self.log_and_apply_locked(table, entry, &pieces, condition, begin);
+                stripes.end_write();
+                logged?
             }
         };
         Ok(logged)
     }
 
-    /// The part of [`Self::log_and_apply`] for which the stripes are locked.
+    /// The part of [`Self::log_and_apply`] for which the stripes are locked. Calls `begin_write`
+    /// once nothing refuses the write any more.
     fn log_and_apply_locked(
         &self,
         table: &TableState,
         (op, hash, removed_entry): (&Op<'_>, u64, Option<ExpiryEntry<'_>>),
         pieces: &[&[u8]; 5],
         condition: Condition,
+        begin_write: impl FnOnce(),
     ) -> Result<Option<(Appended, Result<()>)>> {
         self.tables.check_open()?;
         self.tables.check_takes_writes(table)?;
@@ -108,6 +108,7 @@ impl Core {
             return Ok(None);
         }
         let replaced = table.replaced_expiry(op);
+        begin_write();
         let mut ticket = self.log.begin()?;
         table.engine.prefetch(Hint::Write { hash, step: 2 });
         let appended = ticket.append(pieces)?;

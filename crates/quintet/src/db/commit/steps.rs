@@ -57,6 +57,9 @@ impl Core {
             Condition::Always => Ok(true),
             Condition::Absent => self.tables.contains(table, key).map(|has| !has),
             Condition::Present => self.tables.contains(table, key),
+            Condition::Unchanged { stripe, version } => {
+                Ok(self.stripes.is_unchanged(stripe, version))
+            }
             Condition::Expired { .. } => {
                 mutant!(SweepDoesNotLookAgain => return Ok(true));
                 let expires_at = table.stored_expiry(key)?;
@@ -69,6 +72,7 @@ impl Core {
     /// the table does not.
     pub(super) fn apply(&self, table: &TableState, appended: Appended, op: &Op<'_>) -> Result<()> {
         table.record_applied(appended.end);
+        self.save_version(table, appended.lsn, op)?;
         table.engine.apply(appended.lsn, op).map_err(|error| {
             table.fail(&error);
             Error::TableFailed { table: self.tables.name_of(table), reason: error.to_string() }

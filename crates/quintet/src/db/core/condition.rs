@@ -1,5 +1,6 @@
 //! The condition of a write.
 
+use super::stripes::StripeIndex;
 use crate::{contract::Op, db::expiry::ExpiryEntry, util::mutant::mutant};
 
 /// When a write takes effect. The commit path checks it under the key's stripe.
@@ -12,6 +13,14 @@ pub(crate) enum Condition {
     Absent,
     /// If the key has a value.
     Present,
+    /// If the key's stripe, `stripe`, still has this version. For a transaction that has read no
+    /// key of another stripe.
+    Unchanged {
+        /// The stripe of the key that is written.
+        stripe: StripeIndex,
+        /// An even version.
+        version: u64,
+    },
     /// If the stored value has expired. For the sweep, which found the index entry of `time`. The
     /// entry is removed whether or not the condition holds.
     Expired {

@@ -6,6 +6,7 @@
 //! | [`ExpiryIndex`] | the index of values that expire |
 //! | [`CheckpointScheduler`] | the checkpoint rounds and the bound of the log |
 //! | [`Stripes`] | the locks that order the writes of one key |
+//! | [`KeyLocks`] | the keys that transactions have locked |
 //! | [`LogJobs`] | the requests to sync and to prepare the log |
 //! | [`DatabaseHost`] | the clock and the job handles; engines call it |
 //!
@@ -13,12 +14,14 @@
 
 pub(crate) mod condition;
 pub(crate) mod durability;
+pub(crate) mod key_locks;
 pub(crate) mod log_jobs;
 pub(crate) mod stripes;
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use durability::Durability;
+use key_locks::KeyLocks;
 use log_jobs::LogJobs;
 use stripes::Stripes;
 
@@ -68,6 +71,8 @@ pub(crate) struct Core {
     pub(crate) expiry: ExpiryIndex,
     pub(crate) checkpoints: CheckpointScheduler,
     pub(crate) stripes: Stripes,
+    pub(crate) key_locks: KeyLocks,
+    pub(crate) versions: Arc<crate::db::versions::VersionStore>,
     pub(crate) log_jobs: LogJobs,
     pub(crate) counters: CachePadded<CommitCounters>,
     /// The last failure of a background job that has not succeeded since.

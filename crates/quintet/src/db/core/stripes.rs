@@ -3,7 +3,11 @@
 //! A fixed array of locks, each with a version, indexed by a hash of table and key. A lock for each
 //! key would cost memory for each key; one lock would serialise all writers.
 //!
-//! Invariants: a version changes only under its lock, and only after a write. A thread that locks
+//! A version is odd from before a commit is logged until it is applied, as in a seqlock. A reader
+//! that finds the same even version before and after it reads some keys has read the values of one
+//! moment, without a lock: transactions do so.
+//!
+//! Invariants: a version changes only under its lock, and only around a write. A thread that locks
 //! several stripes locks them in ascending order, so no two commits wait for each other.
 //!
 //! Threads: any; plain reads lock no stripe.
@@ -11,7 +15,7 @@
 use crate::util::{
     codec::{to_u64, to_usize},
     mutant::mutant,
-    sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock},
+    sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence, lock},
 };
 
 /// Number of stripes. Enough that 64 writers rarely meet, few enough to lock all for a range.
@@ -67,6 +71,11 @@ impl Stripes {
         Self { stripes: (0..count).map(|_| stripe()).collect() }
     }
 
+    /// Returns the number of stripes.
+    pub(crate) fn count(&self) -> usize {
+        self.stripes.len()
+    }
+
     /// Returns the stripe of a key, from its hash.
     #[inline]
     pub(crate) fn index(&self, table_id: u64, key_hash: u64) -> StripeIndex {
@@ -101,29 +110,66 @@ impl Stripes {
         Some((stripe, lock(&stripe.lock)))
     }
 
-    /// Returns the version of a stripe. Two equal reads without a lock between mean that nothing
-    /// was written.
-    #[cfg(test)]
+    /// Returns the version of a stripe. It is odd while a commit is logged and applied.
+    #[inline]
     pub(crate) fn version(&self, index: StripeIndex) -> u64 {
         self.stripes.get(index.0).map_or(0, |stripe| stripe.version.load(Ordering::Acquire))
+    }
+
+    /// Returns whether a stripe still has this even version. Then no commit on its keys was logged
+    /// or applied since the version was read, as far as the reads since then can tell.
+    #[inline]
+    pub(crate) fn is_unchanged(&self, index: StripeIndex, version: u64) -> bool {
+        fence(Ordering::Acquire);
+        version.is_multiple_of(2) && self.version(index) == version
+    }
+}
+
+impl WriteStripe {
+    /// Marks the beginning of a write under the lock.
+    #[inline]
+    fn begin_write(&self) {
+        mutant!(ReadDuringApply => return);
+        self.version.store(self.version.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
+        // A reader that sees a later store of this thread sees the odd version.
+        fence(Ordering::Release);
+    }
+
+    /// Marks the end of a write under the lock. Does nothing if none has begun.
+    #[inline]
+    fn end_write(&self) {
+        let version = self.version.load(Ordering::Relaxed);
+        let version = mutant!(ReadDuringApply: version | 1, else version);
+        self.version.store(version + (version & 1), Ordering::Release);
     }
 }
 
 impl StripesGuard<'_> {
-    /// Records a write under these stripes.
-    pub(crate) fn bump(&self) {
-        for (stripe, _) in &self.stripes {
-            stripe.version.fetch_add(1, Ordering::Release);
-        }
+    /// Marks the beginning of a write under these stripes.
+    pub(crate) fn begin_write(&self) {
+        self.stripes.iter().for_each(|(stripe, _)| stripe.begin_write());
+    }
+
+    /// Marks the end of a write under these stripes, failed or not.
+    pub(crate) fn end_write(&self) {
+        self.stripes.iter().for_each(|(stripe, _)| stripe.end_write());
     }
 }
 
 impl StripeGuard<'_> {
-    /// Records a write under this stripe.
+    /// Marks the beginning of a write under this stripe.
     #[inline]
-    pub(crate) fn bump(&self) {
+    pub(crate) fn begin_write(&self) {
         if let Some((stripe, _)) = &self.stripe {
-            stripe.version.fetch_add(1, Ordering::Release);
+            stripe.begin_write();
+        }
+    }
+
+    /// Marks the end of a write under this stripe, failed or not.
+    #[inline]
+    pub(crate) fn end_write(&self) {
+        if let Some((stripe, _)) = &self.stripe {
+            stripe.end_write();
         }
     }
 }
@@ -133,15 +179,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_change_only_with_a_bump() {
+    fn versions_change_only_around_a_write() {
         let stripes = Stripes::new(8);
         let index = stripes.index(1, 42);
         drop(stripes.hold(index));
         assert_eq!(stripes.version(index), 0);
+        assert!(stripes.is_unchanged(index, 0));
         let held = stripes.hold(index);
-        held.bump();
+        held.end_write();
+        assert!(stripes.is_unchanged(index, 0), "no write has begun");
+        held.begin_write();
+        assert!(!stripes.is_unchanged(index, 0) && !stripes.is_unchanged(index, 1));
+        held.end_write();
         drop(held);
-        assert_eq!(stripes.version(index), 1);
+        assert!(stripes.is_unchanged(index, 2) && !stripes.is_unchanged(index, 0));
         drop(stripes.hold_every());
     }
 
@@ -150,10 +201,11 @@ mod tests {
         let stripes = Stripes::new(4);
         let mut indexes: Vec<_> = (0..100).map(|hash| stripes.index(9, hash)).collect();
         let held = stripes.hold_all_of(&mut indexes);
-        held.bump();
+        held.begin_write();
+        held.end_write();
         assert!(indexes.is_sorted());
         assert!(indexes.len() <= 4);
-        assert!(indexes.iter().all(|index| stripes.version(*index) == 1));
+        assert!(indexes.iter().all(|index| stripes.version(*index) == 2));
     }
 }
 
@@ -176,14 +228,16 @@ mod models {
                     let stripes = Arc::clone(&stripes);
                     thread::spawn(move || {
                         let mut indexes: Vec<_> = order.map(StripeIndex).to_vec();
-                        stripes.hold_all_of(&mut indexes).bump();
+                        let held = stripes.hold_all_of(&mut indexes);
+                        held.begin_write();
+                        held.end_write();
                     })
                 })
                 .collect();
             for thread in threads {
                 thread.join().unwrap();
             }
-            assert_eq!([0, 1].map(|index| stripes.version(StripeIndex(index))), [2, 2]);
+            assert_eq!([0, 1].map(|index| stripes.version(StripeIndex(index))), [4, 4]);
         });
     }
 

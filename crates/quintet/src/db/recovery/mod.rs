@@ -35,7 +35,7 @@ use target::ReplayTarget;
 use super::{
     catalog::{self, Catalog, edit::Progress, tree::CatalogTree},
     checkpoint::CheckpointScheduler,
-    core::{Core, log_jobs::LogJobs, stripes::Stripes},
+    core::{Core, key_locks::KeyLocks, log_jobs::LogJobs, stripes::Stripes},
     expiry::ExpiryIndex,
     tables::{host::DatabaseHost, loader::TableLoader, registry::TableRegistry},
 };
@@ -192,6 +192,8 @@ fn load_and_replay(
         log,
         host,
         stripes: Stripes::default(),
+        key_locks: KeyLocks::default(),
+        versions: Arc::default(),
         log_jobs: LogJobs::default(),
         counters: CachePadded::default(),
         background_failure: Mutex::new(None),

@@ -270,7 +270,9 @@ impl SortedLoader {
                 let index = core.expiry.table().filter(|_| self.expires);
                 core.checkpoints.adopt_load(&core.tables, state, index)?;
                 core.counters.commits.fetch_add(1, Ordering::Relaxed);
-                core.stripes.hold_every().bump();
+                let stripes = core.stripes.hold_every();
+                stripes.begin_write();
+                stripes.end_write();
             }
         }
         Ok(self.entries)

@@ -1,0 +1,123 @@
+//! The start of transactions, and attempts until one commits.
+
+use std::time::Duration;
+
+use super::{Transaction, TransactionOptions, mutants};
+use crate::{
+    Error, Result,
+    db::{api::database::Database, core::Core},
+    util::{codec::Decoder, mutant::mutant},
+};
+
+/// Upper bound of the pause before the second repetition, in nanoseconds. It doubles with each
+/// further one.
+const PAUSE_FIRST_NANOS: u64 = 10_000;
+/// Longest pause, in nanoseconds.
+const PAUSE_MAX_NANOS: u64 = 2_000_000;
+
+impl Database {
+    /// Begins a transaction, which the caller commits. It costs nothing until it reads.
+    ///
+    /// Prefer [`Database::transaction`], which repeats the transaction after a conflict.
+    ///
+    /// ```no_run
+    /// # fn main() -> quintet::Result<()> {
+    /// # let db = quintet::Database::open("data")?;
+    /// # let jobs = db.table("jobs")?;
+    /// let mut tx = db.begin(quintet::TransactionOptions::new())?;
+    /// if tx.get(&jobs, "next")?.is_none() {
+    ///     tx.put(&jobs, "next", "1")?;
+    /// }
+    /// tx.commit()?; // `Error::Conflict` if another commit has changed "next" since
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Fails with [`Error::Closed`] and [`Error::Forked`].
+    pub fn begin(&self, options: TransactionOptions) -> Result<Transaction> {
+        self.session.core.tables.check_open()?;
+        Ok(Transaction::new(self.session.clone(), &options, options.mode()))
+    }
+
+    /// Runs `body` as a transaction with the default options, and commits what it wrote; see
+    /// [`Database::transaction_with`].
+    ///
+    /// ```no_run
+    /// # fn main() -> quintet::Result<()> {
+    /// # let db = quintet::Database::open("data")?;
+    /// # let counters = db.table("counters")?;
+    /// let count = db.transaction(|tx| {
+    ///     let bytes = tx.get(&counters, "visits")?;
+    ///     let count = bytes.map_or(0, |bytes| u64::from_le_bytes((*bytes).try_into().unwrap()));
+    ///     tx.put(&counters, "visits", (count + 1).to_le_bytes())?;
+    ///     Ok(count + 1)
+    /// })?;
+    /// # let _ = count;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn transaction<T>(&self, body: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        self.transaction_with(TransactionOptions::new(), body)
+    }
+
+    /// Runs `body` as a transaction, and commits what it wrote. Returns the result of `body`. If
+    /// `body` fails, nothing is committed.
+    ///
+    /// After [`Error::Conflict`] and [`Error::Deadlock`] `body` runs again, up to
+    /// [`TransactionOptions::retries`] times, with random pauses of at most 2 ms in between. So it
+    /// should have no effect besides that of the transaction, and should not ignore errors of the
+    /// transaction's operations. Each run reads anew.
+    ///
+    /// Small transactions take no snapshot in the first run: a run that cannot read all its keys as
+    /// of one moment is repeated with one.
+    ///
+    /// Fails as [`Transaction::commit`] does.
+    pub fn transaction_with<T, E: From<Error>>(
+        &self,
+        options: TransactionOptions,
+        mut body: impl FnMut(&mut Transaction) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let core = &self.session.core;
+        core.tables.check_open()?;
+        let mut attempt = 0;
+        let mut kept = None;
+        loop {
+            let mode = options.mode_of_attempt(attempt);
+            let mut transaction = Transaction::new(self.session.clone(), &options, mode);
+            mutant!(RetryKeepsSnapshot => mutants::keep_snapshot(&mut transaction, &mut kept));
+            let outcome = body(&mut transaction);
+            mutant!(RetryKeepsSnapshot => mutants::keep_snapshot(&mut transaction, &mut kept));
+            let failure = match outcome {
+                Ok(result) => match transaction.finish() {
+                    Ok(()) => return Ok(result),
+                    Err(error @ (Error::Conflict { .. } | Error::Deadlock { .. })) => error.into(),
+                    Err(error) => return Err(error.into()),
+                },
+                Err(failure) if transaction.state.get_mut().failure.is_none() => {
+                    return Err(failure);
+                }
+                Err(failure) => failure,
+            };
+            // Releases its locks before the pause.
+            drop(transaction);
+            if attempt >= options.retries {
+                return Err(failure);
+            }
+            pause(core, attempt);
+            attempt += 1;
+        }
+    }
+}
+
+/// Waits for a random time, so that transactions that met do not meet again. The first repetition
+/// begins at once.
+fn pause(core: &Core, attempt: u32) {
+    if attempt == 0 {
+        return;
+    }
+    let bound = PAUSE_FIRST_NANOS.checked_shl(attempt - 1).unwrap_or(PAUSE_MAX_NANOS);
+    let mut bytes = [0; 8];
+    core.env.random(&mut bytes);
+    let random = Decoder::new(&bytes).u64().unwrap_or_default();
+    core.env.pause(Duration::from_nanos(random % bound.clamp(1, PAUSE_MAX_NANOS)));
+}
