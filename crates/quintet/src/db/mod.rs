@@ -46,7 +46,6 @@ mod tables;
 #[cfg(all(test, not(model)))]
 mod tests;
 mod transaction;
-mod versions;
 
 pub use self::{
     api::{

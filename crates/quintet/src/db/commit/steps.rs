@@ -72,7 +72,6 @@ impl Core {
     /// the table does not.
     pub(super) fn apply(&self, table: &TableState, appended: Appended, op: &Op<'_>) -> Result<()> {
         table.record_applied(appended.end);
-        self.save_version(table, appended.lsn, op)?;
         table.engine.apply(appended.lsn, op).map_err(|error| {
             table.fail(&error);
             Error::TableFailed { table: self.tables.name_of(table), reason: error.to_string() }

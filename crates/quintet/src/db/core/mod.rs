@@ -72,7 +72,6 @@ pub(crate) struct Core {
     pub(crate) checkpoints: CheckpointScheduler,
     pub(crate) stripes: Stripes,
     pub(crate) key_locks: KeyLocks,
-    pub(crate) versions: Arc<crate::db::versions::VersionStore>,
     pub(crate) log_jobs: LogJobs,
     pub(crate) counters: CachePadded<CommitCounters>,
     /// The last failure of a background job that has not succeeded since.

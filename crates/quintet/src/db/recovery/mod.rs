@@ -193,7 +193,6 @@ fn load_and_replay(
         host,
         stripes: Stripes::default(),
         key_locks: KeyLocks::default(),
-        versions: Arc::default(),
         log_jobs: LogJobs::default(),
         counters: CachePadded::default(),
         background_failure: Mutex::new(None),
