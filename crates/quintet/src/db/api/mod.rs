@@ -11,6 +11,7 @@ mod key_bounds;
 mod load;
 mod mount;
 pub(crate) mod session;
+mod snapshot;
 mod stats;
 mod table;
 mod typed;
@@ -24,6 +25,7 @@ pub use self::{
     key_bounds::KeyBounds,
     load::{LoadOptions, SortedLoader},
     mount::{MountInfo, MountOptions},
+    snapshot::Snapshot,
     stats::{DatabaseStats, TableStats},
     table::{Entries, Table},
     typed::{TypedEntries, TypedTable},
