@@ -518,7 +518,7 @@ mod switch {
     use super::Bug;
 
     /// Words of a set of bugs.
-    const WORDS: usize = 5;
+    const WORDS: usize = 6;
 
     static EVERYWHERE: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 
