@@ -49,7 +49,7 @@ pub use crate::db::{
     BATCH_BYTES_MAX, Batch, CheckLevel, Child, ChildKind, Database, DatabaseOption, DatabaseStats,
     DeleteOptions, Durability, Entries, Isolation, KEY_BYTES_MAX, Key, KeyBounds, LoadOptions,
     MountInfo, MountOptions, NAME_BYTES_MAX, NAME_DEPTH_MAX, Options, PutOptions, Savepoint,
-    SortedLoader, Table, TableInfo, TableStats, Transaction, TransactionEntries,
+    Snapshot, SortedLoader, Table, TableInfo, TableStats, Transaction, TransactionEntries,
     TransactionOptions, TransactionTable, TypedEntries, TypedTable, TypedTransactionEntries,
     VALUE_BYTES_MAX, Value, check_table_path, database_options, inspect,
 };

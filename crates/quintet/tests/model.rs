@@ -11,6 +11,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "common/held_snapshot.rs"]
+mod held_snapshot;
 #[path = "common/random.rs"]
 mod random;
 
@@ -29,7 +31,7 @@ use quintet::{
     },
 };
 
-use crate::random::Random;
+use crate::{held_snapshot::HeldSnapshot, random::Random};
 
 /// A value and its expiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +56,12 @@ struct Run {
     history: VecDeque<State>,
     /// The clock of the database: it does not go back while the database is open.
     now: u64,
+    /// Open snapshots, with what they must show.
+    snapshots: Vec<HeldSnapshot>,
 }
+
+/// Maximum number of snapshots that are open at once.
+const SNAPSHOTS_MAX: usize = 4;
 
 const NAMES: [&str; 6] = ["a", "b/c", "b/d", "b/e/f", "g", "h/i"];
 
@@ -112,6 +119,7 @@ impl Run {
             state: State::new(),
             history: VecDeque::from([State::new()]),
             now: 0,
+            snapshots: Vec::new(),
         };
         run.open();
         run
@@ -123,7 +131,8 @@ impl Run {
             match self.random.below(100) {
                 0..40 => self.write(),
                 40..50 => self.batch(),
-                50..66 => self.read(),
+                50..61 => self.read(),
+                61..66 => self.snapshot(),
                 66..69 => self.create(),
                 69..71 => self.rename(),
                 71..73 => self.drop_something(),
@@ -545,6 +554,29 @@ impl Run {
         state.iter().map(|(name, table)| (name.clone(), rows(table))).collect()
     }
 
+    /// Takes a snapshot, reads one, or drops one.
+    fn snapshot(&mut self) {
+        match self.random.below(4) {
+            0 if self.snapshots.len() < SNAPSHOTS_MAX => {
+                let rows = Self::seen(&self.state, self.now);
+                let handle = |(name, rows): (String, _)| (self.db().table(&name).unwrap(), rows);
+                let tables = rows.into_iter().map(handle).collect();
+                let snapshot = self.db().snapshot().unwrap();
+                self.snapshots.push(HeldSnapshot { snapshot, tables });
+            }
+            1 if !self.snapshots.is_empty() => {
+                self.snapshots.swap_remove(self.random.index(self.snapshots.len()));
+            }
+            _ if !self.snapshots.is_empty() => {
+                let place = self.random.index(self.snapshots.len());
+                if !self.snapshots[place].check(&mut self.random) {
+                    self.snapshots.remove(place);
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn compare(&mut self) {
         Self::assert_same(&Self::contents(&self.db()), &Self::seen(&self.state, self.now));
     }
@@ -566,8 +598,10 @@ impl Run {
         }
     }
 
-    /// A value that a read has found expired must not return when the clock starts anew.
+    /// Before the database is closed. Drops the snapshots. A value that a read has found expired
+    /// must not return when the clock starts anew.
     fn forget_expired(&mut self) {
+        self.snapshots.clear();
         let now = self.env.unix_millis();
         let back = self.now.saturating_sub(now);
         if back > 0 {

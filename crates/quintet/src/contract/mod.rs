@@ -443,6 +443,9 @@ pub trait Engine: Send + Sync {
     /// returned at least once. A scan ends even if the table is written meanwhile.
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)>;
 
+    /// Returns the order of scans by hashes; `None` for an engine that scans in key order.
+    fn hash_order(&self) -> Option<&dyn HashOrder>;
+
     /// Returns the operations that need key order; `None` for an engine without order.
     fn ordered(&self) -> Option<&dyn OrderedEngine>;
 
@@ -473,6 +476,19 @@ pub trait Engine: Send + Sync {
     /// Returns the background work that the engine wants now. Cheap: a few loads. Changes nothing
     /// but the time stamps with which an engine detects that writes have paused.
     fn pending_work(&self) -> PendingWork;
+}
+
+/// The order of scans of an engine that finds its keys by hashes.
+///
+/// A page of [`Engine::scan`] from a cursor to the next one has exactly the entries whose positions
+/// lie between those of the two cursors. After the table has shrunk, it may have earlier ones again.
+pub trait HashOrder: Send + Sync {
+    /// Returns the position of a key in scans. It never changes.
+    fn position(&self, key: &[u8]) -> u64;
+
+    /// Returns the position at which a scan continues from a cursor; 0 for [`Cursor::START`]. Fails
+    /// if no scan returned the cursor.
+    fn cursor_position(&self, cursor: &Cursor) -> Result<u64>;
 }
 
 /// Operations of the engines that keep their keys in order.

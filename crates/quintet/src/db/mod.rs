@@ -13,8 +13,9 @@
 //! | `recovery` | opening: options, replay of the log |
 //! | `commit` | the commit path: admit, lock, log, apply |
 //! | `transaction` | what a transaction has read and written |
+//! | `snapshot` | reads of a snapshot: the engines' answers merged with the version store |
 //! | `core` | `Core`, which ties the components together; stripes |
-//! | `checkpoint`, `expiry` | the checkpoint rounds; the index of values that expire |
+//! | `checkpoint`, `expiry`, `versions` | the checkpoint rounds; the index of values that expire; earlier values of keys for snapshots |
 //! | `tables` | the registry of open tables, their state, reads, the host that engines call |
 //! | `catalog`, `encoding` | the file of tables; the bytes of values and of log records |
 //! | `limits` | limits of names, keys and values |
@@ -42,16 +43,18 @@ mod limits;
 #[cfg(all(test, shuttle))]
 mod models;
 mod recovery;
+mod snapshot;
 mod tables;
 #[cfg(all(test, not(model)))]
 mod tests;
 mod transaction;
+mod versions;
 
 pub use self::{
     api::{
         Batch, CheckLevel, Child, ChildKind, Database, DatabaseStats, DeleteOptions, Entries,
         Isolation, KeyBounds, LoadOptions, MountInfo, MountOptions, PutOptions, Savepoint,
-        SortedLoader, Table, TableInfo, TableStats, Transaction, TransactionEntries,
+        Snapshot, SortedLoader, Table, TableInfo, TableStats, Transaction, TransactionEntries,
         TransactionOptions, TransactionTable, TypedEntries, TypedTable, TypedTransactionEntries,
         check_table_path,
     },

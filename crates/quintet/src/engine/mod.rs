@@ -16,7 +16,7 @@ use std::borrow::Borrow;
 use crate::{
     Result,
     contract::{
-        Context, Cursor, Engine, EngineKind, EngineOption, EngineStats, Entry, Hint,
+        Context, Cursor, Engine, EngineKind, EngineOption, EngineStats, Entry, HashOrder, Hint,
         MaintenanceMode, MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork, Presence,
         TableOptions, ValueSink, options::OptionReader,
     },
@@ -134,6 +134,10 @@ impl Engine for AnyEngine {
 
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
         dispatch!(self, engine => engine.scan(from, limit))
+    }
+
+    fn hash_order(&self) -> Option<&dyn HashOrder> {
+        dispatch!(self, engine => engine.hash_order())
     }
 
     fn ordered(&self) -> Option<&dyn OrderedEngine> {

@@ -129,6 +129,12 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// The snapshot has ended: it held more than `snapshot_limit`, was older than
+    /// `snapshot_max_age`, or an earlier value could not be kept. Take a new one.
+    SnapshotExpired {
+        /// Why it has ended.
+        reason: String,
+    },
     /// The table was dropped after this handle was opened.
     StaleTable {
         /// Its last name.
@@ -328,11 +334,14 @@ impl fmt::Display for Error {
             }
             Self::NoSuchTable { name } => write!(f, "no table named {name:?}"),
             Self::TableExists { name } => write!(f, "{name:?} exists already"),
+            Self::SnapshotExpired { reason } => {
+                write!(f, "the snapshot has ended: {reason}; take a new one")
+            }
             Self::StaleTable { name } => write!(f, "table {name:?} was dropped"),
             Self::OtherDatabase { table } => write!(
                 f,
-                "table {table} belongs to another database than the batch or the transaction; both \
-                 are atomic within one database: use one for each"
+                "table {table} belongs to another database; a batch, a snapshot or a transaction is \
+                 of one database: use one for each"
             ),
             Self::TypeMismatch { table, expected, found } => {
                 write!(f, "table {table} has the types {expected}, not {found}")

@@ -341,6 +341,33 @@ bugs! {
     // Memory.
     /// An idle table keeps its memory if one in use has more.
     ArbiterIgnoresUses = 290, "arbiter-ignores-uses";
+    // Snapshots.
+    /// A snapshot is not announced to writers while it is taken.
+    SnapshotNotAnnounced = 330, "snapshot-not-announced";
+    /// A read does not wait for commits that were in progress when the snapshot was taken.
+    SnapshotDoesNotSettle = 331, "snapshot-does-not-settle";
+    /// A range delete saves no earlier values.
+    SnapshotForgetsRanges = 332, "snapshot-forgets-ranges";
+    /// A write saves no version if the key had no value.
+    SnapshotForgetsAbsentKeys = 333, "snapshot-forgets-absent-keys";
+    /// Batches save no earlier values.
+    SnapshotForgetsBatches = 334, "snapshot-forgets-batches";
+    /// Segments are freed although an open snapshot needs them.
+    SnapshotFreesTooEarly = 335, "snapshot-frees-too-early";
+    /// A snapshot ends without telling its readers.
+    SnapshotEndsSilently = 336, "snapshot-ends-silently";
+    /// Engines drop expired values that an open snapshot shows.
+    SnapshotExpiresByTheClock = 337, "snapshot-expires-by-the-clock";
+    /// A snapshot judges expiry at the time of the read.
+    SnapshotJudgesExpiryNow = 338, "snapshot-judges-expiry-now";
+    /// A read asks the version store before the engine and not afterwards.
+    SnapshotAsksEngineLast = 339, "snapshot-asks-engine-last";
+    /// A range of a snapshot lacks keys that were deleted since.
+    SnapshotRangeMissesDeleted = 340, "snapshot-range-misses-deleted";
+    /// A snapshot shows the keys of a later sorted load.
+    SnapshotSeesLoads = 341, "snapshot-sees-loads";
+    /// A read takes the newest version of a key instead of its own.
+    SnapshotReadsNewestVersion = 342, "snapshot-reads-newest-version";
     // The slm engine.
     /// A checkpoint refers to runs whose names are not durable.
     SlmSkipsDirSync = 128, "slm-skips-dir-sync";

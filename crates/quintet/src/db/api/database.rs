@@ -6,6 +6,7 @@ use super::{
     batch::Batch,
     check::CheckLevel,
     session::{Session, refuse},
+    snapshot::Snapshot,
     stats::DatabaseStats,
     table::Table,
 };
@@ -55,6 +56,13 @@ impl Database {
     /// it is missing. Fails as [`Options::open`] does.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().open(path)
+    }
+
+    /// Takes a snapshot of all tables at this moment. Neither copies anything nor waits for writers
+    /// or the disk; see [`Snapshot`] for what it shows and costs. Fails with [`Error::Closed`] or
+    /// [`Error::Forked`].
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        Snapshot::new(&self.session)
     }
 
     /// Creates a table. `path` has 1 to 32 components separated by `/`; each has 1 to 64 characters
@@ -208,7 +216,7 @@ impl Database {
     pub fn persist(&self) -> Result<()> {
         let core = &self.session.core;
         core.tables.check_writable()?;
-        core.checkpoints.remove_dropped(&core.tables);
+        core.remove_dropped();
         core.checkpoints.checkpoint_all(&core.tables)
     }
 

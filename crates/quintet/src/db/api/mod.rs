@@ -11,6 +11,7 @@ mod key_bounds;
 mod load;
 mod mount;
 pub(crate) mod session;
+mod snapshot;
 mod stats;
 mod table;
 mod transaction;
@@ -25,6 +26,7 @@ pub use self::{
     key_bounds::KeyBounds,
     load::{LoadOptions, SortedLoader},
     mount::{MountInfo, MountOptions},
+    snapshot::Snapshot,
     stats::{DatabaseStats, TableStats},
     table::{Entries, Table},
     transaction::{

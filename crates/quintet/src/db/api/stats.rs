@@ -1,5 +1,7 @@
 //! Counters and sizes of an open database.
 
+use std::time::Duration;
+
 use crate::{
     contract::{Engine as _, EngineKind, EngineStats},
     db::{catalog::tree::CatalogTree, core::Core, tables::state::TableState},
@@ -76,6 +78,16 @@ pub struct DatabaseStats {
     pub write_delays_total: u64,
     /// Number of checkpoint rounds.
     pub persist_rounds_total: u64,
+    /// Number of open snapshots, those of iterators included.
+    pub open_snapshots: u64,
+    /// Age of the oldest open snapshot.
+    pub oldest_snapshot_age: Duration,
+    /// LSN of the oldest open snapshot.
+    pub oldest_snapshot_lsn: Option<Lsn>,
+    /// Bytes of memory of the earlier values that open snapshots show.
+    pub snapshot_bytes: u64,
+    /// Number of snapshots that were ended by a limit or a failure.
+    pub snapshots_expired_total: u64,
     /// The last failure of background work that has not succeeded since.
     pub background_failure: Option<String>,
 }
@@ -148,6 +160,7 @@ impl Core {
         let log = self.log.stats();
         let catalog_bytes = self.tables.catalog.file_bytes();
         let table_bytes: u64 = tables.iter().map(|table| table.file_bytes).sum();
+        let snapshots = self.versions.stats();
         let count = |counter: &crate::util::sync::AtomicU64| counter.load(Ordering::Relaxed);
         DatabaseStats {
             unpersisted_bytes: self.checkpoints.replayed_log_bytes(log.end),
@@ -163,6 +176,11 @@ impl Core {
             write_delays_total: count(&self.checkpoints.write_delays),
             persist_rounds_total: count(&self.checkpoints.rounds),
             background_failure: lock(&self.background_failure).clone(),
+            open_snapshots: snapshots.open,
+            oldest_snapshot_age: snapshots.oldest_age,
+            oldest_snapshot_lsn: snapshots.oldest_lsn,
+            snapshot_bytes: snapshots.version_bytes,
+            snapshots_expired_total: snapshots.expired_total,
             open_tables,
             tables,
             log,

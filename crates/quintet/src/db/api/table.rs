@@ -10,17 +10,17 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::{
-        self, Cursor, Engine as _, EngineKind, Entry, EntryIter, MultiGetSink, Op, OrderedEngine,
-    },
+    contract::{self, Cursor, Engine as _, EngineKind, KeyRange, MultiGetSink, Op, OrderedEngine},
     db::{
-        core::condition::Condition,
+        core::{Core, condition::Condition},
         encoding::envelope::Envelope,
         limits::{check_key, check_value},
+        snapshot::range::{SnapshotRange, StoredEntry},
         tables::{
             state::TableState,
             value::{Key, Value},
         },
+        versions::SnapshotState,
     },
     io::process::ProcessArc,
     util::types::TableTypes,
@@ -203,11 +203,11 @@ impl Table {
         core.commit_one(&self.state, &op, Condition::Always, core.durability).map(drop)
     }
 
-    /// Returns the entries of a range in key order. The iterator works from either end, and ends
-    /// after an error. Entries that are written meanwhile may or may not appear. If the loop
-    /// inserts keys ahead of the iterator, it may not end. Fails with [`Error::Unordered`] on an
-    /// engine without key order. In a forked child, an inherited iterator returns
-    /// [`Error::Forked`] once and ends.
+    /// Returns the entries of a range in key order, from either end. The iterator shows the table
+    /// at the moment of the call, as a [`Snapshot`](crate::Snapshot) does, whatever is written
+    /// meanwhile. It ends after an error. Fails with [`Error::Unordered`] on an engine without key
+    /// order. The iterator returns [`Error::SnapshotExpired`] if it was kept for too long. In a
+    /// forked child, an inherited iterator returns [`Error::Forked`] once and ends.
     ///
     /// ```no_run
     /// # fn main() -> quintet::Result<()> {
@@ -222,38 +222,46 @@ impl Table {
     /// ```
     pub fn range(&self, range: impl KeyBounds) -> Result<Entries> {
         self.check_ordered()?;
-        let stored = self.ordered_engine()?.range(range.into_key_range())?;
-        Ok(Entries { table: self.clone(), stored, failed: false })
+        let snapshot = ProcessArc::new(Arc::new(self.session.core.take_snapshot()?));
+        Entries::new(self, &snapshot, range.into_key_range())
     }
 
     /// Calls `each` with the entries of a range in key order until it returns `Break`. Same as
     /// [`Table::range`], but allocates nothing for each entry that does not expire. On `slm`,
     /// values of 512 bytes or more are borrowed from the block cache.
     ///
-    /// `each` may use the table: no lock is held while it runs. If it inserts keys ahead of the
-    /// current one, the visit may not end. The block of a borrowed value stays pinned until `each`
-    /// returns.
+    /// `each` may use the table: no lock is held while it runs. What it writes does not change what
+    /// it is called with. The block of a borrowed value stays pinned until `each` returns.
     pub fn visit(
         &self,
         range: impl KeyBounds,
-        mut each: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        each: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
         self.check_ordered()?;
+        let snapshot = ProcessArc::new(Arc::new(self.session.core.take_snapshot()?));
+        self.visit_in(&snapshot, range.into_key_range(), each)
+    }
+
+    /// Visits a range as a snapshot shows it.
+    pub(crate) fn visit_in(
+        &self,
+        snapshot: &SnapshotState,
+        range: KeyRange,
+        mut each: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
         let core = &self.session.core;
         let mut visit = |key: &[u8], stored: &[u8]| {
             let (envelope, start) =
                 Envelope::decode(stored).ok_or_else(|| core.tables.bad_envelope(&self.state))?;
-            let next = if envelope.expires_at.is_none() {
-                each(key, stored.get(start..).unwrap_or(&[]))
+            let next = if envelope.is_expired(snapshot.time) {
+                ControlFlow::Continue(())
             } else {
-                let stored = contract::Value::shared(stored.into());
-                let value = core.tables.visible(&self.state, key, stored)?;
-                value.map_or(ControlFlow::Continue(()), |value| each(key, &value))
+                each(key, stored.get(start..).unwrap_or(&[]))
             };
             // The callback may have forked: the engine's locks and pins are the parent's then.
             core.tables.check_process().map(|()| next)
         };
-        self.ordered_engine()?.visit(range.into_key_range(), &mut visit)
+        core.snapshot_visit(snapshot, &self.state, range, &mut visit)
     }
 
     /// Returns an estimate of the number of keys in a range, within a small factor. It includes
@@ -326,47 +334,51 @@ impl Table {
     }
 
     fn unordered(&self) -> Error {
-        Error::Unordered { table: self.name(), engine: self.state.kind.name() }
+        self.session.core.tables.unordered(&self.state)
     }
 }
 
-/// Iterator over a range; see [`Table::range`].
+/// Iterator over a range; see [`Table::range`] and [`Snapshot::range`](crate::Snapshot::range).
+#[derive(Debug)]
 pub struct Entries {
     table: Table,
-    stored: EntryIter,
+    snapshot: ProcessArc<SnapshotState>,
+    stored: SnapshotRange,
     failed: bool,
-}
-
-impl std::fmt::Debug for Entries {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Entries").field("table", &self.table.name()).finish_non_exhaustive()
-    }
 }
 
 impl Drop for Entries {
     fn drop(&mut self) {
         if self.table.session.core.tables.is_forked() {
             // The engine's iterator holds pins and may lock: it stays as it was at the fork.
-            let stored = std::mem::replace(&mut self.stored, Box::new(std::iter::empty()));
-            std::mem::forget(stored);
+            self.stored.forget();
         }
     }
 }
 
 impl Entries {
+    pub(crate) fn new(
+        table: &Table,
+        snapshot: &ProcessArc<SnapshotState>,
+        range: KeyRange,
+    ) -> Result<Self> {
+        let stored = table.session.core.snapshot_range(snapshot, &table.state, range)?;
+        Ok(Self { table: table.clone(), snapshot: snapshot.clone(), stored, failed: false })
+    }
+
     fn next_visible(
         &mut self,
-        mut next: impl FnMut(&mut EntryIter) -> Option<Result<Entry>>,
+        mut next: impl FnMut(&mut SnapshotRange, &Core, &TableState) -> Option<Result<StoredEntry>>,
     ) -> Option<Result<(Key, Value)>> {
+        let (core, state) = (&self.table.session.core, &self.table.state);
         while !self.failed {
-            if let Err(forked) = self.table.session.core.tables.check_process() {
+            if let Err(forked) = core.tables.check_process() {
                 self.failed = true;
                 return Some(Err(forked));
             }
-            let visible = next(&mut self.stored)?.and_then(|entry| {
-                let core = &self.table.session.core;
-                let value = core.tables.visible(&self.table.state, &entry.key, entry.value)?;
-                Ok(value.map(|value| (entry.key, value)))
+            let visible = next(&mut self.stored, core, state)?.and_then(|(key, stored)| {
+                let value = core.visible_in(&self.snapshot, state, stored)?;
+                Ok(value.map(|value| (key, value)))
             });
             match visible {
                 Ok(Some(entry)) => return Some(Ok(entry)),
@@ -385,12 +397,12 @@ impl Iterator for Entries {
     type Item = Result<(Key, Value)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_visible(Iterator::next)
+        self.next_visible(SnapshotRange::next)
     }
 }
 
 impl DoubleEndedIterator for Entries {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.next_visible(DoubleEndedIterator::next_back)
+        self.next_visible(SnapshotRange::next_back)
     }
 }

@@ -257,12 +257,16 @@ impl CheckpointScheduler {
     }
 
     /// Removes the files of dropped tables, unless the database is closed: another process may use
-    /// the same numbers then.
-    pub(crate) fn remove_dropped(&self, tables: &TableRegistry) {
+    /// the same numbers then. Keeps those for which `is_kept` returns true.
+    pub(crate) fn remove_dropped(
+        &self,
+        tables: &TableRegistry,
+        is_kept: impl Fn(&TableState) -> bool,
+    ) {
         loop {
             // Another round may run between two steps.
             let _round = self.round.lock();
-            if tables.is_closed() || !tables.remove_pending() {
+            if tables.is_closed() || !tables.remove_pending(&is_kept) {
                 return;
             }
         }

@@ -5,6 +5,7 @@
 //! | [`TableRegistry`] | the catalog and the open tables |
 //! | [`ExpiryIndex`] | the index of values that expire |
 //! | [`CheckpointScheduler`] | the checkpoint rounds and the bound of the log |
+//! | [`VersionStore`] | the open snapshots, and the earlier values that they show |
 //! | [`Stripes`] | the locks that order the writes of one key |
 //! | [`KeyLocks`] | the keys that transactions have locked |
 //! | [`LogJobs`] | the requests to sync and to prepare the log |
@@ -32,6 +33,7 @@ use super::{
     tables::{
         host::DatabaseHost, job_handles::JobKind, registry::TableRegistry, state::TableState,
     },
+    versions::VersionStore,
 };
 use crate::{
     Error, Result,
@@ -70,6 +72,7 @@ pub(crate) struct Core {
     pub(crate) tables: TableRegistry,
     pub(crate) expiry: ExpiryIndex,
     pub(crate) checkpoints: CheckpointScheduler,
+    pub(crate) versions: Arc<VersionStore>,
     pub(crate) stripes: Stripes,
     pub(crate) key_locks: KeyLocks,
     pub(crate) log_jobs: LogJobs,
@@ -164,11 +167,17 @@ impl Core {
     /// Drops the table at `path`, or (unless `table_only`) the directory with all its tables. A
     /// background job removes their files.
     pub(crate) fn drop_path(&self, path: &str, table_only: bool) -> Result<()> {
-        if self.tables.drop_path(path, table_only)? {
+        if self.tables.drop_path(path, table_only, || self.versions.next_number())? {
             self.expiry.request_purge();
         }
         self.host.jobs.wake(JobKind::Persist);
         Ok(())
+    }
+
+    /// Removes the files of dropped tables, except of those that an open snapshot may read.
+    pub(crate) fn remove_dropped(&self) {
+        let is_kept = |table: &TableState| self.versions.keeps_dropped(table.dropped_at());
+        self.checkpoints.remove_dropped(&self.tables, is_kept);
     }
 
     /// Stops the jobs, makes every commit durable and releases the lock of the directory. A second
@@ -192,7 +201,7 @@ impl Core {
         }
         // A sorted load must not write to files that may soon belong to another process.
         self.tables.all().iter().for_each(|table| drop(lock(&table.load).take()));
-        while self.tables.remove_pending() {}
+        while self.tables.remove_pending(|_| false) {}
         let outcome = self.close_files();
         lock(&self.lock).take();
         outcome

@@ -38,6 +38,7 @@ use super::{
     core::{Core, key_locks::KeyLocks, log_jobs::LogJobs, stripes::Stripes},
     expiry::ExpiryIndex,
     tables::{host::DatabaseHost, loader::TableLoader, registry::TableRegistry},
+    versions::VersionStore,
 };
 use crate::{
     Error, Result,
@@ -185,10 +186,11 @@ fn load_and_replay(
         dir: Arc::clone(dir),
         durability: options.durability,
         sync_interval: options.sync_interval,
-        budget,
         expiry: ExpiryIndex::new(index, index_log, index_host),
         checkpoints: CheckpointScheduler::new(round_log, round_host, recovery_budget, log_start),
+        versions: VersionStore::new(env, &log, &host, &budget, options.snapshot_limits(&budget)),
         tables: TableRegistry::new(loader, catalog, tables, Arc::clone(&log)),
+        budget,
         log,
         host,
         stripes: Stripes::default(),

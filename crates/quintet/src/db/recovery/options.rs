@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::{
     Error, Result,
-    db::core::durability::Durability,
+    db::{core::durability::Durability, versions::SnapshotLimits},
     io::{
         Env,
         persistence::{MappedMemory, Slowness},
     },
-    util::codec::to_usize,
+    util::{budget::Budget, codec::to_usize},
 };
 
 /// Minimum memory budget in bytes. A smaller one leaves no room for the log.
@@ -40,6 +40,13 @@ const SYNC_INTERVAL_DEFAULT: Duration = Duration::from_millis(100);
 /// of a loss that a user would accept.
 const SYNC_INTERVAL_MIN: Duration = Duration::from_millis(1);
 const SYNC_INTERVAL_MAX: Duration = Duration::from_hours(1);
+
+/// By default, earlier values for snapshots take at most the memory budget divided by this.
+const SNAPSHOT_SHARE: u64 = 4;
+/// Minimum of the snapshot limit in bytes: a few segments of the version store.
+const SNAPSHOT_LIMIT_MIN: u64 = 128 << 10;
+/// Default age at which a snapshot is ended.
+const SNAPSHOT_AGE_DEFAULT: Duration = Duration::from_hours(1);
 
 /// An option of a database that has limits. [`database_options`] returns all.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +88,12 @@ pub fn database_options() -> Vec<DatabaseOption> {
             ),
             format!("a power of two from {segments}"),
         ),
+        option(
+            "snapshot_limit",
+            "a quarter of the memory budget".to_owned(),
+            format!("at least {}", size(SNAPSHOT_LIMIT_MIN)),
+        ),
+        option("snapshot_max_age", time(SNAPSHOT_AGE_DEFAULT), "any time".to_owned()),
     ]
 }
 
@@ -121,6 +134,8 @@ pub struct Options {
     pub(crate) read_only: bool,
     pub(crate) create: bool,
     pub(crate) segment_bytes: u64,
+    pub(crate) snapshot_limit: Option<u64>,
+    pub(crate) snapshot_max_age: Duration,
     pub(crate) memory: MappedMemory,
 }
 
@@ -141,6 +156,8 @@ impl Options {
             read_only: false,
             create: true,
             segment_bytes: SEGMENT_BYTES_DEFAULT,
+            snapshot_limit: None,
+            snapshot_max_age: SNAPSHOT_AGE_DEFAULT,
             memory: MappedMemory::AsItIs,
         }
     }
@@ -204,6 +221,24 @@ impl Options {
         self
     }
 
+    /// Bounds the memory of the earlier values that open snapshots and iterators show, in bytes
+    /// (default a quarter of the memory budget, of which it is a part; at least 128 KiB). Beyond
+    /// it, the oldest snapshot ends: its reads fail with [`Error::SnapshotExpired`].
+    #[must_use]
+    pub fn snapshot_limit(mut self, bytes: u64) -> Self {
+        self.snapshot_limit = Some(bytes);
+        self
+    }
+
+    /// Sets the age at which a snapshot ends (default 1 hour): its reads fail with
+    /// [`Error::SnapshotExpired`]. Checked when a snapshot is taken and when the earlier values
+    /// need more memory.
+    #[must_use]
+    pub fn snapshot_max_age(mut self, age: Duration) -> Self {
+        self.snapshot_max_age = age;
+        self
+    }
+
     /// For experiments only. Uses ordinary memory in place of persistent memory for the log. A
     /// `Sync` write returns when its cache lines are written back, after `write_latency` for each
     /// line and at no more than `bytes_per_second` (0: no limit). **Such a write survives the death
@@ -232,6 +267,8 @@ impl Options {
             "recovery_budget"
         } else if !self.segment_bytes.is_power_of_two() || !segments.contains(&self.segment_bytes) {
             "segment_bytes"
+        } else if self.snapshot_limit.is_some_and(|bytes| bytes < SNAPSHOT_LIMIT_MIN) {
+            "snapshot_limit"
         } else {
             return Ok(());
         };
@@ -243,6 +280,12 @@ impl Options {
     /// Returns the memory budget in bytes on `env`.
     pub(crate) fn budget_on(&self, env: &dyn Env) -> u64 {
         self.memory_budget.unwrap_or_else(|| (env.memory_bytes() / 4).max(MEMORY_BUDGET_MIN))
+    }
+
+    /// Returns the bounds of what snapshots hold.
+    pub(crate) fn snapshot_limits(&self, budget: &Budget) -> SnapshotLimits {
+        let share = (budget.limit() / SNAPSHOT_SHARE).max(SNAPSHOT_LIMIT_MIN);
+        SnapshotLimits { bytes: self.snapshot_limit.unwrap_or(share), age: self.snapshot_max_age }
     }
 
     /// Returns the size of log files under a memory budget. The tail and the next file are both

@@ -27,6 +27,9 @@ pub(crate) struct DatabaseHost {
     pub(crate) jobs: JobHandles,
     /// A writer has requested a checkpoint round. The next round clears it.
     round_due: AtomicBool,
+    /// When the oldest snapshot was taken, in milliseconds since 1970. No value that had not expired
+    /// then is dropped by an engine. `u64::MAX`: none is open.
+    oldest_snapshot: AtomicU64,
     /// An engine lacked memory while the log was replayed.
     lacks_replay_memory: AtomicBool,
 }
@@ -39,6 +42,7 @@ impl DatabaseHost {
             log: OnceLock::new(),
             jobs: JobHandles::default(),
             round_due: AtomicBool::new(false),
+            oldest_snapshot: AtomicU64::new(u64::MAX),
             lacks_replay_memory: AtomicBool::new(false),
         }
     }
@@ -56,6 +60,18 @@ impl DatabaseHost {
     /// Returns whether an engine lacked memory while the log was replayed.
     pub(crate) fn lacks_replay_memory(&self) -> bool {
         self.lacks_replay_memory.load(Ordering::Relaxed)
+    }
+
+    /// Makes engines keep every value that had not expired at `time`; `None`: the clock decides.
+    pub(crate) fn expire_only_before(&self, time: Option<u64>) {
+        self.oldest_snapshot.store(time.unwrap_or(u64::MAX), Ordering::SeqCst);
+    }
+
+    /// Returns the time at which engines judge whether a value has expired.
+    fn expiry_time(&self) -> u64 {
+        // In this order: a snapshot announces itself before it reads the clock.
+        let now = self.clock.now();
+        now.min(self.oldest_snapshot.load(Ordering::SeqCst))
     }
 
     /// Ends the request of [`DatabaseHost::request_round`].
@@ -91,7 +107,7 @@ impl Host for DatabaseHost {
     fn is_expired(&self, stored: &[u8]) -> bool {
         match Envelope::decode(stored) {
             Some((envelope, _)) => {
-                envelope.expires_at.is_some() && envelope.is_expired(self.clock.now())
+                envelope.expires_at.is_some() && envelope.is_expired(self.expiry_time())
             }
             None => false,
         }

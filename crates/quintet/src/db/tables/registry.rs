@@ -171,6 +171,11 @@ impl TableRegistry {
         }
     }
 
+    /// Returns the error for an operation that needs key order.
+    pub(crate) fn unordered(&self, table: &TableState) -> Error {
+        Error::Unordered { table: self.name_of(table), engine: table.kind.name() }
+    }
+
     #[cold]
     fn unusable(&self, table: &TableState, status: TableStatus) -> Error {
         if status == TableStatus::Forked {
@@ -422,8 +427,14 @@ impl TableRegistry {
     }
 
     /// Drops the table at `path`, or (unless `table_only`) the directory with all its tables.
-    /// Returns whether a dropped table may have entries in the expiry index.
-    pub(crate) fn drop_path(&self, path: &str, table_only: bool) -> Result<bool> {
+    /// Returns whether a dropped table may have entries in the expiry index. `number` returns when
+    /// the tables are dropped, in the numbers of snapshots.
+    pub(crate) fn drop_path(
+        &self,
+        path: &str,
+        table_only: bool,
+        number: impl FnOnce() -> u64,
+    ) -> Result<bool> {
         self.prepare_edit()?;
         let removed = self.catalog.remove(path, table_only)?;
         self.report_edits();
@@ -432,11 +443,12 @@ impl TableRegistry {
         let mut may_expire = false;
         let mut tables = write(&self.tables);
         let mut removals = lock(&self.pending_removals);
+        let number = number();
         for (name, id) in removed {
             let table = tables.remove(&id);
             if let Some(table) = &table {
                 let _ = table.dropped_name.set(name);
-                table.advance_status(TableStatus::Dropped);
+                table.mark_dropped(number);
             }
             may_expire |=
                 table.as_ref().map_or(index, |table| table.may_expire.load(Ordering::Acquire));
@@ -445,15 +457,17 @@ impl TableRegistry {
         Ok(may_expire)
     }
 
-    /// Removes the files of some dropped tables. Returns whether there are more. The next open
-    /// removes what a failure leaves. The caller holds the checkpoint round, and the lock of the
-    /// database's directory is held.
-    pub(crate) fn remove_pending(&self) -> bool {
-        let (removals, is_rest) = {
-            let mut pending = lock(&self.pending_removals);
-            let rest = pending.len().saturating_sub(REMOVALS_STEP);
-            (pending.split_off(rest), rest > 0)
-        };
+    /// Removes the files of some dropped tables, except those for which `is_kept` returns true.
+    /// Returns whether there are more to remove. The next open removes what a failure leaves. The
+    /// caller holds the checkpoint round, and the lock of the database's directory is held.
+    pub(crate) fn remove_pending(&self, is_kept: impl Fn(&TableState) -> bool) -> bool {
+        let pending = std::mem::take(&mut *lock(&self.pending_removals));
+        let is_kept = |table: &Option<Arc<TableState>>| table.as_deref().is_some_and(&is_kept);
+        let (kept, mut removals): (Vec<_>, Vec<_>) =
+            pending.into_iter().partition(|(_, table)| is_kept(table));
+        let rest = removals.split_off(removals.len().min(REMOVALS_STEP));
+        let is_rest = !rest.is_empty();
+        lock(&self.pending_removals).extend(kept.into_iter().chain(rest));
         for (id, table) in &removals {
             let _transition = lock(self.transition_of(*id));
             let _maintenance = table.as_ref().map(|table| lock(&table.maintenance));

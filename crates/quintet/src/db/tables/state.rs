@@ -102,6 +102,11 @@ pub(crate) struct TableState {
     applied_end: CachePadded<AtomicU64>,
     /// The LSN that the files are complete to.
     persisted: AtomicU64,
+    /// The highest LSN at which a version in the version store was replaced. Of a table that is
+    /// opened again, at least that.
+    last_version: AtomicU64,
+    /// When it was dropped, in the numbers of snapshots. 0: it is not.
+    dropped_at: AtomicU64,
     /// Whether the table may have entries in the expiry index.
     pub(crate) may_expire: AtomicBool,
     /// When a handle was last given out, on the registry's counter of handles.
@@ -134,6 +139,8 @@ impl TableState {
             dropped_name: OnceLock::new(),
             applied_end: CachePadded(AtomicU64::new(0)),
             persisted: AtomicU64::new(persisted.0),
+            last_version: AtomicU64::new(persisted.0),
+            dropped_at: AtomicU64::new(0),
             may_expire: AtomicBool::new(false),
             last_opened: AtomicU64::new(0),
             types: types.map_or_else(OnceLock::new, OnceLock::from),
@@ -188,6 +195,29 @@ impl TableState {
     /// fixed before.
     pub(crate) fn fix_types(&self, types: &TableTypes) -> &TableTypes {
         self.types.get_or_init(|| types.clone())
+    }
+
+    /// Returns an LSN at or above which no version of the table was replaced, except that the
+    /// answer itself may be one. It covers every write whose effect the caller has seen.
+    #[inline]
+    pub(crate) fn last_version(&self) -> Lsn {
+        Lsn(self.last_version.load(Ordering::Acquire))
+    }
+
+    /// Records that the version store has a version that was replaced at `lsn`.
+    pub(crate) fn note_version(&self, lsn: Lsn) {
+        self.last_version.fetch_max(lsn.0, Ordering::AcqRel);
+    }
+
+    /// Returns when the table was dropped, in the numbers of snapshots. 0: it is not.
+    pub(crate) fn dropped_at(&self) -> u64 {
+        self.dropped_at.load(Ordering::Acquire)
+    }
+
+    /// Marks the table as dropped. Snapshots with a lower number still read it.
+    pub(crate) fn mark_dropped(&self, number: u64) {
+        self.dropped_at.store(number, Ordering::Release);
+        self.advance_status(TableStatus::Dropped);
     }
 
     pub(crate) fn record_applied(&self, end: Lsn) {

@@ -252,13 +252,8 @@ impl ReadSet {
         for read in &self.ranges {
             let Some(table) = self.tables.get(read.table) else { continue };
             for range in read.parts() {
-                let is_changed = if table.kind.is_ordered() {
-                    core.is_range_changed(snapshot, table, &range)?
-                } else {
-                    core.is_table_changed(snapshot, table)?
-                };
-                if is_changed {
-                    return Ok(self.changed(read.table, range.start.as_deref().unwrap_or(&[])));
+                if let Some(key) = core.changed_key_in(snapshot, table, &range)? {
+                    return Ok(self.changed(read.table, &key));
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! Reads of a transaction: by versions of stripes or from a snapshot, and their validation.
 
+use std::sync::Arc;
+
 use super::read_set::ReadSet;
 use crate::{
     Error, Result,
@@ -14,7 +16,7 @@ use crate::{
             state::{TableState, TableStatus},
             value::{Key, Value},
         },
-        versions::{SnapshotEntries, SnapshotState},
+        versions::SnapshotState,
     },
     io::process::ProcessArc,
     util::{mutant::mutant, sync::{Backoff, yield_now}},
@@ -150,7 +152,7 @@ impl TransactionReads {
         if let Some(snapshot) = &self.snapshot {
             return Ok(snapshot.clone());
         }
-        let snapshot = ProcessArc::new(core.take_snapshot()?);
+        let snapshot = ProcessArc::new(Arc::new(core.take_snapshot()?));
         if self.is_versioned() && !self.set.is_empty() {
             // Unchanged after the snapshot was taken: the snapshot shows the same.
             self.check_versions(core)?;
@@ -159,20 +161,20 @@ impl TransactionReads {
         Ok(snapshot)
     }
 
-    /// Begins to read a range of an ordered table. Returns its entries, and the number under which
-    /// [`TransactionReads::extend_range`] notes what was read of it.
+    /// Begins to read a range of an ordered table. Returns the snapshot, and the number under which
+    /// [`TransactionReads::extend_range`] notes what was read of the range.
     pub(crate) fn range(
         &mut self,
         core: &Core,
         table: &ProcessArc<TableState>,
         range: KeyRange,
-    ) -> Result<(SnapshotEntries, usize)> {
+    ) -> Result<(ProcessArc<SnapshotState>, usize)> {
         let snapshot = self.ensure_snapshot(core)?;
         let number = match self.mode {
             ReadMode::WritesOnly => usize::MAX,
-            _ => self.set.add_range(table, range.clone()),
+            _ => self.set.add_range(table, range),
         };
-        Ok((core.snapshot_range(&snapshot, table, range)?, number))
+        Ok((snapshot, number))
     }
 
     /// Notes that the iterator over a range has returned a key, or (`None`) has ended.
@@ -191,7 +193,14 @@ impl TransactionReads {
         if self.mode != ReadMode::WritesOnly {
             self.set.add_table(table);
         }
-        core.snapshot_scan(&snapshot, table, cursor, count)
+        let (stored, next) = core.snapshot_scan(&snapshot, table, cursor, count)?;
+        let mut entries = Vec::with_capacity(stored.len());
+        for (key, stored) in stored {
+            if let Some(value) = core.visible_in(&snapshot, table, stored)? {
+                entries.push((key, value));
+            }
+        }
+        Ok((entries, next))
     }
 
     /// Returns the current value of a key that the transaction has locked. Moves the snapshot
@@ -230,7 +239,7 @@ impl TransactionReads {
             let table = core.tables.name_of(table);
             return Err(Error::Conflict { table, key: key.to_vec() });
         }
-        let newer = ProcessArc::new(core.take_snapshot()?);
+        let newer = ProcessArc::new(Arc::new(core.take_snapshot()?));
         let mut indexes = Vec::new();
         let every = self.add_stripes(core, &mut indexes);
         let _held = hold(core, every, &mut indexes);
@@ -261,18 +270,18 @@ impl TransactionReads {
         };
         mutant!(SnapshotIsolationSkipsWrites => return Ok(()));
         writes.try_for_each(|(table, op)| {
-            let (is_changed, key) = match op {
+            let changed = match op {
                 Op::Put { key, .. } | Op::Delete { key } => {
-                    (core.is_key_changed(snapshot, table, key)?, key)
+                    core.is_key_changed(snapshot, table, key)?.then(|| key.to_vec())
                 }
                 Op::DeleteRange { start, end } => {
                     let end = (!end.is_empty()).then(|| end.to_vec());
                     let range = KeyRange { start: Some(start.to_vec()), end };
-                    (core.is_range_changed(snapshot, table, &range)?, start)
+                    core.changed_key_in(snapshot, table, &range)?
                 }
             };
             let table = || core.tables.name_of(table);
-            if is_changed { Err(Error::Conflict { table: table(), key: key.to_vec() }) } else { Ok(()) }
+            changed.map_or(Ok(()), |key| Err(Error::Conflict { table: table(), key }))
         })
     }
 

@@ -16,9 +16,9 @@ use crate::{
         checkpoint::{CHANGE_PAGES, PagedTree, TreeSettings},
     },
     contract::{
-        BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, Hint, KeyRange,
-        MaintenanceMode, MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork, Presence,
-        TableOptions, ValueSink, Visit,
+        BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, HashOrder, Hint,
+        KeyRange, MaintenanceMode, MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork,
+        Presence, TableOptions, ValueSink, Visit,
     },
     util::{
         codec::{Lsn, to_u64},
@@ -173,6 +173,10 @@ impl Engine for BTree {
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
         let (entries, next) = self.inner.scan_from(from.key()?, limit)?;
         Ok((entries, next.map_or(Cursor::START, |next| Cursor::at_key(&next))))
+    }
+
+    fn hash_order(&self) -> Option<&dyn HashOrder> {
+        None
     }
 
     fn ordered(&self) -> Option<&dyn OrderedEngine> {

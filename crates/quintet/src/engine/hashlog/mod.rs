@@ -81,9 +81,9 @@ use self::{chunk::Chunk, large_value::LargeValue, wanted_work::WantedWork};
 use crate::{
     Result,
     contract::{
-        Cursor, Engine, EngineKind, EngineStats, Entry, FoundValue, Hint, MaintenanceMode,
-        MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, ValueSink,
-        replay_one_by_one, unordered,
+        Cursor, Engine, EngineKind, EngineStats, Entry, FoundValue, HashOrder, Hint,
+        MaintenanceMode, MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork, Presence,
+        ValueSink, replay_one_by_one, unordered,
     },
     util::{
         codec::{Lsn, to_u64},
@@ -179,6 +179,10 @@ impl Engine for HashLog {
 
     fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {
         replay_one_by_one(self, ops)
+    }
+
+    fn hash_order(&self) -> Option<&dyn HashOrder> {
+        Some(self)
     }
 
     fn ordered(&self) -> Option<&dyn OrderedEngine> {

@@ -11,11 +11,12 @@ use super::{
     cold::{ColdEntry, ColdRead},
     entry::{EntryHead, EntryKind, LargeRef, StoredEntry},
     files::label,
+    index::SlotTable,
     table::HashLog,
 };
 use crate::{
     Error, Result,
-    contract::{Cursor, Entry, FoundValue, OwnedValue, Value, ValueSink},
+    contract::{Cursor, Entry, FoundValue, HashOrder, OwnedValue, Value, ValueSink},
     io::{AlignedBuffer, Completion, Request},
     record_store::segments::NO_FRAME,
     util::{
@@ -375,12 +376,7 @@ impl HashLog {
     }
 
     pub(super) fn scan_from(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
-        let mut cursor = if from.is_start() {
-            0
-        } else {
-            let mut decoder = Decoder::new(&from.0);
-            decoder.u64().filter(|_| decoder.is_empty()).ok_or_else(Cursor::unknown)?
-        };
+        let mut cursor = decode_cursor(from)?;
         let mut entries = Vec::new();
         let mut addresses = Vec::new();
         let mut patience = Backoff::default();
@@ -414,6 +410,24 @@ impl HashLog {
         }
         Ok((entries, Cursor(cursor.to_le_bytes().to_vec())))
     }
+}
+
+impl HashOrder for HashLog {
+    fn position(&self, key: &[u8]) -> u64 {
+        SlotTable::cursor_of(self.hash(key)).reverse_bits()
+    }
+
+    fn cursor_position(&self, cursor: &Cursor) -> Result<u64> {
+        decode_cursor(cursor).map(u64::reverse_bits)
+    }
+}
+
+fn decode_cursor(cursor: &Cursor) -> Result<u64> {
+    if cursor.is_start() {
+        return Ok(0);
+    }
+    let mut decoder = Decoder::new(&cursor.0);
+    decoder.u64().filter(|_| decoder.is_empty()).ok_or_else(Cursor::unknown)
 }
 
 #[inline]

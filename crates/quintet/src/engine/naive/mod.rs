@@ -43,8 +43,8 @@ use self::{
 use crate::{
     Error, Result,
     contract::{
-        Context, Cursor, Engine, EngineKind, EngineStats, Entry, Hint, MaintenanceMode, MemoryUse,
-        MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions, ValueSink,
+        Context, Cursor, Engine, EngineKind, EngineStats, Entry, HashOrder, Hint, MaintenanceMode,
+        MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions, ValueSink,
         replay_one_by_one, unordered,
     },
     engine::naive::table::{HashTable, Keyed as _},
@@ -59,6 +59,8 @@ use crate::{
 
 /// Number of shards. 64 threads rarely meet on one lock. Each shard costs a cache line or two.
 const SHARD_COUNT: usize = 64;
+/// The shard's number is the hash without this many low bits.
+const SHARD_SHIFT: u32 = 58;
 /// Maximum number of entries that a checkpoint copies while it holds a shard's lock.
 const CHECKPOINT_STEP_ENTRIES: usize = 256;
 /// Bytes after which it releases the lock.
@@ -183,7 +185,7 @@ impl Naive {
 
     fn shard(&self, hash: u64) -> Option<&RwLock<NaiveShard>> {
         // The table inside the shard uses the low bits.
-        self.shards.get(to_usize(hash >> 58))
+        self.shards.get(to_usize(hash >> SHARD_SHIFT))
     }
 
     /// Inserts or replaces an entry. `reserved_cost` is the budget reserved for it: its cost, or 0.
@@ -416,6 +418,10 @@ impl Engine for Naive {
         replay_one_by_one(self, ops)
     }
 
+    fn hash_order(&self) -> Option<&dyn HashOrder> {
+        Some(self)
+    }
+
     fn ordered(&self) -> Option<&dyn OrderedEngine> {
         None
     }
@@ -531,6 +537,19 @@ impl Engine for Naive {
         } else {
             PendingWork::None
         }
+    }
+}
+
+impl HashOrder for Naive {
+    /// The shard is the high bits of the hash; in it, the low bits decide, the lowest first.
+    fn position(&self, key: &[u8]) -> u64 {
+        let hash = self.context.hash.hash(key);
+        hash >> SHARD_SHIFT << SHARD_SHIFT | (hash << (64 - SHARD_SHIFT)).reverse_bits()
+    }
+
+    fn cursor_position(&self, cursor: &Cursor) -> Result<u64> {
+        let (shard, cursor) = decode_cursor(cursor)?;
+        Ok(to_u64(shard) << SHARD_SHIFT | cursor.reverse_bits() >> (64 - SHARD_SHIFT))
     }
 }
 

@@ -61,9 +61,9 @@ use self::{
 use crate::{
     Result,
     contract::{
-        BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, Hint, KeyRange,
-        MaintenanceMode, MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork, Presence,
-        TableOptions, ValueSink, Visit,
+        BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, HashOrder, Hint,
+        KeyRange, MaintenanceMode, MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork,
+        Presence, TableOptions, ValueSink, Visit,
     },
     lsm::range::{RangeEntries, scan_page, visit_range},
     util::{codec::Lsn, report::Report},
@@ -147,6 +147,10 @@ impl Engine for Slm {
 
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
         scan_page(from, limit, |range| self.entries(range, false))
+    }
+
+    fn hash_order(&self) -> Option<&dyn HashOrder> {
+        None
     }
 
     fn ordered(&self) -> Option<&dyn OrderedEngine> {

@@ -6,9 +6,9 @@ use super::{range::TphRangeSource, store::TphStore};
 use crate::{
     Result,
     contract::{
-        BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, Hint, KeyRange,
-        MaintenanceMode, MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork, Presence,
-        TableOptions, ValueSink, Visit,
+        BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, HashOrder, Hint,
+        KeyRange, MaintenanceMode, MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork,
+        Presence, TableOptions, ValueSink, Visit,
     },
     lsm::range::{RangeEntries, scan_page, visit_range},
     util::{codec::Lsn, report::Report, sync::Ordering},
@@ -82,6 +82,10 @@ impl Engine for Tph {
 
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
         scan_page(from, limit, |range| self.entries(range))
+    }
+
+    fn hash_order(&self) -> Option<&dyn HashOrder> {
+        None
     }
 
     fn ordered(&self) -> Option<&dyn OrderedEngine> {

@@ -77,9 +77,9 @@ pub use self::table::Trie;
 use crate::{
     Result,
     contract::{
-        Context, Cursor, Engine, EngineKind, EngineStats, Entry, FoundValue, Hint, MaintenanceMode,
-        MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions, ValueSink,
-        replay_one_by_one, unordered,
+        Context, Cursor, Engine, EngineKind, EngineStats, Entry, FoundValue, HashOrder, Hint,
+        MaintenanceMode, MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork, Presence,
+        TableOptions, ValueSink, replay_one_by_one, unordered,
     },
     engine::trie::{index::LookupStep, store::regions::UNIT_BYTES},
     util::{
@@ -201,6 +201,10 @@ impl Engine for Trie {
 
     fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {
         replay_one_by_one(self, ops)
+    }
+
+    fn hash_order(&self) -> Option<&dyn HashOrder> {
+        Some(self)
     }
 
     fn ordered(&self) -> Option<&dyn OrderedEngine> {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Result,
-    contract::{Cursor, Entry, Value},
+    contract::{Cursor, Entry, HashOrder, Value},
     engine::trie::store::regions::RegionRead,
     util::{codec::Decoder, mutant::mutant, words::copy_out},
 };
@@ -17,18 +17,27 @@ use crate::{
 /// Times that a scan reads a list without a lock before it locks the subtree.
 const SCAN_ATTEMPTS: u32 = 8;
 
+impl HashOrder for Trie {
+    fn position(&self, key: &[u8]) -> u64 {
+        self.hash(key)
+    }
+
+    fn cursor_position(&self, cursor: &Cursor) -> Result<u64> {
+        if cursor.is_start() {
+            return Ok(0);
+        }
+        let mut rest = Decoder::new(&cursor.0);
+        let path = rest.u64().filter(|path| rest.is_empty() && *path != 0);
+        path.ok_or_else(Cursor::unknown)
+    }
+}
+
 impl Trie {
     /// Returns a page of a scan in the order of hashes. A cursor is the path at which the scan
     /// continues.
     pub(super) fn scan_from(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
         self.merge_all()?;
-        let mut path = if from.is_start() {
-            0
-        } else {
-            let mut rest = Decoder::new(&from.0);
-            let path = rest.u64().filter(|path| rest.is_empty() && *path != 0);
-            path.ok_or_else(Cursor::unknown)?
-        };
+        let mut path = self.cursor_position(from)?;
         let mut entries = Vec::new();
         loop {
             match self.scan_list(path, &mut entries)? {

@@ -39,6 +39,7 @@ use crate::{
         },
     },
     util::{
+        mutant::mutant,
         sync::{Ordering, lock},
         types::{TypedKey, TypedValue},
     },
@@ -86,6 +87,8 @@ pub struct SortedLoader {
     path: LoadPath,
     /// The next key must be greater than this one; empty: any key is allowed.
     last: Vec<u8>,
+    /// The greatest key of the table at the begin of the load; empty: it had none.
+    last_before: Vec<u8>,
     entries: u64,
     /// Whether some entries expire.
     expires: bool,
@@ -150,7 +153,16 @@ impl Table {
             (LoadPath::BypassesLog, core.begin_load(&self.state)?)
         };
         let table = self.clone();
-        Ok(SortedLoader { table, path, last, entries: 0, expires: false, failure: None })
+        let last_before = last.clone();
+        Ok(SortedLoader {
+            table,
+            path,
+            last,
+            last_before,
+            entries: 0,
+            expires: false,
+            failure: None,
+        })
     }
 }
 
@@ -268,7 +280,10 @@ impl SortedLoader {
                     load.as_mut().ok_or_else(|| core.missing_load(state))?.finish()?;
                 }
                 let index = core.expiry.table().filter(|_| self.expires);
-                core.checkpoints.adopt_load(&core.tables, state, index)?;
+                mutant!(SnapshotSeesLoads: (), else core.versions.begin_load(state, &self.last_before));
+                let adopted = core.checkpoints.adopt_load(&core.tables, state, index);
+                core.versions.end_load(state, adopted.is_ok());
+                adopted?;
                 core.counters.commits.fetch_add(1, Ordering::Relaxed);
                 let stripes = core.stripes.hold_every();
                 stripes.begin_write();

@@ -14,10 +14,9 @@ use crate::{
     Result,
     contract::KeyRange,
     db::{
-        api::table::Table,
+        api::table::{Entries, Table},
         tables::value::{Key, Value},
         transaction::OwnValue,
-        versions::SnapshotEntries,
     },
 };
 
@@ -40,19 +39,9 @@ impl fmt::Debug for TransactionEntries<'_> {
     }
 }
 
-impl Drop for TransactionEntries<'_> {
-    fn drop(&mut self) {
-        if self.table.session.core.tables.is_forked() {
-            // The iterators of engines may lock: they stay as they were at the fork.
-            let entries: SnapshotEntries = Box::new(std::iter::empty());
-            std::mem::forget(std::mem::replace(&mut self.committed.entries, entries));
-        }
-    }
-}
-
 /// The committed entries of a range, with the next one at each end.
 struct ReadAheadEntries {
-    entries: SnapshotEntries,
+    entries: Entries,
     front: Option<(Key, Value)>,
     back: Option<(Key, Value)>,
 }
@@ -101,8 +90,9 @@ impl<'a> TransactionEntries<'a> {
         let own_end = range.end.clone().map_or(Bound::Unbounded, Excluded);
         let core = &transaction.session.core;
         let state = &mut *transaction.state.borrow_mut();
-        let begun = state.reads.range(core, &table.state, range);
-        let (entries, number) = state.keep_failure(begun)?;
+        let begun = state.reads.range(core, &table.state, range.clone());
+        let (snapshot, number) = state.keep_failure(begun)?;
+        let entries = Entries::new(table, &snapshot, range)?;
         let committed = ReadAheadEntries { entries, front: None, back: None };
         let table = table.clone();
         Ok(Self { transaction, table, committed, number, own_start, own_end, failed: false })
@@ -163,6 +153,7 @@ impl<'a> TransactionEntries<'a> {
             return None;
         }
         let next = self.advance(end);
+        let next = self.transaction.state.borrow_mut().keep_failure(next);
         self.failed = next.is_err();
         next.transpose()
     }

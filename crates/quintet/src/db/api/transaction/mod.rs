@@ -65,8 +65,9 @@ const OWN_TAG: u8 = b'w';
 /// transaction. Values expire as of that moment.
 ///
 /// Every operation fails with [`Error::OtherDatabase`] for a table of another database, and as the
-/// same operation of [`Table`] does. After [`Error::Conflict`] and [`Error::Deadlock`] every
-/// operation fails with the same error: the transaction can only be rolled back.
+/// same operation of [`Table`] does. After [`Error::Conflict`], [`Error::Deadlock`] and
+/// [`Error::SnapshotExpired`] every operation fails with the same error: the transaction can only
+/// be rolled back.
 ///
 /// Limits: it writes at most [`BATCH_BYTES_MAX`](crate::db::BATCH_BYTES_MAX) bytes, and its writes
 /// must fit in the memory budget.
@@ -121,7 +122,9 @@ impl Drop for Transaction {
 impl TransactionState {
     /// Keeps a failure after which the transaction can only be rolled back.
     fn keep_failure<T>(&mut self, result: Result<T>) -> Result<T> {
-        if let Err(error @ (Error::Conflict { .. } | Error::Deadlock { .. })) = &result {
+        if let Err(error) = &result
+            && is_passing(error)
+        {
             self.failure = Some(error.clone());
         }
         result
@@ -516,6 +519,14 @@ impl Transaction {
             None => Ok(()),
         }
     }
+}
+
+/// Returns whether the transaction must be rolled back, and may succeed if it is run again.
+fn is_passing(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Conflict { .. } | Error::Deadlock { .. } | Error::SnapshotExpired { .. }
+    )
 }
 
 /// Returns the value of a key that the transaction has written.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Transaction, TransactionOptions, mutants};
+use super::{Transaction, TransactionOptions, is_passing, mutants};
 use crate::{
     Error, Result,
     db::{api::database::Database, core::Core},
@@ -63,8 +63,8 @@ impl Database {
     /// Runs `body` as a transaction, and commits what it wrote. Returns the result of `body`. If
     /// `body` fails, nothing is committed.
     ///
-    /// After [`Error::Conflict`] and [`Error::Deadlock`] `body` runs again, up to
-    /// [`TransactionOptions::retries`] times, with random pauses of at most 2 ms in between. So it
+    /// After [`Error::Conflict`], [`Error::Deadlock`] and [`Error::SnapshotExpired`] `body` runs
+    /// again, up to [`TransactionOptions::retries`] times, with random pauses of at most 2 ms in between. So it
     /// should have no effect besides that of the transaction, and should not ignore errors of the
     /// transaction's operations. Each run reads anew.
     ///
@@ -90,7 +90,7 @@ impl Database {
             let failure = match outcome {
                 Ok(result) => match transaction.finish() {
                     Ok(()) => return Ok(result),
-                    Err(error @ (Error::Conflict { .. } | Error::Deadlock { .. })) => error.into(),
+                    Err(error) if is_passing(&error) => error.into(),
                     Err(error) => return Err(error.into()),
                 },
                 Err(failure) if transaction.state.get_mut().failure.is_none() => {

@@ -7,7 +7,7 @@ use super::{
     shape::IndexShape,
     slot::{ADDRESS_END, ADDRESS_MASK, LOCK_BITS, LOCK_COUNT, is_link, node_of},
     slot_table::{GroupGuard, SlotTable},
-    tag::{Tag, placing_of},
+    tag::{Tag, placing, placing_of},
 };
 use crate::util::sync::{AtomicU64, Ordering};
 
@@ -17,6 +17,12 @@ impl SlotTable {
         for number in 0..LOCK_COUNT {
             drop(self.lock(number << (6 - LOCK_BITS)));
         }
+    }
+
+    /// Returns a cursor of [`SlotTable::walk`] at which the walk visits keys of this hash, whatever
+    /// the size of the table. A walk visits keys in the order of their reversed cursors.
+    pub fn cursor_of(hash: u64) -> u64 {
+        placing(hash)
     }
 
     /// Calls `each` with the addresses of the group at `cursor`, under the group's lock. Cursors

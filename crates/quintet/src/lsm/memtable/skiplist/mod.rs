@@ -16,8 +16,8 @@
 //!
 //! | word | bits | name | meaning |
 //! |---|---|---|---|
-//! | 0 | 0 to 15 | key length | in bytes |
-//! | 0 | 16 to 23 | height | levels of links, 1 to [`HEIGHT_MAX`] |
+//! | 0 | 0 to 19 | key length | in bytes |
+//! | 0 | 20 to 23 | height | levels of links, 1 to [`HEIGHT_MAX`] |
 //! | 0 | 24 to 31 | kind | of the owner's choice |
 //! | 0 | 32 to 63 | value length | in bytes |
 //! | 1 | | version | the higher, the newer |
@@ -128,7 +128,7 @@ impl Descent {
 /// A version of a key to insert.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyVersion<'a> {
-    /// At most 65,535 bytes.
+    /// Fewer than 2^20 bytes.
     pub(crate) key: &'a [u8],
     pub(crate) hash: u64,
     /// The higher, the newer.
@@ -239,11 +239,11 @@ impl<A: Arena> SkipList<A> {
     }
 
     fn key_bytes(&self, node: u64) -> usize {
-        to_usize(self.word(node) & 0xffff)
+        to_usize(self.word(node) & 0xf_ffff)
     }
 
     fn key_at(&self, node: u64) -> usize {
-        let height = to_usize(self.word(node) >> 16 & 0xff);
+        let height = to_usize(self.word(node) >> 20 & 0xf);
         to_usize(node) + NODE_HEAD_WORDS + height
     }
 
@@ -380,7 +380,13 @@ impl<A: Arena> SkipList<A> {
         if head & bit_of(hash) == 0 {
             return None;
         }
-        let (mut node, prefix) = (head & NODE_MASK, key_prefix(key));
+        self.find_in_chain(head & NODE_MASK, key, hash)
+    }
+
+    /// Returns the first node of a key in the rest of a chain that begins with `node`; 0: the end.
+    #[inline]
+    fn find_in_chain(&self, mut node: u64, key: &[u8], hash: u64) -> Option<u64> {
+        let prefix = key_prefix(key);
         while node != 0 {
             let chain = self.word(node + 3);
             if chain >> 32 == hash >> 32 && self.compare(node, key, prefix).is_eq() {
@@ -416,7 +422,7 @@ impl<A: Arena> SkipList<A> {
         };
         let KeyVersion { key, kind, ssts, .. } = version;
         let value_bytes: usize = ssts.iter().map(|sst| sst.len()).sum();
-        let shape = to_u64(key.len()) | to_u64(height) << 16 | u64::from(*kind) << 24;
+        let shape = to_u64(key.len()) | to_u64(height) << 20 | u64::from(*kind) << 24;
         let shape = shape | to_u64(value_bytes) << 32;
         for (word, value) in head.iter().zip([shape, version.number, key_prefix(key), 0]) {
             word.store(value, Ordering::Relaxed);
@@ -511,6 +517,19 @@ impl<A: Arena> SkipList<A> {
         self.find(head, key, hash).map(Node)
     }
 
+    /// Returns the oldest version of exactly this key that is not older than `least`. Takes no
+    /// lock. Cost: the versions from `least` on.
+    pub(crate) fn get_oldest_from(&self, key: &[u8], hash: u64, least: u64) -> Option<Node> {
+        let mut oldest = None;
+        let mut next = self.get(key, hash);
+        while let Some(node) = next.filter(|node| self.version(*node) >= least) {
+            oldest = Some(node);
+            let behind = self.word(node.0 + 3) & NODE_MASK;
+            next = self.find_in_chain(behind, key, hash).map(Node);
+        }
+        oldest
+    }
+
     /// Returns the next node: an older version, or the next key.
     pub(crate) fn next(&self, node: Node) -> Option<Node> {
         Self::node(self.link(node.0, 0))
@@ -539,7 +558,6 @@ impl<A: Arena> SkipList<A> {
     }
 
     /// Returns the version number.
-    #[cfg(test)]
     pub(crate) fn version(&self, node: Node) -> u64 {
         self.word(node.0 + 1)
     }

@@ -146,7 +146,7 @@ impl<A: Arena> SkipList<A> {
                 moved = Some(next);
             }
         }
-        let height = to_usize(self.word(node) >> 16 & 0xff);
+        let height = to_usize(self.word(node) >> 20 & 0xf);
         for (level, before) in finger.iter().enumerate().take(height) {
             if let Some(link) = self.link_word(node, level) {
                 link.store(self.link(*before, level), Ordering::Relaxed);

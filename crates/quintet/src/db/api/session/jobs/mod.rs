@@ -97,7 +97,7 @@ impl Job for DatabaseJob {
 
 /// Removes the files of dropped tables and runs the checkpoint work that is due.
 fn persist(core: &Core) -> NextRun {
-    core.checkpoints.remove_dropped(&core.tables);
+    core.remove_dropped();
     let outcome = core.checkpoints.run_due_work(&core.tables);
     // Requests during the round woke no job.
     let again = outcome.is_ok() && core.checkpoints.is_round_needed(&core.tables);

@@ -1,0 +1,207 @@
+//! Lookups in the version store: what a key was for a snapshot.
+
+use super::{
+    loaded_ranges::LoadedRange,
+    mutants,
+    segment::VersionSegment,
+    snapshot_state::SnapshotState,
+    store::VersionStore,
+    version_key::{VersionKey, end_of_table, key_of, lower_bound},
+};
+use crate::{
+    contract::{KeyRange, Value},
+    db::tables::state::TableState,
+    util::{
+        codec::Lsn,
+        mutant::mutant,
+        sync::{Ordering, read},
+    },
+};
+
+/// What a key is for a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Earlier {
+    /// What the engine has.
+    Current,
+    /// It had this stored value, or none, and was written since.
+    Was(Option<Value>),
+}
+
+/// A key with a version for a snapshot.
+#[derive(Clone, Debug)]
+pub(crate) struct NextVersion {
+    /// Where the key is in the order of the table: the key, after its position (8 bytes) if the
+    /// engine scans by hashes.
+    pub(crate) place: Vec<u8>,
+    /// The stored value that the snapshot shows; `None`: it shows none.
+    pub(crate) value: Option<Value>,
+}
+
+/// The direction in which the next version is searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SearchEnd {
+    Front,
+    Back,
+}
+
+impl VersionStore {
+    /// Returns whether a key of the table may have a version for the snapshot. The answer `false`
+    /// holds for what the caller has read from the engine before the call.
+    #[inline]
+    pub(crate) fn may_have(&self, snapshot: &SnapshotState, table: &TableState) -> bool {
+        table.last_version() >= snapshot.lsn || self.has_loads.load(Ordering::Acquire)
+    }
+
+    /// Returns what a key is for a snapshot. [`Earlier::Current`] holds for what the caller has read
+    /// from the engine before the call.
+    #[inline]
+    pub(crate) fn find(&self, snapshot: &SnapshotState, table: &TableState, key: &[u8]) -> Earlier {
+        if self.may_have(snapshot, table) {
+            self.find_version(snapshot, table, key)
+        } else {
+            Earlier::Current
+        }
+    }
+
+    fn find_version(&self, snapshot: &SnapshotState, table: &TableState, key: &[u8]) -> Earlier {
+        let found = self.oldest_since(&VersionKey::new(table, key), snapshot.lsn);
+        if let Some(load) = self.load_that_hides(snapshot, table, key)
+            && found.as_ref().is_none_or(|(lsn, _)| *lsn >= load.lsn)
+        {
+            return Earlier::Was(None);
+        }
+        found.map_or(Earlier::Current, |(_, value)| Earlier::Was(value))
+    }
+
+    /// Returns the oldest version of a key that was replaced at `lsn` or later.
+    fn oldest_since(&self, key: &VersionKey, lsn: Lsn) -> Option<(Lsn, Option<Value>)> {
+        let lsn = mutant!(SnapshotReadsNewestVersion: mutants::newest(self, key, lsn), else lsn);
+        // Versions of one key are in segments in the order of its writes.
+        let segments = self.segments.load();
+        let mut reaching = segments.iter().filter(|segment| segment.reaches(lsn));
+        reaching.find_map(|segment| segment.oldest_since(key, lsn))
+    }
+
+    fn load_that_hides(
+        &self,
+        snapshot: &SnapshotState,
+        table: &TableState,
+        key: &[u8],
+    ) -> Option<LoadedRange> {
+        if !self.has_loads.load(Ordering::Acquire) {
+            return None;
+        }
+        let loads = read(&self.loads);
+        loads.iter().find(|load| load.hides(table.id, key, snapshot.number)).cloned()
+    }
+
+    /// Returns the first key from `start` (included) to `end` (excluded) that has a version for the
+    /// snapshot. Both are places in the order of the table; `None` is its end.
+    pub(crate) fn first_between(
+        &self,
+        (snapshot, table): (&SnapshotState, &TableState),
+        start: &[u8],
+        end: Option<&[u8]>,
+    ) -> Option<NextVersion> {
+        self.search((snapshot, table), (start, end), SearchEnd::Front)
+    }
+
+    /// Returns the last key from `start` (included) to `end` (excluded) that has a version for the
+    /// snapshot.
+    pub(crate) fn last_between(
+        &self,
+        (snapshot, table): (&SnapshotState, &TableState),
+        start: &[u8],
+        end: Option<&[u8]>,
+    ) -> Option<NextVersion> {
+        self.search((snapshot, table), (start, end), SearchEnd::Back)
+    }
+
+    fn search(
+        &self,
+        (snapshot, table): (&SnapshotState, &TableState),
+        (start, end): (&[u8], Option<&[u8]>),
+        from: SearchEnd,
+    ) -> Option<NextVersion> {
+        if table.last_version() < snapshot.lsn {
+            return None;
+        }
+        let mut start = lower_bound(table, start);
+        let mut end = end.map_or_else(|| end_of_table(table), |end| lower_bound(table, end));
+        let segments = self.segments.load();
+        let reaching = || segments.iter().filter(|segment| segment.reaches(snapshot.lsn));
+        loop {
+            let bytes = nearest(reaching(), (&start, &end), from)?;
+            let key = VersionKey::new(table, key_of(table, &bytes));
+            if let Some(place) = bytes.get(8..)
+                && self.oldest_since(&key, snapshot.lsn).is_some()
+                && let Earlier::Was(value) =
+                    self.find_version(snapshot, table, key_of(table, &bytes))
+            {
+                return Some(NextVersion { place: place.to_vec(), value });
+            }
+            match from {
+                SearchEnd::Front => start = [&*bytes, &[0]].concat(),
+                SearchEnd::Back => end = bytes,
+            }
+        }
+    }
+
+    /// Returns whether a commit after the snapshot has written the key. The caller holds the key's
+    /// stripe, so no commit is in progress.
+    pub(crate) fn is_key_changed(
+        &self,
+        snapshot: &SnapshotState,
+        table: &TableState,
+        key: &[u8],
+    ) -> bool {
+        self.find(snapshot, table, key) != Earlier::Current
+    }
+
+    /// Returns a key of the range that a commit after the snapshot has written, or that a sorted
+    /// load has added. The caller holds all stripes.
+    pub(crate) fn changed_key_in(
+        &self,
+        snapshot: &SnapshotState,
+        table: &TableState,
+        range: &KeyRange,
+    ) -> Option<Vec<u8>> {
+        if self.has_loads.load(Ordering::Acquire) {
+            let loads = read(&self.loads);
+            let is_in = |load: &&LoadedRange| {
+                load.table == table.id
+                    && load.number > snapshot.number
+                    && range.end.as_ref().is_none_or(|end| *end > load.after)
+            };
+            if let Some(load) = loads.iter().find(is_in) {
+                return Some(load.after.clone());
+            }
+        }
+        let start = range.start.as_deref().unwrap_or(&[]);
+        let found = self.first_between((snapshot, table), start, range.end.as_deref())?;
+        Some(key_of(table, &lower_bound(table, &found.place)).to_vec())
+    }
+}
+
+/// Returns the first or the last encoded key of some segments from `start` to `end`.
+fn nearest<'a>(
+    segments: impl Iterator<Item = &'a std::sync::Arc<VersionSegment>>,
+    (start, end): (&[u8], &[u8]),
+    from: SearchEnd,
+) -> Option<Vec<u8>> {
+    let (mut nearest, mut key): (Option<Vec<u8>>, _) = (None, Vec::new());
+    for segment in segments {
+        let is_found = match from {
+            SearchEnd::Front => segment.first_key(start, &mut key) && *key < *end,
+            SearchEnd::Back => segment.last_key(end, &mut key) && *key >= *start,
+        };
+        let is_nearer = nearest.as_ref().is_none_or(|nearest| match from {
+            SearchEnd::Front => key < *nearest,
+            SearchEnd::Back => key > *nearest,
+        });
+        if is_found && is_nearer {
+            std::mem::swap(nearest.get_or_insert_default(), &mut key);
+        }
+    }
+    nearest
+}

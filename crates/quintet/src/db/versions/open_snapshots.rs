@@ -1,0 +1,66 @@
+//! The open snapshots.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use super::snapshot_state::SnapshotEnd;
+use crate::util::codec::{Lsn, to_u64};
+
+/// One open snapshot, as the store sees it.
+#[derive(Debug)]
+pub(super) struct OpenSnapshot {
+    pub(super) lsn: Lsn,
+    pub(super) time: u64,
+    /// On the monotonic clock.
+    pub(super) taken_at: Duration,
+    pub(super) end: Arc<SnapshotEnd>,
+}
+
+/// The open snapshots by number, which is the order of their LSNs.
+#[derive(Debug, Default)]
+pub(super) struct OpenSnapshots {
+    pub(super) by_number: BTreeMap<u64, OpenSnapshot>,
+    /// The last number given to a snapshot, a drop or a sorted load.
+    number: u64,
+    /// A table was dropped whose files an open snapshot keeps.
+    pub(super) keeps_dropped: bool,
+    /// Number of snapshots that were ended before their last handle was dropped.
+    pub(super) expired_total: u64,
+}
+
+/// What the statistics show of snapshots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SnapshotStats {
+    pub(crate) open: u64,
+    pub(crate) oldest_age: Duration,
+    pub(crate) oldest_lsn: Option<Lsn>,
+    pub(crate) version_bytes: u64,
+    pub(crate) expired_total: u64,
+}
+
+impl OpenSnapshots {
+    /// Returns the number of the next snapshot, drop or sorted load.
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    pub(super) fn oldest(&self) -> Option<(u64, &OpenSnapshot)> {
+        self.by_number.first_key_value().map(|(number, open)| (*number, open))
+    }
+
+    pub(super) fn newest(&self) -> Option<&OpenSnapshot> {
+        self.by_number.last_key_value().map(|(_, open)| open)
+    }
+
+    /// Returns what the statistics show. `now` is on the monotonic clock.
+    pub(super) fn stats(&self, now: Duration) -> SnapshotStats {
+        let oldest = self.oldest().map(|(_, open)| open);
+        SnapshotStats {
+            open: to_u64(self.by_number.len()),
+            oldest_age: oldest.map_or(Duration::ZERO, |open| now.saturating_sub(open.taken_at)),
+            oldest_lsn: oldest.map(|open| open.lsn),
+            version_bytes: 0,
+            expired_total: self.expired_total,
+        }
+    }
+}

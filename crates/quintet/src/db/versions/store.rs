@@ -1,0 +1,423 @@
+//! The version store: takes and ends snapshots, saves versions, and frees segments.
+
+use std::{
+    sync::{Arc, atomic::fence},
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+
+use super::{
+    loaded_ranges::{IN_PROGRESS, LoadedRange},
+    open_snapshots::{OpenSnapshot, OpenSnapshots, SnapshotStats},
+    segment::{VersionSegment, version_bytes},
+    snapshot_state::{SnapshotEnd, SnapshotState},
+    version_key::VersionKey,
+};
+use crate::{
+    Error, Result,
+    contract::{Engine as _, KeyRange, Op},
+    db::tables::{host::DatabaseHost, job_handles::JobKind, state::TableState},
+    io::Env,
+    lsm::memtable::arenas::Arenas,
+    util::{
+        budget::Budget,
+        codec::Lsn,
+        mutant::mutant,
+        sync::{AtomicBool, AtomicU64, CachePadded, Mutex, Ordering, RwLock, lock, write},
+    },
+    wal::Log,
+};
+
+/// The word that announces snapshots: none is open.
+const NONE: u64 = 0;
+/// The word that announces snapshots: one is being taken, so every write saves a version. Otherwise
+/// the word is the LSN of the newest snapshot plus one.
+const BEING_TAKEN: u64 = u64::MAX;
+/// A segment is the memory budget divided by this, within limits.
+const SEGMENT_SHARE: u64 = 64;
+const SEGMENT_BYTES_MIN: u64 = 32 << 10;
+const SEGMENT_BYTES_MAX: u64 = 8 << 20;
+/// Number of freed segments that are kept for the next.
+const FREE_SEGMENTS: u64 = 1;
+/// The number that the memory of versions has in place of a table's, which start at 1.
+const NO_TABLE: u64 = 0;
+
+/// Bounds of what open snapshots may hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SnapshotLimits {
+    /// Maximum bytes of versions.
+    pub(crate) bytes: u64,
+    /// Maximum age of a snapshot.
+    pub(crate) age: Duration,
+}
+
+/// The version store of a database. See the module head.
+#[derive(Debug)]
+pub(crate) struct VersionStore {
+    env: Arc<dyn Env>,
+    log: Arc<Log>,
+    host: Arc<DatabaseHost>,
+    budget: Arc<Budget>,
+    limits: SnapshotLimits,
+    /// [`NONE`], [`BEING_TAKEN`], or the LSN of the newest open snapshot plus one. On its own cache
+    /// line: every write reads it.
+    newest: CachePadded<AtomicU64>,
+    open: Mutex<OpenSnapshots>,
+    /// From the oldest to the newest, which is filled.
+    pub(super) segments: ArcSwap<Vec<Arc<VersionSegment>>>,
+    /// Held while the list of segments changes.
+    rotation: Mutex<()>,
+    arenas: Arc<Arenas>,
+    pub(super) loads: RwLock<Vec<LoadedRange>>,
+    /// Whether `loads` is not empty.
+    pub(super) has_loads: AtomicBool,
+}
+
+impl VersionStore {
+    /// Creates the store of a database that has no snapshots.
+    pub(crate) fn new(
+        env: &Arc<dyn Env>,
+        log: &Arc<Log>,
+        host: &Arc<DatabaseHost>,
+        budget: &Arc<Budget>,
+        limits: SnapshotLimits,
+    ) -> Arc<Self> {
+        let bytes = (budget.limit() / SEGMENT_SHARE).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+        Arc::new(Self {
+            env: Arc::clone(env),
+            log: Arc::clone(log),
+            host: Arc::clone(host),
+            budget: Arc::clone(budget),
+            limits,
+            newest: CachePadded(AtomicU64::new(NONE)),
+            open: Mutex::default(),
+            segments: ArcSwap::default(),
+            rotation: Mutex::new(()),
+            arenas: Arenas::new((bytes, FREE_SEGMENTS), budget, NO_TABLE),
+            loads: RwLock::default(),
+            has_loads: AtomicBool::new(false),
+        })
+    }
+
+    /// Takes a snapshot: the commits so far, and no later one. Neither waits for writers nor copies
+    /// anything.
+    pub(crate) fn take(self: &Arc<Self>) -> SnapshotState {
+        let mut open = lock(&self.open);
+        let too_old = self.end_old(&mut open);
+        mutant!(SnapshotNotAnnounced: (), else self.newest.store(BEING_TAKEN, Ordering::SeqCst));
+        if open.by_number.is_empty() {
+            // No value expires for compactions until the time is known.
+            self.host.expire_only_before(Some(0));
+        }
+        // A writer that has not seen the word reserved its LSN before it is read here.
+        fence(Ordering::SeqCst);
+        let lsn = self.log.end();
+        let time = self.host.clock.now();
+        let number = open.next_number();
+        let end = Arc::new(SnapshotEnd::default());
+        let taken_at = self.env.monotonic();
+        let state = SnapshotState::new(number, (lsn, time), &end, self);
+        open.by_number.insert(number, OpenSnapshot { lsn, time, taken_at, end });
+        self.announce(&open);
+        drop(open);
+        drop(too_old);
+        state
+    }
+
+    /// Publishes the newest snapshot for writers, and the time of the oldest for compactions.
+    fn announce(&self, open: &OpenSnapshots) {
+        let newest = open.newest().map_or(NONE, |newest| newest.lsn.0 + 1);
+        self.newest.store(newest, Ordering::SeqCst);
+        let oldest = open.oldest().map(|(_, oldest)| oldest.time);
+        mutant!(SnapshotExpiresByTheClock => return);
+        self.host.expire_only_before(oldest);
+    }
+
+    /// Ends the snapshot with this number, unless it has ended.
+    pub(super) fn release(&self, number: u64) {
+        let mut open = lock(&self.open);
+        let is_oldest = open.oldest().is_some_and(|(oldest, _)| oldest == number);
+        if open.by_number.remove(&number).is_none() {
+            return;
+        }
+        self.announce(&open);
+        let unneeded = is_oldest.then(|| self.take_unneeded(&mut open));
+        drop(open);
+        // Without the lock: freeing memory takes time.
+        drop(unneeded);
+    }
+
+    /// Waits until every commit below `lsn` is applied.
+    pub(super) fn await_applied(&self, lsn: Lsn) {
+        mutant!(SnapshotDoesNotSettle => return);
+        let mut rounds = 0;
+        while self.log.applied() < lsn {
+            if rounds < 64 {
+                crate::util::sync::yield_now();
+            } else {
+                self.env.pause(Duration::from_micros(50));
+            }
+            rounds += 1;
+        }
+    }
+
+    /// Returns the next number, for a drop or a sorted load: snapshots with a lower number precede
+    /// it.
+    pub(crate) fn next_number(&self) -> u64 {
+        lock(&self.open).next_number()
+    }
+
+    /// Returns whether an open snapshot may read a table that was dropped at this number.
+    pub(crate) fn keeps_dropped(&self, dropped_at: u64) -> bool {
+        let mut open = lock(&self.open);
+        let keeps = open.oldest().is_some_and(|(oldest, _)| oldest < dropped_at);
+        open.keeps_dropped |= keeps;
+        keeps
+    }
+
+    /// Saves what the operation at `lsn` is about to replace, if a snapshot needs it. The caller
+    /// holds the stripes of its keys, and applies the operation afterwards.
+    #[inline]
+    pub(crate) fn save(&self, table: &TableState, lsn: Lsn, op: &Op<'_>) {
+        let newest = self.newest.load(Ordering::SeqCst);
+        if newest != NONE {
+            self.save_for(newest, table, lsn, op);
+        }
+    }
+
+    #[cold]
+    fn save_for(&self, newest: u64, table: &TableState, lsn: Lsn, op: &Op<'_>) {
+        let saved = match op {
+            Op::Put { key, .. } | Op::Delete { key } => {
+                let value = |key: &[u8]| table.engine.get(key);
+                self.save_key(newest, (table, key), lsn, value)
+            }
+            Op::DeleteRange { start, end } => self.save_range(newest, table, lsn, (start, end)),
+        };
+        if let Err(error) = saved {
+            self.end_all(&format!("an earlier value could not be kept: {error}"));
+        }
+    }
+
+    fn save_range(
+        &self,
+        newest: u64,
+        table: &TableState,
+        lsn: Lsn,
+        (start, end): (&[u8], &[u8]),
+    ) -> Result<()> {
+        mutant!(SnapshotForgetsRanges => return Ok(()));
+        let bound = |key: &[u8]| (!key.is_empty()).then(|| key.to_vec());
+        let range = KeyRange { start: bound(start), end: bound(end) };
+        let Some(ordered) = table.engine.ordered() else { return Ok(()) };
+        for entry in ordered.range(range)? {
+            let entry = entry?;
+            let key = (table, &*entry.key);
+            self.save_key(newest, key, lsn, |_| Ok(Some(entry.value.clone())))?;
+        }
+        Ok(())
+    }
+
+    /// Saves the version of a key that the write at `lsn` replaces, unless it has one for the newest
+    /// snapshot.
+    fn save_key(
+        &self,
+        newest: u64,
+        (table, key): (&TableState, &[u8]),
+        lsn: Lsn,
+        value: impl FnOnce(&[u8]) -> Result<Option<crate::contract::Value>>,
+    ) -> Result<()> {
+        let version = VersionKey::new(table, key);
+        if newest != BEING_TAKEN && self.has_since(&version, Lsn(newest - 1)) {
+            return Ok(());
+        }
+        let value = value(key)?;
+        mutant!(SnapshotForgetsAbsentKeys => if value.is_none() { return Ok(()) });
+        self.insert(&version, lsn, value.as_deref())?;
+        table.note_version(lsn);
+        Ok(())
+    }
+
+    /// Returns whether a key has a version that was replaced at `lsn` or later.
+    fn has_since(&self, key: &VersionKey, lsn: Lsn) -> bool {
+        let segments = self.segments.load();
+        let mut reaching = segments.iter().rev().filter(|segment| segment.reaches(lsn));
+        reaching.any(|segment| segment.has_since(key, lsn))
+    }
+
+    fn insert(&self, key: &VersionKey, lsn: Lsn, value: Option<&[u8]>) -> Result<()> {
+        let bytes = version_bytes(key, value);
+        while self.budget.reserve(bytes).is_err() {
+            if !self.end_oldest("the memory budget has no room for the earlier values of keys") {
+                // Nobody needs the version.
+                return Ok(());
+            }
+        }
+        loop {
+            let segments = self.segments.load();
+            if segments.last().is_some_and(|segment| segment.insert(key, lsn, value)) {
+                return Ok(());
+            }
+            let full = segments.last().cloned();
+            drop(segments);
+            if let Err(error) = self.rotate(full.as_ref()) {
+                self.budget.release(bytes);
+                return Err(error);
+            }
+        }
+    }
+
+    /// Adds a segment behind `full`, unless another thread has, and keeps to the limits.
+    fn rotate(&self, full: Option<&Arc<VersionSegment>>) -> Result<()> {
+        {
+            let _rotation = lock(&self.rotation);
+            let mut segments = (**self.segments.load()).clone();
+            let is_last = match (segments.last(), full) {
+                (Some(last), Some(full)) => Arc::ptr_eq(last, full),
+                (None, None) => true,
+                // It was freed: nobody needs what it has.
+                _ => false,
+            };
+            if !is_last {
+                return Ok(());
+            }
+            let next = VersionSegment::new(&self.arenas, &self.budget);
+            let next = next.map_err(|error| Error::io("reserve memory for versions", error))?;
+            segments.push(Arc::new(next));
+            self.segments.store(Arc::new(segments));
+            if let Some(full) = full {
+                full.seal(self.log.end());
+            }
+        }
+        let mut open = lock(&self.open);
+        let old = self.end_old(&mut open);
+        let unneeded = self.take_unneeded(&mut open);
+        drop(open);
+        drop((old, unneeded));
+        while self.version_bytes() > self.limits.bytes {
+            if !self.end_oldest("snapshots hold more than snapshot_limit") {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes of memory of all versions.
+    fn version_bytes(&self) -> u64 {
+        self.segments.load().iter().map(|segment| segment.memory_bytes()).sum()
+    }
+
+    /// Removes the segments that no open snapshot needs from the list.
+    fn take_unneeded(&self, open: &mut OpenSnapshots) -> Vec<Arc<VersionSegment>> {
+        if open.keeps_dropped {
+            open.keeps_dropped = false;
+            self.host.jobs.wake(JobKind::Persist);
+        }
+        self.forget_loads(open);
+        let _rotation = lock(&self.rotation);
+        let segments = self.segments.load_full();
+        let Some(last) = segments.last() else { return Vec::new() };
+        let oldest = open.oldest().map(|(_, oldest)| oldest.lsn);
+        let applied = self.log.applied();
+        let is_needed = |segment: &&Arc<VersionSegment>| match oldest {
+            Some(lsn) => {
+                mutant!(SnapshotFreesTooEarly => return Arc::ptr_eq(segment, last));
+                // A writer that began before the segment was sealed may still add to it.
+                Arc::ptr_eq(segment, last) || segment.reaches(lsn) || !segment.is_complete(applied)
+            }
+            // The versions of a write that is in progress are for snapshots that have ended.
+            None => Arc::ptr_eq(segment, last) && !segment.is_half_full(),
+        };
+        let (kept, unneeded): (Vec<_>, Vec<_>) =
+            segments.iter().cloned().partition(|s| is_needed(&s));
+        if !unneeded.is_empty() {
+            self.segments.store(Arc::new(kept));
+        }
+        unneeded
+    }
+
+    /// Ends snapshots that are older than the limit.
+    fn end_old(&self, open: &mut OpenSnapshots) -> Vec<Arc<VersionSegment>> {
+        let Some((_, oldest)) = open.oldest() else { return Vec::new() };
+        let now = self.env.monotonic();
+        if now.saturating_sub(oldest.taken_at) <= self.limits.age {
+            return Vec::new();
+        }
+        let reason =
+            format!("it was open for longer than snapshot_max_age ({:?})", self.limits.age);
+        while let Some((number, oldest)) = open.oldest()
+            && now.saturating_sub(oldest.taken_at) > self.limits.age
+        {
+            oldest.end.set(&reason);
+            open.by_number.remove(&number);
+            open.expired_total += 1;
+        }
+        self.announce(open);
+        self.take_unneeded(open)
+    }
+
+    /// Ends the oldest snapshot. Returns `false` if none is open.
+    fn end_oldest(&self, reason: &str) -> bool {
+        let mut open = lock(&self.open);
+        let Some((number, oldest)) = open.oldest() else { return false };
+        mutant!(SnapshotEndsSilently: (), else oldest.end.set(reason));
+        open.by_number.remove(&number);
+        open.expired_total += 1;
+        self.announce(&open);
+        let unneeded = self.take_unneeded(&mut open);
+        drop(open);
+        drop(unneeded);
+        true
+    }
+
+    /// Ends every snapshot.
+    #[cold]
+    fn end_all(&self, reason: &str) {
+        while self.end_oldest(reason) {}
+    }
+
+    /// Begins a sorted load of keys above `after`. The table takes no other writes.
+    pub(crate) fn begin_load(&self, table: &TableState, after: &[u8]) {
+        let (lsn, number) = (self.log.end(), IN_PROGRESS);
+        let load = LoadedRange { table: table.id, after: after.to_vec(), lsn, number };
+        write(&self.loads).push(load);
+        self.has_loads.store(true, Ordering::Release);
+    }
+
+    /// Ends a sorted load. If it was adopted, snapshots from now on see its keys.
+    pub(crate) fn end_load(&self, table: &TableState, is_adopted: bool) {
+        let mut open = lock(&self.open);
+        let number = open.next_number();
+        {
+            let mut loads = write(&self.loads);
+            let of_table =
+                |load: &LoadedRange| load.table == table.id && load.number == IN_PROGRESS;
+            if is_adopted {
+                loads
+                    .iter_mut()
+                    .filter(|load| of_table(load))
+                    .for_each(|load| load.number = number);
+            } else {
+                loads.retain(|load| !of_table(load));
+            }
+        }
+        self.forget_loads(&open);
+    }
+
+    /// Forgets the loads that all open snapshots see.
+    fn forget_loads(&self, open: &OpenSnapshots) {
+        if self.has_loads.load(Ordering::Acquire) {
+            let oldest = open.oldest().map_or(IN_PROGRESS - 1, |(oldest, _)| oldest);
+            let mut loads = write(&self.loads);
+            loads.retain(|load| load.number > oldest);
+            self.has_loads.store(!loads.is_empty(), Ordering::Release);
+        }
+    }
+
+    /// Returns what the statistics show.
+    pub(crate) fn stats(&self) -> SnapshotStats {
+        let stats = lock(&self.open).stats(self.env.monotonic());
+        SnapshotStats { version_bytes: self.version_bytes(), ..stats }
+    }
+}
