@@ -73,6 +73,10 @@ loom:
 shuttle seed="1":
     RUSTFLAGS="--cfg shuttle" SHUTTLE_RANDOM_SEED={{seed}} CARGO_TARGET_DIR=target/shuttle cargo test -p quintet --lib --release shuttle_
 
+# Histories of transactions, checked for serializability: `just histories 2000`
+histories count="200" seed="1":
+    QUINTET_HISTORIES={{count}} QUINTET_HISTORY_SEED={{seed}} cargo test --release --package quintet --test serializability histories_of_eight -- --nocapture
+
 # The threaded test of one engine, repeated: `just stress trie 500`
 stress engine rounds="100":
     QUINTET_STRESS_ENGINE={{engine}} QUINTET_STRESS_ROUNDS={{rounds}} cargo test --package quintet --test threads -- --nocapture

@@ -126,6 +126,7 @@ mod documents {
         ChoosingAnEngine "docs/guide/02-choosing-an-engine.md"
         TablesAndKeys "docs/guide/03-tables-and-keys.md"
         Batches "docs/guide/04-batches.md"
+        Transactions "docs/transactions.md"
         Expiry "docs/guide/05-expiry.md"
         BulkLoading "docs/guide/08-bulk-loading.md"
     }
