@@ -18,7 +18,7 @@ use std::{
 
 use quintet::{
     BTreeOptions, Cursor, Database, EngineKind, Error, LoadOptions, LockHolder, MountOptions,
-    Options, PutOptions, Result, Table, TableOptions, TableTypes,
+    Options, PutOptions, Result, Table, TableOptions, TableTypes, Transaction, TransactionOptions,
 };
 
 /// Seconds after which a child that hangs is killed. A child takes milliseconds; the rest is for a
@@ -189,6 +189,8 @@ fn call_database(db: &Database, is_read_only: bool) {
     forked(db.mounted("m"));
     forked(db.unmount("m"));
     forked(db.batch().commit());
+    forked(db.begin(TransactionOptions::new()));
+    forked(db.transaction(|_| Ok(())));
     forked(db.persist());
     forked(db.sync());
     forked(db.check());
@@ -197,6 +199,20 @@ fn call_database(db: &Database, is_read_only: bool) {
     assert_eq!(db.stats().tables.len(), 0);
     assert_eq!(db.is_read_only(), is_read_only);
     assert!(!format!("{db:?}").is_empty());
+}
+
+/// Makes each kind of call on a transaction that the child has inherited.
+fn call_transaction(mut tx: Transaction, table: &Table) {
+    let savepoint = tx.savepoint();
+    forked(tx.get(table, "k"));
+    forked(tx.get_for_update(table, "k"));
+    forked(tx.range(table, ..).map(drop));
+    forked(tx.scan(table, Cursor::START, 9));
+    forked(tx.put(table, "k", "v"));
+    forked(tx.delete(table, "k"));
+    forked(tx.delete_range(table, "a".."z"));
+    forked(tx.rollback_to(savepoint));
+    forked(tx.commit());
 }
 
 /// Asserts that a child cannot open the database that its parent has open.
@@ -244,7 +260,11 @@ fn child_of_writers(kind: EngineKind) {
             batch.put(&table, "batch", "v");
             let entries = kind.is_ordered().then(|| table.range(..).unwrap());
             let value = table.get(key(7)).unwrap().unwrap();
+            let mut tx = db.begin(TransactionOptions::new()).unwrap();
+            tx.get_for_update(&table, key(7)).unwrap();
+            tx.put(&table, "transaction", "v").unwrap();
             in_child(|| {
+                call_transaction(tx, &table);
                 call_table(&table);
                 call_database(&db, false);
                 forked(batch.commit());

@@ -27,7 +27,8 @@ struct Bench {
 fn bench(name: &str) -> Bench {
     let scratch = Scratch::new(name);
     let db = Options::new().memory_budget(32 << 20).open(&scratch.0).unwrap();
-    let create = |kind: &EngineKind| db.create_table(kind.name(), TableOptions::new(*kind)).unwrap();
+    let create =
+        |kind: &EngineKind| db.create_table(kind.name(), TableOptions::new(*kind)).unwrap();
     let tables = EngineKind::AVAILABLE.iter().map(create).collect();
     Bench { _scratch: scratch, db, tables }
 }
@@ -363,7 +364,8 @@ fn transactions_that_lock_a_hot_key_do_not_conflict() {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..50 {
-                        let options = TransactionOptions::new().lock_timeout(Duration::from_secs(60));
+                        let options =
+                            TransactionOptions::new().lock_timeout(Duration::from_secs(60));
                         let counted: Result<()> = db.transaction_with(options, |tx| {
                             attempts.fetch_add(1, Ordering::Relaxed);
                             let count = number(tx.get_for_update(table, "count")?);

@@ -230,10 +230,9 @@ fn check_repeated(
 /// Fails if a committed transaction read what it must not see (G1a, G1b).
 fn check_reads(history: &[Transaction], facts: &Facts) -> Result<(), Violation> {
     let lists = facts.list_reads.iter().map(|read| (read.transaction, read.key, &read.list[..]));
-    let registers = facts
-        .register_reads
-        .iter()
-        .map(|read| (read.transaction, read.key, read.number.as_ref().map_or(&[][..], std::slice::from_ref)));
+    let registers = facts.register_reads.iter().map(|read| {
+        (read.transaction, read.key, read.number.as_ref().map_or(&[][..], std::slice::from_ref))
+    });
     // Aborted transactions read one moment, too.
     for (transaction, key, shown) in lists.chain(registers) {
         let reader = &history[transaction];
@@ -278,7 +277,8 @@ fn add_list_edges(
     }
     for (key, order) in &versions {
         // The last number of each transaction, in order.
-        let writers: Vec<usize> = order.iter().map(|number| facts.appended[&(*key, *number)]).collect();
+        let writers: Vec<usize> =
+            order.iter().map(|number| facts.appended[&(*key, *number)]).collect();
         for pair in writers.windows(2) {
             add(graph, pair[0], Edge { to: pair[1], kind: EdgeKind::Ww, key: *key });
         }
@@ -304,12 +304,14 @@ fn add_list_edges(
 /// the other, or had returned before the other began.
 fn add_register_edges(history: &[Transaction], facts: &Facts, graph: &mut [Vec<Edge>]) {
     let reads = |transaction: usize, key: Key| {
-        let is_read = move |read: &&RegisterRead| read.transaction == transaction && read.key == key;
+        let is_read =
+            move |read: &&RegisterRead| read.transaction == transaction && read.key == key;
         facts.register_reads.iter().find(is_read).and_then(|read| read.number)
     };
     let is_before = |(key, one): (Key, usize), other: usize| {
         history[one].returned < history[other].called
-            || reads(other, key).is_some_and(|number| facts.written.get(&(key, number)) == Some(&one))
+            || reads(other, key)
+                .is_some_and(|number| facts.written.get(&(key, number)) == Some(&one))
     };
     let mut writers: BTreeMap<Key, BTreeSet<usize>> = BTreeMap::new();
     for ((key, _), writer) in &facts.written {
@@ -405,8 +407,7 @@ fn find_cycles(history: &[Transaction], graph: &mut Vec<Vec<Edge>>) -> Result<()
         }
     }
     if let Some(cycle) = shortest_cycle(graph, |_| true) {
-        let is_phantom =
-            cycle.iter().any(|(_, edge)| edge.kind == EdgeKind::Rw { by_range: true });
+        let is_phantom = cycle.iter().any(|(_, edge)| edge.kind == EdgeKind::Rw { by_range: true });
         return reports(if is_phantom { Anomaly::Phantom } else { Anomaly::WriteSkew }, &cycle);
     }
     add_time(history, graph);
@@ -501,13 +502,14 @@ mod tests {
 
     /// Transactions that all run at the same time, by their steps.
     fn concurrent(transactions: &[(bool, &[Step])]) -> Vec<Transaction> {
-        let transaction = |(thread, (is_committed, steps)): (usize, &(bool, &[Step]))| Transaction {
-            thread,
-            called: 0,
-            returned: 100,
-            is_committed: *is_committed,
-            steps: steps.to_vec(),
-        };
+        let transaction =
+            |(thread, (is_committed, steps)): (usize, &(bool, &[Step]))| Transaction {
+                thread,
+                called: 0,
+                returned: 100,
+                is_committed: *is_committed,
+                steps: steps.to_vec(),
+            };
         transactions.iter().enumerate().map(transaction).collect()
     }
 
@@ -544,7 +546,8 @@ mod tests {
         let found = anomaly(&[(false, &[append(1, 1)]), (true, &[read(1, &[1])])]);
         assert_eq!(found, Some(Anomaly::G1a));
         let twice = [append(1, 1), append(1, 2)];
-        let found = anomaly(&[(true, &twice), (true, &[read(1, &[1])]), (true, &[read(1, &[1, 2])])]);
+        let found =
+            anomaly(&[(true, &twice), (true, &[read(1, &[1])]), (true, &[read(1, &[1, 2])])]);
         assert_eq!(found, Some(Anomaly::G1b));
         let found = anomaly(&[
             (true, &[append(1, 1), read(2, &[2])]),

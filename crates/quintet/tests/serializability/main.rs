@@ -64,9 +64,10 @@ fn table_options(kind: EngineKind) -> TableOptions {
     match kind {
         EngineKind::Naive => options.set("snapshot_bytes", "65536"),
         EngineKind::HashLog => options.set("chunk_bytes", "16384").set("mutable_chunks", "2"),
-        EngineKind::Trie => {
-            options.set("region_bytes", "65536").set("journal_bytes", "65536").set("cut_bytes", "65536")
-        }
+        EngineKind::Trie => options
+            .set("region_bytes", "65536")
+            .set("journal_bytes", "65536")
+            .set("cut_bytes", "65536"),
         EngineKind::Tph => options.set("memtable_bytes", "262144").set("table_bytes", "1048576"),
         EngineKind::Slm => options.set("memtable_bytes", "262144").set("run_bytes", "262144"),
         EngineKind::BTree => options,
@@ -78,8 +79,13 @@ impl Bench {
         let path = std::env::temp_dir().join(format!("quintet-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         let db = options().open(&path).unwrap();
-        let mut bench =
-            Self { path, db, tables: Vec::new(), start: Instant::now(), numbers: AtomicU32::new(1) };
+        let mut bench = Self {
+            path,
+            db,
+            tables: Vec::new(),
+            start: Instant::now(),
+            numbers: AtomicU32::new(1),
+        };
         bench.open_tables();
         bench
     }
@@ -345,7 +351,11 @@ fn run_threads(
 }
 
 /// Runs one history. Returns the number of committed transactions and of all attempts.
-fn run(seed: u64, isolation: Isolation, bug: Option<Bug>) -> Result<(usize, usize), checker::Violation> {
+fn run(
+    seed: u64,
+    isolation: Isolation,
+    bug: Option<Bug>,
+) -> Result<(usize, usize), checker::Violation> {
     let mut bench = Bench::new(&format!("serial-{}", bug.is_some()));
     let mut history = run_threads(&bench, seed, (isolation, bug));
     bench.reopen();
@@ -360,7 +370,13 @@ fn run(seed: u64, isolation: Isolation, bug: Option<Bug>) -> Result<(usize, usiz
     }
     tx.commit().unwrap();
     let returned = bench.now();
-    history.push(checker::Transaction { thread: THREADS, called, returned, is_committed: true, steps });
+    history.push(checker::Transaction {
+        thread: THREADS,
+        called,
+        returned,
+        is_committed: true,
+        steps,
+    });
     checker::check(&history)?;
     let report = bench.db.check().unwrap();
     assert!(report.is_sound(), "{report:?}");
@@ -396,7 +412,9 @@ fn histories_with_snapshot_isolation_have_no_other_anomaly() {
     for seed in 0..4 {
         match run(seed, Isolation::Snapshot, None) {
             Ok(_) => {}
-            Err(violation) if matches!(violation.anomaly, Anomaly::WriteSkew | Anomaly::Phantom) => {
+            Err(violation)
+                if matches!(violation.anomaly, Anomaly::WriteSkew | Anomaly::Phantom) =>
+            {
                 permitted += 1;
             }
             Err(violation) => panic!("{violation}"),

@@ -247,7 +247,9 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
 }
 
 /// Encodes the bounds of a range.
-pub(super) fn encoded<K: TypedKey>(range: &impl RangeBounds<K>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+pub(super) fn encoded<K: TypedKey>(
+    range: &impl RangeBounds<K>,
+) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     (range.start_bound().map(KeyRef::encode), range.end_bound().map(KeyRef::encode))
 }
 

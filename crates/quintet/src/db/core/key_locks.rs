@@ -300,7 +300,10 @@ mod tests {
             for owner in [0, 1] {
                 scope.spawn(move || {
                     let number = to_usize(owner);
-                    assert_eq!(request(locks, owner, names[number + 1], LONG), LockOutcome::Granted);
+                    assert_eq!(
+                        request(locks, owner, names[number + 1], LONG),
+                        LockOutcome::Granted
+                    );
                     unlock(locks, owner, names[number + 1]);
                     unlock(locks, owner, names[number]);
                 });

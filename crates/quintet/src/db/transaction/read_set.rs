@@ -220,7 +220,8 @@ impl ReadSet {
     pub(super) fn only_stripe(&self, table: &TableState) -> Option<(StripeIndex, u64)> {
         let [first, rest @ ..] = self.keys.as_slice() else { return None };
         let is_table = self.tables.iter().all(|other| other.id == table.id);
-        let is_stripe = |read: &KeyRead| (read.stripe, read.version) == (first.stripe, first.version);
+        let is_stripe =
+            |read: &KeyRead| (read.stripe, read.version) == (first.stripe, first.version);
         (is_table && self.ranges.is_empty() && rest.iter().all(is_stripe))
             .then_some((first.stripe, first.version))
     }
@@ -283,10 +284,10 @@ impl RangeRead {
             // The first key above `low`.
             end: Some([low.as_slice(), &[0]].concat()),
         });
-        let high = self.high.as_ref().map(|high| KeyRange {
-            start: Some(high.clone()),
-            end: self.range.end.clone(),
-        });
+        let high = self
+            .high
+            .as_ref()
+            .map(|high| KeyRange { start: Some(high.clone()), end: self.range.end.clone() });
         low.into_iter().chain(high).collect()
     }
 }

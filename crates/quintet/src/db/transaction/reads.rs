@@ -19,7 +19,10 @@ use crate::{
         versions::SnapshotState,
     },
     io::process::ProcessArc,
-    util::{mutant::mutant, sync::{Backoff, yield_now}},
+    util::{
+        mutant::mutant,
+        sync::{Backoff, yield_now},
+    },
 };
 
 /// Maximum number of keys that are read by versions. Each read compares the versions of all.

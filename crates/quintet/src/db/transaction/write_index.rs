@@ -120,11 +120,9 @@ impl WriteIndex {
         for (table_id, writes) in &self.tables {
             let ranges = writes.deleted.iter().map(|(start, end)| Op::DeleteRange { start, end });
             let keys = writes.keys.iter().map(|(key, own)| match own {
-                Some(place) => Op::Put {
-                    key,
-                    head: &[],
-                    body: body.get(place.clone()).unwrap_or(&[]),
-                },
+                Some(place) => {
+                    Op::Put { key, head: &[], body: body.get(place.clone()).unwrap_or(&[]) }
+                }
                 None => Op::Delete { key },
             });
             for op in ranges.chain(keys) {
@@ -170,7 +168,11 @@ impl TableWrites {
             }
             start = std::mem::take(&mut start).min(other_start.clone());
             let is_unbounded = end.is_empty() || other_end.is_empty();
-            end = if is_unbounded { Vec::new() } else { std::mem::take(&mut end).max(other_end.clone()) };
+            end = if is_unbounded {
+                Vec::new()
+            } else {
+                std::mem::take(&mut end).max(other_end.clone())
+            };
             false
         });
         self.deleted.insert(start, end);
@@ -229,9 +231,8 @@ mod tests {
         assert_eq!(index.encode(&body, &mut short), 5);
         let mut index = WriteIndex::default();
         index.add(&short, 0);
-        let again: Vec<_> = ["a", "b", "d", "dc", "ff", "zzz"]
-            .map(|key| says(&index, &short, key))
-            .into();
+        let again: Vec<_> =
+            ["a", "b", "d", "dc", "ff", "zzz"].map(|key| says(&index, &short, key)).into();
         assert_eq!(again, ["3", "x", "4", "x", "x", "x"]);
     }
 
@@ -282,7 +283,9 @@ mod tests {
     fn random_writes_agree_with_a_map() {
         let mut state = 1_u64;
         let mut next = |bound: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % bound
         };
         for _ in 0..300 {

@@ -285,9 +285,7 @@ impl Transaction {
         }
         match cursor.0.split_first() {
             None => self.scan_engine(table, &Cursor::START, count),
-            Some((&ENGINE_TAG, engine)) => {
-                self.scan_engine(table, &Cursor(engine.to_vec()), count)
-            }
+            Some((&ENGINE_TAG, engine)) => self.scan_engine(table, &Cursor(engine.to_vec()), count),
             Some((&OWN_TAG, key)) => self.scan_own(table, key, count),
             Some(_) => Err(Cursor::unknown()),
         }
@@ -523,10 +521,7 @@ impl Transaction {
 
 /// Returns whether the transaction must be rolled back, and may succeed if it is run again.
 fn is_passing(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Conflict { .. } | Error::Deadlock { .. } | Error::SnapshotExpired { .. }
-    )
+    matches!(error, Error::Conflict { .. } | Error::Deadlock { .. } | Error::SnapshotExpired { .. })
 }
 
 /// Returns the value of a key that the transaction has written.

@@ -557,9 +557,8 @@ fn scans_of_unordered_tables_show_own_writes_and_count_as_read() {
 fn a_transaction_survives_a_power_loss_as_a_whole() {
     let env = SimEnv::new(2);
     let db = open_in(&env);
-    let [a, b] = ["a", "b"].map(|name| {
-        db.create_table(name, TableOptions::new(EngineKind::BTree)).unwrap()
-    });
+    let [a, b] =
+        ["a", "b"].map(|name| db.create_table(name, TableOptions::new(EngineKind::BTree)).unwrap());
     env.record_history();
     let start = env.mark();
     let options = TransactionOptions::new().durability(Durability::Sync);
@@ -582,7 +581,8 @@ fn a_transaction_survives_a_power_loss_as_a_whole() {
             let (a, b) = (db.table("a").unwrap(), db.table("b").unwrap());
             let first = a.get("k").unwrap().map(|value| value.to_vec());
             assert_eq!(first, b.get("k").unwrap().map(|value| value.to_vec()), "event {event}");
-            let rest: Vec<_> = b.range("l"..).unwrap().map(|entry| entry.unwrap().1.to_vec()).collect();
+            let rest: Vec<_> =
+                b.range("l"..).unwrap().map(|entry| entry.unwrap().1.to_vec()).collect();
             assert!(rest.iter().eq(first.iter()), "event {event}");
         }
     }
