@@ -18,4 +18,5 @@ mod random;
 mod record;
 #[path = "../common/scratch.rs"]
 mod scratch;
+mod snapshots;
 mod typed;
