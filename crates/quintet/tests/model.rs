@@ -644,7 +644,8 @@ impl Run {
             panic!("after {policy:?}: no state between the last durable one and the last");
         };
         self.state = state;
-        assert!(self.db().check().unwrap().is_sound());
+        let report = self.db().check().unwrap();
+        assert!(report.is_sound(), "{report:?}");
         self.db().sync().unwrap();
         self.now_durable();
     }

@@ -239,6 +239,45 @@ fn shuttle_a_close_makes_what_was_acknowledged_durable() {
     });
 }
 
+/// A snapshot that is taken beside a batch and a put shows both values of the batch or neither. Each
+/// read shows the same, also when both writes are done.
+#[test]
+fn shuttle_a_snapshot_is_one_moment_beside_writers() {
+    explore(|| {
+        let env = SimEnv::new(7);
+        let db = open(&env);
+        let tables = [create(&db, "a"), create(&db, "b")];
+        let put_all = |text: &str| {
+            let mut batch = db.batch();
+            tables.iter().for_each(|table| _ = batch.put(table, "k", text));
+            batch.commit().unwrap();
+        };
+        put_all("old");
+        let writer = thread::spawn({
+            let (db, tables) = (db.clone(), tables.clone());
+            move || {
+                let mut batch = db.batch();
+                tables.iter().for_each(|table| _ = batch.put(table, "k", "new"));
+                batch.commit().unwrap();
+                tables[1].put("k", "newer").unwrap();
+            }
+        });
+        let snapshot = db.snapshot().unwrap();
+        let read = || {
+            let get = |table: &Table| snapshot.get(table, "k").unwrap().unwrap().to_vec();
+            tables.each_ref().map(get).map(|value| String::from_utf8(value).unwrap())
+        };
+        let first = read();
+        let is_moment =
+            [["old", "old"], ["new", "new"], ["new", "newer"]].iter().any(|m| *m == first);
+        assert!(is_moment, "{first:?}");
+        writer.join().unwrap();
+        assert_eq!(read(), first);
+        let (page, _) = snapshot.scan(&tables[1], crate::Cursor::START, 10).unwrap();
+        assert!(page.iter().map(|(_, value)| &**value).eq([first[1].as_bytes()]));
+    });
+}
+
 #[test]
 fn shuttle_finds_stripes_not_locked() {
     finds(Bug::StripesNotLocked, shuttle_puts_of_a_key_are_applied_in_log_order);
@@ -272,4 +311,12 @@ fn shuttle_finds_sweep_unlists_outside_stripe() {
         Bug::SweepUnlistsOutsideStripe,
         shuttle_the_sweep_keeps_the_entry_of_a_value_that_was_written_meanwhile,
     );
+}
+
+#[test]
+fn shuttle_finds_bugs_of_snapshots() {
+    for bug in [Bug::SnapshotNotAnnounced, Bug::SnapshotDoesNotSettle, Bug::SnapshotAsksEngineLast]
+    {
+        finds(bug, shuttle_a_snapshot_is_one_moment_beside_writers);
+    }
 }

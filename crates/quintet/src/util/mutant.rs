@@ -341,6 +341,8 @@ bugs! {
     // Memory.
     /// An idle table keeps its memory if one in use has more.
     ArbiterIgnoresUses = 290, "arbiter-ignores-uses";
+    /// Replay applies a value that an engine has dropped as expired and that the sweep has handled.
+    ReplayRevivesSweptValues = 343, "replay-revives-swept-values";
     // Snapshots.
     /// A snapshot is not announced to writers while it is taken.
     SnapshotNotAnnounced = 330, "snapshot-not-announced";

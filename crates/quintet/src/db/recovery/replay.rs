@@ -252,7 +252,7 @@ impl<'a> ParallelReplay<'a> {
             }
             last = Some(logged.table);
             let op = logged.op(bytes);
-            if is_missing(self.target, logged.table, logged.lsn, &op)? {
+            if let Some(op) = missing_op(self.target, logged.table, logged.lsn, &op)? {
                 ops.push((logged.lsn, op));
             }
         }
@@ -465,28 +465,45 @@ pub(super) fn apply_op(
     lsn: Lsn,
     op: &Op<'_>,
 ) -> Result<bool> {
-    if !is_missing(target, table, lsn, op)? {
-        return Ok(false);
-    }
-    let op = mutant!(ReplayForgetsExpiry: mutants::without_expiry(*op), else *op);
+    let Some(op) = missing_op(target, table, lsn, op)? else { return Ok(false) };
+    let op = mutant!(ReplayForgetsExpiry: mutants::without_expiry(op), else op);
     table.engine.make_room(&op);
     table.engine.apply(lsn, &op)?;
     Ok(true)
 }
 
-/// Returns whether the table's files lack an operation. Adds the expiry entry of a value if the
+/// Returns what to apply for an operation if the table's files lack it: the operation, or a delete
+/// in place of a value that the sweep has found expired. Adds the expiry entry of a value if the
 /// index's files lack it.
-fn is_missing(
+fn missing_op<'a>(
     target: &ReplayTarget<'_>,
     table: &TableState,
     lsn: Lsn,
-    op: &Op<'_>,
-) -> Result<bool> {
-    mutant!(ReplaySkipsDeletes => if matches!(op, Op::Delete { .. }) { return Ok(false) });
+    op: &Op<'a>,
+) -> Result<Option<Op<'a>>> {
+    mutant!(ReplaySkipsDeletes => if matches!(op, Op::Delete { .. }) { return Ok(None) });
     let complete = mutant!(ReplayIgnoresComplete:
         mutants::newest_complete(target), else table.persisted());
     add_expiry_entry(target, table.id, lsn, op)?;
-    Ok(lsn >= complete)
+    if lsn < complete {
+        return Ok(None);
+    }
+    match op {
+        Op::Put { key, .. } if is_swept(target, table.id, lsn, op)? => Ok(Some(Op::Delete { key })),
+        op => Ok(Some(*op)),
+    }
+}
+
+/// Returns whether the sweep has removed the expiry entry of a logged value. An engine may have
+/// dropped the value before its files are complete to it. Then the sweep found nothing to delete.
+fn is_swept(target: &ReplayTarget<'_>, id: u64, lsn: Lsn, op: &Op<'_>) -> Result<bool> {
+    mutant!(ReplayRevivesSweptValues => return Ok(false));
+    match (target.index(), ExpiryEntry::of(id, op)) {
+        (Some(index), Some(entry)) if lsn < index.persisted() => {
+            entry.is_in(index).map(|is_listed| !is_listed)
+        }
+        _ => Ok(false),
+    }
 }
 
 /// Adds the expiry entry of a value if the index's files lack it. They may lack it although the

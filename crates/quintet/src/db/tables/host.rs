@@ -14,6 +14,7 @@ use crate::{
     contract::Host,
     db::encoding::envelope::Envelope,
     io::Env,
+    util::mutant::mutant,
     util::sync::{AtomicBool, AtomicU64, OnceLock, Ordering},
     wal::Log,
 };
@@ -71,6 +72,7 @@ impl DatabaseHost {
     fn expiry_time(&self) -> u64 {
         // In this order: a snapshot announces itself before it reads the clock.
         let now = self.clock.now();
+        mutant!(SnapshotExpiresByTheClock => return now);
         now.min(self.oldest_snapshot.load(Ordering::SeqCst))
     }
 

@@ -25,7 +25,6 @@ mod write_index;
 mod write_set;
 
 pub(crate) use self::{
-    read_set::ReadSet,
     reads::{ReadMode, TransactionReads},
     write_index::OwnValue,
     write_set::WriteSet,

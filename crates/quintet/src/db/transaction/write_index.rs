@@ -90,8 +90,8 @@ impl WriteIndex {
     fn within<'a>(
         &'a self,
         table_id: u64,
-        (start, end): (Bound<&'a [u8]>, Bound<&'a [u8]>),
-    ) -> Option<impl DoubleEndedIterator<Item = (&'a [u8], OwnValue)>> {
+        (start, end): (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> Option<impl DoubleEndedIterator<Item = (&'a [u8], OwnValue)> + use<'a>> {
         // `BTreeMap::range` panics if the bounds are not in order.
         if let (Bound::Included(low) | Bound::Excluded(low), Bound::Included(high)) = (start, end)
             && low > high
