@@ -43,7 +43,6 @@ pub enum Step {
 /// A transaction of a history.
 #[derive(Clone, Debug)]
 pub struct Transaction {
-    pub thread: usize,
     /// Time before the first step, and after the last.
     pub called: u64,
     pub returned: u64,
@@ -502,15 +501,13 @@ mod tests {
 
     /// Transactions that all run at the same time, by their steps.
     fn concurrent(transactions: &[(bool, &[Step])]) -> Vec<Transaction> {
-        let transaction =
-            |(thread, (is_committed, steps)): (usize, &(bool, &[Step]))| Transaction {
-                thread,
-                called: 0,
-                returned: 100,
-                is_committed: *is_committed,
-                steps: steps.to_vec(),
-            };
-        transactions.iter().enumerate().map(transaction).collect()
+        let transaction = |(is_committed, steps): &(bool, &[Step])| Transaction {
+            called: 0,
+            returned: 100,
+            is_committed: *is_committed,
+            steps: steps.to_vec(),
+        };
+        transactions.iter().map(transaction).collect()
     }
 
     fn anomaly(transactions: &[(bool, &[Step])]) -> Option<Anomaly> {

@@ -13,7 +13,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod checker;
-#[expect(dead_code, reason = "shared with tests that use all of it")]
 #[path = "../common/random.rs"]
 mod random;
 
@@ -261,7 +260,7 @@ impl Steps<'_> {
 /// Runs one transaction. Records each of its attempts.
 fn run_transaction(
     bench: &Bench,
-    (thread, isolation): (usize, Isolation),
+    isolation: Isolation,
     random: &mut Random,
     history: &mut Vec<checker::Transaction>,
 ) {
@@ -275,7 +274,7 @@ fn run_transaction(
     let mut attempt: Option<Vec<Step>> = None;
     let record = |steps, called, is_committed| {
         let returned = bench.now();
-        checker::Transaction { thread, called, returned, is_committed, steps }
+        checker::Transaction { called, returned, is_committed, steps }
     };
     let outcome = db_transaction(bench, options, |tx| {
         if let Some(steps) = attempt.take() {
@@ -337,7 +336,7 @@ fn run_threads(
                     let mut history = Vec::new();
                     start.wait();
                     for _ in 0..TRANSACTIONS {
-                        run_transaction(bench, (thread, isolation), &mut random, &mut history);
+                        run_transaction(bench, isolation, &mut random, &mut history);
                     }
                     history
                 })
@@ -371,7 +370,6 @@ fn run(
     tx.commit().unwrap();
     let returned = bench.now();
     history.push(checker::Transaction {
-        thread: THREADS,
         called,
         returned,
         is_committed: true,

@@ -215,8 +215,6 @@ impl KeyLocks {
 
 #[cfg(all(test, not(model)))]
 mod tests {
-    use std::sync::Barrier;
-
     use super::*;
     use crate::{
         Error,

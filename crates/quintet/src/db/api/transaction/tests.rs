@@ -214,7 +214,7 @@ fn an_update_is_not_lost_with_snapshot_isolation() {
     assert_eq!(text(&tx, &table, "x"), "-");
     tx.delete_range(&table, "b".."d").unwrap();
     table.put("c", "1").unwrap();
-    assert_eq!(conflict_key(tx.commit()), "b");
+    assert_eq!(conflict_key(tx.commit()), "c");
 }
 
 #[test]
