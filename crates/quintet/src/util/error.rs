@@ -281,6 +281,15 @@ impl Error {
 }
 
 const LOCKED: &str = "is already open";
+const LOADING: &str = "is being loaded; retry the write after the load";
+const OTHER_DATABASE: &str = "belongs to another database; a batch, a snapshot or a transaction is \
+                              of one database: use one for each";
+const CONFLICT: &str =
+    "another commit changed what the transaction depends on; run the transaction again";
+const DEADLOCK: &str =
+    "deadlock: transactions wait for locks of each other; run this transaction again";
+const LOCK_TIMEOUT: &str =
+    "the lock was not free within lock_timeout, because another transaction holds it";
 const FORKED: &str = "the handle belongs to the parent of this forked process; open the database \
                       in the process that uses it";
 
@@ -329,20 +338,14 @@ impl fmt::Display for Error {
                 printable(key),
                 printable(after)
             ),
-            Self::Loading { table } => {
-                write!(f, "table {table} is being loaded; retry the write after the load")
-            }
+            Self::Loading { table } => write!(f, "table {table} {LOADING}"),
             Self::NoSuchTable { name } => write!(f, "no table named {name:?}"),
             Self::TableExists { name } => write!(f, "{name:?} exists already"),
             Self::SnapshotExpired { reason } => {
                 write!(f, "the snapshot has ended: {reason}; take a new one")
             }
             Self::StaleTable { name } => write!(f, "table {name:?} was dropped"),
-            Self::OtherDatabase { table } => write!(
-                f,
-                "table {table} belongs to another database; a batch, a snapshot or a transaction is \
-                 of one database: use one for each"
-            ),
+            Self::OtherDatabase { table } => write!(f, "table {table} {OTHER_DATABASE}"),
             Self::TypeMismatch { table, expected, found } => {
                 write!(f, "table {table} has the types {expected}, not {found}")
             }
@@ -355,24 +358,9 @@ impl fmt::Display for Error {
             Self::UnknownEngine { name, available } => {
                 write!(f, "this build has no engine named {name:?}; it has: {available}")
             }
-            Self::Conflict { table, key } => write!(
-                f,
-                "another commit changed what the transaction depends on, at key \"{}\" of table \
-                 {table}; run the transaction again",
-                printable(key)
-            ),
-            Self::Deadlock { table, key } => write!(
-                f,
-                "deadlock at key \"{}\" of table {table}: the transactions wait for locks of each \
-                 other; run this one again",
-                printable(key)
-            ),
-            Self::LockTimeout { table, key } => write!(
-                f,
-                "the lock of key \"{}\" of table {table} was not free within lock_timeout; another \
-                 transaction holds it",
-                printable(key)
-            ),
+            Self::Conflict { table, key } => write_key(f, (table, key), CONFLICT),
+            Self::Deadlock { table, key } => write_key(f, (table, key), DEADLOCK),
+            Self::LockTimeout { table, key } => write_key(f, (table, key), LOCK_TIMEOUT),
             Self::ReadOnly => f.write_str("the database was opened read-only"),
             Self::Closed => f.write_str("the database is closed"),
             Self::Forked => f.write_str(FORKED),
@@ -387,6 +375,11 @@ pub(crate) fn system_message(error: &io::Error) -> String {
         Some((message, _)) => message.to_lowercase(),
         None => text,
     }
+}
+
+/// Writes a message about a key of a table.
+fn write_key(f: &mut fmt::Formatter<'_>, (table, key): (&str, &[u8]), what: &str) -> fmt::Result {
+    write!(f, "key \"{}\" of table {table}: {what}", printable(key))
 }
 
 /// Formats a key for a message, shortened to [`PRINTED_BYTES_MAX`].

@@ -127,8 +127,7 @@ struct Facts {
     /// Committed appends and writes by key and number, with their transaction.
     appended: HashMap<(Key, Number), usize>,
     written: HashMap<(Key, Number), usize>,
-    /// Numbers of transactions that were rolled back, and numbers that were overwritten at once.
-    aborted: BTreeSet<(Key, Number)>,
+    /// Numbers that their transaction overwrote itself.
     intermediate: BTreeSet<(Key, Number)>,
 }
 
@@ -160,8 +159,6 @@ fn collect(history: &[Transaction]) -> Result<Facts, Violation> {
                     own.push(*number);
                     if transaction.is_committed {
                         facts.appended.insert((*key, *number), index);
-                    } else {
-                        facts.aborted.insert((*key, *number));
                     }
                 }
                 Step::WriteRegister { key, number } => {
@@ -169,8 +166,6 @@ fn collect(history: &[Transaction]) -> Result<Facts, Violation> {
                     facts.intermediate.extend(before.map(|before| (*key, before[0])));
                     if transaction.is_committed {
                         facts.written.insert((*key, *number), index);
-                    } else {
-                        facts.aborted.insert((*key, *number));
                     }
                 }
                 Step::ReadList { key, list, by_range } => {
@@ -229,13 +224,18 @@ fn check_repeated(
 /// Fails if a committed transaction read what it must not see (G1a, G1b).
 fn check_reads(history: &[Transaction], facts: &Facts) -> Result<(), Violation> {
     let lists = facts.list_reads.iter().map(|read| (read.transaction, read.key, &read.list[..]));
-    let registers = facts.register_reads.iter().map(|read| {
-        (read.transaction, read.key, read.number.as_ref().map_or(&[][..], std::slice::from_ref))
-    });
+    let registers = facts
+        .register_reads
+        .iter()
+        .map(|read| (read.transaction, read.key, read.number.as_slice()));
+    // Nobody may read what was undone, also to a savepoint: then it is in no step.
+    let is_committed = |number: &(Key, Number)| {
+        facts.appended.contains_key(number) || facts.written.contains_key(number)
+    };
     // Aborted transactions read one moment, too.
     for (transaction, key, shown) in lists.chain(registers) {
         let reader = &history[transaction];
-        if let Some(number) = shown.iter().find(|number| facts.aborted.contains(&(key, **number))) {
+        if let Some(number) = shown.iter().find(|number| !is_committed(&(key, **number))) {
             let text = format!("{number} of key {key} was rolled back; {reader:?} read it");
             return Err(violation(Anomaly::G1a, text));
         }
@@ -410,8 +410,21 @@ fn find_cycles(history: &[Transaction], graph: &mut Vec<Vec<Edge>>) -> Result<()
         return reports(if is_phantom { Anomaly::Phantom } else { Anomaly::WriteSkew }, &cycle);
     }
     add_time(history, graph);
+    if let Some(cycle) = shortest_cycle(graph, |edge| !is_rw(edge)) {
+        return reports(Anomaly::StaleRead, &cycle);
+    }
+    for from in 0..graph.len() {
+        for edge in graph[from].clone().into_iter().filter(is_rw) {
+            if let Some(mut cycle) = path(graph, edge.to, from, |edge| !is_rw(edge)) {
+                cycle.push((from, edge));
+                return reports(Anomaly::StaleRead, &cycle);
+            }
+        }
+    }
+    // Several anti-dependencies and an order in time: the transactions have an order, but none that
+    // agrees with their times.
     match shortest_cycle(graph, |_| true) {
-        Some(cycle) => reports(Anomaly::StaleRead, &cycle),
+        Some(cycle) => reports(Anomaly::WriteSkew, &cycle),
         None => Ok(()),
     }
 }
@@ -467,8 +480,8 @@ fn shortest_cycle(
             }
         }
     }
-    let left = (0..graph.len()).filter(|node| incoming[*node] > 0);
-    left.filter_map(|node| {
+    let mut left = (0..graph.len()).filter(|node| incoming[*node] > 0);
+    left.find_map(|node| {
         let edges = graph[node].iter().filter(|edge| permits(edge) && incoming[edge.to] > 0);
         edges
             .filter_map(|edge| {
@@ -478,7 +491,6 @@ fn shortest_cycle(
             })
             .min_by_key(Vec::len)
     })
-    .next()
 }
 
 mod tests {

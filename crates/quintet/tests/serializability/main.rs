@@ -75,7 +75,10 @@ fn table_options(kind: EngineKind) -> TableOptions {
 
 impl Bench {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("quintet-{name}-{}", std::process::id()));
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("quintet-{name}-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
         let _ = std::fs::remove_dir_all(&path);
         let db = options().open(&path).unwrap();
         let mut bench = Self {
@@ -157,13 +160,13 @@ fn step_of(key: Key, bytes: Option<&[u8]>, by_range: bool) -> Step {
 }
 
 /// Random steps of one transaction.
-struct Steps<'a> {
+struct RandomRun<'a> {
     bench: &'a Bench,
     random: &'a mut Random,
     steps: Vec<Step>,
 }
 
-impl Steps<'_> {
+impl RandomRun<'_> {
     fn random_key(&mut self) -> Key {
         u32::try_from(self.random.below(u64::from(self.bench.key_count()))).unwrap()
     }
@@ -281,7 +284,7 @@ fn run_transaction(
             history.push(record(steps, called, false));
             called = bench.now();
         }
-        let mut steps = Steps { bench, random, steps: Vec::new() };
+        let mut steps = RandomRun { bench, random, steps: Vec::new() };
         let done = (0..count).try_for_each(|_| steps.step(tx));
         attempt = Some(steps.steps);
         done?;
@@ -369,12 +372,7 @@ fn run(
     }
     tx.commit().unwrap();
     let returned = bench.now();
-    history.push(checker::Transaction {
-        called,
-        returned,
-        is_committed: true,
-        steps,
-    });
+    history.push(checker::Transaction { called, returned, is_committed: true, steps });
     checker::check(&history)?;
     let report = bench.db.check().unwrap();
     assert!(report.is_sound(), "{report:?}");

@@ -1,7 +1,7 @@
 //! Lock table of transactions: an exclusive lock for each key that a transaction reads for update.
 //!
 //! Problem: optimistic transactions on one hot key invalidate each other. A transaction that locks
-//! the key first waits for its turn instead of running in vain.
+//! the key first waits for its turn, and its commit then succeeds.
 //!
 //! How: shards map a locked key to its holder and a queue of parked waiters. Release hands the lock
 //! to the waiter that has waited longest. A wait-for graph with one edge for each waiting
@@ -213,7 +213,8 @@ impl KeyLocks {
     }
 }
 
-#[cfg(all(test, not(model)))]
+#[cfg(test)]
+#[cfg(not(model))]
 mod tests {
     use super::*;
     use crate::{

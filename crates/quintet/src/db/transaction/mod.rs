@@ -1,7 +1,7 @@
 //! The parts of a transaction below the commit path: what it has written and what it has read.
 //!
 //! A transaction is optimistic. It keeps its writes in memory ([`WriteSet`]) and notes what it
-//! reads ([`ReadSet`]). At commit the stripes of all keys that were read and written are locked.
+//! reads. At commit the stripes of all keys that were read and written are locked.
 //! Then every read is validated: no commit has changed it since. Then one log record is written,
 //! as for a batch. So the transaction takes effect at the moment of its commit, as if it ran alone.
 //!
@@ -19,7 +19,6 @@
 //!
 //! Start reading at [`TransactionReads`].
 
-mod read_set;
 mod reads;
 mod write_index;
 mod write_set;

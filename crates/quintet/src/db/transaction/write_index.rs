@@ -179,7 +179,8 @@ impl TableWrites {
     }
 }
 
-#[cfg(all(test, not(model)))]
+#[cfg(test)]
+#[cfg(not(model))]
 mod tests {
     use super::*;
     use crate::util::mutant::{Bug, finds};

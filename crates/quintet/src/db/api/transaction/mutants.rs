@@ -1,6 +1,6 @@
 //! Wrong code of the planted bugs of transactions.
 
-use super::Transaction;
+use super::handle::Transaction;
 use crate::{db::versions::SnapshotState, io::process::ProcessArc};
 
 /// Gives the snapshot of the first attempt that has one to every later attempt.

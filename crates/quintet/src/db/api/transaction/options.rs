@@ -71,8 +71,9 @@ impl TransactionOptions {
         self
     }
 
-    /// Sets how often [`Database::transaction_with`](crate::db::Database::transaction_with) runs
-    /// its closure again after a conflict or a deadlock. Default: 64.
+    /// Sets the number of times that
+    /// [`Database::transaction_with`](crate::db::Database::transaction_with) runs its closure again
+    /// after a conflict or a deadlock. Default: 64.
     #[must_use]
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;

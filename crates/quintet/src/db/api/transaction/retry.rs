@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Transaction, TransactionOptions, is_passing, mutants};
+use super::{
+    handle::{Transaction, is_passing},
+    mutants,
+    options::TransactionOptions,
+};
 use crate::{
     Error, Result,
     db::{api::database::Database, core::Core},
@@ -48,8 +52,8 @@ impl Database {
     /// # let counters = db.table("counters")?;
     /// let count = db.transaction(|tx| {
     ///     let bytes = tx.get(&counters, "visits")?;
-    ///     let count = bytes.map_or(0, |bytes| u64::from_le_bytes((*bytes).try_into().unwrap()));
-    ///     tx.put(&counters, "visits", (count + 1).to_le_bytes())?;
+    ///     let count = bytes.map_or(0, |bytes| bytes.len());
+    ///     tx.put(&counters, "visits", vec![b'|'; count + 1])?;
     ///     Ok(count + 1)
     /// })?;
     /// # let _ = count;
@@ -64,9 +68,9 @@ impl Database {
     /// `body` fails, nothing is committed.
     ///
     /// After [`Error::Conflict`], [`Error::Deadlock`] and [`Error::SnapshotExpired`] `body` runs
-    /// again, up to [`TransactionOptions::retries`] times, with random pauses of at most 2 ms in between. So it
-    /// should have no effect besides that of the transaction, and should not ignore errors of the
-    /// transaction's operations. Each run reads anew.
+    /// again, up to [`TransactionOptions::retries`] times, with random pauses of at most 2 ms. So
+    /// it should have no effect besides that of the transaction, and should not ignore errors of
+    /// the transaction's operations. Each run reads anew.
     ///
     /// Small transactions take no snapshot in the first run: a run that cannot read all its keys as
     /// of one moment is repeated with one.

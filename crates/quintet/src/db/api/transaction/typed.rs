@@ -2,7 +2,7 @@
 
 use std::{borrow::Borrow, fmt, ops::RangeBounds};
 
-use super::{Transaction, TransactionEntries};
+use super::{handle::Transaction, ranges::TransactionEntries};
 use crate::{
     Result,
     contract::{Cursor, KeyRange},
@@ -46,7 +46,7 @@ impl Transaction {
     }
 }
 
-impl<'a, K: TypedKey, V: TypedValue> TransactionTable<'a, K, V> {
+impl<K: TypedKey, V: TypedValue> TransactionTable<'_, K, V> {
     /// Returns the value of `key`; see [`Transaction::get`].
     pub fn get<Q>(&self, key: &Q) -> Result<Option<V>>
     where

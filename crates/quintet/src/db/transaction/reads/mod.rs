@@ -1,8 +1,9 @@
 //! Reads of a transaction: by versions of stripes or from a snapshot, and their validation.
 
+mod read_set;
+
 use std::sync::Arc;
 
-use super::read_set::ReadSet;
 use crate::{
     Error, Result,
     contract::{Cursor, Engine as _, KeyRange, Op},
@@ -24,11 +25,12 @@ use crate::{
         sync::{Backoff, yield_now},
     },
 };
+use read_set::ReadSet;
 
 /// Maximum number of keys that are read by versions. Each read compares the versions of all.
 const VERSIONED_KEYS_MAX: usize = 16;
-/// Number of times that a reader waits for a commit that is being applied, before it takes a
-/// snapshot: an apply takes less than a microsecond, unless it reads from a disk.
+/// Number of times that a reader waits for a commit that is being applied. Then it takes a
+/// snapshot. An apply takes less than a microsecond, unless it reads from a disk.
 const APPLY_WAITS_MAX: u32 = 64;
 
 /// Which reads a transaction notes, and where they come from.
@@ -49,6 +51,15 @@ pub(crate) struct TransactionReads {
     set: ReadSet,
     /// Taken by the first read that needs it.
     snapshot: Option<ProcessArc<SnapshotState>>,
+}
+
+/// The result of a read by versions.
+enum VersionedRead {
+    /// The value, or that there is none.
+    Current(Option<Value>),
+    /// A snapshot is needed: for many reads, for a value that expires, or because of a commit that
+    /// takes long.
+    NeedsSnapshot,
 }
 
 /// A key of a table with its hash.
@@ -94,7 +105,7 @@ impl TransactionReads {
     ) -> Result<Option<Value>> {
         let hashed = HashedKey { table, key, hash: table.hash.hash(key) };
         if self.is_versioned()
-            && let Some(value) = self.get_versioned(core, hashed)?
+            && let VersionedRead::Current(value) = self.get_versioned(core, hashed)?
         {
             return Ok(value);
         }
@@ -110,33 +121,30 @@ impl TransactionReads {
         Ok(value)
     }
 
-    /// Reads a key by versions. `None`: a snapshot is needed, for many reads, for a value that
-    /// expires, or because of a commit that takes long.
-    fn get_versioned(
-        &mut self,
-        core: &Core,
-        hashed: HashedKey<'_>,
-    ) -> Result<Option<Option<Value>>> {
+    /// Reads a key by versions, if that is possible.
+    fn get_versioned(&mut self, core: &Core, hashed: HashedKey<'_>) -> Result<VersionedRead> {
         let HashedKey { table, key, hash } = hashed;
         if self.set.key_count() >= VERSIONED_KEYS_MAX || table.status() != TableStatus::Open {
-            return Ok(None);
+            return Ok(VersionedRead::NeedsSnapshot);
         }
         let stripe = core.stripes.index(table.id, hash);
-        let Some(version) = stable_version(core, stripe) else { return Ok(None) };
+        let Some(version) = stable_version(core, stripe) else {
+            return Ok(VersionedRead::NeedsSnapshot);
+        };
         let stored = table.engine.get(key)?;
         let value = match stored {
             None => None,
             Some(stored) => {
                 let value = Value::open(stored).ok_or_else(|| core.tables.bad_envelope(table))?;
                 if value.expires_at_unix_millis().is_some() {
-                    return Ok(None);
+                    return Ok(VersionedRead::NeedsSnapshot);
                 }
                 Some(value)
             }
         };
         self.set.add_key(table, (key, hash), (stripe, version));
         self.check_versions(core)?;
-        Ok(Some(value))
+        Ok(VersionedRead::Current(value))
     }
 
     /// Fails with [`Error::Conflict`] unless all reads by versions are current.
