@@ -18,5 +18,6 @@ mod random;
 mod record;
 #[path = "../common/scratch.rs"]
 mod scratch;
+mod snapshot_costs;
 mod snapshots;
 mod typed;
