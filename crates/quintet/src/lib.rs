@@ -49,7 +49,7 @@ pub use crate::db::{
     BATCH_BYTES_MAX, Batch, CheckLevel, Child, ChildKind, Database, DatabaseOption, DatabaseStats,
     DeleteOptions, Durability, Entries, KEY_BYTES_MAX, Key, KeyBounds, LoadOptions, MountInfo,
     MountOptions, NAME_BYTES_MAX, NAME_DEPTH_MAX, Options, PutOptions, Snapshot, SortedLoader,
-    Table, TableInfo, TableStats, TypedEntries, TypedTable, VALUE_BYTES_MAX, Value,
+    Table, TableInfo, TableStats, TypedEntries, TypedSnapshot, TypedTable, VALUE_BYTES_MAX, Value,
     check_table_path, database_options, inspect,
 };
 pub use contract::{

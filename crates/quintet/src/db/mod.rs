@@ -52,7 +52,7 @@ pub use self::{
     api::{
         Batch, CheckLevel, Child, ChildKind, Database, DatabaseStats, DeleteOptions, Entries,
         KeyBounds, LoadOptions, MountInfo, MountOptions, PutOptions, Snapshot, SortedLoader, Table,
-        TableInfo, TableStats, TypedEntries, TypedTable, check_table_path,
+        TableInfo, TableStats, TypedEntries, TypedSnapshot, TypedTable, check_table_path,
     },
     core::durability::Durability,
     limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, NAME_DEPTH_MAX, VALUE_BYTES_MAX},

@@ -12,7 +12,6 @@ mod hierarchy;
 mod lanes;
 mod options;
 mod queues;
-#[expect(dead_code, reason = "shared with tests that use all of it")]
 #[path = "../common/random.rs"]
 mod random;
 mod record;

@@ -15,6 +15,7 @@ mod snapshot;
 mod stats;
 mod table;
 mod typed;
+mod typed_snapshot;
 mod write_options;
 
 pub use self::{
@@ -29,5 +30,6 @@ pub use self::{
     stats::{DatabaseStats, TableStats},
     table::{Entries, Table},
     typed::{TypedEntries, TypedTable},
+    typed_snapshot::TypedSnapshot,
     write_options::{DeleteOptions, PutOptions},
 };

@@ -222,14 +222,14 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
     }
 
     fn entries(&self, bounds: impl KeyBounds) -> Result<TypedEntries<K, V>> {
-        Ok(TypedEntries { entries: self.table.range(bounds)?, table: self.clone() })
+        Ok(TypedEntries::new(self.table.range(bounds)?, self.clone()))
     }
 
-    fn value(&self, bytes: &[u8]) -> Result<V> {
+    pub(super) fn value(&self, bytes: &[u8]) -> Result<V> {
         V::decode_value(bytes).ok_or_else(|| self.damage("value"))
     }
 
-    fn entry(&self, (key, value): &(Key, Value)) -> Result<(K, V)> {
+    pub(super) fn entry(&self, (key, value): &(Key, Value)) -> Result<(K, V)> {
         let key = K::decode(key).ok_or_else(|| self.damage("key"))?;
         Ok((key, self.value(value)?))
     }
@@ -244,7 +244,10 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
     }
 }
 
-fn encoded<K: TypedKey>(range: &impl RangeBounds<K>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+/// Returns the encoded bounds of a range.
+pub(super) fn encoded<K: TypedKey>(
+    range: &impl RangeBounds<K>,
+) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     (range.start_bound().map(KeyRef::encode), range.end_bound().map(KeyRef::encode))
 }
 
@@ -252,6 +255,12 @@ fn encoded<K: TypedKey>(range: &impl RangeBounds<K>) -> (Bound<Vec<u8>>, Bound<V
 pub struct TypedEntries<K, V> {
     entries: Entries,
     table: TypedTable<K, V>,
+}
+
+impl<K, V> TypedEntries<K, V> {
+    pub(super) fn new(entries: Entries, table: TypedTable<K, V>) -> Self {
+        Self { entries, table }
+    }
 }
 
 impl<K, V> fmt::Debug for TypedEntries<K, V> {

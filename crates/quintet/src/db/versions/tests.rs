@@ -342,6 +342,28 @@ fn a_dropped_table_is_read_until_the_snapshot_ends() {
 }
 
 #[test]
+fn a_typed_table_is_read_in_a_snapshot() {
+    let env = SimEnv::new(11);
+    let db = open(&env, options());
+    let types = TableOptions::new(EngineKind::Slm);
+    let table = db.create_typed::<(String, u64), i64>("readings", types).unwrap();
+    let key = |number| ("roof".to_owned(), number);
+    (0..5).for_each(|number| table.put(&key(number), &-1).unwrap());
+    let snapshot = db.snapshot().unwrap();
+    (0..9).for_each(|number| table.put(&key(number), &7).unwrap());
+    let at = table.at(&snapshot).clone();
+    assert_eq!(at.get(&key(2)).unwrap(), Some(-1));
+    assert_eq!(at.multi_get(&[key(1), key(8)]).unwrap(), [Some(-1), None]);
+    assert!(!at.contains(&key(8)).unwrap());
+    let all: Vec<_> = (0..5).map(|number| (key(number), -1)).collect();
+    assert!(at.prefix(&("roof".to_owned(),)).unwrap().map(Result::unwrap).eq(all.clone()));
+    assert!(
+        at.range(key(1)..).unwrap().rev().map(Result::unwrap).eq(all.iter().skip(1).rev().cloned())
+    );
+    assert_eq!(at.scan(Cursor::START, 9).unwrap(), (all, Cursor::START));
+}
+
+#[test]
 fn an_iterator_shows_one_moment() {
     let env = SimEnv::new(7);
     let db = open(&env, options());
