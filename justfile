@@ -49,6 +49,14 @@ pmem-crash images="250000":
 budget:
     cargo test --release --package quintet --test database cost_of_one_budget -- --ignored --nocapture
 
+# What snapshots cost: taking one, puts and ranges beside one, bytes of a version
+snapshots:
+    cargo test --release --package quintet --test database cost_of_snapshots -- --ignored --nocapture
+
+# A snapshot that is held through many updates
+snapshot-held updates="100000000":
+    QUINTET_SNAPSHOT_UPDATES={{updates}} cargo test --release --package quintet --test database held -- --ignored --nocapture
+
 # Cost of many tables of each engine under 256 MiB and 256 files
 tables count="10000":
     QUINTET_TABLES={{count}} cargo test --release --package quintet --test many_tables cost -- --ignored --nocapture

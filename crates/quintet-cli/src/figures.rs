@@ -1,6 +1,6 @@
 //! `stats`: statistics by name, as text or JSON.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::Duration};
 
 use quintet::{Database, Table, TableStats};
 use serde_json::{Map, Value};
@@ -57,6 +57,11 @@ pub fn of_database(database: &Database) -> Figures {
         number("write_stalls_total", stats.write_stalls_total),
         number("write_delays_total", stats.write_delays_total),
         number("persist_rounds_total", stats.persist_rounds_total),
+        number("open_snapshots", stats.open_snapshots),
+        number("oldest_snapshot_ms", millis(stats.oldest_snapshot_age)),
+        number("oldest_snapshot_lsn", stats.oldest_snapshot_lsn.map_or(0, |lsn| lsn.0)),
+        number("snapshot_bytes", stats.snapshot_bytes),
+        number("snapshots_expired_total", stats.snapshots_expired_total),
         number("log_start_lsn", stats.log.start.0),
         number("log_end_lsn", stats.log.end.0),
         number("log_durable_lsn", stats.log.durable.0),
@@ -67,6 +72,10 @@ pub fn of_database(database: &Database) -> Figures {
     let failure = stats.background_failure.iter();
     figures.extend(failure.map(|failure| text("background_failure", failure)));
     figures
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn text(name: &str, value: &str) -> (String, Value) {

@@ -50,8 +50,8 @@ pub use crate::db::{
     DeleteOptions, Durability, Entries, Isolation, KEY_BYTES_MAX, Key, KeyBounds, LoadOptions,
     MountInfo, MountOptions, NAME_BYTES_MAX, NAME_DEPTH_MAX, Options, PutOptions, Savepoint,
     Snapshot, SortedLoader, Table, TableInfo, TableStats, Transaction, TransactionEntries,
-    TransactionOptions, TransactionTable, TypedEntries, TypedTable, TypedTransactionEntries,
-    VALUE_BYTES_MAX, Value, check_table_path, database_options, inspect,
+    TransactionOptions, TransactionTable, TypedEntries, TypedSnapshot, TypedTable,
+    TypedTransactionEntries, VALUE_BYTES_MAX, Value, check_table_path, database_options, inspect,
 };
 pub use contract::{
     Compression, Cursor, EngineKind, EngineOption, KeyRange, OptionAudience, OptionDefault,

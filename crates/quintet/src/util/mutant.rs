@@ -366,6 +366,8 @@ bugs! {
     SnapshotAsksEngineLast = 339, "snapshot-asks-engine-last";
     /// A range of a snapshot lacks keys that were deleted since.
     SnapshotRangeMissesDeleted = 340, "snapshot-range-misses-deleted";
+    /// A compaction of versions drops those that open snapshots need.
+    SnapshotCompactsTooMuch = 344, "snapshot-compacts-too-much";
     /// A snapshot shows the keys of a later sorted load.
     SnapshotSeesLoads = 341, "snapshot-sees-loads";
     /// A read takes the newest version of a key instead of its own.

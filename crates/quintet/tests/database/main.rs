@@ -17,6 +17,7 @@ mod random;
 mod record;
 #[path = "../common/scratch.rs"]
 mod scratch;
+mod snapshot_costs;
 mod snapshots;
 mod transactions;
 mod typed;

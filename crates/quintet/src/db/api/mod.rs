@@ -16,6 +16,7 @@ mod stats;
 mod table;
 mod transaction;
 mod typed;
+mod typed_snapshot;
 mod write_options;
 
 pub use self::{
@@ -34,5 +35,6 @@ pub use self::{
         TransactionTable, TypedTransactionEntries,
     },
     typed::{TypedEntries, TypedTable},
+    typed_snapshot::TypedSnapshot,
     write_options::{DeleteOptions, PutOptions},
 };

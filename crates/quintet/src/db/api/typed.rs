@@ -222,7 +222,7 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
     }
 
     fn entries(&self, bounds: impl KeyBounds) -> Result<TypedEntries<K, V>> {
-        Ok(TypedEntries { entries: self.table.range(bounds)?, table: self.clone() })
+        Ok(TypedEntries::new(self.table.range(bounds)?, self.clone()))
     }
 
     /// Decodes a stored value.
@@ -246,7 +246,7 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
     }
 }
 
-/// Encodes the bounds of a range.
+/// Returns the encoded bounds of a range.
 pub(super) fn encoded<K: TypedKey>(
     range: &impl RangeBounds<K>,
 ) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
@@ -257,6 +257,12 @@ pub(super) fn encoded<K: TypedKey>(
 pub struct TypedEntries<K, V> {
     entries: Entries,
     table: TypedTable<K, V>,
+}
+
+impl<K, V> TypedEntries<K, V> {
+    pub(super) fn new(entries: Entries, table: TypedTable<K, V>) -> Self {
+        Self { entries, table }
+    }
 }
 
 impl<K, V> fmt::Debug for TypedEntries<K, V> {

@@ -1,5 +1,7 @@
 //! Lookups in the version store: what a key was for a snapshot.
 
+use std::sync::Arc;
+
 use super::{
     loaded_ranges::LoadedRange,
     mutants,
@@ -64,7 +66,7 @@ impl VersionStore {
     }
 
     fn find_version(&self, snapshot: &SnapshotState, table: &TableState, key: &[u8]) -> Earlier {
-        let found = self.oldest_since(&VersionKey::new(table, key), snapshot.lsn);
+        let found = self.oldest_since(&VersionKey::new(&self.hash, table, key), snapshot.lsn);
         if let Some(load) = self.load_that_hides(snapshot, table, key)
             && found.as_ref().is_none_or(|(lsn, _)| *lsn >= load.lsn)
         {
@@ -132,7 +134,7 @@ impl VersionStore {
         let reaching = || segments.iter().filter(|segment| segment.reaches(snapshot.lsn));
         loop {
             let bytes = nearest(reaching(), (&start, &end), from)?;
-            let key = VersionKey::new(table, key_of(table, &bytes));
+            let key = VersionKey::new(&self.hash, table, key_of(table, &bytes));
             if let Some(place) = bytes.get(8..)
                 && self.oldest_since(&key, snapshot.lsn).is_some()
                 && let Earlier::Was(value) =
@@ -183,9 +185,14 @@ impl VersionStore {
     }
 }
 
+/// Returns the first encoded key of some segments that is not below `start`.
+pub(super) fn nearest_front(segments: &[Arc<VersionSegment>], start: &[u8]) -> Option<Vec<u8>> {
+    nearest(segments.iter(), (start, &[u8::MAX; 9]), SearchEnd::Front)
+}
+
 /// Returns the first or the last encoded key of some segments from `start` to `end`.
 fn nearest<'a>(
-    segments: impl Iterator<Item = &'a std::sync::Arc<VersionSegment>>,
+    segments: impl Iterator<Item = &'a Arc<VersionSegment>>,
     (start, end): (&[u8], &[u8]),
     from: SearchEnd,
 ) -> Option<Vec<u8>> {

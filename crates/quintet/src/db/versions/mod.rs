@@ -16,6 +16,7 @@
 //! | [`store`] | taking and ending snapshots, saving versions, freeing segments |
 //! | [`lookup`] | the version of a key, and the next key with a version, for a snapshot |
 //! | [`loaded_ranges`] | sorted loads, which bypass the log: their keys are absent before |
+//! | [`compaction`] | dropping versions that no open snapshot needs |
 //! | [`segment`], [`version_key`] | the skip lists and their keys |
 //!
 //! Invariants:
@@ -30,9 +31,10 @@
 //!
 //! Cost without an open snapshot: a write loads one word.
 //!
-//! Locks: `open`, then `rotation` (both leaves of the order in `ARCHITECTURE.md`; a writer takes
+//! Locks: `compaction`, then `open`, then `rotation` (all leaves of the order in `ARCHITECTURE.md`; a writer takes
 //! them with its stripes and its in-flight slot). Readers take none.
 
+mod compaction;
 mod loaded_ranges;
 mod lookup;
 mod mutants;

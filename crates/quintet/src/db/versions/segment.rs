@@ -131,6 +131,26 @@ impl VersionSegment {
         Some((Lsn(self.list.version(node)), self.value(node)))
     }
 
+    /// Appends the versions of an encoded key that were replaced at `lsn` or later, the oldest first.
+    pub(super) fn versions_since(&self, key: &[u8], lsn: Lsn, out: &mut Vec<(Lsn, Option<Value>)>) {
+        let first = out.len();
+        let mut next = self.list.seek(key);
+        let mut same = Vec::new();
+        while let Some(node) = next {
+            self.list.copy_key(node, &mut same);
+            if *same != *key {
+                break;
+            }
+            if self.list.version(node) >= lsn.0 {
+                out.push((Lsn(self.list.version(node)), self.value(node)));
+            }
+            next = self.list.next(node);
+        }
+        if let Some(added) = out.get_mut(first..) {
+            added.reverse();
+        }
+    }
+
     fn value(&self, node: Node) -> Option<Value> {
         if self.list.kind(node) == ABSENT {
             return None;

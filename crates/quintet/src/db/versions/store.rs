@@ -22,7 +22,7 @@ use crate::{
     lsm::memtable::arenas::Arenas,
     util::{
         budget::Budget,
-        codec::Lsn,
+        codec::{Decoder, KeyHash, Lsn},
         mutant::mutant,
         sync::{AtomicBool, AtomicU64, CachePadded, Mutex, Ordering, RwLock, lock, write},
     },
@@ -34,10 +34,10 @@ const NONE: u64 = 0;
 /// The word that announces snapshots: one is being taken, so every write saves a version. Otherwise
 /// the word is the LSN of the newest snapshot plus one.
 const BEING_TAKEN: u64 = u64::MAX;
-/// A segment is the memory budget divided by this, within limits.
-const SEGMENT_SHARE: u64 = 64;
+/// A segment is the limit divided by this, within limits.
+const SEGMENT_SHARE: u64 = 16;
 /// Smaller for the model checkers, which may switch threads at each word.
-const SEGMENT_BYTES_MIN: u64 = if cfg!(model) { 4 << 10 } else { 32 << 10 };
+const SEGMENT_BYTES_MIN: u64 = if cfg!(model) { 4 << 10 } else { 16 << 10 };
 const SEGMENT_BYTES_MAX: u64 = 8 << 20;
 /// Versions may exceed the memory budget by the budget divided by this, and at least by the bytes.
 const SLACK_SHARE: u64 = 16;
@@ -60,19 +60,25 @@ pub(crate) struct SnapshotLimits {
 #[derive(Debug)]
 pub(crate) struct VersionStore {
     env: Arc<dyn Env>,
-    log: Arc<Log>,
+    pub(super) log: Arc<Log>,
     host: Arc<DatabaseHost>,
-    budget: Arc<Budget>,
-    limits: SnapshotLimits,
+    pub(super) budget: Arc<Budget>,
+    pub(super) limits: SnapshotLimits,
+    /// The hash of encoded keys.
+    pub(super) hash: KeyHash,
     /// [`NONE`], [`BEING_TAKEN`], or the LSN of the newest open snapshot plus one. On its own cache
     /// line: every write reads it.
     newest: CachePadded<AtomicU64>,
-    open: Mutex<OpenSnapshots>,
+    pub(super) open: Mutex<OpenSnapshots>,
     /// From the oldest to the newest, which is filled.
     pub(super) segments: ArcSwap<Vec<Arc<VersionSegment>>>,
     /// Held while the list of segments changes.
-    rotation: Mutex<()>,
-    arenas: Arc<Arenas>,
+    pub(super) rotation: Mutex<()>,
+    /// Held by the thread that compacts.
+    pub(super) compaction: Mutex<()>,
+    /// Bytes of versions that the last compaction left.
+    pub(super) compacted_bytes: AtomicU64,
+    pub(super) arenas: Arc<Arenas>,
     pub(super) loads: RwLock<Vec<LoadedRange>>,
     /// Whether `loads` is not empty.
     pub(super) has_loads: AtomicBool,
@@ -87,7 +93,11 @@ impl VersionStore {
         budget: &Arc<Budget>,
         limits: SnapshotLimits,
     ) -> Arc<Self> {
-        let bytes = (budget.limit() / SEGMENT_SHARE).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+        let mut random = [0; 16];
+        env.random(&mut random);
+        let mut decoder = Decoder::new(&random);
+        let seed = [0; 2].map(|_: u64| decoder.u64().unwrap_or_default());
+        let bytes = (limits.bytes / SEGMENT_SHARE).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
         let bytes = if cfg!(model) { SEGMENT_BYTES_MIN } else { bytes };
         Arc::new(Self {
             env: Arc::clone(env),
@@ -99,6 +109,9 @@ impl VersionStore {
             open: Mutex::default(),
             segments: ArcSwap::default(),
             rotation: Mutex::new(()),
+            compaction: Mutex::new(()),
+            compacted_bytes: AtomicU64::new(0),
+            hash: KeyHash::new(seed),
             arenas: Arenas::new((bytes, FREE_SEGMENTS), budget, NO_TABLE),
             loads: RwLock::default(),
             has_loads: AtomicBool::new(false),
@@ -232,7 +245,7 @@ impl VersionStore {
         lsn: Lsn,
         value: impl FnOnce(&[u8]) -> Result<Option<crate::contract::Value>>,
     ) -> Result<()> {
-        let version = VersionKey::new(table, key);
+        let version = VersionKey::new(&self.hash, table, key);
         if newest != BEING_TAKEN && self.has_since(&version, Lsn(newest - 1)) {
             return Ok(());
         }
@@ -315,7 +328,14 @@ impl VersionStore {
         let unneeded = self.take_unneeded(&mut open);
         drop(open);
         drop((old, unneeded));
-        while self.version_bytes() > self.limits.bytes {
+        if self.wants_compaction() {
+            self.host.jobs.wake(JobKind::Persist);
+        }
+        while self.is_beyond_limit() {
+            self.compact()?;
+            if !self.is_beyond_limit() {
+                break;
+            }
             if !self.end_oldest("snapshots hold more than snapshot_limit") {
                 break;
             }
@@ -323,8 +343,13 @@ impl VersionStore {
         Ok(())
     }
 
+    /// Returns whether versions exceed the limit before the last segment is full.
+    fn is_beyond_limit(&self) -> bool {
+        self.version_bytes() + self.arenas.capacity() > self.limits.bytes
+    }
+
     /// Returns the bytes of memory of all versions.
-    fn version_bytes(&self) -> u64 {
+    pub(super) fn version_bytes(&self) -> u64 {
         self.segments.load().iter().map(|segment| segment.memory_bytes()).sum()
     }
 

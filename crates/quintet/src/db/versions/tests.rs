@@ -122,7 +122,7 @@ fn a_snapshot_shows_its_moment_whatever_is_written() {
     }
 }
 
-/// With 4 MiB, a segment of the version store has 64 KiB.
+/// A segment of the version store has a 16th of the limit: 32 KiB.
 fn versions_stay_while_they_are_needed() {
     let env = SimEnv::new(2);
     let db = open(&env, options().memory_budget(4 << 20).snapshot_limit(512 << 10));
@@ -143,13 +143,44 @@ fn versions_stay_while_they_are_needed() {
     drop(old);
     let stats = db.stats();
     assert_eq!((stats.open_snapshots, stats.oldest_snapshot_lsn), (0, None));
-    assert!(stats.snapshot_bytes < 128 << 10, "{}", stats.snapshot_bytes);
+    assert!(stats.snapshot_bytes < 64 << 10, "{}", stats.snapshot_bytes);
 }
 
 #[test]
 fn versions_stay_while_they_are_needed_and_go_afterwards() {
     versions_stay_while_they_are_needed();
     finds(Bug::SnapshotFreesTooEarly, versions_stay_while_they_are_needed);
+}
+
+/// A snapshot is held while others come and go: what only these needed is dropped.
+fn compaction_keeps_what_is_needed() {
+    let env = SimEnv::new(10);
+    let db = open(&env, options().memory_budget(4 << 20).snapshot_limit(512 << 10));
+    let table = db.create_table("table", TableOptions::new(EngineKind::BTree)).unwrap();
+    let value = "v".repeat(400);
+    fill(&table, 0..200, &value);
+    let old = db.snapshot().unwrap();
+    let mut middle = None;
+    for round in 0..60 {
+        let young = db.snapshot().unwrap();
+        fill(&table, 0..200, &format!("{round}{value}"));
+        if round == 31 {
+            middle = Some(young);
+        }
+        if round % 7 == 0 {
+            env.run_due();
+        }
+    }
+    assert!(db.stats().snapshot_bytes <= 512 << 10);
+    assert_eq!(rows(&old, &table), expected(0..200, &value));
+    assert_eq!(rows(&middle.unwrap(), &table), expected(0..200, &format!("30{value}")));
+    drop(old);
+}
+
+#[test]
+fn compaction_keeps_what_open_snapshots_need_and_no_more() {
+    compaction_keeps_what_is_needed();
+    finds(Bug::SnapshotCompactsTooMuch, compaction_keeps_what_is_needed);
 }
 
 fn a_snapshot_beyond_the_limit_ends() {
@@ -308,6 +339,28 @@ fn a_dropped_table_is_read_until_the_snapshot_ends() {
         db.drop_table("young").unwrap();
         db.drop_table("renamed").unwrap();
     }
+}
+
+#[test]
+fn a_typed_table_is_read_in_a_snapshot() {
+    let env = SimEnv::new(11);
+    let db = open(&env, options());
+    let types = TableOptions::new(EngineKind::Slm);
+    let table = db.create_typed::<(String, u64), i64>("readings", types).unwrap();
+    let key = |number| ("roof".to_owned(), number);
+    (0..5).for_each(|number| table.put(&key(number), &-1).unwrap());
+    let snapshot = db.snapshot().unwrap();
+    (0..9).for_each(|number| table.put(&key(number), &7).unwrap());
+    let at = table.at(&snapshot).clone();
+    assert_eq!(at.get(&key(2)).unwrap(), Some(-1));
+    assert_eq!(at.multi_get(&[key(1), key(8)]).unwrap(), [Some(-1), None]);
+    assert!(!at.contains(&key(8)).unwrap());
+    let all: Vec<_> = (0..5).map(|number| (key(number), -1)).collect();
+    assert!(at.prefix(&("roof".to_owned(),)).unwrap().map(Result::unwrap).eq(all.clone()));
+    assert!(
+        at.range(key(1)..).unwrap().rev().map(Result::unwrap).eq(all.iter().skip(1).rev().cloned())
+    );
+    assert_eq!(at.scan(Cursor::START, 9).unwrap(), (all, Cursor::START));
 }
 
 #[test]

@@ -8,7 +8,7 @@
 //!
 //! So the versions of one table are in the order of its ranges and scans.
 
-use crate::{contract::Engine as _, db::tables::state::TableState};
+use crate::{contract::Engine as _, db::tables::state::TableState, util::codec::KeyHash};
 
 const TABLE_BYTES: usize = 8;
 const POSITION_BYTES: usize = 8;
@@ -21,16 +21,14 @@ pub(super) struct VersionKey {
 }
 
 impl VersionKey {
-    pub(super) fn new(table: &TableState, key: &[u8]) -> Self {
+    pub(super) fn new(hash: &KeyHash, table: &TableState, key: &[u8]) -> Self {
         let mut bytes = Vec::with_capacity(TABLE_BYTES + POSITION_BYTES + key.len());
         bytes.extend_from_slice(&table.id.to_be_bytes());
         if let Some(order) = table.engine.hash_order() {
             bytes.extend_from_slice(&order.position(key).to_be_bytes());
         }
         bytes.extend_from_slice(key);
-        // The buckets use both ends of the hash, so tables are told apart in both.
-        let hash = table.hash.hash(key) ^ table.id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Self { bytes, hash }
+        Self { hash: hash.hash(&bytes), bytes }
     }
 }
 

@@ -98,7 +98,8 @@ impl Job for DatabaseJob {
 /// Removes the files of dropped tables and runs the checkpoint work that is due.
 fn persist(core: &Core) -> NextRun {
     core.remove_dropped();
-    let outcome = core.checkpoints.run_due_work(&core.tables);
+    let compacted = if core.versions.wants_compaction() { core.versions.compact() } else { Ok(()) };
+    let outcome = core.checkpoints.run_due_work(&core.tables).and(compacted);
     // Requests during the round woke no job.
     let again = outcome.is_ok() && core.checkpoints.is_round_needed(&core.tables);
     match finish(core, &outcome) {
