@@ -40,7 +40,7 @@ const LAYERS: [(&str, &[&str]); 16] = [
     ("engine/btree", BELOW_ENGINES),
     ("engine/slm", BELOW_ENGINES),
     ("engine/tph", BELOW_ENGINES),
-    ("db", &["engine", "contract", "wal", "io"]),
+    ("db", &["engine", "lsm", "contract", "wal", "io"]),
 ];
 
 /// Paths that only `io` may name.

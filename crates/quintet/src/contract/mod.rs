@@ -481,10 +481,12 @@ pub trait Engine: Send + Sync {
 /// The order of scans of an engine that finds its keys by hashes.
 ///
 /// A page of [`Engine::scan`] from a cursor to the next one has exactly the entries whose positions
-/// lie between those of the two cursors. After the table has shrunk, it may have earlier ones again.
+/// lie between those of the two cursors. After the table has shrunk, it may have earlier ones
+/// again.
 pub trait HashOrder: Send + Sync {
-    /// Returns the position of a key in scans. It never changes.
-    fn position(&self, key: &[u8]) -> u64;
+    /// Returns the position in scans of a key whose hash ([`Context::hash`]) is `hash`. It never
+    /// changes.
+    fn position(&self, key: &[u8], hash: u64) -> u64;
 
     /// Returns the position at which a scan continues from a cursor; 0 for [`Cursor::START`]. Fails
     /// if no scan returned the cursor.

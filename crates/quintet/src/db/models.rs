@@ -239,8 +239,8 @@ fn shuttle_a_close_makes_what_was_acknowledged_durable() {
     });
 }
 
-/// A snapshot that is taken beside a batch and a put shows both values of the batch or neither. Each
-/// read shows the same, also when both writes are done.
+/// A snapshot that is taken beside a batch and a put shows both values of the batch or neither.
+/// Each read shows the same, also when both writes are done.
 #[test]
 fn shuttle_a_snapshot_is_one_moment_beside_writers() {
     explore(|| {

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Error,
-    contract::{EngineKind, TableOptions},
+    contract::{Engine as _, EngineKind, MaintenanceMode, TableOptions},
     io::{
         Env as _,
         sim::{Call, Damage, Effect, Fault, Policy, PolicyLimits, SimEnv, When},
@@ -297,6 +297,30 @@ fn a_database_without_expiries_has_no_index() {
 
 /// A put with a ttl replaces the entry of the value before it. Plain puts and deletes leave the
 /// entry until it is due.
+/// An engine drops an expired value from memory, and the sweep removes its entry. The entry's
+/// removal is durable, and the engine's files still lack the value: replay applies the put again.
+fn a_swept_value_is_not_revived() {
+    let env = SimEnv::new(41);
+    let db = open(&env);
+    let table = create(&db, "a");
+    let time = env.unix_millis() + 10;
+    table.put_with("k", "v", ttl(10)).unwrap();
+    env.advance(Duration::from_millis(20));
+    table.state.engine.maintain(MaintenanceMode::Full).unwrap();
+    assert!(!sweep(&db, &table, "k", time), "there is nothing to delete");
+    checkpoint(&db, &[Arc::clone(core(&db).expiry.table().unwrap())]);
+    let db = open(&env.kill());
+    let report = db.check().unwrap();
+    assert!(report.is_sound(), "{report:?}");
+    assert_eq!(value(&db.table("a").unwrap(), "k"), None);
+}
+
+#[test]
+fn a_swept_value_stays_away_after_a_kill() {
+    a_swept_value_is_not_revived();
+    finds(Bug::ReplayRevivesSweptValues, a_swept_value_is_not_revived);
+}
+
 #[test]
 fn a_value_that_is_put_again_has_one_entry() {
     let env = SimEnv::new(7);

@@ -370,7 +370,7 @@ bugs! {
     SnapshotCompactsTooMuch = 344, "snapshot-compacts-too-much";
     /// A snapshot shows the keys of a later sorted load.
     SnapshotSeesLoads = 341, "snapshot-sees-loads";
-    /// A read takes the newest version of a key instead of its own.
+    /// A read takes the newest version of a key instead of the snapshot's.
     SnapshotReadsNewestVersion = 342, "snapshot-reads-newest-version";
     // The slm engine.
     /// A checkpoint refers to runs whose names are not durable.

@@ -49,8 +49,8 @@ fn cost_of_taking(db: &Database) {
     }
 }
 
-/// Puts, alternately without a snapshot, with one whose keys are all written for the first time, and
-/// with one whose keys were written since.
+/// Puts: without a snapshot, with one whose keys are written for the first time, and with one whose
+/// keys were written since.
 fn cost_of_puts(db: &Database, table: &Table) {
     let mut random = Random(1);
     let [mut without, mut first, mut again] = [const { Vec::new() }; 3];
@@ -171,8 +171,8 @@ fn cost_of_a_snapshot_that_is_held() {
     let rate = u128::from(updates) * 1000 / began.elapsed().as_millis().max(1);
     let stats = db.stats();
     println!(
-        "{updates} updates, {rate} a second, the slowest thousand {slowest:?}; {} bytes of versions, \
-         {} of a budget of {}",
+        "{updates} updates, {rate} a second, the slowest thousand {slowest:?}; {} bytes of \
+         versions, {} of a budget of {}",
         stats.snapshot_bytes, stats.memory_bytes, stats.memory_budget_bytes
     );
     for number in 0..KEYS {

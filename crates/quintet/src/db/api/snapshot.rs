@@ -26,15 +26,15 @@ use crate::{
 /// when the last clone and the last iterator over it are dropped, in any order. It keeps the
 /// database open as a [`Table`] does.
 ///
-/// Reads show every commit that had returned when the snapshot was taken, and no commit that began
-/// later. A table that was created later is empty in it. A table that was dropped later can still
-/// be read through a handle; its files are removed when the snapshot ends. Whether a value has
-/// expired is judged at the moment of the snapshot. Tables behind a mount belong to another
-/// database: a read of one fails with [`Error::OtherDatabase`].
+/// Reads show every commit that had returned when the snapshot was taken. They show nothing of a
+/// commit that began later. A table that was created later is empty in it. A table that was dropped
+/// later can still be read through a handle; its files are removed when the snapshot ends. Whether
+/// a value has expired is judged at the moment of the snapshot. Tables behind a mount belong to
+/// another database: a read of one fails with [`Error::OtherDatabase`].
 ///
-/// Cost: taking and dropping a snapshot takes less than a microsecond, and no I/O. While one is
-/// open, the first write of a key after the newest snapshot keeps the earlier value in memory. These
-/// values are part of the memory budget. When they take more than
+/// Cost: taking and dropping a snapshot takes less than a microsecond, without I/O. While one is
+/// open, the first write of a key after the newest snapshot keeps the earlier value in memory.
+/// These values are part of the memory budget. When they take more than
 /// [`snapshot_limit`](crate::Options::snapshot_limit), or a snapshot is older than
 /// [`snapshot_max_age`](crate::Options::snapshot_max_age), the oldest snapshot ends: its reads fail
 /// with [`Error::SnapshotExpired`] from then on. A read never returns a wrong answer.
@@ -140,8 +140,8 @@ impl Snapshot {
     /// Returns about `count` entries (at least 1, if there are any) from `cursor`, and the cursor
     /// of the next page. [`Cursor::START`] begins a scan; the returned cursor equals it at the end.
     /// Works on every engine. A whole scan returns each entry of the snapshot exactly once, in no
-    /// promised order. A page may be empty before the end. Fails as [`Snapshot::get`] does, and with
-    /// [`Error::Limit`] for a cursor of another engine.
+    /// promised order. A page may be empty before the end. Fails as [`Snapshot::get`] does, and
+    /// with [`Error::Limit`] for a cursor of another engine.
     pub fn scan(
         &self,
         table: &Table,

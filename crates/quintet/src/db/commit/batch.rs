@@ -160,7 +160,8 @@ impl Core {
         let mut apply = |table: &BatchTable, op: Op<'_>| {
             let replaced = table.replaced_expiry(&op);
             table.engine.make_room(&op);
-            mutant!(SnapshotForgetsBatches: (), else self.versions.save(table, appended.lsn, &op));
+            mutant!(SnapshotForgetsBatches: (), else
+                self.versions.save(table, appended.lsn, &op, hash_of(table, &op)));
             // A table that fails does not keep the others from the batch: the log holds all of it.
             let of_table = self.apply(table, appended, &op);
             let of_index = mutant!(BatchForgetsExpiryIndex: Ok(()), else

@@ -112,7 +112,7 @@ impl Core {
         let mut ticket = self.log.begin()?;
         table.engine.prefetch(Hint::Write { hash, step: 2 });
         let appended = ticket.append(pieces)?;
-        self.versions.save(table, appended.lsn, op);
+        self.versions.save(table, appended.lsn, op, hash);
         let applied = self.apply(table, appended, op);
         let added = self.expiry.add(table, appended, op, replaced);
         let removed = removed_entry.map_or(Ok(()), |entry| self.expiry.remove(&entry));

@@ -222,8 +222,8 @@ impl Options {
     }
 
     /// Bounds the memory of the earlier values that open snapshots and iterators show, in bytes
-    /// (default a quarter of the memory budget, of which it is a part; at least 128 KiB). Beyond
-    /// it, the oldest snapshot ends: its reads fail with [`Error::SnapshotExpired`].
+    /// (default a quarter of the memory budget; at least 128 KiB). It is a part of the memory
+    /// budget. Beyond it, the oldest snapshot ends: its reads fail with [`Error::SnapshotExpired`].
     #[must_use]
     pub fn snapshot_limit(mut self, bytes: u64) -> Self {
         self.snapshot_limit = Some(bytes);

@@ -11,11 +11,11 @@
 //! | [`scan`] | pages of a scan, each entry once |
 //!
 //! Invariants:
-//! - A read first waits until the commits below the snapshot's LSN are applied, and checks last that
-//!   the snapshot has not ended.
+//! - A read first waits until the commits below the snapshot's LSN are applied. It checks last
+//!   that the snapshot has not ended.
 //! - Expiry is judged at the snapshot's own time.
 //!
-//! Locks: none of its own.
+//! Locks: it takes none itself.
 
 mod mutants;
 mod point;

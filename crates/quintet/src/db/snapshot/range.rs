@@ -12,11 +12,43 @@ use crate::{
     db::{
         core::Core,
         tables::{state::TableState, value::Key},
-        versions::{Earlier, NextVersion, SnapshotState},
+        versions::{NextVersion, SnapshotState},
     },
     io::process::ProcessArc,
     util::mutant::mutant,
 };
+
+/// The version nearest to one end of a range, kept while no version is added to the table.
+#[derive(Debug, Default)]
+struct NearestVersion {
+    /// [`TableState::versions_total`] before the search; `None`: not searched.
+    searched_at: Option<u64>,
+    version: Option<NextVersion>,
+}
+
+impl NearestVersion {
+    /// Returns the version, or what `search` finds if versions were added since, or if the version
+    /// is not `is_in` the range any more.
+    fn get(
+        &mut self,
+        table: &TableState,
+        is_in: impl Fn(&[u8]) -> bool,
+        search: impl FnOnce() -> Option<NextVersion>,
+    ) -> Option<&NextVersion> {
+        let now = Some(table.versions_total());
+        let is_out = self.version.as_ref().is_some_and(|version| !is_in(&version.place));
+        if is_out || self.searched_at != now {
+            self.version = search();
+            self.searched_at = now;
+        }
+        self.version.as_ref()
+    }
+
+    fn take(&mut self) -> Option<NextVersion> {
+        self.searched_at = None;
+        self.version.take()
+    }
+}
 
 /// The entries of a range in a snapshot, envelopes included.
 pub(crate) struct SnapshotRange {
@@ -29,6 +61,8 @@ pub(crate) struct SnapshotRange {
     /// Entries that the engine has returned and that are behind a version.
     front: Option<Entry>,
     back: Option<Entry>,
+    first_version: NearestVersion,
+    last_version: NearestVersion,
 }
 
 /// An entry in a snapshot: its key, and the stored value.
@@ -65,7 +99,7 @@ impl SnapshotRange {
                 },
                 entry => entry,
             };
-            let version = self.version_before(core, table, entry.as_ref());
+            let version = self.version_up_to(core, table, entry.as_ref());
             if let Err(error) = self.snapshot.check() {
                 return Some(Err(error));
             }
@@ -80,19 +114,17 @@ impl SnapshotRange {
                 }
                 (None, Some(entry)) => {
                     pass(&mut self.start, &entry.key);
-                    match core.versions.find(&self.snapshot, table, &entry.key) {
-                        Earlier::Current => return Some(Ok((entry.key, entry.value))),
-                        Earlier::Was(Some(value)) => return Some(Ok((entry.key, value))),
-                        Earlier::Was(None) => {}
+                    if !core.versions.is_hidden(&self.snapshot, table, &entry.key) {
+                        return Some(Ok((entry.key, entry.value)));
                     }
                 }
             }
         }
     }
 
-    /// Returns the first version up to the engine's next entry.
-    fn version_before(
-        &self,
+    /// Takes the first version, if it is not above the engine's next entry.
+    fn version_up_to(
+        &mut self,
         core: &Core,
         table: &TableState,
         entry: Option<&Entry>,
@@ -101,15 +133,34 @@ impl SnapshotRange {
             return None;
         }
         mutant!(SnapshotRangeMissesDeleted => return None);
-        let mut after = Vec::new();
-        let end = match entry {
-            None => self.end.as_deref(),
-            Some(entry) => {
-                pass(&mut after, &entry.key);
-                Some(&*after)
-            }
-        };
-        core.versions.first_between((&self.snapshot, table), &self.start, end)
+        let (start, end) = (&self.start, self.end.as_deref());
+        let is_in = |key: &[u8]| end.is_none_or(|end| key < end);
+        let search = || core.versions.first_between((&self.snapshot, table), start, end);
+        let first = self.first_version.get(table, is_in, search)?;
+        if entry.is_some_and(|entry| first.place > entry.key) {
+            return None;
+        }
+        self.first_version.take()
+    }
+
+    /// Takes the last version, if it is not below the engine's next entry from the back.
+    fn version_down_to(
+        &mut self,
+        core: &Core,
+        table: &TableState,
+        entry: Option<&Entry>,
+    ) -> Option<NextVersion> {
+        if !core.versions.may_have(&self.snapshot, table) {
+            return None;
+        }
+        let (start, end) = (&self.start, self.end.as_deref());
+        let is_in = |key: &[u8]| key >= start.as_slice();
+        let search = || core.versions.last_between((&self.snapshot, table), start, end);
+        let last = self.last_version.get(table, is_in, search)?;
+        if entry.is_some_and(|entry| last.place < entry.key) {
+            return None;
+        }
+        self.last_version.take()
     }
 
     /// Returns the next entry from the back. `None` after the last, or after an error.
@@ -127,12 +178,7 @@ impl SnapshotRange {
                 },
                 entry => entry,
             };
-            let version = if core.versions.may_have(&self.snapshot, table) {
-                let start = entry.as_ref().map_or(&self.start, |entry| &entry.key);
-                core.versions.last_between((&self.snapshot, table), start, self.end.as_deref())
-            } else {
-                None
-            };
+            let version = self.version_down_to(core, table, entry.as_ref());
             if let Err(error) = self.snapshot.check() {
                 return Some(Err(error));
             }
@@ -149,10 +195,8 @@ impl SnapshotRange {
                     let end = self.end.get_or_insert_default();
                     end.clear();
                     end.extend_from_slice(&entry.key);
-                    match core.versions.find(&self.snapshot, table, &entry.key) {
-                        Earlier::Current => return Some(Ok((entry.key, entry.value))),
-                        Earlier::Was(Some(value)) => return Some(Ok((entry.key, value))),
-                        Earlier::Was(None) => {}
+                    if !core.versions.is_hidden(&self.snapshot, table, &entry.key) {
+                        return Some(Ok((entry.key, entry.value)));
                     }
                 }
             }
@@ -173,11 +217,20 @@ impl Core {
         let ordered = table.engine.ordered().ok_or_else(|| self.tables.unordered(table))?;
         let stored = ordered.range(range)?;
         let snapshot = snapshot.clone();
-        Ok(SnapshotRange { stored, snapshot, start, end, front: None, back: None })
+        Ok(SnapshotRange {
+            stored,
+            snapshot,
+            start,
+            end,
+            front: None,
+            back: None,
+            first_version: NearestVersion::default(),
+            last_version: NearestVersion::default(),
+        })
     }
 
-    /// Calls `each` with the key and the stored value of each entry of a range in a snapshot, in key
-    /// order, until it breaks off. The table is ordered.
+    /// Calls `each` with the key and the stored value of each entry of a range in a snapshot, in
+    /// key order, until it breaks off. The table is ordered.
     pub(crate) fn snapshot_visit(
         &self,
         snapshot: &SnapshotState,
@@ -189,46 +242,66 @@ impl Core {
         let ordered = table.engine.ordered().ok_or_else(|| self.tables.unordered(table))?;
         let mut start = range.start.clone().unwrap_or_default();
         let end = range.end.clone();
+        let mut nearest = NearestVersion::default();
         let mut has_ended = false;
+        let place = (snapshot, table);
         let mut merged = |key: &[u8], stored: &[u8]| {
-            let flow = if self.versions.may_have(snapshot, table) {
-                let flow = self.visit_versions((snapshot, table), (&mut start, Some(key)), each)?;
-                match (flow, self.versions.find(snapshot, table, key)) {
-                    (ControlFlow::Break(()), _) => ControlFlow::Break(()),
-                    (_, Earlier::Current) => each(key, stored)?,
-                    (_, Earlier::Was(Some(value))) => each(key, &value)?,
-                    (flow, Earlier::Was(None)) => flow,
+            let mut flow = ControlFlow::Continue(());
+            let mut is_replaced = false;
+            while let Some(version) =
+                self.next_visited(place, &mut nearest, (&start, end.as_deref()), Some(key))
+            {
+                is_replaced = version.place == key;
+                pass(&mut start, &version.place);
+                snapshot.check()?;
+                if let Some(value) = version.value {
+                    flow = each(&version.place, &value)?;
                 }
-            } else {
-                each(key, stored)?
-            };
-            pass(&mut start, key);
+                if is_replaced || flow.is_break() {
+                    break;
+                }
+            }
+            if !is_replaced && flow.is_continue() {
+                snapshot.check()?;
+                if !self.versions.is_hidden(snapshot, table, key) {
+                    flow = each(key, stored)?;
+                }
+                pass(&mut start, key);
+            }
             has_ended = flow.is_break();
-            snapshot.check().map(|()| flow)
+            Ok(flow)
         };
         ordered.visit(range, &mut merged)?;
-        if !has_ended {
-            self.visit_versions((snapshot, table), (&mut start, end.as_deref()), each).map(drop)?;
+        let bounds = end.as_deref();
+        while !has_ended
+            && let Some(version) = self.next_visited(place, &mut nearest, (&start, bounds), None)
+        {
+            pass(&mut start, &version.place);
+            snapshot.check()?;
+            if let Some(value) = version.value {
+                has_ended = each(&version.place, &value)?.is_break();
+            }
         }
         snapshot.check()
     }
 
-    /// Visits the keys from `start` to `end` that the engine no longer has. Advances `start`.
-    fn visit_versions(
+    /// Takes the first version from `start` on, if it is not above `key`; without a key, if it is
+    /// below `end`.
+    fn next_visited(
         &self,
         (snapshot, table): (&SnapshotState, &TableState),
-        (start, end): (&mut Vec<u8>, Option<&[u8]>),
-        each: Visit<'_>,
-    ) -> Result<ControlFlow<()>> {
-        while let Some(version) = self.versions.first_between((snapshot, table), start, end) {
-            pass(start, &version.place);
-            snapshot.check()?;
-            if let Some(value) = version.value
-                && each(&version.place, &value)?.is_break()
-            {
-                return Ok(ControlFlow::Break(()));
-            }
+        nearest: &mut NearestVersion,
+        (start, end): (&[u8], Option<&[u8]>),
+        key: Option<&[u8]>,
+    ) -> Option<NextVersion> {
+        if !self.versions.may_have(snapshot, table) {
+            return None;
         }
-        Ok(ControlFlow::Continue(()))
+        let search = || self.versions.first_between((snapshot, table), start, end);
+        let first = nearest.get(table, |_| true, search)?;
+        if key.is_some_and(|key| *first.place > *key) {
+            return None;
+        }
+        nearest.take()
     }
 }

@@ -6,12 +6,13 @@ use super::range::StoredEntry;
 use crate::{
     Result,
     contract::{Cursor, Engine as _, HashOrder, KeyRange, Value},
-    db::{core::Core, tables::state::TableState, versions::SnapshotState},
+    db::{
+        core::Core,
+        tables::state::TableState,
+        versions::{POSITION_BYTES, SnapshotState, high_half},
+    },
     io::process::ProcessArc,
 };
-
-/// Bytes of the position before the key in the place of a version.
-const POSITION_BYTES: usize = 8;
 
 impl Core {
     /// Returns about `count` entries of a table in a snapshot from `cursor` on, with their stored
@@ -54,14 +55,16 @@ impl Core {
         let start = order.cursor_position(cursor)?;
         let (stored, next) = table.engine.scan(cursor, count)?;
         let end = if next.is_start() { None } else { Some(order.cursor_position(&next)?) };
+        let is_in = |key: &[u8]| {
+            let position = order.position(key, table.hash.hash(key));
+            position >= start && end.is_none_or(|end| position < end)
+        };
         // After the page: every key in it that was written since the snapshot has a version now.
-        let mut versions = self.versions_between((snapshot, table), start, end);
+        let mut versions = self.versions_between((snapshot, table), (start, end), is_in);
         let mut entries = Vec::with_capacity(stored.len());
         for entry in stored {
-            let position = order.position(&entry.key);
             // A table that has shrunk returns entries of earlier pages again.
-            let is_in_page = position >= start && end.is_none_or(|end| position < end);
-            if is_in_page && !versions.contains_key(&entry.key) {
+            if is_in(&entry.key) && !versions.contains_key(&entry.key) {
                 entries.push((entry.key, entry.value));
             }
         }
@@ -73,19 +76,22 @@ impl Core {
     fn versions_between(
         &self,
         (snapshot, table): (&SnapshotState, &TableState),
-        start: u64,
-        end: Option<u64>,
+        (start, end): (u64, Option<u64>),
+        is_in: impl Fn(&[u8]) -> bool,
     ) -> HashMap<Vec<u8>, Option<Value>> {
         let mut versions = HashMap::new();
-        let mut start = start.to_be_bytes().to_vec();
-        let end = end.map(u64::to_be_bytes);
+        // Places have the high half of a position: the first and the last may be of other pages.
+        let mut start = high_half(start).to_vec();
+        let end = end.and_then(|end| end.checked_add(1 << 32)).map(high_half);
         let end = end.as_ref().map(<[u8; POSITION_BYTES]>::as_slice);
         while let Some(version) = self.versions.first_between((snapshot, table), &start, end) {
             start.clear();
             start.extend_from_slice(&version.place);
             start.push(0);
             let key = version.place.get(POSITION_BYTES..).unwrap_or(&[]);
-            versions.insert(key.to_vec(), version.value);
+            if is_in(key) {
+                versions.insert(key.to_vec(), version.value);
+            }
         }
         versions
     }

@@ -28,8 +28,8 @@ pub(crate) struct DatabaseHost {
     pub(crate) jobs: JobHandles,
     /// A writer has requested a checkpoint round. The next round clears it.
     round_due: AtomicBool,
-    /// When the oldest snapshot was taken, in milliseconds since 1970. No value that had not expired
-    /// then is dropped by an engine. `u64::MAX`: none is open.
+    /// When the oldest snapshot was taken, in milliseconds since 1970. Engines drop no value that
+    /// had not expired then. `u64::MAX`: none is open.
     oldest_snapshot: AtomicU64,
     /// An engine lacked memory while the log was replayed.
     lacks_replay_memory: AtomicBool,

@@ -105,6 +105,8 @@ pub(crate) struct TableState {
     /// The highest LSN at which a version in the version store was replaced. Of a table that is
     /// opened again, at least that.
     last_version: AtomicU64,
+    /// Number of versions that were added to the version store.
+    versions_total: AtomicU64,
     /// When it was dropped, in the numbers of snapshots. 0: it is not.
     dropped_at: AtomicU64,
     /// Whether the table may have entries in the expiry index.
@@ -140,6 +142,7 @@ impl TableState {
             applied_end: CachePadded(AtomicU64::new(0)),
             persisted: AtomicU64::new(persisted.0),
             last_version: AtomicU64::new(persisted.0),
+            versions_total: AtomicU64::new(0),
             dropped_at: AtomicU64::new(0),
             may_expire: AtomicBool::new(false),
             last_opened: AtomicU64::new(0),
@@ -204,9 +207,16 @@ impl TableState {
         Lsn(self.last_version.load(Ordering::Acquire))
     }
 
+    /// Returns how many versions of the table were added to the version store. It covers those of
+    /// every write whose effect the caller has seen.
+    pub(crate) fn versions_total(&self) -> u64 {
+        self.versions_total.load(Ordering::Acquire)
+    }
+
     /// Records that the version store has a version that was replaced at `lsn`.
     pub(crate) fn note_version(&self, lsn: Lsn) {
         self.last_version.fetch_max(lsn.0, Ordering::AcqRel);
+        self.versions_total.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Returns when the table was dropped, in the numbers of snapshots. 0: it is not.

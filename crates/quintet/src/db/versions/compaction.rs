@@ -17,7 +17,7 @@ use super::{
     lookup::nearest_front,
     segment::{VersionSegment, version_bytes},
     store::VersionStore,
-    version_key::VersionKey,
+    version_key::{VersionKey, hash_of_half},
 };
 use crate::{
     Error, Result,
@@ -122,11 +122,14 @@ fn copy_needed(
     let mut versions: Vec<(Lsn, Option<Value>)> = Vec::new();
     while let Some(bytes) = nearest_front(old, &start) {
         versions.clear();
-        old.iter().for_each(|segment| segment.versions_since(&bytes, *oldest, &mut versions));
+        let mut half = 0;
+        for segment in old {
+            half = segment.versions_since(&bytes, *oldest, &mut versions).unwrap_or(half);
+        }
         start.clear();
         start.extend_from_slice(&bytes);
         start.push(0);
-        let key = VersionKey { hash: compacted.store.hash.hash(&bytes), bytes };
+        let key = VersionKey { bytes, hash: hash_of_half(half) };
         let mut needing = snapshots.iter().peekable();
         for (lsn, value) in &versions {
             // The snapshots up to this version that no older version serves.

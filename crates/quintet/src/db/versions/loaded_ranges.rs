@@ -1,8 +1,8 @@
 //! The keys of sorted loads, which bypass the log and the version store.
 //!
-//! All keys of a load are above the keys that the table had. So a snapshot that was taken before
-//! the load ended has none of the keys above the last one then, except those that were deleted
-//! between the snapshot and the load: these have a version that is older than the load.
+//! All keys of a load are above the keys that the table had. So they are absent in a snapshot that
+//! was taken before the load ended. The exception are keys that were deleted between the snapshot
+//! and the load: these have a version that is older than the load.
 
 use crate::util::codec::Lsn;
 

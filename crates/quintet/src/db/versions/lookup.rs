@@ -8,7 +8,7 @@ use super::{
     segment::VersionSegment,
     snapshot_state::SnapshotState,
     store::VersionStore,
-    version_key::{VersionKey, end_of_table, key_of, lower_bound},
+    version_key::{VersionKey, end_of_table, key_at, lower_bound, place_of},
 };
 use crate::{
     contract::{KeyRange, Value},
@@ -32,8 +32,8 @@ pub(crate) enum Earlier {
 /// A key with a version for a snapshot.
 #[derive(Clone, Debug)]
 pub(crate) struct NextVersion {
-    /// Where the key is in the order of the table: the key, after its position (8 bytes) if the
-    /// engine scans by hashes.
+    /// Where the key is in the order of the table: the key, after the high half of its
+    /// position if the engine scans by hashes.
     pub(crate) place: Vec<u8>,
     /// The stored value that the snapshot shows; `None`: it shows none.
     pub(crate) value: Option<Value>,
@@ -54,8 +54,8 @@ impl VersionStore {
         table.last_version() >= snapshot.lsn || self.has_loads.load(Ordering::Acquire)
     }
 
-    /// Returns what a key is for a snapshot. [`Earlier::Current`] holds for what the caller has read
-    /// from the engine before the call.
+    /// Returns what a key is for a snapshot. [`Earlier::Current`] holds for what the caller has
+    /// read from the engine before the call.
     #[inline]
     pub(crate) fn find(&self, snapshot: &SnapshotState, table: &TableState, key: &[u8]) -> Earlier {
         if self.may_have(snapshot, table) {
@@ -66,7 +66,8 @@ impl VersionStore {
     }
 
     fn find_version(&self, snapshot: &SnapshotState, table: &TableState, key: &[u8]) -> Earlier {
-        let found = self.oldest_since(&VersionKey::new(&self.hash, table, key), snapshot.lsn);
+        let found =
+            self.oldest_since(&VersionKey::new(table, key, table.hash.hash(key)), snapshot.lsn);
         if let Some(load) = self.load_that_hides(snapshot, table, key)
             && found.as_ref().is_none_or(|(lsn, _)| *lsn >= load.lsn)
         {
@@ -82,6 +83,18 @@ impl VersionStore {
         let segments = self.segments.load();
         let mut reaching = segments.iter().filter(|segment| segment.reaches(lsn));
         reaching.find_map(|segment| segment.oldest_since(key, lsn))
+    }
+
+    /// Returns whether a sorted load has added the key after the snapshot. The key has no version
+    /// for the snapshot.
+    #[inline]
+    pub(crate) fn is_hidden(
+        &self,
+        snapshot: &SnapshotState,
+        table: &TableState,
+        key: &[u8],
+    ) -> bool {
+        self.load_that_hides(snapshot, table, key).is_some()
     }
 
     fn load_that_hides(
@@ -134,11 +147,11 @@ impl VersionStore {
         let reaching = || segments.iter().filter(|segment| segment.reaches(snapshot.lsn));
         loop {
             let bytes = nearest(reaching(), (&start, &end), from)?;
-            let key = VersionKey::new(&self.hash, table, key_of(table, &bytes));
-            if let Some(place) = bytes.get(8..)
-                && self.oldest_since(&key, snapshot.lsn).is_some()
-                && let Earlier::Was(value) =
-                    self.find_version(snapshot, table, key_of(table, &bytes))
+            let place = place_of(&bytes);
+            let key = key_at(table, place);
+            let version = VersionKey::new(table, key, table.hash.hash(key));
+            if self.oldest_since(&version, snapshot.lsn).is_some()
+                && let Earlier::Was(value) = self.find_version(snapshot, table, key)
             {
                 return Some(NextVersion { place: place.to_vec(), value });
             }
@@ -181,7 +194,7 @@ impl VersionStore {
         }
         let start = range.start.as_deref().unwrap_or(&[]);
         let found = self.first_between((snapshot, table), start, range.end.as_deref())?;
-        Some(key_of(table, &lower_bound(table, &found.place)).to_vec())
+        Some(key_at(table, &found.place).to_vec())
     }
 }
 

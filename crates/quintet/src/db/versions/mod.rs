@@ -31,8 +31,8 @@
 //!
 //! Cost without an open snapshot: a write loads one word.
 //!
-//! Locks: `compaction`, then `open`, then `rotation` (all leaves of the order in `ARCHITECTURE.md`; a writer takes
-//! them with its stripes and its in-flight slot). Readers take none.
+//! Locks: `compaction`, then `open`, then `rotation`: leaves of the order in `ARCHITECTURE.md`. A
+//! writer takes them with its stripes and its in-flight slot. Readers take none.
 
 mod compaction;
 mod loaded_ranges;
@@ -51,4 +51,5 @@ pub(crate) use self::{
     lookup::{Earlier, NextVersion},
     snapshot_state::SnapshotState,
     store::{SnapshotLimits, VersionStore},
+    version_key::{POSITION_BYTES, high_half},
 };

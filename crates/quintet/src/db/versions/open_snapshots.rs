@@ -2,11 +2,34 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use super::snapshot_state::SnapshotEnd;
-use crate::util::codec::{Lsn, to_u64};
+use crate::util::{
+    codec::{Lsn, to_u64},
+    sync::{AtomicBool, Mutex, Ordering, lock},
+};
+
+/// What ended a snapshot before its last handle was dropped.
+#[derive(Debug, Default)]
+pub(super) struct SnapshotEnd {
+    has_ended: AtomicBool,
+    reason: Mutex<String>,
+}
+
+impl SnapshotEnd {
+    /// Ends the snapshot.
+    pub(super) fn set(&self, reason: &str) {
+        reason.clone_into(&mut lock(&self.reason));
+        self.has_ended.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns why the snapshot has ended, if it has.
+    #[inline]
+    pub(super) fn reason(&self) -> Option<String> {
+        self.has_ended.load(Ordering::SeqCst).then(|| lock(&self.reason).clone())
+    }
+}
 
 /// One open snapshot, as the store sees it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct OpenSnapshot {
     pub(super) lsn: Lsn,
     pub(super) time: u64,

@@ -10,15 +10,14 @@
 use std::{io, sync::Arc};
 
 use crate::{
-    contract::{Op, Value},
+    contract::Value,
     lsm::memtable::{
         arenas::{Arenas, MemtableRegion},
-        cost,
         skiplist::{InsertOutcome, KeyVersion, Node, SkipList},
     },
     util::{
         budget::Budget,
-        codec::Lsn,
+        codec::{Lsn, to_u64},
         sync::{AtomicU64, Ordering},
         words::copy_out,
     },
@@ -44,9 +43,13 @@ pub(super) struct VersionSegment {
     sealed_at: AtomicU64,
 }
 
+/// Bytes of a node besides key and value: four words, and on average 4/3 links.
+const NODE_BYTES: u64 = 43;
+
 /// Returns the bytes of the budget that a version takes.
 pub(super) fn version_bytes(key: &VersionKey, value: Option<&[u8]>) -> u64 {
-    cost(&Op::Put { key: &key.bytes, head: &[], body: value.unwrap_or(&[]) })
+    let words = |bytes: usize| to_u64(bytes.next_multiple_of(8));
+    NODE_BYTES + words(key.bytes.len()) + words(value.map_or(0, <[u8]>::len))
 }
 
 impl VersionSegment {
@@ -131,16 +134,23 @@ impl VersionSegment {
         Some((Lsn(self.list.version(node)), self.value(node)))
     }
 
-    /// Appends the versions of an encoded key that were replaced at `lsn` or later, the oldest first.
-    pub(super) fn versions_since(&self, key: &[u8], lsn: Lsn, out: &mut Vec<(Lsn, Option<Value>)>) {
+    /// Appends the versions of an encoded key that were replaced at `lsn` or later, the oldest
+    /// first. Returns the high half of the key's hash, if it has a version.
+    pub(super) fn versions_since(
+        &self,
+        key: &[u8],
+        lsn: Lsn,
+        out: &mut Vec<(Lsn, Option<Value>)>,
+    ) -> Option<u64> {
         let first = out.len();
         let mut next = self.list.seek(key);
-        let mut same = Vec::new();
+        let (mut half, mut same) = (None, Vec::new());
         while let Some(node) = next {
             self.list.copy_key(node, &mut same);
             if *same != *key {
                 break;
             }
+            half = Some(self.list.hash_half(node));
             if self.list.version(node) >= lsn.0 {
                 out.push((Lsn(self.list.version(node)), self.value(node)));
             }
@@ -149,6 +159,7 @@ impl VersionSegment {
         if let Some(added) = out.get_mut(first..) {
             added.reverse();
         }
+        half
     }
 
     fn value(&self, node: Node) -> Option<Value> {

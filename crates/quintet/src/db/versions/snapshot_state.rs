@@ -2,28 +2,14 @@
 
 use std::sync::Arc;
 
-use super::store::VersionStore;
+use super::{open_snapshots::SnapshotEnd, store::VersionStore};
 use crate::{
     Error, Result,
     util::{
         codec::Lsn,
-        sync::{AtomicBool, Mutex, Ordering, lock},
+        sync::{AtomicBool, Ordering},
     },
 };
-
-/// What ended a snapshot before its last handle was dropped.
-#[derive(Debug, Default)]
-pub(super) struct SnapshotEnd {
-    has_ended: AtomicBool,
-    reason: Mutex<String>,
-}
-
-impl SnapshotEnd {
-    pub(super) fn set(&self, reason: &str) {
-        reason.clone_into(&mut lock(&self.reason));
-        self.has_ended.store(true, Ordering::SeqCst);
-    }
-}
 
 /// One open snapshot.
 #[derive(Debug)]
@@ -40,32 +26,30 @@ pub(crate) struct SnapshotState {
     store: Arc<VersionStore>,
 }
 
-impl SnapshotState {
-    pub(super) fn new(
-        number: u64,
-        (lsn, time): (Lsn, u64),
-        end: &Arc<SnapshotEnd>,
-        store: &Arc<VersionStore>,
-    ) -> Self {
-        Self {
+impl VersionStore {
+    /// Takes a snapshot: the commits so far, and not those that begin later. Does not wait for
+    /// writers, and copies nothing.
+    pub(crate) fn take(self: &Arc<Self>) -> SnapshotState {
+        let (number, taken) = self.open_snapshot();
+        SnapshotState {
             number,
-            lsn,
-            time,
+            lsn: taken.lsn,
+            time: taken.time,
             is_settled: AtomicBool::new(false),
-            end: Arc::clone(end),
-            store: Arc::clone(store),
+            end: taken.end,
+            store: Arc::clone(self),
         }
     }
+}
 
+impl SnapshotState {
     /// Fails with [`Error::SnapshotExpired`] if the snapshot has ended. A read checks it last.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
-        if self.end.has_ended.load(Ordering::SeqCst) { Err(self.expired()) } else { Ok(()) }
-    }
-
-    #[cold]
-    fn expired(&self) -> Error {
-        Error::SnapshotExpired { reason: lock(&self.end.reason).clone() }
+        match self.end.reason() {
+            None => Ok(()),
+            Some(reason) => Err(Error::SnapshotExpired { reason }),
+        }
     }
 
     /// Waits until the commits below the snapshot's LSN are applied: those that were in progress

@@ -9,9 +9,8 @@ use arc_swap::ArcSwap;
 
 use super::{
     loaded_ranges::{IN_PROGRESS, LoadedRange},
-    open_snapshots::{OpenSnapshot, OpenSnapshots, SnapshotStats},
+    open_snapshots::{OpenSnapshot, OpenSnapshots, SnapshotEnd, SnapshotStats},
     segment::{VersionSegment, version_bytes},
-    snapshot_state::{SnapshotEnd, SnapshotState},
     version_key::VersionKey,
 };
 use crate::{
@@ -22,7 +21,7 @@ use crate::{
     lsm::memtable::arenas::Arenas,
     util::{
         budget::Budget,
-        codec::{Decoder, KeyHash, Lsn},
+        codec::Lsn,
         mutant::mutant,
         sync::{AtomicBool, AtomicU64, CachePadded, Mutex, Ordering, RwLock, lock, write},
     },
@@ -64,8 +63,6 @@ pub(crate) struct VersionStore {
     host: Arc<DatabaseHost>,
     pub(super) budget: Arc<Budget>,
     pub(super) limits: SnapshotLimits,
-    /// The hash of encoded keys.
-    pub(super) hash: KeyHash,
     /// [`NONE`], [`BEING_TAKEN`], or the LSN of the newest open snapshot plus one. On its own cache
     /// line: every write reads it.
     newest: CachePadded<AtomicU64>,
@@ -93,10 +90,6 @@ impl VersionStore {
         budget: &Arc<Budget>,
         limits: SnapshotLimits,
     ) -> Arc<Self> {
-        let mut random = [0; 16];
-        env.random(&mut random);
-        let mut decoder = Decoder::new(&random);
-        let seed = [0; 2].map(|_: u64| decoder.u64().unwrap_or_default());
         let bytes = (limits.bytes / SEGMENT_SHARE).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
         let bytes = if cfg!(model) { SEGMENT_BYTES_MIN } else { bytes };
         Arc::new(Self {
@@ -111,16 +104,14 @@ impl VersionStore {
             rotation: Mutex::new(()),
             compaction: Mutex::new(()),
             compacted_bytes: AtomicU64::new(0),
-            hash: KeyHash::new(seed),
             arenas: Arenas::new((bytes, FREE_SEGMENTS), budget, NO_TABLE),
             loads: RwLock::default(),
             has_loads: AtomicBool::new(false),
         })
     }
 
-    /// Takes a snapshot: the commits so far, and no later one. Neither waits for writers nor copies
-    /// anything.
-    pub(crate) fn take(self: &Arc<Self>) -> SnapshotState {
+    /// Adds a snapshot of the commits so far to the open ones. Returns it with its number.
+    pub(super) fn open_snapshot(&self) -> (u64, OpenSnapshot) {
         let mut open = lock(&self.open);
         let too_old = self.end_old(&mut open);
         mutant!(SnapshotNotAnnounced: (), else self.newest.store(BEING_TAKEN, Ordering::SeqCst));
@@ -134,13 +125,12 @@ impl VersionStore {
         let time = self.host.clock.now();
         let number = open.next_number();
         let end = Arc::new(SnapshotEnd::default());
-        let taken_at = self.env.monotonic();
-        let state = SnapshotState::new(number, (lsn, time), &end, self);
-        open.by_number.insert(number, OpenSnapshot { lsn, time, taken_at, end });
+        let taken = OpenSnapshot { lsn, time, taken_at: self.env.monotonic(), end };
+        open.by_number.insert(number, taken.clone());
         self.announce(&open);
         drop(open);
         drop(too_old);
-        state
+        (number, taken)
     }
 
     /// Publishes the newest snapshot for writers, and the time of the oldest for compactions.
@@ -194,21 +184,22 @@ impl VersionStore {
     }
 
     /// Saves what the operation at `lsn` is about to replace, if a snapshot needs it. The caller
-    /// holds the stripes of its keys, and applies the operation afterwards.
+    /// holds the stripes of its keys, and applies the operation afterwards. `hash` is that of its
+    /// key; of a range, any.
     #[inline]
-    pub(crate) fn save(&self, table: &TableState, lsn: Lsn, op: &Op<'_>) {
+    pub(crate) fn save(&self, table: &TableState, lsn: Lsn, op: &Op<'_>, hash: u64) {
         let newest = self.newest.load(Ordering::SeqCst);
         if newest != NONE {
-            self.save_for(newest, table, lsn, op);
+            self.save_for(newest, (table, hash), lsn, op);
         }
     }
 
     #[cold]
-    fn save_for(&self, newest: u64, table: &TableState, lsn: Lsn, op: &Op<'_>) {
+    fn save_for(&self, newest: u64, (table, hash): (&TableState, u64), lsn: Lsn, op: &Op<'_>) {
         let saved = match op {
             Op::Put { key, .. } | Op::Delete { key } => {
                 let value = |key: &[u8]| table.engine.get(key);
-                self.save_key(newest, (table, key), lsn, value)
+                self.save_key(newest, (table, key, hash), lsn, value)
             }
             Op::DeleteRange { start, end } => self.save_range(newest, table, lsn, (start, end)),
         };
@@ -230,22 +221,22 @@ impl VersionStore {
         let Some(ordered) = table.engine.ordered() else { return Ok(()) };
         for entry in ordered.range(range)? {
             let entry = entry?;
-            let key = (table, &*entry.key);
+            let key = (table, &*entry.key, table.hash.hash(&entry.key));
             self.save_key(newest, key, lsn, |_| Ok(Some(entry.value.clone())))?;
         }
         Ok(())
     }
 
-    /// Saves the version of a key that the write at `lsn` replaces, unless it has one for the newest
-    /// snapshot.
+    /// Saves the version of a key that the write at `lsn` replaces, unless it has one for the
+    /// newest snapshot.
     fn save_key(
         &self,
         newest: u64,
-        (table, key): (&TableState, &[u8]),
+        (table, key, hash): (&TableState, &[u8], u64),
         lsn: Lsn,
         value: impl FnOnce(&[u8]) -> Result<Option<crate::contract::Value>>,
     ) -> Result<()> {
-        let version = VersionKey::new(&self.hash, table, key);
+        let version = VersionKey::new(table, key, hash);
         if newest != BEING_TAKEN && self.has_since(&version, Lsn(newest - 1)) {
             return Ok(());
         }
@@ -266,7 +257,7 @@ impl VersionStore {
     fn insert(&self, key: &VersionKey, lsn: Lsn, value: Option<&[u8]>) -> Result<()> {
         let bytes = version_bytes(key, value);
         if !self.reserve(bytes) {
-            // Nobody needs the version.
+            // No snapshot needs the version.
             return Ok(());
         }
         loop {
@@ -309,7 +300,7 @@ impl VersionStore {
             let is_last = match (segments.last(), full) {
                 (Some(last), Some(full)) => Arc::ptr_eq(last, full),
                 (None, None) => true,
-                // It was freed: nobody needs what it has.
+                // It was freed: no snapshot needs what it has.
                 _ => false,
             };
             if !is_last {

@@ -413,8 +413,8 @@ impl HashLog {
 }
 
 impl HashOrder for HashLog {
-    fn position(&self, key: &[u8]) -> u64 {
-        SlotTable::cursor_of(self.hash(key)).reverse_bits()
+    fn position(&self, _key: &[u8], hash: u64) -> u64 {
+        SlotTable::cursor_of(hash & self.hash_mask).reverse_bits()
     }
 
     fn cursor_position(&self, cursor: &Cursor) -> Result<u64> {

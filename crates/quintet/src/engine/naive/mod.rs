@@ -542,8 +542,7 @@ impl Engine for Naive {
 
 impl HashOrder for Naive {
     /// The shard is the high bits of the hash; in it, the low bits decide, the lowest first.
-    fn position(&self, key: &[u8]) -> u64 {
-        let hash = self.context.hash.hash(key);
+    fn position(&self, _key: &[u8], hash: u64) -> u64 {
         hash >> SHARD_SHIFT << SHARD_SHIFT | (hash << (64 - SHARD_SHIFT)).reverse_bits()
     }
 

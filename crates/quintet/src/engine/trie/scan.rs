@@ -18,8 +18,8 @@ use crate::{
 const SCAN_ATTEMPTS: u32 = 8;
 
 impl HashOrder for Trie {
-    fn position(&self, key: &[u8]) -> u64 {
-        self.hash(key)
+    fn position(&self, key: &[u8], hash: u64) -> u64 {
+        if self.hash.is_siphash() { hash & self.hash_mask } else { self.hash(key) }
     }
 
     fn cursor_position(&self, cursor: &Cursor) -> Result<u64> {

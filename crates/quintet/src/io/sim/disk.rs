@@ -48,7 +48,7 @@ impl fmt::Display for Event {
 
 /// The disk after one event.
 #[derive(Debug)]
-pub(super) struct Snapshot {
+pub(super) struct DiskSnapshot {
     pub(super) event: Event,
     pub(super) state: DiskState,
     pub(super) clock: SimClock,
@@ -72,7 +72,7 @@ pub(super) struct LockState {
 pub(super) struct Disk {
     pub(super) state: DiskState,
     pub(super) event: u64,
-    pub(super) history: Option<Vec<Snapshot>>,
+    pub(super) history: Option<Vec<DiskSnapshot>>,
     pub(super) mappings: Vec<LiveMapping>,
     pub(super) locks: BTreeMap<InodeId, LockState>,
     pub(super) open: BTreeMap<InodeId, usize>,
@@ -161,11 +161,11 @@ impl Disk {
         if let Some(history) = &mut self.history {
             let event = Event { number: self.event, kind, path: path.clone() };
             let clock = self.scheduler.clock();
-            history.push(Snapshot { event, state: self.state.clone(), clock });
+            history.push(DiskSnapshot { event, state: self.state.clone(), clock });
         }
     }
 
-    pub(super) fn snapshot(&self, event: u64) -> &Snapshot {
+    pub(super) fn snapshot(&self, event: u64) -> &DiskSnapshot {
         let history = self.history.as_deref().expect("no history was recorded");
         let index = history.binary_search_by_key(&event, |snapshot| snapshot.event.number);
         index.map_or_else(|_| panic!("the history has no event {event}"), |index| &history[index])

@@ -63,7 +63,7 @@ use rustix::io::Errno;
 
 use self::{
     content::FileContent,
-    disk::{Disk, Snapshot, components},
+    disk::{Disk, DiskSnapshot, components},
     fault::{FaultPlan, Ruling},
     jobs::{Scheduler, SimClock},
     random::{Random, mix},
@@ -141,7 +141,7 @@ impl SimEnv {
         let event = Event { number: disk.event, kind: EventKind::Start, path: "".into() };
         let state = disk.state.clone();
         let clock = self.shared.scheduler.clock();
-        disk.history = Some(vec![Snapshot { event, state, clock }]);
+        disk.history = Some(vec![DiskSnapshot { event, state, clock }]);
     }
 
     /// Detects stores into mappings and returns the number of the last event. Called before and

@@ -280,7 +280,8 @@ impl SortedLoader {
                     load.as_mut().ok_or_else(|| core.missing_load(state))?.finish()?;
                 }
                 let index = core.expiry.table().filter(|_| self.expires);
-                mutant!(SnapshotSeesLoads: (), else core.versions.begin_load(state, &self.last_before));
+                mutant!(SnapshotSeesLoads: (), else
+                    core.versions.begin_load(state, &self.last_before));
                 let adopted = core.checkpoints.adopt_load(&core.tables, state, index);
                 core.versions.end_load(state, adopted.is_ok());
                 adopted?;

@@ -48,6 +48,7 @@ mod order;
 #[cfg(test)]
 #[cfg(not(model))]
 mod tests;
+mod versions;
 
 use std::{cmp, sync::Arc};
 
@@ -517,19 +518,6 @@ impl<A: Arena> SkipList<A> {
         self.find(head, key, hash).map(Node)
     }
 
-    /// Returns the oldest version of exactly this key that is not older than `least`. Takes no
-    /// lock. Cost: the versions from `least` on.
-    pub(crate) fn get_oldest_from(&self, key: &[u8], hash: u64, least: u64) -> Option<Node> {
-        let mut oldest = None;
-        let mut next = self.get(key, hash);
-        while let Some(node) = next.filter(|node| self.version(*node) >= least) {
-            oldest = Some(node);
-            let behind = self.word(node.0 + 3) & NODE_MASK;
-            next = self.find_in_chain(behind, key, hash).map(Node);
-        }
-        oldest
-    }
-
     /// Returns the next node: an older version, or the next key.
     pub(crate) fn next(&self, node: Node) -> Option<Node> {
         Self::node(self.link(node.0, 0))
@@ -555,11 +543,6 @@ impl<A: Arena> SkipList<A> {
     /// Returns the kind that the owner chose.
     pub(crate) fn kind(&self, node: Node) -> u8 {
         low_u8(self.word(node.0) >> 24)
-    }
-
-    /// Returns the version number.
-    pub(crate) fn version(&self, node: Node) -> u64 {
-        self.word(node.0 + 1)
     }
 
     /// Returns the bytes of the value.
