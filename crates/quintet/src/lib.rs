@@ -46,11 +46,11 @@ mod util;
 mod wal;
 
 pub use crate::db::{
-    BATCH_BYTES_MAX, Batch, CheckLevel, Child, ChildKind, Database, DatabaseOption, DatabaseStats,
-    DeleteOptions, Durability, Entries, KEY_BYTES_MAX, Key, KeyBounds, LoadOptions, MountInfo,
-    MountOptions, NAME_BYTES_MAX, NAME_DEPTH_MAX, Options, PutOptions, SortedLoader, Table,
-    TableInfo, TableStats, TypedEntries, TypedTable, VALUE_BYTES_MAX, Value, check_table_path,
-    database_options, inspect,
+    BATCH_BYTES_MAX, Batch, CasOutcome, CheckLevel, Child, ChildKind, Database, DatabaseOption,
+    DatabaseStats, DeleteOptions, Durability, Entries, KEY_BYTES_MAX, Key, KeyBounds, LoadOptions,
+    MountInfo, MountOptions, NAME_BYTES_MAX, NAME_DEPTH_MAX, Options, PutOptions, ReadableTable,
+    SortedLoader, Table, TableCursor, TableInfo, TableIter, TableStats, TypedEntries, TypedTable,
+    UpdateOptions, VALUE_BYTES_MAX, Value, check_table_path, database_options, inspect,
 };
 pub use contract::{
     Compression, Cursor, EngineKind, EngineOption, KeyRange, OptionAudience, OptionDefault,

@@ -47,9 +47,10 @@ mod tests;
 
 pub use self::{
     api::{
-        Batch, CheckLevel, Child, ChildKind, Database, DatabaseStats, DeleteOptions, Entries,
-        KeyBounds, LoadOptions, MountInfo, MountOptions, PutOptions, SortedLoader, Table,
-        TableInfo, TableStats, TypedEntries, TypedTable, check_table_path,
+        Batch, CasOutcome, CheckLevel, Child, ChildKind, Database, DatabaseStats, DeleteOptions,
+        Entries, KeyBounds, LoadOptions, MountInfo, MountOptions, PutOptions, ReadableTable,
+        SortedLoader, Table, TableCursor, TableInfo, TableIter, TableStats, TypedEntries,
+        TypedTable, UpdateOptions, check_table_path,
     },
     core::durability::Durability,
     limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, NAME_DEPTH_MAX, VALUE_BYTES_MAX},

@@ -425,6 +425,23 @@ bugs! {
     BatchNeedsAreNotSummed = 285, "batch-needs-are-not-summed";
     /// A batch that is larger than the page cache is applied without room for its dirty pages.
     BatchMakesNoRoom = 282, "batch-makes-no-room";
+    // Atomic operations on one key, and reads of whole tables.
+    /// An update commits although another write of its key came between.
+    UpdateIgnoresOtherWrites = 300, "update-ignores-other-writes";
+    /// An update commits although the value that it read has expired meanwhile.
+    UpdateIgnoresExpiryMeanwhile = 301, "update-ignores-expiry-meanwhile";
+    /// An update drops the expiry of the value that it replaces.
+    UpdateForgetsExpiry = 302, "update-forgets-expiry";
+    /// A compare-and-swap compares only the lengths of the values.
+    SwapComparesLengths = 303, "swap-compares-lengths";
+    /// A counter wraps around beyond the range of its type.
+    CounterWrapsAround = 304, "counter-wraps-around";
+    /// Two threads that pop at the same time may get the same entry.
+    PopDeletesBlindly = 305, "pop-deletes-blindly";
+    /// The number of entries counts values that have expired.
+    LenCountsExpired = 306, "len-counts-expired";
+    /// A cursor that changes its direction returns the same entry again.
+    CursorRepeatsAtTurn = 307, "cursor-repeats-at-turn";
     // Sorted loads.
     /// A load's root is adopted before its pages are synced.
     LoadSkipsSync = 224, "load-skips-sync";

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod arbitration;
+mod atomic;
 mod basics;
 mod bounds;
 mod hierarchy;
@@ -19,3 +20,4 @@ mod record;
 #[path = "../common/scratch.rs"]
 mod scratch;
 mod typed;
+mod whole_tables;

@@ -3,20 +3,30 @@
 //!
 //! Start reading at [`Database`] and [`Table`].
 
+mod atomic;
 mod batch;
 mod check;
+mod counter;
 mod database;
 mod hierarchy;
 mod key_bounds;
 mod load;
 mod mount;
+mod readable_table;
 pub(crate) mod session;
 mod stats;
 mod table;
+mod table_contents;
+mod table_cursor;
+mod table_reads;
+#[cfg(all(test, not(model)))]
+mod tests;
 mod typed;
+mod typed_atomic;
 mod write_options;
 
 pub use self::{
+    atomic::CasOutcome,
     batch::Batch,
     check::CheckLevel,
     database::{Database, TableInfo},
@@ -24,8 +34,10 @@ pub use self::{
     key_bounds::KeyBounds,
     load::{LoadOptions, SortedLoader},
     mount::{MountInfo, MountOptions},
+    readable_table::{ReadableTable, TableIter},
     stats::{DatabaseStats, TableStats},
     table::{Entries, Table},
+    table_cursor::TableCursor,
     typed::{TypedEntries, TypedTable},
-    write_options::{DeleteOptions, PutOptions},
+    write_options::{DeleteOptions, PutOptions, UpdateOptions},
 };

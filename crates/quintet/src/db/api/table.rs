@@ -314,7 +314,7 @@ impl Table {
         Ok(self.session.core.table_stats(&self.state))
     }
 
-    fn check_ordered(&self) -> Result<()> {
+    pub(super) fn check_ordered(&self) -> Result<()> {
         self.session.core.tables.check_usable(&self.state)?;
         if self.state.kind.is_ordered() { Ok(()) } else { Err(self.unordered()) }
     }

@@ -225,11 +225,11 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
         Ok(TypedEntries { entries: self.table.range(bounds)?, table: self.clone() })
     }
 
-    fn value(&self, bytes: &[u8]) -> Result<V> {
+    pub(super) fn value(&self, bytes: &[u8]) -> Result<V> {
         V::decode_value(bytes).ok_or_else(|| self.damage("value"))
     }
 
-    fn entry(&self, (key, value): &(Key, Value)) -> Result<(K, V)> {
+    pub(super) fn entry(&self, (key, value): &(Key, Value)) -> Result<(K, V)> {
         let key = K::decode(key).ok_or_else(|| self.damage("key"))?;
         Ok((key, self.value(value)?))
     }

@@ -13,6 +13,7 @@
 
 pub(crate) mod condition;
 pub(crate) mod durability;
+pub(crate) mod key_change;
 pub(crate) mod log_jobs;
 pub(crate) mod stripes;
 

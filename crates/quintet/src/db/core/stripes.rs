@@ -101,9 +101,9 @@ impl Stripes {
         Some((stripe, lock(&stripe.lock)))
     }
 
-    /// Returns the version of a stripe. Two equal reads without a lock between mean that nothing
-    /// was written.
-    #[cfg(test)]
+    /// Returns the version of a stripe. If it equals the version under the lock later, no write was
+    /// applied between.
+    #[inline]
     pub(crate) fn version(&self, index: StripeIndex) -> u64 {
         self.stripes.get(index.0).map_or(0, |stripe| stripe.version.load(Ordering::Acquire))
     }
@@ -119,6 +119,12 @@ impl StripesGuard<'_> {
 }
 
 impl StripeGuard<'_> {
+    /// Returns the version of the stripe.
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.stripe.as_ref().map_or(0, |(stripe, _)| stripe.version.load(Ordering::Relaxed))
+    }
+
     /// Records a write under this stripe.
     #[inline]
     pub(crate) fn bump(&self) {
@@ -140,6 +146,7 @@ mod tests {
         assert_eq!(stripes.version(index), 0);
         let held = stripes.hold(index);
         held.bump();
+        assert_eq!(held.version(), 1);
         drop(held);
         assert_eq!(stripes.version(index), 1);
         drop(stripes.hold_every());
