@@ -220,8 +220,9 @@ impl Table {
     /// ```
     pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let options = UpdateOptions::new();
+        let absent = None::<&[u8]>;
         let taken =
-            self.commit_update(key.as_ref(), options, |rule, old| change_to(rule, old, None))?;
+            self.commit_update(key.as_ref(), options, |rule, old| change_to(rule, old, absent))?;
         Ok(taken.old)
     }
 

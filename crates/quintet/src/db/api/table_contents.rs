@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Result,
-    contract::Cursor,
+    contract::{Cursor, Engine as _},
     db::tables::value::{Key, Value},
     util::{codec::to_u64, mutant::mutant},
 };

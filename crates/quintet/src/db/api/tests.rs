@@ -64,7 +64,7 @@ fn updates_see_the_writes_between() {
             Some(longer(old))
         });
         assert_eq!(new.unwrap().unwrap(), b"b+");
-        assert_eq!((table.get("k").unwrap().unwrap(), rounds), (b"b+".as_slice().into(), 2));
+        assert_eq!((table.get("k").unwrap().unwrap().to_vec(), rounds), (b"b+".to_vec(), 2));
         // A delete between, and a batch.
         let old = table.fetch_and_update("k", |old| {
             if old.is_some() {

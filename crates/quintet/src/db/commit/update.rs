@@ -137,7 +137,7 @@ impl Core {
         let frame = Frame::alone(updated.table.id, op);
         self.log.admit(size_of_pieces(&frame.pieces(op)), frees(op))?;
         let stripe = self.stripes.hold(updated.index);
-        if self.is_current(updated, &stripe, computed) {
+        if self.is_current(&stripe, computed) {
             return self.log_change(updated, &stripe, (&frame, op));
         }
         self.log_other(updated, &stripe, computed, (&frame, op), again)
@@ -147,7 +147,6 @@ impl Core {
     /// has not expired.
     fn is_current<B>(
         &self,
-        updated: UpdatedKey<'_>,
         stripe: &StripeGuard<'_>,
         computed: &ComputedChange<B>,
     ) -> bool {

@@ -86,14 +86,14 @@ mod tests {
 
     #[test]
     fn changes_of_equal_size_and_envelope_share_an_admission() {
-        let put = |expires_at, body| KeyChange::Put {
+        let put = |expires_at, body: &'static str| KeyChange::Put {
             envelope: Envelope { expires_at, type_tag: None },
             body,
         };
-        let one: KeyChange<&[u8]> = put(None, b"one");
-        assert!(put(None, b"two").is_admitted_by(&one));
-        assert!(!put(None, b"three").is_admitted_by(&one));
-        assert!(!put(Some(1), b"two").is_admitted_by(&one));
+        let one = put(None, "one");
+        assert!(put(None, "two").is_admitted_by(&one));
+        assert!(!put(None, "three").is_admitted_by(&one));
+        assert!(!put(Some(1), "two").is_admitted_by(&one));
         assert!(!KeyChange::Delete.is_admitted_by(&one));
         assert!(KeyChange::<&[u8]>::Delete.is_admitted_by(&KeyChange::Delete));
         assert!(!KeyChange::<&[u8]>::Keep.is_admitted_by(&KeyChange::Keep));
