@@ -187,19 +187,19 @@ impl Table {
         key: impl AsRef<[u8]>,
         make: impl FnOnce() -> V,
     ) -> Result<Value> {
-        let (mut make, mut made) = (Some(make), None);
+        let (mut make, mut stored) = (Some(make), None);
         let committed = self.commit_update(key.as_ref(), UpdateOptions::new(), |_, old| {
             if old.is_some() {
                 return Ok(KeyChange::Keep);
             }
             if let Some(make) = make.take() {
-                made = Some(stored_value(make().as_ref())?);
+                stored = Some(stored_value(make().as_ref())?);
             }
-            let body = made.clone().unwrap_or_else(|| contract::Value::copy(&[0]));
-            Ok(KeyChange::Put { envelope: Envelope::default(), body: body.skip(1) })
+            // It was made without a lock, in the first round that found no value.
+            let body = stored.clone().unwrap_or_else(|| contract::Value::copy(&[])).skip(1);
+            Ok(KeyChange::Put { envelope: Envelope::default(), body })
         })?;
-        let inserted = made.and_then(Value::open);
-        let value = committed.old.or(inserted);
+        let value = committed.old.or_else(|| stored.and_then(Value::open));
         value.ok_or_else(|| self.session.core.tables.bad_envelope(&self.state))
     }
 

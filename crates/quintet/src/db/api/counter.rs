@@ -8,7 +8,10 @@ use super::{table::Table, write_options::UpdateOptions};
 use crate::{
     Error, Result,
     db::{core::key_change::KeyChange, tables::value::Value},
-    util::{mutant::mutant, types::TypeTag},
+    util::{
+        mutant::mutant,
+        types::{TableTypes, TypeTag},
+    },
 };
 
 impl Table {
@@ -55,7 +58,7 @@ impl Table {
         options: UpdateOptions,
         convert: impl Fn(i128) -> Option<N>,
     ) -> Result<N> {
-        let of_table = self.state.types().map(|types| types.value());
+        let of_table = self.state.types().map(TableTypes::value);
         let mut converted = None;
         self.commit_update(key, options, |rule, old| {
             let envelope = rule.envelope(old);

@@ -146,8 +146,9 @@ pub struct UpdateOptions {
 /// The expiry and the type tag of the values that an update writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EnvelopeRule {
-    /// `None`: keeps the expiry.
-    expires_at: Option<Option<u64>>,
+    /// Whether a replaced value's expiry is kept; otherwise `expires_at` is the new one.
+    keeps_expiry: bool,
+    expires_at: Option<u64>,
     /// `None`: keeps the type tag.
     type_tag: Option<TypeTag>,
 }
@@ -202,8 +203,9 @@ impl UpdateOptions {
     /// Returns what the options mean for a clock that returns `now`. Fails with [`Error::Limit`] if
     /// the expiry is not in the future.
     pub(crate) fn envelope_rule(&self, now: impl FnOnce() -> u64) -> Result<EnvelopeRule> {
-        let expires_at = if self.sets_lifetime { Some(self.new.expiry(now)?) } else { None };
-        Ok(EnvelopeRule { expires_at, type_tag: self.new.type_tag })
+        let expires_at = self.new.expiry(now)?;
+        let keeps_expiry = !self.sets_lifetime;
+        Ok(EnvelopeRule { keeps_expiry, expires_at, type_tag: self.new.type_tag })
     }
 }
 
@@ -213,7 +215,7 @@ impl EnvelopeRule {
         let kept = old.map(Value::envelope).unwrap_or_default();
         let kept = mutant!(UpdateForgetsExpiry: Envelope { expires_at: None, ..kept }, else kept);
         Envelope {
-            expires_at: self.expires_at.unwrap_or(kept.expires_at),
+            expires_at: if self.keeps_expiry { kept.expires_at } else { self.expires_at },
             type_tag: self.type_tag.or(kept.type_tag),
         }
     }

@@ -145,11 +145,7 @@ impl Core {
 
     /// Returns whether nothing was written under the stripe since the value was read, and the value
     /// has not expired.
-    fn is_current<B>(
-        &self,
-        stripe: &StripeGuard<'_>,
-        computed: &ComputedChange<B>,
-    ) -> bool {
+    fn is_current<B>(&self, stripe: &StripeGuard<'_>, computed: &ComputedChange<B>) -> bool {
         mutant!(UpdateIgnoresOtherWrites => return true);
         stripe.version() == computed.version && !self.has_expired(computed.old.as_ref())
     }
