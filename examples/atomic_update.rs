@@ -1,7 +1,7 @@
 //! Atomic operations on one key: a counter, a compare-and-swap, an update with a function.
 //!
-//! `cargo run --release --example atomic_update -- ENGINE KEYS` prints what an update takes beside a
-//! get and a put, for example `-- btree 1000000`. Without arguments it runs all engines with few
+//! `cargo run --release --example atomic_update -- ENGINE KEYS` prints what an update takes beside
+//! a get and a put, for example `-- btree 1000000`. Without arguments it runs all engines with few
 //! keys.
 
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Atomic operations of one key beside other threads, on every engine: no write is lost, no value is
-//! taken twice.
+//! Atomic operations of one key beside other threads, on every engine: no write is lost, and no
+//! value is taken twice.
 //!
 //! `QUINTET_ATOMIC_STEPS` sets the steps of each thread (300).
 

@@ -1,5 +1,5 @@
-//! Atomic operations on one key of a table: each reads the key's value and writes a new one, and no
-//! other write of the key comes between.
+//! Atomic operations on one key of a table: each reads the key's value and writes a new one. Other
+//! writes of the key come before or after both.
 //!
 //! No function of the user runs under a lock: see [`crate::db::commit::update`] for the algorithm.
 
@@ -151,9 +151,8 @@ impl Table {
         options: UpdateOptions,
     ) -> Result<CasOutcome> {
         let is_expected = |old: Option<&Value>| {
-            let old = old.map(|old| &**old);
-            mutant!(SwapComparesLengths => return old.map(<[u8]>::len) == expected.map(<[u8]>::len));
-            old == expected
+            let (old, length) = (old.map(|old| &**old), expected.map(<[u8]>::len));
+            mutant!(SwapComparesLengths: old.map(<[u8]>::len) == length, else old == expected)
         };
         let committed = self.commit_update(key.as_ref(), options, |rule, old| {
             if !is_expected(old) {
@@ -203,8 +202,8 @@ impl Table {
         value.ok_or_else(|| self.session.core.tables.bad_envelope(&self.state))
     }
 
-    /// Removes `key` and returns the value that it had. Two threads never get the same value. Writes
-    /// nothing if the key has none.
+    /// Removes `key` and returns the value that it had. Two threads never get the same value.
+    /// Writes nothing if the key has none.
     ///
     /// Cost: that of a get and a delete. Fails as [`Table::delete`] and [`Table::get`] do.
     ///

@@ -18,9 +18,9 @@ impl Table {
     /// Adds `delta` to the integer value of `key`, and returns the value before. A key without a
     /// value counts as 0.
     ///
-    /// The integer is of the table's value type (`u32`, `u64` or `i64`). In a table without types it
-    /// is of the type of the value's tag. Without a tag it is an `i64`: 8 bytes, little-endian. The
-    /// new value keeps the expiry and the type tag; see [`Table::fetch_and_add_with`].
+    /// The integer is of the table's value type (`u32`, `u64` or `i64`). In a table without types
+    /// it is of the type of the value's tag. Without a tag it is an `i64`: 8 bytes, little-endian.
+    /// The new value keeps the expiry and the type tag; see [`Table::fetch_and_add_with`].
     ///
     /// Fails with [`Error::TypeMismatch`] if the value is no such integer, and with
     /// [`Error::Limit`] if the sum is outside the type's range, or a `u64` before is outside that
@@ -39,8 +39,8 @@ impl Table {
         self.fetch_and_add_with(key, delta, UpdateOptions::new())
     }
 
-    /// Adds `delta` to the integer value of `key` as `options` say. A type tag of the options is the
-    /// type of the new value. Otherwise as [`Table::fetch_and_add`].
+    /// Adds `delta` to the integer value of `key` as `options` say. A type tag of the options is
+    /// the type of the new value. Otherwise as [`Table::fetch_and_add`].
     pub fn fetch_and_add_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -116,7 +116,7 @@ impl Table {
     #[cold]
     fn integer_overflow(&self, key: &[u8], before: i128, delta: i64) -> Error {
         let what = format!(
-            "{before} of key \"{}\" of {}, or the sum with {delta}, is outside the range of its type",
+            "the value {before} of key \"{}\" of {}, or its sum with {delta}, is outside the range",
             key.get(..key.len().min(PRINTED_KEY_BYTES_MAX)).unwrap_or(&[]).escape_ascii(),
             self.name()
         );

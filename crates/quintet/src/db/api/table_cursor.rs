@@ -1,9 +1,9 @@
 //! A cursor over an ordered table: a position that moves in both directions.
 //!
 //! Problem: an engine's iterator allocates each key, and cannot be moved to another key.
-//! How: the cursor copies a window of entries into one buffer, and steps are moves within it. A seek
-//! reads one entry. Each further window in the same direction has twice as many, up to
-//! [`WINDOW_ENTRIES_MAX`], so that a scan needs few descents and a lookup reads little.
+//! How: the cursor copies a window of entries into one buffer, and steps are moves within it. A
+//! seek reads one entry. Each further window in the same direction has twice as many, up to
+//! [`WINDOW_ENTRIES_MAX`]. So a scan needs few descents, and a lookup reads little.
 //!
 //! Invariant: the entries of the window are consecutive in the direction of the window.
 

@@ -1,4 +1,4 @@
-//! Reads of a whole table: [`ReadableTable`] for [`Table`], and the same as methods of its own.
+//! Reads of a whole table: [`ReadableTable`] for [`Table`], and the same as methods of [`Table`].
 
 use std::{borrow::Borrow, ops::ControlFlow};
 
@@ -51,9 +51,9 @@ impl Table {
     /// is the last item. `for entry in &table` is the same.
     ///
     /// On an ordered engine it is [`Table::range`] over all keys, and works from both ends. On the
-    /// others it is a [`Table::scan`] that reads 64 entries at a time: an entry may appear twice if
-    /// the table is written meanwhile, and iteration from the back ends with
-    /// [`Error::Unordered`](crate::Error::Unordered).
+    /// others it is a [`Table::scan`] that reads 64 entries at a time. An entry may appear twice
+    /// there if the table is written meanwhile. Iteration from the back ends with
+    /// [`Error::Unordered`](crate::Error::Unordered) there.
     ///
     /// ```no_run
     /// # fn main() -> quintet::Result<()> {

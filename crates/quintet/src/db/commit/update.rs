@@ -56,8 +56,8 @@ enum UpdateRound<B> {
 }
 
 impl Core {
-    /// Commits the change of `key` that `compute` returns for its value, and returns both. `compute`
-    /// runs once for each round.
+    /// Commits the change of `key` that `compute` returns for its value, and returns both.
+    /// `compute` runs once for each round.
     pub(crate) fn commit_update<B: AsRef<[u8]>>(
         &self,
         (table, key): (&TableState, &[u8]),
