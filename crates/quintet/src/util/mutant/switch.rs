@@ -1,4 +1,4 @@
-//! The switches of the planted bugs: which are on, for a thread and for all, and which were reached.
+//! Switches of the planted bugs: which are on, for a thread and for all, and which were reached.
 
 // Not through `crate::util::sync`: the switch is no part of what the model checkers explore.
 use std::{
