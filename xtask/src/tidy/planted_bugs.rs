@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use super::{Finding, Tree, source::Source};
 
 /// The source file that lists the bugs.
-const LIST: &str = "crates/quintet/src/util/mutant.rs";
+const LIST: &str = "crates/quintet/src/util/mutant/mod.rs";
 /// The generated document.
 pub(crate) const DOCUMENT: &str = "docs/planted-bugs.md";
 /// Prefix of all paths in the table; the table leaves it out.
@@ -190,8 +190,8 @@ mod tests {
 
     #[test]
     fn a_bug_without_site_or_test_is_found() {
-        assert!(messages(&tree("", TEST, "")).contains("mutant.rs:5: error: no code asks for"));
-        assert!(messages(&tree(SITE, "", "")).contains("mutant.rs:5: error: no test plants"));
+        assert!(messages(&tree("", TEST, "")).contains("mutant/mod.rs:5: error: no code asks for"));
+        assert!(messages(&tree(SITE, "", "")).contains("mutant/mod.rs:5: error: no test plants"));
     }
 
     #[test]

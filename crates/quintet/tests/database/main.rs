@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod arbitration;
+mod atomic;
 mod basics;
 mod bounds;
 mod hierarchy;
@@ -21,3 +22,4 @@ mod snapshot_costs;
 mod snapshots;
 mod transactions;
 mod typed;
+mod whole_tables;

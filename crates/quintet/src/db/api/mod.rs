@@ -3,23 +3,33 @@
 //!
 //! Start reading at [`Database`] and [`Table`].
 
+mod atomic;
 mod batch;
 mod check;
+mod counter;
 mod database;
 mod hierarchy;
 mod key_bounds;
 mod load;
 mod mount;
+mod readable_table;
 pub(crate) mod session;
 mod snapshot;
 mod stats;
 mod table;
+mod table_contents;
+mod table_cursor;
+mod table_reads;
+#[cfg(all(test, not(model)))]
+mod tests;
 mod transaction;
 mod typed;
+mod typed_atomic;
 mod typed_snapshot;
 mod write_options;
 
 pub use self::{
+    atomic::CasOutcome,
     batch::Batch,
     check::CheckLevel,
     database::{Database, TableInfo},
@@ -27,14 +37,16 @@ pub use self::{
     key_bounds::KeyBounds,
     load::{LoadOptions, SortedLoader},
     mount::{MountInfo, MountOptions},
+    readable_table::{ReadableTable, TableIter},
     snapshot::Snapshot,
     stats::{DatabaseStats, TableStats},
     table::{Entries, Table},
+    table_cursor::TableCursor,
     transaction::{
         Isolation, Savepoint, Transaction, TransactionEntries, TransactionOptions,
         TransactionTable, TypedTransactionEntries,
     },
     typed::{TypedEntries, TypedTable},
     typed_snapshot::TypedSnapshot,
-    write_options::{DeleteOptions, PutOptions},
+    write_options::{DeleteOptions, PutOptions, UpdateOptions},
 };

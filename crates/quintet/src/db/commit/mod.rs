@@ -18,7 +18,8 @@
 //! - If the sync of a `Sync` write fails, the log has failed. The write is not acknowledged, but
 //!   may be visible until the database is closed.
 //!
-//! Start reading at [`single`]; [`batch`] does the same for many operations.
+//! Start reading at [`single`]; [`batch`] does the same for many operations, [`update`] for a
+//! change that is computed from the value.
 
 mod batch;
 mod mutants;
@@ -28,3 +29,4 @@ mod steps;
 #[cfg(not(model))]
 mod tests;
 mod transaction;
+mod update;

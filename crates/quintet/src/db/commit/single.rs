@@ -92,7 +92,7 @@ impl Core {
 
     /// The part of [`Self::log_and_apply`] for which the stripes are locked. Calls `begin_write`
     /// once nothing refuses the write any more.
-    fn log_and_apply_locked(
+    pub(super) fn log_and_apply_locked(
         &self,
         table: &TableState,
         (op, hash, removed_entry): (&Op<'_>, u64, Option<ExpiryEntry<'_>>),

@@ -15,6 +15,7 @@
 
 pub(crate) mod condition;
 pub(crate) mod durability;
+pub(crate) mod key_change;
 pub(crate) mod key_locks;
 pub(crate) mod log_jobs;
 pub(crate) mod stripes;

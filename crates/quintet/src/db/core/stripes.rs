@@ -157,6 +157,12 @@ impl StripesGuard<'_> {
 }
 
 impl StripeGuard<'_> {
+    /// Returns the version of the stripe.
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.stripe.as_ref().map_or(0, |(stripe, _)| stripe.version.load(Ordering::Relaxed))
+    }
+
     /// Marks the beginning of a write under this stripe.
     #[inline]
     pub(crate) fn begin_write(&self) {

@@ -34,6 +34,11 @@ impl Value {
         self.envelope.is_expired(now)
     }
 
+    /// Returns the expiry and the type tag.
+    pub(crate) fn envelope(&self) -> Envelope {
+        self.envelope
+    }
+
     /// Returns the type tag that the writer stored with the value.
     pub fn type_tag(&self) -> Option<TypeTag> {
         self.envelope.type_tag

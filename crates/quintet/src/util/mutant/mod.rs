@@ -21,6 +21,12 @@
 //! Threads: [`plant`] acts on the calling thread only, so that tests run in parallel (the simulated
 //! disk runs everything on one thread). [`plant_everywhere`] acts on all threads.
 
+#[cfg(feature = "testing")]
+mod switch;
+
+#[cfg(feature = "testing")]
+pub use switch::Planted;
+
 /// A site of a planted bug. See the module documentation.
 macro_rules! mutant {
     ($bug:ident => $wrong:expr) => {
@@ -489,6 +495,23 @@ bugs! {
     RangeEndNotRead = 324, "range-end-not-read";
     /// A reader without a snapshot does not notice a commit that is being applied.
     ReadDuringApply = 325, "read-during-apply";
+    // Atomic operations on one key, and reads of whole tables.
+    /// An update commits although another write of its key came between.
+    UpdateIgnoresOtherWrites = 300, "update-ignores-other-writes";
+    /// An update commits although the value that it read has expired meanwhile.
+    UpdateIgnoresExpiryMeanwhile = 301, "update-ignores-expiry-meanwhile";
+    /// An update drops the expiry of the value that it replaces.
+    UpdateForgetsExpiry = 302, "update-forgets-expiry";
+    /// A compare-and-swap compares only the lengths of the values.
+    SwapComparesLengths = 303, "swap-compares-lengths";
+    /// A counter wraps around beyond the range of its type.
+    CounterWrapsAround = 304, "counter-wraps-around";
+    /// Two threads that pop at the same time may get the same entry.
+    PopDeletesBlindly = 305, "pop-deletes-blindly";
+    /// The number of entries counts values that have expired.
+    LenCountsExpired = 306, "len-counts-expired";
+    /// A cursor that changes its direction returns the same entry again.
+    CursorRepeatsAtTurn = 307, "cursor-repeats-at-turn";
     // Sorted loads.
     /// A load's root is adopted before its pages are synced.
     LoadSkipsSync = 224, "load-skips-sync";
@@ -527,8 +550,24 @@ pub const fn active(_bug: Bug) -> bool {
     false
 }
 
+/// Returns whether `bug` is planted: its site must do the wrong thing. Costs two loads.
 #[cfg(feature = "testing")]
-pub use switch::{Planted, active, plant, plant_everywhere};
+#[inline]
+pub fn active(bug: Bug) -> bool {
+    switch::is_on(bug.position())
+}
+
+/// Makes `bug` active on the calling thread.
+#[cfg(feature = "testing")]
+pub fn plant(bug: Bug) -> Planted {
+    Planted::here(bug.position())
+}
+
+/// Makes `bug` active on every thread of the process.
+#[cfg(feature = "testing")]
+pub fn plant_everywhere(bug: Bug) -> Planted {
+    Planted::everywhere(bug.position())
+}
 
 /// Asserts that `test` reaches the site of `bug` and fails when it is planted.
 ///
@@ -541,119 +580,6 @@ pub fn finds(bug: Bug, test: fn()) {
     let outcome = std::panic::catch_unwind(test);
     assert!(planted.was_reached(), "{bug}: the test does not reach it");
     assert!(outcome.is_err(), "{bug} was not found");
-}
-
-#[cfg(feature = "testing")]
-mod switch {
-    // Not through `crate::util::sync`: the switch is no part of what the model checkers explore.
-    use std::{
-        cell::Cell,
-        marker::PhantomData,
-        sync::atomic::{AtomicU64, Ordering},
-    };
-
-    use super::Bug;
-
-    /// Words of a set of bugs.
-    const WORDS: usize = 6;
-
-    static EVERYWHERE: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
-
-    thread_local! {
-        static HERE: [Cell<u64>; WORDS] = const { [const { Cell::new(0) }; WORDS] };
-        static REACHED: [Cell<u64>; WORDS] = const { [const { Cell::new(0) }; WORDS] };
-    }
-
-    /// Bugs whose site was reached on any thread while they were planted everywhere.
-    static REACHED_EVERYWHERE: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
-
-    type Set = std::thread::LocalKey<[Cell<u64>; WORDS]>;
-
-    #[inline]
-    fn has(set: &'static Set, (word, bit): (usize, u64)) -> bool {
-        set.with(|set| set[word].get() & bit != 0)
-    }
-
-    fn change(set: &'static Set, (word, bit): (usize, u64), member: bool) {
-        set.with(|set| {
-            let rest = set[word].get() & !bit;
-            set[word].set(if member { rest | bit } else { rest });
-        });
-    }
-
-    /// Returns whether `bug` is planted: its site must do the wrong thing. Costs two loads.
-    #[inline]
-    pub fn active(bug: Bug) -> bool {
-        let position @ (word, bit) = bug.position();
-        let here = has(&HERE, position);
-        let everywhere = EVERYWHERE[word].load(Ordering::Relaxed) & bit != 0;
-        if here {
-            change(&REACHED, position, true);
-        }
-        if everywhere {
-            REACHED_EVERYWHERE[word].fetch_or(bit, Ordering::Relaxed);
-        }
-        here || everywhere
-    }
-
-    /// Keeps a bug active until dropped.
-    #[derive(Debug)]
-    #[must_use = "the bug is active only as long as the guard lives"]
-    pub struct Planted {
-        bug: Bug,
-        everywhere: bool,
-        /// Whether an outer guard keeps the bug active when this one goes.
-        was_active: bool,
-        /// The guard belongs to its thread.
-        _here: PhantomData<*const ()>,
-    }
-
-    /// Makes `bug` active on the calling thread.
-    pub fn plant(bug: Bug) -> Planted {
-        let was_active = has(&HERE, bug.position());
-        change(&HERE, bug.position(), true);
-        if !was_active {
-            change(&REACHED, bug.position(), false);
-        }
-        Planted { bug, everywhere: false, was_active, _here: PhantomData }
-    }
-
-    /// Makes `bug` active on every thread of the process.
-    pub fn plant_everywhere(bug: Bug) -> Planted {
-        let (word, bit) = bug.position();
-        let was_active = EVERYWHERE[word].fetch_or(bit, Ordering::SeqCst) & bit != 0;
-        if !was_active {
-            REACHED_EVERYWHERE[word].fetch_and(!bit, Ordering::SeqCst);
-        }
-        Planted { bug, everywhere: true, was_active, _here: PhantomData }
-    }
-
-    impl Planted {
-        /// Whether a site of the bug was reached since it was planted. A bug that no run reaches
-        /// shows nothing about the tests: assert this beside the failure.
-        pub fn was_reached(&self) -> bool {
-            let position @ (word, bit) = self.bug.position();
-            if self.everywhere {
-                REACHED_EVERYWHERE[word].load(Ordering::SeqCst) & bit != 0
-            } else {
-                has(&REACHED, position)
-            }
-        }
-    }
-
-    impl Drop for Planted {
-        fn drop(&mut self) {
-            if self.was_active {
-                return;
-            }
-            if self.everywhere {
-                let (word, bit) = self.bug.position();
-                EVERYWHERE[word].fetch_and(!bit, Ordering::SeqCst);
-            } else {
-                change(&HERE, self.bug.position(), false);
-            }
-        }
-    }
 }
 
 #[cfg(all(test, feature = "testing"))]
