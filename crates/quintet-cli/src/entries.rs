@@ -1,6 +1,6 @@
 //! Reads all entries of a table, or a selection, in bounded memory.
 
-use quintet::{Cursor, EngineKind, Error, KeyRange, Table, Value};
+use quintet::{Cursor, EngineKind, Error, KeyRange, ReadableTable, Table, Value};
 
 use crate::failure::{Failure, Outcome};
 
@@ -14,11 +14,11 @@ const PAGE_BYTES: usize = 1 << 20;
 /// A function that is called with each entry. It returns false to end the scan.
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Outcome<bool> + 'a;
 
-/// Scans a whole table page by page. The number of entries in a page depends on the mean size of
+/// Scans a whole table, or what a snapshot or a transaction shows of it, page by page. The number of entries in a page depends on the mean size of
 /// the entries so far. Memory stays bounded for large values, and small ones need few calls.
 #[derive(Debug)]
-pub struct Entries<'a> {
-    table: &'a Table,
+pub struct Entries<'a, T = Table> {
+    table: &'a T,
     page: std::vec::IntoIter<(Vec<u8>, Value)>,
     /// Where the next page starts; `None` after the last.
     next: Option<Cursor>,
@@ -26,9 +26,9 @@ pub struct Entries<'a> {
     page_size: usize,
 }
 
-impl<'a> Entries<'a> {
+impl<'a, T: ReadableTable> Entries<'a, T> {
     /// Starts at the first entry.
-    pub fn new(table: &'a Table) -> Self {
+    pub fn new(table: &'a T) -> Self {
         let next = Some(Cursor::START);
         Self { table, page: Vec::new().into_iter(), next, page_size: PAGE_ENTRIES_FIRST }
     }
@@ -46,7 +46,7 @@ impl<'a> Entries<'a> {
     }
 }
 
-impl Iterator for Entries<'_> {
+impl<T: ReadableTable> Iterator for Entries<'_, T> {
     type Item = Result<(Vec<u8>, Value), Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -88,18 +88,28 @@ impl EntrySelection {
         }
     }
 
-    /// Calls `visit` with each selected entry until it returns false.
+    /// Calls `visit` with each selected entry of a table until it returns false.
     pub fn for_each(&self, table: &Table, visit: &mut Visit<'_>) -> Outcome {
+        self.for_each_in(table, table, visit)
+    }
+
+    /// Calls `visit` with each selected entry that `shown` has of the table, until it returns false.
+    pub fn for_each_in(
+        &self,
+        table: &Table,
+        shown: &impl ReadableTable,
+        visit: &mut Visit<'_>,
+    ) -> Outcome {
         let is_ordered = table.kind().is_ordered();
         if self.needs_order() && !is_ordered {
             return Err(unordered(table));
         }
         if self.needs_order() || (is_ordered && self.prefix.is_some()) {
-            let range = table.range(self.bounds())?;
+            let range = shown.range(self.bounds())?;
             return if self.is_reverse { each(range.rev(), visit) } else { each(range, visit) };
         }
         let prefix = self.prefix.as_deref().unwrap_or(&[]);
-        let chosen = Entries::new(table)
+        let chosen = Entries::new(shown)
             .filter(|entry| entry.as_ref().map_or(true, |(key, _)| key.starts_with(prefix)));
         each(chosen, visit)
     }

@@ -50,7 +50,7 @@ pub use crate::db::{
     DatabaseStats, DeleteOptions, Durability, Entries, Isolation, KEY_BYTES_MAX, Key, KeyBounds,
     LoadOptions, MountInfo, MountOptions, NAME_BYTES_MAX, NAME_DEPTH_MAX, Options, PutOptions,
     ReadableTable, Savepoint, Snapshot, SortedLoader, Table, TableCursor, TableInfo, TableIter,
-    TableStats, Transaction, TransactionEntries, TransactionOptions, TransactionTable,
+    TableStats, TableView, Transaction, TransactionEntries, TransactionOptions, TransactionTable,
     TypedEntries, TypedSnapshot, TypedTable, TypedTransactionEntries, UpdateOptions,
     VALUE_BYTES_MAX, Value, check_table_path, database_options, inspect,
 };

@@ -43,14 +43,14 @@ fn quotes_hold_what_cannot_be_typed() {
 }
 
 #[test]
-fn a_batch_is_all_or_nothing_over_tables() {
+fn a_transaction_is_all_or_nothing_over_tables() {
     let place = Place::with_table();
     place.ok(&["create", "DB", "u", "--engine", "naive"]);
     let input = "use t\nbegin\nput a 1\nuse u\nput b 2\nget b\ncommit\nget b\nuse t\nget a\n";
-    let expected = "ok\nok\nok\nok\nok\n(absent)\nok\n\"2\"\nok\n\"1\"\n";
+    let expected = "ok\nok\nok\nok\nok\n\"2\"\nok\n\"2\"\nok\n\"1\"\n";
     assert_eq!(answers(&place, input), expected);
     assert_eq!(
-        answers(&place, "use t\nbegin\nput c 3\nabort\nget c\n"),
+        answers(&place, "use t\nbegin\nput c 3\nrollback\nget c\n"),
         "ok\nok\nok\nok\n(absent)\n"
     );
     let found = shell(&place, "use t\nbegin\nput c 3\ndel a\n");
@@ -58,6 +58,35 @@ fn a_batch_is_all_or_nothing_over_tables() {
     assert_eq!(place.ok(&["get", "DB", "t", "a"]), "1\n");
     check_failure(&shell(&place, "commit\n"), 1, "begin is not active");
     check_failure(&shell(&place, "begin\nbegin\n"), 1, "already");
+}
+
+#[test]
+fn a_snapshot_shows_one_moment_until_it_is_released() {
+    let place = Place::with_table();
+    let input = "use t\nput a 1\nput b 1\nsnapshot\nput a 2\nput c 2\ndel b\nget a\ncount\n\
+                 scan\nrelease\nget a\nscan\n";
+    let found = answers(&place, input);
+    let lines: Vec<_> = found.lines().filter(|line| *line != "ok").collect();
+    let mut shown = lines[2..4].to_vec();
+    shown.sort_unstable();
+    let mut after = lines[5..].to_vec();
+    after.sort_unstable();
+    assert_eq!(lines[..2], ["\"1\"", "2"], "{found}");
+    assert_eq!(shown, ["a\t\"1\"", "b\t\"1\""]);
+    assert_eq!(lines[4], "\"2\"");
+    assert_eq!(after, ["a\t\"2\"", "c\t\"2\""]);
+    check_failure(&shell(&place, "release\n"), 1, "no snapshot is open");
+    check_failure(&shell(&place, "snapshot\nbegin\n"), 1, "release it first");
+}
+
+#[test]
+fn an_update_needs_the_expected_value() {
+    let place = Place::with_table();
+    let input = "use t\nput a 1\nupdate a 1 2\nupdate a 1 3\nupdate b 1 2\nbegin\nupdate a 2 4\n\
+                 update a 2 5\ncommit\nget a\n";
+    let expected = "ok\nok\nok\nnot changed: \"2\"\nnot changed: (absent)\nok\nok\n\
+                    not changed: \"4\"\nok\n\"4\"\n";
+    assert_eq!(answers(&place, input), expected);
 }
 
 #[test]

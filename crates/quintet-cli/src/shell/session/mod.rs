@@ -4,7 +4,10 @@ mod words;
 
 use std::{ffi::OsString, io::Write, os::unix::ffi::OsStringExt as _};
 
-use quintet::{Database, Error, Table, TableInfo, TableOptions};
+use quintet::{
+    CasOutcome, Database, Error, Snapshot, Table, TableInfo, TableOptions, Transaction,
+    TransactionOptions,
+};
 use words::Words;
 
 use crate::{
@@ -53,9 +56,12 @@ pub(super) const COMMANDS: &[Help] = &[
     ),
     help("rename", "TABLE NAME", "rename a table or a directory of tables"),
     help("drop", "TABLE", "drop a table"),
-    help("begin", "", "collect put and del of any tables until commit"),
-    help("commit", "", "write the collected changes atomically"),
-    help("abort", "", "discard the collected changes"),
+    help("update", "KEY OLD NEW", "set a value to NEW if it is OLD; else print the value"),
+    help("begin", "", "begin a transaction over any tables; reads show its moment and its writes"),
+    help("commit", "", "commit the transaction, if no other commit has changed what it read"),
+    help("rollback", "", "discard the writes of the transaction (also: abort)"),
+    help("snapshot", "", "let get, scan and count show this moment until release"),
+    help("release", "", "end the snapshot"),
     help("stats", "[TABLE]", "print statistics"),
     help("help", "", "print this text"),
     help("quit", "", "leave the shell"),
@@ -68,13 +74,15 @@ pub(super) enum Flow {
     Quit,
 }
 
-/// A write that waits for `commit`.
+/// What a read shows.
 #[derive(Debug)]
-struct Staged {
-    table: Table,
-    key: Vec<u8>,
-    /// `None` deletes.
-    value: Option<Vec<u8>>,
+enum Shown {
+    /// The tables as they are.
+    Current,
+    /// The moment of `snapshot`.
+    Snapshot(Snapshot),
+    /// The moment of `begin`, with the writes since: their number.
+    Transaction(Box<Transaction>, usize),
 }
 
 /// One run of the shell.
@@ -82,8 +90,7 @@ struct Staged {
 pub(super) struct Session<'a> {
     database: &'a Database,
     table: Option<Table>,
-    /// Writes since `begin`; `None` outside `begin` and `commit`.
-    staged: Option<Vec<Staged>>,
+    shown: Shown,
     is_terminal: bool,
 }
 
@@ -100,13 +107,17 @@ impl<'a> Session<'a> {
             (None, [only]) => Some(database.table(&only.name)?),
             (None, _) => None,
         };
-        Ok(Self { database, table, staged: None, is_terminal })
+        Ok(Self { database, table, shown: Shown::Current, is_terminal })
     }
 
     /// Returns the prompt.
     pub(super) fn prompt(&self) -> String {
         let table = self.table.as_ref().map(Table::name);
-        let mark = if self.staged.is_some() { "*" } else { "" };
+        let mark = match self.shown {
+            Shown::Current => "",
+            Shown::Snapshot(_) => "@",
+            Shown::Transaction(..) => "*",
+        };
         format!("{}{mark}> ", table.as_deref().unwrap_or("quintet"))
     }
 
@@ -118,10 +129,9 @@ impl<'a> Session<'a> {
 
     /// Ends the session. Fails if the input ended between `begin` and `commit`.
     pub(super) fn end(&self) -> Outcome {
-        match &self.staged {
-            Some(staged) if !staged.is_empty() => Err(Failure::Failed(format!(
-                "the input ended between begin and commit: {} writes were not done",
-                staged.len()
+        match self.shown {
+            Shown::Transaction(_, writes) if writes > 0 => Err(Failure::Failed(format!(
+                "the input ended between begin and commit: {writes} writes were not done"
             ))),
             _ => Ok(()),
         }
@@ -167,20 +177,32 @@ impl<'a> Session<'a> {
                 self.database.drop_table(&table_name(last(words, "TABLE")?)?)?;
                 self.done(out)?;
             }
+            b"update" => self.update(words, out)?,
             b"begin" => {
-                words.end()?;
-                if self.staged.is_some() {
-                    return Err(Failure::Usage(
-                        "begin is already active; commit or abort it first".to_owned(),
-                    ));
-                }
-                self.staged = Some(Vec::new());
+                self.check_nothing_shown(words)?;
+                let transaction = self.database.begin(TransactionOptions::new())?;
+                self.shown = Shown::Transaction(Box::new(transaction), 0);
                 self.done(out)?;
             }
-            b"commit" => self.commit(words, out)?,
-            b"abort" => {
+            b"commit" => {
+                self.take_transaction(words)?.commit()?;
+                self.done(out)?;
+            }
+            b"rollback" | b"abort" => {
+                self.take_transaction(words)?.rollback();
+                self.done(out)?;
+            }
+            b"snapshot" => {
+                self.check_nothing_shown(words)?;
+                self.shown = Shown::Snapshot(self.database.snapshot()?);
+                self.done(out)?;
+            }
+            b"release" => {
                 words.end()?;
-                self.take_staged()?;
+                if !matches!(self.shown, Shown::Snapshot(_)) {
+                    return Err(Failure::Usage("no snapshot is open".to_owned()));
+                }
+                self.shown = Shown::Current;
                 self.done(out)?;
             }
             b"stats" | b"statistic" => self.stats(words, out)?,
@@ -213,9 +235,12 @@ impl<'a> Session<'a> {
         let table = self.table()?.clone();
         let form = form(&table)?;
         let (key, value) = (form.key(&key)?, form.value(&value)?);
-        match &mut self.staged {
-            Some(staged) => staged.push(Staged { table, key, value: Some(value) }),
-            None => table.put(&key, &value)?,
+        match &mut self.shown {
+            Shown::Transaction(transaction, writes) => {
+                transaction.put(&table, &key, &value)?;
+                *writes += 1;
+            }
+            _ => table.put(&key, &value)?,
         }
         self.done(out)
     }
@@ -224,22 +249,78 @@ impl<'a> Session<'a> {
         let key = last(words, "KEY")?;
         let table = self.table()?.clone();
         let key = form(&table)?.key(&key)?;
-        match &mut self.staged {
-            Some(staged) => staged.push(Staged { table, key, value: None }),
-            None => table.delete(&key)?,
+        match &mut self.shown {
+            Shown::Transaction(transaction, writes) => {
+                transaction.delete(&table, &key)?;
+                *writes += 1;
+            }
+            _ => table.delete(&key)?,
         }
         self.done(out)
+    }
+
+    /// Sets a value if it is the expected one.
+    fn update(&mut self, words: &mut Words<'_>, out: &mut dyn Write) -> Outcome {
+        let (key, old) = (words.need("KEY")?, words.need("OLD")?);
+        let new = words.value()?;
+        let table = self.table()?.clone();
+        let form = form(&table)?;
+        let (key, old, new) = (form.key(&key)?, form.value(&old)?, form.value(&new)?);
+        let current = match &mut self.shown {
+            Shown::Transaction(transaction, writes) => {
+                let current = transaction.get(&table, &key)?;
+                if current.as_deref() == Some(&*old) {
+                    transaction.put(&table, &key, &new)?;
+                    *writes += 1;
+                    return self.done(out);
+                }
+                current
+            }
+            _ => match table.compare_and_swap(&key, Some(&old), Some(&new))? {
+                CasOutcome::Swapped => return self.done(out),
+                CasOutcome::Different { current } => current,
+            },
+        };
+        match current {
+            Some(value) => writeln!(out, "not changed: {}", form.quote_value(&value))?,
+            None => writeln!(out, "not changed: (absent)")?,
+        }
+        Ok(())
     }
 
     fn get(&self, words: &mut Words<'_>, out: &mut dyn Write) -> Outcome {
         let key = last(words, "KEY")?;
         let table = self.table()?;
         let form = form(table)?;
-        match table.get(form.key(&key)?)? {
+        let key = form.key(&key)?;
+        let value = match &self.shown {
+            Shown::Current => table.get(key)?,
+            Shown::Snapshot(snapshot) => snapshot.get(table, key)?,
+            Shown::Transaction(transaction, _) => transaction.get(table, key)?,
+        };
+        match value {
             Some(value) => writeln!(out, "{}", form.quote_value(&value))?,
             None => writeln!(out, "(absent)")?,
         }
         Ok(())
+    }
+
+    /// Calls `visit` with the selected entries of the table, as reads show them.
+    fn for_each(
+        &self,
+        selection: &EntrySelection,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Outcome<bool>,
+    ) -> Outcome {
+        let table = self.table()?;
+        match &self.shown {
+            Shown::Current => selection.for_each(table, visit),
+            Shown::Snapshot(snapshot) => {
+                selection.for_each_in(table, &snapshot.table(table), visit)
+            }
+            Shown::Transaction(transaction, _) => {
+                selection.for_each_in(table, &transaction.table(table), visit)
+            }
+        }
     }
 
     fn scan(&self, words: &mut Words<'_>, out: &mut dyn Write) -> Outcome {
@@ -250,7 +331,7 @@ impl<'a> Session<'a> {
         let selection = EntrySelection { prefix, ..EntrySelection::default() };
         let limit = if self.is_terminal { SCAN_ENTRIES_ON_TERMINAL } else { u64::MAX };
         let mut printed = 0;
-        selection.for_each(self.table()?, &mut |key, value| {
+        self.for_each(&selection, &mut |key, value| {
             if printed == limit {
                 writeln!(
                     out,
@@ -267,7 +348,7 @@ impl<'a> Session<'a> {
     fn count(&self, words: &mut Words<'_>, out: &mut dyn Write) -> Outcome {
         words.end()?;
         let mut count = 0_u64;
-        EntrySelection::default().for_each(self.table()?, &mut |_, _| {
+        self.for_each(&EntrySelection::default(), &mut |_, _| {
             count += 1;
             Ok(true)
         })?;
@@ -297,22 +378,26 @@ impl<'a> Session<'a> {
         self.done(out)
     }
 
-    fn take_staged(&mut self) -> Outcome<Vec<Staged>> {
-        self.staged.take().ok_or_else(|| Failure::Usage("begin is not active".to_owned()))
+    /// Fails if a transaction or a snapshot is open.
+    fn check_nothing_shown(&self, words: &mut Words<'_>) -> Outcome {
+        words.end()?;
+        let what = match self.shown {
+            Shown::Current => return Ok(()),
+            Shown::Snapshot(_) => "a snapshot is open; release it first",
+            Shown::Transaction(..) => "begin is already active; commit or rollback first",
+        };
+        Err(Failure::Usage(what.to_owned()))
     }
 
-    fn commit(&mut self, words: &mut Words<'_>, out: &mut dyn Write) -> Outcome {
+    fn take_transaction(&mut self, words: &mut Words<'_>) -> Outcome<Transaction> {
         words.end()?;
-        let staged = self.take_staged()?;
-        let mut batch = self.database.batch();
-        for Staged { table, key, value } in &staged {
-            match value {
-                Some(value) => batch.put(table, key, value),
-                None => batch.delete(table, key),
-            };
+        match std::mem::replace(&mut self.shown, Shown::Current) {
+            Shown::Transaction(transaction, _) => Ok(*transaction),
+            shown => {
+                self.shown = shown;
+                Err(Failure::Usage("begin is not active".to_owned()))
+            }
         }
-        batch.commit()?;
-        self.done(out)
     }
 
     fn stats(&self, words: &mut Words<'_>, out: &mut dyn Write) -> Outcome {

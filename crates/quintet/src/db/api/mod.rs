@@ -20,6 +20,7 @@ mod table;
 mod table_contents;
 mod table_cursor;
 mod table_reads;
+mod table_view;
 #[cfg(all(test, not(model)))]
 mod tests;
 mod transaction;
@@ -42,6 +43,7 @@ pub use self::{
     stats::{DatabaseStats, TableStats},
     table::{Entries, Table},
     table_cursor::TableCursor,
+    table_view::TableView,
     transaction::{
         Isolation, Savepoint, Transaction, TransactionEntries, TransactionOptions,
         TransactionTable, TypedTransactionEntries,

@@ -5,7 +5,7 @@
 
 use std::{borrow::Borrow, iter::FusedIterator, vec};
 
-use super::key_bounds::KeyBounds;
+use super::{key_bounds::KeyBounds, snapshot::Snapshot, table::Table};
 use crate::{
     Result,
     contract::{Cursor, EngineKind, KeyRange},
@@ -15,7 +15,8 @@ use crate::{
 /// Number of entries that an iterator over an engine without order reads at a time.
 const PAGE_ENTRIES: usize = 64;
 
-/// Reads of one table: implemented by [`Table`](super::Table).
+/// Reads of one table: implemented by [`Table`], and by [`TableView`](super::TableView) for a table
+/// as a [`Snapshot`] or a [`Transaction`](super::Transaction) shows it.
 ///
 /// `Table` has each method itself, so only code that is generic over its source needs the trait.
 ///
@@ -53,6 +54,12 @@ pub trait ReadableTable: Sized {
         count: usize,
     ) -> Result<(Vec<(Key, Value)>, Cursor)>;
 
+    /// Returns a snapshot for the iterator over all entries of an engine without order; `None`: it
+    /// reads pages by [`ReadableTable::scan`].
+    fn snapshot(&self) -> Result<Option<(Snapshot, &Table)>> {
+        Ok(None)
+    }
+
     /// Returns whether `key` has a value.
     fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.get(key)?.is_some())
@@ -61,11 +68,10 @@ pub trait ReadableTable: Sized {
     /// Returns all entries: in key order on an ordered engine, in no order on the others. An error
     /// is the last item.
     ///
-    /// On an engine without order the iterator reads 64 entries at a time by
-    /// [`ReadableTable::scan`]. An entry may appear twice if the table is written meanwhile.
-    /// Iteration from the back ends with [`Error::Unordered`](crate::Error::Unordered) there.
+    /// On an engine without order the iterator reads 64 entries at a time. Of a [`Table`] it reads a
+    /// snapshot that it takes at its first step. Iteration from the back ends with [`Error::Unordered`](crate::Error::Unordered) there.
     fn iter(&self) -> TableIter<'_, Self> {
-        TableIter { table: self, source: Source::Unread }
+        TableIter { table: self, source: Source::Unread, snapshot: None }
     }
 
     /// Returns all keys, as [`ReadableTable::iter`]. Costs as much: values are read too.
@@ -112,6 +118,8 @@ pub trait ReadableTable: Sized {
 pub struct TableIter<'a, T: ReadableTable> {
     table: &'a T,
     source: Source<T::Range>,
+    /// What pages are read from.
+    snapshot: Option<(Snapshot, &'a Table)>,
 }
 
 enum Source<R> {
@@ -137,13 +145,17 @@ impl<T: ReadableTable> TableIter<'_, T> {
         self.source = if needs_order || self.table.kind().is_ordered() {
             Source::Range(self.table.range(..)?)
         } else {
+            self.snapshot = self.table.snapshot()?;
             self.read_page(&Cursor::START)?
         };
         Ok(())
     }
 
     fn read_page(&self, cursor: &Cursor) -> Result<Source<T::Range>> {
-        let (page, next) = self.table.scan(cursor, PAGE_ENTRIES)?;
+        let (page, next) = match &self.snapshot {
+            Some((snapshot, table)) => snapshot.scan(table, cursor, PAGE_ENTRIES)?,
+            None => self.table.scan(cursor, PAGE_ENTRIES)?,
+        };
         Ok(Source::Pages { page: page.into_iter(), next })
     }
 

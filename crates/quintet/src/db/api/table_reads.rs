@@ -5,6 +5,7 @@ use std::{borrow::Borrow, ops::ControlFlow};
 use super::{
     key_bounds::KeyBounds,
     readable_table::{ReadableTable, TableIter},
+    snapshot::Snapshot,
     table::{Entries, Table},
 };
 use crate::{
@@ -37,6 +38,10 @@ impl ReadableTable for Table {
         Self::scan(self, cursor, count)
     }
 
+    fn snapshot(&self) -> Result<Option<(Snapshot, &Table)>> {
+        Ok(Some((Snapshot::new(&self.session)?, self)))
+    }
+
     fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Self::contains(self, key)
     }
@@ -51,8 +56,8 @@ impl Table {
     /// is the last item. `for entry in &table` is the same.
     ///
     /// On an ordered engine it is [`Table::range`] over all keys, and works from both ends. On the
-    /// others it is a [`Table::scan`] that reads 64 entries at a time. An entry may appear twice
-    /// there if the table is written meanwhile. Iteration from the back ends with
+    /// others it reads pages of 64 entries of a [`Snapshot`]. So it shows each entry once, and the
+    /// table at one moment. Iteration from the back ends with
     /// [`Error::Unordered`](crate::Error::Unordered) there.
     ///
     /// ```no_run
@@ -135,9 +140,7 @@ impl Table {
 
     /// Returns the number of entries. Expired ones are not counted.
     ///
-    /// Exact if nothing is written meanwhile. Beside writers an ordered engine counts each key at a
-    /// moment of its own, and the others may count a key twice, as [`Table::scan`] may return it
-    /// twice.
+    /// It is exact: the number at one moment, whatever is written meanwhile.
     ///
     /// Cost: reads the whole table. [`Table::estimate_count`] is cheap. Fails as [`Table::get`]
     /// does.
