@@ -14,8 +14,9 @@ const PAGE_BYTES: usize = 1 << 20;
 /// A function that is called with each entry. It returns false to end the scan.
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Outcome<bool> + 'a;
 
-/// Scans a whole table, or what a snapshot or a transaction shows of it, page by page. The number of entries in a page depends on the mean size of
-/// the entries so far. Memory stays bounded for large values, and small ones need few calls.
+/// Scans a whole table, or what a snapshot or a transaction shows of it, page by page. The number
+/// of entries in a page depends on the mean size of the entries so far. Memory stays bounded for
+/// large values, and small ones need few calls.
 #[derive(Debug)]
 pub struct Entries<'a, T = Table> {
     table: &'a T,
@@ -93,7 +94,8 @@ impl EntrySelection {
         self.for_each_in(table, table, visit)
     }
 
-    /// Calls `visit` with each selected entry that `shown` has of the table, until it returns false.
+    /// Calls `visit` with each selected entry that `shown` has of the table, until it returns
+    /// false.
     pub fn for_each_in(
         &self,
         table: &Table,

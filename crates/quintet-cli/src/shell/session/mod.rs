@@ -76,7 +76,7 @@ pub(super) enum Flow {
 
 /// What a read shows.
 #[derive(Debug)]
-enum Shown {
+enum ReadView {
     /// The tables as they are.
     Current,
     /// The moment of `snapshot`.
@@ -90,7 +90,7 @@ enum Shown {
 pub(super) struct Session<'a> {
     database: &'a Database,
     table: Option<Table>,
-    shown: Shown,
+    view: ReadView,
     is_terminal: bool,
 }
 
@@ -107,16 +107,16 @@ impl<'a> Session<'a> {
             (None, [only]) => Some(database.table(&only.name)?),
             (None, _) => None,
         };
-        Ok(Self { database, table, shown: Shown::Current, is_terminal })
+        Ok(Self { database, table, view: ReadView::Current, is_terminal })
     }
 
     /// Returns the prompt.
     pub(super) fn prompt(&self) -> String {
         let table = self.table.as_ref().map(Table::name);
-        let mark = match self.shown {
-            Shown::Current => "",
-            Shown::Snapshot(_) => "@",
-            Shown::Transaction(..) => "*",
+        let mark = match self.view {
+            ReadView::Current => "",
+            ReadView::Snapshot(_) => "@",
+            ReadView::Transaction(..) => "*",
         };
         format!("{}{mark}> ", table.as_deref().unwrap_or("quintet"))
     }
@@ -129,8 +129,8 @@ impl<'a> Session<'a> {
 
     /// Ends the session. Fails if the input ended between `begin` and `commit`.
     pub(super) fn end(&self) -> Outcome {
-        match self.shown {
-            Shown::Transaction(_, writes) if writes > 0 => Err(Failure::Failed(format!(
+        match self.view {
+            ReadView::Transaction(_, writes) if writes > 0 => Err(Failure::Failed(format!(
                 "the input ended between begin and commit: {writes} writes were not done"
             ))),
             _ => Ok(()),
@@ -178,31 +178,8 @@ impl<'a> Session<'a> {
                 self.done(out)?;
             }
             b"update" => self.update(words, out)?,
-            b"begin" => {
-                self.check_nothing_shown(words)?;
-                let transaction = self.database.begin(TransactionOptions::new())?;
-                self.shown = Shown::Transaction(Box::new(transaction), 0);
-                self.done(out)?;
-            }
-            b"commit" => {
-                self.take_transaction(words)?.commit()?;
-                self.done(out)?;
-            }
-            b"rollback" | b"abort" => {
-                self.take_transaction(words)?.rollback();
-                self.done(out)?;
-            }
-            b"snapshot" => {
-                self.check_nothing_shown(words)?;
-                self.shown = Shown::Snapshot(self.database.snapshot()?);
-                self.done(out)?;
-            }
-            b"release" => {
-                words.end()?;
-                if !matches!(self.shown, Shown::Snapshot(_)) {
-                    return Err(Failure::Usage("no snapshot is open".to_owned()));
-                }
-                self.shown = Shown::Current;
+            b"begin" | b"commit" | b"rollback" | b"abort" | b"snapshot" | b"release" => {
+                self.change_view(&command, words)?;
                 self.done(out)?;
             }
             b"stats" | b"statistic" => self.stats(words, out)?,
@@ -214,6 +191,31 @@ impl<'a> Session<'a> {
             }
         }
         Ok(Flow::Continue)
+    }
+
+    /// Begins or ends a transaction or a snapshot.
+    fn change_view(&mut self, command: &[u8], words: &mut Words<'_>) -> Outcome {
+        match command {
+            b"begin" => {
+                self.check_no_view(words)?;
+                let transaction = self.database.begin(TransactionOptions::new())?;
+                self.view = ReadView::Transaction(Box::new(transaction), 0);
+            }
+            b"snapshot" => {
+                self.check_no_view(words)?;
+                self.view = ReadView::Snapshot(self.database.snapshot()?);
+            }
+            b"release" => {
+                words.end()?;
+                if !matches!(self.view, ReadView::Snapshot(_)) {
+                    return Err(Failure::Usage("no snapshot is open".to_owned()));
+                }
+                self.view = ReadView::Current;
+            }
+            b"commit" => self.take_transaction(words)?.commit()?,
+            _ => self.take_transaction(words)?.rollback(),
+        }
+        Ok(())
     }
 
     /// Answers a command without output.
@@ -235,8 +237,8 @@ impl<'a> Session<'a> {
         let table = self.table()?.clone();
         let form = form(&table)?;
         let (key, value) = (form.key(&key)?, form.value(&value)?);
-        match &mut self.shown {
-            Shown::Transaction(transaction, writes) => {
+        match &mut self.view {
+            ReadView::Transaction(transaction, writes) => {
                 transaction.put(&table, &key, &value)?;
                 *writes += 1;
             }
@@ -249,8 +251,8 @@ impl<'a> Session<'a> {
         let key = last(words, "KEY")?;
         let table = self.table()?.clone();
         let key = form(&table)?.key(&key)?;
-        match &mut self.shown {
-            Shown::Transaction(transaction, writes) => {
+        match &mut self.view {
+            ReadView::Transaction(transaction, writes) => {
                 transaction.delete(&table, &key)?;
                 *writes += 1;
             }
@@ -266,8 +268,8 @@ impl<'a> Session<'a> {
         let table = self.table()?.clone();
         let form = form(&table)?;
         let (key, old, new) = (form.key(&key)?, form.value(&old)?, form.value(&new)?);
-        let current = match &mut self.shown {
-            Shown::Transaction(transaction, writes) => {
+        let current = match &mut self.view {
+            ReadView::Transaction(transaction, writes) => {
                 let current = transaction.get(&table, &key)?;
                 if current.as_deref() == Some(&*old) {
                     transaction.put(&table, &key, &new)?;
@@ -293,10 +295,10 @@ impl<'a> Session<'a> {
         let table = self.table()?;
         let form = form(table)?;
         let key = form.key(&key)?;
-        let value = match &self.shown {
-            Shown::Current => table.get(key)?,
-            Shown::Snapshot(snapshot) => snapshot.get(table, key)?,
-            Shown::Transaction(transaction, _) => transaction.get(table, key)?,
+        let value = match &self.view {
+            ReadView::Current => table.get(key)?,
+            ReadView::Snapshot(snapshot) => snapshot.get(table, key)?,
+            ReadView::Transaction(transaction, _) => transaction.get(table, key)?,
         };
         match value {
             Some(value) => writeln!(out, "{}", form.quote_value(&value))?,
@@ -312,12 +314,12 @@ impl<'a> Session<'a> {
         visit: &mut dyn FnMut(&[u8], &[u8]) -> Outcome<bool>,
     ) -> Outcome {
         let table = self.table()?;
-        match &self.shown {
-            Shown::Current => selection.for_each(table, visit),
-            Shown::Snapshot(snapshot) => {
+        match &self.view {
+            ReadView::Current => selection.for_each(table, visit),
+            ReadView::Snapshot(snapshot) => {
                 selection.for_each_in(table, &snapshot.table(table), visit)
             }
-            Shown::Transaction(transaction, _) => {
+            ReadView::Transaction(transaction, _) => {
                 selection.for_each_in(table, &transaction.table(table), visit)
             }
         }
@@ -379,22 +381,22 @@ impl<'a> Session<'a> {
     }
 
     /// Fails if a transaction or a snapshot is open.
-    fn check_nothing_shown(&self, words: &mut Words<'_>) -> Outcome {
+    fn check_no_view(&self, words: &mut Words<'_>) -> Outcome {
         words.end()?;
-        let what = match self.shown {
-            Shown::Current => return Ok(()),
-            Shown::Snapshot(_) => "a snapshot is open; release it first",
-            Shown::Transaction(..) => "begin is already active; commit or rollback first",
+        let what = match self.view {
+            ReadView::Current => return Ok(()),
+            ReadView::Snapshot(_) => "a snapshot is open; release it first",
+            ReadView::Transaction(..) => "begin is already active; commit or rollback first",
         };
         Err(Failure::Usage(what.to_owned()))
     }
 
     fn take_transaction(&mut self, words: &mut Words<'_>) -> Outcome<Transaction> {
         words.end()?;
-        match std::mem::replace(&mut self.shown, Shown::Current) {
-            Shown::Transaction(transaction, _) => Ok(*transaction),
-            shown => {
-                self.shown = shown;
+        match std::mem::replace(&mut self.view, ReadView::Current) {
+            ReadView::Transaction(transaction, _) => Ok(*transaction),
+            view => {
+                self.view = view;
                 Err(Failure::Usage("begin is not active".to_owned()))
             }
         }

@@ -68,8 +68,9 @@ pub trait ReadableTable: Sized {
     /// Returns all entries: in key order on an ordered engine, in no order on the others. An error
     /// is the last item.
     ///
-    /// On an engine without order the iterator reads 64 entries at a time. Of a [`Table`] it reads a
-    /// snapshot that it takes at its first step. Iteration from the back ends with [`Error::Unordered`](crate::Error::Unordered) there.
+    /// On an engine without order the iterator reads 64 entries at a time. Of a [`Table`] it reads
+    /// a snapshot that it takes at its first step. Iteration from the back ends with
+    /// [`Error::Unordered`](crate::Error::Unordered) there.
     fn iter(&self) -> TableIter<'_, Self> {
         TableIter { table: self, source: Source::Unread, snapshot: None }
     }
