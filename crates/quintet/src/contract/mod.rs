@@ -291,9 +291,9 @@ pub trait Host: Send + Sync + fmt::Debug {
     fn sync_log(&self) -> Result<()>;
     /// Makes the database call [`Engine::pending_work`] soon. Cheap; may be called with locks held.
     fn wake(&self);
-    /// Makes the database run a task soon, on a thread of low priority, unless the task is dropped
-    /// before. The task runs once for each call. The database may drop tasks when it is closed.
-    /// Cheap; may be called with locks held.
+    /// Makes the database run a task soon on another thread, unless the task is dropped before. The
+    /// task runs once for each call. The database may drop tasks when it is closed. Cheap; may be
+    /// called with locks held.
     fn run_soon(&self, _task: Weak<dyn MemoryTask>) {}
     /// Returns whether [`Host::sync_log`] may succeed. If the log is being replayed, it returns
     /// `false`, and the database soon opens the log and replays the rest as writes. An engine asks

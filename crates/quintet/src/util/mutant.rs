@@ -415,6 +415,8 @@ bugs! {
     // Tables that are not open.
     /// A table is closed although its files lack operations.
     ClosesUnsavedTables = 270, "closes-unsaved-tables";
+    /// A checkpoint that lacks file descriptors closes no unused table.
+    RoundKeepsFiles = 294, "round-keeps-files";
     /// Replay skips the operations of tables that are not open.
     ReplayOpensNothing = 271, "replay-opens-nothing";
     /// Replay that stopped for lack of memory continues one record too late.

@@ -45,13 +45,8 @@ struct DatabaseJob {
 
 /// Starts all jobs.
 pub(super) fn start(core: &Arc<Core>) {
-    let kinds = [
-        JobKind::LogSync,
-        JobKind::LogPrepare,
-        JobKind::Persist,
-        JobKind::Expire,
-        JobKind::Memory,
-    ];
+    let kinds =
+        [JobKind::LogSync, JobKind::LogPrepare, JobKind::Persist, JobKind::Expire, JobKind::Memory];
     for kind in kinds {
         let job = DatabaseJob {
             core: Arc::downgrade(core),
@@ -84,7 +79,8 @@ impl Job for DatabaseJob {
     }
 
     fn is_patient(&self) -> bool {
-        matches!(self.kind, JobKind::Persist | JobKind::Expire | JobKind::Memory)
+        // Not `Memory`: a range waits for a memtable that it orders.
+        matches!(self.kind, JobKind::Persist | JobKind::Expire)
     }
 
     fn run(&self) -> NextRun {
