@@ -7,7 +7,7 @@
 mod scratch;
 
 use std::{
-    fs,
+    fs, panic,
     sync::{
         RwLock,
         atomic::{AtomicU64, Ordering},
@@ -16,7 +16,10 @@ use std::{
     time::Instant,
 };
 
-use quintet::{Database, EngineKind, Error, Options, TableOptions};
+use quintet::{
+    Database, EngineKind, Error, Options, TableOptions,
+    testing::seeded::{Bug, plant_everywhere},
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::scratch::Scratch;
@@ -210,6 +213,42 @@ fn a_table_opens_although_no_file_is_free() {
         drop(held);
         db.close().unwrap();
     }
+}
+
+/// A checkpoint creates files. It gets them from tables without a handle whose files are complete.
+fn a_round_gets_files() {
+    for kind in EngineKind::ALL {
+        let dir = Scratch::new("many-tables-round");
+        let db = open(&dir, 64 << 20);
+        for number in 0..30 {
+            let table = db.create_table(&format!("t{number}"), TableOptions::new(kind)).unwrap();
+            table.put("k", "v").unwrap();
+        }
+        let mut held = Vec::new();
+        while let Ok(file) = fs::File::open("/dev/null") {
+            held.push(file);
+        }
+        // As many as the first table of the round needs.
+        held.truncate(held.len() - 6);
+        db.persist().unwrap();
+        drop(held);
+        db.close().unwrap();
+        drop(db);
+        let db = open(&dir, 64 << 20);
+        for number in 0..30 {
+            let value = db.table(&format!("t{number}")).unwrap().get("k").unwrap();
+            assert_eq!(value.unwrap(), b"v", "{kind} {number}");
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_round_closes_tables_if_files_are_short() {
+    let _files = FILES.write().unwrap();
+    a_round_gets_files();
+    let planted = plant_everywhere(Bug::RoundKeepsFiles);
+    let outcome = panic::catch_unwind(a_round_gets_files);
+    assert!(planted.was_reached() && outcome.is_err(), "round-keeps-files was not found");
 }
 
 /// Prints the cost of many tables of each engine: `just tables 10000`.

@@ -17,7 +17,7 @@
 //! - Values are stored as given. Engines do not interpret the envelope (`db::encoding::envelope`).
 //! - Engines own no threads, clocks or randomness. They ask for background work with
 //!   [`Host::wake`]; the database then asks [`Engine::pending_work`] and calls
-//!   [`Engine::checkpoint`] or [`Engine::maintain`].
+//!   [`Engine::checkpoint`] or [`Engine::maintain`]. Short work in memory is a [`MemoryTask`].
 //!
 //! Threads: every method takes `&self` and may run on any number of threads. The database
 //! serialises `apply` for one key, in log order, and runs at most one of `checkpoint` and
@@ -31,7 +31,12 @@ pub(crate) mod test_bench;
 mod value;
 pub(crate) mod value_sink;
 
-use std::{fmt, ops::ControlFlow, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    ops::ControlFlow,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 pub use cursor::Cursor;
 pub use options::{
@@ -270,6 +275,12 @@ pub enum Presence {
     InValue,
 }
 
+/// Short work in memory that the database does in the background ([`Host::run_soon`]).
+pub trait MemoryTask: Send + Sync + fmt::Debug {
+    /// Does the work, some milliseconds of it. Reads and writes no file.
+    fn run(&self);
+}
+
 /// What the database does for its engines.
 pub trait Host: Send + Sync + fmt::Debug {
     /// Makes the log durable past every operation applied before the call. After an error an effect
@@ -280,6 +291,10 @@ pub trait Host: Send + Sync + fmt::Debug {
     fn sync_log(&self) -> Result<()>;
     /// Makes the database call [`Engine::pending_work`] soon. Cheap; may be called with locks held.
     fn wake(&self);
+    /// Makes the database run a task soon on another thread, unless the task is dropped before. The
+    /// task runs once for each call. The database may drop tasks when it is closed. Cheap; may be
+    /// called with locks held.
+    fn run_soon(&self, _task: Weak<dyn MemoryTask>) {}
     /// Returns whether [`Host::sync_log`] may succeed. If the log is being replayed, it returns
     /// `false`, and the database soon opens the log and replays the rest as writes. An engine asks
     /// only when it lacks memory.

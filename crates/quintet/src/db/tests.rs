@@ -589,6 +589,27 @@ fn handles_and_errors_cross_threads() {
     check_send::<super::Entries>();
 }
 
+/// The memory job orders the entries of memtables while a table is written.
+#[test]
+fn the_memory_job_orders_written_entries() {
+    for kind in [EngineKind::Slm, EngineKind::Tph] {
+        let env = SimEnv::new(7);
+        let db = open(&env);
+        let table = db.create_table("t", TableOptions::new(kind)).unwrap();
+        env.run_due();
+        for number in 0..300_u32 {
+            table.put(number.to_be_bytes(), "v").unwrap();
+        }
+        assert!(env.due_jobs().contains(&"memory"), "{:?}", env.due_jobs());
+        while env.due_jobs().contains(&"memory") {
+            env.run_job("memory");
+        }
+        let details = table.stats().unwrap().details;
+        let unordered = details.iter().find(|(name, _)| *name == "unordered_entries").unwrap().1;
+        assert_eq!(unordered, 0);
+    }
+}
+
 #[test]
 fn a_dropped_table_releases_its_files_and_its_memory() {
     let env = SimEnv::new(13);

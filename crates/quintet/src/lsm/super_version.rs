@@ -41,6 +41,11 @@ impl<V> SuperVersion<V> {
         std::iter::once(&self.active).chain(&self.frozen)
     }
 
+    /// Returns the number of entries in memory that the next range would order.
+    pub(crate) fn unordered_entries(&self) -> u64 {
+        self.memtables().map(|memtable| memtable.unordered()).sum()
+    }
+
     /// Orders the nodes of all memtables.
     pub(crate) fn order_memtables(&self) {
         self.memtables().for_each(|memtable| memtable.order_nodes());

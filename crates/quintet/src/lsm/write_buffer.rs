@@ -25,7 +25,7 @@ use arc_swap::ArcSwap;
 
 use super::{
     empty_ranges::EmptyRanges,
-    memtable::{Filter, Memtable, cost},
+    memtable::{Filter, Memtable, ORDER_STEP, cost},
     super_version::SuperVersion,
 };
 use crate::{
@@ -222,6 +222,7 @@ impl<V> WriteBuffer<V> {
             target.set_rate(&view);
             self.view.store(Arc::new(view));
             self.arenas.start_recycling();
+            active.order_soon(true, &*self.context.host);
         }
     }
 
@@ -461,10 +462,12 @@ impl<V> WriteBuffer<V> {
             let active = {
                 let _writing = read(&self.writing);
                 let view = self.view.load();
-                if view.active.insert(lsn.0, op, hash) {
-                    if view.active.entries() == 1 {
+                if let Some(entries) = view.active.insert(lsn.0, op, hash) {
+                    if entries == 1 {
                         // The background thread must check from now on whether the table is idle.
                         self.context.host.wake();
+                    } else if entries % ORDER_STEP == 0 {
+                        view.active.order_soon(false, &*self.context.host);
                     }
                     return Ok(());
                 }

@@ -1,10 +1,13 @@
 //! What a database does for its engines, counted: for the tests of engines alone.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+};
 
 use crate::{
     Error, Result,
-    contract::Host,
+    contract::{Host, MemoryTask},
     util::{
         budget::Reservation,
         sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
@@ -26,6 +29,17 @@ pub(crate) struct FakeHost {
     pub(crate) hurries: AtomicBool,
     /// Memory of work under way: it ends when the database is asked to work.
     pub(crate) lent: Mutex<Option<Reservation>>,
+    /// Tasks that wait for [`FakeHost::run_tasks`].
+    pub(crate) tasks: Mutex<Vec<Weak<dyn MemoryTask>>>,
+}
+
+impl FakeHost {
+    /// Runs the queued tasks. Returns how many there were.
+    pub(crate) fn run_tasks(&self) -> usize {
+        let tasks = std::mem::take(&mut *lock(&self.tasks));
+        tasks.iter().filter_map(Weak::upgrade).for_each(|task| task.run());
+        tasks.len()
+    }
 }
 
 impl fmt::Debug for FakeHost {
@@ -44,6 +58,10 @@ impl Host for FakeHost {
     fn wake(&self) {
         self.wakes.fetch_add(1, Ordering::Relaxed);
         drop(lock(&self.lent).take());
+    }
+
+    fn run_soon(&self, task: Weak<dyn MemoryTask>) {
+        lock(&self.tasks).push(task);
     }
 
     fn can_sync_log(&self) -> bool {

@@ -6,6 +6,7 @@
 //! and `queues` have tests that several engines run.
 
 mod fake_host;
+pub(crate) mod first_ranges;
 pub(crate) mod queues;
 mod random_run;
 mod shared_tests;

@@ -18,6 +18,7 @@
 //! - The log is durable to `up_to` before the catalog records that it starts there.
 //! - A round waits for no merge: an engine pauses a merge when [`Host::is_round_due`] returns
 //!   true.
+//! - A checkpoint that lacks file descriptors closes tables that nothing uses, and is tried again.
 //! - The catalog records an engine's LSN only after the engine's files are durable to it, and
 //!   records the log's new start before segments are removed.
 //!
@@ -162,7 +163,7 @@ impl CheckpointScheduler {
         chosen: &[Arc<TableState>],
     ) -> Result<()> {
         let _round = self.round.lock();
-        self.run_round(tables, chosen)
+        self.run_round(tables, chosen.to_vec())
     }
 
     /// Checkpoints all tables now.
@@ -203,16 +204,20 @@ impl CheckpointScheduler {
         let mut outcome = Ok(());
         // A writer may have requested this round after the round before had ended.
         self.host.clear_round_request();
-        for table in &live {
+        for table in live {
             if table.engine.pending_work() == PendingWork::Maintain {
-                outcome = outcome.and(maintain(tables, table, MaintenanceMode::Step));
+                let step = || maintain(tables, &table, MaintenanceMode::Step);
+                outcome = outcome.and(retry_with_files(tables, step));
             }
         }
         if self.is_log_long(self.log.end()) {
             return outcome.and(self.run_whole_round(tables));
         }
-        live.retain(|table| table.engine.pending_work() == PendingWork::Checkpoint);
-        if live.is_empty() { outcome } else { outcome.and(self.run_round(tables, &live)) }
+        let mut live = tables.all();
+        live.retain(|table| {
+            table.is_live() && table.engine.pending_work() == PendingWork::Checkpoint
+        });
+        if live.is_empty() { outcome } else { outcome.and(self.run_round(tables, live)) }
     }
 
     /// Compacts one table, and checkpoints it if the compaction leaves unwritten state.
@@ -220,7 +225,7 @@ impl CheckpointScheduler {
         let _round = self.round.lock();
         maintain(tables, table, MaintenanceMode::Full)?;
         if table.engine.pending_work() == PendingWork::Checkpoint {
-            self.run_round(tables, std::slice::from_ref(table))?;
+            self.run_round(tables, vec![Arc::clone(table)])?;
         }
         Ok(())
     }
@@ -275,26 +280,27 @@ impl CheckpointScheduler {
     /// Runs a round over all tables. The caller holds `round`.
     fn run_whole_round(&self, tables: &TableRegistry) -> Result<()> {
         let up_to = self.log.applied();
-        self.run_round(tables, &tables.all())?;
+        self.run_round(tables, tables.all())?;
         self.round_end.fetch_max(up_to.0, Ordering::Relaxed);
         self.host.clear_round_request();
         Ok(())
     }
 
-    /// Runs a round over the `chosen` tables. The caller holds `round`.
-    fn run_round(&self, tables: &TableRegistry, chosen: &[Arc<TableState>]) -> Result<()> {
+    /// Runs a round over the `chosen` tables, and drops each after its checkpoint: then it can be
+    /// closed if the next one lacks file descriptors. The caller holds `round`.
+    fn run_round(&self, tables: &TableRegistry, chosen: Vec<Arc<TableState>>) -> Result<()> {
         tables.check_open()?;
         self.rounds.fetch_add(1, Ordering::Relaxed);
         let up_to = self.log.applied();
         if self.log.durable() < up_to {
             self.log.sync()?;
         }
-        mutant!(CatalogRecordsCompleteEarly => mutants::record_early(tables, chosen, up_to)?);
+        mutant!(CatalogRecordsCompleteEarly => mutants::record_early(tables, &chosen, up_to)?);
         let mut outcome = Ok(());
         let mut progress = Progress::default();
         for table in chosen {
             // A table that fails does not keep the others from being checkpointed.
-            match checkpoint_table(table, up_to) {
+            match retry_with_files(tables, || checkpoint_table(&table, up_to)) {
                 Ok(Some(lsn)) => progress.tables.push((table.id, lsn)),
                 Ok(None) => {}
                 Err(error) => outcome = outcome.and(Err(error)),
@@ -341,6 +347,23 @@ fn maintain(tables: &TableRegistry, table: &TableState, mode: MaintenanceMode) -
     let _maintenance = lock(&table.maintenance);
     tables.check_takes_writes(table)?;
     table.engine.maintain(mode)
+}
+
+/// Runs the work of a table, and again after closing tables without a handle whose files are
+/// complete, if it lacks file descriptors.
+fn retry_with_files<T>(tables: &TableRegistry, work: impl Fn() -> Result<T>) -> Result<T> {
+    loop {
+        match work() {
+            Err(error) if error.is_out_of_files() => {
+                let unused = tables.unused();
+                let closed = mutant!(RoundKeepsFiles: 0, else tables.close_unused(&unused));
+                if closed == 0 {
+                    return Err(error);
+                }
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 /// Checkpoints a table. Returns the LSN that its files are complete to, if it has advanced.

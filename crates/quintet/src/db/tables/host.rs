@@ -1,21 +1,26 @@
-//! The host that engines call back into: it syncs the log, wakes the persist job, and tells whether
-//! a stored value is expired.
+//! The host that engines call back into: it syncs the log, wakes the persist job, queues tasks for
+//! the memory job, and tells whether a stored value is expired.
 //!
 //! Invariants:
 //! - The host holds neither tables nor engines, so an engine that holds its host keeps only the log
 //!   and the job handles alive.
 //! - The clock never goes back while the database is open, so an expired value stays invisible.
 
-use std::sync::Arc;
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Weak},
+};
 
 use super::job_handles::{JobHandles, JobKind};
 use crate::{
     Error, Result,
-    contract::Host,
+    contract::{Host, MemoryTask},
     db::encoding::envelope::Envelope,
     io::Env,
-    util::mutant::mutant,
-    util::sync::{AtomicBool, AtomicU64, OnceLock, Ordering},
+    util::{
+        mutant::mutant,
+        sync::{AtomicBool, AtomicU64, Mutex, OnceLock, Ordering, lock},
+    },
     wal::Log,
 };
 
@@ -33,6 +38,8 @@ pub(crate) struct DatabaseHost {
     oldest_snapshot: AtomicU64,
     /// An engine lacked memory while the log was replayed.
     lacks_replay_memory: AtomicBool,
+    /// Tasks for the memory job. An engine queues no task twice, so they are few.
+    tasks: Mutex<VecDeque<Weak<dyn MemoryTask>>>,
 }
 
 impl DatabaseHost {
@@ -45,6 +52,7 @@ impl DatabaseHost {
             round_due: AtomicBool::new(false),
             oldest_snapshot: AtomicU64::new(u64::MAX),
             lacks_replay_memory: AtomicBool::new(false),
+            tasks: Mutex::default(),
         }
     }
 
@@ -76,6 +84,15 @@ impl DatabaseHost {
         now.min(self.oldest_snapshot.load(Ordering::SeqCst))
     }
 
+    /// Runs the oldest task of [`Host::run_soon`]. Returns whether there was one.
+    pub(crate) fn run_task(&self) -> bool {
+        let Some(task) = lock(&self.tasks).pop_front() else { return false };
+        if let Some(task) = task.upgrade() {
+            task.run();
+        }
+        true
+    }
+
     /// Ends the request of [`DatabaseHost::request_round`].
     pub(crate) fn clear_round_request(&self) {
         self.round_due.store(false, Ordering::Relaxed);
@@ -92,6 +109,11 @@ impl Host for DatabaseHost {
 
     fn wake(&self) {
         self.jobs.wake(JobKind::Persist);
+    }
+
+    fn run_soon(&self, task: Weak<dyn MemoryTask>) {
+        lock(&self.tasks).push_back(task);
+        self.jobs.wake(JobKind::Memory);
     }
 
     fn can_sync_log(&self) -> bool {

@@ -14,22 +14,24 @@ pub(crate) enum JobKind {
     LogPrepare,
     Persist,
     Expire,
+    Memory,
 }
 
 /// The handles of the started jobs.
 #[derive(Debug, Default)]
 pub(crate) struct JobHandles {
-    slots: [Mutex<Option<JobHandle>>; 4],
+    slots: [Mutex<Option<JobHandle>>; 5],
 }
 
 impl JobHandles {
     fn slot(&self, kind: JobKind) -> &Mutex<Option<JobHandle>> {
-        let [log_sync, log_prepare, persist, expire] = &self.slots;
+        let [log_sync, log_prepare, persist, expire, memory] = &self.slots;
         match kind {
             JobKind::LogSync => log_sync,
             JobKind::LogPrepare => log_prepare,
             JobKind::Persist => persist,
             JobKind::Expire => expire,
+            JobKind::Memory => memory,
         }
     }
 

@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-use super::version_key::VersionKey;
+use super::version_key::{VersionKey, hash_of_half};
 
 /// The kinds of versions in the list.
 const VALUE: u8 = 0;
@@ -142,24 +142,20 @@ impl VersionSegment {
         lsn: Lsn,
         out: &mut Vec<(Lsn, Option<Value>)>,
     ) -> Option<u64> {
-        let first = out.len();
-        let mut next = self.list.seek(key);
-        let (mut half, mut same) = (None, Vec::new());
-        while let Some(node) = next {
-            self.list.copy_key(node, &mut same);
-            if *same != *key {
-                break;
-            }
-            half = Some(self.list.hash_half(node));
-            if self.list.version(node) >= lsn.0 {
-                out.push((Lsn(self.list.version(node)), self.value(node)));
-            }
-            next = self.list.next(node);
+        let node = self.list.seek(key)?;
+        let mut same = Vec::new();
+        self.list.copy_key(node, &mut same);
+        if *same != *key {
+            return None;
         }
+        let half = self.list.hash_half(node);
+        let first = out.len();
+        let versions = self.list.versions_from(key, hash_of_half(half), lsn.0);
+        out.extend(versions.map(|node| (Lsn(self.list.version(node)), self.value(node))));
         if let Some(added) = out.get_mut(first..) {
             added.reverse();
         }
-        half
+        Some(half)
     }
 
     fn value(&self, node: Node) -> Option<Value> {

@@ -81,6 +81,8 @@ impl SlmTable {
             |of: &dyn Fn(&SortedRun) -> u64| view.version.iter().map(|run| of(run)).sum::<u64>();
         let in_memory: u64 = view.memtables().map(|one| one.memory_bytes()).sum();
         let unflushed: u64 = view.memtables().map(|one| one.payload_bytes()).sum();
+        // Before the keys are counted, which orders the entries.
+        let details = self.details(&view);
         let page_bytes = to_u64(self.paged.tree.shape().page_bytes);
         let run_memory = sum(&SortedRun::memory_bytes);
         let live_bytes = sum(&SortedRun::live_bytes);
@@ -100,7 +102,7 @@ impl SlmTable {
             index_bytes: self.index_pages() * page_bytes + run_memory,
             written_bytes_total: self.counters.written_bytes_total.load(Ordering::Relaxed)
                 + index_written,
-            details: self.details(&view),
+            details,
         }
     }
 
@@ -119,6 +121,7 @@ impl SlmTable {
             ("entries_live", runs().map(|run| run.live()).sum()),
             ("memtables", to_u64(view.memtables().count())),
             ("memtable_bytes", view.memtables().map(|one| one.memory_bytes()).sum()),
+            ("unordered_entries", view.unordered_entries()),
             ("index_pages", self.index_pages()),
             ("index_height", self.paged.tree.height()),
             ("index_frames", index_cache.frames),

@@ -32,6 +32,8 @@ impl TphStore {
         let file = |table: &TphTable| table.ssts.iter().map(|one| one.sst.file_bytes).sum();
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let live_bytes = sum(&TphTable::live_bytes);
+        // Before the keys are counted, which orders the entries.
+        let unordered_entries = super_version.unordered_entries();
         EngineStats {
             keys: self.count_keys(&super_version),
             live_bytes: live_bytes + unflushed,
@@ -51,6 +53,7 @@ impl TphStore {
                 ("tombstones", sum(&|table| table.tombstones)),
                 ("memtables", to_u64(memtables.len())),
                 ("memtable_bytes", in_memory),
+                ("unordered_entries", unordered_entries),
                 ("index_hash_bytes", parts[0]),
                 ("index_signature_bytes", parts[1]),
                 ("index_block_bytes", parts[2]),

@@ -41,6 +41,10 @@ impl MemtableCursor {
 
     fn load(&mut self) {
         if let Some(node) = self.node {
+            if self.way == Direction::Up {
+                // It arrives while this entry is merged.
+                self.memtable.prefetch_next(node);
+            }
             self.tombstone = self.memtable.read(node, &mut self.key, &mut self.value);
         }
     }

@@ -330,6 +330,12 @@ bugs! {
     EmptyRangeKeepsPut = 259, "empty-range-keeps-put";
     /// A scan records a range as empty although a put came while it passed the range.
     EmptyRangeForgetsWatch = 260, "empty-range-forgets-watch";
+    /// Of the versions of a key that are ordered at once, a memtable links the oldest.
+    OrderLinksOldest = 291, "order-links-oldest";
+    /// A range reads each older version of a key on its way to the next one.
+    NextKeyReadsEachVersion = 292, "next-key-reads-each-version";
+    /// A memtable that was ordered in the background once is never queued for it again.
+    MemtableStaysQueued = 293, "memtable-stays-queued";
     /// A cursor over a level ends after its first table.
     TphRangeStopsEarly = 205, "tph-range-stops-early";
     /// Entries that a merge does not move do not count as live.
@@ -446,6 +452,8 @@ bugs! {
     // Tables that are not open.
     /// A table is closed although its files lack operations.
     ClosesUnsavedTables = 270, "closes-unsaved-tables";
+    /// A checkpoint that lacks file descriptors closes no unused table.
+    RoundKeepsFiles = 294, "round-keeps-files";
     /// Replay skips the operations of tables that are not open.
     ReplayOpensNothing = 271, "replay-opens-nothing";
     /// Replay that stopped for lack of memory continues one record too late.

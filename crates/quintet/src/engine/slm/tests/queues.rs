@@ -1,9 +1,22 @@
-//! Ranges at keys that were deleted.
+//! Ranges at keys that were deleted, and first ranges after many writes.
 
 use super::*;
-use crate::contract::test_bench::queues::{
-    counts_keys_among_deleted_ones, puts_into_deleted_ranges, queues_pass_few_deleted_keys,
+use crate::contract::test_bench::{
+    first_ranges::ranges_order_few_entries,
+    queues::{
+        counts_keys_among_deleted_ones, puts_into_deleted_ranges, queues_pass_few_deleted_keys,
+    },
 };
+
+fn first_ranges() {
+    ranges_order_few_entries(&Bench::new(53).set("memtable_bytes", "1048576"));
+}
+
+#[test]
+fn the_first_range_after_many_writes_orders_few_entries() {
+    first_ranges();
+    finds(Bug::MemtableStaysQueued, first_ranges);
+}
 
 fn ranges_find_puts() {
     puts_into_deleted_ranges(&Bench::new(51));

@@ -3,7 +3,8 @@
 //! An insert into an ordered list reads some twenty nodes, each a cache miss. Most entries are
 //! never scanned before they are flushed. So an insert does not order its node: it prepends the
 //! node to the hash chain of its bucket, for gets, and to the list of unordered nodes. The next
-//! scan or seek sorts and links the unordered nodes first ([`order`]).
+//! scan or seek sorts and links the unordered nodes first ([`order`]). A background task does so
+//! from time to time, so that the scan finds few of them.
 //!
 //! Structure: a skip list (Pugh 1990) of nodes in words of an [`Arena`]. For one key, newer
 //! versions come first. Nodes refer to each other by word number and never move, so an iterator is
@@ -36,6 +37,7 @@
 //! - A node is complete before the release stores that publish it in its bucket and at level 0.
 //! - A link only changes to a node that is between its two ends. Levels above 0 are shortcuts.
 //! - Of nodes with equal key and version, the one inserted later comes first.
+//! - Of a key, the newest version that is ordered is linked. Older ones may be missing.
 //! - A scan finds every entry whose insert returned before the scan began.
 //! - A put is reported to the table's empty ranges before its node counts as ordered.
 //!
@@ -57,6 +59,7 @@ use crate::{
     lsm::empty_ranges::EmptyRanges,
     util::{
         codec::{key_prefix, low_u8, low_u32, to_u64, to_usize},
+        mutant::mutant,
         sync::{AtomicU64, Mutex, Ordering},
         words::{WORD_BYTES, copy_out, store_bytes},
     },
@@ -69,6 +72,10 @@ const NODE_HEAD_WORDS: usize = 4;
 const WORDS_MAX: u64 = 1 << 32;
 /// The half of a bucket, or of a node's chain word, that refers to a node.
 const NODE_MASK: u64 = WORDS_MAX - 1;
+/// Words of a cache line.
+const LINE_WORDS: usize = 8;
+/// Cache lines that a scan prefetches of the next node: head, links, key, and 128 bytes of value.
+const PREFETCHED_LINES: usize = 4;
 /// The number that stands for the head of the list.
 const HEAD: u64 = 0;
 
@@ -96,6 +103,8 @@ pub(crate) struct SkipList<A> {
     newest: AtomicU64,
     /// The newest node that is ordered. All nodes that were inserted before it are, too.
     ordered: AtomicU64,
+    /// Number of nodes that are ordered, all versions counted.
+    ordered_count: AtomicU64,
     /// Held by the thread that orders nodes.
     ordering: Mutex<()>,
     /// Where puts are reported as they are ordered, and the kind of their nodes.
@@ -182,6 +191,7 @@ impl<A: Arena> SkipList<A> {
             end: AtomicU64::new(1 + to_u64(HEIGHT_MAX)),
             newest: AtomicU64::new(0),
             ordered: AtomicU64::new(0),
+            ordered_count: AtomicU64::new(0),
             ordering: Mutex::new(()),
             reports_to: None,
         }
@@ -200,6 +210,11 @@ impl<A: Arena> SkipList<A> {
     /// Returns the number of words in use.
     pub(crate) fn used_words(&self) -> u64 {
         self.end.load(Ordering::Relaxed).min(to_u64(self.arena.words().len()))
+    }
+
+    /// Returns the number of nodes that are ordered, all versions counted.
+    pub(crate) fn ordered_count(&self) -> u64 {
+        self.ordered_count.load(Ordering::Relaxed)
     }
 
     /// Returns whether nothing was inserted.
@@ -519,18 +534,33 @@ impl<A: Arena> SkipList<A> {
     }
 
     /// Returns the next node: an older version, or the next key.
+    #[cfg(test)]
     pub(crate) fn next(&self, node: Node) -> Option<Node> {
         Self::node(self.link(node.0, 0))
     }
 
-    /// Returns the newest version of the key that follows `node`, whose key is `key`.
+    /// Returns the newest version of the key that follows `node`, whose key is `key`. Passes older
+    /// versions of `key` by their highest links: the cost is logarithmic in their number.
     pub(crate) fn next_key(&self, node: Node, key: &[u8]) -> Option<Node> {
         let prefix = key_prefix(key);
-        let mut next = self.next(node)?;
-        while self.compare(next.0, key, prefix).is_eq() {
-            next = self.next(next)?;
+        let has_key = |node: &u64| *node != 0 && self.compare(*node, key, prefix).is_eq();
+        let mut next = self.link(node.0, 0);
+        while has_key(&next) {
+            let height = to_usize(self.word(next) >> 20 & 0xf);
+            let levels = mutant!(NextKeyReadsEachVersion: 0..1, else 0..height);
+            let mut links = levels.rev().map(|level| self.link(next, level));
+            next = links.find(has_key).unwrap_or_else(|| self.link(next, 0));
         }
-        Some(next)
+        Self::node(next)
+    }
+
+    /// Prefetches the node that follows, for a scan that reads it next. A hint.
+    #[inline]
+    pub(crate) fn prefetch_next(&self, node: Node) {
+        let next = to_usize(self.link(node.0, 0));
+        for line in 0..PREFETCHED_LINES {
+            self.arena.words().get(next + line * LINE_WORDS).into_iter().for_each(prefetch);
+        }
     }
 
     /// Replaces the contents of `out` by the key.

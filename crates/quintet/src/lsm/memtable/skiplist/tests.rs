@@ -1,6 +1,7 @@
-use std::collections::BTreeMap;
+use std::{cell::Cell, collections::BTreeMap};
 
 use super::*;
+use crate::util::mutant::{Bug, finds};
 
 fn list(bytes: u64) -> SkipList<Region> {
     SkipList::new(Region::reserve(bytes).unwrap(), Region::reserve(bytes / 64).unwrap())
@@ -143,6 +144,7 @@ fn the_later_of_equal_versions_comes_first_and_older_ones_behind() {
     let list = list(1 << 16);
     for (version, value) in [(5, b"a"), (7, b"b"), (5, b"c"), (6, b"d"), (7, b"e")] {
         insert(&list, b"key", version, 0, &[value]);
+        list.order_nodes();
     }
     let (mut found, mut node) = (Vec::new(), list.seek(b"key"));
     while let Some(one) = node {
@@ -153,6 +155,71 @@ fn the_later_of_equal_versions_comes_first_and_older_ones_behind() {
     assert_eq!(value_of(&list, get(&list, b"key").unwrap()), b"e");
     assert_eq!(insert(&list, b"key", 6, 0, &[b"f"]), InsertOutcome::Again);
     assert_eq!(value_of(&list, get(&list, b"key").unwrap()), b"e");
+}
+
+/// An arena that counts how often it is asked for its words.
+struct CountingArena {
+    region: Region,
+    reads: Cell<u64>,
+}
+
+impl CountingArena {
+    fn new(bytes: u64) -> Self {
+        Self { region: Region::reserve(bytes).unwrap(), reads: Cell::new(0) }
+    }
+}
+
+impl Arena for CountingArena {
+    fn words(&self) -> &[AtomicU64] {
+        self.reads.set(self.reads.get() + 1);
+        Region::words(&self.region)
+    }
+}
+
+/// A scan passes the versions of a popular key, each ordered by a scan of its own, in few steps.
+fn a_scan_passes_many_versions() {
+    let list = SkipList::new(CountingArena::new(8 << 20), CountingArena::new(1 << 16));
+    for version in 1..20_000 {
+        list.insert(&version_of(b"popular", version, 0, &[b"v"]));
+        list.order_nodes();
+    }
+    list.insert(&version_of(b"rare", 20_000, 0, &[b"v"]));
+    let node = list.seek(b"").unwrap();
+    let before = list.arena.reads.get();
+    let next = list.next_key(node, b"popular").unwrap();
+    let reads = list.arena.reads.get() - before;
+    assert_eq!(list.version(next), 20_000);
+    assert!(reads < 600, "{reads}");
+}
+
+#[test]
+fn a_scan_passes_many_versions_of_a_key_in_few_steps() {
+    a_scan_passes_many_versions();
+    finds(Bug::NextKeyReadsEachVersion, a_scan_passes_many_versions);
+}
+
+/// Of versions that are ordered at once, the newest is linked, and no other.
+fn the_newest_is_linked() {
+    let list = list(1 << 20);
+    for version in 1..2_000 {
+        let key = [b'a' + low_u8(version % 7)];
+        insert(&list, &key, version, 0, &[b"v"]);
+    }
+    let (mut node, mut found) = (list.seek(b""), Vec::new());
+    while let Some(one) = node {
+        found.push((key_of(&list, one), list.version(one)));
+        node = list.next(one);
+    }
+    let newest = |part: u64| (1..2_000).rfind(|version| version % 7 == part).unwrap();
+    let newest: Vec<_> = (0..7).map(|part| (vec![b'a' + low_u8(part)], newest(part))).collect();
+    assert_eq!(found, newest);
+    assert_eq!(list.ordered_count(), 1999);
+}
+
+#[test]
+fn of_versions_that_are_ordered_at_once_the_newest_is_linked() {
+    the_newest_is_linked();
+    finds(Bug::OrderLinksOldest, the_newest_is_linked);
 }
 
 #[test]

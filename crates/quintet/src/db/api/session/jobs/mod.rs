@@ -6,6 +6,7 @@
 //! | `log-prepare` | prepares the log's next pages and segment | when the log asks |
 //! | `persist` | a [checkpoint round](crate::db::checkpoint), and the removal of dropped tables' files | when an engine or the log's length asks |
 //! | `expire` | the [`sweep`] | when a value expires |
+//! | `memory` | orders entries of memtables | when an engine has queued a task |
 //!
 //! Invariants:
 //! - Jobs hold the core weakly, or for one run only, so that closing can stop them and wait.
@@ -44,7 +45,8 @@ struct DatabaseJob {
 
 /// Starts all jobs.
 pub(super) fn start(core: &Arc<Core>) {
-    let kinds = [JobKind::LogSync, JobKind::LogPrepare, JobKind::Persist, JobKind::Expire];
+    let kinds =
+        [JobKind::LogSync, JobKind::LogPrepare, JobKind::Persist, JobKind::Expire, JobKind::Memory];
     for kind in kinds {
         let job = DatabaseJob {
             core: Arc::downgrade(core),
@@ -72,10 +74,12 @@ impl Job for DatabaseJob {
             JobKind::LogPrepare => "log-prepare",
             JobKind::Persist => "persist",
             JobKind::Expire => "expire",
+            JobKind::Memory => "memory",
         }
     }
 
     fn is_patient(&self) -> bool {
+        // Not `Memory`: a range waits for a memtable that it orders.
         matches!(self.kind, JobKind::Persist | JobKind::Expire)
     }
 
@@ -91,6 +95,8 @@ impl Job for DatabaseJob {
             }
             JobKind::Persist => persist(&core),
             JobKind::Expire => self.sweep.run(&core),
+            JobKind::Memory if core.host.run_task() => NextRun::Now,
+            JobKind::Memory => NextRun::WhenWoken,
         }
     }
 }
