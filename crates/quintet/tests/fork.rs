@@ -162,10 +162,35 @@ fn call_table(table: &Table) {
     forked(table.stats());
     forked(table.load_sorted([("k", "v")]));
     forked(table.sorted_loader(LoadOptions::new().logged()));
+    call_atomic(table);
     assert_eq!(table.name(), "");
     assert_eq!(table.kind().is_ordered(), ordered);
     assert!(table.types().is_none());
     assert!(!format!("{table:?}").is_empty());
+}
+
+/// Makes each atomic operation, and each call on the whole table.
+fn call_atomic(table: &Table) {
+    forked(table.update("k", |_| Some("v")));
+    forked(table.fetch_and_update("k", |_| Some("v")));
+    forked(table.compare_and_swap("k", None, None));
+    forked(table.fetch_and_add("k", 1));
+    forked(table.get_or_insert_with("k", || "v"));
+    forked(table.take("k"));
+    forked(table.replace("k", "v"));
+    forked(table.len());
+    forked(table.is_empty());
+    forked(table.iter().next().unwrap());
+    forked(table.keys().next().unwrap());
+    forked(table.values().next().unwrap());
+    forked(table.prefix("k"));
+    forked(table.first());
+    forked(table.last());
+    forked(table.pop_first());
+    forked(table.pop_last());
+    forked(table.cursor());
+    forked(table.clear());
+    forked(table.extend([("k", "v")]));
 }
 
 /// Makes each kind of call on a database that the child has inherited.
@@ -377,6 +402,21 @@ fn a_fork_inside_a_callback_ends_the_call() {
         })
     });
     fork_in_callback(2, |inside| table.multi_get_each(&[&key(1), &key(2)], |_, _| inside()));
+    let update = |inside: &mut dyn FnMut()| {
+        table.update(key(1), |old| {
+            inside();
+            old.map(<[u8]>::to_vec)
+        })
+    };
+    fork_in_callback(1, |inside| update(inside).map(drop));
+    fork_in_callback(1, |inside| {
+        table
+            .update("absent", |_| -> Option<&str> {
+                inside();
+                None
+            })
+            .map(drop)
+    });
 }
 
 /// Forks in the first callback of `call`. In the child, `call` fails with `Forked` after that
