@@ -73,7 +73,7 @@ struct HashedKey<'a> {
 impl TransactionReads {
     /// Creates the state of a transaction that has read nothing.
     pub(crate) fn new(mode: ReadMode) -> Self {
-        Self { mode, set: ReadSet::default(), snapshot: None }
+        Self { mode, set: ReadSet::new(), snapshot: None }
     }
 
     /// Returns the snapshot. `None`: no read has needed one.
