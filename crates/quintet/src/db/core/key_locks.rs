@@ -196,8 +196,9 @@ impl KeyLocks {
             waits.remove(&next.owner);
             held.holder.store(next.owner, Ordering::Relaxed);
         }
-        drop(shard);
+        // Under the shard's lock: a waiter that gives up meanwhile would leave the lock held.
         next.is_granted.store(true, Ordering::Release);
+        drop(shard);
         next.thread.unpark();
     }
 

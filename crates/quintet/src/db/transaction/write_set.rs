@@ -11,7 +11,7 @@
 //! Limits: [`BATCH_BYTES_MAX`], and the memory budget: beyond [`FREE_BYTES`] the memory is reserved
 //! before a write is added.
 
-use std::{ops::Bound, sync::Arc};
+use std::{cell::Cell, ops::Bound, sync::Arc};
 
 use super::write_index::{OwnValue, WriteIndex};
 use crate::{
@@ -32,8 +32,17 @@ const FREE_BYTES: u64 = 16 << 10;
 const RESERVED_STEP: u64 = 64 << 10;
 /// Memory of an operation besides its bytes and its key: its entry of the index.
 const OPERATION_BYTES: u64 = 96;
+/// Bytes of an encoded operation besides its key and value, at most.
+const FRAME_BYTES: usize = 32;
+/// Buffers of at most this many bytes are kept for the next transaction of the thread.
+const SPARE_BYTES_MAX: usize = 4 << 10;
 /// Minimum size of a body that is encoded again, in bytes.
 const COMPACTED_MIN: usize = if cfg!(test) { 4 << 10 } else { 256 << 10 };
+
+thread_local! {
+    /// Empty buffers of an earlier write set: most transactions allocate none.
+    static SPARE: Cell<Option<(Vec<u8>, Vec<ProcessArc<TableState>>)>> = const { Cell::new(None) };
+}
 
 /// The writes of a transaction.
 #[derive(Debug)]
@@ -65,10 +74,12 @@ struct SavedLength {
 impl WriteSet {
     /// Creates an empty set.
     pub(crate) fn new() -> Self {
+        let spare = SPARE.try_with(Cell::take).ok().flatten();
+        let (body, tables) = spare.unwrap_or_default();
         Self {
-            body: Vec::new(),
+            body,
             operations: 0,
-            tables: Vec::new(),
+            tables,
             index: WriteIndex::default(),
             indexed: 0,
             savepoints: Vec::new(),
@@ -112,6 +123,7 @@ impl WriteSet {
         };
         self.reserve(budget, added)?;
         let before = self.body.len();
+        self.body.reserve(added + FRAME_BYTES);
         put_op(&mut self.body, table.id, op);
         if to_u64(self.body.len()) > BATCH_BYTES_MAX {
             let what = format!(
@@ -245,5 +257,12 @@ impl Drop for WriteSet {
         if let Some((budget, bytes)) = &self.reserved {
             budget.release(*bytes);
         }
+        if self.body.capacity() > SPARE_BYTES_MAX || self.tables.len() > SPARE_BYTES_MAX / 16 {
+            return;
+        }
+        self.body.clear();
+        self.tables.clear();
+        let spare = (std::mem::take(&mut self.body), std::mem::take(&mut self.tables));
+        let _ = SPARE.try_with(|kept| kept.set(Some(spare)));
     }
 }

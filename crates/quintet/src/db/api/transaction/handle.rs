@@ -1,6 +1,6 @@
 //! The handle of a transaction: keys, writes, locks, savepoints and the commit.
 
-use std::{cell::RefCell, sync::Arc, time::Duration};
+use std::{cell::RefCell, collections::HashMap, sync::Arc, time::Duration};
 
 use super::options::TransactionOptions;
 use crate::{
@@ -50,7 +50,7 @@ pub struct Transaction {
     lock_timeout: Duration,
     pub(super) state: RefCell<TransactionState>,
     /// The locked keys with their hashes.
-    locks: Vec<(LockKey, u64)>,
+    locks: HashMap<LockKey, u64>,
     /// The number of the transaction, once it needs one.
     owner: Option<u64>,
 }
@@ -86,7 +86,7 @@ impl Drop for Transaction {
             return;
         }
         let Some(owner) = self.owner else { return };
-        for (key, hash) in self.locks.drain(..) {
+        for (key, hash) in self.locks.drain() {
             core.key_locks.unlock(owner, (&key, hash));
         }
     }
@@ -119,7 +119,7 @@ impl Transaction {
                 writes: WriteSet::new(),
                 failure: None,
             }),
-            locks: Vec::new(),
+            locks: HashMap::new(),
             owner: None,
             session,
         }
@@ -207,7 +207,7 @@ impl Transaction {
         let core = &self.session.core;
         let hash = table.state.hash.hash(key);
         let lock = LockKey { table_id: table.state.id, key: key.into() };
-        if self.locks.iter().any(|(held, _)| *held == lock) {
+        if self.locks.contains_key(&lock) {
             return Ok(());
         }
         let is_open = || core.tables.check_usable(&table.state);
@@ -216,7 +216,7 @@ impl Transaction {
         let (table, key) = (table.name(), key.to_vec());
         match outcome {
             LockOutcome::Granted => {
-                self.locks.push((lock, hash));
+                self.locks.insert(lock, hash);
                 Ok(())
             }
             LockOutcome::Deadlock => Err(Error::Deadlock { table, key }),

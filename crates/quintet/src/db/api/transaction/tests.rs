@@ -1,8 +1,6 @@
 //! Goal: each anomaly that an isolation excludes is excluded, and each planted bug of transactions
 //! is found. On the simulated system; `tests/database/transactions.rs` has the same on all engines.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::{
     sync::{Arc, Barrier},
     time::Duration,

@@ -73,7 +73,7 @@ struct HashedKey<'a> {
 impl TransactionReads {
     /// Creates the state of a transaction that has read nothing.
     pub(crate) fn new(mode: ReadMode) -> Self {
-        Self { mode, set: ReadSet::default(), snapshot: None }
+        Self { mode, set: ReadSet::new(), snapshot: None }
     }
 
     /// Returns the snapshot. `None`: no read has needed one.
@@ -152,8 +152,11 @@ impl TransactionReads {
         mutant!(ReadsAtTwoMoments => return Ok(()));
         match self.set.find_new_version(&core.stripes) {
             Some(changed) => Err(changed.conflict(core)),
-            // A sorted load adds keys without a stripe.
-            None => self.set.check_tables(core),
+            // A sorted load adds keys without a stripe. The next run reads from a snapshot.
+            None => self.set.check_tables(core).map_err(|error| match error {
+                Error::Loading { table } => Error::Conflict { table, key: Vec::new() },
+                other => other,
+            }),
         }
     }
 

@@ -7,7 +7,7 @@
 //! table that was read counts as read whole. So the set has a bounded size, and a transaction that
 //! reads that much conflicts with every write of these tables.
 
-use std::collections::HashSet;
+use std::{cell::Cell, collections::HashSet};
 
 use crate::{
     Error, Result,
@@ -60,8 +60,21 @@ struct RangeRead {
     is_complete: bool,
 }
 
+/// Buffers for at most this many keys are kept for the next transaction of the thread.
+const SPARE_KEYS_MAX: usize = 64;
+/// Maximum size of a kept buffer of keys, in bytes.
+const SPARE_BYTES_MAX: usize = 4 << 10;
+
+/// The buffers of an empty read set.
+type SpareBuffers = (Vec<ProcessArc<TableState>>, Vec<KeyRead>, Vec<u8>);
+
+thread_local! {
+    /// Buffers of an earlier read set: most transactions allocate none.
+    static SPARE: Cell<Option<SpareBuffers>> = const { Cell::new(None) };
+}
+
 /// The reads of a transaction.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ReadSet {
     tables: Vec<ProcessArc<TableState>>,
     keys: Vec<KeyRead>,
@@ -81,7 +94,28 @@ pub(crate) struct ChangedRead<'a> {
     pub(crate) key: Vec<u8>,
 }
 
+impl Drop for ReadSet {
+    fn drop(&mut self) {
+        if self.keys.capacity() > SPARE_KEYS_MAX || self.bytes.capacity() > SPARE_BYTES_MAX {
+            return;
+        }
+        self.tables.clear();
+        self.keys.clear();
+        self.bytes.clear();
+        let (tables, keys) = (std::mem::take(&mut self.tables), std::mem::take(&mut self.keys));
+        let spare = (tables, keys, std::mem::take(&mut self.bytes));
+        let _ = SPARE.try_with(|kept| kept.set(Some(spare)));
+    }
+}
+
 impl ReadSet {
+    /// Creates an empty set.
+    pub(super) fn new() -> Self {
+        let spare = SPARE.try_with(Cell::take).ok().flatten();
+        let (tables, keys, bytes) = spare.unwrap_or_default();
+        Self { tables, keys, bytes, seen: HashSet::new(), ranges: Vec::new(), is_whole: false }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.ranges.is_empty()
     }
