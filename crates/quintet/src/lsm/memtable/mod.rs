@@ -294,7 +294,7 @@ impl Memtable {
         if entries == 1 {
             // The background thread must check from now on whether the table is idle.
             host.wake();
-        } else if entries % ORDER_STEP == 0 {
+        } else if entries.is_multiple_of(ORDER_STEP) {
             self.order_soon(false, host);
         }
     }
