@@ -70,7 +70,7 @@ impl Workload {
         let (began, mut count) = (Instant::now(), 0_u128);
         while began.elapsed().as_millis() < self.time {
             let key = self.zipfian_key();
-            if self.random() % 2 == 0 {
+            if self.random().is_multiple_of(2) {
                 assert!(self.table.get(&key)?.is_some());
             } else {
                 self.table.put(&key, [2; 128])?;

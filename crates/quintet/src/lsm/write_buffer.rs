@@ -25,7 +25,7 @@ use arc_swap::ArcSwap;
 
 use super::{
     empty_ranges::EmptyRanges,
-    memtable::{Filter, Memtable, ORDER_STEP, cost},
+    memtable::{Filter, Memtable, cost},
     super_version::SuperVersion,
 };
 use crate::{
@@ -463,12 +463,7 @@ impl<V> WriteBuffer<V> {
                 let _writing = read(&self.writing);
                 let view = self.view.load();
                 if let Some(entries) = view.active.insert(lsn.0, op, hash) {
-                    if entries == 1 {
-                        // The background thread must check from now on whether the table is idle.
-                        self.context.host.wake();
-                    } else if entries % ORDER_STEP == 0 {
-                        view.active.order_soon(false, &*self.context.host);
-                    }
+                    view.active.request_work(entries, &*self.context.host);
                     return Ok(());
                 }
                 Arc::clone(&view.active)

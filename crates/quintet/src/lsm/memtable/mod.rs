@@ -55,7 +55,7 @@ const NODE_BYTES: u64 = 6 * 8;
 
 /// Number of entries after which a memtable checks how many are unordered. Ordering this many takes
 /// about 0.2 ms.
-pub(crate) const ORDER_STEP: u64 = if cfg!(test) { 64 } else { 1024 };
+const ORDER_STEP: u64 = if cfg!(test) { 64 } else { 1024 };
 /// A memtable is ordered when more than this fraction (1/64) of its entries are unordered. The more
 /// entries are linked at once, the closer they are to each other, and the fewer cache misses each
 /// takes.
@@ -286,6 +286,17 @@ impl Memtable {
     /// Returns the number of entries that the next range would order.
     pub(crate) fn unordered(&self) -> u64 {
         self.entries().saturating_sub(self.list.ordered_count())
+    }
+
+    /// Requests background work after an insert that returned this number of entries.
+    #[inline]
+    pub(crate) fn request_work(self: &Arc<Self>, entries: u64, host: &dyn Host) {
+        if entries == 1 {
+            // The background thread must check from now on whether the table is idle.
+            host.wake();
+        } else if entries.is_multiple_of(ORDER_STEP) {
+            self.order_soon(false, host);
+        }
     }
 
     /// Queues the ordering of the entries if many are unordered, or any and the memtable is frozen.
