@@ -297,6 +297,7 @@ fn run_transaction(
             | Error::Conflict { .. }
             | Error::Deadlock { .. }
             | Error::LockTimeout { .. }
+            | Error::SnapshotExpired { .. }
             | Error::OutOfMemory { .. },
         ) => false,
         Err(error) => panic!("{error}"),
