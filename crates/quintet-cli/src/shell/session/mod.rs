@@ -13,7 +13,7 @@ use words::Words;
 use crate::{
     bytes::quote,
     context::table_name,
-    entries::EntrySelection,
+    entries::{EntrySelection, Visit},
     failure::{Failure, Outcome},
     figures,
     form::{Form, Typing},
@@ -308,11 +308,7 @@ impl<'a> Session<'a> {
     }
 
     /// Calls `visit` with the selected entries of the table, as reads show them.
-    fn for_each(
-        &self,
-        selection: &EntrySelection,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> Outcome<bool>,
-    ) -> Outcome {
+    fn for_each(&self, selection: &EntrySelection, visit: &mut Visit<'_>) -> Outcome {
         let table = self.table()?;
         match &self.view {
             ReadView::Current => selection.for_each(table, visit),

@@ -187,7 +187,9 @@ mod tests {
 
     fn body(operations: &[Op<'_>]) -> Vec<u8> {
         let mut body = Vec::new();
-        operations.iter().for_each(|op| put_op(&mut body, 7, op));
+        for op in operations {
+            put_op(&mut body, 7, op);
+        }
         body
     }
 

@@ -1,8 +1,6 @@
 //! Snapshots on the simulated system. Each planted bug that needs one thread is found here; the
 //! others are found in `db::models`.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc, time::Duration};
 
 use crate::{
@@ -14,7 +12,7 @@ use crate::{
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn open(env: &SimEnv, options: Options) -> Database {
+fn open(env: &SimEnv, options: &Options) -> Database {
     options.open_in(Arc::new(env.clone()), "db").unwrap()
 }
 
@@ -26,7 +24,7 @@ fn options() -> Options {
 fn for_each_engine(test: impl Fn(&SimEnv, &Database, &Table)) {
     for kind in EngineKind::AVAILABLE.iter().copied() {
         let env = SimEnv::new(1);
-        let db = open(&env, options());
+        let db = open(&env, &options());
         let table = db.create_table("table", TableOptions::new(kind)).unwrap();
         test(&env, &db, &table);
     }
@@ -125,7 +123,7 @@ fn a_snapshot_shows_its_moment_whatever_is_written() {
 /// A segment of the version store has a 16th of the limit: 32 KiB.
 fn versions_stay_while_they_are_needed() {
     let env = SimEnv::new(2);
-    let db = open(&env, options().memory_budget(4 << 20).snapshot_limit(512 << 10));
+    let db = open(&env, &options().memory_budget(4 << 20).snapshot_limit(512 << 10));
     let table = db.create_table("table", TableOptions::new(EngineKind::HashLog)).unwrap();
     let value = "v".repeat(400);
     fill(&table, 0..200, &value);
@@ -155,7 +153,7 @@ fn versions_stay_while_they_are_needed_and_go_afterwards() {
 /// A snapshot is held while others come and go: what only these needed is dropped.
 fn compaction_keeps_what_is_needed() {
     let env = SimEnv::new(10);
-    let db = open(&env, options().memory_budget(4 << 20).snapshot_limit(512 << 10));
+    let db = open(&env, &options().memory_budget(4 << 20).snapshot_limit(512 << 10));
     let table = db.create_table("table", TableOptions::new(EngineKind::BTree)).unwrap();
     let value = "v".repeat(400);
     fill(&table, 0..200, &value);
@@ -185,7 +183,7 @@ fn compaction_keeps_what_open_snapshots_need_and_no_more() {
 
 fn a_snapshot_beyond_the_limit_ends() {
     let env = SimEnv::new(3);
-    let db = open(&env, options().snapshot_limit(300 << 10));
+    let db = open(&env, &options().snapshot_limit(300 << 10));
     let table = db.create_table("table", TableOptions::new(EngineKind::BTree)).unwrap();
     fill(&table, 0..2000, &"v".repeat(200));
     let old = db.snapshot().unwrap();
@@ -210,7 +208,7 @@ fn a_snapshot_beyond_the_limit_ends_and_says_so() {
 #[test]
 fn a_snapshot_ends_at_its_maximum_age() {
     let env = SimEnv::new(4);
-    let db = open(&env, options().snapshot_max_age(Duration::from_secs(5)));
+    let db = open(&env, &options().snapshot_max_age(Duration::from_secs(5)));
     let table = db.create_table("table", TableOptions::new(EngineKind::Naive)).unwrap();
     let old = db.snapshot().unwrap();
     env.advance(Duration::from_secs(4));
@@ -278,7 +276,7 @@ fn expiry_is_judged_at_the_moment_of_the_snapshot() {
 
 fn a_load_is_absent_before() {
     let env = SimEnv::new(5);
-    let db = open(&env, options());
+    let db = open(&env, &options());
     let table = db.create_table("table", TableOptions::new(EngineKind::BTree)).unwrap();
     fill(&table, 0..20, "put");
     let before = db.snapshot().unwrap();
@@ -309,7 +307,7 @@ fn a_sorted_load_is_absent_in_earlier_snapshots() {
 #[test]
 fn a_dropped_table_is_read_until_the_snapshot_ends() {
     let env = SimEnv::new(6);
-    let db = open(&env, options());
+    let db = open(&env, &options());
     for kind in EngineKind::AVAILABLE.iter().copied() {
         let table = db.create_table("tree/table", TableOptions::new(kind)).unwrap();
         let stays = db.open_or_create_table("stays", TableOptions::new(kind)).unwrap();
@@ -344,7 +342,7 @@ fn a_dropped_table_is_read_until_the_snapshot_ends() {
 #[test]
 fn a_typed_table_is_read_in_a_snapshot() {
     let env = SimEnv::new(11);
-    let db = open(&env, options());
+    let db = open(&env, &options());
     let types = TableOptions::new(EngineKind::Slm);
     let table = db.create_typed::<(String, u64), i64>("readings", types).unwrap();
     let key = |number| ("roof".to_owned(), number);
@@ -366,7 +364,7 @@ fn a_typed_table_is_read_in_a_snapshot() {
 #[test]
 fn an_iterator_shows_one_moment() {
     let env = SimEnv::new(7);
-    let db = open(&env, options());
+    let db = open(&env, &options());
     for kind in [EngineKind::BTree, EngineKind::Slm, EngineKind::Tph] {
         let table = db.create_table(kind.name(), TableOptions::new(kind)).unwrap();
         fill(&table, 0..500, "value");
@@ -396,9 +394,9 @@ fn an_iterator_shows_one_moment() {
 #[test]
 fn misuse_of_a_snapshot_is_an_error() {
     let env = SimEnv::new(8);
-    let db = open(&env, options());
+    let db = open(&env, &options());
     let table = db.create_table("table", TableOptions::new(EngineKind::Naive)).unwrap();
-    let other = open(&SimEnv::new(9), options());
+    let other = open(&SimEnv::new(9), &options());
     let foreign = other.create_table("table", TableOptions::new(EngineKind::Naive)).unwrap();
     let snapshot = db.snapshot().unwrap();
     assert!(matches!(snapshot.get(&foreign, "k"), Err(Error::OtherDatabase { .. })));
@@ -408,7 +406,7 @@ fn misuse_of_a_snapshot_is_an_error() {
     assert!(matches!(snapshot.scan(&table, cursor, 1), Err(Error::Limit { .. })));
     let clone = snapshot.clone();
     drop(snapshot);
-    assert_eq!(clone.contains(&table, "k").unwrap(), false);
+    assert!(!clone.contains(&table, "k").unwrap());
     db.close().unwrap();
     assert!(matches!(clone.get(&table, "k"), Err(Error::Closed)));
     assert!(matches!(db.snapshot(), Err(Error::Closed)));
