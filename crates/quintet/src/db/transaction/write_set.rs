@@ -39,9 +39,12 @@ const SPARE_BYTES_MAX: usize = 4 << 10;
 /// Minimum size of a body that is encoded again, in bytes.
 const COMPACTED_MIN: usize = if cfg!(test) { 4 << 10 } else { 256 << 10 };
 
+/// The buffers of an empty write set.
+type SpareBuffers = (Vec<u8>, Vec<ProcessArc<TableState>>);
+
 thread_local! {
-    /// Empty buffers of an earlier write set: most transactions allocate none.
-    static SPARE: Cell<Option<(Vec<u8>, Vec<ProcessArc<TableState>>)>> = const { Cell::new(None) };
+    /// Buffers of an earlier write set: most transactions allocate none.
+    static SPARE: Cell<Option<SpareBuffers>> = const { Cell::new(None) };
 }
 
 /// The writes of a transaction.
