@@ -68,6 +68,8 @@ impl Log {
         Ok(Ticket { log: self, segment, claim, is_copied: true })
     }
 
+    // Inlined where the number of parts is known.
+    #[inline]
     fn append(
         &self,
         segment: &mut arc_swap::Guard<Arc<Segment>>,
@@ -134,6 +136,7 @@ impl Ticket<'_> {
     /// Reserves space by one atomic add and copies the record. Its body is `parts`, back to back.
     /// On an error no record was logged: the disk is full, the log has failed, or the record is
     /// too large.
+    #[inline]
     pub fn append(&mut self, parts: &[&[u8]]) -> Result<Appended> {
         self.is_copied = false;
         let appended = self.log.append(&mut self.segment, parts);

@@ -46,12 +46,20 @@ impl Core {
     }
 
     /// Returns whether the condition of an operation holds now.
+    #[inline]
     pub(super) fn holds(
         &self,
         table: &TableState,
         op: &Op<'_>,
         condition: Condition,
     ) -> Result<bool> {
+        match condition {
+            Condition::Always => Ok(true),
+            _ => self.holds_now(table, op, condition),
+        }
+    }
+
+    fn holds_now(&self, table: &TableState, op: &Op<'_>, condition: Condition) -> Result<bool> {
         let (Op::Put { key, .. } | Op::Delete { key }) = op else { return Ok(true) };
         match condition {
             Condition::Always => Ok(true),
