@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Mutations tried of each kept input; `QUINTET_FUZZ_MUTATIONS` asks for more.
-const MUTATIONS: u64 = 500;
+const MUTATIONS: u64 = 300;
 
 /// Where the inputs of a target are kept.
 pub fn folder(target: &str) -> PathBuf {
