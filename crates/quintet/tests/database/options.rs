@@ -202,6 +202,8 @@ fn an_option_of_a_database_outside_its_limits_is_refused_with_them() {
         ("sync_interval", Options::new().sync_interval(Duration::ZERO)),
         ("recovery_budget", Options::new().recovery_budget(1)),
         ("segment_bytes", Options::new().segment_bytes(100_000)),
+        ("snapshot_limit", Options::new().snapshot_limit(1)),
+        ("snapshot_max_age", Options::new().snapshot_max_age(Duration::ZERO)),
     ];
     assert_eq!(options.len(), refused.len());
     for (option, (name, refused)) in options.iter().zip(refused) {

@@ -45,7 +45,8 @@ const SYNC_INTERVAL_MAX: Duration = Duration::from_hours(1);
 const SNAPSHOT_SHARE: u64 = 4;
 /// Minimum of the snapshot limit in bytes: a few segments of the version store.
 const SNAPSHOT_LIMIT_MIN: u64 = 128 << 10;
-/// Default age at which a snapshot is ended.
+/// Minimum of the age at which a snapshot ends, and its default.
+const SNAPSHOT_AGE_MIN: Duration = Duration::from_millis(1);
 const SNAPSHOT_AGE_DEFAULT: Duration = Duration::from_hours(1);
 
 /// An option of a database that has limits. [`database_options`] returns all.
@@ -93,7 +94,11 @@ pub fn database_options() -> Vec<DatabaseOption> {
             "a quarter of the memory budget".to_owned(),
             format!("at least {}", size(SNAPSHOT_LIMIT_MIN)),
         ),
-        option("snapshot_max_age", time(SNAPSHOT_AGE_DEFAULT), "any time".to_owned()),
+        option(
+            "snapshot_max_age",
+            time(SNAPSHOT_AGE_DEFAULT),
+            format!("at least {}", time(SNAPSHOT_AGE_MIN)),
+        ),
     ]
 }
 
@@ -230,7 +235,7 @@ impl Options {
         self
     }
 
-    /// Sets the age at which a snapshot ends (default 1 hour): its reads fail with
+    /// Sets the age at which a snapshot ends (default 1 hour; at least 1 ms): its reads fail with
     /// [`Error::SnapshotExpired`]. Checked when a snapshot is taken and when the earlier values
     /// need more memory.
     #[must_use]
@@ -269,6 +274,8 @@ impl Options {
             "segment_bytes"
         } else if self.snapshot_limit.is_some_and(|bytes| bytes < SNAPSHOT_LIMIT_MIN) {
             "snapshot_limit"
+        } else if self.snapshot_max_age < SNAPSHOT_AGE_MIN {
+            "snapshot_max_age"
         } else {
             return Ok(());
         };
