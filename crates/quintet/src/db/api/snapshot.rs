@@ -43,9 +43,10 @@ use crate::{
 /// # fn main() -> quintet::Result<()> {
 /// # let db = quintet::Database::open("data")?;
 /// # let accounts = db.table("accounts")?;
+/// accounts.put("alice", "100")?;
 /// let snapshot = db.snapshot()?;
 /// accounts.put("alice", "0")?;
-/// assert_ne!(snapshot.get(&accounts, "alice")?, Some("0".into()).map(String::into_bytes));
+/// assert_eq!(snapshot.get(&accounts, "alice")?.expect("put above"), "100");
 /// # Ok(())
 /// # }
 /// ```

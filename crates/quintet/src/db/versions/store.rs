@@ -38,9 +38,6 @@ const SEGMENT_SHARE: u64 = 16;
 /// Smaller for the model checkers, which may switch threads at each word.
 const SEGMENT_BYTES_MIN: u64 = if cfg!(model) { 4 << 10 } else { 16 << 10 };
 const SEGMENT_BYTES_MAX: u64 = 8 << 20;
-/// Versions may exceed the memory budget by the budget divided by this, and at least by the bytes.
-const SLACK_SHARE: u64 = 16;
-const SLACK_BYTES_MIN: u64 = 1 << 20;
 /// Number of freed segments that are kept for the next.
 const FREE_SEGMENTS: u64 = 1;
 /// The number that the memory of versions has in place of a table's, which start at 1.
@@ -256,10 +253,7 @@ impl VersionStore {
 
     fn insert(&self, key: &VersionKey, lsn: Lsn, value: Option<&[u8]>) -> Result<()> {
         let bytes = version_bytes(key, value);
-        if !self.reserve(bytes) {
-            // No snapshot needs the version.
-            return Ok(());
-        }
+        self.reserve(bytes);
         loop {
             let segments = self.segments.load();
             if segments.last().is_some_and(|segment| segment.insert(key, lsn, value)) {
@@ -275,21 +269,13 @@ impl VersionStore {
     }
 
     /// Reserves memory for a version. The write is logged, so it cannot wait for a checkpoint that
-    /// would release memory of tables: the budget is exceeded a little instead, until they have.
-    /// Beyond that, the oldest snapshots end. Returns `false` if none is left.
-    fn reserve(&self, bytes: u64) -> bool {
-        let slack = (self.budget.limit() / SLACK_SHARE).max(SLACK_BYTES_MIN);
-        while self.budget.reserve(bytes).is_err() {
+    /// would release memory of tables. The budget is exceeded instead, by at most `snapshot_limit`,
+    /// until they have. An iterator must not fail because tables fill the budget.
+    fn reserve(&self, bytes: u64) {
+        if self.budget.reserve(bytes).is_err() {
             self.host.jobs.wake(JobKind::Persist);
-            if self.budget.used() + bytes <= self.budget.limit() + slack {
-                self.budget.reserve_unchecked(bytes);
-                return true;
-            }
-            if !self.end_oldest("the memory budget has no room for the earlier values of keys") {
-                return false;
-            }
+            self.budget.reserve_unchecked(bytes);
         }
-        true
     }
 
     /// Adds a segment behind `full`, unless another thread has, and keeps to the limits.
