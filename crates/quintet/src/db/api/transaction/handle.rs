@@ -176,7 +176,8 @@ impl Transaction {
     /// The lock is held until the transaction ends. It does not keep out writes that take no lock;
     /// the commit is validated against those. If the key has changed since the first read, the
     /// transaction's moment moves forward to now. It fails with [`Error::Conflict`] if an earlier
-    /// read would be different then. With [`Isolation::Snapshot`] it fails if there was one.
+    /// read would be different then. With
+    /// [`Isolation::Snapshot`](crate::Isolation::Snapshot) it fails if there was one.
     ///
     /// Waits up to [`TransactionOptions::lock_timeout`], then fails with [`Error::LockTimeout`].
     /// Fails with [`Error::Deadlock`] if the holder of the lock waits for this transaction.
@@ -361,7 +362,8 @@ impl Transaction {
     /// It never fails and takes no lock if it has written nothing.
     ///
     /// Fails with [`Error::Conflict`] if a commit since has changed what this transaction depends
-    /// on; see [`Isolation`]. Otherwise fails as [`Batch::commit`](crate::db::Batch::commit) does.
+    /// on; see [`Isolation`](crate::Isolation). Otherwise fails as
+    /// [`Batch::commit`](crate::db::Batch::commit) does.
     /// Nothing is committed then.
     pub fn commit(mut self) -> Result<()> {
         self.finish()

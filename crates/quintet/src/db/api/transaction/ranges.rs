@@ -91,8 +91,8 @@ impl ReadAheadEntries {
 
 impl Transaction {
     /// Returns the entries of a range in key order, from either end, with the transaction's own
-    /// writes. What the iterator has passed counts as read. Fails with [`Error::Unordered`] on an
-    /// engine without key order.
+    /// writes. What the iterator has passed counts as read. Fails with
+    /// [`Error::Unordered`](crate::Error::Unordered) on an engine without key order.
     pub fn range(&self, table: &Table, range: impl KeyBounds) -> Result<TransactionEntries<'_>> {
         self.check(table)?;
         table.check_ordered()?;
