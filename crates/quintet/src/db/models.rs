@@ -364,6 +364,32 @@ fn shuttle_finds_bugs_of_transactions() {
     }
 }
 
+/// A snapshot is taken while versions are compacted, and its versions fill a segment meanwhile.
+#[test]
+fn shuttle_a_compaction_of_versions_keeps_what_a_new_snapshot_needs() {
+    explore(|| {
+        let env = SimEnv::new(8);
+        let db = open(&env);
+        let table = create(&db, "a");
+        // A segment of versions has 512 bytes under the checker, so each of these has its own.
+        let large = |byte: u8| vec![byte; 400];
+        ["a", "k"].iter().for_each(|key| table.put(key, large(1)).unwrap());
+        let old = db.snapshot().unwrap();
+        table.put("a", large(2)).unwrap();
+        let compaction = thread::spawn({
+            let db = db.clone();
+            move || db.session.core.versions.compact_now().unwrap()
+        });
+        let snapshot = db.snapshot().unwrap();
+        // The version of `a` is for the new snapshot alone. That of `k` fills the next segment.
+        ["a", "k"].iter().for_each(|key| table.put(key, large(3)).unwrap());
+        compaction.join().unwrap();
+        let get = |snapshot: &crate::Snapshot, key| snapshot.get(&table, key).unwrap().unwrap()[0];
+        assert_eq!([get(&snapshot, "k"), get(&snapshot, "a")], [1, 2]);
+        assert_eq!([get(&old, "k"), get(&old, "a")], [1, 1]);
+    });
+}
+
 #[test]
 fn shuttle_finds_stripes_not_locked() {
     finds(Bug::StripesNotLocked, shuttle_puts_of_a_key_are_applied_in_log_order);
@@ -397,6 +423,12 @@ fn shuttle_finds_sweep_unlists_outside_stripe() {
         Bug::SweepUnlistsOutsideStripe,
         shuttle_the_sweep_keeps_the_entry_of_a_value_that_was_written_meanwhile,
     );
+}
+
+#[test]
+fn shuttle_finds_a_compaction_beside_taking() {
+    let model = shuttle_a_compaction_of_versions_keeps_what_a_new_snapshot_needs;
+    finds(Bug::SnapshotCompactsBesideTaking, model);
 }
 
 #[test]

@@ -79,13 +79,19 @@ impl VersionStore {
     /// if little has been added since the last time. A failure leaves everything as it was.
     pub(crate) fn compact(&self) -> Result<()> {
         let _compaction = lock(&self.compaction);
-        if !self.has_grown() {
-            return Ok(());
-        }
-        let snapshots: Vec<Lsn> =
-            lock(&self.open).by_number.values().map(|open| open.lsn).collect();
+        if self.has_grown() { self.compact_now() } else { Ok(()) }
+    }
+
+    /// As [`VersionStore::compact`]. The caller holds `compaction`.
+    pub(crate) fn compact_now(&self) -> Result<()> {
+        // In this order: a snapshot that is not in the list has an LSN from `applied` on, and the
+        // versions of complete segments were replaced before.
+        let open = || lock(&self.open).by_number.values().map(|open| open.lsn).collect();
+        let early: Option<Vec<Lsn>> =
+            mutant!(SnapshotCompactsBesideTaking: Some(open()), else None);
         let applied = self.log.applied();
         let all = self.segments.load_full();
+        let snapshots = early.unwrap_or_else(open);
         let count = all.iter().take_while(|segment| segment.is_complete(applied)).count();
         let old = all.get(..count).unwrap_or(&[]);
         let mut compacted = CompactedSegments { store: self, segments: Vec::new() };

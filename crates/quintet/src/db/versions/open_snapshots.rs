@@ -76,13 +76,13 @@ impl OpenSnapshots {
     }
 
     /// Returns what the statistics show. `now` is on the monotonic clock.
-    pub(super) fn stats(&self, now: Duration) -> SnapshotStats {
+    pub(super) fn stats(&self, now: Duration, version_bytes: u64) -> SnapshotStats {
         let oldest = self.oldest().map(|(_, open)| open);
         SnapshotStats {
             open: to_u64(self.by_number.len()),
             oldest_age: oldest.map_or(Duration::ZERO, |open| now.saturating_sub(open.taken_at)),
             oldest_lsn: oldest.map(|open| open.lsn),
-            version_bytes: 0,
+            version_bytes,
             expired_total: self.expired_total,
         }
     }

@@ -36,7 +36,7 @@ const BEING_TAKEN: u64 = u64::MAX;
 /// A segment is the limit divided by this, within limits.
 const SEGMENT_SHARE: u64 = 16;
 /// Smaller for the model checkers, which may switch threads at each word.
-const SEGMENT_BYTES_MIN: u64 = if cfg!(model) { 4 << 10 } else { 16 << 10 };
+const SEGMENT_BYTES_MIN: u64 = if cfg!(model) { 512 } else { 16 << 10 };
 const SEGMENT_BYTES_MAX: u64 = 8 << 20;
 /// Number of freed segments that are kept for the next.
 const FREE_SEGMENTS: u64 = 1;
@@ -59,7 +59,7 @@ pub(crate) struct VersionStore {
     pub(super) log: Arc<Log>,
     host: Arc<DatabaseHost>,
     pub(super) budget: Arc<Budget>,
-    pub(super) limits: SnapshotLimits,
+    pub(crate) limits: SnapshotLimits,
     /// [`NONE`], [`BEING_TAKEN`], or the LSN of the newest open snapshot plus one. On its own cache
     /// line: every write reads it.
     newest: CachePadded<AtomicU64>,
@@ -245,7 +245,7 @@ impl VersionStore {
     }
 
     /// Returns whether a key has a version that was replaced at `lsn` or later.
-    fn has_since(&self, key: &VersionKey, lsn: Lsn) -> bool {
+    pub(super) fn has_since(&self, key: &VersionKey, lsn: Lsn) -> bool {
         let segments = self.segments.load();
         let mut reaching = segments.iter().rev().filter(|segment| segment.reaches(lsn));
         reaching.any(|segment| segment.has_since(key, lsn))
@@ -439,7 +439,6 @@ impl VersionStore {
 
     /// Returns what the statistics show.
     pub(crate) fn stats(&self) -> SnapshotStats {
-        let stats = lock(&self.open).stats(self.env.monotonic());
-        SnapshotStats { version_bytes: self.version_bytes(), ..stats }
+        lock(&self.open).stats(self.env.monotonic(), self.version_bytes())
     }
 }

@@ -380,6 +380,8 @@ bugs! {
     SnapshotRangeMissesDeleted = 340, "snapshot-range-misses-deleted";
     /// A compaction of versions drops those that open snapshots need.
     SnapshotCompactsTooMuch = 344, "snapshot-compacts-too-much";
+    /// A compaction of versions misses a snapshot that is taken while it begins.
+    SnapshotCompactsBesideTaking = 345, "snapshot-compacts-beside-taking";
     /// A snapshot shows the keys of a later sorted load.
     SnapshotSeesLoads = 341, "snapshot-sees-loads";
     /// A read takes the newest version of a key instead of the snapshot's.
