@@ -24,6 +24,7 @@
 //! `maintain` of a table at a time. ARCHITECTURE.md has the lock order.
 
 mod cursor;
+mod direction;
 pub(crate) mod options;
 #[cfg(test)]
 #[cfg(not(model))]
@@ -39,6 +40,7 @@ use std::{
 };
 
 pub use cursor::Cursor;
+pub(crate) use direction::Direction;
 pub use options::{
     Compression, EngineKind, EngineOption, OptionAudience, OptionDefault, OptionValues,
     TableOptions,

@@ -4,7 +4,6 @@
 //! range as empty ([`super::empty_ranges`]), so that no scan passes the tombstones.
 
 use super::{
-    direction::Direction,
     range::{RangeSource, TwoEndedScan},
     super_version::SuperVersion,
     tombstone_run::RUN_MIN,
@@ -12,7 +11,7 @@ use super::{
 };
 use crate::{
     Result,
-    contract::{KeyRange, Op},
+    contract::{Direction, KeyRange, Op},
     util::codec::Lsn,
 };
 

@@ -34,7 +34,7 @@
 
 use std::{cmp, sync::Arc};
 
-use super::direction::Direction;
+use crate::contract::Direction;
 use crate::util::{
     budget::Budget,
     codec::to_u64,

@@ -16,7 +16,6 @@
 pub(crate) mod block_cache;
 pub(crate) mod cursor;
 mod delete_range;
-pub(crate) mod direction;
 pub(crate) mod empty_ranges;
 mod make_room;
 pub(crate) mod memtable;

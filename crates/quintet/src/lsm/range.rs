@@ -16,11 +16,11 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{direction::Direction, empty_ranges::EmptyRanges};
+use super::empty_ranges::EmptyRanges;
 pub(crate) use super::{remaining_range::RemainingRange, tombstone_run::TombstoneRun};
 use crate::{
     Result,
-    contract::{Cursor, Entry, KeyRange, Visit},
+    contract::{Cursor, Direction, Entry, KeyRange, Visit},
 };
 
 /// The outcome of a cursor's step.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{direction::Direction, empty_ranges::ScanBound};
-use crate::contract::KeyRange;
+use super::empty_ranges::ScanBound;
+use crate::contract::{Direction, KeyRange};
 
 /// The part of a range that neither end has returned.
 #[derive(Debug)]

@@ -10,10 +10,10 @@
 use std::sync::Arc;
 
 use super::{
-    direction::Direction,
     empty_ranges::{EmptyRanges, PutWatch, ScanBound, successor},
     remaining_range::RemainingRange,
 };
+use crate::contract::Direction;
 
 /// Number of deleted keys in a row from which on they are recorded. To open the cursors of a scan
 /// costs as much as passing about this many.

@@ -383,7 +383,7 @@ fn write_key(f: &mut fmt::Formatter<'_>, (table, key): (&str, &[u8]), what: &str
 }
 
 /// Formats a key for a message, shortened to [`PRINTED_BYTES_MAX`].
-fn printable(key: &[u8]) -> String {
+pub(crate) fn printable(key: &[u8]) -> String {
     match key.get(..PRINTED_BYTES_MAX) {
         Some(start) => format!("{}... ({} bytes)", start.escape_ascii(), key.len()),
         None => key.escape_ascii().to_string(),

@@ -9,6 +9,7 @@ use crate::{
     Error, Result,
     db::{core::key_change::KeyChange, tables::value::Value},
     util::{
+        error::printable,
         mutant::mutant,
         types::{TableTypes, TypeTag},
     },
@@ -117,15 +118,12 @@ impl Table {
     fn integer_overflow(&self, key: &[u8], before: i128, delta: i64) -> Error {
         let what = format!(
             "the value {before} of key \"{}\" of {}, or its sum with {delta}, is outside the range",
-            key.get(..key.len().min(PRINTED_KEY_BYTES_MAX)).unwrap_or(&[]).escape_ascii(),
+            printable(key),
             self.name()
         );
         Error::Limit { what }
     }
 }
-
-/// Maximum number of bytes of a key in a message.
-const PRINTED_KEY_BYTES_MAX: usize = 64;
 
 /// The bytes of an integer, on the stack.
 #[derive(Clone, Copy, Debug)]

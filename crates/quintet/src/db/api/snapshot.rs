@@ -96,9 +96,7 @@ impl Snapshot {
         out: &mut Vec<u8>,
     ) -> Result<bool> {
         out.clear();
-        let value = self.get(table, key)?;
-        out.extend_from_slice(value.as_deref().unwrap_or(&[]));
-        Ok(value.is_some())
+        self.get(table, key).map(|value| Value::copy_to(value.as_ref(), out))
     }
 
     /// Returns the values of `keys` in the same order. Fails as [`Snapshot::get`] does.

@@ -10,12 +10,14 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::{self, Cursor, Engine as _, EngineKind, KeyRange, MultiGetSink, Op, OrderedEngine},
+    contract::{
+        self, Cursor, Direction, Engine as _, EngineKind, KeyRange, MultiGetSink, Op, OrderedEngine,
+    },
     db::{
-        core::{Core, condition::Condition},
+        core::condition::Condition,
         encoding::envelope::Envelope,
         limits::{check_key, check_value},
-        snapshot::range::{SnapshotRange, StoredEntry},
+        snapshot::range::SnapshotRange,
         tables::{
             state::TableState,
             value::{Key, Value},
@@ -366,30 +368,26 @@ impl Entries {
         Ok(Self { table: table.clone(), snapshot: snapshot.clone(), stored, failed: false })
     }
 
-    fn next_visible(
-        &mut self,
-        mut next: impl FnMut(&mut SnapshotRange, &Core, &TableState) -> Option<Result<StoredEntry>>,
-    ) -> Option<Result<(Key, Value)>> {
+    fn next_visible(&mut self, direction: Direction) -> Option<Result<(Key, Value)>> {
+        if self.failed {
+            return None;
+        }
+        let next = self.try_next(direction);
+        self.failed = next.is_err();
+        next.transpose()
+    }
+
+    fn try_next(&mut self, direction: Direction) -> Result<Option<(Key, Value)>> {
         let (core, state) = (&self.table.session.core, &self.table.state);
-        while !self.failed {
-            if let Err(forked) = core.tables.check_process() {
-                self.failed = true;
-                return Some(Err(forked));
-            }
-            let visible = next(&mut self.stored, core, state)?.and_then(|(key, stored)| {
-                let value = core.visible_in(&self.snapshot, state, stored)?;
-                Ok(value.map(|value| (key, value)))
-            });
-            match visible {
-                Ok(Some(entry)) => return Some(Ok(entry)),
-                Ok(None) => {}
-                Err(error) => {
-                    self.failed = true;
-                    return Some(Err(error));
-                }
+        loop {
+            core.tables.check_process()?;
+            let Some((key, stored)) = self.stored.next(core, state, direction)? else {
+                return Ok(None);
+            };
+            if let Some(value) = core.visible_in(&self.snapshot, state, stored)? {
+                return Ok(Some((key, value)));
             }
         }
-        None
     }
 }
 
@@ -397,12 +395,12 @@ impl Iterator for Entries {
     type Item = Result<(Key, Value)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_visible(SnapshotRange::next)
+        self.next_visible(Direction::Up)
     }
 }
 
 impl DoubleEndedIterator for Entries {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.next_visible(SnapshotRange::next_back)
+        self.next_visible(Direction::Down)
     }
 }

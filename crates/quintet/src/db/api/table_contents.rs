@@ -3,6 +3,7 @@
 
 use super::{
     batch::Batch,
+    load::BATCH_BYTES,
     table::{Entries, Table},
 };
 use crate::{
@@ -12,9 +13,6 @@ use crate::{
     util::{codec::to_u64, mutant::mutant},
 };
 
-/// Encoded bytes of a batch of [`Table::extend`] or [`Table::clear`]. Larger batches are hardly
-/// faster, and hold their stripes for longer.
-const BATCH_BYTES: u64 = 256 << 10;
 /// Number of entries that [`Table::clear`] reads at a time.
 const CLEARED_ENTRIES: usize = 1024;
 

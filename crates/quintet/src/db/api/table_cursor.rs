@@ -10,19 +10,12 @@
 use std::ops::{Bound, ControlFlow};
 
 use super::table::Table;
-use crate::{Result, util::mutant::mutant};
+use crate::{Result, contract::Direction, util::mutant::mutant};
 
 /// Maximum number of entries of a window. A descent costs as much as some ten steps.
 const WINDOW_ENTRIES_MAX: usize = 64;
 /// A window ends at this many bytes, so that large values are not read ahead.
 const WINDOW_BYTES_MAX: usize = 64 << 10;
-
-/// The direction of a cursor's step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StepDirection {
-    Forward,
-    Backward,
-}
 
 /// Ends of one entry in the buffer: of its key, and of its value behind.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +39,7 @@ pub struct TableCursor {
     /// Keys and values of the window, one after the other.
     buffer: Vec<u8>,
     ends: Vec<EntryEnds>,
-    direction: StepDirection,
+    direction: Direction,
     /// Whether no entry follows the window in its direction.
     is_at_end: bool,
     /// Index of the current entry in the window.
@@ -78,7 +71,7 @@ impl Table {
             table: self.clone(),
             buffer: Vec::new(),
             ends: Vec::new(),
-            direction: StepDirection::Forward,
+            direction: Direction::Up,
             is_at_end: false,
             current: None,
             wanted: 1,
@@ -119,12 +112,12 @@ impl TableCursor {
     /// cursor is at no entry. Fails as [`Table::range`] does; the cursor is at no entry then.
     #[expect(clippy::should_implement_trait, reason = "an entry borrows from the cursor")]
     pub fn next(&mut self) -> Result<bool> {
-        self.step(StepDirection::Forward)
+        self.step(Direction::Up)
     }
 
     /// Moves to the entry with the next lesser key. Otherwise as [`TableCursor::next`].
     pub fn prev(&mut self) -> Result<bool> {
-        self.step(StepDirection::Backward)
+        self.step(Direction::Down)
     }
 
     /// Returns the key of the current entry. `None`: the cursor is at no entry.
@@ -145,7 +138,7 @@ impl TableCursor {
         index.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |ends| ends.value)
     }
 
-    fn step(&mut self, direction: StepDirection) -> Result<bool> {
+    fn step(&mut self, direction: Direction) -> Result<bool> {
         let Some(current) = self.current else {
             self.wanted = 1;
             return self.read(direction, Bound::Unbounded);
@@ -171,22 +164,22 @@ impl TableCursor {
         self.read(direction, bound)
     }
 
-    fn read(&mut self, direction: StepDirection, bound: Bound<Vec<u8>>) -> Result<bool> {
+    fn read(&mut self, direction: Direction, bound: Bound<Vec<u8>>) -> Result<bool> {
         match direction {
-            StepDirection::Forward => self.read_forward(bound),
-            StepDirection::Backward => self.read_backward(bound),
+            Direction::Up => self.read_forward(bound),
+            Direction::Down => self.read_backward(bound),
         }
     }
 
     fn read_forward(&mut self, start: Bound<Vec<u8>>) -> Result<bool> {
-        let wanted = self.begin_window(StepDirection::Forward);
+        let wanted = self.begin_window(Direction::Up);
         let table = self.table.clone();
         table.visit((start, Bound::Unbounded), |key, value| self.push(key, value, wanted))?;
         Ok(self.end_window())
     }
 
     fn read_backward(&mut self, end: Bound<Vec<u8>>) -> Result<bool> {
-        let wanted = self.begin_window(StepDirection::Backward);
+        let wanted = self.begin_window(Direction::Down);
         for entry in self.table.range((Bound::Unbounded, end))?.rev() {
             let (key, value) = entry?;
             if self.push(&key, &value, wanted).is_break() {
@@ -197,7 +190,7 @@ impl TableCursor {
     }
 
     /// Empties the window. Returns how many entries to read.
-    fn begin_window(&mut self, direction: StepDirection) -> usize {
+    fn begin_window(&mut self, direction: Direction) -> usize {
         self.buffer.clear();
         self.ends.clear();
         self.current = None;

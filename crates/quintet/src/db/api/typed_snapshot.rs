@@ -12,7 +12,7 @@ use crate::{
     util::types::{KeyPrefix, KeyRef, TypedKey, TypedValue},
 };
 
-/// A typed table as a snapshot shows it. [`TypedTable::at`] returns it. A clone shares both.
+/// A typed table as a snapshot shows it. [`Snapshot::typed`] returns it. A clone shares both.
 pub struct TypedSnapshot<K, V> {
     snapshot: Snapshot,
     table: TypedTable<K, V>,
@@ -33,23 +33,26 @@ impl<K, V> fmt::Debug for TypedSnapshot<K, V> {
     }
 }
 
-impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
-    /// Returns the table as `snapshot` shows it.
+impl Snapshot {
+    /// Returns a typed table as the snapshot shows it.
     ///
     /// ```no_run
     /// # fn main() -> quintet::Result<()> {
     /// # let db = quintet::Database::open("data")?;
     /// let readings = db.typed::<(String, i64), f64>("readings")?;
     /// let snapshot = db.snapshot()?;
-    /// for reading in readings.at(&snapshot).prefix(&("roof".to_owned(),))? {
+    /// for reading in snapshot.typed(&readings).prefix(&("roof".to_owned(),))? {
     ///     let ((_, time), value) = reading?;
     ///     println!("{time}: {value}");
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub fn at(&self, snapshot: &Snapshot) -> TypedSnapshot<K, V> {
-        TypedSnapshot { snapshot: snapshot.clone(), table: self.clone() }
+    pub fn typed<K: TypedKey, V: TypedValue>(
+        &self,
+        table: &TypedTable<K, V>,
+    ) -> TypedSnapshot<K, V> {
+        TypedSnapshot { snapshot: self.clone(), table: table.clone() }
     }
 }
 

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`point`] | get, contains, multi-get; which keys were written since |
 //! | [`range`] | entries of a range from both ends, and visits |
+//! | [`read_ahead`] | an iterator whose next entry can be looked at |
 //! | [`scan`] | pages of a scan, each entry once |
 //!
 //! Invariants:
@@ -20,4 +21,5 @@
 mod mutants;
 mod point;
 pub(crate) mod range;
+pub(crate) mod read_ahead;
 mod scan;

@@ -4,11 +4,12 @@
 //! passed from one key to the next, every key between the two that was removed since the snapshot
 //! has a version. So the versions between them are searched then, not before.
 
-use std::ops::ControlFlow;
+use std::{cmp::Ordering, ops::ControlFlow};
 
+use super::read_ahead::ReadAhead;
 use crate::{
     Result,
-    contract::{self, Engine as _, Entry, EntryIter, KeyRange, Visit},
+    contract::{self, Direction, Engine as _, Entry, EntryIter, KeyRange, Visit},
     db::{
         core::Core,
         tables::{state::TableState, value::Key},
@@ -52,15 +53,12 @@ impl NearestVersion {
 
 /// The entries of a range in a snapshot, envelopes included.
 pub(crate) struct SnapshotRange {
-    stored: EntryIter,
+    stored: ReadAhead<EntryIter, Entry>,
     snapshot: ProcessArc<SnapshotState>,
     /// The first key that the front may return; empty: any.
     start: Vec<u8>,
     /// The first key that the back may not return; `None`: any may be returned.
     end: Option<Vec<u8>>,
-    /// Entries that the engine has returned and that are behind a version.
-    front: Option<Entry>,
-    back: Option<Entry>,
     first_version: NearestVersion,
     last_version: NearestVersion,
 }
@@ -85,120 +83,82 @@ impl SnapshotRange {
     /// Forgets the engine's iterator without dropping it: it belongs to the parent of this forked
     /// process.
     pub(crate) fn forget(&mut self) {
-        std::mem::forget(std::mem::replace(&mut self.stored, Box::new(std::iter::empty())));
+        let stored = std::mem::replace(self.stored.iterator_mut(), Box::new(std::iter::empty()));
+        std::mem::forget(stored);
     }
 
-    /// Returns the next entry from the front. `None` after the last, or after an error.
-    pub(crate) fn next(&mut self, core: &Core, table: &TableState) -> Option<Result<StoredEntry>> {
+    /// Returns the next entry from the front (`Up`) or from the back. After an error the range must
+    /// not be used.
+    pub(crate) fn next(
+        &mut self,
+        core: &Core,
+        table: &TableState,
+        direction: Direction,
+    ) -> Result<Option<StoredEntry>> {
         loop {
-            let entry = match self.front.take() {
-                None => match self.stored.next() {
-                    None => self.back.take(),
-                    Some(Ok(entry)) => Some(entry),
-                    Some(Err(error)) => return Some(Err(error)),
-                },
-                entry => entry,
-            };
-            let version = self.version_up_to(core, table, entry.as_ref());
-            if let Err(error) = self.snapshot.check() {
-                return Some(Err(error));
+            // In this order: a key that was removed before the engine returned this entry has a
+            // version now.
+            self.stored.peek(direction)?;
+            let version = self.next_version(core, table, direction)?;
+            self.snapshot.check()?;
+            if let Some(version) = version {
+                self.pass(&version.place, direction);
+                if let Some(value) = version.value {
+                    return Ok(Some((version.place, value)));
+                }
+                continue;
             }
-            match (version, entry) {
-                (None, None) => return None,
-                (Some(version), entry) => {
-                    pass(&mut self.start, &version.place);
-                    self.front = entry.filter(|entry| entry.key != version.place);
-                    if let Some(value) = version.value {
-                        return Some(Ok((version.place, value)));
-                    }
-                }
-                (None, Some(entry)) => {
-                    pass(&mut self.start, &entry.key);
-                    if !core.versions.is_hidden(&self.snapshot, table, &entry.key) {
-                        return Some(Ok((entry.key, entry.value)));
-                    }
-                }
+            let Some(entry) = self.stored.take(direction) else { return Ok(None) };
+            self.pass(&entry.key, direction);
+            if !core.versions.is_hidden(&self.snapshot, table, &entry.key) {
+                return Ok(Some((entry.key, entry.value)));
             }
         }
     }
 
-    /// Takes the first version, if it is not above the engine's next entry.
-    fn version_up_to(
+    /// Takes the next version, if it is not behind the engine's next entry. Takes that entry too if
+    /// it has the same key.
+    fn next_version(
         &mut self,
         core: &Core,
         table: &TableState,
-        entry: Option<&Entry>,
-    ) -> Option<NextVersion> {
+        direction: Direction,
+    ) -> Result<Option<NextVersion>> {
         if !core.versions.may_have(&self.snapshot, table) {
-            return None;
+            return Ok(None);
         }
-        mutant!(SnapshotRangeMissesDeleted => return None);
-        let (start, end) = (&self.start, self.end.as_deref());
-        let is_in = |key: &[u8]| end.is_none_or(|end| key < end);
-        let search = || core.versions.first_between((&self.snapshot, table), start, end);
-        let first = self.first_version.get(table, is_in, search)?;
-        if entry.is_some_and(|entry| first.place > entry.key) {
-            return None;
+        mutant!(SnapshotRangeMissesDeleted => return Ok(None));
+        let (start, end) = (&*self.start, self.end.as_deref());
+        let nearest = match direction {
+            Direction::Up => &mut self.first_version,
+            Direction::Down => &mut self.last_version,
+        };
+        let is_in = |place: &[u8]| place >= start && end.is_none_or(|end| place < end);
+        let of_table = (&*self.snapshot as &SnapshotState, table);
+        let search = || core.versions.nearest_between(of_table, (start, end), direction);
+        let Some(version) = nearest.get(table, is_in, search) else { return Ok(None) };
+        let order = self.stored.peek(direction)?.map(|entry| version.place.cmp(&entry.key));
+        let is_behind = match direction {
+            Direction::Up => order == Some(Ordering::Greater),
+            Direction::Down => order == Some(Ordering::Less),
+        };
+        if is_behind {
+            return Ok(None);
         }
-        self.first_version.take()
+        if order == Some(Ordering::Equal) {
+            self.stored.take(direction);
+        }
+        Ok(nearest.take())
     }
 
-    /// Takes the last version, if it is not below the engine's next entry from the back.
-    fn version_down_to(
-        &mut self,
-        core: &Core,
-        table: &TableState,
-        entry: Option<&Entry>,
-    ) -> Option<NextVersion> {
-        if !core.versions.may_have(&self.snapshot, table) {
-            return None;
-        }
-        let (start, end) = (&self.start, self.end.as_deref());
-        let is_in = |key: &[u8]| key >= start.as_slice();
-        let search = || core.versions.last_between((&self.snapshot, table), start, end);
-        let last = self.last_version.get(table, is_in, search)?;
-        if entry.is_some_and(|entry| last.place < entry.key) {
-            return None;
-        }
-        self.last_version.take()
-    }
-
-    /// Returns the next entry from the back. `None` after the last, or after an error.
-    pub(crate) fn next_back(
-        &mut self,
-        core: &Core,
-        table: &TableState,
-    ) -> Option<Result<StoredEntry>> {
-        loop {
-            let entry = match self.back.take() {
-                None => match self.stored.next_back() {
-                    None => self.front.take(),
-                    Some(Ok(entry)) => Some(entry),
-                    Some(Err(error)) => return Some(Err(error)),
-                },
-                entry => entry,
-            };
-            let version = self.version_down_to(core, table, entry.as_ref());
-            if let Err(error) = self.snapshot.check() {
-                return Some(Err(error));
-            }
-            match (version, entry) {
-                (None, None) => return None,
-                (Some(version), entry) => {
-                    self.end = Some(version.place.clone());
-                    self.back = entry.filter(|entry| entry.key != version.place);
-                    if let Some(value) = version.value {
-                        return Some(Ok((version.place, value)));
-                    }
-                }
-                (None, Some(entry)) => {
-                    let end = self.end.get_or_insert_default();
-                    end.clear();
-                    end.extend_from_slice(&entry.key);
-                    if !core.versions.is_hidden(&self.snapshot, table, &entry.key) {
-                        return Some(Ok((entry.key, entry.value)));
-                    }
-                }
+    /// Leaves the keys up to `key` behind.
+    fn pass(&mut self, key: &[u8], direction: Direction) {
+        match direction {
+            Direction::Up => pass(&mut self.start, key),
+            Direction::Down => {
+                let end = self.end.get_or_insert_default();
+                end.clear();
+                end.extend_from_slice(key);
             }
         }
     }
@@ -215,15 +175,13 @@ impl Core {
         self.begin_snapshot_read(snapshot, table)?;
         let (start, end) = (range.start.clone().unwrap_or_default(), range.end.clone());
         let ordered = table.engine.ordered().ok_or_else(|| self.tables.unordered(table))?;
-        let stored = ordered.range(range)?;
+        let stored = ReadAhead::new(ordered.range(range)?);
         let snapshot = snapshot.clone();
         Ok(SnapshotRange {
             stored,
             snapshot,
             start,
             end,
-            front: None,
-            back: None,
             first_version: NearestVersion::default(),
             last_version: NearestVersion::default(),
         })
@@ -297,7 +255,8 @@ impl Core {
         if !self.versions.may_have(snapshot, table) {
             return None;
         }
-        let search = || self.versions.first_between((snapshot, table), start, end);
+        let search =
+            || self.versions.nearest_between((snapshot, table), (start, end), Direction::Up);
         let first = nearest.get(table, |_| true, search)?;
         if key.is_some_and(|key| *first.place > *key) {
             return None;

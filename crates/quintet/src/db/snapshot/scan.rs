@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::range::StoredEntry;
 use crate::{
     Result,
-    contract::{Cursor, Engine as _, HashOrder, KeyRange, Value},
+    contract::{Cursor, Direction, Engine as _, HashOrder, KeyRange, Value},
     db::{
         core::Core,
         tables::state::TableState,
@@ -34,8 +34,8 @@ impl Core {
         let start = (!start.is_empty()).then(|| start.to_vec());
         let mut range = self.snapshot_range(snapshot, table, KeyRange { start, end: None })?;
         let mut entries = Vec::with_capacity(count.min(1024));
-        while let Some(entry) = range.next(self, table) {
-            entries.push(entry?);
+        while let Some(entry) = range.next(self, table, Direction::Up)? {
+            entries.push(entry);
             if entries.len() >= count {
                 let next = entries.last().map(|(key, _)| Cursor::after_key(key));
                 return Ok((entries, next.unwrap_or_default()));
@@ -84,7 +84,9 @@ impl Core {
         let mut start = high_half(start).to_vec();
         let end = end.and_then(|end| end.checked_add(1 << 32)).map(high_half);
         let end = end.as_ref().map(<[u8; POSITION_BYTES]>::as_slice);
-        while let Some(version) = self.versions.first_between((snapshot, table), &start, end) {
+        while let Some(version) =
+            self.versions.nearest_between((snapshot, table), (&start, end), Direction::Up)
+        {
             start.clear();
             start.extend_from_slice(&version.place);
             start.push(0);

@@ -29,6 +29,13 @@ impl Value {
         Some(Self { bytes: stored.skip(start), envelope })
     }
 
+    /// Replaces the content of `out` by a value. Returns whether there is one.
+    pub(crate) fn copy_to(value: Option<&Self>, out: &mut Vec<u8>) -> bool {
+        out.clear();
+        out.extend_from_slice(value.map_or(&[], |value| &**value));
+        value.is_some()
+    }
+
     #[inline]
     pub(crate) fn is_expired(&self, now: u64) -> bool {
         self.envelope.is_expired(now)

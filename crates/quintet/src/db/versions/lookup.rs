@@ -11,7 +11,7 @@ use super::{
     version_key::{VersionKey, end_of_table, key_at, lower_bound, place_of},
 };
 use crate::{
-    contract::{KeyRange, Value},
+    contract::{Direction, KeyRange, Value},
     db::tables::state::TableState,
     util::{
         codec::Lsn,
@@ -39,13 +39,6 @@ pub(crate) struct NextVersion {
     pub(crate) value: Option<Value>,
 }
 
-/// The direction in which the next version is searched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SearchEnd {
-    Front,
-    Back,
-}
-
 impl VersionStore {
     /// Returns whether a key of the table may have a version for the snapshot. The answer `false`
     /// holds for what the caller has read from the engine before the call.
@@ -66,8 +59,8 @@ impl VersionStore {
     }
 
     fn find_version(&self, snapshot: &SnapshotState, table: &TableState, key: &[u8]) -> Earlier {
-        let found =
-            self.oldest_since(&VersionKey::new(table, key, table.hash.hash(key)), snapshot.lsn);
+        let version = VersionKey::new(table, key, table.hash.hash(key));
+        let found = self.oldest_since(&version, snapshot.lsn);
         if let Some(load) = self.load_that_hides(snapshot, table, key)
             && found.as_ref().is_none_or(|(lsn, _)| *lsn >= load.lsn)
         {
@@ -110,33 +103,13 @@ impl VersionStore {
         loads.iter().find(|load| load.hides(table.id, key, snapshot.number)).cloned()
     }
 
-    /// Returns the first key from `start` (included) to `end` (excluded) that has a version for the
-    /// snapshot. Both are places in the order of the table; `None` is its end.
-    pub(crate) fn first_between(
-        &self,
-        (snapshot, table): (&SnapshotState, &TableState),
-        start: &[u8],
-        end: Option<&[u8]>,
-    ) -> Option<NextVersion> {
-        self.search((snapshot, table), (start, end), SearchEnd::Front)
-    }
-
-    /// Returns the last key from `start` (included) to `end` (excluded) that has a version for the
-    /// snapshot.
-    pub(crate) fn last_between(
-        &self,
-        (snapshot, table): (&SnapshotState, &TableState),
-        start: &[u8],
-        end: Option<&[u8]>,
-    ) -> Option<NextVersion> {
-        self.search((snapshot, table), (start, end), SearchEnd::Back)
-    }
-
-    fn search(
+    /// Returns the first key (`Up`) or the last from `start` (included) to `end` (excluded) that has
+    /// a version for the snapshot. Both are places in the order of the table; `None` is its end.
+    pub(crate) fn nearest_between(
         &self,
         (snapshot, table): (&SnapshotState, &TableState),
         (start, end): (&[u8], Option<&[u8]>),
-        from: SearchEnd,
+        direction: Direction,
     ) -> Option<NextVersion> {
         if table.last_version() < snapshot.lsn {
             return None;
@@ -146,18 +119,15 @@ impl VersionStore {
         let segments = self.segments.load();
         let reaching = || segments.iter().filter(|segment| segment.reaches(snapshot.lsn));
         loop {
-            let bytes = nearest(reaching(), (&start, &end), from)?;
+            let bytes = nearest(reaching(), (&start, &end), direction)?;
             let place = place_of(&bytes);
-            let key = key_at(table, place);
-            let version = VersionKey::new(table, key, table.hash.hash(key));
-            if self.oldest_since(&version, snapshot.lsn).is_some()
-                && let Earlier::Was(value) = self.find_version(snapshot, table, key)
-            {
+            // A key of a sorted load that has no version is the engine's to return.
+            if let Earlier::Was(value) = self.find_version(snapshot, table, key_at(table, place)) {
                 return Some(NextVersion { place: place.to_vec(), value });
             }
-            match from {
-                SearchEnd::Front => start = [&*bytes, &[0]].concat(),
-                SearchEnd::Back => end = bytes,
+            match direction {
+                Direction::Up => start = [&*bytes, &[0]].concat(),
+                Direction::Down => end = bytes,
             }
         }
     }
@@ -170,7 +140,10 @@ impl VersionStore {
         table: &TableState,
         key: &[u8],
     ) -> bool {
-        self.find(snapshot, table, key) != Earlier::Current
+        self.may_have(snapshot, table) && {
+            let version = VersionKey::new(table, key, table.hash.hash(key));
+            self.has_since(&version, snapshot.lsn) || self.is_hidden(snapshot, table, key)
+        }
     }
 
     /// Returns a key of the range that a commit after the snapshot has written, or that a sorted
@@ -192,32 +165,32 @@ impl VersionStore {
                 return Some(load.after.clone());
             }
         }
-        let start = range.start.as_deref().unwrap_or(&[]);
-        let found = self.first_between((snapshot, table), start, range.end.as_deref())?;
+        let bounds = (range.start.as_deref().unwrap_or(&[]), range.end.as_deref());
+        let found = self.nearest_between((snapshot, table), bounds, Direction::Up)?;
         Some(key_at(table, &found.place).to_vec())
     }
 }
 
 /// Returns the first encoded key of some segments that is not below `start`.
 pub(super) fn nearest_front(segments: &[Arc<VersionSegment>], start: &[u8]) -> Option<Vec<u8>> {
-    nearest(segments.iter(), (start, &[u8::MAX; 9]), SearchEnd::Front)
+    nearest(segments.iter(), (start, &[u8::MAX; 9]), Direction::Up)
 }
 
 /// Returns the first or the last encoded key of some segments from `start` to `end`.
 fn nearest<'a>(
     segments: impl Iterator<Item = &'a Arc<VersionSegment>>,
     (start, end): (&[u8], &[u8]),
-    from: SearchEnd,
+    direction: Direction,
 ) -> Option<Vec<u8>> {
     let (mut nearest, mut key): (Option<Vec<u8>>, _) = (None, Vec::new());
     for segment in segments {
-        let is_found = match from {
-            SearchEnd::Front => segment.first_key(start, &mut key) && *key < *end,
-            SearchEnd::Back => segment.last_key(end, &mut key) && *key >= *start,
+        let is_found = match direction {
+            Direction::Up => segment.first_key(start, &mut key) && *key < *end,
+            Direction::Down => segment.last_key(end, &mut key) && *key >= *start,
         };
-        let is_nearer = nearest.as_ref().is_none_or(|nearest| match from {
-            SearchEnd::Front => key < *nearest,
-            SearchEnd::Back => key > *nearest,
+        let is_nearer = nearest.as_ref().is_none_or(|nearest| match direction {
+            Direction::Up => key < *nearest,
+            Direction::Down => key > *nearest,
         });
         if is_found && is_nearer {
             std::mem::swap(nearest.get_or_insert_default(), &mut key);

@@ -349,7 +349,7 @@ fn a_typed_table_is_read_in_a_snapshot() {
     (0..5).for_each(|number| table.put(&key(number), &-1).unwrap());
     let snapshot = db.snapshot().unwrap();
     (0..9).for_each(|number| table.put(&key(number), &7).unwrap());
-    let at = table.at(&snapshot).clone();
+    let at = snapshot.typed(&table).clone();
     assert_eq!(at.get(&key(2)).unwrap(), Some(-1));
     assert_eq!(at.multi_get(&[key(1), key(8)]).unwrap(), [Some(-1), None]);
     assert!(!at.contains(&key(8)).unwrap());

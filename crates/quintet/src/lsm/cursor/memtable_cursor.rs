@@ -5,10 +5,8 @@ use std::sync::Arc;
 use super::sorted_cursor::{DiskCursor, ScanStart, SortedCursor};
 use crate::{
     Result,
-    lsm::{
-        direction::Direction,
-        memtable::{Memtable, skiplist::Node},
-    },
+    contract::Direction,
+    lsm::memtable::{Memtable, skiplist::Node},
 };
 
 /// A cursor over one memtable.

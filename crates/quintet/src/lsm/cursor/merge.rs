@@ -24,7 +24,7 @@ pub(crate) use super::{
     sorted_cursor::{DiskCursor, ReadAheadSizes, ScanStart, SortedCursor},
     sst_cursor::SstCursor,
 };
-pub(crate) use crate::lsm::direction::Direction;
+pub(crate) use crate::contract::Direction;
 use crate::{
     Result,
     io::{AlignedBuffer, Env, Queue, Queues, Request},

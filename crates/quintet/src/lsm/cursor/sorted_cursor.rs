@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use crate::{
     Result,
+    contract::Direction,
     io::{AlignedBuffer, File, Flow},
-    lsm::{
-        direction::Direction,
-        sst::{Span, decoded_block::DecodedBlockCache},
-    },
+    lsm::sst::{Span, decoded_block::DecodedBlockCache},
 };
 
 /// Bytes that the first reads of a range take together, without the unused parts of blocks: 30

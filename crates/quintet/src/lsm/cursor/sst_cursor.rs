@@ -15,14 +15,12 @@ use std::{mem, ops::Range, sync::Arc};
 use super::sorted_cursor::{DiskCursor, ReadAheadSizes, ScanStart, SortedCursor};
 use crate::{
     Error, Result,
+    contract::Direction,
     io::{AlignedBuffer, File, Pending, Request},
-    lsm::{
-        direction::Direction,
-        sst::{
-            Span, Sst,
-            block::{self, EntryRef},
-            decoded_block::{CopiedEntries, CopyStart},
-        },
+    lsm::sst::{
+        Span, Sst,
+        block::{self, EntryRef},
+        decoded_block::{CopiedEntries, CopyStart},
     },
     util::codec::to_usize,
 };

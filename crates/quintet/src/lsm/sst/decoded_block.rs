@@ -25,11 +25,10 @@ use std::{ops::Range, sync::Arc};
 use super::block::{self, EntryRef};
 use crate::{
     Error, Result,
-    contract::{Context, ValueSink, value_sink::ValueLocation},
+    contract::{Context, Direction, ValueSink, value_sink::ValueLocation},
     io::prefetch,
     lsm::{
         block_cache::{BlockCache, BlockHandles, BlockRef},
-        direction::Direction,
         memtable::Answer,
     },
     util::{

@@ -19,11 +19,9 @@ use super::{
 };
 use crate::{
     Error, Result,
+    contract::Direction,
     io::{AlignedBuffer, BLOCK_BYTES, File, Open, read_exact_at},
-    lsm::{
-        block_cache::{BlockHandles, BlockRef, CacheAdmission},
-        direction::Direction,
-    },
+    lsm::block_cache::{BlockHandles, BlockRef, CacheAdmission},
     util::{
         codec::{crc32c, low_u32, round_up, to_u64, to_usize},
         mutant::mutant,

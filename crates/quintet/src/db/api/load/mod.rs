@@ -47,7 +47,7 @@ use crate::{
 
 /// Encoded size in bytes at which a batch is committed. Large enough that the commit costs
 /// little for each entry, and small beside the smallest memory budget.
-const BATCH_BYTES: u64 = 256 << 10;
+pub(super) const BATCH_BYTES: u64 = 256 << 10;
 
 /// Options of a sorted load.
 #[derive(Clone, Copy, Debug, Default)]

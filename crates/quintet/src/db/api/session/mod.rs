@@ -200,6 +200,7 @@ impl Session {
             .durability(core.durability)
             .sync_interval(core.sync_interval)
             .recovery_budget(core.checkpoints.recovery_budget())
+            .snapshot_max_age(core.versions.limits.age)
             .memory_budget(bytes.max(MEMORY_BUDGET_MIN));
         match Self::open_below(&core.env, target, &options, Some(&self.mounts)) {
             Ok(session) => Ok(MountedSession { session, _memory: Some(memory) }),

@@ -12,12 +12,13 @@ use std::{borrow::Borrow, fmt, ops::Bound};
 use super::handle::{Transaction, own_value};
 use crate::{
     Result,
-    contract::{Cursor, KeyRange},
+    contract::{Cursor, Direction, KeyRange},
     db::{
         api::{
             key_bounds::KeyBounds,
             table::{Entries, Table},
         },
+        snapshot::read_ahead::ReadAhead,
         tables::value::{Key, Value},
         transaction::OwnValue,
     },
@@ -33,7 +34,8 @@ const OWN_TAG: u8 = b'w';
 pub struct TransactionEntries<'a> {
     transaction: &'a Transaction,
     table: Table,
-    committed: ReadAheadEntries,
+    /// The committed entries, with the next one at each end.
+    committed: ReadAhead<Entries, (Key, Value)>,
     /// The number of the range in the read set.
     number: usize,
     /// The bounds of the own writes that are not returned yet.
@@ -45,47 +47,6 @@ pub struct TransactionEntries<'a> {
 impl fmt::Debug for TransactionEntries<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TransactionEntries").field("table", &self.table).finish_non_exhaustive()
-    }
-}
-
-/// The committed entries of a range, with the next one at each end.
-struct ReadAheadEntries {
-    entries: Entries,
-    front: Option<(Key, Value)>,
-    back: Option<(Key, Value)>,
-}
-
-/// An end of the range.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum IteratorEnd {
-    Front,
-    Back,
-}
-
-impl ReadAheadEntries {
-    /// Reads the next entry at an end, unless it is read already. Returns its key.
-    fn peek(&mut self, end: IteratorEnd) -> Result<Option<&[u8]>> {
-        let Self { entries, front, back } = self;
-        let (near, far) = match end {
-            IteratorEnd::Front => (front, back),
-            IteratorEnd::Back => (back, front),
-        };
-        if near.is_none() {
-            let next = match end {
-                IteratorEnd::Front => entries.next(),
-                IteratorEnd::Back => entries.next_back(),
-            };
-            // The last entry may have been read ahead from the other end.
-            *near = next.transpose()?.or_else(|| far.take());
-        }
-        Ok(near.as_ref().map(|(key, _)| key.as_slice()))
-    }
-
-    fn take(&mut self, end: IteratorEnd) -> Option<(Key, Value)> {
-        match end {
-            IteratorEnd::Front => self.front.take(),
-            IteratorEnd::Back => self.back.take(),
-        }
     }
 }
 
@@ -200,13 +161,13 @@ impl<'a> TransactionEntries<'a> {
         let begun = state.reads.range(core, &table.state, range.clone());
         let (snapshot, number) = state.keep_failure(begun)?;
         let entries = Entries::new(table, &snapshot, range)?;
-        let committed = ReadAheadEntries { entries, front: None, back: None };
+        let committed = ReadAhead::new(entries);
         let table = table.clone();
         Ok(Self { transaction, table, committed, number, own_start, own_end, failed: false })
     }
 
     /// Returns the next entry at an end. `Ok(None)`: there is none.
-    fn advance(&mut self, end: IteratorEnd) -> Result<Option<(Key, Value)>> {
+    fn advance(&mut self, direction: Direction) -> Result<Option<(Key, Value)>> {
         self.table.session.core.tables.check_usable(&self.table.state)?;
         let id = self.table.state.id;
         loop {
@@ -215,39 +176,39 @@ impl<'a> TransactionEntries<'a> {
                 self.own_start.as_ref().map(Vec::as_slice),
                 self.own_end.as_ref().map(Vec::as_slice),
             );
-            let own = match end {
-                IteratorEnd::Front => state.writes.first(id, bounds),
-                IteratorEnd::Back => state.writes.last(id, bounds),
+            let own = match direction {
+                Direction::Up => state.writes.first(id, bounds),
+                Direction::Down => state.writes.last(id, bounds),
             };
-            let committed = self.committed.peek(end)?;
+            let committed = self.committed.peek(direction)?.map(|(key, _)| key.as_slice());
             let is_own_next = match (&own, committed) {
                 (None, None) => {
-                    state.reads.extend_range(self.number, None, end == IteratorEnd::Front);
+                    state.reads.extend_range(self.number, None, direction == Direction::Up);
                     return Ok(None);
                 }
                 (Some(_), None) => true,
                 (None, Some(_)) => false,
-                (Some((own, _)), Some(committed)) => match end {
-                    IteratorEnd::Front => own.as_slice() <= committed,
-                    IteratorEnd::Back => own.as_slice() >= committed,
+                (Some((own, _)), Some(committed)) => match direction {
+                    Direction::Up => own.as_slice() <= committed,
+                    Direction::Down => own.as_slice() >= committed,
                 },
             };
             if let Some((key, own)) = own.filter(|_| is_own_next) {
                 if committed == Some(key.as_slice()) {
-                    self.committed.take(end);
+                    self.committed.take(direction);
                 }
-                match end {
-                    IteratorEnd::Front => self.own_start = Bound::Excluded(key.clone()),
-                    IteratorEnd::Back => self.own_end = Bound::Excluded(key.clone()),
+                match direction {
+                    Direction::Up => self.own_start = Bound::Excluded(key.clone()),
+                    Direction::Down => self.own_end = Bound::Excluded(key.clone()),
                 }
-                state.reads.extend_range(self.number, Some(&key), end == IteratorEnd::Front);
+                state.reads.extend_range(self.number, Some(&key), direction == Direction::Up);
                 if let Some(value) = own_value(&self.table, &state.writes, own)? {
                     return Ok(Some((key, value)));
                 }
                 continue;
             }
-            let Some((key, value)) = self.committed.take(end) else { return Ok(None) };
-            state.reads.extend_range(self.number, Some(&key), end == IteratorEnd::Front);
+            let Some((key, value)) = self.committed.take(direction) else { return Ok(None) };
+            state.reads.extend_range(self.number, Some(&key), direction == Direction::Up);
             // A range that the transaction has deleted hides it.
             if state.writes.find(id, &key) == OwnValue::Unwritten {
                 return Ok(Some((key, value)));
@@ -255,11 +216,11 @@ impl<'a> TransactionEntries<'a> {
         }
     }
 
-    fn next_at(&mut self, end: IteratorEnd) -> Option<Result<(Key, Value)>> {
+    fn next_at(&mut self, direction: Direction) -> Option<Result<(Key, Value)>> {
         if self.failed {
             return None;
         }
-        let next = self.advance(end);
+        let next = self.advance(direction);
         let next = self.transaction.state.borrow_mut().keep_failure(next);
         self.failed = next.is_err();
         next.transpose()
@@ -270,12 +231,12 @@ impl Iterator for TransactionEntries<'_> {
     type Item = Result<(Key, Value)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_at(IteratorEnd::Front)
+        self.next_at(Direction::Up)
     }
 }
 
 impl DoubleEndedIterator for TransactionEntries<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.next_at(IteratorEnd::Back)
+        self.next_at(Direction::Down)
     }
 }
