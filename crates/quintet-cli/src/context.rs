@@ -37,9 +37,11 @@ impl From<DurabilityChoice> for Durability {
 
 impl Context<'_> {
     pub(crate) fn options(&self) -> Options {
+        // The operators are functions of the application.
+        let options = Options::new().allow_missing_merge_operators(true);
         match self.memory_budget {
-            Some(bytes) => Options::new().memory_budget(bytes),
-            None => Options::new(),
+            Some(bytes) => options.memory_budget(bytes),
+            None => options,
         }
     }
 

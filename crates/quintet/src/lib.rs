@@ -70,6 +70,10 @@ pub use engine::{
 pub use util::codec::Lsn;
 pub use util::error::{Error, LockHolder, Result};
 pub use util::report::{Finding, Report};
+#[cfg(feature = "json")]
+pub use util::types::Json;
+#[cfg(feature = "postcard")]
+pub use util::types::Postcard;
 pub use util::types::{
     KEY_PARTS_MAX, KeyPart, KeyPrefix, KeyRef, TableTypes, TypeTag, TypedKey, TypedValue, ValueRef,
 };

@@ -90,6 +90,17 @@ fn an_update_needs_the_expected_value() {
 }
 
 #[test]
+fn a_merge_uses_the_operator_of_the_table() {
+    let place = Place::with_table();
+    let input = "create m btree merge=append\nmerge k a\nmerge k b\nbegin\nmerge k c\nget k\n\
+                 commit\nget k\n";
+    let expected = "ok\nok\nok\nok\nok\n\"abc\"\nok\n\"abc\"\n";
+    assert_eq!(answers(&place, input), expected);
+    check_failure(&shell(&place, "use t\nmerge k a\n"), 1, "without a merge operator");
+    check_failure(&shell(&place, "create n btree merge=own\n"), 1, "own");
+}
+
+#[test]
 fn a_line_that_makes_no_sense_is_named_and_ends_the_run() {
     let place = Place::with_table();
     for (line, expected) in [

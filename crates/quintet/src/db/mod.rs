@@ -17,7 +17,7 @@
 //! | `core` | `Core`, which ties the components together; stripes |
 //! | `checkpoint`, `expiry`, `versions` | the checkpoint rounds; the index of values that expire; earlier values of keys for snapshots |
 //! | `tables` | the registry of open tables, their state, reads, the host that engines call |
-//! | `catalog`, `encoding` | the file of tables; the bytes of values and of log records |
+//! | `catalog`, `encoding`, `merge` | the file of tables; the bytes of values and of log records; merge operators |
 //! | `limits` | limits of names, keys and values |
 //!
 //! `inspect` prints files and imports `catalog` and `encoding` only. `recovery` and `commit` do not
@@ -40,6 +40,7 @@ mod encoding;
 mod expiry;
 pub mod inspect;
 mod limits;
+mod merge;
 #[cfg(all(test, shuttle))]
 mod models;
 mod recovery;

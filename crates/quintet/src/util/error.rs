@@ -150,6 +150,13 @@ pub enum Error {
         /// What was given.
         found: String,
     },
+    /// A value of an application's own type cannot be encoded. Nothing was written.
+    NotEncodable {
+        /// The name of the type.
+        value: &'static str,
+        /// Why.
+        reason: String,
+    },
     /// A batch or a transaction received a table of another database. A table behind a mount
     /// belongs to the mounted database. Use one batch for each database (`Database::mounted`).
     OtherDatabase {
@@ -170,6 +177,26 @@ pub enum Error {
         table: String,
         /// The name of its engine.
         engine: &'static str,
+    },
+    /// The table has a merge operator that is not registered. Register it with
+    /// `Options::merge_operator`, or open the table without merges:
+    /// `Options::allow_missing_merge_operators`.
+    MergeOperatorMissing {
+        /// The table.
+        table: String,
+        /// The name of the operator.
+        operator: String,
+    },
+    /// The merge operator of the table cannot merge the operand into the key's value.
+    MergeRefused {
+        /// The table.
+        table: String,
+        /// The key.
+        key: Vec<u8>,
+        /// The name of the operator.
+        operator: String,
+        /// Why.
+        reason: String,
     },
     /// This build has no engine of that name.
     UnknownEngine {
@@ -280,6 +307,13 @@ impl Error {
     }
 }
 
+const DISK_FULL: &str = "no space left on the disk; free some and try again";
+const LOG_FAILED: &str = "the database takes no more writes until it is closed and reopened";
+const TABLE_FAILED: &str = "and takes no operations; close and reopen the database";
+const OUT_OF_MEMORY: &str = "has free; raise memory_budget or delete data";
+const UNORDERED: &str = "which keeps no key order and has no ranges; use scan, or a btree, slm or \
+                         tph table";
+const NOT_REGISTERED: &str = "which is not registered; register it in the options of the database";
 const LOCKED: &str = "is already open";
 const LOADING: &str = "is being loaded; retry the write after the load";
 const OTHER_DATABASE: &str = "belongs to another database; a batch, a snapshot or a transaction is \
@@ -301,9 +335,7 @@ impl fmt::Display for Error {
                 write!(f, "{} is not a Quintet database: {what}", path.display())
             }
             Self::Io { doing, source } => write!(f, "{doing}: {source}"),
-            Self::DiskFull { doing } => {
-                write!(f, "{doing}: no space left on the disk; free some and try again")
-            }
+            Self::DiskFull { doing } => write!(f, "{doing}: {DISK_FULL}"),
             Self::Corruption { file, offset, what } => {
                 write!(f, "{file} is damaged at byte {offset}: {what}")
             }
@@ -312,22 +344,16 @@ impl fmt::Display for Error {
                 "{file} has format version {found}, this release reads up to {supported}; \
                  use a newer release"
             ),
-            Self::LogFailed { reason } => write!(
-                f,
-                "an earlier sync of the log failed ({reason}); the database takes no more writes \
-                 until it is closed and reopened"
-            ),
+            Self::LogFailed { reason } => {
+                write!(f, "an earlier sync of the log failed ({reason}); {LOG_FAILED}")
+            }
             Self::TableFailed { table, reason } => {
-                write!(
-                    f,
-                    "table {table} failed ({reason}) and takes no operations; \
-                     close and reopen the database"
-                )
+                write!(f, "table {table} failed ({reason}) {TABLE_FAILED}")
             }
             Self::OutOfMemory { budget, needed } => write!(
                 f,
                 "the write needs {needed} bytes of memory, more than the budget of {budget} bytes \
-                 has free; raise memory_budget or delete data"
+                 {OUT_OF_MEMORY}"
             ),
             Self::Limit { what } => f.write_str(what),
             Self::InvalidOption { name, what } => write!(f, "option {name}: {what}"),
@@ -350,11 +376,18 @@ impl fmt::Display for Error {
                 write!(f, "table {table} has the types {expected}, not {found}")
             }
             Self::Mount { path, what } => write!(f, "mount {path}: {what}"),
-            Self::Unordered { table, engine } => write!(
-                f,
-                "table {table} uses the {engine} engine, which keeps no key order and has no \
-                 ranges; use scan, or a btree, slm or tph table"
-            ),
+            Self::Unordered { table, engine } => {
+                write!(f, "table {table} uses the {engine} engine, {UNORDERED}")
+            }
+            Self::MergeOperatorMissing { table, operator } => {
+                write!(f, "table {table} has the merge operator {operator:?}, {NOT_REGISTERED}")
+            }
+            Self::NotEncodable { value, reason } => {
+                write!(f, "a value of the type {value} cannot be stored: {reason}")
+            }
+            Self::MergeRefused { table, key, operator, reason } => {
+                write_key(f, (table, key), &format!("{operator} refuses the operand: {reason}"))
+            }
             Self::UnknownEngine { name, available } => {
                 write!(f, "this build has no engine named {name:?}; it has: {available}")
             }

@@ -12,6 +12,7 @@ mod hierarchy;
 #[path = "../common/lanes.rs"]
 mod lanes;
 mod options;
+mod own_types;
 mod queues;
 #[path = "../common/random.rs"]
 mod random;

@@ -57,6 +57,7 @@ pub(super) const COMMANDS: &[Help] = &[
     help("rename", "TABLE NAME", "rename a table or a directory of tables"),
     help("drop", "TABLE", "drop a table"),
     help("update", "KEY OLD NEW", "set a value to NEW if it is OLD; else print the value"),
+    help("merge", "KEY OPERAND", "change a value by the merge operator of the table"),
     help("begin", "", "begin a transaction over any tables; reads show its moment and its writes"),
     help("commit", "", "commit the transaction, if no other commit has changed what it read"),
     help("rollback", "", "discard the writes of the transaction (also: abort)"),
@@ -178,6 +179,7 @@ impl<'a> Session<'a> {
                 self.done(out)?;
             }
             b"update" => self.update(words, out)?,
+            b"merge" => self.merge(words, out)?,
             b"begin" | b"commit" | b"rollback" | b"abort" | b"snapshot" | b"release" => {
                 self.change_view(&command, words)?;
                 self.done(out)?;
@@ -257,6 +259,22 @@ impl<'a> Session<'a> {
                 *writes += 1;
             }
             _ => table.delete(&key)?,
+        }
+        self.done(out)
+    }
+
+    /// Merges an operand into a value.
+    fn merge(&mut self, words: &mut Words<'_>, out: &mut dyn Write) -> Outcome {
+        let (key, operand) = (words.need("KEY")?, words.value()?);
+        let table = self.table()?.clone();
+        let form = form(&table)?;
+        let (key, operand) = (form.key(&key)?, form.value(&operand)?);
+        match &mut self.view {
+            ReadView::Transaction(transaction, writes) => {
+                transaction.merge(&table, &key, &operand)?;
+                *writes += 1;
+            }
+            _ => table.merge(&key, &operand)?,
         }
         self.done(out)
     }

@@ -109,6 +109,13 @@ macro_rules! engine_options {
             pub fn types(self, types: $crate::TableTypes) -> Self {
                 Self(self.0.types(types))
             }
+
+            /// Names the merge operator, as [`TableOptions::merge`](crate::TableOptions::merge)
+            /// does.
+            #[must_use]
+            pub fn merge(self, operator: impl Into<String>) -> Self {
+                Self(self.0.merge(operator))
+            }
         }
 
         impl Default for $builder {

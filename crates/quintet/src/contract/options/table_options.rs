@@ -8,6 +8,11 @@ use super::{
 };
 use crate::{Error, Result, util::types::TableTypes};
 
+/// The option of every engine that names the merge operator.
+const MERGE: &str = "merge";
+/// Maximum length of the name of a merge operator, in bytes.
+const MERGE_NAME_BYTES_MAX: usize = 64;
+
 /// The engine, engine options and types of a new table.
 ///
 /// Options are set by name here. The builder of an engine, such as
@@ -42,6 +47,19 @@ impl TableOptions {
     pub fn types(mut self, types: TableTypes) -> Self {
         self.types = Some(types);
         self
+    }
+
+    /// Names the merge operator of the table, which never changes: `add_i64`, `add_u64`, `max`,
+    /// `min`, `append`, or one that [`Options::merge_operator`](crate::Options::merge_operator) has
+    /// added. [`Table::merge`](crate::Table::merge) describes them. The same as the option `merge`.
+    #[must_use]
+    pub fn merge(self, operator: impl Into<String>) -> Self {
+        self.set(MERGE, operator)
+    }
+
+    /// Returns the name of the merge operator, if there is one.
+    pub fn merge_operator(&self) -> Option<&str> {
+        self.get(MERGE)
     }
 
     /// Returns the types, if they are fixed.
@@ -88,6 +106,10 @@ impl<'a> OptionReader<'a> {
     /// or has a value that it does not accept.
     pub(crate) fn new(options: &'a TableOptions, known: &'static [EngineOption]) -> Result<Self> {
         for (name, value) in options.settings() {
+            if name == MERGE {
+                check_merge_name(value)?;
+                continue;
+            }
             let Some(option) = known.iter().find(|option| option.is_named(name)) else {
                 let names: Vec<&str> = known.iter().map(|option| option.name).collect();
                 return Err(Error::InvalidOption {
@@ -160,4 +182,17 @@ impl<'a> OptionReader<'a> {
     fn text(&self, option: &EngineOption) -> Option<&'a str> {
         option.names().find_map(|name| self.options.get(name))
     }
+}
+
+/// Fails with [`Error::InvalidOption`] if a merge operator cannot have this name.
+fn check_merge_name(name: &str) -> Result<()> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    if !name.is_empty() && name.len() <= MERGE_NAME_BYTES_MAX && name.bytes().all(is_allowed) {
+        return Ok(());
+    }
+    let what = format!(
+        "{name:?} is no name of a merge operator; it has 1 to {MERGE_NAME_BYTES_MAX} characters of \
+         A-Z a-z 0-9 _ . -"
+    );
+    Err(Error::InvalidOption { name: MERGE.to_owned(), what })
 }

@@ -186,13 +186,22 @@ impl Table {
         key: impl AsRef<[u8]>,
         make: impl FnOnce() -> V,
     ) -> Result<Value> {
+        self.get_or_try_insert_with(key.as_ref(), || Ok(make()))
+    }
+
+    /// As [`Table::get_or_insert_with`]. If `make` fails, so does the call, and nothing is written.
+    pub(super) fn get_or_try_insert_with<V: AsRef<[u8]>>(
+        &self,
+        key: &[u8],
+        make: impl FnOnce() -> Result<V>,
+    ) -> Result<Value> {
         let (mut make, mut stored) = (Some(make), None);
-        let committed = self.commit_update(key.as_ref(), UpdateOptions::new(), |_, old| {
+        let committed = self.commit_update(key, UpdateOptions::new(), |_, old| {
             if old.is_some() {
                 return Ok(KeyChange::Keep);
             }
             if let Some(make) = make.take() {
-                stored = Some(stored_value(make().as_ref())?);
+                stored = Some(stored_value(make()?.as_ref())?);
             }
             // It was made without a lock, in the first round that found no value.
             let body = stored.clone().unwrap_or_else(|| contract::Value::copy(&[])).skip(1);

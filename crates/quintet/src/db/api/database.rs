@@ -71,7 +71,7 @@ impl Database {
     ///
     /// Fails with [`Error::TableExists`] if the path is a table or a directory, or a prefix of it
     /// is a table; [`Error::Limit`] for an invalid path; [`Error::InvalidOption`];
-    /// [`Error::UnknownEngine`]; [`Error::ReadOnly`].
+    /// [`Error::MergeOperatorMissing`]; [`Error::UnknownEngine`]; [`Error::ReadOnly`].
     pub fn create_table(&self, path: &str, options: impl Borrow<TableOptions>) -> Result<Table> {
         let core = &self.session.core;
         core.tables.check_process()?;
@@ -92,7 +92,8 @@ impl Database {
     /// many tables are. Too many is one for each 4 MiB of the memory budget, and at least 4.
     ///
     /// Fails with [`Error::NoSuchTable`], [`Error::Corruption`] if the table's files are damaged,
-    /// [`Error::OutOfMemory`] and [`Error::Io`]. Fails as [`Database::mounted`] does for a path
+    /// [`Error::OutOfMemory`] and [`Error::Io`]. Fails with [`Error::MergeOperatorMissing`] if the
+    /// options lack the merge operator of the table. Fails as [`Database::mounted`] does for a path
     /// behind a mount that cannot be opened.
     pub fn table(&self, path: &str) -> Result<Table> {
         let core = &self.session.core;
@@ -103,6 +104,7 @@ impl Database {
         let id = core.tables.catalog.with_tree(|tree| tree.find_table(path));
         let state = id.map(|id| core.open_table(id)).transpose()?.flatten();
         let state = state.ok_or_else(|| Error::NoSuchTable { name: path.to_owned() })?;
+        core.tables.check_merge_operator(&state)?;
         Ok(Table::new(self.session.clone(), state))
     }
 

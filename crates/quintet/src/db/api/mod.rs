@@ -11,6 +11,7 @@ mod database;
 mod hierarchy;
 mod key_bounds;
 mod load;
+mod merge;
 mod mount;
 mod readable_table;
 pub(crate) mod session;

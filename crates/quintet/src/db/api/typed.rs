@@ -127,7 +127,7 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
         value.with_bytes(|value| self.table.put_with(key.encode(), value, options))
     }
 
-    /// Adds a put to a batch.
+    /// Adds a put to a batch. A value that cannot be encoded makes the commit fail.
     pub fn put_in<Q, W>(&self, batch: &mut Batch, key: &Q, value: &W)
     where
         K: Borrow<Q>,
@@ -135,9 +135,11 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
         Q: KeyRef + ?Sized,
         W: ValueRef + ?Sized,
     {
-        value.with_bytes(|value| {
+        let added = value.with_bytes(|value| {
             batch.put(&self.table, key.encode(), value);
+            Ok(())
         });
+        batch.keep_refusal(added);
     }
 
     /// Returns the value of `key`, or `None` if it is absent or expired. Fails as [`Table::get`]
@@ -227,13 +229,30 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
 
     /// Decodes a stored value.
     pub(super) fn value(&self, bytes: &[u8]) -> Result<V> {
-        V::decode_value(bytes).ok_or_else(|| self.damage("value"))
+        V::decode_value(bytes).ok_or_else(|| self.undecodable(bytes))
     }
 
     /// Decodes a stored entry.
     pub(super) fn entry(&self, (key, value): &(Key, Value)) -> Result<(K, V)> {
         let key = K::decode(key).ok_or_else(|| self.damage("key"))?;
         Ok((key, self.value(value)?))
+    }
+
+    /// Builds the error of a stored value that does not decode. Bytes that are of the type's tag are
+    /// no damage: they are of another type of a program, or of another version of it.
+    #[cold]
+    fn undecodable(&self, bytes: &[u8]) -> Error {
+        let types = TableTypes::of::<K, V>();
+        if !types.is_value(bytes) {
+            return self.damage("value");
+        }
+        let found = format!("a value of {} bytes that does not decode", bytes.len());
+        let found = match V::decode_failure(bytes) {
+            Some(reason) => format!("{found}: {reason}"),
+            None => found,
+        };
+        let expected = std::any::type_name::<V>().to_owned();
+        Error::TypeMismatch { table: self.table.name(), expected, found }
     }
 
     /// Builds the error of stored bytes that do not decode. Writes are checked against the types,

@@ -53,7 +53,7 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
         let site = ComputeSite::Unlocked;
         self.table().commit_update_at(site, &key.encode(), options, |rule, old| {
             new = update(self.optional(old)?);
-            change_to(rule, old, new.as_ref().map(bytes_of))
+            change_to(rule, old, new.as_ref().map(bytes_of).transpose()?)
         })?;
         Ok(new)
     }
@@ -70,7 +70,8 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
         K: Borrow<Q>,
         Q: KeyRef + ?Sized,
     {
-        let [expected, new] = [expected, new].map(|value| value.map(bytes_of));
+        let expected = expected.map(bytes_of).transpose()?;
+        let new = new.map(bytes_of).transpose()?;
         match self.table().compare_and_swap(key.encode(), expected.as_deref(), new.as_deref())? {
             CasOutcome::Swapped => Ok(CasOutcome::Swapped),
             CasOutcome::Different { current } => {
@@ -100,6 +101,17 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
         self.table().add_to_integer(&key.encode(), delta, UpdateOptions::new(), convert)
     }
 
+    /// Merges `operand` into the value of `key`. As [`Table::merge`](super::Table::merge).
+    pub fn merge<Q, W>(&self, key: &Q, operand: &W) -> Result<()>
+    where
+        K: Borrow<Q>,
+        V: Borrow<W>,
+        Q: KeyRef + ?Sized,
+        W: ValueRef + ?Sized,
+    {
+        operand.with_bytes(|operand| self.table().merge(key.encode(), operand))
+    }
+
     /// Returns the value of `key`. If it has none, sets it to the value that `make` returns, and
     /// returns that. As [`Table::get_or_insert_with`](super::Table::get_or_insert_with).
     pub fn get_or_insert_with<Q>(&self, key: &Q, make: impl FnOnce() -> V) -> Result<V>
@@ -107,7 +119,7 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
         K: Borrow<Q>,
         Q: KeyRef + ?Sized,
     {
-        let value = self.table().get_or_insert_with(key.encode(), || bytes_of(&make()))?;
+        let value = self.table().get_or_try_insert_with(&key.encode(), || bytes_of(&make()))?;
         self.value(&value)
     }
 
@@ -181,6 +193,6 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
 }
 
 /// Returns the bytes of a value.
-fn bytes_of(value: &impl ValueRef) -> Vec<u8> {
-    value.with_bytes(<[u8]>::to_vec)
+fn bytes_of(value: &impl ValueRef) -> Result<Vec<u8>> {
+    value.with_bytes(|bytes| Ok(bytes.to_vec()))
 }

@@ -23,6 +23,7 @@
 
 mod batch;
 mod mutants;
+mod retry;
 mod single;
 mod steps;
 #[cfg(test)]

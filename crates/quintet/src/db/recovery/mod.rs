@@ -154,6 +154,7 @@ fn load_and_replay(
         budget: Arc::clone(&budget),
         host: Arc::clone(&host),
         read_only: options.read_only,
+        merge_operators: options.merge_operators.clone(),
     };
     loader.check_directories(&catalog)?;
     let (log_start, log_durable) = catalog.with_tree(CatalogTree::log_bounds);

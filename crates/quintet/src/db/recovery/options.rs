@@ -1,10 +1,10 @@
 //! The options to open a database, and their limits.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     Error, Result,
-    db::{core::durability::Durability, versions::SnapshotLimits},
+    db::{core::durability::Durability, merge::MergeOperators, versions::SnapshotLimits},
     io::{
         Env,
         persistence::{MappedMemory, Slowness},
@@ -142,6 +142,7 @@ pub struct Options {
     pub(crate) snapshot_limit: Option<u64>,
     pub(crate) snapshot_max_age: Duration,
     pub(crate) memory: MappedMemory,
+    pub(crate) merge_operators: MergeOperators,
 }
 
 impl Default for Options {
@@ -164,6 +165,7 @@ impl Options {
             snapshot_limit: None,
             snapshot_max_age: SNAPSHOT_AGE_DEFAULT,
             memory: MappedMemory::AsItIs,
+            merge_operators: MergeOperators::default(),
         }
     }
 
@@ -244,6 +246,54 @@ impl Options {
         self
     }
 
+    /// Adds a merge operator of the application: `function` gets a key, its value if it has one,
+    /// and an operand, and returns the new value. Tables whose options name the operator
+    /// ([`TableOptions::merge`](crate::TableOptions::merge)) use it in
+    /// [`Table::merge`](crate::Table::merge).
+    ///
+    /// Of an equal value and operand the function must return an equal result: it may be called
+    /// more than once for one merge. It runs without a lock. An error says why the operand cannot
+    /// be merged; the merge fails with [`Error::MergeRefused`] then. Opening the database fails
+    /// with [`Error::InvalidOption`] if `name` is that of a built-in operator.
+    ///
+    /// ```no_run
+    /// # fn main() -> quintet::Result<()> {
+    /// use quintet::{EngineKind, Options, TableOptions};
+    /// let db = Options::new()
+    ///     .merge_operator("longest", |_key, old, operand| {
+    ///         let old = old.unwrap_or_default();
+    ///         Ok(if operand.len() > old.len() { operand } else { old }.to_vec())
+    ///     })
+    ///     .open("data")?;
+    /// let names = TableOptions::new(EngineKind::BTree).merge("longest");
+    /// let names = db.open_or_create_table("names", names)?;
+    /// names.merge("town", "Llanfairpwllgwyngyll")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn merge_operator(
+        mut self,
+        name: impl Into<String>,
+        function: impl Fn(&[u8], Option<&[u8]>, &[u8]) -> Result<Vec<u8>, String>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        self.merge_operators.register(name.into(), Arc::new(function));
+        self
+    }
+
+    /// Opens tables whose merge operator is not registered (default `false`). They take all
+    /// operations but merges. For tools that read or repair the tables of an application. With
+    /// `false`, [`Database::table`](crate::Database::table) fails with
+    /// [`Error::MergeOperatorMissing`] for such a table.
+    #[must_use]
+    pub fn allow_missing_merge_operators(mut self, allow: bool) -> Self {
+        self.merge_operators.may_be_missing = allow;
+        self
+    }
+
     /// For experiments only. Uses ordinary memory in place of persistent memory for the log. A
     /// `Sync` write returns when its cache lines are written back, after `write_latency` for each
     /// line and at no more than `bytes_per_second` (0: no limit). **Such a write survives the death
@@ -263,6 +313,7 @@ impl Options {
 
     /// Fails with [`Error::InvalidOption`] if an option is outside its limits.
     pub(crate) fn validate(&self) -> Result<()> {
+        self.merge_operators.validate()?;
         let segments = SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX;
         let name = if self.memory_budget.is_some_and(|bytes| bytes < MEMORY_BUDGET_MIN) {
             "memory_budget"

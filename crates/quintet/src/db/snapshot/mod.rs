@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`point`] | get, contains, multi-get; which keys were written since |
 //! | [`range`] | entries of a range from both ends, and visits |
-//! | [`read_ahead`] | an iterator whose next entry can be looked at |
+//! | [`peeked_ends`] | an iterator whose next entry can be looked at |
 //! | [`scan`] | pages of a scan, each entry once |
 //!
 //! Invariants:
@@ -19,7 +19,7 @@
 //! Locks: it takes none itself.
 
 mod mutants;
+pub(crate) mod peeked_ends;
 mod point;
 pub(crate) mod range;
-pub(crate) mod read_ahead;
 mod scan;

@@ -6,7 +6,7 @@
 
 use std::{cmp::Ordering, ops::ControlFlow};
 
-use super::read_ahead::ReadAhead;
+use super::peeked_ends::PeekedEnds;
 use crate::{
     Result,
     contract::{self, Direction, Engine as _, Entry, EntryIter, KeyRange, Visit},
@@ -53,7 +53,7 @@ impl NearestVersion {
 
 /// The entries of a range in a snapshot, envelopes included.
 pub(crate) struct SnapshotRange {
-    stored: ReadAhead<EntryIter, Entry>,
+    stored: PeekedEnds<EntryIter, Entry>,
     snapshot: ProcessArc<SnapshotState>,
     /// The first key that the front may return; empty: any.
     start: Vec<u8>,
@@ -175,7 +175,7 @@ impl Core {
         self.begin_snapshot_read(snapshot, table)?;
         let (start, end) = (range.start.clone().unwrap_or_default(), range.end.clone());
         let ordered = table.engine.ordered().ok_or_else(|| self.tables.unordered(table))?;
-        let stored = ReadAhead::new(ordered.range(range)?);
+        let stored = PeekedEnds::new(ordered.range(range)?);
         let snapshot = snapshot.clone();
         Ok(SnapshotRange {
             stored,

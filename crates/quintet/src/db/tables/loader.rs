@@ -10,9 +10,12 @@ use super::{host::DatabaseHost, state::TableState};
 use crate::{
     Error, Result,
     contract::{Context, Host},
-    db::catalog::{
-        Catalog,
-        tree::{CatalogTree, TableNode},
+    db::{
+        catalog::{
+            Catalog,
+            tree::{CatalogTree, TableNode},
+        },
+        merge::MergeOperators,
     },
     engine::AnyEngine,
     io::{Dir, Env},
@@ -31,6 +34,7 @@ pub(crate) struct TableLoader {
     pub(crate) budget: Arc<Budget>,
     pub(crate) host: Arc<DatabaseHost>,
     pub(crate) read_only: bool,
+    pub(crate) merge_operators: MergeOperators,
 }
 
 impl TableLoader {
@@ -75,8 +79,9 @@ impl TableLoader {
             );
             return Err(Error::corruption(format!("tables/{name}"), 0, what));
         }
-        let types = node.types.clone();
-        let table = Arc::new(TableState::new(id, options.kind(), hash, engine, lsn, types));
+        let merge = options.merge_operator().map(|name| self.merge_operators.find(name));
+        let optional = (node.types.clone(), merge);
+        let table = Arc::new(TableState::new(id, options.kind(), hash, engine, lsn, optional));
         self.budget.register_reclaimable(Arc::downgrade(&table) as Weak<dyn Reclaimable>);
         Ok(table)
     }

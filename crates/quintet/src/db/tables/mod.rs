@@ -5,6 +5,7 @@
 pub(crate) mod host;
 pub(crate) mod job_handles;
 pub(crate) mod loader;
+mod merge;
 mod reads;
 pub(crate) mod registry;
 pub(crate) mod state;

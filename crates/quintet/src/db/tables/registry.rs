@@ -28,11 +28,14 @@ use super::{
 use crate::{
     Error, Result,
     contract::{Engine as _, EngineKind, PendingWork, TableOptions},
-    db::catalog::{
-        Catalog,
-        edit::TableDefinition,
-        paths::ResolvedPath,
-        tree::{CatalogTree, TableNode},
+    db::{
+        catalog::{
+            Catalog,
+            edit::TableDefinition,
+            paths::ResolvedPath,
+            tree::{CatalogTree, TableNode},
+        },
+        merge::MergeOperators,
     },
     engine::check_table_options,
     io::{Dir, Env, process::ProcessState},
@@ -105,6 +108,10 @@ impl TableRegistry {
     /// Returns whether the database was opened read-only.
     pub(crate) fn is_read_only(&self) -> bool {
         self.loader.read_only
+    }
+
+    pub(crate) fn merge_operators(&self) -> &MergeOperators {
+        &self.loader.merge_operators
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -367,6 +374,7 @@ impl TableRegistry {
     pub(crate) fn create(&self, path: &str, options: &TableOptions) -> Result<Arc<TableState>> {
         self.prepare_edit()?;
         check_table_options(options)?;
+        self.check_new_merge_operator(path, options)?;
         let record = TableDefinition::new(options, new_seed(&*self.loader.env));
         let types = options.table_types().cloned();
         let node = TableNode { record: record.clone(), complete: Lsn(0), types: types.clone() };

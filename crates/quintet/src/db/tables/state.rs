@@ -7,6 +7,7 @@
 use crate::{
     Error,
     contract::{Engine as _, EngineKind, Load, Op, PendingWork},
+    db::merge::TableMerge,
     engine::AnyEngine,
     io::process::ProcessState,
     util::{
@@ -115,6 +116,8 @@ pub(crate) struct TableState {
     pub(super) last_opened: AtomicU64,
     /// The types of keys and values; unset: any bytes.
     types: OnceLock<TableTypes>,
+    /// The merge operator, if the table has one.
+    pub(crate) merge: Option<TableMerge>,
     /// The sorted load while the table is [`TableStatus::Loading`].
     pub(crate) load: Mutex<Option<Box<dyn Load>>>,
     /// Held while the engine checkpoints, compacts or checks, and while the table's files are
@@ -129,7 +132,7 @@ impl TableState {
         hash: KeyHash,
         engine: AnyEngine,
         persisted: Lsn,
-        types: Option<TableTypes>,
+        (types, merge): (Option<TableTypes>, Option<TableMerge>),
     ) -> Self {
         Self {
             id,
@@ -147,6 +150,7 @@ impl TableState {
             may_expire: AtomicBool::new(false),
             last_opened: AtomicU64::new(0),
             types: types.map_or_else(OnceLock::new, OnceLock::from),
+            merge,
             load: Mutex::new(None),
             maintenance: Mutex::new(()),
         }

@@ -103,8 +103,9 @@ impl VersionStore {
         loads.iter().find(|load| load.hides(table.id, key, snapshot.number)).cloned()
     }
 
-    /// Returns the first key (`Up`) or the last from `start` (included) to `end` (excluded) that has
-    /// a version for the snapshot. Both are places in the order of the table; `None` is its end.
+    /// Returns the first key (`Up`) or the last from `start` (included) to `end` (excluded) that
+    /// has a version for the snapshot. Both are places in the order of the table; `None` is its
+    /// end.
     pub(crate) fn nearest_between(
         &self,
         (snapshot, table): (&SnapshotState, &TableState),

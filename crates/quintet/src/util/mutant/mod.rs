@@ -386,6 +386,15 @@ bugs! {
     SnapshotSeesLoads = 341, "snapshot-sees-loads";
     /// A read takes the newest version of a key instead of the snapshot's.
     SnapshotReadsNewestVersion = 342, "snapshot-reads-newest-version";
+    // Merge operators.
+    /// A merge takes the operand for the new value.
+    MergeIgnoresValue = 357, "merge-ignores-value";
+    /// A merge in a batch does not see the earlier operations of the batch.
+    MergeMissesOwnWrites = 358, "merge-misses-own-writes";
+    /// A batch with merges is committed without validating what the merges read.
+    MergeNotValidated = 359, "merge-not-validated";
+    /// A value that was merged in a batch has no expiry.
+    MergeForgetsExpiry = 360, "merge-forgets-expiry";
     // The slm engine.
     /// A checkpoint refers to runs whose names are not durable.
     SlmSkipsDirSync = 128, "slm-skips-dir-sync";

@@ -10,6 +10,8 @@
 //! composite.
 
 mod keys;
+#[cfg(any(feature = "json", feature = "postcard"))]
+mod serde_values;
 mod tag;
 mod text;
 mod values;
@@ -17,6 +19,10 @@ mod values;
 use std::fmt;
 
 pub use keys::{KeyPart, KeyPrefix, KeyRef, TypedKey};
+#[cfg(feature = "json")]
+pub use serde_values::Json;
+#[cfg(feature = "postcard")]
+pub use serde_values::Postcard;
 pub use tag::TypeTag;
 pub use values::{TypedValue, ValueRef};
 

@@ -104,16 +104,16 @@ pub(super) fn key_to(tags: &[TypeTag], mut bytes: &[u8]) -> Option<String> {
 }
 
 pub(super) fn value_from(tag: TypeTag, text: &str) -> Result<Vec<u8>> {
-    let bytes = <[u8]>::to_vec;
-    Ok(match tag {
+    let bytes = |bytes: &[u8]| Ok(bytes.to_vec());
+    match tag {
         TypeTag::U32 => number::<u32>(text, tag)?.with_bytes(bytes),
         TypeTag::U64 => number::<u64>(text, tag)?.with_bytes(bytes),
         TypeTag::I64 => number::<i64>(text, tag)?.with_bytes(bytes),
         TypeTag::F32 => number::<f32>(text, tag)?.with_bytes(bytes),
         TypeTag::F64 => number::<f64>(text, tag)?.with_bytes(bytes),
         TypeTag::String => text.with_bytes(bytes),
-        TypeTag::Blob => blob(text)?,
-    })
+        TypeTag::Blob => blob(text),
+    }
 }
 
 pub(super) fn value_to(tag: TypeTag, bytes: &[u8]) -> Option<String> {

@@ -2,22 +2,63 @@
 //! UTF-8, blobs unchanged. Values have no order.
 
 use super::tag::TypeTag;
+use crate::Result;
 
-/// A value of a typed table: `u32`, `u64`, `i64`, `f32`, `f64`, `String` or `Vec<u8>`.
+/// A value of a typed table: `u32`, `u64`, `i64`, `f32`, `f64`, `String` or `Vec<u8>`. With the
+/// features `json` and `postcard` also `Json` and `Postcard`, which hold values of any type that
+/// serde can serialize.
 ///
 /// A program can implement it for its own types, with the bytes of the [`TypedValue::TAG`]. A write
 /// of other bytes fails.
+///
+/// ```
+/// use quintet::{TypeTag, TypedValue, ValueRef};
+///
+/// /// A colour: three bytes.
+/// #[derive(Debug, PartialEq)]
+/// struct Rgb(u8, u8, u8);
+///
+/// impl ValueRef for Rgb {
+///     fn with_bytes<T>(
+///         &self,
+///         use_bytes: impl FnOnce(&[u8]) -> quintet::Result<T>,
+///     ) -> quintet::Result<T> {
+///         use_bytes(&[self.0, self.1, self.2])
+///     }
+/// }
+///
+/// impl TypedValue for Rgb {
+///     const TAG: TypeTag = TypeTag::Blob;
+///
+///     fn decode_value(bytes: &[u8]) -> Option<Self> {
+///         let [red, green, blue] = bytes.try_into().ok()?;
+///         Some(Self(red, green, blue))
+///     }
+/// }
+///
+/// let colour = Rgb(255, 128, 0);
+/// let bytes = colour.with_bytes(|bytes| Ok(bytes.to_vec()))?;
+/// assert_eq!(Rgb::decode_value(&bytes), Some(colour));
+/// # quintet::Result::Ok(())
+/// ```
 pub trait TypedValue: Sized + ValueRef {
     /// The type.
     const TAG: TypeTag;
     /// Returns the value with these bytes; `None` if they are no value of this type.
     fn decode_value(bytes: &[u8]) -> Option<Self>;
+
+    /// Returns why bytes do not decode, for the message of an error. Called only after
+    /// [`TypedValue::decode_value`] has refused them.
+    fn decode_failure(_bytes: &[u8]) -> Option<String> {
+        None
+    }
 }
 
 /// A value or a borrowed form of it: `str` for `String`, `[u8]` for `Vec<u8>`.
 pub trait ValueRef {
-    /// Calls `use_bytes` with the value's bytes and returns its result.
-    fn with_bytes<T>(&self, use_bytes: impl FnOnce(&[u8]) -> T) -> T;
+    /// Calls `use_bytes` with the value's bytes and returns its result. Fails with
+    /// [`Error::NotEncodable`](crate::Error::NotEncodable) if the value cannot be encoded.
+    fn with_bytes<T>(&self, use_bytes: impl FnOnce(&[u8]) -> Result<T>) -> Result<T>;
 }
 
 macro_rules! number {
@@ -31,7 +72,7 @@ macro_rules! number {
         }
 
         impl ValueRef for $type {
-            fn with_bytes<T>(&self, use_bytes: impl FnOnce(&[u8]) -> T) -> T {
+            fn with_bytes<T>(&self, use_bytes: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
                 use_bytes(&self.to_le_bytes())
             }
         }
@@ -45,13 +86,13 @@ number!(f32, F32);
 number!(f64, F64);
 
 impl ValueRef for str {
-    fn with_bytes<T>(&self, use_bytes: impl FnOnce(&[u8]) -> T) -> T {
+    fn with_bytes<T>(&self, use_bytes: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
         use_bytes(self.as_bytes())
     }
 }
 
 impl ValueRef for String {
-    fn with_bytes<T>(&self, use_bytes: impl FnOnce(&[u8]) -> T) -> T {
+    fn with_bytes<T>(&self, use_bytes: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
         use_bytes(self.as_bytes())
     }
 }
@@ -65,13 +106,13 @@ impl TypedValue for String {
 }
 
 impl ValueRef for [u8] {
-    fn with_bytes<T>(&self, use_bytes: impl FnOnce(&[u8]) -> T) -> T {
+    fn with_bytes<T>(&self, use_bytes: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
         use_bytes(self)
     }
 }
 
 impl ValueRef for Vec<u8> {
-    fn with_bytes<T>(&self, use_bytes: impl FnOnce(&[u8]) -> T) -> T {
+    fn with_bytes<T>(&self, use_bytes: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
         use_bytes(self)
     }
 }
@@ -101,7 +142,7 @@ mod tests {
     use super::*;
 
     fn round_trip<V: TypedValue + PartialEq + Debug>(value: &V, bytes: &[u8]) {
-        value.with_bytes(|found| assert_eq!(found, bytes));
+        assert_eq!(value.with_bytes(|found| Ok(found.to_vec())).unwrap(), bytes);
         assert_eq!(V::decode_value(bytes).as_ref(), Some(value));
         assert!(is_valid(V::TAG, bytes));
     }

@@ -194,7 +194,7 @@ impl Session {
         let bytes = core.budget.limit() / BUDGET_SHARE;
         core.budget.reserve(bytes)?;
         let memory = MountMemory { budget: Arc::clone(&core.budget), bytes };
-        let options = Options::new()
+        let mut options = Options::new()
             .create(false)
             .read_only(read_only)
             .durability(core.durability)
@@ -202,6 +202,7 @@ impl Session {
             .recovery_budget(core.checkpoints.recovery_budget())
             .snapshot_max_age(core.versions.limits.age)
             .memory_budget(bytes.max(MEMORY_BUDGET_MIN));
+        options.merge_operators = core.tables.merge_operators().clone();
         match Self::open_below(&core.env, target, &options, Some(&self.mounts)) {
             Ok(session) => Ok(MountedSession { session, _memory: Some(memory) }),
             // A caller handles damage of a mounted database as damage of its own.

@@ -45,7 +45,7 @@ use crate::{
 /// Limits: it writes at most [`BATCH_BYTES_MAX`](crate::db::BATCH_BYTES_MAX) bytes, and its writes
 /// must fit in the memory budget.
 pub struct Transaction {
-    pub(super) session: ProcessArc<Session>,
+    pub(in crate::db::api) session: ProcessArc<Session>,
     durability: Durability,
     lock_timeout: Duration,
     pub(super) state: RefCell<TransactionState>,
@@ -297,7 +297,7 @@ impl Transaction {
     }
 
     /// Adds a write if its condition holds.
-    fn write(
+    pub(in crate::db::api) fn write(
         &mut self,
         table: &Table,
         op: &Op<'_>,

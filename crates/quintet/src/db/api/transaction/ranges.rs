@@ -18,7 +18,7 @@ use crate::{
             key_bounds::KeyBounds,
             table::{Entries, Table},
         },
-        snapshot::read_ahead::ReadAhead,
+        snapshot::peeked_ends::PeekedEnds,
         tables::value::{Key, Value},
         transaction::OwnValue,
     },
@@ -35,7 +35,7 @@ pub struct TransactionEntries<'a> {
     transaction: &'a Transaction,
     table: Table,
     /// The committed entries, with the next one at each end.
-    committed: ReadAhead<Entries, (Key, Value)>,
+    committed: PeekedEnds<Entries, (Key, Value)>,
     /// The number of the range in the read set.
     number: usize,
     /// The bounds of the own writes that are not returned yet.
@@ -161,7 +161,7 @@ impl<'a> TransactionEntries<'a> {
         let begun = state.reads.range(core, &table.state, range.clone());
         let (snapshot, number) = state.keep_failure(begun)?;
         let entries = Entries::new(table, &snapshot, range)?;
-        let committed = ReadAhead::new(entries);
+        let committed = PeekedEnds::new(entries);
         let table = table.clone();
         Ok(Self { transaction, table, committed, number, own_start, own_end, failed: false })
     }

@@ -1,23 +1,11 @@
 //! The start of transactions, and attempts until one commits.
 
-use std::time::Duration;
-
 use super::{
     handle::{Transaction, is_passing},
     mutants,
     options::TransactionOptions,
 };
-use crate::{
-    Error, Result,
-    db::{api::database::Database, core::Core},
-    util::{codec::Decoder, mutant::mutant},
-};
-
-/// Upper bound of the pause before the second repetition, in nanoseconds. It doubles with each
-/// further one.
-const PAUSE_FIRST_NANOS: u64 = 10_000;
-/// Longest pause, in nanoseconds.
-const PAUSE_MAX_NANOS: u64 = 2_000_000;
+use crate::{Error, Result, db::api::database::Database, util::mutant::mutant};
 
 impl Database {
     /// Begins a transaction, which the caller commits. It costs nothing until it reads.
@@ -107,21 +95,8 @@ impl Database {
             if attempt >= options.retries {
                 return Err(failure);
             }
-            pause(core, attempt);
+            core.pause_before_retry(attempt);
             attempt += 1;
         }
     }
-}
-
-/// Waits for a random time, so that transactions that met do not meet again. The first repetition
-/// begins at once.
-fn pause(core: &Core, attempt: u32) {
-    if attempt == 0 {
-        return;
-    }
-    let bound = PAUSE_FIRST_NANOS.checked_shl(attempt - 1).unwrap_or(PAUSE_MAX_NANOS);
-    let mut bytes = [0; 8];
-    core.env.random(&mut bytes);
-    let random = Decoder::new(&bytes).u64().unwrap_or_default();
-    core.env.pause(Duration::from_nanos(random % bound.clamp(1, PAUSE_MAX_NANOS)));
 }

@@ -104,6 +104,18 @@ impl<K: TypedKey, V: TypedValue> TransactionTable<'_, K, V> {
         value.with_bytes(|value| self.transaction.put_with(table, key.encode(), value, options))
     }
 
+    /// Merges `operand` into the value of `key`; see [`Transaction::merge`].
+    pub fn merge<Q, W>(&mut self, key: &Q, operand: &W) -> Result<()>
+    where
+        K: Borrow<Q>,
+        V: Borrow<W>,
+        Q: KeyRef + ?Sized,
+        W: ValueRef + ?Sized,
+    {
+        let table = self.table.table();
+        operand.with_bytes(|operand| self.transaction.merge(table, key.encode(), operand))
+    }
+
     /// Removes `key`, present or not.
     pub fn delete<Q>(&mut self, key: &Q) -> Result<()>
     where

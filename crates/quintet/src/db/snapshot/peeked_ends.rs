@@ -3,13 +3,13 @@
 use crate::{Result, contract::Direction};
 
 /// A double-ended iterator whose next entry can be looked at.
-pub(crate) struct ReadAhead<I, T> {
+pub(crate) struct PeekedEnds<I, T> {
     entries: I,
     front: Option<T>,
     back: Option<T>,
 }
 
-impl<I: DoubleEndedIterator<Item = Result<T>>, T> ReadAhead<I, T> {
+impl<I: DoubleEndedIterator<Item = Result<T>>, T> PeekedEnds<I, T> {
     pub(crate) fn new(entries: I) -> Self {
         Self { entries, front: None, back: None }
     }
@@ -37,7 +37,7 @@ impl<I: DoubleEndedIterator<Item = Result<T>>, T> ReadAhead<I, T> {
         Ok(near.as_ref())
     }
 
-    /// Takes the entry that [`ReadAhead::peek`] has returned.
+    /// Takes the entry that [`PeekedEnds::peek`] has returned.
     pub(crate) fn take(&mut self, direction: Direction) -> Option<T> {
         match direction {
             Direction::Up => self.front.take(),

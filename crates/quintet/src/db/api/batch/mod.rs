@@ -1,14 +1,18 @@
 //! Atomic batches.
 
+mod batch_merge;
+mod merges;
+
 use std::sync::Arc;
 
 use super::{session::Session, table::Table, write_options::PutOptions};
+use batch_merge::BatchMerge;
+
 use crate::{
     Error, Result,
     contract::Op,
     db::{
-        core::condition::Condition,
-        core::durability::Durability,
+        core::{condition::Condition, durability::Durability},
         encoding::{envelope::Envelope, operations::put_op},
         limits::{BATCH_BYTES_MAX, check_key, check_value},
         tables::state::TableState,
@@ -39,6 +43,9 @@ pub struct Batch {
     session: ProcessArc<Session>,
     body: Vec<u8>,
     tables: Vec<ProcessArc<TableState>>,
+    /// The merges, in order.
+    merges: Vec<BatchMerge>,
+    merge_bytes: u64,
     operations: usize,
     /// The first operation that was refused.
     refused: Option<Error>,
@@ -46,7 +53,15 @@ pub struct Batch {
 
 impl Batch {
     pub(crate) fn new(session: ProcessArc<Session>) -> Self {
-        Self { session, body: Vec::new(), tables: Vec::new(), operations: 0, refused: None }
+        Self {
+            session,
+            body: Vec::new(),
+            tables: Vec::new(),
+            merges: Vec::new(),
+            merge_bytes: 0,
+            operations: 0,
+            refused: None,
+        }
     }
 
     /// Adds a put.
@@ -92,13 +107,15 @@ impl Batch {
 
     /// Returns the encoded size in bytes.
     pub fn bytes(&self) -> u64 {
-        to_u64(self.body.len())
+        to_u64(self.body.len()) + self.merge_bytes
     }
 
     /// Removes all operations, and the record of a refused one.
     pub fn clear(&mut self) {
         self.body.clear();
         self.tables.clear();
+        self.merges.clear();
+        self.merge_bytes = 0;
         self.operations = 0;
         self.refused = None;
     }
@@ -119,12 +136,16 @@ impl Batch {
         if let Some(refused) = &self.refused {
             return Err(refused.clone());
         }
-        self.session.core.commit_batch(&self.body, &self.tables, None, durability)?;
+        if self.merges.is_empty() {
+            self.session.core.commit_batch(&self.body, &self.tables, None, durability)?;
+        } else {
+            self.commit_merges(durability)?;
+        }
         self.clear();
         Ok(())
     }
 
-    fn keep_refusal(&mut self, added: Result<()>) -> &mut Self {
+    pub(super) fn keep_refusal(&mut self, added: Result<()>) -> &mut Self {
         if let Err(error) = added {
             self.refused.get_or_insert(error);
         }
@@ -154,18 +175,12 @@ impl Batch {
     }
 
     fn add(&mut self, table: &Table, op: &Op<'_>) -> Result<()> {
-        if !Arc::ptr_eq(&self.session.core, &table.session.core) {
-            return Err(Error::OtherDatabase { table: table.name() });
-        }
+        self.check_own(table)?;
         let before = self.body.len();
         put_op(&mut self.body, table.state.id, op);
-        if to_u64(self.body.len()) > BATCH_BYTES_MAX {
-            let what = format!(
-                "a batch has more than {} bytes; batches have at most {BATCH_BYTES_MAX}",
-                self.body.len()
-            );
+        if let Err(error) = self.check_bytes() {
             self.body.truncate(before);
-            return Err(Error::Limit { what });
+            return Err(error);
         }
         self.operations += 1;
         let is_known = |other: &ProcessArc<TableState>| Arc::ptr_eq(other, &table.state);
@@ -174,5 +189,23 @@ impl Batch {
             self.tables.push(table.state.clone());
         }
         Ok(())
+    }
+
+    /// Fails if the table is of another database.
+    fn check_own(&self, table: &Table) -> Result<()> {
+        if Arc::ptr_eq(&self.session.core, &table.session.core) {
+            return Ok(());
+        }
+        Err(Error::OtherDatabase { table: table.name() })
+    }
+
+    /// Fails if the batch is too large.
+    fn check_bytes(&self) -> Result<()> {
+        if self.bytes() <= BATCH_BYTES_MAX {
+            return Ok(());
+        }
+        let bytes = self.bytes();
+        let what = format!("a batch has {bytes} bytes; batches have at most {BATCH_BYTES_MAX}");
+        Err(Error::Limit { what })
     }
 }
