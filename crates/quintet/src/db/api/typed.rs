@@ -238,8 +238,8 @@ impl<K: TypedKey, V: TypedValue> TypedTable<K, V> {
         Ok((key, self.value(value)?))
     }
 
-    /// Builds the error of a stored value that does not decode. Bytes that are of the type's tag are
-    /// no damage: they are of another type of a program, or of another version of it.
+    /// Builds the error of a stored value that does not decode. Bytes that are of the type's tag
+    /// are no damage: they are of another type of a program, or of another version of it.
     #[cold]
     fn undecodable(&self, bytes: &[u8]) -> Error {
         let types = TableTypes::of::<K, V>();
