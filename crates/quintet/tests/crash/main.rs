@@ -70,7 +70,7 @@ fn repeat_one_case() {
 #[test]
 fn short_sequences_are_all_there() {
     let sequences = workload::short_sequences();
-    assert_eq!(sequences.len(), 14 + 14 * 14 + 14 * 14 * 14);
+    assert_eq!(sequences.len(), 16 + 16 * 16 + 16 * 16 * 16);
     for text in workload::HAND_MADE {
         assert_eq!(text.parse::<workload::Workload>().unwrap().to_string(), text);
     }

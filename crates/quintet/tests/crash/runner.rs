@@ -1,9 +1,10 @@
 //! Runs a workload on a simulated disk and records the trace for the oracle.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use quintet::{
-    Cursor, Database, Durability, EngineKind, Options, PutOptions, Result, TableOptions,
+    Cursor, Database, Durability, EngineKind, Options, PutOptions, ReadableTable, Result, Snapshot,
+    Table, TableOptions, TransactionOptions,
     testing::disk::{Env as _, sim::SimEnv},
 };
 
@@ -37,19 +38,49 @@ pub fn open(env: &SimEnv) -> Result<Database> {
 pub fn read(db: &Database) -> Result<Contents> {
     let mut contents = Contents::new();
     for info in db.tables() {
-        let table = db.table(&info.name)?;
-        let mut cursor = Cursor::default();
-        let entries = contents.entry(info.name).or_default();
-        loop {
-            let (found, next) = table.scan(&cursor, 100)?;
-            entries.extend(found.into_iter().map(|(key, value)| (key.clone(), value.to_vec())));
-            if next.is_start() {
-                break;
-            }
-            cursor = next;
-        }
+        let entries = read_table(&db.table(&info.name)?)?;
+        contents.insert(info.name, entries);
     }
     Ok(contents)
+}
+
+/// Reads all entries of a table, or of what a snapshot shows of it.
+fn read_table(table: &impl ReadableTable) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+    let mut cursor = Cursor::default();
+    let mut entries = BTreeMap::new();
+    loop {
+        let (found, next) = table.scan(&cursor, 100)?;
+        entries.extend(found.into_iter().map(|(key, value)| (key, value.to_vec())));
+        if next.is_start() {
+            return Ok(entries);
+        }
+        cursor = next;
+    }
+}
+
+/// A snapshot with what it must show of each table.
+struct HeldSnapshot {
+    snapshot: Snapshot,
+    tables: Vec<(Table, BTreeMap<Vec<u8>, Vec<u8>>)>,
+}
+
+impl HeldSnapshot {
+    fn take(db: &Database) -> Result<Self> {
+        let tables = db.tables().into_iter().map(|info| {
+            let table = db.table(&info.name)?;
+            let entries = read_table(&table)?;
+            Ok((table, entries))
+        });
+        Ok(Self { tables: tables.collect::<Result<_>>()?, snapshot: db.snapshot()? })
+    }
+
+    fn check(&self) -> Result<()> {
+        for (table, expected) in &self.tables {
+            let found = read_table(&self.snapshot.table(table))?;
+            assert_eq!(found, *expected, "the snapshot of {}", table.name());
+        }
+        Ok(())
+    }
 }
 
 /// Fails if a full check reports a finding.
@@ -94,6 +125,7 @@ pub struct Runner<'a> {
     pub db: Option<Database>,
     pub trace: Trace,
     step: usize,
+    snapshot: Option<HeldSnapshot>,
     /// Whether the disk may fail. Then only commits that are seen to be durable count as durable.
     pub faulty: bool,
     /// The change of names whose sync failed: it may or may not hold.
@@ -102,7 +134,7 @@ pub struct Runner<'a> {
 
 impl<'a> Runner<'a> {
     pub fn new(env: &'a SimEnv, db: Option<Database>, trace: Trace) -> Self {
-        Self { env, db, trace, step: 0, faulty: false, uncertain: None }
+        Self { env, db, trace, step: 0, snapshot: None, faulty: false, uncertain: None }
     }
 
     /// One step of a workload. A database must be open.
@@ -137,6 +169,17 @@ impl<'a> Runner<'a> {
             Op::Delete => self.delete(db),
             Op::Batch => self.batch(db, Durability::Buffered),
             Op::SyncBatch => self.batch(db, Durability::Sync),
+            Op::Transaction => self.transaction(db, Durability::Buffered),
+            Op::SyncTransaction => self.transaction(db, Durability::Sync),
+            Op::Update => self.update(db),
+            Op::Merge => self.merge(db),
+            Op::Snapshot => match self.snapshot.take() {
+                Some(held) => held.check(),
+                None => {
+                    self.snapshot = Some(HeldSnapshot::take(db)?);
+                    Ok(())
+                }
+            },
             Op::Create => self.create(db),
             Op::Drop => match self.current() {
                 Some((name, _)) => self.drop_name(&name, || db.drop_table(&name)),
@@ -177,6 +220,7 @@ impl<'a> Runner<'a> {
     }
 
     pub fn close(&mut self) -> Result<()> {
+        self.snapshot = None;
         if let Some(db) = self.db.take() {
             db.close()?;
         }
@@ -321,6 +365,73 @@ impl<'a> Runner<'a> {
         self.commit(changes, durability, || batch.commit_with(durability))
     }
 
+    /// Two puts and a delete over the oldest table and the current one. One of the puts depends on
+    /// what the transaction reads.
+    fn transaction(&mut self, db: &Database, durability: Durability) -> Result<()> {
+        let names = self.trace.names_now();
+        let (Some((first, first_id)), Some((second, second_id))) = (names.first(), names.last())
+        else {
+            return Ok(());
+        };
+        let (first, second) = (db.table(first)?, db.table(second)?);
+        let key = format!("transaction-{}", self.trace.commits.len());
+        let value = self.value(40);
+        let longer = |old: Option<quintet::Value>| {
+            let old = old.map_or_else(Vec::new, |old| old.iter().take(8).copied().collect());
+            [&*value, &*old].concat()
+        };
+        let changes = vec![
+            change(*first_id, &key, Some(&value)),
+            change(*second_id, "seed-0", Some(&longer(second.get("seed-0")?))),
+            change(*second_id, "seed-2", None),
+        ];
+        let options = TransactionOptions::new().durability(durability);
+        self.commit(changes, durability, || {
+            db.transaction_with(options, |tx| {
+                tx.put(&first, &key, &value)?;
+                let savepoint = tx.savepoint();
+                tx.put(&first, &key, "undone")?;
+                tx.delete(&second, "seed-0")?;
+                tx.rollback_to(savepoint)?;
+                let new = longer(tx.get(&second, "seed-0")?);
+                tx.put(&second, "seed-0", new)?;
+                tx.delete(&second, "seed-2")
+            })
+        })
+    }
+
+    fn update(&mut self, db: &Database) -> Result<()> {
+        let Some((name, table)) = self.current() else { return Ok(()) };
+        let handle = db.table(&name)?;
+        let value = self.value(10);
+        let longer = |old: Option<&[u8]>| {
+            let old = old.unwrap_or_default();
+            [old.get(..8).unwrap_or(old), &value].concat()
+        };
+        let new = longer(handle.get("seed-0")?.as_deref());
+        let changes = vec![change(table, "seed-0", Some(&new))];
+        self.commit(changes, Durability::Buffered, || {
+            handle.update("seed-0", |old| Some(longer(old))).map(drop)
+        })
+    }
+
+    /// Two merges and a put in one batch.
+    fn merge(&mut self, db: &Database) -> Result<()> {
+        let Some((name, table)) = self.current() else { return Ok(()) };
+        let handle = db.table(&name)?;
+        let value = self.value(6);
+        let old = handle.get("merged")?.map_or_else(Vec::new, |old| old.to_vec());
+        let key = format!("beside-{}", self.trace.commits.len());
+        let changes = vec![
+            change(table, "merged", Some(&[&*old, &*value, &*value].concat())),
+            change(table, &key, Some(&value)),
+        ];
+        let mut batch = db.batch();
+        batch.merge(&handle, "merged", &value).put(&handle, &key, &value);
+        batch.merge(&handle, "merged", &value);
+        self.commit(changes, Durability::Buffered, || batch.commit())
+    }
+
     fn create(&mut self, db: &Database) -> Result<()> {
         let table = self.trace.names.len() as TableId;
         let dir = if table.is_multiple_of(2) { format!("{TREE}/sub/") } else { String::new() };
@@ -335,7 +446,7 @@ impl<'a> Runner<'a> {
             Ok(name) => name.parse()?,
             Err(_) => kinds[usize::try_from(table).unwrap_or(0) % kinds.len()],
         };
-        let mut options = TableOptions::new(kind);
+        let mut options = TableOptions::new(kind).merge("append");
         if kind == EngineKind::Naive {
             options = options.set("snapshot_bytes", "16384");
         }
@@ -399,6 +510,12 @@ impl<'a> Runner<'a> {
         self.tick();
         Ok(())
     }
+}
+
+/// A change to a value that does not expire.
+fn change(table: TableId, key: &str, value: Option<&[u8]>) -> Change {
+    let stored = |bytes: &[u8]| Stored { bytes: bytes.into(), expires: None };
+    Change { table, key: key.into(), value: value.map(stored) }
 }
 
 /// Makes a database with two tables and a few durable entries in each, and closes it.

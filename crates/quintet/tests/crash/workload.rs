@@ -51,10 +51,20 @@ pub enum Op {
     Compact,
     /// Makes the current table complete on disk.
     PersistTable,
+    /// A transaction over two tables that reads, rolls a part back and writes.
+    Transaction,
+    /// A transaction with `Durability::Sync`.
+    SyncTransaction,
+    /// An atomic update of a key of the initial contents.
+    Update,
+    /// A batch with two merges into one key.
+    Merge,
+    /// Takes a snapshot, or checks what the one shows that was taken before, and ends it.
+    Snapshot,
 }
 
 /// The words whose short sequences are all tried.
-pub const ALPHABET: [Op; 14] = [
+pub const ALPHABET: [Op; 16] = [
     Op::Put,
     Op::PutLarge,
     Op::Delete,
@@ -69,9 +79,11 @@ pub const ALPHABET: [Op; 14] = [
     Op::Expire,
     Op::Reopen,
     Op::Tick,
+    Op::Transaction,
+    Op::Snapshot,
 ];
 
-const ALL: [(Op, &str); 18] = [
+const ALL: [(Op, &str); 23] = [
     (Op::Put, "put"),
     (Op::PutLarge, "put-large"),
     (Op::Delete, "delete"),
@@ -90,6 +102,11 @@ const ALL: [(Op, &str); 18] = [
     (Op::DropTree, "drop-tree"),
     (Op::Compact, "compact"),
     (Op::PersistTable, "persist-table"),
+    (Op::Transaction, "transaction"),
+    (Op::SyncTransaction, "sync-transaction"),
+    (Op::Update, "update"),
+    (Op::Merge, "merge"),
+    (Op::Snapshot, "snapshot"),
 ];
 
 impl fmt::Display for Op {
@@ -179,7 +196,7 @@ pub fn short_sequences() -> Vec<Workload> {
 }
 
 /// Longer sequences, each for one mechanism.
-pub const HAND_MADE: [&str; 43] = [
+pub const HAND_MADE: [&str; 52] = [
     // The creation of a database and of its first tables.
     "init",
     "init,create",
@@ -226,6 +243,17 @@ pub const HAND_MADE: [&str; 43] = [
     "expire,compact,put,compact,tick",
     "put,overwrite,compact,delete,compact,reopen",
     "expire,rotate,expire,persist,tick",
+    // Transactions, updates and merges.
+    "transaction,sync-transaction,transaction,reopen,transaction",
+    "transaction,rotate,persist-table,transaction,rotate,persist,transaction",
+    "create,transaction,rename,transaction,drop,transaction",
+    "update,update,persist,update,reopen,update",
+    "merge,persist-table,merge,rotate,merge,persist,merge,reopen,merge",
+    "transaction,merge,update,tick,merge,transaction,compact,reopen",
+    // Snapshots beside everything that replaces what they show.
+    "snapshot,overwrite,delete,rotate,persist,compact,snapshot",
+    "snapshot,transaction,drop,create,put,snapshot,drop-tree,persist",
+    "expire,snapshot,expire,tick,merge,rotate,persist,snapshot,reopen",
     // Opening again and again.
     "reopen,reopen,reopen",
     "put,reopen,put,reopen,put,reopen",

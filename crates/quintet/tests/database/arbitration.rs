@@ -1,6 +1,9 @@
 //! Tables of several engines under one memory budget: memory moves to the tables in use.
 
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use quintet::{Database, EngineKind, Error, Options, Table, TableOptions};
 
@@ -39,6 +42,11 @@ fn check(table: &Table, count: u64) {
         let found = table.get(key(number)).unwrap().map(Vec::from);
         assert_eq!(found, Some(value(table.kind(), number)), "{} {number}", table.name());
     }
+}
+
+fn is_within_budget(db: &Database) -> bool {
+    let stats = db.stats();
+    stats.memory_bytes <= stats.memory_budget_bytes + MIB
 }
 
 fn memory(table: &Table) -> u64 {
@@ -81,8 +89,9 @@ fn an_idle_table_releases_its_memory_to_a_table_in_use() {
             });
             check(&used, COUNT);
             check(&idle, COUNT);
-            let stats = db.stats();
-            assert!(stats.memory_bytes <= stats.memory_budget_bytes + MIB, "{stats:?}");
+            // Background work may exceed the budget for a moment.
+            let what = format!("{idle_kind} and {used_kind} exceed the budget");
+            until(&what, || is_within_budget(&db), |_| thread::sleep(Duration::from_millis(1)));
         }
     }
 }

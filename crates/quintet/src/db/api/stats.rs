@@ -78,6 +78,14 @@ pub struct DatabaseStats {
     pub write_delays_total: u64,
     /// Number of checkpoint rounds.
     pub persist_rounds_total: u64,
+    /// Number of commits that were transactions.
+    pub transactions_total: u64,
+    /// Number of transactions that failed with
+    /// [`Error::Conflict`](crate::Error::Conflict). An attempt that
+    /// [`Database::transaction`](crate::Database::transaction) repeated counts.
+    pub transaction_conflicts_total: u64,
+    /// Number of transactions that failed with [`Error::Deadlock`](crate::Error::Deadlock).
+    pub transaction_deadlocks_total: u64,
     /// Number of open snapshots, those of iterators included.
     pub open_snapshots: u64,
     /// Age of the oldest open snapshot.
@@ -171,6 +179,9 @@ impl Core {
             expiries_pending: index.keys,
             expiry_index_bytes: index.file_bytes,
             commits_total: count(&self.counters.commits),
+            transactions_total: count(&self.counters.transactions),
+            transaction_conflicts_total: count(&self.counters.conflicts),
+            transaction_deadlocks_total: count(&self.counters.deadlocks),
             expired_swept_total: count(&self.counters.expired_swept),
             write_stalls_total: count(&self.checkpoints.write_stalls),
             write_delays_total: count(&self.checkpoints.write_delays),

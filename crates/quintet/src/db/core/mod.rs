@@ -59,6 +59,12 @@ const CLOSED_SHARE: usize = 4;
 pub(crate) struct CommitCounters {
     pub(crate) commits: AtomicU64,
     pub(crate) expired_swept: AtomicU64,
+    /// Transactions that have committed writes.
+    pub(crate) transactions: AtomicU64,
+    /// Transactions that ended because another commit changed what they depend on.
+    pub(crate) conflicts: AtomicU64,
+    /// Transactions that ended because they waited for locks of each other.
+    pub(crate) deadlocks: AtomicU64,
 }
 
 /// An open database.

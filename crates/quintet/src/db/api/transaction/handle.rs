@@ -24,7 +24,7 @@ use crate::{
         transaction::{OwnValue, ReadMode, TransactionReads, WriteSet},
     },
     io::process::ProcessArc,
-    util::mutant::mutant,
+    util::{mutant::mutant, sync::Ordering},
 };
 
 /// Reads of one moment and writes of any tables of one database, committed atomically.
@@ -82,7 +82,15 @@ impl Drop for Transaction {
     fn drop(&mut self) {
         mutant!(RollbackKeepsLocks => return);
         let core = &self.session.core;
-        if self.locks.is_empty() || core.tables.is_forked() {
+        if core.tables.is_forked() {
+            return;
+        }
+        match self.state.get_mut().failure {
+            Some(Error::Conflict { .. }) => core.counters.conflicts.fetch_add(1, Ordering::Relaxed),
+            Some(Error::Deadlock { .. }) => core.counters.deadlocks.fetch_add(1, Ordering::Relaxed),
+            _ => 0,
+        };
+        if self.locks.is_empty() {
             return;
         }
         let Some(owner) = self.owner else { return };
@@ -377,10 +385,17 @@ impl Transaction {
         let core = &self.session.core;
         core.tables.check_process()?;
         let TransactionState { reads, writes, failure } = self.state.get_mut();
-        match failure {
-            Some(failure) => Err(failure.clone()),
-            None => core.commit_transaction(writes, reads, self.durability),
+        if let Some(failure) = failure {
+            return Err(failure.clone());
         }
+        let committed = core.commit_transaction(writes, reads, self.durability);
+        match &committed {
+            Ok(()) if writes.is_empty() => {}
+            Ok(()) => drop(core.counters.transactions.fetch_add(1, Ordering::Relaxed)),
+            Err(error) if is_passing(error) => *failure = Some(error.clone()),
+            Err(_) => {}
+        }
+        committed
     }
 
     /// Fails unless the transaction can go on and may use the table.
