@@ -187,6 +187,43 @@ fn a_damaged_table_does_not_keep_the_others_from_use() {
 
 /// Tables without a handle give their files to a table that is created or opened, although the
 /// rest of the program has taken all that were free.
+/// Threads create, fill and drop small tables under a budget that has room for the tables in use,
+/// but not for all of them. No write is refused: it waits until tables without a handle are closed.
+#[test]
+fn many_threads_share_a_small_budget() {
+    const THREADS: u64 = 32;
+    const ROUNDS: u64 = 5;
+    let _files = FILES.read().unwrap();
+    for kind in EngineKind::ALL.into_iter().filter(|kind| *kind != EngineKind::Naive) {
+        let dir = Scratch::new("many-tables-threads");
+        let db = open(&dir, 32 << 20);
+        let work = |thread: u64| {
+            for round in 0..ROUNDS {
+                let name = format!("t{thread}-{round}");
+                let table = db.create_table(&name, TableOptions::new(kind)).unwrap();
+                for number in 0..100_u64 {
+                    let written = table.put(number.to_be_bytes(), [7; 100]);
+                    written.unwrap_or_else(|error| panic!("{kind} {name}: {error}"));
+                }
+                if round % 2 == 0 {
+                    drop(table);
+                    db.drop_table(&name).unwrap();
+                }
+            }
+        };
+        thread::scope(|scope| {
+            let work = &work;
+            (0..THREADS).for_each(|thread| drop(scope.spawn(move || work(thread))));
+        });
+        for thread in 0..THREADS {
+            for round in (1..ROUNDS).step_by(2) {
+                let table = db.table(&format!("t{thread}-{round}")).unwrap();
+                assert_eq!(table.len().unwrap(), 100, "{kind}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_table_opens_although_no_file_is_free() {
     let _files = FILES.write().unwrap();

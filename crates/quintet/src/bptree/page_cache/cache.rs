@@ -23,7 +23,8 @@ use crate::{
     },
 };
 
-/// Offset from which descriptors use huge pages, in bytes.
+/// Offset from which frames and descriptors use huge pages, in bytes: the size of one. A small
+/// table would take a whole one for its first frame.
 const HUGE_FROM_BYTES: u64 = 2 << 20;
 /// Memory of a frame beside its page, in bytes: descriptor and two buckets.
 const FRAME_OVERHEAD_BYTES: u64 = 64 + 16;
@@ -43,7 +44,7 @@ pub enum Replacement {
 pub struct CacheOptions {
     /// Size of a page in bytes: a power of two from 4096 to 65,536.
     pub page_bytes: usize,
-    /// Number of frames that are allocated at once, even beyond the budget.
+    /// Number of frames that the cache may have even beyond the budget.
     pub frames_min: u64,
     /// Maximum number of frames while the budget has memory.
     pub frames_max: u64,
@@ -150,9 +151,8 @@ impl PageCache {
             Region::reserve(bytes).map_err(|error| Error::io("reserve memory for pages", error))
         };
         let frames = reserve(most * to_u64(options.page_bytes))?;
-        frames.advise_huge(0..options.frames_max * to_u64(options.page_bytes));
+        frames.advise_huge(HUGE_FROM_BYTES..options.frames_max * to_u64(options.page_bytes));
         let descriptors = reserve(most * to_u64(FRAME_WORDS) * 8)?;
-        // The descriptors of a small table do not justify a huge page.
         descriptors.advise_huge(HUGE_FROM_BYTES..options.frames_max * to_u64(FRAME_WORDS) * 8);
         let bucket_count = (options.frames_max * 2).next_power_of_two().min(1 << 26);
         let cache = Self {
@@ -189,7 +189,7 @@ impl PageCache {
             options,
             budget,
         };
-        cache.allocate_frames_min();
+        cache.allocate_first_frames();
         Ok(cache)
     }
 
@@ -244,7 +244,8 @@ impl PageCache {
     pub fn frames_reachable(&self) -> u64 {
         let limit = self.budget.limit() - self.left_to_others();
         let room = limit.saturating_sub(self.budget.used()) / self.frame_cost();
-        (self.frames() + room).min(self.options.frames_max.max(self.frames()))
+        let within = (self.frames() + room).min(self.options.frames_max.max(self.frames()));
+        within.max(self.options.frames_min)
     }
 
     /// Returns the number of pages that changed since the last checkpoint.

@@ -22,6 +22,8 @@ use crate::{
 
 /// Number of frames that the cache grows by.
 const GROWTH_FRAMES: u64 = 16;
+/// Number of frames of a new cache, and by which it grows to its minimum.
+const FRAMES_FIRST: u64 = 8;
 /// Maximum size of the frames prepared in advance, and of one preparation step, in bytes.
 const READY_BYTES_MAX: u64 = 256 << 20;
 const READY_STEP_BYTES: u64 = 2 << 20;
@@ -50,9 +52,19 @@ enum Growth {
 }
 
 impl PageCache {
-    /// Allocates the frames of [`super::CacheOptions::frames_min`].
-    pub(super) fn allocate_frames_min(&self) {
-        self.grow(self.options.frames_min, Growth::Must);
+    /// Allocates the first frames of a new cache.
+    pub(super) fn allocate_first_frames(&self) {
+        self.grow(FRAMES_FIRST.min(self.options.frames_min), Growth::Must);
+    }
+
+    /// Allocates more frames. The first [`super::CacheOptions::frames_min`] need no room in the
+    /// budget: a small table takes only those that it uses.
+    fn grow_on_demand(&self) -> bool {
+        let missing = self.options.frames_min.saturating_sub(self.frames());
+        match missing.min(FRAMES_FIRST) {
+            0 => self.grow(GROWTH_FRAMES, Growth::May),
+            count => self.grow(count, Growth::Must),
+        }
     }
 
     /// Returns a latched frame without a page: free, newly allocated or evicted. Fails with
@@ -64,7 +76,7 @@ impl PageCache {
             if let Some(frame) = self.pop_free() {
                 return Ok(frame);
             }
-            if self.grow(GROWTH_FRAMES, Growth::May) {
+            if self.grow_on_demand() {
                 continue;
             }
             if let Some(frame) = self.evict() {
@@ -141,7 +153,8 @@ impl PageCache {
                 return false;
             }
             self.budget.reserve_unchecked(count * self.frame_cost());
-            self.overflows.fetch_add(if frames > 0 { count } else { 0 }, Ordering::Relaxed);
+            let is_overflow = frames >= self.options.frames_min;
+            self.overflows.fetch_add(if is_overflow { count } else { 0 }, Ordering::Relaxed);
             count
         } else {
             let count = count.min(self.options.frames_max.saturating_sub(frames));

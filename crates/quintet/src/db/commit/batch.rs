@@ -56,9 +56,9 @@ impl Core {
         }
         let outcome = match self.try_commit_batch(body, tables, reads.as_deref_mut(), durability) {
             // Nothing is admitted any more: this thread may wait for a checkpoint round.
-            Err(Error::OutOfMemory { .. }) if self.close_unused(usize::MAX) > 0 => {
-                self.try_commit_batch(body, tables, reads, durability)
-            }
+            Err(Error::OutOfMemory { .. }) => self.after_closing_tables(|| {
+                self.try_commit_batch(body, tables, reads.as_deref_mut(), durability)
+            }),
             outcome => outcome,
         };
         outcome.map_err(|error| match error {

@@ -11,6 +11,9 @@ use crate::{
     wal::Appended,
 };
 
+/// Number of times that a write closes tables for memory: other writers may take it first.
+const ROOM_RETRIES_MAX: u32 = 8;
+
 /// Returns the hash of an operation's key; 0 for a range.
 #[inline]
 pub(super) fn hash_of(table: &TableState, op: &Op<'_>) -> u64 {
@@ -32,11 +35,25 @@ impl Core {
     pub(super) fn admit_first(&self, table: &TableState, op: &Op<'_>) -> Result<()> {
         match table.engine.admit(op) {
             // Nothing is admitted: this thread may wait for a checkpoint round.
-            Err(Error::OutOfMemory { .. }) if self.close_unused(usize::MAX) > 0 => {
-                table.engine.admit(op)
-            }
+            Err(Error::OutOfMemory { .. }) => self.after_closing_tables(|| table.engine.admit(op)),
             outcome => outcome,
         }
+    }
+
+    /// Runs `admit` after closing tables without a handle, and again while it lacks memory and
+    /// there were some. The caller has admitted nothing and holds no lock.
+    #[cold]
+    pub(super) fn after_closing_tables(&self, mut admit: impl FnMut() -> Result<()>) -> Result<()> {
+        for _ in 0..ROOM_RETRIES_MAX {
+            // Another thread may be closing them in its round.
+            drop(self.checkpoints.round.lock());
+            let closed = self.close_unused(usize::MAX);
+            match admit() {
+                Err(Error::OutOfMemory { .. }) if closed > 0 => {}
+                outcome => return outcome,
+            }
+        }
+        admit()
     }
 
     /// Cancels an admitted operation, in the table and in the expiry index.
