@@ -33,8 +33,8 @@ use crate::{
 /// another database: a read of one fails with [`Error::OtherDatabase`].
 ///
 /// Cost: taking and dropping a snapshot takes less than a microsecond, without I/O. While one is
-/// open, the first write of a key after the newest snapshot keeps the earlier value in memory.
-/// These values are part of the memory budget. When they take more than
+/// open, the first write of a key after the newest snapshot keeps the earlier value, in memory or
+/// in a temporary file. When these values take more than
 /// [`snapshot_limit`](crate::Options::snapshot_limit), or a snapshot is older than
 /// [`snapshot_max_age`](crate::Options::snapshot_max_age), the oldest snapshot ends: its reads fail
 /// with [`Error::SnapshotExpired`] from then on. A read never returns a wrong answer.

@@ -200,6 +200,7 @@ impl Core {
                 return Ok(());
             }
         }
+        self.versions.close();
         // A sorted load must not write to files that may soon belong to another process.
         self.tables.all().iter().for_each(|table| drop(lock(&table.load).take()));
         while self.tables.remove_pending(|_| false) {}
