@@ -30,7 +30,7 @@ impl Core {
         table: &TableState,
     ) -> Result<()> {
         let is_kept = table.status() == TableStatus::Dropped
-            && snapshot.precedes_drop(table.dropped_at())
+            && snapshot.precedes(table.dropped_at())
             && !self.tables.is_closed();
         if !is_kept {
             self.tables.check_usable(table)?;

@@ -182,6 +182,12 @@ impl VersionStore {
         lock(&self.open).next_number()
     }
 
+    /// Calls `mark` with the next number. No snapshot is taken meanwhile.
+    pub(crate) fn number_for(&self, mark: &mut dyn FnMut(u64)) {
+        let mut open = lock(&self.open);
+        mark(open.next_number());
+    }
+
     /// Returns whether an open snapshot may read a table that was dropped at this number.
     pub(crate) fn keeps_dropped(&self, dropped_at: u64) -> bool {
         let mut open = lock(&self.open);

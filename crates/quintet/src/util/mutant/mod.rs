@@ -360,6 +360,14 @@ bugs! {
     VersionBlockNotVerified = 351, "version-block-not-verified";
     /// A segment of versions is moved while a writer adds to it.
     SpillTakesIncomplete = 352, "spill-takes-incomplete";
+    /// A cleared table loses its types.
+    ClearForgetsTypes = 353, "clear-forgets-types";
+    /// Writes by the handles of a cleared table fail.
+    ClearLosesHandles = 354, "clear-loses-handles";
+    /// An old snapshot shows a cleared table as empty.
+    ClearChangesOldSnapshots = 355, "clear-changes-old-snapshots";
+    /// A clear is visible before it is durable, and stays if the sync fails.
+    ClearShowsEarly = 356, "clear-shows-early";
     /// A snapshot shows the keys of a later sorted load.
     SnapshotSeesLoads = 341, "snapshot-sees-loads";
     /// A read takes the newest version of a key instead of the snapshot's.
