@@ -64,6 +64,7 @@ pub fn of_database(database: &Database) -> Figures {
         number("oldest_snapshot_ms", millis(stats.oldest_snapshot_age)),
         number("oldest_snapshot_lsn", stats.oldest_snapshot_lsn.map_or(0, |lsn| lsn.0)),
         number("snapshot_bytes", stats.snapshot_bytes),
+        number("snapshot_file_bytes", stats.snapshot_file_bytes),
         number("snapshots_expired_total", stats.snapshots_expired_total),
         number("log_start_lsn", stats.log.start.0),
         number("log_end_lsn", stats.log.end.0),

@@ -390,6 +390,62 @@ fn shuttle_a_compaction_of_versions_keeps_what_a_new_snapshot_needs() {
     });
 }
 
+/// Versions move to a file while a snapshot reads them, another one is taken and a writer adds
+/// versions.
+#[test]
+fn shuttle_a_spill_hides_no_version() {
+    explore(|| {
+        let env = SimEnv::new(9);
+        let db = open(&env);
+        let table = create(&db, "a");
+        // A segment of versions has 512 bytes under the checker, so each of these has its own.
+        let large = |byte: u8| vec![byte; 400];
+        ["a", "k"].iter().for_each(|key| table.put(key, large(1)).unwrap());
+        let old = db.snapshot().unwrap();
+        ["a", "k"].iter().for_each(|key| table.put(key, large(2)).unwrap());
+        let spill = thread::spawn({
+            let db = db.clone();
+            move || db.session.core.versions.spill_now(true).unwrap()
+        });
+        let get = |snapshot: &crate::Snapshot, key| snapshot.get(&table, key).unwrap().unwrap()[0];
+        assert_eq!([get(&old, "a"), get(&old, "k")], [1, 1]);
+        let snapshot = db.snapshot().unwrap();
+        ["a", "k"].iter().for_each(|key| table.put(key, large(3)).unwrap());
+        assert_eq!([get(&snapshot, "a"), get(&old, "a")], [2, 1]);
+        spill.join().unwrap();
+        assert_eq!([get(&snapshot, "k"), get(&old, "k")], [2, 1]);
+    });
+}
+
+/// A writer saves a version in a segment that is full by then, and that is about to move to a file.
+#[test]
+fn shuttle_a_spill_takes_no_segment_that_a_writer_fills() {
+    explore(|| {
+        let env = SimEnv::new(11);
+        let db = open(&env);
+        let table = create(&db, "a");
+        ["a", "b", "c"].iter().for_each(|key| table.put(key, [1; 40]).unwrap());
+        table.put("large", [1; 400]).unwrap();
+        let old = db.snapshot().unwrap();
+        table.put("a", [2; 40]).unwrap();
+        let writers = ["b", "c", "large"].map(|key| {
+            let table = table.clone();
+            thread::spawn(move || table.put(key, [2; 40]).unwrap())
+        });
+        db.session.core.versions.spill_now(true).unwrap();
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        for key in ["a", "b", "c", "large"] {
+            assert_eq!(old.get(&table, key).unwrap().unwrap()[0], 1, "{key}");
+        }
+    });
+}
+
+#[test]
+fn shuttle_finds_bugs_of_spills() {
+    finds(Bug::SpillLeavesGap, shuttle_a_spill_hides_no_version);
+    finds(Bug::SpillTakesIncomplete, shuttle_a_spill_takes_no_segment_that_a_writer_fills);
+}
+
 #[test]
 fn shuttle_finds_stripes_not_locked() {
     finds(Bug::StripesNotLocked, shuttle_puts_of_a_key_are_applied_in_log_order);

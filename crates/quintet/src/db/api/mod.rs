@@ -6,6 +6,9 @@
 mod atomic;
 mod batch;
 mod check;
+#[cfg(test)]
+#[cfg(not(model))]
+mod clear_tests;
 mod counter;
 mod database;
 mod hierarchy;
@@ -17,6 +20,7 @@ mod readable_table;
 pub(crate) mod session;
 mod snapshot;
 mod stats;
+mod successor;
 mod table;
 mod table_contents;
 mod table_cursor;

@@ -1,6 +1,10 @@
 //! Snapshots: all tables of a database at one moment.
 
-use std::{borrow::Borrow, ops::ControlFlow, sync::Arc};
+use std::{
+    borrow::{Borrow, Cow},
+    ops::ControlFlow,
+    sync::Arc,
+};
 
 use super::{
     key_bounds::KeyBounds,
@@ -33,8 +37,8 @@ use crate::{
 /// another database: a read of one fails with [`Error::OtherDatabase`].
 ///
 /// Cost: taking and dropping a snapshot takes less than a microsecond, without I/O. While one is
-/// open, the first write of a key after the newest snapshot keeps the earlier value in memory.
-/// These values are part of the memory budget. When they take more than
+/// open, the first write of a key after the newest snapshot keeps the earlier value, in memory or
+/// in a temporary file. When these values take more than
 /// [`snapshot_limit`](crate::Options::snapshot_limit), or a snapshot is older than
 /// [`snapshot_max_age`](crate::Options::snapshot_max_age), the oldest snapshot ends: its reads fail
 /// with [`Error::SnapshotExpired`] from then on. A read never returns a wrong answer.
@@ -69,13 +73,19 @@ impl Snapshot {
         self.state.lsn
     }
 
-    fn check(&self, table: &Table) -> Result<()> {
-        self.session.core.tables.check_process()?;
-        if Arc::ptr_eq(&self.session.core, &table.session.core) {
-            Ok(())
-        } else {
-            Err(Error::OtherDatabase { table: table.name() })
+    /// Returns a handle of the table as it was at the snapshot's moment: before or after a clear.
+    fn at_moment<'t>(&self, table: &'t Table) -> Result<Cow<'t, Table>> {
+        let core = &self.session.core;
+        core.tables.check_process()?;
+        if !Arc::ptr_eq(core, &table.session.core) {
+            return Err(Error::OtherDatabase { table: table.name() });
         }
+        let (dropped_at, created_at) = (table.state.dropped_at(), table.state.created_at());
+        if dropped_at == 0 && !self.state.precedes(created_at) {
+            return Ok(Cow::Borrowed(table));
+        }
+        let state = core.tables.state_at(&table.state, |moment| self.state.precedes(moment));
+        Ok(Cow::Owned(Table::new(table.session.clone(), state)))
     }
 
     /// Returns the value of `key`, or `None` if it is absent or had expired. Fails as
@@ -83,7 +93,7 @@ impl Snapshot {
     pub fn get(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = key.as_ref();
         check_key(key)?;
-        self.check(table)?;
+        let table = &*self.at_moment(table)?;
         self.session.core.snapshot_get(&self.state, &table.state, key)
     }
 
@@ -107,7 +117,7 @@ impl Snapshot {
     ) -> Result<Vec<Option<Value>>> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         keys.iter().try_for_each(|key| check_key(key))?;
-        self.check(table)?;
+        let table = &*self.at_moment(table)?;
         self.session.core.snapshot_multi_get(&self.state, &table.state, &keys)
     }
 
@@ -119,7 +129,7 @@ impl Snapshot {
     /// Returns the entries of a range in key order, from either end. Fails with
     /// [`Error::Unordered`] on an engine without key order, and as [`Snapshot::get`] does.
     pub fn range(&self, table: &Table, range: impl KeyBounds) -> Result<Entries> {
-        self.check(table)?;
+        let table = &*self.at_moment(table)?;
         Entries::new(table, &self.state, range.into_key_range())
     }
 
@@ -132,7 +142,7 @@ impl Snapshot {
         range: impl KeyBounds,
         each: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.check(table)?;
+        let table = &*self.at_moment(table)?;
         table.visit_in(&self.state, range.into_key_range(), each)
     }
 
@@ -147,7 +157,7 @@ impl Snapshot {
         cursor: impl Borrow<Cursor>,
         count: usize,
     ) -> Result<(Vec<(Key, Value)>, Cursor)> {
-        self.check(table)?;
+        let table = &*self.at_moment(table)?;
         let (core, state) = (&self.session.core, &table.state);
         let count = count.max(1);
         let (stored, next) = core.snapshot_scan(&self.state, state, cursor.borrow(), count)?;

@@ -94,6 +94,8 @@ pub struct DatabaseStats {
     pub oldest_snapshot_lsn: Option<Lsn>,
     /// Bytes of memory of the earlier values that open snapshots show.
     pub snapshot_bytes: u64,
+    /// Bytes of files of the earlier values that open snapshots show.
+    pub snapshot_file_bytes: u64,
     /// Number of snapshots that were ended by a limit or a failure.
     pub snapshots_expired_total: u64,
     /// The last failure of background work that has not succeeded since.
@@ -190,7 +192,8 @@ impl Core {
             open_snapshots: snapshots.open,
             oldest_snapshot_age: snapshots.oldest_age,
             oldest_snapshot_lsn: snapshots.oldest_lsn,
-            snapshot_bytes: snapshots.version_bytes,
+            snapshot_bytes: snapshots.memory_bytes,
+            snapshot_file_bytes: snapshots.file_bytes,
             snapshots_expired_total: snapshots.expired_total,
             open_tables,
             tables,

@@ -31,9 +31,9 @@ use crate::{
 /// A table of an open database. Clones are cheap and share the table; any number of threads may use
 /// them.
 ///
-/// A handle stays valid after a rename. After the table is dropped, every operation fails with
-/// [`Error::StaleTable`]; after the database is closed, with [`Error::Closed`]; in a forked child,
-/// with [`Error::Forked`].
+/// A handle stays valid after a rename and after [`Table::clear`]. After the table is dropped,
+/// every operation fails with [`Error::StaleTable`]; after the database is closed, with
+/// [`Error::Closed`]; in a forked child, with [`Error::Forked`].
 #[derive(Clone, Debug)]
 pub struct Table {
     pub(crate) session: ProcessArc<Session>,
@@ -57,7 +57,7 @@ impl Table {
 
     /// Returns the types of keys and values, if they are fixed.
     pub fn types(&self) -> Option<TableTypes> {
-        self.state.types().cloned()
+        self.current().state.types().cloned()
     }
 
     /// Sets the value of `key` (1 to 65,535 bytes) to `value` (0 to 512 MiB), with the database's
@@ -95,7 +95,9 @@ impl Table {
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = key.as_ref();
         check_key(key)?;
-        self.session.core.tables.check_usable(&self.state)?;
+        if let Err(error) = self.session.core.tables.check_usable(&self.state) {
+            return self.follow(error)?.get(key);
+        }
         self.session.core.tables.get(&self.state, key)
     }
 
@@ -105,7 +107,9 @@ impl Table {
     pub fn get_into(&self, key: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Result<bool> {
         let key = key.as_ref();
         check_key(key)?;
-        self.session.core.tables.check_usable(&self.state)?;
+        if let Err(error) = self.session.core.tables.check_usable(&self.state) {
+            return self.follow(error)?.get_into(key, out);
+        }
         let found = self.session.core.tables.get_into(&self.state, key, out);
         if !matches!(found, Ok(true)) {
             out.clear();
@@ -119,7 +123,9 @@ impl Table {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         keys.iter().try_for_each(|key| check_key(key))?;
         let core = &self.session.core;
-        core.tables.check_usable(&self.state)?;
+        if let Err(error) = core.tables.check_usable(&self.state) {
+            return self.follow(error)?.multi_get(&keys);
+        }
         let mut stored = Vec::with_capacity(keys.len());
         self.state.engine.multi_get(&keys, MultiGetSink::Append(&mut stored))?;
         let visible = |(key, stored): (&&[u8], Option<_>)| match stored {
@@ -139,7 +145,9 @@ impl Table {
     ) -> Result<()> {
         keys.iter().try_for_each(|key| check_key(key))?;
         let core = &self.session.core;
-        core.tables.check_usable(&self.state)?;
+        if let Err(error) = core.tables.check_usable(&self.state) {
+            return self.follow(error)?.multi_get_each(keys, each);
+        }
         let mut each_stored = |index: usize, stored: Option<&[u8]>| {
             match stored {
                 None => each(index, None),
@@ -165,7 +173,9 @@ impl Table {
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
         check_key(key)?;
-        self.session.core.tables.check_usable(&self.state)?;
+        if let Err(error) = self.session.core.tables.check_usable(&self.state) {
+            return self.follow(error)?.contains(key);
+        }
         self.session.core.tables.contains(&self.state, key)
     }
 
@@ -188,7 +198,9 @@ impl Table {
     /// meanwhile. Fails with [`Error::Unordered`] on an engine without key order. An engine error
     /// while the range is removed stops the table ([`Error::TableFailed`]).
     pub fn delete_range(&self, range: impl KeyBounds) -> Result<()> {
-        self.check_ordered()?;
+        if let Err(error) = self.check_ordered() {
+            return self.follow(error)?.delete_range(range);
+        }
         let range = range.into_key_range();
         if range.is_empty() {
             return Ok(());
@@ -223,8 +235,11 @@ impl Table {
     /// # }
     /// ```
     pub fn range(&self, range: impl KeyBounds) -> Result<Entries> {
-        self.check_ordered()?;
+        // In this order: a table that is cleared later can be read in the snapshot.
         let snapshot = ProcessArc::new(Arc::new(self.session.core.take_snapshot()?));
+        if let Err(error) = self.check_ordered() {
+            return self.follow(error)?.range(range);
+        }
         Entries::new(self, &snapshot, range.into_key_range())
     }
 
@@ -239,8 +254,11 @@ impl Table {
         range: impl KeyBounds,
         each: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.check_ordered()?;
+        // In this order: a table that is cleared later can be read in the snapshot.
         let snapshot = ProcessArc::new(Arc::new(self.session.core.take_snapshot()?));
+        if let Err(error) = self.check_ordered() {
+            return self.follow(error)?.visit(range, each);
+        }
         self.visit_in(&snapshot, range.into_key_range(), each)
     }
 
@@ -270,7 +288,9 @@ impl Table {
     /// expired keys that the sweep has not removed. It is cheap: it reads only the two ends. Fails
     /// with [`Error::Unordered`] on an engine without key order.
     pub fn estimate_count(&self, range: impl KeyBounds) -> Result<u64> {
-        self.check_ordered()?;
+        if let Err(error) = self.check_ordered() {
+            return self.follow(error)?.estimate_count(range);
+        }
         self.ordered_engine()?.estimate_count(&range.into_key_range())
     }
 
@@ -287,7 +307,9 @@ impl Table {
         count: usize,
     ) -> Result<(Vec<(Key, Value)>, Cursor)> {
         let core = &self.session.core;
-        core.tables.check_usable(&self.state)?;
+        if let Err(error) = core.tables.check_usable(&self.state) {
+            return self.follow(error)?.scan(cursor, count);
+        }
         let (stored, next) = self.state.engine.scan(cursor.borrow(), count.max(1))?;
         let mut entries = Vec::with_capacity(stored.len());
         for entry in stored {
@@ -304,7 +326,9 @@ impl Table {
     pub fn persist(&self) -> Result<()> {
         let core = &self.session.core;
         core.tables.check_writable()?;
-        core.tables.check_usable(&self.state)?;
+        if let Err(error) = core.tables.check_usable(&self.state) {
+            return self.follow(error)?.persist();
+        }
         core.checkpoints.checkpoint(&core.tables, std::slice::from_ref(&*self.state))
     }
 
@@ -313,14 +337,18 @@ impl Table {
     pub fn compact(&self) -> Result<()> {
         let core = &self.session.core;
         core.tables.check_writable()?;
-        core.tables.check_usable(&self.state)?;
+        if let Err(error) = core.tables.check_usable(&self.state) {
+            return self.follow(error)?.compact();
+        }
         core.checkpoints.compact(&core.tables, &self.state)
     }
 
     /// Returns counters and sizes. Fails only if the table was dropped or has failed, or the
     /// database was closed.
     pub fn stats(&self) -> Result<TableStats> {
-        self.session.core.tables.check_usable(&self.state)?;
+        if let Err(error) = self.session.core.tables.check_usable(&self.state) {
+            return self.follow(error)?.stats();
+        }
         Ok(self.session.core.table_stats(&self.state))
     }
 

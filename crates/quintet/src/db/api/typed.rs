@@ -70,7 +70,7 @@ impl Database {
     /// Fails with [`Error::NoSuchTable`], or with [`Error::TypeMismatch`] naming both types.
     pub fn typed<K: TypedKey, V: TypedValue>(&self, path: &str) -> Result<TypedTable<K, V>> {
         let table = self.table(path)?;
-        self.session.core.agree_types(&table.state, &TableTypes::of::<K, V>())?;
+        self.session.core.agree_types(&table.current().state, &TableTypes::of::<K, V>())?;
         Ok(TypedTable { table, types: PhantomData })
     }
 

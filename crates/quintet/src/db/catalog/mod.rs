@@ -167,6 +167,26 @@ impl Catalog {
         })
     }
 
+    /// Replaces a table by an empty one with the same name, options and types. `prepare` receives
+    /// its number and its node, and runs before the edit. `then` runs after the edit is durable,
+    /// and before any thread can find the new table. Returns the number; `None` if there is no
+    /// such table.
+    pub(crate) fn clear_table(
+        &self,
+        id: u64,
+        prepare: impl FnOnce(u64, &TableNode) -> Result<()>,
+        then: impl FnOnce(),
+    ) -> Result<Option<u64>> {
+        let plan = |tree: &CatalogTree| {
+            let Some((changes, (next, node))) = tree.plan_clear(id) else {
+                return Ok((Vec::new(), None));
+            };
+            prepare(next, &node)?;
+            Ok((changes, Some(next)))
+        };
+        self.edit_and_then(plan, then)
+    }
+
     /// Moves a table or a directory to another path.
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
         self.edit(|tree| {
@@ -251,6 +271,15 @@ impl Catalog {
         &self,
         plan: impl FnOnce(&CatalogTree) -> Result<(Vec<CatalogChange>, T)>,
     ) -> Result<T> {
+        self.edit_and_then(plan, || ())
+    }
+
+    /// As [`Catalog::edit`]. Calls `then` while the tree changes and is locked.
+    fn edit_and_then<T>(
+        &self,
+        plan: impl FnOnce(&CatalogTree) -> Result<(Vec<CatalogChange>, T)>,
+        then: impl FnOnce(),
+    ) -> Result<T> {
         let mut file = lock(&self.file);
         let refusal = if self.read_only { Error::ReadOnly } else { Error::Closed };
         let file = file.as_mut().ok_or(refusal)?;
@@ -258,6 +287,8 @@ impl Catalog {
         if changes.is_empty() {
             return Ok(answer);
         }
+        let mut then = Some(then);
+        mutant!(ClearShowsEarly => then.take().map_or((), |then| then()));
         let appended = file.append(&changes);
         self.keep_failure(file);
         appended?;
@@ -268,6 +299,9 @@ impl Catalog {
                 if let Err(what) = tree.apply(change) {
                     debug_assert!(false, "the catalog planned an edit that it refuses: {what}");
                 }
+            }
+            if let Some(then) = then.take() {
+                then();
             }
         }
         if file.wants_rewrite() {

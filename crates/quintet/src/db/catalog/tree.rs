@@ -404,6 +404,20 @@ impl CatalogTree {
         Ok(changes)
     }
 
+    /// Returns the edit that replaces a table by an empty one with the same name, options and
+    /// types. Returns its number and its node with it. `None`: there is no such table.
+    pub(super) fn plan_clear(&self, id: u64) -> Option<(Vec<CatalogChange>, (u64, TableNode))> {
+        let node = self.nodes.get(&id)?;
+        let table = self.table(id)?;
+        let (next, record, types) = (self.next_id, table.record.clone(), table.types.clone());
+        let (parent, name) = (node.parent, node.name.clone());
+        let add = CatalogChange::AddTable { id: next, parent, name, table: record.clone() };
+        let mut changes = vec![CatalogChange::Remove { id }, add];
+        let fixed = types.clone().map(|types| CatalogChange::Types { id: next, types });
+        mutant!(ClearForgetsTypes: (), else changes.extend(fixed));
+        Some((changes, (next, TableNode { record, complete: Lsn(0), types })))
+    }
+
     /// Returns the edit that removes a node and everything below it.
     pub(crate) fn plan_remove(&self, id: u64) -> Vec<CatalogChange> {
         let emptied = self.emptied_by(id, &[]);

@@ -2,6 +2,8 @@
 //! their keys. A transaction locks those of the keys that it has read too, and validates its reads
 //! under them.
 
+use std::sync::Arc;
+
 use super::{
     mutants,
     steps::{frees, hash_of},
@@ -11,7 +13,7 @@ use crate::{
     contract::{Engine as _, Hint, Op},
     db::{
         core::{Core, durability::Durability},
-        encoding::operations::Ops,
+        encoding::operations::{Ops, put_op},
         tables::state::{BY_PLACE_OPS_MAX, TableState, sort_by_place},
         transaction::TransactionReads,
     },
@@ -54,6 +56,7 @@ impl Core {
                 return Err(Error::OutOfMemory { budget: limit, needed });
             }
         }
+        let is_plain = reads.is_none();
         let outcome = match self.try_commit_batch(body, tables, reads.as_deref_mut(), durability) {
             // Nothing is admitted any more: this thread may wait for a checkpoint round.
             Err(Error::OutOfMemory { .. }) => self.after_closing_tables(|| {
@@ -61,6 +64,10 @@ impl Core {
             }),
             outcome => outcome,
         };
+        if outcome.is_err() && is_plain && tables.iter().any(|table| table.successor().is_some()) {
+            let (body, tables) = follow_successors(body, tables);
+            return self.commit_batch(&body, &tables, None, durability);
+        }
         outcome.map_err(|error| match error {
             Error::OutOfMemory { budget, needed } => {
                 Error::OutOfMemory { budget, needed: needed.max(admitted_bytes(body, tables)) }
@@ -232,6 +239,21 @@ fn key_of<'a>((_, op): (&BatchTable, Op<'a>)) -> Option<&'a [u8]> {
         Op::Put { key, .. } | Op::Delete { key } => Some(key),
         Op::DeleteRange { .. } => None,
     }
+}
+
+/// Returns a batch that names the successors of the tables that were cleared.
+#[cold]
+fn follow_successors(body: &[u8], tables: &[BatchTable]) -> (Vec<u8>, Vec<BatchTable>) {
+    let mut followed = Vec::with_capacity(body.len());
+    let current = |table: &BatchTable| table.successor().unwrap_or(table).id;
+    for (table, op) in operations(body, tables) {
+        put_op(&mut followed, current(table), &op);
+    }
+    let successor = |table: &BatchTable| match table.successor() {
+        Some(successor) => BatchTable::new(Arc::clone(successor)),
+        None => table.clone(),
+    };
+    (followed, tables.iter().map(successor).collect())
 }
 
 /// Returns the operations of a batch's body with their tables.

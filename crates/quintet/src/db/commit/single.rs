@@ -5,7 +5,7 @@ use super::{
     steps::{frees, hash_of},
 };
 use crate::{
-    Result,
+    Error, Result,
     contract::{Engine as _, Hint, Op},
     db::{
         core::{Core, condition::Condition, durability::Durability},
@@ -30,7 +30,9 @@ impl Core {
         // Loads what applying the operation will read from memory, while the operation is logged.
         table.engine.prefetch(Hint::Write { hash, step: 0 });
         self.tables.check_writable()?;
-        self.tables.check_takes_writes(table)?;
+        if let Err(error) = self.tables.check_takes_writes(table) {
+            return self.commit_to_successor((table, error), op, condition, durability);
+        }
         self.checkpoints.bound_recovery(&*self.env, &self.tables, frees(op))?;
         self.admit_first(table, op)?;
         table.engine.prefetch(Hint::Write { hash, step: 1 });
@@ -49,8 +51,26 @@ impl Core {
             }
             Err(error) => {
                 self.cancel(table, op);
-                Err(error)
+                self.commit_to_successor((table, error), op, condition, durability)
             }
+        }
+    }
+
+    /// Commits an operation that failed to the table's successor, if the table was cleared.
+    #[cold]
+    fn commit_to_successor(
+        &self,
+        (table, error): (&TableState, Error),
+        op: &Op<'_>,
+        condition: Condition,
+        durability: Durability,
+    ) -> Result<bool> {
+        mutant!(ClearLosesHandles => return Err(error));
+        // What these were decided from was in the table that is gone.
+        let is_bound = matches!(condition, Condition::Unchanged { .. } | Condition::Expired { .. });
+        match table.successor() {
+            Some(successor) if !is_bound => self.commit_one(successor, op, condition, durability),
+            _ => Err(error),
         }
     }
 

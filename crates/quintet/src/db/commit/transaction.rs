@@ -30,6 +30,8 @@ impl Core {
             && let [table] = writes.tables()
             && let Some(Some((_, op))) = Ops::new(writes.body()).next()
             && let Op::Put { key, .. } | Op::Delete { key } = op
+            // Of a table that was cleared, the batch below tells of the conflict.
+            && table.dropped_at() == 0
         {
             let stripe = self.stripes.index(table.id, table.hash.hash(key));
             if let Some(condition) = reads.condition(table, stripe) {

@@ -69,7 +69,10 @@ impl Core {
         let updated = UpdatedKey { table, key, hash, index: self.stripes.index(table.id, hash) };
         loop {
             self.tables.check_writable()?;
-            self.tables.check_takes_writes(table)?;
+            if let Err(error) = self.tables.check_takes_writes(table) {
+                let Some(next) = table.successor() else { return Err(error) };
+                return self.commit_update((next, key), site, durability, compute);
+            }
             let version = self.stripes.version(updated.index);
             let old = self.tables.get(table, key)?;
             let change = compute(old.as_ref())?;
@@ -80,7 +83,12 @@ impl Core {
                 ComputeSite::Unlocked => None,
                 ComputeSite::Anywhere => Some(&mut compute),
             };
-            if let Some(committed) = self.try_update(updated, computed, again, durability)? {
+            let tried = self.try_update(updated, computed, again, durability);
+            // A table that was cleared meanwhile has a successor, which the next round finds.
+            if tried.is_err() && table.successor().is_some() {
+                continue;
+            }
+            if let Some(committed) = tried? {
                 return Ok(committed);
             }
         }

@@ -181,6 +181,17 @@ impl Core {
         Ok(())
     }
 
+    /// Replaces a table by an empty one. A background job removes the files of the old one.
+    pub(crate) fn clear_table(&self, table: &TableState) -> Result<()> {
+        self.make_room_for_table();
+        let clear = || self.tables.clear(table, |mark| self.versions.number_for(mark));
+        if self.retry_with_room(clear)? {
+            self.expiry.request_purge();
+        }
+        self.host.jobs.wake(JobKind::Persist);
+        Ok(())
+    }
+
     /// Removes the files of dropped tables, except of those that an open snapshot may read.
     pub(crate) fn remove_dropped(&self) {
         let is_kept = |table: &TableState| self.versions.keeps_dropped(table.dropped_at());
@@ -206,6 +217,7 @@ impl Core {
                 return Ok(());
             }
         }
+        self.versions.close();
         // A sorted load must not write to files that may soon belong to another process.
         self.tables.all().iter().for_each(|table| drop(lock(&table.load).take()));
         while self.tables.remove_pending(|_| false) {}

@@ -38,7 +38,7 @@ use super::{
     core::{Core, key_locks::KeyLocks, log_jobs::LogJobs, stripes::Stripes},
     expiry::ExpiryIndex,
     tables::{host::DatabaseHost, loader::TableLoader, registry::TableRegistry},
-    versions::VersionStore,
+    versions::{VersionStore, remove_versions},
 };
 use crate::{
     Error, Result,
@@ -189,7 +189,13 @@ fn load_and_replay(
         sync_interval: options.sync_interval,
         expiry: ExpiryIndex::new(index, index_log, index_host),
         checkpoints: CheckpointScheduler::new(round_log, round_host, recovery_budget, log_start),
-        versions: VersionStore::new(env, &log, &host, &budget, options.snapshot_limits(&budget)),
+        versions: VersionStore::new(
+            (env, dir),
+            &log,
+            &host,
+            &budget,
+            options.snapshot_limits(&budget),
+        ),
         tables: TableRegistry::new(loader, catalog, tables, Arc::clone(&log)),
         budget,
         log,
@@ -218,10 +224,11 @@ fn is_being_created(catalog: &Catalog, tables_dir: &Arc<dyn Dir>) -> Result<bool
     Ok(true)
 }
 
-/// Removes directories that no table owns, and an unfinished catalog.
+/// Removes directories that no table owns, files of versions, and an unfinished catalog.
 fn remove_unowned(core: &Core) -> Result<()> {
     let io_error = |error| Error::io("remove files without an owner", error);
     core.tables.remove_unowned().map_err(io_error)?;
+    remove_versions(&core.dir).map_err(io_error)?;
     match core.dir.remove(catalog::UNFINISHED_NAME) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error(error)),
         _ => Ok(()),

@@ -41,8 +41,11 @@ const SYNC_INTERVAL_DEFAULT: Duration = Duration::from_millis(100);
 const SYNC_INTERVAL_MIN: Duration = Duration::from_millis(1);
 const SYNC_INTERVAL_MAX: Duration = Duration::from_hours(1);
 
-/// By default, earlier values for snapshots take at most the memory budget divided by this.
-const SNAPSHOT_SHARE: u64 = 4;
+/// By default, earlier values for snapshots take at most the memory budget times this, in memory
+/// and in files. An export beside writers keeps each value that is replaced once. So it ends early
+/// only if much more than the memory budget is replaced meanwhile. The bound is for a snapshot that
+/// was forgotten: it must not fill the disk.
+const SNAPSHOT_BUDGETS: u64 = 8;
 /// Minimum of the snapshot limit in bytes: a few segments of the version store.
 const SNAPSHOT_LIMIT_MIN: u64 = 128 << 10;
 /// Minimum of the age at which a snapshot ends, and its default.
@@ -91,7 +94,7 @@ pub fn database_options() -> Vec<DatabaseOption> {
         ),
         option(
             "snapshot_limit",
-            "a quarter of the memory budget".to_owned(),
+            format!("{SNAPSHOT_BUDGETS} times the memory budget"),
             format!("at least {}", size(SNAPSHOT_LIMIT_MIN)),
         ),
         option(
@@ -228,9 +231,11 @@ impl Options {
         self
     }
 
-    /// Bounds the memory of the earlier values that open snapshots and iterators show, in bytes
-    /// (default a quarter of the memory budget; at least 128 KiB). It is a part of the memory
-    /// budget. Beyond it, the oldest snapshot ends: its reads fail with [`Error::SnapshotExpired`].
+    /// Bounds the earlier values that open snapshots and iterators show, in bytes of memory and
+    /// files together (default eight times the memory budget; at least 128 KiB). Beyond it, the
+    /// oldest snapshot ends: its reads fail with [`Error::SnapshotExpired`]. At most a quarter of
+    /// the memory budget is in memory. The rest is in files, which are removed when no snapshot
+    /// needs them.
     #[must_use]
     pub fn snapshot_limit(mut self, bytes: u64) -> Self {
         self.snapshot_limit = Some(bytes);
@@ -342,8 +347,9 @@ impl Options {
 
     /// Returns the bounds of what snapshots hold.
     pub(crate) fn snapshot_limits(&self, budget: &Budget) -> SnapshotLimits {
-        let share = (budget.limit() / SNAPSHOT_SHARE).max(SNAPSHOT_LIMIT_MIN);
-        SnapshotLimits { bytes: self.snapshot_limit.unwrap_or(share), age: self.snapshot_max_age }
+        let default = || budget.limit().saturating_mul(SNAPSHOT_BUDGETS).max(SNAPSHOT_LIMIT_MIN);
+        let bytes = self.snapshot_limit.unwrap_or_else(default);
+        SnapshotLimits { bytes, age: self.snapshot_max_age }
     }
 
     /// Returns the size of log files under a memory budget. The tail and the next file are both

@@ -30,7 +30,7 @@ impl Core {
         table: &TableState,
     ) -> Result<()> {
         let is_kept = table.status() == TableStatus::Dropped
-            && snapshot.precedes_drop(table.dropped_at())
+            && snapshot.precedes(table.dropped_at())
             && !self.tables.is_closed();
         if !is_kept {
             self.tables.check_usable(table)?;
@@ -61,11 +61,11 @@ impl Core {
         key: &[u8],
     ) -> Result<Option<Value>> {
         self.begin_snapshot_read(snapshot, table)?;
-        let stored = match self.versions.find(snapshot, table, key) {
+        let stored = match self.versions.find(snapshot, table, key)? {
             Earlier::Was(stored) => stored,
             Earlier::Current => {
                 let stored = table.engine.get(key)?;
-                self.earlier_than(stored, snapshot, table, key)
+                self.earlier_than(stored, snapshot, table, key)?
             }
         };
         self.end_snapshot_read(snapshot, table, stored)
@@ -78,12 +78,12 @@ impl Core {
         snapshot: &SnapshotState,
         table: &TableState,
         key: &[u8],
-    ) -> Option<contract::Value> {
-        mutant!(SnapshotAsksEngineLast => return current);
-        match self.versions.find(snapshot, table, key) {
+    ) -> Result<Option<contract::Value>> {
+        mutant!(SnapshotAsksEngineLast => return Ok(current));
+        Ok(match self.versions.find(snapshot, table, key)? {
             Earlier::Was(stored) => stored,
             Earlier::Current => current,
-        }
+        })
     }
 
     fn end_snapshot_read(
@@ -110,7 +110,7 @@ impl Core {
         let mut stored = Vec::with_capacity(keys.len());
         table.engine.multi_get(keys, MultiGetSink::Append(&mut stored))?;
         let visible = |(key, stored): (&&[u8], Option<_>)| {
-            let stored = self.earlier_than(stored, snapshot, table, key);
+            let stored = self.earlier_than(stored, snapshot, table, key)?;
             self.end_snapshot_read(snapshot, table, stored)
         };
         keys.iter().zip(stored).map(visible).collect()
@@ -124,7 +124,7 @@ impl Core {
         table: &TableState,
         key: &[u8],
     ) -> Result<bool> {
-        let is_changed = self.versions.is_key_changed(snapshot, table, key);
+        let is_changed = self.versions.is_key_changed(snapshot, table, key)?;
         snapshot.check().map(|()| is_changed)
     }
 
@@ -138,7 +138,7 @@ impl Core {
     ) -> Result<Option<Vec<u8>>> {
         let whole = KeyRange::default();
         let range = if table.kind.is_ordered() { range } else { &whole };
-        let changed = self.versions.changed_key_in(snapshot, table, range);
+        let changed = self.versions.changed_key_in(snapshot, table, range)?;
         snapshot.check().map(|()| changed)
     }
 }

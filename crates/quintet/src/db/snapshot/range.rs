@@ -34,15 +34,15 @@ impl NearestVersion {
         &mut self,
         table: &TableState,
         is_in: impl Fn(&[u8]) -> bool,
-        search: impl FnOnce() -> Option<NextVersion>,
-    ) -> Option<&NextVersion> {
+        search: impl FnOnce() -> Result<Option<NextVersion>>,
+    ) -> Result<Option<&NextVersion>> {
         let now = Some(table.versions_total());
         let is_out = self.version.as_ref().is_some_and(|version| !is_in(&version.place));
         if is_out || self.searched_at != now {
-            self.version = search();
+            self.version = search()?;
             self.searched_at = now;
         }
-        self.version.as_ref()
+        Ok(self.version.as_ref())
     }
 
     fn take(&mut self) -> Option<NextVersion> {
@@ -136,7 +136,7 @@ impl SnapshotRange {
         let is_in = |place: &[u8]| place >= start && end.is_none_or(|end| place < end);
         let of_table = (&*self.snapshot as &SnapshotState, table);
         let search = || core.versions.nearest_between(of_table, (start, end), direction);
-        let Some(version) = nearest.get(table, is_in, search) else { return Ok(None) };
+        let Some(version) = nearest.get(table, is_in, search)? else { return Ok(None) };
         let order = self.stored.peek(direction)?.map(|entry| version.place.cmp(&entry.key));
         let is_behind = match direction {
             Direction::Up => order == Some(Ordering::Greater),
@@ -207,7 +207,7 @@ impl Core {
             let mut flow = ControlFlow::Continue(());
             let mut is_replaced = false;
             while let Some(version) =
-                self.next_visited(place, &mut nearest, (&start, end.as_deref()), Some(key))
+                self.next_visited(place, &mut nearest, (&start, end.as_deref()), Some(key))?
             {
                 is_replaced = version.place == key;
                 pass(&mut start, &version.place);
@@ -232,7 +232,7 @@ impl Core {
         ordered.visit(range, &mut merged)?;
         let bounds = end.as_deref();
         while !has_ended
-            && let Some(version) = self.next_visited(place, &mut nearest, (&start, bounds), None)
+            && let Some(version) = self.next_visited(place, &mut nearest, (&start, bounds), None)?
         {
             pass(&mut start, &version.place);
             snapshot.check()?;
@@ -251,16 +251,16 @@ impl Core {
         nearest: &mut NearestVersion,
         (start, end): (&[u8], Option<&[u8]>),
         key: Option<&[u8]>,
-    ) -> Option<NextVersion> {
+    ) -> Result<Option<NextVersion>> {
         if !self.versions.may_have(snapshot, table) {
-            return None;
+            return Ok(None);
         }
         let search =
             || self.versions.nearest_between((snapshot, table), (start, end), Direction::Up);
-        let first = nearest.get(table, |_| true, search)?;
+        let Some(first) = nearest.get(table, |_| true, search)? else { return Ok(None) };
         if key.is_some_and(|key| *first.place > *key) {
-            return None;
+            return Ok(None);
         }
-        nearest.take()
+        Ok(nearest.take())
     }
 }

@@ -60,7 +60,7 @@ impl Core {
             position >= start && end.is_none_or(|end| position < end)
         };
         // After the page: every key in it that was written since the snapshot has a version now.
-        let mut versions = self.versions_between((snapshot, table), (start, end), is_in);
+        let mut versions = self.versions_between((snapshot, table), (start, end), is_in)?;
         let mut entries = Vec::with_capacity(stored.len());
         for entry in stored {
             // A table that has shrunk returns entries of earlier pages again.
@@ -78,14 +78,14 @@ impl Core {
         (snapshot, table): (&SnapshotState, &TableState),
         (start, end): (u64, Option<u64>),
         is_in: impl Fn(&[u8]) -> bool,
-    ) -> HashMap<Vec<u8>, Option<Value>> {
+    ) -> Result<HashMap<Vec<u8>, Option<Value>>> {
         let mut versions = HashMap::new();
         // Places have the high half of a position: the first and the last may be of other pages.
         let mut start = high_half(start).to_vec();
         let end = end.and_then(|end| end.checked_add(1 << 32)).map(high_half);
         let end = end.as_ref().map(<[u8; POSITION_BYTES]>::as_slice);
         while let Some(version) =
-            self.versions.nearest_between((snapshot, table), (&start, end), Direction::Up)
+            self.versions.nearest_between((snapshot, table), (&start, end), Direction::Up)?
         {
             start.clear();
             start.extend_from_slice(&version.place);
@@ -95,6 +95,6 @@ impl Core {
                 versions.insert(key.to_vec(), version.value);
             }
         }
-        versions
+        Ok(versions)
     }
 }

@@ -15,23 +15,25 @@ pub(crate) enum JobKind {
     Persist,
     Expire,
     Memory,
+    Versions,
 }
 
 /// The handles of the started jobs.
 #[derive(Debug, Default)]
 pub(crate) struct JobHandles {
-    slots: [Mutex<Option<JobHandle>>; 5],
+    slots: [Mutex<Option<JobHandle>>; 6],
 }
 
 impl JobHandles {
     fn slot(&self, kind: JobKind) -> &Mutex<Option<JobHandle>> {
-        let [log_sync, log_prepare, persist, expire, memory] = &self.slots;
+        let [log_sync, log_prepare, persist, expire, memory, versions] = &self.slots;
         match kind {
             JobKind::LogSync => log_sync,
             JobKind::LogPrepare => log_prepare,
             JobKind::Persist => persist,
             JobKind::Expire => expire,
             JobKind::Memory => memory,
+            JobKind::Versions => versions,
         }
     }
 

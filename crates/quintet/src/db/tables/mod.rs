@@ -2,6 +2,7 @@
 //!
 //! Start reading at [`registry`] and [`state`].
 
+mod clear;
 pub(crate) mod host;
 pub(crate) mod job_handles;
 pub(crate) mod loader;

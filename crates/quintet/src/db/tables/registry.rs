@@ -67,7 +67,7 @@ pub(crate) struct TableRegistry {
     loader: TableLoader,
     pub(crate) catalog: Catalog,
     /// The open tables, by number.
-    tables: RwLock<HashMap<u64, Arc<TableState>>>,
+    pub(super) tables: RwLock<HashMap<u64, Arc<TableState>>>,
     /// Held while a table is opened or closed.
     transitions: [Mutex<()>; TRANSITIONS],
     /// Number of handles given out so far.
@@ -75,7 +75,7 @@ pub(crate) struct TableRegistry {
     /// Maximum number of open tables, unless more have handles.
     open_max: usize,
     /// Dropped tables whose files are still to be removed, and their state if they are open.
-    pending_removals: Mutex<Vec<(u64, Option<Arc<TableState>>)>>,
+    pub(super) pending_removals: Mutex<Vec<(u64, Option<Arc<TableState>>)>>,
     pub(super) host: Arc<DatabaseHost>,
     log: Arc<Log>,
     /// 0, or [`CLOSED`].
@@ -183,8 +183,9 @@ impl TableRegistry {
         Error::Unordered { table: self.name_of(table), engine: table.kind.name() }
     }
 
+    /// Returns the error for an operation on a table with this status.
     #[cold]
-    fn unusable(&self, table: &TableState, status: TableStatus) -> Error {
+    pub(super) fn unusable(&self, table: &TableState, status: TableStatus) -> Error {
         if status == TableStatus::Forked {
             return Error::Forked;
         }
@@ -194,6 +195,10 @@ impl TableRegistry {
                 table: name,
                 reason: table.failure().unwrap_or_default().to_owned(),
             },
+            // Only a transaction and a batch do not follow the successor.
+            TableStatus::Dropped if table.next().is_some() => {
+                Error::Conflict { table: name, key: Vec::new() }
+            }
             TableStatus::Dropped => Error::StaleTable { name },
             TableStatus::Loading => Error::Loading { table: name },
             TableStatus::Closed | TableStatus::Open | TableStatus::Forked => Error::Closed,
@@ -207,6 +212,9 @@ impl TableRegistry {
         }
         if let Some(name) = table.dropped_name.get() {
             return name.clone();
+        }
+        if let Some(successor) = table.successor() {
+            return self.name_of(successor);
         }
         let name = self.catalog.with_tree(|tree| tree.path(table.id));
         name.or_else(|| table.dropped_name.get().cloned()).unwrap_or_default()
@@ -396,7 +404,7 @@ impl TableRegistry {
     }
 
     /// Opens the engine of a new table before its catalog edit.
-    fn open_new(
+    pub(super) fn open_new(
         &self,
         id: u64,
         node: &TableNode,
@@ -410,7 +418,7 @@ impl TableRegistry {
     }
 
     /// Completes or undoes the creation of a table after its catalog edit.
-    fn end_creation(
+    pub(super) fn end_creation(
         &self,
         outcome: Result<u64>,
         state: Option<Arc<TableState>>,

@@ -4,6 +4,8 @@
 //! operation is dropped. So a table that has applied nothing past its persisted LSN is complete to
 //! every LSN up to [`Log::applied`](crate::wal::Log::applied).
 
+use std::sync::Arc;
+
 use crate::{
     Error,
     contract::{Engine as _, EngineKind, Load, Op, PendingWork},
@@ -110,6 +112,10 @@ pub(crate) struct TableState {
     versions_total: AtomicU64,
     /// When it was dropped, in the numbers of snapshots. 0: it is not.
     dropped_at: AtomicU64,
+    /// When a clear created it, in the numbers of snapshots. 0: no clear did.
+    created_at: AtomicU64,
+    /// The empty table that took its place when it was cleared.
+    successor: OnceLock<Arc<Self>>,
     /// Whether the table may have entries in the expiry index.
     pub(crate) may_expire: AtomicBool,
     /// When a handle was last given out, on the registry's counter of handles.
@@ -147,6 +153,8 @@ impl TableState {
             last_version: AtomicU64::new(persisted.0),
             versions_total: AtomicU64::new(0),
             dropped_at: AtomicU64::new(0),
+            created_at: AtomicU64::new(0),
+            successor: OnceLock::new(),
             may_expire: AtomicBool::new(false),
             last_opened: AtomicU64::new(0),
             types: types.map_or_else(OnceLock::new, OnceLock::from),
@@ -232,6 +240,35 @@ impl TableState {
     pub(crate) fn mark_dropped(&self, number: u64) {
         self.dropped_at.store(number, Ordering::Release);
         self.advance_status(TableStatus::Dropped);
+    }
+
+    /// Returns when a clear created the table, in the numbers of snapshots. 0: no clear did.
+    pub(crate) fn created_at(&self) -> u64 {
+        self.created_at.load(Ordering::Acquire)
+    }
+
+    /// Marks the table as cleared: dropped, with an empty `successor`. Snapshots with a lower
+    /// number still read it.
+    pub(super) fn mark_cleared(&self, successor: &Arc<Self>, number: u64) {
+        successor.created_at.store(number, Ordering::Release);
+        let _ = self.successor.set(Arc::clone(successor));
+        self.mark_dropped(number);
+    }
+
+    /// Returns the table that took its place when it was cleared, and that was not cleared since.
+    #[cold]
+    pub(crate) fn successor(&self) -> Option<&Arc<Self>> {
+        // In a forked child the parent's tables are not followed.
+        let mut last = self.next()?;
+        while let Some(next) = last.next() {
+            last = next;
+        }
+        Some(last)
+    }
+
+    /// Returns the table that took its place when it was cleared, whatever happened to that since.
+    pub(super) fn next(&self) -> Option<&Arc<Self>> {
+        if self.status() == TableStatus::Dropped { self.successor.get() } else { None }
     }
 
     pub(crate) fn record_applied(&self, end: Lsn) {

@@ -56,7 +56,9 @@ pub(crate) struct SnapshotStats {
     pub(crate) open: u64,
     pub(crate) oldest_age: Duration,
     pub(crate) oldest_lsn: Option<Lsn>,
-    pub(crate) version_bytes: u64,
+    /// Bytes of versions in memory and in files.
+    pub(crate) memory_bytes: u64,
+    pub(crate) file_bytes: u64,
     pub(crate) expired_total: u64,
 }
 
@@ -76,13 +78,18 @@ impl OpenSnapshots {
     }
 
     /// Returns what the statistics show. `now` is on the monotonic clock.
-    pub(super) fn stats(&self, now: Duration, version_bytes: u64) -> SnapshotStats {
+    pub(super) fn stats(
+        &self,
+        now: Duration,
+        (memory_bytes, file_bytes): (u64, u64),
+    ) -> SnapshotStats {
         let oldest = self.oldest().map(|(_, open)| open);
         SnapshotStats {
             open: to_u64(self.by_number.len()),
             oldest_age: oldest.map_or(Duration::ZERO, |open| now.saturating_sub(open.taken_at)),
             oldest_lsn: oldest.map(|open| open.lsn),
-            version_bytes,
+            memory_bytes,
+            file_bytes,
             expired_total: self.expired_total,
         }
     }

@@ -17,7 +17,7 @@ use crate::{
     },
     util::{
         budget::Budget,
-        codec::{Lsn, to_u64},
+        codec::{Lsn, low_u32, to_u64},
         sync::{AtomicU64, Ordering},
         words::copy_out,
     },
@@ -37,6 +37,8 @@ pub(super) struct VersionSegment {
     budget: Arc<Budget>,
     /// Bytes reserved in the budget for versions.
     charged: AtomicU64,
+    /// Number of versions.
+    versions: AtomicU64,
     /// The highest LSN at which a version of the segment was replaced.
     last: AtomicU64,
     /// The end of the log after the segment was sealed. 0: it is the last of the list.
@@ -62,6 +64,7 @@ impl VersionSegment {
             arenas: Arc::clone(arenas),
             budget: Arc::clone(budget),
             charged: AtomicU64::new(0),
+            versions: AtomicU64::new(0),
             last: AtomicU64::new(0),
             sealed_at: AtomicU64::new(0),
         })
@@ -87,6 +90,7 @@ impl VersionSegment {
             return false;
         }
         self.charged.fetch_add(bytes, Ordering::Relaxed);
+        self.versions.fetch_add(1, Ordering::Relaxed);
         true
     }
 
@@ -97,6 +101,11 @@ impl VersionSegment {
     /// Returns the bytes that it takes from the budget.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.charged() + self.arenas.buckets_bytes()
+    }
+
+    /// Returns the number of its versions.
+    pub(super) fn versions(&self) -> u64 {
+        self.versions.load(Ordering::Relaxed)
     }
 
     /// Returns whether it is more than half full.
@@ -141,14 +150,14 @@ impl VersionSegment {
         key: &[u8],
         lsn: Lsn,
         out: &mut Vec<(Lsn, Option<Value>)>,
-    ) -> Option<u64> {
+    ) -> Option<u32> {
         let node = self.list.seek(key)?;
         let mut same = Vec::new();
         self.list.copy_key(node, &mut same);
         if *same != *key {
             return None;
         }
-        let half = self.list.hash_half(node);
+        let half = low_u32(self.list.hash_half(node));
         let first = out.len();
         let versions = self.list.versions_from(key, hash_of_half(half), lsn.0);
         out.extend(versions.map(|node| (Lsn(self.list.version(node)), self.value(node))));

@@ -62,9 +62,9 @@ impl SnapshotState {
         }
     }
 
-    /// Returns whether the table was dropped after the snapshot was taken.
-    pub(crate) fn precedes_drop(&self, dropped_at: u64) -> bool {
-        self.number < dropped_at
+    /// Returns whether the snapshot was taken before a moment, such as the drop of a table.
+    pub(crate) fn precedes(&self, moment: u64) -> bool {
+        self.number < moment
     }
 }
 

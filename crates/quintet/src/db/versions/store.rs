@@ -1,4 +1,4 @@
-//! The version store: takes and ends snapshots, saves versions, and frees segments.
+//! The version store: takes and ends snapshots, saves versions, and frees runs.
 
 use std::{
     sync::{Arc, atomic::fence},
@@ -8,16 +8,19 @@ use std::{
 use arc_swap::ArcSwap;
 
 use super::{
+    file::VersionDirectory,
     loaded_ranges::{IN_PROGRESS, LoadedRange},
     open_snapshots::{OpenSnapshot, OpenSnapshots, SnapshotEnd, SnapshotStats},
+    run::VersionRun,
     segment::{VersionSegment, version_bytes},
+    spill_state::{SpillState, memory_max},
     version_key::VersionKey,
 };
 use crate::{
     Error, Result,
     contract::{Engine as _, KeyRange, Op},
     db::tables::{host::DatabaseHost, job_handles::JobKind, state::TableState},
-    io::Env,
+    io::{Dir, Env},
     lsm::memtable::arenas::Arenas,
     util::{
         budget::Budget,
@@ -33,7 +36,7 @@ const NONE: u64 = 0;
 /// The word that announces snapshots: one is being taken, so every write saves a version. Otherwise
 /// the word is the LSN of the newest snapshot plus one.
 const BEING_TAKEN: u64 = u64::MAX;
-/// A segment is the limit divided by this, within limits.
+/// A segment is the memory of versions divided by this, within limits.
 const SEGMENT_SHARE: u64 = 16;
 /// Smaller for the model checkers, which may switch threads at each word.
 const SEGMENT_BYTES_MIN: u64 = if cfg!(model) { 512 } else { 16 << 10 };
@@ -46,7 +49,7 @@ const NO_TABLE: u64 = 0;
 /// Bounds of what open snapshots may hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SnapshotLimits {
-    /// Maximum bytes of versions.
+    /// Maximum bytes of versions, in memory and in files.
     pub(crate) bytes: u64,
     /// Maximum age of a snapshot.
     pub(crate) age: Duration,
@@ -55,23 +58,25 @@ pub(crate) struct SnapshotLimits {
 /// The version store of a database. See the module head.
 #[derive(Debug)]
 pub(crate) struct VersionStore {
-    env: Arc<dyn Env>,
+    pub(super) env: Arc<dyn Env>,
     pub(super) log: Arc<Log>,
-    host: Arc<DatabaseHost>,
+    pub(super) host: Arc<DatabaseHost>,
     pub(super) budget: Arc<Budget>,
     pub(crate) limits: SnapshotLimits,
     /// [`NONE`], [`BEING_TAKEN`], or the LSN of the newest open snapshot plus one. On its own cache
     /// line: every write reads it.
     newest: CachePadded<AtomicU64>,
     pub(super) open: Mutex<OpenSnapshots>,
-    /// From the oldest to the newest, which is filled.
-    pub(super) segments: ArcSwap<Vec<Arc<VersionSegment>>>,
-    /// Held while the list of segments changes.
+    /// From the oldest to the newest, which is filled: first files, then segments.
+    pub(super) runs: ArcSwap<Vec<VersionRun>>,
+    /// Held while the list of runs changes.
     pub(super) rotation: Mutex<()>,
-    /// Held by the thread that compacts.
+    /// Held by the thread that compacts or spills.
     pub(super) compaction: Mutex<()>,
-    /// Bytes of versions that the last compaction left.
+    /// Bytes of memory of versions that the last compaction left.
     pub(super) compacted_bytes: AtomicU64,
+    pub(super) files: VersionDirectory,
+    pub(super) spill: SpillState,
     pub(super) arenas: Arc<Arenas>,
     pub(super) loads: RwLock<Vec<LoadedRange>>,
     /// Whether `loads` is not empty.
@@ -81,13 +86,16 @@ pub(crate) struct VersionStore {
 impl VersionStore {
     /// Creates the store of a database that has no snapshots.
     pub(crate) fn new(
-        env: &Arc<dyn Env>,
+        (env, dir): (&Arc<dyn Env>, &Arc<dyn Dir>),
         log: &Arc<Log>,
         host: &Arc<DatabaseHost>,
         budget: &Arc<Budget>,
         limits: SnapshotLimits,
     ) -> Arc<Self> {
-        let bytes = (limits.bytes / SEGMENT_SHARE).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+        let bytes = memory_max(budget.limit(), limits.bytes) / SEGMENT_SHARE;
+        let bytes = bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+        let mut secret = [0; 8];
+        env.random(&mut secret);
         let bytes = if cfg!(model) { SEGMENT_BYTES_MIN } else { bytes };
         Arc::new(Self {
             env: Arc::clone(env),
@@ -97,10 +105,12 @@ impl VersionStore {
             limits,
             newest: CachePadded(AtomicU64::new(NONE)),
             open: Mutex::default(),
-            segments: ArcSwap::default(),
+            runs: ArcSwap::default(),
             rotation: Mutex::new(()),
             compaction: Mutex::new(()),
             compacted_bytes: AtomicU64::new(0),
+            files: VersionDirectory::new(dir, budget, u64::from_le_bytes(secret)),
+            spill: SpillState::default(),
             arenas: Arenas::new((bytes, FREE_SEGMENTS), budget, NO_TABLE),
             loads: RwLock::default(),
             has_loads: AtomicBool::new(false),
@@ -172,6 +182,12 @@ impl VersionStore {
         lock(&self.open).next_number()
     }
 
+    /// Calls `mark` with the next number. No snapshot is taken meanwhile.
+    pub(crate) fn number_for(&self, mark: &mut dyn FnMut(u64)) {
+        let mut open = lock(&self.open);
+        mark(open.next_number());
+    }
+
     /// Returns whether an open snapshot may read a table that was dropped at this number.
     pub(crate) fn keeps_dropped(&self, dropped_at: u64) -> bool {
         let mut open = lock(&self.open);
@@ -234,7 +250,7 @@ impl VersionStore {
         value: impl FnOnce(&[u8]) -> Result<Option<crate::contract::Value>>,
     ) -> Result<()> {
         let version = VersionKey::new(table, key, hash);
-        if newest != BEING_TAKEN && self.has_since(&version, Lsn(newest - 1)) {
+        if newest != BEING_TAKEN && self.has_since(&version, Lsn(newest - 1))? {
             return Ok(());
         }
         let value = value(key)?;
@@ -245,22 +261,26 @@ impl VersionStore {
     }
 
     /// Returns whether a key has a version that was replaced at `lsn` or later.
-    pub(super) fn has_since(&self, key: &VersionKey, lsn: Lsn) -> bool {
-        let segments = self.segments.load();
-        let mut reaching = segments.iter().rev().filter(|segment| segment.reaches(lsn));
-        reaching.any(|segment| segment.has_since(key, lsn))
+    pub(super) fn has_since(&self, key: &VersionKey, lsn: Lsn) -> Result<bool> {
+        for run in self.runs.load().iter().rev().filter(|run| run.reaches(lsn)) {
+            if run.has_since(key, lsn)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn insert(&self, key: &VersionKey, lsn: Lsn, value: Option<&[u8]>) -> Result<()> {
         let bytes = version_bytes(key, value);
         self.reserve(bytes);
         loop {
-            let segments = self.segments.load();
-            if segments.last().is_some_and(|segment| segment.insert(key, lsn, value)) {
+            let runs = self.runs.load();
+            let last = runs.last().and_then(VersionRun::segment);
+            if last.is_some_and(|segment| segment.insert(key, lsn, value)) {
                 return Ok(());
             }
-            let full = segments.last().cloned();
-            drop(segments);
+            let full = last.cloned();
+            drop(runs);
             if let Err(error) = self.rotate(full.as_ref()) {
                 self.budget.release(bytes);
                 return Err(error);
@@ -269,8 +289,8 @@ impl VersionStore {
     }
 
     /// Reserves memory for a version. The write is logged, so it cannot wait for a checkpoint that
-    /// would release memory of tables. The budget is exceeded instead, by at most `snapshot_limit`,
-    /// until they have. An iterator must not fail because tables fill the budget.
+    /// would release memory of tables. The budget is exceeded instead, by at most the memory of
+    /// versions, until they have. An iterator must not fail because tables fill the budget.
     fn reserve(&self, bytes: u64) {
         if self.budget.reserve(bytes).is_err() {
             self.host.jobs.wake(JobKind::Persist);
@@ -282,8 +302,8 @@ impl VersionStore {
     fn rotate(&self, full: Option<&Arc<VersionSegment>>) -> Result<()> {
         {
             let _rotation = lock(&self.rotation);
-            let mut segments = (**self.segments.load()).clone();
-            let is_last = match (segments.last(), full) {
+            let mut runs = (**self.runs.load()).clone();
+            let is_last = match (runs.last().and_then(VersionRun::segment), full) {
                 (Some(last), Some(full)) => Arc::ptr_eq(last, full),
                 (None, None) => true,
                 // It was freed: no snapshot needs what it has.
@@ -294,8 +314,8 @@ impl VersionStore {
             }
             let next = VersionSegment::new(&self.arenas, &self.budget);
             let next = next.map_err(|error| Error::io("reserve memory for versions", error))?;
-            segments.push(Arc::new(next));
-            self.segments.store(Arc::new(segments));
+            runs.push(VersionRun::Memory(Arc::new(next)));
+            self.runs.store(Arc::new(runs));
             if let Some(full) = full {
                 full.seal(self.log.end());
             }
@@ -305,62 +325,45 @@ impl VersionStore {
         let unneeded = self.take_unneeded(&mut open);
         drop(open);
         drop((old, unneeded));
-        if self.wants_compaction() {
-            self.host.jobs.wake(JobKind::Persist);
-        }
-        while self.is_beyond_limit() {
-            self.compact()?;
-            if !self.is_beyond_limit() {
-                break;
-            }
-            if !self.end_oldest("snapshots hold more than snapshot_limit") {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns whether versions exceed the limit before the last segment is full.
-    fn is_beyond_limit(&self) -> bool {
-        self.version_bytes() + self.arenas.capacity() > self.limits.bytes
+        self.make_room()
     }
 
     /// Returns the bytes of memory of all versions.
-    pub(super) fn version_bytes(&self) -> u64 {
-        self.segments.load().iter().map(|segment| segment.memory_bytes()).sum()
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.runs.load().iter().map(VersionRun::memory_bytes).sum()
     }
 
-    /// Removes the segments that no open snapshot needs from the list.
-    fn take_unneeded(&self, open: &mut OpenSnapshots) -> Vec<Arc<VersionSegment>> {
+    /// Removes the runs that no open snapshot needs from the list.
+    fn take_unneeded(&self, open: &mut OpenSnapshots) -> Vec<VersionRun> {
         if open.keeps_dropped {
             open.keeps_dropped = false;
             self.host.jobs.wake(JobKind::Persist);
         }
         self.forget_loads(open);
         let _rotation = lock(&self.rotation);
-        let segments = self.segments.load_full();
-        let Some(last) = segments.last() else { return Vec::new() };
+        let runs = self.runs.load_full();
+        let Some(last) = runs.last() else { return Vec::new() };
         let oldest = open.oldest().map(|(_, oldest)| oldest.lsn);
         let applied = self.log.applied();
-        let is_needed = |segment: &&Arc<VersionSegment>| match oldest {
-            Some(lsn) => {
-                mutant!(SnapshotFreesTooEarly => return Arc::ptr_eq(segment, last));
-                // A writer that began before the segment was sealed may still add to it.
-                Arc::ptr_eq(segment, last) || segment.reaches(lsn) || !segment.is_complete(applied)
-            }
-            // The versions of a write that is in progress are for snapshots that have ended.
-            None => Arc::ptr_eq(segment, last) && !segment.is_half_full(),
+        let is_needed = |run: &&VersionRun| {
+            let is_last = run.is_same(last);
+            let Some(lsn) = oldest else {
+                // The versions of a write that is in progress are for snapshots that have ended.
+                return is_last && run.segment().is_some_and(|segment| !segment.is_half_full());
+            };
+            mutant!(SnapshotFreesTooEarly => return is_last);
+            // A writer that began before the segment was sealed may still add to it.
+            is_last || run.reaches(lsn) || !run.is_complete(applied)
         };
-        let (kept, unneeded): (Vec<_>, Vec<_>) =
-            segments.iter().cloned().partition(|s| is_needed(&s));
+        let (kept, unneeded): (Vec<_>, Vec<_>) = runs.iter().cloned().partition(|s| is_needed(&s));
         if !unneeded.is_empty() {
-            self.segments.store(Arc::new(kept));
+            self.runs.store(Arc::new(kept));
         }
         unneeded
     }
 
     /// Ends snapshots that are older than the limit.
-    fn end_old(&self, open: &mut OpenSnapshots) -> Vec<Arc<VersionSegment>> {
+    fn end_old(&self, open: &mut OpenSnapshots) -> Vec<VersionRun> {
         let Some((_, oldest)) = open.oldest() else { return Vec::new() };
         let now = self.env.monotonic();
         if now.saturating_sub(oldest.taken_at) <= self.limits.age {
@@ -380,7 +383,7 @@ impl VersionStore {
     }
 
     /// Ends the oldest snapshot. Returns `false` if none is open.
-    fn end_oldest(&self, reason: &str) -> bool {
+    pub(super) fn end_oldest(&self, reason: &str) -> bool {
         let mut open = lock(&self.open);
         let Some((number, oldest)) = open.oldest() else { return false };
         mutant!(SnapshotEndsSilently: (), else oldest.end.set(reason));
@@ -397,6 +400,14 @@ impl VersionStore {
     #[cold]
     fn end_all(&self, reason: &str) {
         while self.end_oldest(reason) {}
+    }
+
+    /// Ends every snapshot, and removes the files. The database takes no more writes.
+    pub(crate) fn close(&self) {
+        self.end_all("the database was closed");
+        // The job has stopped. A reader may still have a file open: it removes it.
+        self.runs.store(Arc::default());
+        self.files.remove();
     }
 
     /// Begins a sorted load of keys above `after`. The table takes no other writes.
@@ -439,6 +450,8 @@ impl VersionStore {
 
     /// Returns what the statistics show.
     pub(crate) fn stats(&self) -> SnapshotStats {
-        lock(&self.open).stats(self.env.monotonic(), self.version_bytes())
+        let file_bytes = self.runs.load().iter().map(VersionRun::file_bytes).sum();
+        let bytes = (self.memory_bytes(), file_bytes);
+        lock(&self.open).stats(self.env.monotonic(), bytes)
     }
 }

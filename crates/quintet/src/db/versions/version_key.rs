@@ -13,7 +13,7 @@
 use crate::{
     contract::Engine as _,
     db::tables::state::TableState,
-    util::codec::{low_u8, to_u64, to_usize},
+    util::codec::{low_u8, low_u32, to_u64, to_usize},
 };
 
 /// Bytes of a position before a key.
@@ -37,13 +37,19 @@ impl VersionKey {
         bytes.extend_from_slice(key);
         // Buckets use both ends of a hash, and a segment keeps only the high half.
         let mixed = (hash ^ table.id).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Self { bytes, hash: hash_of_half(mixed >> 32) }
+        Self { bytes, hash: hash_of_half(half_of_hash(mixed)) }
     }
 }
 
 /// Returns the hash of an encoded key from its high half.
-pub(super) fn hash_of_half(half: u64) -> u64 {
+pub(super) fn hash_of_half(half: u32) -> u64 {
+    let half = u64::from(half);
     half << 32 | half
+}
+
+/// Returns the high half of the hash of an encoded key.
+pub(super) fn half_of_hash(hash: u64) -> u32 {
+    low_u32(hash >> 32)
 }
 
 /// Returns the bytes of a position that come before a key.

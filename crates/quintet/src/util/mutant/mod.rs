@@ -21,8 +21,11 @@
 //! Threads: [`plant`] acts on the calling thread only, so that tests run in parallel (the simulated
 //! disk runs everything on one thread). [`plant_everywhere`] acts on all threads.
 
+mod declaration;
 #[cfg(feature = "testing")]
 mod switch;
+
+use declaration::bugs;
 
 #[cfg(feature = "testing")]
 pub use switch::Planted;
@@ -39,45 +42,6 @@ macro_rules! mutant {
     };
 }
 pub(crate) use mutant;
-
-macro_rules! bugs {
-    ($($(#[doc = $doc:literal])+ $variant:ident = $number:literal, $name:literal;)+) => {
-        /// A deliberate bug.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[non_exhaustive]
-        pub enum Bug {
-            $($(#[doc = $doc])+ $variant,)+
-        }
-
-        #[cfg(feature = "testing")]
-        impl Bug {
-            /// Every bug, in the order of their layers.
-            pub const ALL: &[Self] = &[$(Self::$variant,)+];
-
-            /// A short name for messages and for the command line of a test: `log-skips-sync`.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)+
-                }
-            }
-
-            /// Describes the error in a sentence.
-            pub const fn description(self) -> &'static str {
-                match self {
-                    $(Self::$variant => concat!($($doc),+).trim_ascii(),)+
-                }
-            }
-
-            /// Position of the bug in the sets: word and bit.
-            const fn position(self) -> (usize, u64) {
-                let number: usize = match self {
-                    $(Self::$variant => $number,)+
-                };
-                (number / 64, 1 << (number % 64))
-            }
-        }
-    };
-}
 
 bugs! {
     // The log: durability.
@@ -382,6 +346,28 @@ bugs! {
     SnapshotCompactsTooMuch = 344, "snapshot-compacts-too-much";
     /// A compaction of versions misses a snapshot that is taken while it begins.
     SnapshotCompactsBesideTaking = 345, "snapshot-compacts-beside-taking";
+    /// The filter of a file of versions misses some keys.
+    VersionFilterMissesKeys = 346, "version-filter-misses-keys";
+    /// A lookup in a file of versions begins one block too late.
+    VersionFenceSkipsBlock = 347, "version-fence-skips-block";
+    /// Versions leave memory before their file can be read.
+    SpillLeavesGap = 348, "spill-leaves-gap";
+    /// Files of versions of before a crash stay in the directory.
+    VersionFilesStay = 349, "version-files-stay";
+    /// A failed write of a file of versions is taken for a success.
+    VersionFileIgnoresErrors = 350, "version-file-ignores-errors";
+    /// A damaged block of versions is read.
+    VersionBlockNotVerified = 351, "version-block-not-verified";
+    /// A segment of versions is moved while a writer adds to it.
+    SpillTakesIncomplete = 352, "spill-takes-incomplete";
+    /// A cleared table loses its types.
+    ClearForgetsTypes = 353, "clear-forgets-types";
+    /// Writes by the handles of a cleared table fail.
+    ClearLosesHandles = 354, "clear-loses-handles";
+    /// An old snapshot shows a cleared table as empty.
+    ClearChangesOldSnapshots = 355, "clear-changes-old-snapshots";
+    /// A clear is visible before it is durable, and stays if the sync fails.
+    ClearShowsEarly = 356, "clear-shows-early";
     /// A snapshot shows the keys of a later sorted load.
     SnapshotSeesLoads = 341, "snapshot-sees-loads";
     /// A read takes the newest version of a key instead of the snapshot's.

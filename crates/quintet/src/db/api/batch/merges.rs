@@ -4,7 +4,7 @@
 //! validated as those of a transaction. If another commit changes one of them meanwhile, the batch
 //! begins again.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use super::{Batch, batch_merge::BatchMerge};
 use crate::{
@@ -15,9 +15,10 @@ use crate::{
         core::durability::Durability,
         encoding::{envelope::Envelope, operations::Ops},
         limits::{check_key, check_value},
-        tables::value::Value,
+        tables::{state::TableState, value::Value},
         transaction::{OwnValue, ReadMode, TransactionReads, WriteSet},
     },
+    io::process::ProcessArc,
     util::{codec::to_u64, mutant::mutant},
 };
 
@@ -110,7 +111,7 @@ impl Batch {
         let body = self.body.get(part).unwrap_or(&[]);
         for (id, op) in Ops::new(body).flatten() {
             if let Some(table) = self.tables.iter().find(|table| table.id == id) {
-                writes.add(&self.session.core.budget, table, &op)?;
+                writes.add(&self.session.core.budget, &current(table), &op)?;
             }
         }
         Ok(())
@@ -124,6 +125,7 @@ impl Batch {
     ) -> Result<()> {
         let core = &self.session.core;
         let BatchMerge { table, key, operand, .. } = merge;
+        let table = &current(table);
         let own = mutant!(MergeMissesOwnWrites: OwnValue::Unwritten, else
             writes.find(table.id, key));
         let old = match own {
@@ -139,5 +141,13 @@ impl Batch {
         let envelope = old.map_or_else(Envelope::default, Value::envelope).encode();
         let op = Op::Put { key, head: envelope.as_slice(), body: &merged };
         writes.add(&core.budget, table, &op)
+    }
+}
+
+/// Returns the table, or its successor if it was cleared.
+fn current(table: &ProcessArc<TableState>) -> ProcessArc<TableState> {
+    match table.successor() {
+        Some(successor) => ProcessArc::new(Arc::clone(successor)),
+        None => table.clone(),
     }
 }

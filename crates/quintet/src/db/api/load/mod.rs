@@ -142,7 +142,9 @@ impl Table {
     pub fn sorted_loader(&self, options: LoadOptions) -> Result<SortedLoader> {
         let core = &self.session.core;
         core.tables.check_writable()?;
-        core.tables.check_takes_writes(&self.state)?;
+        if let Err(error) = core.tables.check_takes_writes(&self.state) {
+            return self.follow(error)?.sorted_loader(options);
+        }
         let (path, last) = if options.logged
             || self.state.engine.ordered().and_then(OrderedEngine::bulk).is_none()
         {

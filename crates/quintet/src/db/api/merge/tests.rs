@@ -212,6 +212,22 @@ fn a_table_without_its_operator_is_refused_and_named() {
 }
 
 #[test]
+fn a_cleared_table_keeps_its_operator() {
+    each_engine("append", |_, db, table| {
+        table.merge("k", "old").unwrap();
+        let mut batch = db.batch();
+        batch.put(table, "l", "x").merge(table, "l", "y").merge(table, "k", "new");
+        table.clear().unwrap();
+        batch.commit().unwrap();
+        assert_eq!((value(table, "k"), value(table, "l")), (b"new".to_vec(), b"xy".to_vec()));
+        table.clear().unwrap();
+        table.merge("k", "a").unwrap();
+        db.transaction(|tx| tx.merge(table, "k", "b")).unwrap();
+        assert_eq!(value(table, "k"), b"ab");
+    });
+}
+
+#[test]
 fn an_operator_that_cannot_serve_a_table_is_refused() {
     let env: Arc<SimEnv> = Arc::new(SimEnv::new(1));
     let taken = Options::new().merge_operator("max", joined);

@@ -138,6 +138,7 @@ impl Transaction {
     pub fn get(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = key.as_ref();
         check_key(key)?;
+        let table = &*table.current();
         self.check(table)?;
         let core = &self.session.core;
         let state = &mut *self.state.borrow_mut();
@@ -194,6 +195,7 @@ impl Transaction {
     ) -> Result<Option<Value>> {
         let key = key.as_ref();
         check_key(key)?;
+        let table = &*table.current();
         self.check(table)?;
         self.session.core.tables.check_writable()?;
         let locked = self.lock_key(table, key);
@@ -290,6 +292,7 @@ impl Transaction {
     /// out all other commits while it is applied. Fails with [`Error::Unordered`] on an engine
     /// without key order.
     pub fn delete_range(&mut self, table: &Table, range: impl KeyBounds) -> Result<()> {
+        let table = &*table.current();
         self.check(table)?;
         table.check_ordered()?;
         let range = range.into_key_range();
@@ -311,6 +314,7 @@ impl Transaction {
         op: &Op<'_>,
         (condition, durability): (Condition, Option<Durability>),
     ) -> Result<bool> {
+        let table = &*table.current();
         self.check(table)?;
         let tables = &self.session.core.tables;
         tables.check_writable()?;
@@ -405,10 +409,17 @@ impl Transaction {
             return Err(Error::OtherDatabase { table: table.name() });
         }
         core.tables.check_usable(&table.state)?;
-        match &self.state.borrow().failure {
-            Some(failure) => Err(failure.clone()),
-            None => Ok(()),
+        let mut state = self.state.borrow_mut();
+        if let Some(failure) = &state.failure {
+            return Err(failure.clone());
         }
+        let created_at = table.state.created_at();
+        if state.reads.snapshot().is_some_and(|snapshot| snapshot.precedes(created_at)) {
+            // The table was cleared after the transaction began.
+            let conflict = Error::Conflict { table: table.name(), key: Vec::new() };
+            return state.keep_failure(Err(conflict));
+        }
+        Ok(())
     }
 }
 

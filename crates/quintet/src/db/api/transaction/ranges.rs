@@ -55,6 +55,7 @@ impl Transaction {
     /// writes. What the iterator has passed counts as read. Fails with
     /// [`Error::Unordered`](crate::Error::Unordered) on an engine without key order.
     pub fn range(&self, table: &Table, range: impl KeyBounds) -> Result<TransactionEntries<'_>> {
+        let table = &*table.current();
         self.check(table)?;
         table.check_ordered()?;
         TransactionEntries::new(self, table, range.into_key_range())
@@ -79,6 +80,7 @@ impl Transaction {
         cursor: impl Borrow<Cursor>,
         count: usize,
     ) -> Result<(Vec<(Key, Value)>, Cursor)> {
+        let table = &*table.current();
         self.check(table)?;
         let (cursor, count) = (cursor.borrow(), count.max(1));
         if table.state.kind.is_ordered() {
@@ -168,7 +170,8 @@ impl<'a> TransactionEntries<'a> {
 
     /// Returns the next entry at an end. `Ok(None)`: there is none.
     fn advance(&mut self, direction: Direction) -> Result<Option<(Key, Value)>> {
-        self.table.session.core.tables.check_usable(&self.table.state)?;
+        let usable = self.table.session.core.tables.check_usable(&self.table.state);
+        self.transaction.state.borrow_mut().keep_failure(usable)?;
         let id = self.table.state.id;
         loop {
             let state = &mut *self.transaction.state.borrow_mut();

@@ -6,6 +6,7 @@
 //! | `log-prepare` | prepares the log's next pages and segment | when the log asks |
 //! | `persist` | a [checkpoint round](crate::db::checkpoint), and the removal of dropped tables' files | when an engine or the log's length asks |
 //! | `expire` | the [`sweep`] | when a value expires |
+//! | `versions` | moves versions for snapshots to files | when they take too much memory |
 //! | `memory` | orders entries of memtables | when an engine has queued a task |
 //!
 //! Invariants:
@@ -45,8 +46,14 @@ struct DatabaseJob {
 
 /// Starts all jobs.
 pub(super) fn start(core: &Arc<Core>) {
-    let kinds =
-        [JobKind::LogSync, JobKind::LogPrepare, JobKind::Persist, JobKind::Expire, JobKind::Memory];
+    let kinds = [
+        JobKind::LogSync,
+        JobKind::LogPrepare,
+        JobKind::Persist,
+        JobKind::Expire,
+        JobKind::Memory,
+        JobKind::Versions,
+    ];
     for kind in kinds {
         let job = DatabaseJob {
             core: Arc::downgrade(core),
@@ -75,11 +82,13 @@ impl Job for DatabaseJob {
             JobKind::Persist => "persist",
             JobKind::Expire => "expire",
             JobKind::Memory => "memory",
+            JobKind::Versions => "versions",
         }
     }
 
     fn is_patient(&self) -> bool {
-        // Not `Memory`: a range waits for a memtable that it orders.
+        // Not `Memory`: a range waits for a memtable that it orders. Not `Versions`: a writer waits
+        // for the memory that it frees.
         matches!(self.kind, JobKind::Persist | JobKind::Expire)
     }
 
@@ -97,6 +106,7 @@ impl Job for DatabaseJob {
             JobKind::Expire => self.sweep.run(&core),
             JobKind::Memory if core.host.run_task() => NextRun::Now,
             JobKind::Memory => NextRun::WhenWoken,
+            JobKind::Versions => finish(&core, &core.versions.keep_to_limits()),
         }
     }
 }
@@ -104,8 +114,7 @@ impl Job for DatabaseJob {
 /// Removes the files of dropped tables and runs the checkpoint work that is due.
 fn persist(core: &Core) -> NextRun {
     core.remove_dropped();
-    let compacted = if core.versions.wants_compaction() { core.versions.compact() } else { Ok(()) };
-    let outcome = core.checkpoints.run_due_work(&core.tables).and(compacted);
+    let outcome = core.checkpoints.run_due_work(&core.tables);
     // Requests during the round woke no job.
     let again = outcome.is_ok() && core.checkpoints.is_round_needed(&core.tables);
     match finish(core, &outcome) {
