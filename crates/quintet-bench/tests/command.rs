@@ -114,7 +114,7 @@ fn transactions_preserve_sums_and_count_conflicts() {
         let (before, added) = if name == "txn-transfer" { (1000, 0) } else { (500, 4000) };
         assert_eq!((sum("sum_before"), sum("sum_after")), (before, before + added), "{line}");
         let threads = if name.starts_with("txn-hot") { 8 } else { 1 };
-        assert_eq!(number(&line, "threads"), f64::from(threads), "{line}");
+        assert_eq!(line["threads"], threads, "{line}");
         let (conflicts, rate) = (number(all, "conflicts"), number(all, "abort_rate"));
         assert!((rate - conflicts / (4000.0 + conflicts)).abs() < 1e-9, "{line}");
         let conflicts_max = match name {

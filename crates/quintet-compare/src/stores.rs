@@ -22,7 +22,7 @@ pub fn peer(name: &str) -> Option<&'static dyn Peer> {
 }
 
 /// Returns the stores of a run that names none: all available stores without variants. With
-/// `transactions`, those that have transactions or atomic updates, and no others.
+/// `transactions`, only those that have transactions or atomic updates.
 pub fn default_names(transactions: bool) -> Vec<&'static str> {
     let has_some = |name: &str| {
         [StoreFeature::Transactions, StoreFeature::AtomicUpdate]

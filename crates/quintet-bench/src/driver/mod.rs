@@ -23,7 +23,7 @@ use std::{
 
 use crate::{
     data::{ReadMatch, RecordShape},
-    expected_state::ExpectedState,
+    expected_state::{ExpectedState, wrong_read},
     failure::{Failure, Outcome},
     latency::LatencyHistograms,
     machine,
@@ -37,7 +37,7 @@ use worker::Worker;
 
 pub use phase::Phase;
 pub use task::{BATCH_MAX, Task};
-pub use version_sums::{VersionSums, is_transfer, load_second};
+pub use version_sums::{VersionSums, load_second};
 
 /// Maximum number of operations of a window: 32 MiB of memory.
 const WINDOW: u64 = 4 << 20;
@@ -64,7 +64,7 @@ pub fn run(store: &dyn Store, task: &Task<'_>) -> Outcome<Phases> {
         store.sync()?;
     }
     let mut sums = VersionSums::loaded(task.amount.records);
-    if is_transfer(task.workload) {
+    if task.workload.has_transfers() {
         sums.second = Some(load_second(store, task)?);
     }
     let (body, records) = match operate(store, task, truth.as_ref())? {
@@ -313,7 +313,7 @@ pub fn audit(
         let found =
             if found { shape.check(number, &value, &mut scratch) } else { ReadMatch::Absent };
         if !truth.agrees(number, truth.before(number), found) {
-            return Err(worker::wrong_read(number, found));
+            return Err(wrong_read(number, found));
         }
     }
     Ok(())

@@ -5,14 +5,21 @@
 //! number of operations, and an update that was lost or applied twice shows. Sums wrap around, as
 //! versions do.
 
-use super::{Task, worker::wrong_read};
+use super::Task;
 use crate::{
     data::{ReadMatch, RecordShape},
+    expected_state::wrong_read,
     failure::{Failure, Outcome},
     store::{Store, StoreFeature, TransactionalStore, missing},
-    workload::{OperationKind, VERSION_FIRST, Workload},
+    workload::{VERSION_FIRST, Workload},
 };
 
+/// What a read-modify-write adds to the version of its record.
+pub(super) const UPDATE_STEP: u64 = 1;
+/// What a transfer adds to the version of its record in the first table: it takes one away.
+pub(super) const SOURCE_STEP: u64 = u64::MAX;
+/// What a transfer adds to the version of its record in the second table.
+pub(super) const TARGET_STEP: u64 = 1;
 /// Records in one atomic write while loading the second table.
 const LOAD_BATCH: u64 = 1000;
 
@@ -39,11 +46,12 @@ impl VersionSums {
     /// Returns the sums after `operations` operations of a workload that counts versions.
     #[must_use]
     pub fn after(self, workload: &Workload, operations: u64) -> Self {
-        if is_transfer(workload) {
-            let second = self.second.map(|sum| sum.wrapping_add(operations));
-            return Self { first: self.first.wrapping_sub(operations), second };
+        let add = |sum: u64, step: u64| sum.wrapping_add(operations.wrapping_mul(step));
+        if workload.has_transfers() {
+            let second = self.second.map(|sum| add(sum, TARGET_STEP));
+            return Self { first: add(self.first, SOURCE_STEP), second };
         }
-        Self { first: self.first.wrapping_add(operations), ..self }
+        Self { first: add(self.first, UPDATE_STEP), ..self }
     }
 
     /// Reads both tables, the second one if it is loaded, and checks every value. Nothing else may
@@ -78,11 +86,6 @@ impl VersionSums {
              applied twice"
         )))
     }
-}
-
-/// Returns whether a workload needs the second table.
-pub fn is_transfer(workload: &Workload) -> bool {
-    workload.share(OperationKind::Transfer) > 0.0
 }
 
 /// Loads the records of the first table into the second one. Returns the sum of their versions.

@@ -78,7 +78,7 @@ pub struct TransactionFigures {
     pub conflicts: u64,
     /// Sum of the versions of all records of all tables before the run, modulo 2^64.
     pub sum_before: u64,
-    /// The same sum after the run, read from the store. The run fails if it is not the expected one.
+    /// The same sum after the run, read from the store. The run fails unless it is as expected.
     pub sum_after: u64,
 }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     data::{KeyOrder, RecordShape},
-    driver::{self, Task},
+    driver::Task,
     failure::{Failure, Outcome},
     numbers::{to_f64, to_u64, to_usize, truncate},
     result::WorkloadInfo,
@@ -212,7 +212,7 @@ impl Job {
                 let rounds = if self.seconds_min > 0.0 { WRITING_ROUNDS_MAX } else { 1 };
                 writes += operations.saturating_mul(rounds);
             }
-            if driver::is_transfer(&workload) {
+            if workload.has_transfers() {
                 // The second table, and two records of each operation.
                 writes += self.records + operations.saturating_mul(WRITING_ROUNDS_MAX);
             }

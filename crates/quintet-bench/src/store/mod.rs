@@ -7,6 +7,7 @@
 //!
 //! Thread rules: many threads use one store at the same time through `&self`.
 
+mod callbacks;
 pub mod conformance;
 mod info;
 mod transaction;
@@ -16,9 +17,10 @@ use std::{collections::BTreeMap, fmt, path::PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    callbacks::{ChangeValue, EachEntry, EachFound, NextEntry},
     info::{Family, MemoryMode, Setting, StoreInfo},
     transaction::{
-        ChangeValue, StoreFeature, StoreTable, StoreTransaction, TransactionBody, TransactionMode,
+        StoreFeature, StoreTable, StoreTransaction, TransactionBody, TransactionMode,
         TransactionalStore,
     },
 };
@@ -101,13 +103,6 @@ pub struct StoreStats {
     /// Further counters, by the store's own names.
     pub details: BTreeMap<String, u64>,
 }
-
-/// Callback with the key and the value of one entry.
-pub type EachEntry<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
-/// Callback with the position of a key in a `multi_get` and its value.
-pub type EachFound<'a> = dyn FnMut(usize, Option<&[u8]>) + 'a;
-/// Source of entries: overwrites both buffers with the next key and value; false at the end.
-pub type NextEntry<'a> = dyn FnMut(&mut Vec<u8>, &mut Vec<u8>) -> bool + 'a;
 
 /// One open store.
 pub trait Store: Send + Sync {

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::EachEntry;
+use super::callbacks::EachEntry;
 use crate::failure::Outcome;
 
 /// Guarantee of a transaction.
@@ -78,9 +78,6 @@ pub trait StoreTransaction {
 
 /// Body of a transaction. It has no effect besides that of the transaction.
 pub type TransactionBody<'a> = dyn FnMut(&mut dyn StoreTransaction) -> Outcome + 'a;
-/// Makes the new value of a key from the old one, which is `None` if the key is absent. The last
-/// argument is a buffer for the new value.
-pub type ChangeValue<'a> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> Outcome + 'a;
 
 /// The transactions of a store.
 pub trait TransactionalStore: Sync {

@@ -187,6 +187,11 @@ impl Workload {
         OperationKind::ALL.iter().any(|kind| kind.counts_versions() && self.share(*kind) > 0.0)
     }
 
+    /// Returns whether the workload needs the second table of a store.
+    pub fn has_transfers(&self) -> bool {
+        self.share(OperationKind::Transfer) > 0.0
+    }
+
     /// Returns the feature that the workload needs of a store, if any.
     pub fn feature(&self) -> Option<StoreFeature> {
         if self.share(OperationKind::AtomicUpdate) > 0.0 {

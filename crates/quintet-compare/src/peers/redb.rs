@@ -212,7 +212,11 @@ impl Store for RedbStore {
     }
 
     fn scan(&self, each: &mut EachEntry<'_>) -> Outcome<u64> {
-        self.visit(&[], usize::MAX, each).map(to_u64)
+        let count = self.visit(&[], usize::MAX, each).map(to_u64);
+        // Without its read transaction: no commit could release a page while this thread keeps it,
+        // and the cost of a commit grows with the pages that wait.
+        READER.with_borrow_mut(|kept| *kept = None);
+        count
     }
 
     /// Commits an empty synced transaction, which makes all earlier commits durable.

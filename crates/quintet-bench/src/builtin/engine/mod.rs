@@ -87,6 +87,23 @@ fn durability(durability: Durability) -> quintet::Durability {
     }
 }
 
+/// Updates the value of a key by a function. If the function fails, the value stays as it is.
+fn update(table: &Table, key: &[u8], change: &mut ChangeValue<'_>) -> Outcome {
+    let mut failure = None;
+    let mut buffer = Vec::new();
+    table.update(key, |old| {
+        let mut value = std::mem::take(&mut buffer);
+        match change(old, &mut value) {
+            Ok(()) => Some(value),
+            Err(why) => {
+                failure = Some(why);
+                old.map(<[u8]>::to_vec)
+            }
+        }
+    })?;
+    failure.map_or(Ok(()), Err)
+}
+
 /// Visits all entries of a table and returns their count.
 fn scan(table: &Table, each: &mut EachEntry<'_>) -> Outcome<u64> {
     let mut cursor = Cursor::START;
@@ -160,7 +177,7 @@ impl Store for Engine {
     }
 
     fn atomic_update(&self, key: &[u8], change: &mut ChangeValue<'_>) -> Outcome {
-        transactions::update(&self.table, key, change)
+        update(&self.table, key, change)
     }
 
     fn transactions(&self) -> Option<&dyn TransactionalStore> {

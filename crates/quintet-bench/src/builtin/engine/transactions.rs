@@ -6,7 +6,7 @@ use super::{Engine, scan};
 use crate::{
     failure::{Failure, Outcome},
     store::{
-        ChangeValue, EachEntry, StoreTable, StoreTransaction, TransactionBody, TransactionMode,
+        EachEntry, StoreTable, StoreTransaction, TransactionBody, TransactionMode,
         TransactionalStore,
     },
 };
@@ -30,23 +30,6 @@ impl Engine {
             StoreTable::Second => self.second(),
         }
     }
-}
-
-/// Updates the value of a key by a function. If the function fails, the value stays as it is.
-pub(super) fn update(table: &Table, key: &[u8], change: &mut ChangeValue<'_>) -> Outcome {
-    let mut failure = None;
-    let mut buffer = Vec::new();
-    table.update(key, |old| {
-        let mut value = std::mem::take(&mut buffer);
-        match change(old, &mut value) {
-            Ok(()) => Some(value),
-            Err(why) => {
-                failure = Some(why);
-                old.map(<[u8]>::to_vec)
-            }
-        }
-    })?;
-    failure.map_or(Ok(()), Err)
 }
 
 /// A running transaction.

@@ -12,6 +12,7 @@ use std::{
 use super::{phase::Phase, state::SharedState, task::BATCH_MAX};
 use crate::{
     data::ReadMatch,
+    expected_state::wrong_read,
     failure::{Failure, Outcome},
     latency::{LatencyHistograms, Sampler},
     numbers::{to_f64, to_u64, to_usize},
@@ -426,15 +427,4 @@ impl<'a> Worker<'a> {
         };
         if truth.agrees(number, before, found) { Ok(()) } else { Err(wrong_read(number, found)) }
     }
-}
-
-/// Returns the failure of a read that did not return the last write.
-pub(in crate::driver) fn wrong_read(number: u64, found: ReadMatch) -> Failure {
-    let what = match found {
-        ReadMatch::Version(version) => format!("version {version}, which is not the last one"),
-        ReadMatch::Unversioned => "a value where there should be none".to_owned(),
-        ReadMatch::Absent => "nothing where there should be a value".to_owned(),
-        ReadMatch::Foreign => "bytes that were never written for it".to_owned(),
-    };
-    Failure::Damage(format!("record {number} gave {what}"))
 }

@@ -4,9 +4,13 @@
 //! tells how many operations took effect. Versions wrap around: a transfer takes one from records
 //! whose version may be 0.
 
-use super::{PreparedOperation, Worker};
+use super::{
+    super::version_sums::{SOURCE_STEP, TARGET_STEP, UPDATE_STEP},
+    PreparedOperation, Worker,
+};
 use crate::{
     data::{ReadMatch, RecordShape},
+    expected_state::wrong_read,
     failure::Outcome,
     random::{mix, scale},
     store::{StoreFeature, StoreTable, StoreTransaction, TransactionalStore, missing},
@@ -52,7 +56,7 @@ fn version_of(
     };
     match found {
         ReadMatch::Version(version) => Ok(version),
-        other => Err(super::wrong_read(number, other)),
+        other => Err(wrong_read(number, other)),
     }
 }
 
@@ -88,7 +92,7 @@ impl<'a> Worker<'a> {
         let mode = self.shared.task.workload.mode;
         let (mut buffers, key) = self.version_buffers();
         let conflicts = store.transact(mode, &mut |transaction| {
-            buffers.advance(transaction, (StoreTable::First, op.number, key), 1)
+            buffers.advance(transaction, (StoreTable::First, op.number, key), UPDATE_STEP)
         })?;
         self.conflicts += conflicts;
         self.count_overwritten(op.number);
@@ -106,8 +110,9 @@ impl<'a> Worker<'a> {
         let (mut buffers, key) = self.version_buffers();
         let outcome = store.transact(task.workload.mode, &mut |transaction| {
             let source = (StoreTable::First, op.number, key);
-            buffers.advance(transaction, source, 1_u64.wrapping_neg())?;
-            buffers.advance(transaction, (StoreTable::Second, target, &target_key), 1)
+            buffers.advance(transaction, source, SOURCE_STEP)?;
+            let target = (StoreTable::Second, target, target_key.as_slice());
+            buffers.advance(transaction, target, TARGET_STEP)
         });
         self.second_key = target_key;
         self.conflicts += outcome?;
@@ -123,7 +128,7 @@ impl<'a> Worker<'a> {
         let VersionBuffers { shape, verify, scratch, .. } = buffers;
         store.atomic_update(key, &mut |old, new| {
             let version = version_of(shape, op.number, old, (verify, scratch))?;
-            shape.value(op.number, version.wrapping_add(1), new);
+            shape.value(op.number, version.wrapping_add(UPDATE_STEP), new);
             Ok(())
         })?;
         self.count_overwritten(op.number);

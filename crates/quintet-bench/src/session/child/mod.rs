@@ -292,7 +292,7 @@ impl<'a> Session<'a> {
             Some(sums) => sums,
             None => VersionSums::read(store, &self.shape, progress.records, false)?,
         };
-        if driver::is_transfer(workload) && sums.second.is_none() {
+        if workload.has_transfers() && sums.second.is_none() {
             sums.second = Some(driver::load_second(store, &self.task(workload, amount))?);
             store.sync()?;
         }

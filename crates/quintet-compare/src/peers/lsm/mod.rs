@@ -11,6 +11,7 @@
 mod api;
 mod level;
 mod rocks;
+mod transaction_db;
 mod transactions;
 
 use std::{
@@ -33,7 +34,7 @@ use self::{
     api::{COMPRESSION_NONE, CommonApi, Object, check},
     level::LevelApi,
     rocks::RocksApi,
-    transactions::RocksTransactions,
+    transaction_db::RocksTransactions,
 };
 use super::{
     library,
@@ -75,7 +76,13 @@ impl Peer for LsmLibrary {
     }
 
     fn has_feature(&self, feature: StoreFeature) -> bool {
-        transactions::has_feature(*self, feature)
+        match self {
+            Self::Rocks | Self::Level => false,
+            Self::RocksOptimistic => feature == StoreFeature::Transactions,
+            Self::RocksPessimistic => {
+                matches!(feature, StoreFeature::Transactions | StoreFeature::LockingTransactions)
+            }
+        }
     }
 
     fn version(&self) -> String {

@@ -1,6 +1,6 @@
 //! Functions, flags and structures of `lmdb.h` and `mdbx.h`.
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use super::super::library::functions;
 
@@ -91,6 +91,8 @@ pub(super) const MODE: c_uint = 0o644;
 pub(super) const READERS_MAX: u16 = 1024;
 pub(super) const MDBX_OPTION_TABLES_MAX: c_uint = 0;
 pub(super) const MDBX_OPTION_READERS_MAX: c_uint = 1;
+/// Name of the second table. The first one is the unnamed table of the environment.
+pub(super) const SECOND: &CStr = c"second table";
 /// Number of tables with names: the second one.
 pub(super) const NAMED_TABLES: u16 = 1;
 /// Minimum size of the map. The map is the maximum size of the file; address space is free.

@@ -34,7 +34,7 @@ use self::api::{
     APPEND, CREATE, CURSOR_FIRST, CURSOR_NEXT, CURSOR_SET_RANGE, CommonApi, FLAGS, LmdbApi,
     MAP_BYTES_MIN, MAP_BYTES_PER_BYTE, MDBX_OPTION_READERS_MAX, MDBX_OPTION_TABLES_MAX, MODE,
     MdbxApi, NAMED_TABLES, NO_MEMORY_INIT, NO_READ_AHEAD, NO_SYNC, NO_TLS, NOT_FOUND, Object,
-    READERS_MAX, RawSlice, Stat, TXN_READ_ONLY, UTTERLY_NO_SYNC, WRITE_MAP,
+    READERS_MAX, RawSlice, SECOND, Stat, TXN_READ_ONLY, UTTERLY_NO_SYNC, WRITE_MAP,
 };
 use super::{
     library,
@@ -453,7 +453,7 @@ impl MappedStore {
                     }
                     step = CURSOR_NEXT;
                     // The unnamed table has an entry for each named one.
-                    if self.bytes(key) != transactions::SECOND.to_bytes() {
+                    if self.bytes(key) != SECOND.to_bytes() {
                         each(self.bytes(key), self.bytes(value));
                         count += 1;
                     }

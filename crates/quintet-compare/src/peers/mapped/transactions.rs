@@ -4,7 +4,7 @@
 //! the first one is the unnamed table of the environment.
 #![expect(unsafe_code, reason = "calls into C libraries")]
 
-use std::ffi::{CStr, c_uint};
+use std::ffi::c_uint;
 
 use quintet_bench::{
     failure::Outcome,
@@ -17,11 +17,8 @@ use quintet_bench::{
 
 use super::{
     MappedStore,
-    api::{CREATE, Object},
+    api::{CREATE, Object, SECOND},
 };
-
-/// Name of the second table.
-pub(super) const SECOND: &CStr = c"second table";
 
 /// A running write transaction.
 struct MappedTransaction<'a> {
