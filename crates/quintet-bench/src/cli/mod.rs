@@ -91,8 +91,9 @@ enum SuiteCommand {
         #[command(flatten)]
         common: SuiteOptions,
     },
-    /// Transactions, and the atomic update of a key. After each run the sum over all records is
-    /// checked.
+    /// Transactions, and the atomic update of a key.
+    ///
+    /// After each run the sum over all records is checked.
     Txn {
         /// Workloads, separated by commas: txn-rmw, txn-rmw-snapshot, txn-transfer, txn-hot,
         /// txn-hot-snapshot, txn-hot-locked, atomic-update. Transfers are between two tables. The

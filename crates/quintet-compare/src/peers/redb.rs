@@ -248,13 +248,11 @@ impl<'txn> RedbTransaction<'txn> {
             StoreTable::First => (&mut self.first, TABLE),
             StoreTable::Second => (&mut self.second, SECOND),
         };
-        match opened {
-            Some(table) => Ok(table),
-            None => {
-                let table = self.txn.open_table(definition);
-                Ok(opened.insert(table.map_err(|error| failed(NAME, error))?))
-            }
+        if opened.is_none() {
+            let table = self.txn.open_table(definition);
+            *opened = Some(table.map_err(|error| failed(NAME, error))?);
         }
+        opened.as_mut().ok_or_else(|| missing(StoreFeature::Transactions))
     }
 }
 
