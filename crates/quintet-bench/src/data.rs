@@ -125,6 +125,28 @@ impl RecordShape {
         }
     }
 
+    /// Returns the record number in a value, which may be damaged; `None` if the value is too short
+    /// to have a version.
+    #[inline]
+    pub fn number(value: &[u8]) -> Option<u64> {
+        let head = value.first_chunk().filter(|_| value.len() >= VERSIONED_BYTES_MIN)?;
+        Some(u64::from_le_bytes(*head))
+    }
+
+    /// Returns the version in a value, which may be damaged; `None` if the value is too short to
+    /// have one.
+    #[inline]
+    pub fn version(value: &[u8]) -> Option<u64> {
+        let (_, rest) = value.split_first_chunk::<8>()?;
+        let version = rest.first_chunk().filter(|_| value.len() >= VERSIONED_BYTES_MIN)?;
+        Some(u64::from_le_bytes(*version))
+    }
+
+    /// Returns whether values of all sizes carry a version.
+    pub fn is_versioned(&self) -> bool {
+        self.value_bytes.iter().all(|bytes| *bytes >= VERSIONED_BYTES_MIN)
+    }
+
     /// Overwrites `value` with the value of a record in a version.
     #[inline]
     pub fn value(&self, number: u64, version: u64, value: &mut Vec<u8>) {

@@ -14,7 +14,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use crate::{data::ReadMatch, numbers::to_usize};
+use crate::{data::ReadMatch, failure::Failure, numbers::to_usize};
 
 /// Number of locks for writers. Far more than threads, so that writers rarely wait.
 const STRIPES: usize = 1024;
@@ -78,6 +78,17 @@ impl PendingWrite<'_> {
     pub fn finish(self, version: Option<u64>) {
         self.word.store(version.map_or(0, |version| version << 1), Ordering::SeqCst);
     }
+}
+
+/// Returns the failure of a read that did not return the last write.
+pub fn wrong_read(number: u64, found: ReadMatch) -> Failure {
+    let what = match found {
+        ReadMatch::Version(version) => format!("version {version}, which is not the last one"),
+        ReadMatch::Unversioned => "a value where there should be none".to_owned(),
+        ReadMatch::Absent => "nothing where there should be a value".to_owned(),
+        ReadMatch::Foreign => "bytes that were never written for it".to_owned(),
+    };
+    Failure::Damage(format!("record {number} gave {what}"))
 }
 
 #[cfg(test)]

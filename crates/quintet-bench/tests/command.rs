@@ -98,6 +98,46 @@ fn verified_runs_of_every_suite_pass() {
 }
 
 #[test]
+fn transactions_preserve_sums_and_count_conflicts() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = "txn --engine hashlog,btree,floor --records 500 --operations 4000 --json";
+    let output = bench(words, dir.path());
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("floor: no transactions, so no workload txn-rmw"), "{message}");
+    assert!(message.contains("floor: no atomic update of a key"), "{message}");
+    let lines = lines(&output);
+    assert_eq!(lines.len(), 2 * 7);
+    for line in lines {
+        let (name, all) = (text(&line, "workload"), &line["transactions"]);
+        let sum = |name: &str| all[name].as_u64().unwrap();
+        assert_eq!(sum("commits"), 4000, "{line}");
+        let (before, added) = if name == "txn-transfer" { (1000, 0) } else { (500, 4000) };
+        assert_eq!((sum("sum_before"), sum("sum_after")), (before, before + added), "{line}");
+        let threads = if name.starts_with("txn-hot") { 8 } else { 1 };
+        assert_eq!(line["threads"], threads, "{line}");
+        let (conflicts, rate) = (number(all, "conflicts"), number(all, "abort_rate"));
+        assert!((rate - conflicts / (4000.0 + conflicts)).abs() < 1e-9, "{line}");
+        let conflicts_max = match name {
+            // Of transactions that share a stripe, not a key.
+            "txn-hot-locked" => 200.0,
+            name if name.starts_with("txn-hot") => f64::INFINITY,
+            _ => 0.0,
+        };
+        assert!(conflicts <= conflicts_max, "{line}");
+    }
+}
+
+#[test]
+fn transfers_are_between_the_engines_that_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = "txn --engine btree --workload txn-transfer --records 300 --operations 1000 \
+                 --threads 2 --verify --json --option btree.second_engine=slm";
+    let line = lines(&bench(words, dir.path())).remove(0);
+    assert_eq!(line["options"][0], "second_engine=slm");
+    assert_eq!(line["transactions"]["sum_after"], 600);
+}
+
+#[test]
 fn the_cost_of_expiry_is_measured_and_all_that_expires_goes() {
     let dir = tempfile::tempdir().unwrap();
     let words = "expiry --engine naive --records 2000 --expiring 500 --window 1 --idle 1 \
@@ -177,6 +217,10 @@ fn wrong_usage_is_one_clear_line_and_exit_code_2() {
         ("ycsb --durability maybe", "buffered"),
         ("ycsb --engine floor --option naive.snapshot_bytes=1 --workload c", "not measured"),
         ("ycsb --engine naive --option no_such=1 --workload c --records 10", "no_such"),
+        ("txn --engine hashlog --value-bytes 8", "24 bytes"),
+        ("txn --engine hashlog --workload txn-rmw --recovery", "after a kill"),
+        ("txn --engine floor --workload txn-hot", "no transactions"),
+        ("txn --engine hashlog --option second_engine=x --records 10", "not an engine"),
         ("logkv --hit-rate 2 --engine floor", "--hit-rate"),
         ("logkv --preset fig9", "fig3"),
         ("unknown", "unknown"),

@@ -66,7 +66,7 @@ struct RunArgs {
     /// Presets, separated by commas; each has its stores, sizes and workloads.
     #[arg(long, value_delimiter = ',', conflicts_with_all = ["suite", "workload", "records"])]
     preset: Vec<String>,
-    /// Suite of the workloads: ycsb, micro, dbbench.
+    /// Suite of the workloads: ycsb, micro, dbbench, txn.
     #[arg(long, value_parser = suite, default_value = "ycsb")]
     suite: Suite,
     /// Workloads, separated by commas [default: all of the suite].
@@ -84,7 +84,8 @@ struct RunArgs {
     /// Operations of all threads together [default: as many as records].
     #[arg(long, value_parser = count)]
     operations: Option<u64>,
-    /// Threads; several counts are separated by commas [default: 1, or the preset's].
+    /// Threads; several counts are separated by commas [default: 1, for txn-hot and its variants
+    /// 8, or the preset's].
     #[arg(long, value_delimiter = ',', value_parser = value_parser!(u64).range(1..=1024))]
     threads: Vec<u64>,
     /// Bytes of each key [default: 23, or the preset's].
@@ -268,13 +269,15 @@ impl RunArgs {
         } else {
             self.workload.clone()
         };
-        let threads = if self.threads.is_empty() { &[1][..] } else { &self.threads };
+        // 0: as many as the workload has.
+        let threads = if self.threads.is_empty() { &[0][..] } else { &self.threads };
         let mut requests = Vec::new();
         for &records in &self.records {
             for &threads in threads {
                 for name in &names {
                     // A wrong name must fail before the first run.
-                    find(self.suite, name)?;
+                    let workload = find(self.suite, name)?;
+                    let threads = if threads == 0 { workload.threads } else { threads };
                     let mut request = StepRequest {
                         point: None,
                         spec: WorkloadSpec::Named { suite: self.suite, name: name.clone() },
@@ -297,7 +300,8 @@ impl RunArgs {
 
     fn session_options(&self, preset: Option<&Preset>) -> SessionOptions {
         let stores = if self.store.is_empty() {
-            stores::default_names().into_iter().map(StoreChoice::named).collect()
+            let transactions = preset.is_none() && self.suite == Suite::Txn;
+            stores::default_names(transactions).into_iter().map(StoreChoice::named).collect()
         } else {
             self.store.iter().map(|name| StoreChoice::named(name)).collect()
         };
@@ -400,7 +404,8 @@ fn suite(text: &str) -> Result<Suite, String> {
         "ycsb" => Ok(Suite::Ycsb),
         "micro" => Ok(Suite::Micro),
         "dbbench" => Ok(Suite::DbBench),
-        _ => Err("not ycsb, micro or dbbench; LogKV's points are presets".to_owned()),
+        "txn" => Ok(Suite::Txn),
+        _ => Err("not ycsb, micro, dbbench or txn; LogKV's points are presets".to_owned()),
     }
 }
 

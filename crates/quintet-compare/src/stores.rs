@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use quintet_bench::{
     builtin::BuiltinStores,
     failure::{Failure, Outcome},
-    store::{Family, Store, StoreInfo, StoreOptions, Stores},
+    store::{Family, Store, StoreFeature, StoreInfo, StoreOptions, Stores},
 };
 
 use crate::peers::{self, Peer};
@@ -21,10 +21,20 @@ pub fn peer(name: &str) -> Option<&'static dyn Peer> {
     PEERS.iter().copied().find(|peer| peer.name() == name)
 }
 
-/// Returns the stores of a run that names none: all available stores without variants.
-pub fn default_names() -> Vec<&'static str> {
-    let peers = PEERS.iter().filter(|peer| peer.is_default() && peer.check_available().is_ok());
-    BuiltinStores.names().into_iter().chain(peers.map(|peer| peer.name())).collect()
+/// Returns the stores of a run that names none: all available stores without variants. With
+/// `transactions`, only those that have transactions or atomic updates.
+pub fn default_names(transactions: bool) -> Vec<&'static str> {
+    let has_some = |name: &str| {
+        [StoreFeature::Transactions, StoreFeature::AtomicUpdate]
+            .into_iter()
+            .any(|feature| AllStores.has_feature(name, feature))
+    };
+    let peers = PEERS.iter().filter(|peer| {
+        let is_own = !transactions && peer.is_only_for_transactions();
+        peer.is_default() && !is_own && peer.check_available().is_ok()
+    });
+    let names = BuiltinStores.names().into_iter().chain(peers.map(|peer| peer.name()));
+    names.filter(|name| !transactions || has_some(name)).collect()
 }
 
 impl Stores for AllStores {
@@ -42,6 +52,13 @@ impl Stores for AllStores {
 
     fn is_persistent(&self, name: &str) -> bool {
         peer(name).is_some() || BuiltinStores.is_persistent(name)
+    }
+
+    fn has_feature(&self, name: &str, feature: StoreFeature) -> bool {
+        match peer(name) {
+            Some(peer) => peer.has_feature(feature),
+            None => BuiltinStores.has_feature(name, feature),
+        }
     }
 
     fn open(&self, name: &str, options: &StoreOptions) -> Outcome<Box<dyn Store>> {

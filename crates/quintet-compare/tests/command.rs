@@ -57,6 +57,33 @@ fn stores_take_turns_and_every_step_is_a_line() {
 }
 
 #[test]
+fn transactions_run_on_all_stores_that_have_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = format!("run --suite txn --runs 1 {SMALL}");
+    let output = compare(dir.path(), &words);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("redb: no atomic update"), "{}", said(&output));
+    let runs = runs(&dir.path().join("results"));
+    for store in ["hashlog", "btree", "redb", "sled"] {
+        let of_store = runs.iter().filter(|run| run.store.name == store);
+        assert!(of_store.count() >= 3, "{store}");
+    }
+    for run in &runs {
+        let (store, name) = (&run.store.name, &run.workload.name);
+        assert!(store != "floor" && store != "rocksdb" && store != "leveldb", "{store}");
+        let all = run.figures.as_ref().unwrap().transactions.unwrap();
+        assert_eq!(all.commits, 4000, "{store}, {name}");
+        let added = all.sum_after.wrapping_sub(all.sum_before);
+        assert_eq!(added, if name == "txn-transfer" { 0 } else { 4000 }, "{store}, {name}");
+        assert_eq!(run.workload.threads, if name.starts_with("txn-hot") { 8 } else { 1 });
+        assert!(run.figure(Metric::AbortRate).is_some_and(|rate| (0.0..1.0).contains(&rate)));
+        if run.workload.threads == 1 || matches!(store.as_str(), "lmdb" | "redb") {
+            assert_eq!(all.conflicts, 0, "{store}, {name}");
+        }
+    }
+}
+
+#[test]
 fn a_resumed_comparison_runs_only_what_is_missing() {
     let dir = tempfile::tempdir().unwrap();
     let words = format!("run --store naive,null --workload a --runs 2 {SMALL}");

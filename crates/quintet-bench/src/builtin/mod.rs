@@ -9,7 +9,7 @@ use quintet::EngineKind;
 
 use crate::{
     failure::{Failure, Outcome},
-    store::{Family, Setting, Store, StoreInfo, StoreOptions, Stores},
+    store::{Family, Setting, Store, StoreFeature, StoreInfo, StoreOptions, Stores},
 };
 
 pub use self::{engine::Engine, floor::Floor, hashbrown::Hashbrown, null::Null};
@@ -37,6 +37,10 @@ impl Stores for BuiltinStores {
     }
 
     fn is_persistent(&self, name: &str) -> bool {
+        engine(name).is_some()
+    }
+
+    fn has_feature(&self, name: &str, _: StoreFeature) -> bool {
         engine(name).is_some()
     }
 
@@ -91,8 +95,8 @@ mod tests {
 
     use super::*;
     use crate::store::{
-        Durability,
-        conformance::{check_operations, check_threads},
+        Durability, StoreFeature, TransactionMode,
+        conformance::{check_atomic_updates, check_operations, check_threads, check_transactions},
     };
 
     fn options(dir: &std::path::Path) -> StoreOptions {
@@ -123,6 +127,28 @@ mod tests {
             // Of a tree with one leaf, none.
             assert!(stats.index_bytes.is_some(), "{name}");
             store.sync().unwrap();
+        }
+    }
+
+    #[test]
+    fn every_engine_has_transactions_and_atomic_updates() {
+        for name in BuiltinStores.names() {
+            if !BuiltinStores.has_feature(name, StoreFeature::Transactions) {
+                assert_eq!(BuiltinStores.family(name), Family::Reference);
+                continue;
+            }
+            let dir = tempfile::tempdir().unwrap();
+            let store = BuiltinStores.open(name, &options(dir.path())).unwrap();
+            for mode in
+                [TransactionMode::Serializable, TransactionMode::Snapshot, TransactionMode::Locked]
+            {
+                for threads in [1, 4] {
+                    check_transactions(store.as_ref(), mode, threads)
+                        .unwrap_or_else(|failure| panic!("{name}, {mode:?}: {failure}"));
+                }
+            }
+            check_atomic_updates(store.as_ref(), 4)
+                .unwrap_or_else(|failure| panic!("{name}: {failure}"));
         }
     }
 

@@ -22,7 +22,7 @@ use crate::{
     session,
     store::Stores,
     workload::{
-        DB_BENCH, MICRO, Suite,
+        DB_BENCH, MICRO, Suite, TXN,
         logkv::{LogKvPoint, LogKvPreset},
     },
 };
@@ -91,6 +91,23 @@ enum SuiteCommand {
         #[command(flatten)]
         common: SuiteOptions,
     },
+    /// Transactions, and the atomic update of a key.
+    ///
+    /// After each run the sum over all records is checked.
+    Txn {
+        /// Workloads, separated by commas: txn-rmw, txn-rmw-snapshot, txn-transfer, txn-hot,
+        /// txn-hot-snapshot, txn-hot-locked, atomic-update. Transfers are between two tables. The
+        /// second one has the engine of `--option second_engine=ENGINE` (default: btree; for btree:
+        /// hashlog).
+        #[arg(
+            long,
+            value_delimiter = ',',
+            default_values_t = TXN.map(str::to_owned)
+        )]
+        workload: Vec<String>,
+        #[command(flatten)]
+        common: SuiteOptions,
+    },
     /// The tests in the README of ckvs.
     Ckvs(CkvsArgs),
     /// The cost of expiry for other operations.
@@ -123,6 +140,9 @@ pub fn run_with(stores: &dyn Stores, args: &Args, out: &mut dyn Write) -> Outcom
         }
         SuiteCommand::Dbbench { workload, common } => {
             plan::named(stores, Suite::DbBench, workload, common)?
+        }
+        SuiteCommand::Txn { workload, common } => {
+            plan::named(stores, Suite::Txn, workload, common)?
         }
         SuiteCommand::Logkv { preset: Some(preset), common, .. } => {
             plan::preset(stores, *preset, common)?

@@ -23,9 +23,9 @@ pub(crate) struct SuiteOptions {
     /// Operations of all threads together [default: as many as records; presets: as in the paper].
     #[arg(long, value_parser = count)]
     pub(crate) operations: Option<u64>,
-    /// Threads.
-    #[arg(long, default_value_t = 1, value_parser = value_parser!(u64).range(1..=1024))]
-    pub(crate) threads: u64,
+    /// Threads [default: 1; txn-hot and its variants: 8].
+    #[arg(long, value_parser = value_parser!(u64).range(1..=1024))]
+    pub(crate) threads: Option<u64>,
     /// Bytes of each key [default: 23; logkv: 100].
     #[arg(long, value_parser = key_bytes)]
     pub(crate) key_bytes: Option<usize>,

@@ -65,7 +65,11 @@ pub(crate) fn named(
         key_bytes: KEY_BYTES,
         value_bytes: VALUE_BYTES,
     };
-    let engines = engines(stores, options, &["hashlog", "naive", "floor", "hashbrown"])?;
+    let default: &[&str] = match suite {
+        Suite::Txn => &["hashlog", "btree"],
+        _ => &["hashlog", "naive", "floor", "hashbrown"],
+    };
+    let engines = engines(stores, options, default)?;
     assemble(stores, specs, engines, sizes, options)
 }
 
@@ -156,18 +160,23 @@ fn assemble(
     } else {
         options.value_bytes.clone()
     };
-    let request = |spec| StepRequest {
-        point: None,
-        spec,
-        records: options.records.unwrap_or(sizes.records),
-        operations: options.operations.unwrap_or(sizes.operations),
-        threads: options.threads,
-        key_bytes: options.key_bytes.unwrap_or(sizes.key_bytes),
-        value_bytes: value_bytes.clone(),
-        value_repeated_percent: options.value_repeated,
-        settings: Vec::new(),
+    let request = |spec: WorkloadSpec| -> Outcome<StepRequest> {
+        Ok(StepRequest {
+            threads: match options.threads {
+                Some(threads) => threads,
+                None => spec.workload()?.threads,
+            },
+            point: None,
+            spec,
+            records: options.records.unwrap_or(sizes.records),
+            operations: options.operations.unwrap_or(sizes.operations),
+            key_bytes: options.key_bytes.unwrap_or(sizes.key_bytes),
+            value_bytes: value_bytes.clone(),
+            value_repeated_percent: options.value_repeated,
+            settings: Vec::new(),
+        })
     };
-    let requests: Vec<StepRequest> = specs.into_iter().map(request).collect();
+    let requests = specs.into_iter().map(request).collect::<Outcome<Vec<StepRequest>>>()?;
     let session_options = SessionOptions {
         stores: engines,
         options: options.option.clone(),

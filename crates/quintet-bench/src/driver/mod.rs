@@ -9,6 +9,7 @@
 mod phase;
 mod state;
 mod task;
+mod version_sums;
 mod worker;
 
 use std::{
@@ -22,7 +23,7 @@ use std::{
 
 use crate::{
     data::{ReadMatch, RecordShape},
-    expected_state::ExpectedState,
+    expected_state::{ExpectedState, wrong_read},
     failure::{Failure, Outcome},
     latency::LatencyHistograms,
     machine,
@@ -36,6 +37,7 @@ use worker::Worker;
 
 pub use phase::Phase;
 pub use task::{BATCH_MAX, Task};
+pub use version_sums::{VersionSums, load_second};
 
 /// Maximum number of operations of a window: 32 MiB of memory.
 const WINDOW: u64 = 4 << 20;
@@ -52,7 +54,8 @@ pub struct Phases {
 }
 
 /// Runs `task` on an empty store: loads, operates, and checks the records if `verify` is set. Fails
-/// at the first operation that fails or, with `verify`, returns a wrong result.
+/// at the first operation that fails or, with `verify`, returns a wrong result. Of a workload that
+/// counts versions the sum of all versions is always checked.
 pub fn run(store: &dyn Store, task: &Task<'_>) -> Outcome<Phases> {
     let records_max = task.workload.records_max(task.amount.operations, task.amount.records);
     let truth = task.verify.then(|| ExpectedState::new(records_max));
@@ -60,11 +63,17 @@ pub fn run(store: &dyn Store, task: &Task<'_>) -> Outcome<Phases> {
     if task.workload.body != Body::Load {
         store.sync()?;
     }
+    let mut sums = VersionSums::loaded(task.amount.records);
+    if task.workload.has_transfers() {
+        sums.second = Some(load_second(store, task)?);
+    }
     let (body, records) = match operate(store, task, truth.as_ref())? {
         Some((phase, records)) => (Some(phase), records),
         None => (None, task.amount.records),
     };
-    if let Some(truth) = &truth {
+    if let Some(phase) = body.as_ref().filter(|_| task.workload.counts_versions()) {
+        sums.after(task.workload, phase.operations).check(store, task.shape, records)?;
+    } else if let Some(truth) = &truth {
         audit(store, task.shape, truth, records)?;
     }
     Ok(Phases { load, body, records })
@@ -170,6 +179,7 @@ impl<'a> SharedState<'a> {
             bytes_written: self.background_bytes.swap(0, Ordering::Relaxed),
             found: 0,
             absent: 0,
+            conflicts: 0,
             harness_bytes: reports.iter().map(|report| report.harness_bytes).sum(),
         };
         for source in sources {
@@ -220,6 +230,7 @@ impl<'a> SharedState<'a> {
             bytes_written: 0,
             found: operations,
             absent: 0,
+            conflicts: 0,
             harness_bytes: 0,
         };
         if self.task.verify && operations < self.ledger.known() {
@@ -302,7 +313,7 @@ pub fn audit(
         let found =
             if found { shape.check(number, &value, &mut scratch) } else { ReadMatch::Absent };
         if !truth.agrees(number, truth.before(number), found) {
-            return Err(worker::wrong_read(number, found));
+            return Err(wrong_read(number, found));
         }
     }
     Ok(())

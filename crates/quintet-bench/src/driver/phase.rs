@@ -21,6 +21,8 @@ pub struct Phase {
     pub found: u64,
     /// Reads that did not find their key.
     pub absent: u64,
+    /// Transactions that ended with a conflict and were run again.
+    pub conflicts: u64,
     /// Bytes of the drawn operations.
     pub harness_bytes: u64,
 }
@@ -41,6 +43,7 @@ impl Phase {
         self.bytes_written += round.bytes_written;
         self.found += round.found;
         self.absent += round.absent;
+        self.conflicts += round.conflicts;
         Ok(())
     }
 }

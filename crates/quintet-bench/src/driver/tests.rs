@@ -2,7 +2,10 @@ use super::*;
 use crate::{
     builtin::BuiltinStores,
     data::KeyOrder,
-    store::{Durability, EachEntry, StoreOptions, StoreStats, Stores as _},
+    store::{
+        Durability, EachEntry, StoreOptions, StoreStats, StoreTable, StoreTransaction, Stores as _,
+        TransactionBody, TransactionMode, TransactionalStore,
+    },
     workload::{Suite, find, logkv::LogKvPreset, names},
 };
 
@@ -49,7 +52,7 @@ fn run_one(
 }
 
 fn everything() -> Vec<Workload> {
-    let named = [Suite::Ycsb, Suite::Micro, Suite::DbBench]
+    let named = [Suite::Ycsb, Suite::Micro, Suite::DbBench, Suite::Txn]
         .into_iter()
         .flat_map(|suite| names(suite).iter().map(move |name| find(suite, name).unwrap()));
     let points = LogKvPreset::Table2.points();
@@ -61,6 +64,9 @@ fn every_workload_verifies_on_every_store() {
     for store in BuiltinStores.names().into_iter().filter(|name| *name != "null") {
         for workload in everything() {
             if workload.needs_order() && !BuiltinStores.is_ordered(store) {
+                continue;
+            }
+            if workload.feature().is_some_and(|it| !BuiltinStores.has_feature(store, it)) {
                 continue;
             }
             for threads in [1, 3] {
@@ -191,6 +197,108 @@ fn options() -> StoreOptions {
         bytes_written_max: 0,
         memory: None,
         settings: Vec::new(),
+    }
+}
+
+#[test]
+fn the_sum_of_the_versions_finds_lost_updates() {
+    for (name, dropped) in [("txn-rmw", 5), ("txn-transfer", 8), ("txn-hot", 1)] {
+        let workload = find(Suite::Txn, name).unwrap();
+        let shape = shape(workload.order);
+        let dir = tempfile::tempdir().unwrap();
+        let options = StoreOptions { dir: dir.path().to_path_buf(), ..options() };
+        let inner = BuiltinStores.open("naive", &options).unwrap();
+        let store = LossyTransactions { inner, puts: AtomicU64::new(0), dropped };
+        let task = Task {
+            workload: &workload,
+            shape: &shape,
+            amount: amount(1),
+            timed_one_in: 16,
+            rate: None,
+            verify: false,
+            load_batch: 1,
+        };
+        let failure = run(&store, &task).map(drop).unwrap_err();
+        assert_eq!(failure.code(), 3, "{name}: {failure}");
+        assert!(failure.to_string().contains("lost or applied twice"), "{name}: {failure}");
+    }
+}
+
+/// A store that drops one put of its transactions.
+struct LossyTransactions {
+    inner: Box<dyn Store>,
+    puts: AtomicU64,
+    dropped: u64,
+}
+
+impl Store for LossyTransactions {
+    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Outcome<bool> {
+        self.inner.get_into(key, value)
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Outcome {
+        self.inner.put(key, value)
+    }
+
+    fn delete(&self, key: &[u8]) -> Outcome {
+        self.inner.delete(key)
+    }
+
+    fn transactions(&self) -> Option<&dyn TransactionalStore> {
+        Some(self)
+    }
+
+    fn range(&self, start: &[u8], limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize> {
+        self.inner.range(start, limit, each)
+    }
+
+    fn scan(&self, each: &mut EachEntry<'_>) -> Outcome<u64> {
+        self.inner.scan(each)
+    }
+
+    fn sync(&self) -> Outcome {
+        self.inner.sync()
+    }
+
+    fn stats(&self) -> StoreStats {
+        self.inner.stats()
+    }
+
+    fn close(self: Box<Self>) -> Outcome {
+        self.inner.close()
+    }
+}
+
+struct LossyTransaction<'a> {
+    inner: &'a mut dyn StoreTransaction,
+    store: &'a LossyTransactions,
+}
+
+impl StoreTransaction for LossyTransaction<'_> {
+    fn get_into(&mut self, table: StoreTable, key: &[u8], value: &mut Vec<u8>) -> Outcome<bool> {
+        self.inner.get_into(table, key, value)
+    }
+
+    fn put(&mut self, table: StoreTable, key: &[u8], value: &[u8]) -> Outcome {
+        if self.store.puts.fetch_add(1, Ordering::Relaxed) == self.store.dropped {
+            return Ok(());
+        }
+        self.inner.put(table, key, value)
+    }
+}
+
+impl TransactionalStore for LossyTransactions {
+    fn transact(&self, mode: TransactionMode, body: &mut TransactionBody<'_>) -> Outcome<u64> {
+        let inner = self.inner.transactions().unwrap();
+        inner.transact(mode, &mut |inner| body(&mut LossyTransaction { inner, store: self }))
+    }
+
+    fn batch_second(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Outcome {
+        self.inner.transactions().unwrap().batch_second(entries)
+    }
+
+    fn scan_second(&self, each: &mut EachEntry<'_>) -> Outcome<u64> {
+        self.inner.transactions().unwrap().scan_second(each)
     }
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     failure::{Failure, Outcome},
     machine::IoCounters,
-    numbers::truncate,
+    numbers::{to_f64, truncate},
 };
 
 /// Figures of a run. If loading is the workload, the figures of the operations are those of
@@ -63,6 +63,31 @@ pub struct Figures {
     pub close_seconds: Option<f64>,
     /// Check after `kill -9`, if requested.
     pub recovery: Option<Recovery>,
+    /// Transactions, if the workload consists of them or of atomic updates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transactions: Option<TransactionFigures>,
+}
+
+/// Transactions of a run, and the check of their outcome. Each transaction adds one to the version
+/// of a record, or moves one from a record to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransactionFigures {
+    /// Transactions that committed.
+    pub commits: u64,
+    /// Transactions that ended with a conflict and were run again.
+    pub conflicts: u64,
+    /// Sum of the versions of all records of all tables before the run, modulo 2^64.
+    pub sum_before: u64,
+    /// The same sum after the run, read from the store. The run fails unless it is as expected.
+    pub sum_after: u64,
+}
+
+impl TransactionFigures {
+    /// Returns the share of the started transactions that ended with a conflict.
+    pub fn abort_rate(&self) -> f64 {
+        let started = self.commits + self.conflicts;
+        if started == 0 { 0.0 } else { to_f64(self.conflicts) / to_f64(started) }
+    }
 }
 
 /// Latency of reads or of writes, with the whole histogram.

@@ -66,7 +66,7 @@ pub struct RunResult {
 /// Workload of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadInfo {
-    /// Suite: `ycsb`, `micro`, `dbbench`, `logkv`, `custom`.
+    /// Suite: `ycsb`, `micro`, `dbbench`, `logkv`, `txn`, `custom`.
     pub suite: String,
     /// Name within the suite.
     pub name: String,
@@ -146,6 +146,7 @@ impl RunResult {
                 let recovery = figures.recovery?;
                 ratio(recovery.missing + recovery.mismatching, recovery.checked)?
             }
+            Metric::AbortRate => figures.transactions?.abort_rate(),
             Metric::Seconds => figures.seconds,
             Metric::DeviceBytesWritten => to_f64(self.bytes_written()?),
         };

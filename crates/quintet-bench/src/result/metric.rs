@@ -36,6 +36,8 @@ pub enum Metric {
     RecoverySeconds,
     /// Share of the records that are wrong after `kill -9`.
     RecoveryErrorRate,
+    /// Share of the transactions that ended with a conflict and were run again.
+    AbortRate,
     /// Duration of the operations in seconds.
     Seconds,
     /// Bytes written to the device, of loading and operations together.
@@ -60,7 +62,8 @@ impl Metric {
             Self::WriteAmplification
             | Self::ReadAmplification
             | Self::SpaceAmplification
-            | Self::RecoveryErrorRate => "",
+            | Self::RecoveryErrorRate
+            | Self::AbortRate => "",
         }
     }
 
@@ -82,6 +85,7 @@ impl Metric {
             Self::PeakResidentBytes => "peak memory",
             Self::RecoverySeconds => "recovery time",
             Self::RecoveryErrorRate => "recovery error",
+            Self::AbortRate => "abort rate",
             Self::Seconds => "duration",
             Self::DeviceBytesWritten => "device bytes written",
         }

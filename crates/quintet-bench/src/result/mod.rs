@@ -19,7 +19,7 @@ mod line;
 mod metric;
 
 pub use self::{
-    figures::{Figures, Latency, Recovery},
+    figures::{Figures, Latency, Recovery, TransactionFigures},
     line::{ResultLine, RunResult, SCHEMA, WorkloadInfo},
     metric::{Metric, PaperFigure},
 };

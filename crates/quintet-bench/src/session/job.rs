@@ -114,6 +114,9 @@ impl Job {
             workload.check(self.records)?;
             let operations = workload.operations(step.operations, self.records);
             let records = workload.records_max(operations, self.records);
+            if workload.counts_versions() {
+                self.check_versions(&workload)?;
+            }
             if to_f64(records) > RECORDS_MAX {
                 let what = format!("{}: {records} records are too many", self.name());
                 return Err(Failure::Usage(what));
@@ -121,6 +124,20 @@ impl Job {
         }
         if (self.recovers || self.verify) && self.steps.len() != 1 {
             return Err(Failure::Usage("recovery is of one workload at a time".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Fails if a workload that counts versions cannot run.
+    fn check_versions(&self, workload: &Workload) -> Outcome {
+        let name = &workload.name;
+        if self.recovers {
+            let what = format!("{name}: the check after a kill does not know what committed last");
+            return Err(Failure::Usage(what));
+        }
+        if !self.shape()?.is_versioned() {
+            let what = format!("{name}: values need 24 bytes, to hold a version");
+            return Err(Failure::Usage(what));
         }
         Ok(())
     }
@@ -187,12 +204,17 @@ impl Job {
             let operations = workload.operations(step.operations, self.records);
             let share = |kind| workload.share(kind);
             records_max += if share(OperationKind::Insert) > 0.0 { operations } else { 0 };
-            let changes = share(OperationKind::Insert)
-                + share(OperationKind::Update)
-                + share(OperationKind::ReadModifyWrite);
-            if changes > 0.0 || workload.background_writer {
+            let is_change = |kind: &&OperationKind| {
+                kind.is_write() && **kind != OperationKind::Delete && share(**kind) > 0.0
+            };
+            let changes = OperationKind::ALL.iter().filter(is_change).count();
+            if changes > 0 || workload.background_writer {
                 let rounds = if self.seconds_min > 0.0 { WRITING_ROUNDS_MAX } else { 1 };
                 writes += operations.saturating_mul(rounds);
+            }
+            if workload.has_transfers() {
+                // The second table, and two records of each operation.
+                writes += self.records + operations.saturating_mul(WRITING_ROUNDS_MAX);
             }
         }
         Ok(StoreOptions {

@@ -208,6 +208,9 @@ fn job(
         } else if workload.sorted && request.threads > 1 {
             let workload = workload.name;
             notes.push(format!("{name}: one thread loads in order, so no workload {workload}"));
+        } else if let Some(feature) = workload.feature().filter(|f| !stores.has_feature(name, *f)) {
+            let (feature, workload) = (feature.title(), workload.name);
+            notes.push(format!("{name}: no {feature}, so no workload {workload}"));
         } else {
             steps.push(request.step());
         }

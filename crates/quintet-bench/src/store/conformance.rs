@@ -2,7 +2,9 @@
 
 use std::fmt::Debug;
 
-use super::Store;
+use super::{
+    Store, StoreFeature, StoreTable, StoreTransaction, TransactionMode, TransactionalStore, missing,
+};
 use crate::{
     failure::{Failure, Outcome},
     numbers::to_usize,
@@ -69,11 +71,117 @@ pub fn check_threads(store: &dyn Store, threads: u8, rounds: u8) -> Outcome {
     std::thread::scope(|scope| {
         let run = &run;
         let threads: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
-        threads.into_iter().try_for_each(|thread| {
-            let panicked = |_| Err(Failure::Failed("a thread panicked".to_owned()));
-            thread.join().unwrap_or_else(panicked)
-        })
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(panicked))
     })
+}
+
+/// Runs transactions of a mode: reads of own writes, a rollback, then many threads that count in
+/// the same two records, one of each table. The keys `x` and `y` may have any number before.
+///
+/// # Errors
+///
+/// An operation fails, or a result is wrong ([`Failure::Damage`]).
+pub fn check_transactions(store: &dyn Store, mode: TransactionMode, threads: u64) -> Outcome {
+    let transactions = store.transactions().ok_or_else(|| missing(StoreFeature::of(mode)))?;
+    transactions.batch_second(&[(b"y".to_vec(), 7_u64.to_le_bytes().to_vec())])?;
+    transactions.transact(mode, &mut |transaction| {
+        transaction.put(StoreTable::First, b"x", &7_u64.to_le_bytes())?;
+        let own = add(transaction, StoreTable::First, b"x", 0)?;
+        expect("a read of an own write", &own, &7)
+    })?;
+    let rolled_back = transactions.transact(mode, &mut |transaction| {
+        add(transaction, StoreTable::First, b"x", 1)?;
+        Err(Failure::Failed("no".to_owned()))
+    });
+    let why = rolled_back.err().map(|failure| failure.to_string());
+    expect("a transaction whose body fails", &why.as_deref(), &Some("no"))?;
+    expect("a get after a rollback", &get(store, b"x")?, &Some(7_u64.to_le_bytes().to_vec()))?;
+    let conflicts = count_in_threads(transactions, mode, threads)?;
+    let single = threads == 1 && conflicts > 0;
+    expect("whether one thread has conflicts", &single, &false)?;
+    let expected = 7 + threads * ROUNDS;
+    let found = get(store, b"x")?;
+    expect("the first counter", &found, &Some(expected.to_le_bytes().to_vec()))?;
+    let mut second = Vec::new();
+    let count = transactions
+        .scan_second(&mut |key, value| second.extend([key.to_vec(), value.to_vec()]))?;
+    expect("a scan of the second table", &count, &1)?;
+    expect("the second table", &second, &vec![b"y".to_vec(), expected.to_le_bytes().to_vec()])
+}
+
+/// Transactions of each thread of [`check_transactions`].
+const ROUNDS: u64 = 100;
+
+/// Adds one to both counters in each transaction. Returns the number of conflicts.
+fn count_in_threads(
+    transactions: &dyn TransactionalStore,
+    mode: TransactionMode,
+    threads: u64,
+) -> Outcome<u64> {
+    let run = || -> Outcome<u64> {
+        let mut conflicts = 0;
+        for _ in 0..ROUNDS {
+            conflicts += transactions.transact(mode, &mut |transaction| {
+                let first = add(transaction, StoreTable::First, b"x", 1)?;
+                let second = add(transaction, StoreTable::Second, b"y", 1)?;
+                expect("the counters in one transaction", &first, &second)
+            })?;
+        }
+        Ok(conflicts)
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).sum()
+    })
+}
+
+fn panicked<T>(_: Box<dyn std::any::Any + Send>) -> Outcome<T> {
+    Err(Failure::Failed("a thread panicked".to_owned()))
+}
+
+/// Adds `step` to a counter and returns its new value.
+fn add(
+    transaction: &mut dyn StoreTransaction,
+    table: StoreTable,
+    key: &[u8],
+    step: u64,
+) -> Outcome<u64> {
+    let mut value = b"left over".to_vec();
+    let found = transaction.get_into(table, key, &mut value)?;
+    expect("whether a counter is found", &found, &true)?;
+    let count = u64::from_le_bytes(value.try_into().unwrap_or_default()) + step;
+    transaction.put(table, key, &count.to_le_bytes())?;
+    Ok(count)
+}
+
+/// Runs threads that count in one record by atomic updates, and an update that fails.
+///
+/// # Errors
+///
+/// An operation fails, or a result is wrong ([`Failure::Damage`]).
+pub fn check_atomic_updates(store: &dyn Store, threads: u64) -> Outcome {
+    let count = |value: Option<&[u8]>| {
+        let bytes = value.and_then(|value| value.try_into().ok()).unwrap_or_default();
+        u64::from_le_bytes(bytes)
+    };
+    let run = || -> Outcome {
+        (0..ROUNDS).try_for_each(|_| {
+            store.atomic_update(b"counter", &mut |old, new| {
+                new.clear();
+                new.extend_from_slice(&(count(old) + 1).to_le_bytes());
+                Ok(())
+            })
+        })
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(panicked))
+    })?;
+    let failed = store.atomic_update(b"counter", &mut |_, _| Err(Failure::Failed("no".to_owned())));
+    let why = failed.err().map(|failure| failure.to_string());
+    expect("an update that fails", &why.as_deref(), &Some("no"))?;
+    let found = get(store, b"counter")?;
+    expect("the counter", &found, &Some((threads * ROUNDS).to_le_bytes().to_vec()))
 }
 
 /// Returns the value of a key. The buffer is not empty before the call.

@@ -7,14 +7,23 @@
 //!
 //! Thread rules: many threads use one store at the same time through `&self`.
 
+mod callbacks;
 pub mod conformance;
 mod info;
+mod transaction;
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::info::{Family, MemoryMode, Setting, StoreInfo};
+pub use self::{
+    callbacks::{ChangeValue, EachEntry, EachFound, NextEntry},
+    info::{Family, MemoryMode, Setting, StoreInfo},
+    transaction::{
+        StoreFeature, StoreTable, StoreTransaction, TransactionBody, TransactionMode,
+        TransactionalStore,
+    },
+};
 
 use crate::failure::{Failure, Outcome};
 
@@ -95,13 +104,6 @@ pub struct StoreStats {
     pub details: BTreeMap<String, u64>,
 }
 
-/// Callback with the key and the value of one entry.
-pub type EachEntry<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
-/// Callback with the position of a key in a `multi_get` and its value.
-pub type EachFound<'a> = dyn FnMut(usize, Option<&[u8]>) + 'a;
-/// Source of entries: overwrites both buffers with the next key and value; false at the end.
-pub type NextEntry<'a> = dyn FnMut(&mut Vec<u8>, &mut Vec<u8>) -> bool + 'a;
-
 /// One open store.
 pub trait Store: Send + Sync {
     /// Replaces the content of `value` by the value of `key`; returns false if the key is absent.
@@ -137,6 +139,15 @@ pub trait Store: Send + Sync {
     fn range(&self, start: &[u8], limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize>;
     /// Visits all entries in the store's own order and returns their count.
     fn scan(&self, each: &mut EachEntry<'_>) -> Outcome<u64>;
+    /// Replaces the value of a key by the result of `change`, as one atomic operation. `change` may
+    /// run more than once. Only for stores with [`StoreFeature::AtomicUpdate`].
+    fn atomic_update(&self, _key: &[u8], _change: &mut ChangeValue<'_>) -> Outcome {
+        Err(missing(StoreFeature::AtomicUpdate))
+    }
+    /// Returns the transactions of the store; `None` if it has none.
+    fn transactions(&self) -> Option<&dyn TransactionalStore> {
+        None
+    }
     /// Makes all earlier writes durable. Does nothing in stores without files.
     fn sync(&self) -> Outcome;
     /// Makes all earlier writes durable in the store's own files, so that opening replays no log,
@@ -160,6 +171,10 @@ pub trait Stores: Sync {
     fn is_ordered(&self, name: &str) -> bool;
     /// Returns whether the store keeps its entries in files.
     fn is_persistent(&self, name: &str) -> bool;
+    /// Returns whether the store has a feature.
+    fn has_feature(&self, _name: &str, _feature: StoreFeature) -> bool {
+        false
+    }
     /// Opens a store. An unknown name is a usage failure.
     fn open(&self, name: &str, options: &StoreOptions) -> Outcome<Box<dyn Store>>;
     /// Describes a store with the settings that `options` give it.
@@ -180,6 +195,11 @@ pub trait Stores: Sync {
     fn check_available(&self, name: &str) -> Outcome {
         self.check(name)
     }
+}
+
+/// Returns the failure of an operation that the store does not have.
+pub fn missing(feature: StoreFeature) -> Failure {
+    Failure::Usage(format!("the store has no {}", feature.title()))
 }
 
 /// Returns the failure of a range over a store without key order.

@@ -4,6 +4,7 @@ use super::definition::{Body, OperationKind, RecordChoice, Suite, Workload};
 use crate::{
     data::KeyOrder,
     failure::{Failure, Outcome},
+    store::TransactionMode,
 };
 
 /// Workloads of YCSB, with the proportions in its `workloads/` directory.
@@ -39,6 +40,22 @@ pub const DB_BENCH: [&str; 10] = [
     "deleterandom",
 ];
 
+/// Workloads of transactions and of the atomic update of a key.
+pub const TXN: [&str; 7] = [
+    "txn-rmw",
+    "txn-rmw-snapshot",
+    "txn-transfer",
+    "txn-hot",
+    "txn-hot-snapshot",
+    "txn-hot-locked",
+    "atomic-update",
+];
+/// Number of records of the workloads `txn-hot`.
+const HOT_RECORDS: u64 = 1000;
+/// Number of threads of the workloads `txn-hot`: enough that transactions overlap on few
+/// processors.
+const HOT_THREADS: u64 = 8;
+
 /// Returns the names of the workloads of a suite. LogKV has parameters instead of names.
 pub const fn names(suite: Suite) -> &'static [&'static str] {
     match suite {
@@ -46,6 +63,7 @@ pub const fn names(suite: Suite) -> &'static [&'static str] {
         Suite::Micro => &MICRO,
         Suite::DbBench => &DB_BENCH,
         Suite::LogKv => &[],
+        Suite::Txn => &TXN,
     }
 }
 
@@ -56,6 +74,7 @@ pub fn find(suite: Suite, name: &str) -> Outcome<Workload> {
         Suite::Micro => micro(name),
         Suite::DbBench => db_bench(name),
         Suite::LogKv => None,
+        Suite::Txn => txn(name),
     };
     let (about, order, body) = found.ok_or_else(|| {
         let names = names(suite).join(", ");
@@ -77,6 +96,12 @@ pub fn find(suite: Suite, name: &str) -> Outcome<Workload> {
         range_entries: name.strip_prefix("range-").and_then(|count| count.parse().ok()),
         sorted: name == "fillsorted",
         background_writer: name == "readwhilewriting",
+        threads: if name.starts_with("txn-hot") { HOT_THREADS } else { 1 },
+        mode: match name {
+            "txn-rmw-snapshot" | "txn-hot-snapshot" => TransactionMode::Snapshot,
+            "txn-hot-locked" => TransactionMode::Locked,
+            _ => TransactionMode::Serializable,
+        },
     })
 }
 
@@ -169,4 +194,36 @@ fn db_bench(name: &str) -> Option<WorkloadDescription> {
         _ => return None,
     };
     Some((about, order, body))
+}
+
+fn txn(name: &str) -> Option<WorkloadDescription> {
+    use OperationKind::{AtomicUpdate, TransactionalUpdate, Transfer};
+    let one = |kind, choice| mix(&[(kind, 1.0)], choice);
+    let hot = RecordChoice::Hot(HOT_RECORDS);
+    let (about, body) = match name {
+        "txn-rmw" => (
+            "transactions that read and overwrite a record, uniform",
+            one(TransactionalUpdate, RecordChoice::Uniform),
+        ),
+        "txn-rmw-snapshot" => {
+            ("the same with snapshot isolation", one(TransactionalUpdate, RecordChoice::Uniform))
+        }
+        "txn-transfer" => (
+            "transactions that read and overwrite a record in each of two tables, uniform",
+            one(Transfer, RecordChoice::Uniform),
+        ),
+        "txn-hot" => (
+            "transactions that read and overwrite one of 1000 records, zipfian",
+            one(TransactionalUpdate, hot),
+        ),
+        "txn-hot-snapshot" => ("the same with snapshot isolation", one(TransactionalUpdate, hot)),
+        "txn-hot-locked" => {
+            ("the same with reads that lock their key", one(TransactionalUpdate, hot))
+        }
+        "atomic-update" => {
+            ("atomic updates by a function, uniform", one(AtomicUpdate, RecordChoice::Uniform))
+        }
+        _ => return None,
+    };
+    Some((about, KeyOrder::Hashed, body))
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     data::KeyOrder,
     failure::{Failure, Outcome},
+    store::{StoreFeature, TransactionMode},
 };
 
 /// Suites of workloads.
@@ -19,6 +20,8 @@ pub enum Suite {
     DbBench,
     /// Generator of the LogKV paper.
     LogKv,
+    /// Transactions and atomic updates.
+    Txn,
 }
 
 /// Kinds of operations.
@@ -43,13 +46,20 @@ pub enum OperationKind {
     Range,
     /// Deletes a record.
     Delete,
+    /// Reads a record and overwrites it by its next version, in a transaction.
+    TransactionalUpdate,
+    /// Reads a record of each table, decrements the version of the first and increments that of the
+    /// second, in a transaction.
+    Transfer,
+    /// Overwrites a record by its next version, in one atomic operation.
+    AtomicUpdate,
 }
 
 /// Number of kinds.
-pub const OPERATION_KINDS: usize = 9;
+pub const OPERATION_KINDS: usize = 12;
 
 impl OperationKind {
-    pub(super) const ALL: [Self; OPERATION_KINDS] = [
+    pub(crate) const ALL: [Self; OPERATION_KINDS] = [
         Self::Read,
         Self::ReadLatest,
         Self::ReadAbsent,
@@ -59,11 +69,21 @@ impl OperationKind {
         Self::ReadModifyWrite,
         Self::Range,
         Self::Delete,
+        Self::TransactionalUpdate,
+        Self::Transfer,
+        Self::AtomicUpdate,
     ];
 
     /// Returns whether the operation changes the store.
     pub const fn is_write(self) -> bool {
         matches!(self, Self::Update | Self::Insert | Self::ReadModifyWrite | Self::Delete)
+            || self.counts_versions()
+    }
+
+    /// Returns whether the operation makes the version of a record from the version that it reads.
+    /// Such operations conflict if they overlap, and the sum of all versions shows a lost one.
+    pub const fn counts_versions(self) -> bool {
+        matches!(self, Self::TransactionalUpdate | Self::Transfer | Self::AtomicUpdate)
     }
 
     pub(super) const fn code(self) -> u64 {
@@ -77,6 +97,9 @@ impl OperationKind {
             Self::ReadModifyWrite => 6,
             Self::Range => 7,
             Self::Delete => 8,
+            Self::TransactionalUpdate => 9,
+            Self::Transfer => 10,
+            Self::AtomicUpdate => 11,
         }
     }
 }
@@ -99,6 +122,8 @@ pub enum RecordChoice {
     },
     /// Each record once in sequence, then from the start again.
     InTurn,
+    /// Zipfian over this many records, the first ones.
+    Hot(u64),
 }
 
 /// Operations that follow loading.
@@ -139,6 +164,10 @@ pub struct Workload {
     pub sorted: bool,
     /// Whether one more thread updates records during the run. Its operations do not count.
     pub background_writer: bool,
+    /// Threads, unless the command line says how many.
+    pub threads: u64,
+    /// Guarantee of transactions, if the workload has some.
+    pub mode: TransactionMode,
 }
 
 impl Workload {
@@ -150,6 +179,25 @@ impl Workload {
             }
             _ => false,
         }
+    }
+
+    /// Returns whether all operations count versions; see [`OperationKind::counts_versions`]. No
+    /// workload mixes them with others.
+    pub fn counts_versions(&self) -> bool {
+        OperationKind::ALL.iter().any(|kind| kind.counts_versions() && self.share(*kind) > 0.0)
+    }
+
+    /// Returns whether the workload needs the second table of a store.
+    pub fn has_transfers(&self) -> bool {
+        self.share(OperationKind::Transfer) > 0.0
+    }
+
+    /// Returns the feature that the workload needs of a store, if any.
+    pub fn feature(&self) -> Option<StoreFeature> {
+        if self.share(OperationKind::AtomicUpdate) > 0.0 {
+            return Some(StoreFeature::AtomicUpdate);
+        }
+        self.counts_versions().then(|| StoreFeature::of(self.mode))
     }
 
     /// Returns the operations of the workload if `asked` are requested.

@@ -16,6 +16,7 @@ use super::definition::{Body, OperationKind, RecordChoice, Suite, Workload};
 use crate::{
     data::KeyOrder,
     failure::{Failure, Outcome},
+    store::TransactionMode,
 };
 
 /// Size of a key in the authors' program.
@@ -73,6 +74,8 @@ impl LogKvPoint {
             sorted: false,
             range_entries: None,
             background_writer: false,
+            threads: 1,
+            mode: TransactionMode::default(),
         })
     }
 }

@@ -13,7 +13,7 @@ mod definition;
 pub mod logkv;
 mod spec;
 
-pub use catalogue::{DB_BENCH, MICRO, YCSB, find, names};
+pub use catalogue::{DB_BENCH, MICRO, TXN, YCSB, find, names};
 pub use definition::{Body, OPERATION_KINDS, OperationKind, RecordChoice, Suite, Workload};
 pub use spec::{OperationMix, WorkloadSpec};
 
@@ -134,6 +134,8 @@ impl OperationStream {
             RecordChoice::Uniform | RecordChoice::InTurn => Distribution::Uniform,
             RecordChoice::Zipfian => Distribution::scrambled(),
             RecordChoice::Latest => Distribution::latest(amount.records),
+            // Distances from the newest, here from the first.
+            RecordChoice::Hot(records) => Distribution::latest(records.min(amount.records)),
             RecordChoice::HotCold { hot_fraction, hot_rate } => {
                 Distribution::HotCold { hot_fraction, hot_rate }
             }
@@ -220,6 +222,9 @@ impl OperationStream {
             if let Some(number) = (0..DRAWS_MAX).map(among).find(|number| *number < known) {
                 return number;
             }
+        }
+        if let RecordChoice::Hot(records) = self.choice {
+            return self.distribution.draw(&mut self.random, records.min(known));
         }
         self.distribution.draw(&mut self.random, known)
     }

@@ -11,6 +11,7 @@ use crate::{
     data::KeyOrder,
     failure::{Failure, Outcome},
     numbers::truncate,
+    store::TransactionMode,
 };
 
 /// Shares of the kinds of operations in a custom workload. They add up to 1.
@@ -128,6 +129,8 @@ impl WorkloadSpec {
                     sorted: false,
                     range_entries: None,
                     background_writer: false,
+                    threads: 1,
+                    mode: TransactionMode::default(),
                 })
             }
         }
@@ -146,6 +149,7 @@ impl WorkloadSpec {
             Self::Named { suite: Suite::Ycsb, .. } => "ycsb",
             Self::Named { suite: Suite::Micro, .. } => "micro",
             Self::Named { suite: Suite::DbBench, .. } => "dbbench",
+            Self::Named { suite: Suite::Txn, .. } => "txn",
             Self::Named { suite: Suite::LogKv, .. } | Self::LogKv { .. } => "logkv",
             Self::Mix { .. } => "custom",
         }

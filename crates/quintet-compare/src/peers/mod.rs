@@ -27,6 +27,8 @@ pub use peer::Peer;
 pub fn all() -> Vec<&'static dyn Peer> {
     vec![
         &lsm::LsmLibrary::Rocks,
+        &lsm::LsmLibrary::RocksOptimistic,
+        &lsm::LsmLibrary::RocksPessimistic,
         &lsm::LsmLibrary::Level,
         &mapped::MappedLibrary { flavour: mapped::Flavour::Lmdb, reads_ahead: false },
         &mapped::MappedLibrary { flavour: mapped::Flavour::Lmdb, reads_ahead: true },

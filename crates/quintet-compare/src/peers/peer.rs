@@ -4,7 +4,7 @@ use quintet_bench::{
     args::count,
     failure::{Failure, Outcome},
     numbers::to_usize,
-    store::{Durability, Setting, Store, StoreOptions},
+    store::{Durability, Setting, Store, StoreFeature, StoreOptions},
 };
 
 /// Memory budget if the run sets none.
@@ -24,6 +24,11 @@ pub trait Peer: Sync {
     fn is_default(&self) -> bool {
         true
     }
+    /// Returns whether this variant of a store differs from another one by its transactions only. A
+    /// run without names of stores includes it for workloads of transactions.
+    fn is_only_for_transactions(&self) -> bool {
+        false
+    }
     /// Returns whether [`Peer::open`] reads options of the command line.
     fn takes_options(&self) -> bool {
         false
@@ -33,6 +38,10 @@ pub trait Peer: Sync {
     fn promise(&self, durability: Durability) -> &'static str;
     /// Returns the settings, each with its reason.
     fn settings(&self, options: &StoreOptions) -> Vec<Setting>;
+    /// Returns whether the store has a feature.
+    fn has_feature(&self, _feature: StoreFeature) -> bool {
+        false
+    }
     /// Opens the store.
     fn open(&self, options: &StoreOptions) -> Outcome<Box<dyn Store>>;
 }

@@ -9,18 +9,27 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use redb::{Database, ReadOnlyTable, ReadableDatabase as _, TableDefinition};
+use redb::{
+    Database, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _, TableDefinition,
+    WriteTransaction,
+};
 
 use quintet_bench::{
     failure::{Failure, Outcome},
     numbers::to_u64,
-    store::{Durability, EachEntry, Setting, Store, StoreOptions, StoreStats},
+    store::{
+        Durability, EachEntry, Setting, Store, StoreFeature, StoreOptions, StoreStats, StoreTable,
+        StoreTransaction, TransactionBody, TransactionMode, TransactionalStore, missing,
+    },
 };
 
 use super::peer::{Peer, budget, failed, override_settings, setting, size};
 
 const NAME: &str = "redb";
 const TABLE: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("bench");
+/// Table that only transactions use.
+const SECOND: TableDefinition<'static, &'static [u8], &'static [u8]> =
+    TableDefinition::new("second");
 const FILE: &str = "redb";
 /// Default distance of durable commits; 0 for none. See the settings.
 const SYNC_EVERY: u64 = 0;
@@ -70,6 +79,10 @@ impl Peer for Redb {
         ]
     }
 
+    fn has_feature(&self, feature: StoreFeature) -> bool {
+        feature == StoreFeature::Transactions
+    }
+
     fn open(&self, options: &StoreOptions) -> Outcome<Box<dyn Store>> {
         if options.is_direct() {
             return Err(Failure::Failed(format!("{NAME} has no direct I/O")));
@@ -111,12 +124,7 @@ impl RedbStore {
         is_synced: bool,
         work: impl FnOnce(&mut RedbTable<'_>) -> Result<(), redb::StorageError>,
     ) -> Outcome {
-        let mut txn = self.database.begin_write().map_err(|error| failed(NAME, error))?;
-        let commits = self.commits.load(Ordering::Relaxed);
-        let is_turn = self.sync_every > 0 && commits % self.sync_every == self.sync_every - 1;
-        let durability =
-            if is_synced || is_turn { redb::Durability::Immediate } else { redb::Durability::None };
-        txn.set_durability(durability).map_err(|error| failed(NAME, error))?;
+        let txn = self.begin(is_synced)?;
         {
             let mut table = txn.open_table(TABLE).map_err(|error| failed(NAME, error))?;
             work(&mut table).map_err(|error| failed(NAME, error))?;
@@ -124,6 +132,16 @@ impl RedbStore {
         txn.commit().map_err(|error| failed(NAME, error))?;
         self.commits.fetch_add(1, Ordering::Release);
         Ok(())
+    }
+
+    fn begin(&self, is_synced: bool) -> Outcome<WriteTransaction> {
+        let mut txn = self.database.begin_write().map_err(|error| failed(NAME, error))?;
+        let commits = self.commits.load(Ordering::Relaxed);
+        let is_turn = self.sync_every > 0 && commits % self.sync_every == self.sync_every - 1;
+        let durability =
+            if is_synced || is_turn { redb::Durability::Immediate } else { redb::Durability::None };
+        txn.set_durability(durability).map_err(|error| failed(NAME, error))?;
+        Ok(txn)
     }
 
     fn read<T>(&self, work: impl FnOnce(&RedbReader) -> Outcome<T>) -> Outcome<T> {
@@ -185,12 +203,20 @@ impl Store for RedbStore {
         })
     }
 
+    fn transactions(&self) -> Option<&dyn TransactionalStore> {
+        Some(self)
+    }
+
     fn range(&self, start: &[u8], limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize> {
         self.visit(start, limit, each)
     }
 
     fn scan(&self, each: &mut EachEntry<'_>) -> Outcome<u64> {
-        self.visit(&[], usize::MAX, each).map(to_u64)
+        let count = self.visit(&[], usize::MAX, each).map(to_u64);
+        // Without its read transaction: no commit could release a page while this thread keeps it,
+        // and the cost of a commit grows with the pages that wait.
+        READER.with_borrow_mut(|kept| *kept = None);
+        count
     }
 
     /// Commits an empty synced transaction, which makes all earlier commits durable.
@@ -205,5 +231,79 @@ impl Store for RedbStore {
     fn close(self: Box<Self>) -> Outcome {
         READER.with_borrow_mut(|kept| *kept = None);
         self.sync()
+    }
+}
+
+/// A running write transaction with the tables that it has opened. There is one at a time, so none
+/// has conflicts.
+struct RedbTransaction<'txn> {
+    txn: &'txn WriteTransaction,
+    first: Option<RedbTable<'txn>>,
+    second: Option<RedbTable<'txn>>,
+}
+
+impl<'txn> RedbTransaction<'txn> {
+    fn table(&mut self, table: StoreTable) -> Outcome<&mut RedbTable<'txn>> {
+        let (opened, definition) = match table {
+            StoreTable::First => (&mut self.first, TABLE),
+            StoreTable::Second => (&mut self.second, SECOND),
+        };
+        if opened.is_none() {
+            let table = self.txn.open_table(definition);
+            *opened = Some(table.map_err(|error| failed(NAME, error))?);
+        }
+        opened.as_mut().ok_or_else(|| missing(StoreFeature::Transactions))
+    }
+}
+
+impl StoreTransaction for RedbTransaction<'_> {
+    fn get_into(&mut self, table: StoreTable, key: &[u8], value: &mut Vec<u8>) -> Outcome<bool> {
+        let table = self.table(table)?;
+        let Some(found) = table.get(key).map_err(|error| failed(NAME, error))? else {
+            return Ok(false);
+        };
+        value.clear();
+        value.extend_from_slice(found.value());
+        Ok(true)
+    }
+
+    fn put(&mut self, table: StoreTable, key: &[u8], value: &[u8]) -> Outcome {
+        let table = self.table(table)?;
+        table.insert(key, value).map(drop).map_err(|error| failed(NAME, error))
+    }
+}
+
+impl TransactionalStore for RedbStore {
+    fn transact(&self, mode: TransactionMode, body: &mut TransactionBody<'_>) -> Outcome<u64> {
+        if mode != TransactionMode::Serializable {
+            return Err(missing(StoreFeature::of(mode)));
+        }
+        let txn = self.begin(self.is_synced)?;
+        // A failure drops the transaction, which rolls it back.
+        body(&mut RedbTransaction { txn: &txn, first: None, second: None })?;
+        txn.commit().map_err(|error| failed(NAME, error))?;
+        self.commits.fetch_add(1, Ordering::Release);
+        Ok(0)
+    }
+
+    fn batch_second(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Outcome {
+        self.transact(TransactionMode::Serializable, &mut |transaction| {
+            entries
+                .iter()
+                .try_for_each(|(key, value)| transaction.put(StoreTable::Second, key, value))
+        })
+        .map(drop)
+    }
+
+    fn scan_second(&self, each: &mut EachEntry<'_>) -> Outcome<u64> {
+        let txn = self.database.begin_read().map_err(|error| failed(NAME, error))?;
+        let table = txn.open_table(SECOND).map_err(|error| failed(NAME, error))?;
+        let mut count = 0;
+        for entry in table.iter().map_err(|error| failed(NAME, error))? {
+            let (key, value) = entry.map_err(|error| failed(NAME, error))?;
+            each(key.value(), value.value());
+            count += 1;
+        }
+        Ok(count)
     }
 }

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use quintet_bench::store::{
-    Durability, MemoryMode, StoreOptions,
-    conformance::{check_operations, check_threads, get},
+    Durability, MemoryMode, StoreFeature, StoreOptions, StoreTable, TransactionMode,
+    conformance::{check_atomic_updates, check_operations, check_threads, check_transactions, get},
 };
 
 use super::*;
@@ -85,6 +85,63 @@ fn four_threads_see_their_own_writes() {
 }
 
 #[test]
+fn transactions_and_atomic_updates_keep_every_count() {
+    for peer in there() {
+        let name = peer.name();
+        let dir = tempfile::tempdir().unwrap();
+        let opened = peer.open(&options(dir.path())).unwrap();
+        let store = opened.as_ref();
+        for mode in
+            [TransactionMode::Serializable, TransactionMode::Snapshot, TransactionMode::Locked]
+        {
+            if !peer.has_feature(StoreFeature::of(mode)) {
+                assert!(check_transactions(store, mode, 1).is_err(), "{name}, {mode:?}");
+                continue;
+            }
+            for threads in [1, 4] {
+                check_transactions(store, mode, threads)
+                    .unwrap_or_else(|failure| panic!("{name}, {mode:?}: {failure}"));
+            }
+        }
+        let updates = check_atomic_updates(store, 4);
+        assert_eq!(updates.is_ok(), peer.has_feature(StoreFeature::AtomicUpdate), "{name}");
+        if peer.has_feature(StoreFeature::Transactions) {
+            // The second table does not show in the first one.
+            assert_eq!(store.get_into(b"y", &mut Vec::new()).ok(), Some(false), "{name}");
+            store.delete(b"x").unwrap();
+            store.delete(b"counter").unwrap();
+            assert_eq!(store.scan(&mut |_, _| ()).unwrap(), 0, "{name}");
+        }
+        opened.close().unwrap();
+    }
+}
+
+/// Two transactions that overlap: the second one reads before the first one commits.
+#[test]
+fn an_optimistic_conflict_is_counted_and_run_again() {
+    let peer = &lsm::LsmLibrary::RocksOptimistic;
+    if peer.check_available().is_err() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let store = peer.open(&options(dir.path())).unwrap();
+    store.put(b"x", b"0").unwrap();
+    let (mut runs, mut value) = (0, Vec::new());
+    let conflicts =
+        store.transactions().unwrap().transact(TransactionMode::Serializable, &mut |transaction| {
+            runs += 1;
+            transaction.get_into(StoreTable::First, b"x", &mut value)?;
+            if runs <= 2 {
+                store.put(b"x", &[runs])?;
+            }
+            transaction.put(StoreTable::First, b"x", b"last")
+        });
+    assert_eq!((conflicts.unwrap(), runs, value), (2, 3, vec![2]));
+    assert_eq!(get(store.as_ref(), b"x").unwrap(), Some(b"last".to_vec()));
+    store.close().unwrap();
+}
+
+#[test]
 fn synced_writes_and_direct_reads_work_or_say_why_not() {
     for peer in there() {
         let dir = tempfile::tempdir().unwrap();
@@ -117,7 +174,9 @@ fn options_are_taken_or_refused_in_one_line() {
         let dir = tempfile::tempdir().unwrap();
         let mut options = options(dir.path());
         let (right, wrong) = match name {
-            "rocksdb" => (("write_buffer_size", "1048576"), ("write_bufer_size", "1048576")),
+            "rocksdb" | "rocksdb-optimistic" | "rocksdb-pessimistic" => {
+                (("write_buffer_size", "1048576"), ("write_bufer_size", "1048576"))
+            }
             "lmdb" | "lmdb-readahead" | "mdbx" => (("flags", "WRITEMAP+NOMEMINIT"), ("flags", "X")),
             "leveldb" => (("block_size", "8192"), ("block_size", "many")),
             "fjall" => (("hash_percent", "75"), ("hash", "75")),

@@ -15,7 +15,13 @@ const fn micro(name: &'static str, operations: u64) -> PresetPoint {
     point(name, PointWorkload::Named(Suite::Micro, name), 10_000_000, operations)
 }
 
+const fn txn(name: &'static str, workload: &'static str, records: u64) -> PresetPoint {
+    point(name, PointWorkload::Named(Suite::Txn, workload), records, OPS / 5)
+}
+
 const OPS: u64 = 10_000_000;
+/// Records of the points with conflicts: all that their operations use.
+const HOT_RECORDS: u64 = 1000;
 
 pub(super) const PRESETS: &[Preset] = &[
     Preset {
@@ -97,6 +103,27 @@ pub(super) const PRESETS: &[Preset] = &[
         ],
         scale: 0.01,
         durability: Durability::Sync,
+        ..Preset::DEFAULT
+    },
+    Preset {
+        name: "transactions",
+        origin: "Quintet",
+        about: "Transactions and atomic updates, buffered: read-modify-writes of one key with one \
+                and two threads, transfers between two tables, and eight threads on a thousand \
+                keys. Transfers of hashlog are to a table of btree, and the reverse.",
+        engines: &["hashlog", "btree"],
+        peers: &["rocksdb-optimistic", "rocksdb-pessimistic", "lmdb", "redb"],
+        points: &[
+            txn("txn-rmw", "txn-rmw", OPS),
+            txn("txn-rmw-snapshot", "txn-rmw-snapshot", OPS),
+            txn("atomic-update", "atomic-update", OPS),
+            txn("txn-transfer", "txn-transfer", OPS),
+            txn("txn-rmw, 2 threads", "txn-rmw", OPS).threads(2),
+            txn("txn-hot", "txn-hot", HOT_RECORDS).threads(8),
+            txn("txn-hot-snapshot", "txn-hot-snapshot", HOT_RECORDS).threads(8),
+            txn("txn-hot-locked", "txn-hot-locked", HOT_RECORDS).threads(8),
+        ],
+        scale: 1.0,
         ..Preset::DEFAULT
     },
     Preset {

@@ -9,7 +9,7 @@ use crate::{
     latency::Percentiles,
     machine::{Machine, spread},
     numbers::to_f64,
-    result::{Figures, Latency, Recovery},
+    result::{Figures, Latency, Recovery, TransactionFigures},
     session::{Job, StepReport},
     store::Durability,
     workload::{Suite, WorkloadSpec, logkv::LogKvPoint},
@@ -40,6 +40,22 @@ impl From<Recovery> for RecoverySummary {
         let first_get_seconds = (seconds - open_seconds).max(0.0);
         let error_rate = ratio(missing + mismatching, checked);
         Self { seconds, open_seconds, first_get_seconds, checked, missing, mismatching, error_rate }
+    }
+}
+
+/// Transactions of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TransactionSummary {
+    /// Counts, and the sums of the check.
+    #[serde(flatten)]
+    pub figures: TransactionFigures,
+    /// Share of the started transactions that ended with a conflict.
+    pub abort_rate: f64,
+}
+
+impl From<TransactionFigures> for TransactionSummary {
+    fn from(figures: TransactionFigures) -> Self {
+        Self { figures, abort_rate: figures.abort_rate() }
     }
 }
 
@@ -143,6 +159,9 @@ pub struct Measurement {
     pub found: u64,
     /// Reads that did not find their key.
     pub absent: u64,
+    /// Transactions, if the workload consists of them or of atomic updates.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub transactions: Option<TransactionSummary>,
     /// Check after `kill -9`, if requested.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub recovery: Option<RecoverySummary>,
@@ -217,6 +236,7 @@ impl Measurement {
             space_amplification: ratio(disk_bytes, figures.live_bytes),
             found: figures.found,
             absent: figures.absent,
+            transactions: figures.transactions.map(TransactionSummary::from),
             recovery: figures.recovery.map(RecoverySummary::from),
             load_average,
             machine,

@@ -63,6 +63,7 @@ fn head() -> Vec<String> {
         "space amp",
         "reopen",
         "errors",
+        "aborts",
     ]
     .map(str::to_owned)
     .to_vec()
@@ -100,6 +101,9 @@ fn row(result: &Measurement, floor: Option<f64>) -> Vec<String> {
         or_dash(persistent, format!("{:.2}", result.space_amplification)),
         recovery.map_or(DASH.to_owned(), |found| format!("{:.1} ms", found.seconds * 1e3)),
         recovery.map_or(DASH.to_owned(), |found| format!("{:.3} %", found.error_rate * 100.0)),
+        result
+            .transactions
+            .map_or(DASH.to_owned(), |all| format!("{:.2} %", all.abort_rate * 100.0)),
     ]
 }
 

@@ -335,7 +335,9 @@ pub(super) fn figure_text(metric: Metric, value: f64) -> String {
             units::ratio(value)
         }
         Metric::IosPerRead => units::digits(value),
-        Metric::RecoveryErrorRate => format!("{} %", units::digits(value * 100.0)),
+        Metric::RecoveryErrorRate | Metric::AbortRate => {
+            format!("{} %", units::digits(value * 100.0))
+        }
     }
 }
 
@@ -421,7 +423,7 @@ fn time_axis(title: &str, least: f64, greatest: f64) -> Axis {
     }
 }
 
-const FIGURES: [&str; 27] = [
+const FIGURES: [&str; 28] = [
     "store",
     "runs",
     "ops/s, median",
@@ -449,6 +451,7 @@ const FIGURES: [&str; 27] = [
     "space amplification",
     "recovery",
     "wrong after recovery",
+    "abort rate",
 ];
 
 fn figures(case: &Case<'_>, bound: &LimitIndex<'_>) -> Table {
@@ -500,6 +503,7 @@ fn figures(case: &Case<'_>, bound: &LimitIndex<'_>) -> Table {
                 Metric::SpaceAmplification,
                 Metric::RecoverySeconds,
                 Metric::RecoveryErrorRate,
+                Metric::AbortRate,
             ]
             .map(metric),
         );

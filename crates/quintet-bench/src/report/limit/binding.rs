@@ -190,11 +190,20 @@ fn of_kind(kind: OperationKind, run: RunProfile<'_>, cold: f64) -> OperationCost
         OperationKind::Update | OperationKind::Delete => {
             OperationCost { loads: 2.0, bytes_written: record, syncs, ..OperationCost::default() }
         }
-        OperationKind::ReadModifyWrite => OperationCost {
+        OperationKind::ReadModifyWrite
+        | OperationKind::TransactionalUpdate
+        | OperationKind::AtomicUpdate => OperationCost {
             loads: 2.0,
             bytes_copied: record,
             reads: cold,
             bytes_written: record,
+            syncs,
+        },
+        OperationKind::Transfer => OperationCost {
+            loads: 4.0,
+            bytes_copied: 2.0 * record,
+            reads: 2.0 * cold,
+            bytes_written: 2.0 * record,
             syncs,
         },
         OperationKind::Range => OperationCost {
@@ -220,6 +229,10 @@ fn cold_share(choice: RecordChoice, run: RunProfile<'_>) -> f64 {
         RecordChoice::Uniform | RecordChoice::InTurn => 1.0 - held / records,
         RecordChoice::Zipfian | RecordChoice::Latest => {
             1.0 - zipfian_sum(held) / zipfian_sum(records)
+        }
+        RecordChoice::Hot(hot) => {
+            let hot = to_f64(hot).min(records);
+            1.0 - zipfian_sum(held.min(hot)) / zipfian_sum(hot)
         }
         RecordChoice::HotCold { hot_fraction, hot_rate } => {
             let hot = records * hot_fraction;

@@ -77,6 +77,7 @@ impl<'a> LimitIndex<'a> {
             "ycsb" => Suite::Ycsb,
             "micro" => Suite::Micro,
             "dbbench" => Suite::DbBench,
+            "txn" => Suite::Txn,
             _ => return None,
         };
         find(suite, &run.workload.name).ok()

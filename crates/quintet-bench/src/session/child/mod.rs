@@ -21,11 +21,11 @@ use super::{
 };
 use crate::{
     data::RecordShape,
-    driver::{self, Phase},
+    driver::{self, Phase, VersionSums},
     expected_state::ExpectedState,
     failure::{Failure, Outcome},
     machine::{self, IoCounters, io_counters},
-    result::{Figures, Latency, Recovery},
+    result::{Figures, Latency, Recovery, TransactionFigures},
     store::{Store, StoreOptions, Stores},
     workload::{self, Body, OperationKind, RunSize, Suite, Workload},
 };
@@ -111,6 +111,8 @@ struct SessionState {
     record_bytes: u64,
     /// Whether a step deleted records; then only the store knows what is live.
     has_deleted: bool,
+    /// Sums of the versions in the store; `None` after a step that wrote other versions.
+    sums: Option<VersionSums>,
 }
 
 impl<'a> Session<'a> {
@@ -204,6 +206,7 @@ impl<'a> Session<'a> {
             records: job.records,
             record_bytes: (0..job.records).map(|number| self.shape.record_bytes(number)).sum(),
             has_deleted: false,
+            sums: Some(VersionSums::loaded(job.records)),
         };
         let mut steps = Vec::new();
         for step in &job.steps {
@@ -230,6 +233,7 @@ impl<'a> Session<'a> {
         amount: RunSize,
         progress: &mut SessionState,
     ) -> Outcome<StepReport> {
+        let sums_before = self.prepare_sums(store, workload, amount, progress)?;
         let before = self.counters();
         let ran = self.operate(store, workload, amount)?;
         if let Some((_, records)) = ran {
@@ -239,7 +243,8 @@ impl<'a> Session<'a> {
             progress.records = records;
             progress.has_deleted |= workload.share(OperationKind::Delete) > 0.0;
         }
-        if let Some(truth) = &self.truth {
+        let audited = self.truth.as_ref().filter(|_| sums_before.is_none());
+        if let Some(truth) = audited {
             driver::audit(store, &self.shape, truth, progress.records)?;
         }
         let memory = machine::memory();
@@ -252,7 +257,46 @@ impl<'a> Session<'a> {
             progress.loaded.io = progress.loaded.io.plus(io);
         }
         let ran = ran.map(|(phase, _)| (phase, io));
-        self.report(store, memory, ran, progress)
+        let mut transactions = None;
+        if let (Some(before), Some((phase, _))) = (sums_before, &ran) {
+            let after = before.after(workload, phase.operations);
+            after.check(store, &self.shape, progress.records)?;
+            progress.sums = Some(after);
+            transactions = Some(TransactionFigures {
+                commits: phase.operations,
+                conflicts: phase.conflicts,
+                sum_before: before.total(),
+                sum_after: after.total(),
+            });
+        } else if ran.as_ref().is_some_and(|(phase, _)| phase.bytes_written > 0) {
+            progress.sums = None;
+        }
+        let mut report = self.report(store, memory, ran, progress)?;
+        report.figures.transactions = transactions;
+        Ok(report)
+    }
+
+    /// Returns the sums of all versions before a workload that counts them, and `None` for other
+    /// workloads. Loads the second table if the workload needs it and it is not loaded.
+    fn prepare_sums(
+        &self,
+        store: &dyn Store,
+        workload: &Workload,
+        amount: RunSize,
+        progress: &SessionState,
+    ) -> Outcome<Option<VersionSums>> {
+        if !workload.counts_versions() {
+            return Ok(None);
+        }
+        let mut sums = match progress.sums {
+            Some(sums) => sums,
+            None => VersionSums::read(store, &self.shape, progress.records, false)?,
+        };
+        if workload.has_transfers() && sums.second.is_none() {
+            sums.second = Some(driver::load_second(store, &self.task(workload, amount))?);
+            store.sync()?;
+        }
+        Ok(Some(sums))
     }
 
     /// Runs the operations of a workload. Repeats them with other seeds until they have taken the
@@ -323,6 +367,7 @@ impl<'a> Session<'a> {
             disk_bytes: self.disk_bytes()?,
             close_seconds: None,
             recovery: None,
+            transactions: None,
         };
         let load_average = machine::load_average();
         let operations = phase.operations;

@@ -11,6 +11,8 @@
 mod api;
 mod level;
 mod rocks;
+mod transaction_db;
+mod transactions;
 
 use std::{
     ffi::{CString, c_char, c_uchar},
@@ -18,33 +20,43 @@ use std::{
     ptr,
 };
 
+use libloading::Library;
 use quintet_bench::{
     failure::{Failure, Outcome},
     numbers::to_u64,
-    store::{Durability, EachEntry, EachFound, Setting, Store, StoreOptions, StoreStats},
+    store::{
+        Durability, EachEntry, EachFound, Setting, Store, StoreFeature, StoreOptions, StoreStats,
+        TransactionalStore,
+    },
 };
 
 use self::{
     api::{COMPRESSION_NONE, CommonApi, Object, check},
     level::LevelApi,
     rocks::RocksApi,
+    transaction_db::RocksTransactions,
 };
 use super::{
     library,
-    peer::{Peer, UNUSED_KEY, failed},
+    peer::{Peer, UNUSED_KEY, failed, setting},
 };
 
-/// Library of a store.
+/// Library of a store, and the kind of its transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LsmLibrary {
+    /// `RocksDB` without transactions.
     Rocks,
+    /// `OptimisticTransactionDB` of `RocksDB`.
+    RocksOptimistic,
+    /// `TransactionDB` of `RocksDB`, which locks keys.
+    RocksPessimistic,
     Level,
 }
 
 impl LsmLibrary {
     const fn library(self) -> &'static str {
         match self {
-            Self::Rocks => "rocksdb",
+            Self::Rocks | Self::RocksOptimistic | Self::RocksPessimistic => "rocksdb",
             Self::Level => "leveldb",
         }
     }
@@ -52,7 +64,25 @@ impl LsmLibrary {
 
 impl Peer for LsmLibrary {
     fn name(&self) -> &'static str {
-        self.library()
+        match self {
+            Self::RocksOptimistic => "rocksdb-optimistic",
+            Self::RocksPessimistic => "rocksdb-pessimistic",
+            Self::Rocks | Self::Level => self.library(),
+        }
+    }
+
+    fn is_only_for_transactions(&self) -> bool {
+        self.has_feature(StoreFeature::Transactions)
+    }
+
+    fn has_feature(&self, feature: StoreFeature) -> bool {
+        match self {
+            Self::Rocks | Self::Level => false,
+            Self::RocksOptimistic => feature == StoreFeature::Transactions,
+            Self::RocksPessimistic => {
+                matches!(feature, StoreFeature::Transactions | StoreFeature::LockingTransactions)
+            }
+        }
     }
 
     fn version(&self) -> String {
@@ -76,6 +106,16 @@ impl Peer for LsmLibrary {
     fn settings(&self, options: &StoreOptions) -> Vec<Setting> {
         match self {
             Self::Rocks => rocks::settings(options),
+            Self::RocksOptimistic | Self::RocksPessimistic => {
+                let mut settings = rocks::settings(options);
+                let kind = match self {
+                    Self::RocksOptimistic => "OptimisticTransactionDB",
+                    _ => "TransactionDB",
+                };
+                let reason = "reads by GetForUpdate; transaction objects are used again";
+                settings.push(setting("database", kind, reason));
+                settings
+            }
             Self::Level => level::settings(options),
         }
     }
@@ -90,12 +130,14 @@ impl Peer for LsmLibrary {
         let (api, extra) = unsafe {
             let prefix = format!("{}_", self.library());
             let extra = match self {
-                Self::Rocks => LsmApi::Rocks(RocksApi::look_up(library, &prefix)?),
+                Self::Rocks | Self::RocksOptimistic | Self::RocksPessimistic => {
+                    LsmApi::Rocks(RocksApi::look_up(library, &prefix)?)
+                }
                 Self::Level => LsmApi::Level(LevelApi::look_up(library, &prefix)?),
             };
             (CommonApi::look_up(library, &prefix)?, extra)
         };
-        Ok(Box::new(LsmStore::open(*self, api, extra, options)?))
+        Ok(Box::new(LsmStore::open(*self, library, (api, extra), options)?))
     }
 }
 
@@ -116,6 +158,8 @@ struct LsmStore {
     write: Object,
     write_synced: Object,
     column_family: Object,
+    /// Transactions, of the kinds that have them.
+    transactions: Option<RocksTransactions>,
 }
 
 // SAFETY: the module head: both libraries synchronise all functions that are called here on a
@@ -127,8 +171,8 @@ unsafe impl Sync for LsmStore {}
 impl LsmStore {
     fn open(
         kind: LsmLibrary,
-        api: CommonApi,
-        extra: LsmApi,
+        library: &'static Library,
+        (api, extra): (CommonApi, LsmApi),
         options: &StoreOptions,
     ) -> Outcome<Self> {
         let path = CString::new(options.dir.as_os_str().as_bytes())
@@ -147,10 +191,17 @@ impl LsmStore {
                 LsmApi::Level(level) => level::tune(&api, level, native, options),
             };
             tuned.inspect_err(|_| (api.options_destroy)(native))?;
-            let mut error = ptr::null_mut();
-            let store = (api.open)(native, path.as_ptr(), &raw mut error);
+            let opened = if kind.has_feature(StoreFeature::Transactions) {
+                let is_optimistic = kind == LsmLibrary::RocksOptimistic;
+                RocksTransactions::open(library, &api, is_optimistic, (native, &path))
+                    .map(|(transactions, store)| (store, Some(transactions)))
+            } else {
+                let mut error = ptr::null_mut();
+                let store = (api.open)(native, path.as_ptr(), &raw mut error);
+                check(kind.library(), &api, error).map(|()| (store, None))
+            };
             (api.options_destroy)(native);
-            check(kind.library(), &api, error)?;
+            let (store, transactions) = opened?;
             let write = (api.writeoptions_create)();
             (api.writeoptions_set_sync)(write, c_uchar::from(options.is_synced()));
             let write_synced = (api.writeoptions_create)();
@@ -160,7 +211,17 @@ impl LsmStore {
                 LsmApi::Level(_) => ptr::null_mut(),
             };
             let read = (api.readoptions_create)();
-            Ok(Self { kind, api, extra, store, read, write, write_synced, column_family })
+            Ok(Self {
+                kind,
+                api,
+                extra,
+                store,
+                read,
+                write,
+                write_synced,
+                column_family,
+                transactions,
+            })
         }
     }
 
@@ -175,12 +236,28 @@ impl LsmStore {
         limit: usize,
         each: &mut EachEntry<'_>,
     ) -> Outcome<usize> {
+        // SAFETY: the objects are live; `visit_iterator` destroys the iterator.
+        unsafe {
+            let iterator = (self.api.create_iterator)(self.store, self.read);
+            self.visit_iterator(iterator, start, limit, each)
+        }
+    }
+
+    /// Visits up to `limit` entries of an iterator from `start` on, and destroys it.
+    ///
+    /// # Safety
+    /// `iterator` is a live iterator of the library that nothing else uses.
+    unsafe fn visit_iterator(
+        &self,
+        iterator: Object,
+        start: Option<&[u8]>,
+        limit: usize,
+        each: &mut EachEntry<'_>,
+    ) -> Outcome<usize> {
         let api = &self.api;
         let mut count = 0;
-        // SAFETY: the iterator is used by this thread alone and destroyed before the store; key
-        // and value are valid until it moves.
+        // SAFETY: as the caller promises; key and value are valid until the iterator moves.
         unsafe {
-            let iterator = (api.create_iterator)(self.store, self.read);
             match start {
                 Some(start) => (api.iter_seek)(iterator, start.as_ptr(), start.len()),
                 None => (api.iter_seek_to_first)(iterator),
@@ -353,6 +430,10 @@ impl Store for LsmStore {
         self.check(error)
     }
 
+    fn transactions(&self) -> Option<&dyn TransactionalStore> {
+        self.transactions.is_some().then_some(self as &dyn TransactionalStore)
+    }
+
     fn range(&self, start: &[u8], limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize> {
         self.visit(Some(start), limit, each)
     }
@@ -387,7 +468,10 @@ impl Store for LsmStore {
     fn close(self: Box<Self>) -> Outcome {
         // SAFETY: `self` is the only owner of the handle; nothing of the store is used afterwards.
         unsafe {
-            (self.api.close)(self.store);
+            match self.transactions {
+                Some(transactions) => transactions.close(self.store),
+                None => (self.api.close)(self.store),
+            }
             (self.api.readoptions_destroy)(self.read);
             (self.api.writeoptions_destroy)(self.write);
             (self.api.writeoptions_destroy)(self.write_synced);

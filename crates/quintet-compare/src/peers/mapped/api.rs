@@ -1,6 +1,6 @@
 //! Functions, flags and structures of `lmdb.h` and `mdbx.h`.
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use super::super::library::functions;
 
@@ -34,6 +34,7 @@ functions! {
     LmdbApi {
         env_set_mapsize: fn(Object, usize) -> c_int;
         env_set_maxreaders: fn(Object, c_uint) -> c_int;
+        env_set_maxdbs: fn(Object, c_uint) -> c_int;
         env_close: fn(Object);
         env_sync: fn(Object, c_int) -> c_int;
         txn_begin: fn(Object, Object, c_uint, *mut Object) -> c_int;
@@ -88,7 +89,12 @@ pub(super) const CURSOR_NEXT: c_uint = 8;
 pub(super) const CURSOR_SET_RANGE: c_uint = 17;
 pub(super) const MODE: c_uint = 0o644;
 pub(super) const READERS_MAX: u16 = 1024;
+pub(super) const MDBX_OPTION_TABLES_MAX: c_uint = 0;
 pub(super) const MDBX_OPTION_READERS_MAX: c_uint = 1;
+/// Name of the second table. The first one is the unnamed table of the environment.
+pub(super) const SECOND: &CStr = c"second table";
+/// Number of tables with names: the second one.
+pub(super) const NAMED_TABLES: u16 = 1;
 /// Minimum size of the map. The map is the maximum size of the file; address space is free.
 pub(super) const MAP_BYTES_MIN: u64 = 16 << 30;
 /// Size of the map as a multiple of the bytes that the run writes.

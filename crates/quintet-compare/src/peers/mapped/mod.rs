@@ -12,25 +12,29 @@
 #![expect(unsafe_code, reason = "calls into C libraries")]
 
 mod api;
+mod transactions;
 
 use std::{
     ffi::{CString, c_int, c_uint},
     os::unix::ffi::OsStrExt as _,
     ptr,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, OnceLock, PoisonError},
 };
 
 use quintet_bench::{
     failure::{Failure, Outcome},
     numbers::{to_u64, to_usize},
-    store::{Durability, EachEntry, NextEntry, Setting, Store, StoreOptions, StoreStats},
+    store::{
+        Durability, EachEntry, NextEntry, Setting, Store, StoreFeature, StoreOptions, StoreStats,
+        TransactionalStore,
+    },
 };
 
 use self::api::{
     APPEND, CREATE, CURSOR_FIRST, CURSOR_NEXT, CURSOR_SET_RANGE, CommonApi, FLAGS, LmdbApi,
-    MAP_BYTES_MIN, MAP_BYTES_PER_BYTE, MDBX_OPTION_READERS_MAX, MODE, MdbxApi, NO_MEMORY_INIT,
-    NO_READ_AHEAD, NO_SYNC, NO_TLS, NOT_FOUND, Object, READERS_MAX, RawSlice, Stat, TXN_READ_ONLY,
-    UTTERLY_NO_SYNC, WRITE_MAP,
+    MAP_BYTES_MIN, MAP_BYTES_PER_BYTE, MDBX_OPTION_READERS_MAX, MDBX_OPTION_TABLES_MAX, MODE,
+    MdbxApi, NAMED_TABLES, NO_MEMORY_INIT, NO_READ_AHEAD, NO_SYNC, NO_TLS, NOT_FOUND, Object,
+    READERS_MAX, RawSlice, SECOND, Stat, TXN_READ_ONLY, UTTERLY_NO_SYNC, WRITE_MAP,
 };
 use super::{
     library,
@@ -159,6 +163,10 @@ impl Peer for MappedLibrary {
         settings
     }
 
+    fn has_feature(&self, feature: StoreFeature) -> bool {
+        feature == StoreFeature::Transactions
+    }
+
     fn open(&self, options: &StoreOptions) -> Outcome<Box<dyn Store>> {
         if options.is_direct() {
             return Err(Failure::Failed(format!("{} has no direct I/O", self.library())));
@@ -194,6 +202,8 @@ struct MappedStore {
     extra: MappedApi,
     environment: Object,
     table: c_uint,
+    /// The second table, once it is needed.
+    second: OnceLock<c_uint>,
     put_flags: c_uint,
     /// Read transactions that are reset and not in use.
     readers: Mutex<Vec<ReadTransaction>>,
@@ -243,6 +253,7 @@ impl MappedStore {
             extra,
             environment: ptr::null_mut(),
             table: 0,
+            second: OnceLock::new(),
             put_flags: asked.put_flags,
             readers: Mutex::new(Vec::new()),
         };
@@ -255,6 +266,7 @@ impl MappedStore {
                 MappedApi::Lmdb(lmdb) => {
                     mapped.check((lmdb.env_set_mapsize)(environment, to_usize(map_bytes)))?;
                     mapped.check((lmdb.env_set_maxreaders)(environment, READERS_MAX.into()))?;
+                    mapped.check((lmdb.env_set_maxdbs)(environment, NAMED_TABLES.into()))?;
                 }
                 MappedApi::Mdbx(mdbx) => {
                     let most = isize::try_from(map_bytes).unwrap_or(isize::MAX);
@@ -264,6 +276,8 @@ impl MappedStore {
                     let set = mdbx.env_set_option;
                     let readers = u64::from(READERS_MAX);
                     mapped.check(set(environment, MDBX_OPTION_READERS_MAX, readers))?;
+                    let tables = u64::from(NAMED_TABLES);
+                    mapped.check(set(environment, MDBX_OPTION_TABLES_MAX, tables))?;
                 }
             }
             mapped.check((api.env_open)(environment, path.as_ptr(), flags, MODE))?;
@@ -372,20 +386,50 @@ impl MappedStore {
         }
     }
 
-    fn put_in(&self, txn: Object, key: &[u8], value: &[u8]) -> Outcome {
-        self.put_with(txn, (key, value), self.put_flags)
+    /// Copies the value of a key; returns false if the key is absent.
+    ///
+    /// # Safety
+    /// The transaction is this thread's, and has not ended.
+    unsafe fn get_in(
+        &self,
+        (txn, table): (Object, c_uint),
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Outcome<bool> {
+        let key = self.pair(key);
+        let mut found = [0; 2];
+        // SAFETY: as the caller promises; the value is copied before the transaction ends.
+        unsafe {
+            let code = (self.api.get)(txn, table, &raw const key, &raw mut found);
+            if code == NOT_FOUND {
+                return Ok(false);
+            }
+            self.check(code)?;
+            value.clear();
+            value.extend_from_slice(self.bytes(found));
+        }
+        Ok(true)
     }
 
-    fn put_with(&self, txn: Object, (key, value): (&[u8], &[u8]), flags: c_uint) -> Outcome {
+    fn put_in(&self, txn: Object, key: &[u8], value: &[u8]) -> Outcome {
+        self.put_with((txn, self.table), (key, value), self.put_flags)
+    }
+
+    fn put_with(
+        &self,
+        (txn, table): (Object, c_uint),
+        (key, value): (&[u8], &[u8]),
+        flags: c_uint,
+    ) -> Outcome {
         let (key, value) = (self.pair(key), self.pair(value));
         // SAFETY: the pairs point to live slices; the library copies both.
-        self.check(unsafe {
-            (self.api.put)(txn, self.table, &raw const key, &raw const value, flags)
-        })
+        self.check(unsafe { (self.api.put)(txn, table, &raw const key, &raw const value, flags) })
     }
 
+    /// Visits up to `limit` entries of a table, from `start` on.
     fn visit(
         &self,
+        table: c_uint,
         start: Option<&[u8]>,
         limit: usize,
         each: &mut EachEntry<'_>,
@@ -400,16 +444,19 @@ impl MappedStore {
             // SAFETY: the cursor is closed before its transaction ends; keys and values are looked
             // at before it moves.
             unsafe {
-                self.check((api.cursor_open)(txn, self.table, &raw mut cursor))?;
+                self.check((api.cursor_open)(txn, table, &raw mut cursor))?;
                 let mut code = 0;
                 while count < limit {
                     code = (api.cursor_get)(cursor, &raw mut key, &raw mut value, step);
                     if code != 0 {
                         break;
                     }
-                    each(self.bytes(key), self.bytes(value));
                     step = CURSOR_NEXT;
-                    count += 1;
+                    // The unnamed table has an entry for each named one.
+                    if self.bytes(key) != SECOND.to_bytes() {
+                        each(self.bytes(key), self.bytes(value));
+                        count += 1;
+                    }
                 }
                 (api.cursor_close)(cursor);
                 if code != NOT_FOUND {
@@ -439,20 +486,9 @@ impl MappedStore {
 
 impl Store for MappedStore {
     fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Outcome<bool> {
-        let key = self.pair(key);
         self.read(|txn| {
-            let mut found = [0; 2];
             // SAFETY: the value is copied before the transaction ends.
-            unsafe {
-                let code = (self.api.get)(txn, self.table, &raw const key, &raw mut found);
-                if code == NOT_FOUND {
-                    return Ok(false);
-                }
-                self.check(code)?;
-                value.clear();
-                value.extend_from_slice(self.bytes(found));
-            }
-            Ok(true)
+            unsafe { self.get_in((txn, self.table), key, value) }
         })
     }
 
@@ -473,12 +509,16 @@ impl Store for MappedStore {
         self.write(|txn| entries.iter().try_for_each(|(key, value)| self.put_in(txn, key, value)))
     }
 
+    fn transactions(&self) -> Option<&dyn TransactionalStore> {
+        Some(self)
+    }
+
     /// Loads in one transaction with `APPEND`.
     fn load_sorted(&self, next: &mut NextEntry<'_>) -> Outcome {
         self.write(|txn| {
             let (mut key, mut value) = (Vec::new(), Vec::new());
             while next(&mut key, &mut value) {
-                self.put_with(txn, (&key, &value), APPEND)?;
+                self.put_with((txn, self.table), (&key, &value), APPEND)?;
             }
             Ok(())
         })
@@ -486,11 +526,11 @@ impl Store for MappedStore {
 
     fn range(&self, start: &[u8], limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize> {
         // The libraries do not allow a search for an empty key.
-        self.visit((!start.is_empty()).then_some(start), limit, each)
+        self.visit(self.table, (!start.is_empty()).then_some(start), limit, each)
     }
 
     fn scan(&self, each: &mut EachEntry<'_>) -> Outcome<u64> {
-        self.visit(None, usize::MAX, each).map(to_u64)
+        self.visit(self.table, None, usize::MAX, each).map(to_u64)
     }
 
     fn sync(&self) -> Outcome {

@@ -1,5 +1,7 @@
 //! One thread of a run: executes operations, times some of them, and checks reads.
 
+mod transactions;
+
 use std::{
     hint::black_box,
     ops::Range,
@@ -10,6 +12,7 @@ use std::{
 use super::{phase::Phase, state::SharedState, task::BATCH_MAX};
 use crate::{
     data::ReadMatch,
+    expected_state::wrong_read,
     failure::{Failure, Outcome},
     latency::{LatencyHistograms, Sampler},
     numbers::{to_f64, to_u64, to_usize},
@@ -34,10 +37,14 @@ pub(super) struct Worker<'a> {
     found: u64,
     absent: u64,
     bytes_written: u64,
+    /// Transactions that ended with a conflict.
+    conflicts: u64,
     /// Determines the key of the next dependent read.
     last: u64,
     keys: Vec<Vec<u8>>,
     key: Vec<u8>,
+    /// Key of a transfer's second record.
+    second_key: Vec<u8>,
     value: Vec<u8>,
     read: Vec<u8>,
     scratch: Vec<u8>,
@@ -64,9 +71,11 @@ impl<'a> Worker<'a> {
             found: 0,
             absent: 0,
             bytes_written: 0,
+            conflicts: 0,
             last: thread,
             keys: vec![Vec::new(); shared.task.workload.batch.min(BATCH_MAX)],
             key: Vec::new(),
+            second_key: Vec::new(),
             value: Vec::new(),
             read: Vec::new(),
             scratch: Vec::new(),
@@ -86,6 +95,7 @@ impl<'a> Worker<'a> {
         phase.bytes_written += self.bytes_written;
         phase.found += self.found;
         phase.absent += self.absent;
+        phase.conflicts += self.conflicts;
         phase.times.merge(&self.times)
     }
 
@@ -278,6 +288,9 @@ impl<'a> Worker<'a> {
             }
             OperationKind::Range => self.range(op),
             OperationKind::Delete => self.delete(op),
+            OperationKind::TransactionalUpdate => self.update_in_transaction(op),
+            OperationKind::Transfer => self.transfer(op),
+            OperationKind::AtomicUpdate => self.update_atomically(op),
         }
     }
 
@@ -414,15 +427,4 @@ impl<'a> Worker<'a> {
         };
         if truth.agrees(number, before, found) { Ok(()) } else { Err(wrong_read(number, found)) }
     }
-}
-
-/// Returns the failure of a read that did not return the last write.
-pub(super) fn wrong_read(number: u64, found: ReadMatch) -> Failure {
-    let what = match found {
-        ReadMatch::Version(version) => format!("version {version}, which is not the last one"),
-        ReadMatch::Unversioned => "a value where there should be none".to_owned(),
-        ReadMatch::Absent => "nothing where there should be a value".to_owned(),
-        ReadMatch::Foreign => "bytes that were never written for it".to_owned(),
-    };
-    Failure::Damage(format!("record {number} gave {what}"))
 }

@@ -1,11 +1,18 @@
 //! sled: a lock-free tree in Rust, the last stable release.
 
-use sled::{Config, Db, Mode};
+mod transactions;
+
+use std::sync::OnceLock;
+
+use sled::{Config, Db, Mode, Tree};
 
 use quintet_bench::{
     failure::{Failure, Outcome},
     numbers::to_u64,
-    store::{Durability, EachEntry, Setting, Store, StoreOptions, StoreStats},
+    store::{
+        ChangeValue, Durability, EachEntry, Setting, Store, StoreFeature, StoreOptions, StoreStats,
+        TransactionalStore,
+    },
 };
 
 use super::peer::{Peer, budget, failed, setting};
@@ -47,6 +54,10 @@ impl Peer for Sled {
         ]
     }
 
+    fn has_feature(&self, feature: StoreFeature) -> bool {
+        matches!(feature, StoreFeature::Transactions | StoreFeature::AtomicUpdate)
+    }
+
     fn open(&self, options: &StoreOptions) -> Outcome<Box<dyn Store>> {
         if options.is_direct() {
             return Err(Failure::Failed(format!("{NAME} has no direct I/O")));
@@ -58,12 +69,18 @@ impl Peer for Sled {
             .mode(Mode::HighThroughput)
             .open()
             .map_err(|error| failed(NAME, error))?;
-        Ok(Box::new(SledStore { database, is_synced: options.is_synced() }))
+        Ok(Box::new(SledStore {
+            database,
+            second: OnceLock::new(),
+            is_synced: options.is_synced(),
+        }))
     }
 }
 
 struct SledStore {
     database: Db,
+    /// The second tree, once it is needed.
+    second: OnceLock<Tree>,
     is_synced: bool,
 }
 
@@ -108,6 +125,26 @@ impl Store for SledStore {
             batch.insert(key.as_slice(), value.as_slice());
         }
         self.written(self.database.apply_batch(batch))
+    }
+
+    fn atomic_update(&self, key: &[u8], change: &mut ChangeValue<'_>) -> Outcome {
+        let mut failure = None;
+        let updated = self.database.fetch_and_update(key, |old| {
+            let mut value = Vec::new();
+            match change(old, &mut value) {
+                Ok(()) => Some(value),
+                Err(why) => {
+                    failure = Some(why);
+                    old.map(<[u8]>::to_vec)
+                }
+            }
+        });
+        self.written(updated)?;
+        failure.map_or(Ok(()), Err)
+    }
+
+    fn transactions(&self) -> Option<&dyn TransactionalStore> {
+        Some(self)
     }
 
     fn range(&self, start: &[u8], limit: usize, each: &mut EachEntry<'_>) -> Outcome<usize> {

@@ -1,6 +1,8 @@
 //! The engines of Quintet, through the public API of the library.
 
-use std::{ops::ControlFlow, time::Duration};
+mod transactions;
+
+use std::{ops::ControlFlow, sync::OnceLock, time::Duration};
 
 use quintet::{
     Cursor, Database, DeleteOptions, EngineKind, LoadOptions, Options, Table, TableOptions,
@@ -9,12 +11,15 @@ use quintet::{
 use crate::{
     failure::{Failure, Outcome},
     store::{
-        Durability, EachEntry, EachFound, NextEntry, Store, StoreOptions, StoreStats, unordered,
+        ChangeValue, Durability, EachEntry, EachFound, NextEntry, Store, StoreOptions, StoreStats,
+        TransactionalStore, unordered,
     },
 };
 
 /// Name of the measured table.
 const TABLE: &str = "bench";
+/// Engine of the second table, which transfers need. A setting of the database, not of the table.
+const SECOND_ENGINE: &str = "second_engine";
 /// Settings of the database, not of the table. They put its log into emulated persistent memory
 /// with this write latency (nanoseconds for each line of 64 bytes) and this bandwidth (bytes per
 /// second).
@@ -30,6 +35,9 @@ const UNUSED_KEY: &[u8] = b"none";
 pub struct Engine {
     database: Database,
     table: Table,
+    second_kind: EngineKind,
+    /// The second table, once it is needed.
+    second: OnceLock<Table>,
 }
 
 impl Engine {
@@ -41,8 +49,11 @@ impl Engine {
         }
         let (mut latency, mut bandwidth) = (None, None);
         let mut table = TableOptions::new(kind);
+        let is_btree = kind.name() == "btree";
+        let mut second_kind = engine_named(if is_btree { "hashlog" } else { "btree" })?;
         for (name, value) in &options.settings {
             match name.as_str() {
+                SECOND_ENGINE => second_kind = engine_named(value)?,
                 WRITE_LATENCY => latency = Some(number(name, value)?),
                 WRITE_BANDWIDTH => bandwidth = Some(number(name, value)?),
                 _ => table = table.set(name, value),
@@ -54,8 +65,15 @@ impl Engine {
         }
         let database = how.open(&options.dir)?;
         let table = database.open_or_create_table(TABLE, table)?;
-        Ok(Self { database, table })
+        Ok(Self { database, table, second_kind, second: OnceLock::new() })
     }
+}
+
+fn engine_named(name: &str) -> Outcome<EngineKind> {
+    EngineKind::AVAILABLE.iter().copied().find(|kind| kind.name() == name).ok_or_else(|| {
+        let names: Vec<_> = EngineKind::AVAILABLE.iter().map(EngineKind::name).collect();
+        Failure::Usage(format!("{SECOND_ENGINE}={name}: not an engine: {}", names.join(", ")))
+    })
 }
 
 fn number(name: &str, value: &str) -> Outcome<u64> {
@@ -66,6 +84,40 @@ fn durability(durability: Durability) -> quintet::Durability {
     match durability {
         Durability::Buffered => quintet::Durability::Buffered,
         Durability::Sync => quintet::Durability::Sync,
+    }
+}
+
+/// Updates the value of a key by a function. If the function fails, the value stays as it is.
+fn update(table: &Table, key: &[u8], change: &mut ChangeValue<'_>) -> Outcome {
+    let mut failure = None;
+    let mut buffer = Vec::new();
+    table.update(key, |old| {
+        let mut value = std::mem::take(&mut buffer);
+        match change(old, &mut value) {
+            Ok(()) => Some(value),
+            Err(why) => {
+                failure = Some(why);
+                old.map(<[u8]>::to_vec)
+            }
+        }
+    })?;
+    failure.map_or(Ok(()), Err)
+}
+
+/// Visits all entries of a table and returns their count.
+fn scan(table: &Table, each: &mut EachEntry<'_>) -> Outcome<u64> {
+    let mut cursor = Cursor::START;
+    let mut count = 0;
+    loop {
+        let (entries, next) = table.scan(&cursor, SCAN_ENTRIES)?;
+        for (key, value) in &entries {
+            each(key, value);
+            count += 1;
+        }
+        if next.is_start() {
+            return Ok(count);
+        }
+        cursor = next;
     }
 }
 
@@ -121,19 +173,15 @@ impl Store for Engine {
     }
 
     fn scan(&self, each: &mut EachEntry<'_>) -> Outcome<u64> {
-        let mut cursor = Cursor::START;
-        let mut count = 0;
-        loop {
-            let (entries, next) = self.table.scan(&cursor, SCAN_ENTRIES)?;
-            for (key, value) in &entries {
-                each(key, value);
-                count += 1;
-            }
-            if next.is_start() {
-                return Ok(count);
-            }
-            cursor = next;
-        }
+        scan(&self.table, each)
+    }
+
+    fn atomic_update(&self, key: &[u8], change: &mut ChangeValue<'_>) -> Outcome {
+        update(&self.table, key, change)
+    }
+
+    fn transactions(&self) -> Option<&dyn TransactionalStore> {
+        Some(self)
     }
 
     /// Writes a synced delete of an absent key, which makes the log and all earlier writes durable.
