@@ -45,7 +45,7 @@ pub fn read(db: &Database) -> Result<Contents> {
 }
 
 /// Reads all entries of a table, or of what a snapshot shows of it.
-fn read_table(table: &impl ReadableTable) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+fn read_table(table: &impl ReadableTable) -> Result<Entries> {
     let mut cursor = Cursor::default();
     let mut entries = BTreeMap::new();
     loop {
@@ -58,10 +58,13 @@ fn read_table(table: &impl ReadableTable) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> 
     }
 }
 
+/// The entries of a table.
+type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
+
 /// A snapshot with what it must show of each table.
 struct HeldSnapshot {
     snapshot: Snapshot,
-    tables: Vec<(Table, BTreeMap<Vec<u8>, Vec<u8>>)>,
+    tables: Vec<(Table, Entries)>,
 }
 
 impl HeldSnapshot {
@@ -173,13 +176,14 @@ impl<'a> Runner<'a> {
             Op::SyncTransaction => self.transaction(db, Durability::Sync),
             Op::Update => self.update(db),
             Op::Merge => self.merge(db),
-            Op::Snapshot => match self.snapshot.take() {
-                Some(held) => held.check(),
-                None => {
-                    self.snapshot = Some(HeldSnapshot::take(db)?);
-                    Ok(())
+            Op::Snapshot => {
+                if let Some(held) = self.snapshot.take() {
+                    return held.check();
                 }
-            },
+                self.snapshot = Some(HeldSnapshot::take(db)?);
+                Ok(())
+            }
+            Op::Clear => self.clear(db),
             Op::Create => self.create(db),
             Op::Drop => match self.current() {
                 Some((name, _)) => self.drop_name(&name, || db.drop_table(&name)),
@@ -476,6 +480,14 @@ impl<'a> Runner<'a> {
         }
         let naming = Naming::Create { name: name.to_owned(), table };
         self.name(naming, || db.create_table(name, options).map(drop))
+    }
+
+    /// Clears the current table: an empty one takes its place.
+    fn clear(&mut self, db: &Database) -> Result<()> {
+        let Some((name, _)) = self.current() else { return Ok(()) };
+        let handle = db.table(&name)?;
+        let table = self.trace.names.len() as TableId;
+        self.name(Naming::Create { name, table }, || handle.clear())
     }
 
     fn drop_name(&mut self, name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {

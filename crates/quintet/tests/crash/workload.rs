@@ -59,6 +59,8 @@ pub enum Op {
     Update,
     /// A batch with two merges into one key.
     Merge,
+    /// Clears the current table.
+    Clear,
     /// Takes a snapshot, or checks what the one shows that was taken before, and ends it.
     Snapshot,
 }
@@ -83,7 +85,7 @@ pub const ALPHABET: [Op; 16] = [
     Op::Snapshot,
 ];
 
-const ALL: [(Op, &str); 23] = [
+const ALL: [(Op, &str); 24] = [
     (Op::Put, "put"),
     (Op::PutLarge, "put-large"),
     (Op::Delete, "delete"),
@@ -107,6 +109,7 @@ const ALL: [(Op, &str); 23] = [
     (Op::Update, "update"),
     (Op::Merge, "merge"),
     (Op::Snapshot, "snapshot"),
+    (Op::Clear, "clear"),
 ];
 
 impl fmt::Display for Op {
@@ -196,7 +199,7 @@ pub fn short_sequences() -> Vec<Workload> {
 }
 
 /// Longer sequences, each for one mechanism.
-pub const HAND_MADE: [&str; 52] = [
+pub const HAND_MADE: [&str; 55] = [
     // The creation of a database and of its first tables.
     "init",
     "init,create",
@@ -254,6 +257,10 @@ pub const HAND_MADE: [&str; 52] = [
     "snapshot,overwrite,delete,rotate,persist,compact,snapshot",
     "snapshot,transaction,drop,create,put,snapshot,drop-tree,persist",
     "expire,snapshot,expire,tick,merge,rotate,persist,snapshot,reopen",
+    // Clears.
+    "clear,put,clear,reopen,clear,batch",
+    "batch,rotate,clear,batch,persist-table,clear,drop,put",
+    "snapshot,clear,transaction,rename,clear,persist,snapshot,expire,clear,tick",
     // Opening again and again.
     "reopen,reopen,reopen",
     "put,reopen,put,reopen,put,reopen",
