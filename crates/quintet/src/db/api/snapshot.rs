@@ -84,7 +84,7 @@ impl Snapshot {
         if dropped_at == 0 && !self.state.precedes(created_at) {
             return Ok(Cow::Borrowed(table));
         }
-        let state = core.tables.state_at(&table.state, |moment| self.state.precedes(moment));
+        let state = table.state.at_moment(|moment| self.state.precedes(moment));
         Ok(Cow::Owned(Table::new(table.session.clone(), state)))
     }
 

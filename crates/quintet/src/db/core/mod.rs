@@ -182,7 +182,8 @@ impl Core {
     }
 
     /// Replaces a table by an empty one. A background job removes the files of the old one.
-    pub(crate) fn clear_table(&self, table: &TableState) -> Result<()> {
+    pub(crate) fn clear_table(&self, table: &Arc<TableState>) -> Result<()> {
+        self.tables.check_writable()?;
         self.make_room_for_table();
         let clear = || self.tables.clear(table, |mark| self.versions.number_for(mark));
         if self.retry_with_room(clear)? {

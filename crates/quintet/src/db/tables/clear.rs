@@ -4,7 +4,7 @@
 //! - The successor is set after the edit of the catalog is durable, and before any thread can find
 //!   the new table by its name.
 //! - No snapshot is taken while it is set. So each snapshot reads the old table or the new one.
-//! - The old table is among the pending removals as long as a snapshot may read it.
+//! - The pending removals own the old table as long as a snapshot may read it.
 //!
 //! Locks: the file and the names of the catalog, then the map of tables, the pending removals and
 //! the open snapshots.
@@ -15,10 +15,7 @@ use super::{registry::TableRegistry, state::TableState};
 use crate::{
     Result,
     db::catalog::tree::TableNode,
-    util::{
-        mutant::mutant,
-        sync::{Ordering, lock, write},
-    },
+    util::sync::{Ordering, lock, write},
 };
 
 impl TableRegistry {
@@ -29,7 +26,7 @@ impl TableRegistry {
     /// A write to the old table that has begun may still be applied to it: it is ordered before.
     pub(crate) fn clear(
         &self,
-        old: &TableState,
+        old: &Arc<TableState>,
         number_for: impl FnOnce(&mut dyn FnMut(u64)),
     ) -> Result<bool> {
         self.prepare_edit()?;
@@ -56,7 +53,7 @@ impl TableRegistry {
     /// Puts an empty table in the place of one that is cleared.
     fn replace(
         &self,
-        old: &TableState,
+        old: &Arc<TableState>,
         new: &Arc<TableState>,
         number_for: impl FnOnce(&mut dyn FnMut(u64)),
     ) {
@@ -65,32 +62,5 @@ impl TableRegistry {
         let removed = tables.remove(&old.id);
         number_for(&mut |number| old.mark_cleared(new, number));
         removals.push((old.id, removed));
-    }
-
-    /// Returns the state of a table at the moment of a snapshot, if it was cleared before or
-    /// after. `precedes` returns whether the snapshot was taken before a moment.
-    #[cold]
-    pub(crate) fn state_at(
-        &self,
-        table: &Arc<TableState>,
-        precedes: impl Fn(u64) -> bool,
-    ) -> Arc<TableState> {
-        let mut state = Arc::clone(table);
-        while state.dropped_at() > 0 && !precedes(state.dropped_at()) {
-            let Some(next) = state.next().cloned() else { break };
-            state = next;
-        }
-        mutant!(ClearChangesOldSnapshots => return state);
-        while precedes(state.created_at()) {
-            let removals = lock(&self.pending_removals);
-            let is_before = |other: &&Arc<TableState>| {
-                other.next().is_some_and(|next| Arc::ptr_eq(next, &state))
-            };
-            let before = removals.iter().filter_map(|(_, other)| other.as_ref()).find(is_before);
-            let Some(before) = before.cloned() else { break };
-            drop(removals);
-            state = before;
-        }
-        state
     }
 }

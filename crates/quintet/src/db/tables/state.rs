@@ -4,7 +4,7 @@
 //! operation is dropped. So a table that has applied nothing past its persisted LSN is complete to
 //! every LSN up to [`Log::applied`](crate::wal::Log::applied).
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::{
     Error,
@@ -116,6 +116,8 @@ pub(crate) struct TableState {
     created_at: AtomicU64,
     /// The empty table that took its place when it was cleared.
     successor: OnceLock<Arc<Self>>,
+    /// The table whose place it took when that was cleared.
+    predecessor: OnceLock<Weak<Self>>,
     /// Whether the table may have entries in the expiry index.
     pub(crate) may_expire: AtomicBool,
     /// When a handle was last given out, on the registry's counter of handles.
@@ -155,6 +157,7 @@ impl TableState {
             dropped_at: AtomicU64::new(0),
             created_at: AtomicU64::new(0),
             successor: OnceLock::new(),
+            predecessor: OnceLock::new(),
             may_expire: AtomicBool::new(false),
             last_opened: AtomicU64::new(0),
             types: types.map_or_else(OnceLock::new, OnceLock::from),
@@ -249,7 +252,8 @@ impl TableState {
 
     /// Marks the table as cleared: dropped, with an empty `successor`. Snapshots with a lower
     /// number still read it.
-    pub(super) fn mark_cleared(&self, successor: &Arc<Self>, number: u64) {
+    pub(super) fn mark_cleared(self: &Arc<Self>, successor: &Arc<Self>, number: u64) {
+        let _ = successor.predecessor.set(Arc::downgrade(self));
         successor.created_at.store(number, Ordering::Release);
         let _ = self.successor.set(Arc::clone(successor));
         self.mark_dropped(number);
@@ -264,6 +268,30 @@ impl TableState {
             last = next;
         }
         Some(last)
+    }
+
+    /// Returns the table at the moment of a snapshot, if it was cleared before or after. `precedes`
+    /// returns whether the snapshot was taken before a moment.
+    #[cold]
+    pub(crate) fn at_moment(self: &Arc<Self>, precedes: impl Fn(u64) -> bool) -> Arc<Self> {
+        let mut state = Arc::clone(self);
+        while state.dropped_at() > 0 && !precedes(state.dropped_at()) {
+            let Some(next) = state.next().cloned() else { break };
+            state = next;
+        }
+        mutant!(ClearChangesOldSnapshots => return state);
+        // Without a predecessor the snapshot has ended, which the end of its read finds.
+        while precedes(state.created_at())
+            && let Some(before) = state.predecessor()
+        {
+            state = before;
+        }
+        state
+    }
+
+    /// Returns the table whose place it took when that was cleared, if it is still there.
+    pub(super) fn predecessor(&self) -> Option<Arc<Self>> {
+        self.predecessor.get()?.upgrade()
     }
 
     /// Returns the table that took its place when it was cleared, whatever happened to that since.
