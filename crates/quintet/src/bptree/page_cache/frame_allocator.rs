@@ -39,6 +39,8 @@ const SEARCHES_MAX: u32 = 4096;
 /// The cache exceeds its capacity at once if at most this many frames have an evictable page: those
 /// are probably pinned or latched.
 const EVICTABLE_FEW: u64 = 16;
+/// Number of evictable pages at which the cache grows rather than evicts one: those of a descent.
+const EVICTABLE_MIN: u64 = 8;
 
 /// How frames are allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +79,11 @@ impl PageCache {
                 return Ok(frame);
             }
             if self.grow_on_demand() {
+                continue;
+            }
+            // With fewer evictable pages than a descent reads, each of its pages would evict another.
+            let has_too_few = self.unevictable_count() + EVICTABLE_MIN >= self.frames();
+            if has_too_few && self.grow(GROWTH_FRAMES, Growth::Must) {
                 continue;
             }
             if let Some(frame) = self.evict() {
