@@ -81,7 +81,7 @@ impl PageCache {
             if self.grow_on_demand() {
                 continue;
             }
-            // With fewer evictable pages than a descent reads, each of its pages would evict another.
+            // With fewer evictable pages than a descent reads, its pages would evict one another.
             let has_too_few = self.unevictable_count() + EVICTABLE_MIN >= self.frames();
             if has_too_few && self.grow(GROWTH_FRAMES, Growth::Must) {
                 continue;
