@@ -69,7 +69,7 @@ impl Core {
         // What these were decided from was in the table that is gone.
         let is_bound = matches!(condition, Condition::Unchanged { .. } | Condition::Expired { .. });
         match table.successor() {
-            Some(successor) if !is_bound => self.commit_one(successor, op, condition, durability),
+            Some(successor) if !is_bound => self.commit_one(&successor, op, condition, durability),
             _ => Err(error),
         }
     }
