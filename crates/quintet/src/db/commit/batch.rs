@@ -66,6 +66,10 @@ impl Core {
             let (body, tables) = follow_successors(body, tables);
             return self.commit_batch(&body, &tables, None, durability);
         }
+        if matches!(&outcome, Err(Error::Io { .. } | Error::OutOfMemory { .. })) && !is_plain {
+            // The files of a table that was cleared meanwhile may be gone: then it is a conflict.
+            tables.iter().try_for_each(|table| self.tables.check_takes_writes(table))?;
+        }
         outcome.map_err(|error| match error {
             Error::OutOfMemory { budget, needed } => {
                 Error::OutOfMemory { budget, needed: needed.max(admitted_bytes(body, tables)) }
