@@ -179,6 +179,35 @@ fn batches_and_transactions_that_began_before() {
     });
 }
 
+/// Clears the table of each engine many times. One handle, and perhaps a snapshot, are from before.
+fn tables_between_are_freed(has_snapshot: bool) {
+    for_each_engine(|env, db, table| {
+        let old = has_snapshot.then(|| db.snapshot().unwrap());
+        let mut between = Vec::new();
+        for key in 0..20 {
+            table.clear().unwrap();
+            between.push(Arc::downgrade(&db.table("tree/table").unwrap().state));
+            fill(table, key..key + 1, "new");
+            env.run_due();
+        }
+        let last = between.pop().unwrap();
+        assert_eq!(between.iter().filter(|state| state.strong_count() > 0).count(), 0);
+        assert!(last.strong_count() > 0);
+        assert_eq!((count(table), get(table, 19).as_deref()), (1, Some(&b"new"[..])));
+        if let Some(old) = &old {
+            for handle in [table, &db.table("tree/table").unwrap()] {
+                assert_eq!(old.scan(handle, Cursor::START, 100).unwrap().0.len(), 50);
+            }
+        }
+    });
+}
+
+#[test]
+fn handles_and_snapshots_do_not_keep_the_tables_between_clears() {
+    tables_between_are_freed(false);
+    tables_between_are_freed(true);
+}
+
 fn types_stay() {
     let env = SimEnv::new(2);
     let db = open(&env);

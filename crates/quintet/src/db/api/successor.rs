@@ -14,7 +14,7 @@ impl Table {
     #[cold]
     pub(super) fn follow(&self, error: Error) -> Result<Self> {
         let state = self.state.successor().ok_or(error)?;
-        Ok(Self { session: self.session.clone(), state: ProcessArc::new(state.clone()) })
+        Ok(Self { session: self.session.clone(), state: ProcessArc::new(state) })
     }
 
     /// Returns this handle, or one of the table's successor if the table was cleared.

@@ -329,7 +329,8 @@ impl Table {
         if let Err(error) = core.tables.check_usable(&self.state) {
             return self.follow(error)?.persist();
         }
-        core.checkpoints.checkpoint(&core.tables, std::slice::from_ref(&*self.state))
+        let done = core.checkpoints.checkpoint(&core.tables, std::slice::from_ref(&*self.state));
+        done.or_else(|error| self.follow(error)?.persist())
     }
 
     /// Releases the space of deleted, replaced and expired entries, as far as the engine can. May
@@ -340,7 +341,8 @@ impl Table {
         if let Err(error) = core.tables.check_usable(&self.state) {
             return self.follow(error)?.compact();
         }
-        core.checkpoints.compact(&core.tables, &self.state)
+        let done = core.checkpoints.compact(&core.tables, &self.state);
+        done.or_else(|error| self.follow(error)?.compact())
     }
 
     /// Returns counters and sizes. Fails only if the table was dropped or has failed, or the

@@ -78,6 +78,9 @@ impl Table {
     /// - A batch that was filled before and is committed afterwards writes to the empty table.
     /// - A transaction that began before and uses the table fails with [`Error::Conflict`].
     /// - A cursor of [`Table::scan`] stays valid; it finds entries that were written since.
+    /// - A handle keeps the memory and the open files of the table that it was created for,
+    ///   until it is dropped. To release them after a clear of a large table, drop all its
+    ///   handles and get a new one.
     ///
     /// Cost: a sync of the log, a directory with the first files of a table, and a synced edit of
     /// the catalog: some milliseconds on an SSD. For a few entries, deletes are faster.

@@ -2,8 +2,6 @@
 //! their keys. A transaction locks those of the keys that it has read too, and validates its reads
 //! under them.
 
-use std::sync::Arc;
-
 use super::{
     mutants,
     steps::{frees, hash_of},
@@ -67,6 +65,10 @@ impl Core {
         if outcome.is_err() && is_plain && tables.iter().any(|table| table.successor().is_some()) {
             let (body, tables) = follow_successors(body, tables);
             return self.commit_batch(&body, &tables, None, durability);
+        }
+        if matches!(&outcome, Err(Error::Io { .. } | Error::OutOfMemory { .. })) && !is_plain {
+            // The files of a table that was cleared meanwhile may be gone: then it is a conflict.
+            tables.iter().try_for_each(|table| self.tables.check_takes_writes(table))?;
         }
         outcome.map_err(|error| match error {
             Error::OutOfMemory { budget, needed } => {
@@ -245,12 +247,12 @@ fn key_of<'a>((_, op): (&BatchTable, Op<'a>)) -> Option<&'a [u8]> {
 #[cold]
 fn follow_successors(body: &[u8], tables: &[BatchTable]) -> (Vec<u8>, Vec<BatchTable>) {
     let mut followed = Vec::with_capacity(body.len());
-    let current = |table: &BatchTable| table.successor().unwrap_or(table).id;
+    let current = |table: &BatchTable| table.successor().map_or(table.id, |table| table.id);
     for (table, op) in operations(body, tables) {
         put_op(&mut followed, current(table), &op);
     }
     let successor = |table: &BatchTable| match table.successor() {
-        Some(successor) => BatchTable::new(Arc::clone(successor)),
+        Some(successor) => BatchTable::new(successor),
         None => table.clone(),
     };
     (followed, tables.iter().map(successor).collect())

@@ -33,8 +33,11 @@ impl Core {
         if let Err(error) = self.tables.check_takes_writes(table) {
             return self.commit_to_successor((table, error), op, condition, durability);
         }
-        self.checkpoints.bound_recovery(&*self.env, &self.tables, frees(op))?;
-        self.admit_first(table, op)?;
+        let bounded = self.checkpoints.bound_recovery(&*self.env, &self.tables, frees(op));
+        if let Err(error) = bounded.and_then(|()| self.admit_first(table, op)) {
+            // A table that was cleared meanwhile may have no files any more.
+            return self.commit_to_successor((table, error), op, condition, durability);
+        }
         table.engine.prefetch(Hint::Write { hash, step: 1 });
         let logged = self
             .expiry
@@ -69,7 +72,7 @@ impl Core {
         // What these were decided from was in the table that is gone.
         let is_bound = matches!(condition, Condition::Unchanged { .. } | Condition::Expired { .. });
         match table.successor() {
-            Some(successor) if !is_bound => self.commit_one(successor, op, condition, durability),
+            Some(successor) if !is_bound => self.commit_one(&successor, op, condition, durability),
             _ => Err(error),
         }
     }

@@ -71,7 +71,7 @@ impl Core {
             self.tables.check_writable()?;
             if let Err(error) = self.tables.check_takes_writes(table) {
                 let Some(next) = table.successor() else { return Err(error) };
-                return self.commit_update((next, key), site, durability, compute);
+                return self.commit_update((&next, key), site, durability, compute);
             }
             let version = self.stripes.version(updated.index);
             let old = self.tables.get(table, key)?;

@@ -195,7 +195,9 @@ impl Core {
 
     /// Removes the files of dropped tables, except of those that an open snapshot may read.
     pub(crate) fn remove_dropped(&self) {
-        let is_kept = |table: &TableState| self.versions.keeps_dropped(table.dropped_at());
+        let is_kept = |table: &TableState| {
+            self.versions.keeps_dropped((table.created_at(), table.dropped_at()))
+        };
         self.checkpoints.remove_dropped(&self.tables, is_kept);
     }
 

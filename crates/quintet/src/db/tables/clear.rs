@@ -5,6 +5,8 @@
 //!   the new table by its name.
 //! - No snapshot is taken while it is set. So each snapshot reads the old table or the new one.
 //! - The pending removals own the old table as long as a snapshot may read it.
+//! - A table leads to its last successor once the clear has returned. So handles that are older
+//!   than many clears keep two tables: their own and the last.
 //!
 //! Locks: the file and the names of the catalog, then the map of tables, the pending removals and
 //! the open snapshots.
@@ -62,5 +64,8 @@ impl TableRegistry {
         let removed = tables.remove(&old.id);
         number_for(&mut |number| old.mark_cleared(new, number));
         removals.push((old.id, removed));
+        drop((removals, tables));
+        // Without these locks: this may free a table.
+        new.follow_predecessors();
     }
 }

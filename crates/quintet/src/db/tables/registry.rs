@@ -214,7 +214,7 @@ impl TableRegistry {
             return name.clone();
         }
         if let Some(successor) = table.successor() {
-            return self.name_of(successor);
+            return self.name_of(&successor);
         }
         let name = self.catalog.with_tree(|tree| tree.path(table.id));
         name.or_else(|| table.dropped_name.get().cloned()).unwrap_or_default()

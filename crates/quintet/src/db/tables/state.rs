@@ -6,6 +6,8 @@
 
 use std::sync::{Arc, Weak};
 
+use arc_swap::ArcSwapOption;
+
 use crate::{
     Error,
     contract::{Engine as _, EngineKind, Load, Op, PendingWork},
@@ -114,10 +116,10 @@ pub(crate) struct TableState {
     dropped_at: AtomicU64,
     /// When a clear created it, in the numbers of snapshots. 0: no clear did.
     created_at: AtomicU64,
-    /// The empty table that took its place when it was cleared.
-    successor: OnceLock<Arc<Self>>,
-    /// The table whose place it took when that was cleared.
-    predecessor: OnceLock<Weak<Self>>,
+    /// The table that took its place when it was cleared, or a later one.
+    successor: ArcSwapOption<Self>,
+    /// The tables that were cleared before it, from the oldest to the newest.
+    predecessors: OnceLock<Vec<Weak<Self>>>,
     /// Whether the table may have entries in the expiry index.
     pub(crate) may_expire: AtomicBool,
     /// When a handle was last given out, on the registry's counter of handles.
@@ -156,8 +158,8 @@ impl TableState {
             versions_total: AtomicU64::new(0),
             dropped_at: AtomicU64::new(0),
             created_at: AtomicU64::new(0),
-            successor: OnceLock::new(),
-            predecessor: OnceLock::new(),
+            successor: ArcSwapOption::empty(),
+            predecessors: OnceLock::new(),
             may_expire: AtomicBool::new(false),
             last_opened: AtomicU64::new(0),
             types: types.map_or_else(OnceLock::new, OnceLock::from),
@@ -253,15 +255,25 @@ impl TableState {
     /// Marks the table as cleared: dropped, with an empty `successor`. Snapshots with a lower
     /// number still read it.
     pub(super) fn mark_cleared(self: &Arc<Self>, successor: &Arc<Self>, number: u64) {
-        let _ = successor.predecessor.set(Arc::downgrade(self));
+        let earlier = self.predecessors.get().into_iter().flatten();
+        let used = earlier.filter(|table| table.strong_count() > 0).cloned();
+        let _ = successor.predecessors.set(used.chain([Arc::downgrade(self)]).collect());
         successor.created_at.store(number, Ordering::Release);
-        let _ = self.successor.set(Arc::clone(successor));
+        self.successor.store(Some(Arc::clone(successor)));
         self.mark_dropped(number);
+    }
+
+    /// Lets all tables that were cleared before this one lead to it directly. So a handle keeps
+    /// none of the tables between.
+    pub(super) fn follow_predecessors(self: &Arc<Self>) {
+        for table in self.predecessors.get().into_iter().flatten().filter_map(Weak::upgrade) {
+            table.successor.store(Some(Arc::clone(self)));
+        }
     }
 
     /// Returns the table that took its place when it was cleared, and that was not cleared since.
     #[cold]
-    pub(crate) fn successor(&self) -> Option<&Arc<Self>> {
+    pub(crate) fn successor(&self) -> Option<Arc<Self>> {
         // In a forked child the parent's tables are not followed.
         let mut last = self.next()?;
         while let Some(next) = last.next() {
@@ -276,11 +288,12 @@ impl TableState {
     pub(crate) fn at_moment(self: &Arc<Self>, precedes: impl Fn(u64) -> bool) -> Arc<Self> {
         let mut state = Arc::clone(self);
         while state.dropped_at() > 0 && !precedes(state.dropped_at()) {
-            let Some(next) = state.next().cloned() else { break };
+            let Some(next) = state.next() else { break };
             state = next;
         }
         mutant!(ClearChangesOldSnapshots => return state);
-        // Without a predecessor the snapshot has ended, which the end of its read finds.
+        // Tables that no open snapshot reads may be gone. Without a predecessor the snapshot has
+        // ended, which the end of its read finds.
         while precedes(state.created_at())
             && let Some(before) = state.predecessor()
         {
@@ -289,14 +302,15 @@ impl TableState {
         state
     }
 
-    /// Returns the table whose place it took when that was cleared, if it is still there.
+    /// Returns the newest table that was cleared before it and is still there.
     pub(super) fn predecessor(&self) -> Option<Arc<Self>> {
-        self.predecessor.get()?.upgrade()
+        self.predecessors.get()?.iter().rev().find_map(Weak::upgrade)
     }
 
-    /// Returns the table that took its place when it was cleared, whatever happened to that since.
-    pub(super) fn next(&self) -> Option<&Arc<Self>> {
-        if self.status() == TableStatus::Dropped { self.successor.get() } else { None }
+    /// Returns the table that took its place when it was cleared, or a later one, whatever happened
+    /// to that since.
+    pub(super) fn next(&self) -> Option<Arc<Self>> {
+        if self.status() == TableStatus::Dropped { self.successor.load_full() } else { None }
     }
 
     pub(crate) fn record_applied(&self, end: Lsn) {

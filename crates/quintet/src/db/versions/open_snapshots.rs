@@ -73,6 +73,11 @@ impl OpenSnapshots {
         self.by_number.first_key_value().map(|(number, open)| (*number, open))
     }
 
+    /// Returns whether one has a number at or above `start` and below `end`.
+    pub(super) fn is_any_between(&self, start: u64, end: u64) -> bool {
+        start < end && self.by_number.range(start..end).next().is_some()
+    }
+
     pub(super) fn newest(&self) -> Option<&OpenSnapshot> {
         self.by_number.last_key_value().map(|(_, open)| open)
     }

@@ -188,10 +188,11 @@ impl VersionStore {
         mark(open.next_number());
     }
 
-    /// Returns whether an open snapshot may read a table that was dropped at this number.
-    pub(crate) fn keeps_dropped(&self, dropped_at: u64) -> bool {
+    /// Returns whether an open snapshot may read a table that was created and dropped at these
+    /// numbers.
+    pub(crate) fn keeps_dropped(&self, (created_at, dropped_at): (u64, u64)) -> bool {
         let mut open = lock(&self.open);
-        let keeps = open.oldest().is_some_and(|(oldest, _)| oldest < dropped_at);
+        let keeps = open.is_any_between(created_at, dropped_at);
         open.keeps_dropped |= keeps;
         keeps
     }

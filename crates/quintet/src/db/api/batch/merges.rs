@@ -4,7 +4,7 @@
 //! validated as those of a transaction. If another commit changes one of them meanwhile, the batch
 //! begins again.
 
-use std::{ops::Range, sync::Arc};
+use std::ops::Range;
 
 use super::{Batch, batch_merge::BatchMerge};
 use crate::{
@@ -147,7 +147,7 @@ impl Batch {
 /// Returns the table, or its successor if it was cleared.
 fn current(table: &ProcessArc<TableState>) -> ProcessArc<TableState> {
     match table.successor() {
-        Some(successor) => ProcessArc::new(Arc::clone(successor)),
+        Some(successor) => ProcessArc::new(successor),
         None => table.clone(),
     }
 }
