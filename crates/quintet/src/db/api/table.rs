@@ -95,8 +95,8 @@ impl Table {
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = key.as_ref();
         check_key(key)?;
-        if let Err(error) = self.session.core.tables.check_usable(&self.state) {
-            return self.follow(error)?.get(key);
+        if !self.state.is_live() {
+            return self.on_successor(|table| table.get(key));
         }
         self.session.core.tables.get(&self.state, key)
     }
@@ -107,8 +107,8 @@ impl Table {
     pub fn get_into(&self, key: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Result<bool> {
         let key = key.as_ref();
         check_key(key)?;
-        if let Err(error) = self.session.core.tables.check_usable(&self.state) {
-            return self.follow(error)?.get_into(key, out);
+        if !self.state.is_live() {
+            return self.on_successor(|table| table.get_into(key, out));
         }
         let found = self.session.core.tables.get_into(&self.state, key, out);
         if !matches!(found, Ok(true)) {
@@ -123,8 +123,8 @@ impl Table {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         keys.iter().try_for_each(|key| check_key(key))?;
         let core = &self.session.core;
-        if let Err(error) = core.tables.check_usable(&self.state) {
-            return self.follow(error)?.multi_get(&keys);
+        if !self.state.is_live() {
+            return self.on_successor(|table| table.multi_get(&keys));
         }
         let mut stored = Vec::with_capacity(keys.len());
         self.state.engine.multi_get(&keys, MultiGetSink::Append(&mut stored))?;
@@ -145,8 +145,8 @@ impl Table {
     ) -> Result<()> {
         keys.iter().try_for_each(|key| check_key(key))?;
         let core = &self.session.core;
-        if let Err(error) = core.tables.check_usable(&self.state) {
-            return self.follow(error)?.multi_get_each(keys, each);
+        if !self.state.is_live() {
+            return self.on_successor(|table| table.multi_get_each(keys, each));
         }
         let mut each_stored = |index: usize, stored: Option<&[u8]>| {
             match stored {
@@ -173,8 +173,8 @@ impl Table {
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
         check_key(key)?;
-        if let Err(error) = self.session.core.tables.check_usable(&self.state) {
-            return self.follow(error)?.contains(key);
+        if !self.state.is_live() {
+            return self.on_successor(|table| table.contains(key));
         }
         self.session.core.tables.contains(&self.state, key)
     }

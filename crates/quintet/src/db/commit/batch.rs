@@ -62,7 +62,11 @@ impl Core {
             }),
             outcome => outcome,
         };
-        if outcome.is_err() && is_plain && tables.iter().any(|table| table.successor().is_some()) {
+        // The log has none of a batch that was refused; it may have one whose table failed.
+        let is_refused =
+            |error: &Error| !matches!(error, Error::LogFailed { .. } | Error::TableFailed { .. });
+        let has_successor = || tables.iter().any(|table| table.successor().is_some());
+        if is_plain && outcome.as_ref().is_err_and(is_refused) && has_successor() {
             let (body, tables) = follow_successors(body, tables);
             return self.commit_batch(&body, &tables, None, durability);
         }

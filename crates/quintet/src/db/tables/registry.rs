@@ -195,7 +195,7 @@ impl TableRegistry {
                 table: name,
                 reason: table.failure().unwrap_or_default().to_owned(),
             },
-            // Only a transaction and a batch do not follow the successor.
+            // Only a transaction and a batch do not refer to the successor.
             TableStatus::Dropped if table.next().is_some() => {
                 Error::Conflict { table: name, key: Vec::new() }
             }

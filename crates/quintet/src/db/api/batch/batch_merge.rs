@@ -1,4 +1,4 @@
-//! A merge of a batch, as it waits for the commit.
+//! A pending merge of a batch.
 
 use crate::{db::tables::state::TableState, io::process::ProcessArc};
 

@@ -4,7 +4,7 @@
 //! validated as those of a transaction. If another commit changes one of them meanwhile, the batch
 //! begins again.
 
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
 use super::{Batch, batch_merge::BatchMerge};
 use crate::{
@@ -22,14 +22,17 @@ use crate::{
     util::{codec::to_u64, mutant::mutant},
 };
 
-/// Number of times that a batch is tried again: with the pauses between them, about a second.
+/// Number of times that a batch is tried again.
 const ATTEMPTS_MAX: u32 = 1000;
+/// Time after which a batch is not tried again: a write may wait for memory at each attempt.
+const REPEATED_FOR_MAX: Duration = Duration::from_secs(10);
 
 impl Batch {
     /// Adds a merge; see [`Table::merge`]. The value is that of the moment of the commit, with the
     /// earlier operations of the batch. A batch with merges is committed as a transaction is: after
-    /// a conflict it begins again. If it has not succeeded after 1,000 attempts, about a second, it
-    /// fails with [`Error::Conflict`](crate::Error::Conflict).
+    /// a conflict it begins again. If it still conflicts after 1,000 attempts or 10 s, it fails with
+    /// [`Error::Conflict`](crate::Error::Conflict). The value is copied at each merge, so many
+    /// `append`s of one key in a batch take time in proportion to the square of their number.
     pub fn merge(
         &mut self,
         table: &Table,
@@ -70,10 +73,14 @@ impl Batch {
 
     /// Commits the operations and the merges between them, all or none. Fails with
     /// [`Error::Conflict`] if other commits changed what the merges read at each of
-    /// [`ATTEMPTS_MAX`] attempts.
+    /// [`ATTEMPTS_MAX`] attempts, or for [`REPEATED_FOR_MAX`].
     pub(super) fn commit_merges(&self, durability: Durability) -> Result<()> {
         let core = &self.session.core;
-        let mut attempt = 0;
+        let (mut attempt, began) = (0, core.env.monotonic());
+        let may_repeat = |attempt| {
+            let waited = core.env.monotonic().saturating_sub(began);
+            attempt < ATTEMPTS_MAX && waited < REPEATED_FOR_MAX
+        };
         loop {
             let mode = if attempt == 0 { ReadMode::Versions } else { ReadMode::Snapshot };
             let mut reads = TransactionReads::new(mode);
@@ -86,7 +93,7 @@ impl Batch {
             });
             match outcome {
                 Err(Error::Conflict { .. } | Error::SnapshotExpired { .. })
-                    if attempt < ATTEMPTS_MAX =>
+                    if may_repeat(attempt) =>
                 {
                     core.pause_before_retry(attempt);
                     attempt += 1;
