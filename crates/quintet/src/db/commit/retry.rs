@@ -11,8 +11,8 @@ const PAUSE_FIRST_NANOS: u64 = 10_000;
 const PAUSE_MAX_NANOS: u64 = 2_000_000;
 
 impl Core {
-    /// Waits for a random time, at most 2 ms, so that the same commits do not conflict again. `attempt`
-    /// is the number of earlier pauses; the first one has no length.
+    /// Waits for a random time, at most 2 ms, so that the same commits do not conflict again.
+    /// `attempt` is the number of earlier pauses; the first one has no length.
     pub(crate) fn pause_before_retry(&self, attempt: u32) {
         if attempt == 0 {
             return;

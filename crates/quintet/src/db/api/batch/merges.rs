@@ -30,9 +30,11 @@ const REPEATED_FOR_MAX: Duration = Duration::from_secs(10);
 impl Batch {
     /// Adds a merge; see [`Table::merge`]. The value is that of the moment of the commit, with the
     /// earlier operations of the batch. A batch with merges is committed as a transaction is: after
-    /// a conflict it begins again. If it still conflicts after 1,000 attempts or 10 s, it fails with
-    /// [`Error::Conflict`](crate::Error::Conflict). The value is copied at each merge, so many
-    /// `append`s of one key in a batch take time in proportion to the square of their number.
+    /// a conflict it begins again. If it still conflicts after 1,000 attempts or 10 s, it fails
+    /// with [`Error::Conflict`](crate::Error::Conflict).
+    ///
+    /// Each merge copies the value: the time of thousands of `append`s to one key in a batch grows
+    /// with the square of their number.
     pub fn merge(
         &mut self,
         table: &Table,
