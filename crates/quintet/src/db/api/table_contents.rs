@@ -76,7 +76,8 @@ impl Table {
     /// - A write by another thread that has not returned is before or after as a whole.
     /// - Snapshots and iterators that began before show the old entries, through any handle.
     /// - A batch that was filled before and is committed afterwards writes to the empty table.
-    /// - A transaction that began before and uses the table fails with [`Error::Conflict`].
+    /// - A transaction that began before and uses the table fails with
+    ///   [`Error::Conflict`](crate::Error::Conflict).
     /// - A cursor of [`Table::scan`] stays valid; it finds entries that were written since.
     /// - A handle keeps the memory and the open files of the table that it was created for,
     ///   until it is dropped. To release them after a clear of a large table, drop all its
@@ -85,8 +86,9 @@ impl Table {
     /// Cost: a sync of the log, a directory with the first files of a table, and a synced edit of
     /// the catalog: some milliseconds on an SSD. For a few entries, deletes are faster.
     ///
-    /// Fails with [`Error::ReadOnly`], [`Error::Loading`], [`Error::DiskFull`] or [`Error::Io`];
-    /// nothing has changed then.
+    /// Fails with [`Error::ReadOnly`](crate::Error::ReadOnly),
+    /// [`Error::Loading`](crate::Error::Loading), [`Error::DiskFull`](crate::Error::DiskFull) or
+    /// [`Error::Io`](crate::Error::Io); nothing has changed then.
     ///
     /// ```no_run
     /// # fn main() -> quintet::Result<()> {
