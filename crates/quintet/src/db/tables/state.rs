@@ -182,6 +182,7 @@ impl TableState {
     }
 
     /// Returns whether the table takes reads and joins checkpoints.
+    #[inline]
     pub(crate) fn is_live(&self) -> bool {
         matches!(self.status(), TableStatus::Open | TableStatus::Loading)
     }
