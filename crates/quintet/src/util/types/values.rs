@@ -39,7 +39,7 @@ use crate::Result;
 /// let colour = Rgb(255, 128, 0);
 /// let bytes = colour.with_bytes(|bytes| Ok(bytes.to_vec()))?;
 /// assert_eq!(Rgb::decode_value(&bytes), Some(colour));
-/// # quintet::Result::Ok(())
+/// # Ok::<(), quintet::Error>(())
 /// ```
 pub trait TypedValue: Sized + ValueRef {
     /// The type.
