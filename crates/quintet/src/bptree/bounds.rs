@@ -1,6 +1,6 @@
 //! The separators that bound a node's keys.
 
-use super::node::shared_len;
+use crate::util::codec::shared_len;
 
 /// The separators between which a leaf's keys lie; `None` means unbounded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

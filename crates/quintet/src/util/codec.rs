@@ -24,6 +24,11 @@ impl std::fmt::Display for Lsn {
     }
 }
 
+/// Returns the length of the common prefix of two byte strings.
+pub fn shared_len(one: &[u8], other: &[u8]) -> usize {
+    one.iter().zip(other).take_while(|(one, other)| one == other).count()
+}
+
 /// Widens a length or an index. Lossless: targets are 64-bit.
 #[inline]
 pub const fn to_u64(value: usize) -> u64 {

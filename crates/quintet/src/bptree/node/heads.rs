@@ -1,6 +1,7 @@
 //! Heads of keys in slots: the skip that they leave out, and the hints that are copies of them.
 
 use super::{layout::HINTS, shape::TreeShape};
+use crate::util::codec::shared_len;
 
 /// Largest skip, in bytes: four bytes less than the smallest page holds of a long key.
 const SKIP_MAX: usize = TreeShape { page_bytes: 4096, value_bytes: 0 }.key_inline_max() - 4;
@@ -23,9 +24,4 @@ pub fn skip_of(first: &[u8], last: &[u8]) -> usize {
 /// form fits in a page.
 pub const fn is_plain_better(skip: usize, plain_bytes: usize, shape: TreeShape) -> bool {
     skip > 0 && plain_bytes <= shape.page_bytes
-}
-
-/// Returns the length of the common prefix of two byte strings.
-pub fn shared_len(one: &[u8], other: &[u8]) -> usize {
-    one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }

@@ -72,7 +72,7 @@ mod view;
 pub use builder::{NodeBuilder, leaf_header};
 pub use cell::{Cell, Payload};
 pub use entry::{EntrySlot, ExtentRef, LongKey, StoredValue};
-pub use heads::{hint_step, is_plain_better, shared_len, skip_of};
+pub use heads::{hint_step, is_plain_better, skip_of};
 pub use layout::{
     EXTENT, EXTENT_HEAD_BYTES, HEAD_BYTES, HINT_WORD, HINTS, INNER, LEAF, MAP, META,
     REFERENCE_BYTES, SLOT_BYTES, SLOT_KEY_BYTES,

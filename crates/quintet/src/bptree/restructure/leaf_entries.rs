@@ -14,11 +14,11 @@ use crate::{
         bounds::Bounds,
         node::{
             EntrySlot, HEAD_BYTES, HINTS, NodeView, SLOT_BYTES, SLOT_KEY_BYTES, TreeShape,
-            hint_step, is_plain_better, leaf_header, shared_len, skip_of,
+            hint_step, is_plain_better, leaf_header, skip_of,
         },
         page_cache::WriteGuard,
     },
-    util::codec::{low_u32, to_u64, to_usize},
+    util::codec::{low_u32, shared_len, to_u64, to_usize},
 };
 
 /// A latched leaf without room for an entry.

@@ -3,11 +3,14 @@
 use crate::{
     bptree::{
         bounds::Bounds,
-        node::{Cell, NodeBuilder, Payload, SLOT_BYTES, shared_len},
+        node::{Cell, NodeBuilder, Payload, SLOT_BYTES},
         page_cache::{PageId, WriteGuard},
         tree::{Attempt, Tree},
     },
-    util::{codec::to_usize, mutant::mutant},
+    util::{
+        codec::{shared_len, to_usize},
+        mutant::mutant,
+    },
 };
 
 /// A decoded node.

@@ -251,15 +251,10 @@ fn key_of<'a>((_, op): (&BatchTable, Op<'a>)) -> Option<&'a [u8]> {
 #[cold]
 fn follow_successors(body: &[u8], tables: &[BatchTable]) -> (Vec<u8>, Vec<BatchTable>) {
     let mut followed = Vec::with_capacity(body.len());
-    let current = |table: &BatchTable| table.successor().map_or(table.id, |table| table.id);
     for (table, op) in operations(body, tables) {
-        put_op(&mut followed, current(table), &op);
+        put_op(&mut followed, TableState::current(table).id, &op);
     }
-    let successor = |table: &BatchTable| match table.successor() {
-        Some(successor) => BatchTable::new(successor),
-        None => table.clone(),
-    };
-    (followed, tables.iter().map(successor).collect())
+    (followed, tables.iter().map(TableState::current).collect())
 }
 
 /// Returns the operations of a batch's body with their tables.

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::util::types::TypeTag;
+use crate::util::types::{TypeTag, TypedValue};
 
 /// A built-in merge operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,16 +47,8 @@ impl BuiltinMerge {
         operand: &[u8],
     ) -> Result<Vec<u8>, String> {
         match self {
-            Self::AddI64 => {
-                let sum =
-                    |one, other| i64::from_le_bytes(one).checked_add(i64::from_le_bytes(other));
-                add(old, operand, |one, other| sum(one, other).map(i64::to_le_bytes))
-            }
-            Self::AddU64 => {
-                let sum =
-                    |one, other| u64::from_le_bytes(one).checked_add(u64::from_le_bytes(other));
-                add(old, operand, |one, other| sum(one, other).map(u64::to_le_bytes))
-            }
+            Self::AddI64 => add(old, operand, i64::checked_add),
+            Self::AddU64 => add(old, operand, u64::checked_add),
             Self::Max => extreme(value_type, old, operand, Ordering::Greater),
             Self::Min => extreme(value_type, old, operand, Ordering::Less),
             Self::Append => Ok([old.unwrap_or_default(), operand].concat()),
@@ -65,19 +57,19 @@ impl BuiltinMerge {
 }
 
 /// Adds two integers of eight bytes. An absent value counts as 0.
-fn add(
+fn add<N: TypedValue + Default>(
     old: Option<&[u8]>,
     operand: &[u8],
-    sum: impl Fn([u8; 8], [u8; 8]) -> Option<[u8; 8]>,
+    sum: impl Fn(N, N) -> Option<N>,
 ) -> Result<Vec<u8>, String> {
-    let old = old.map_or(Ok([0; 8]), |old| integer(old, "the value"))?;
+    let integer = |bytes: &[u8], what: &str| {
+        let failure = || format!("{what} has {} bytes, and an integer has 8", bytes.len());
+        N::decode_value(bytes).ok_or_else(failure)
+    };
+    let old = old.map_or_else(|| Ok(N::default()), |old| integer(old, "the value"))?;
     let sum = sum(old, integer(operand, "the operand")?);
-    sum.map(Vec::from).ok_or_else(|| "the sum is outside the range of the integer".to_owned())
-}
-
-fn integer(bytes: &[u8], what: &str) -> Result<[u8; 8], String> {
-    let length = bytes.len();
-    bytes.try_into().map_err(|_| format!("{what} has {length} bytes, and an integer has 8"))
+    let sum = sum.ok_or("the sum is outside the range of the integer")?;
+    sum.with_bytes(|bytes| Ok(bytes.to_vec())).map_err(|error| error.to_string())
 }
 
 /// Returns the operand if it compares to the value as `wanted`, otherwise the value.
@@ -98,30 +90,25 @@ fn extreme(
 /// Compares two values of a type: numbers by size, others byte by byte. `None`: one is no value of
 /// the type.
 fn compare(value_type: Option<TypeTag>, one: &[u8], other: &[u8]) -> Option<Ordering> {
-    fn fixed<const N: usize>(one: &[u8], other: &[u8]) -> Option<([u8; N], [u8; N])> {
-        Some((one.try_into().ok()?, other.try_into().ok()?))
+    fn decoded<N: TypedValue>(one: &[u8], other: &[u8]) -> Option<(N, N)> {
+        Some((N::decode_value(one)?, N::decode_value(other)?))
     }
     Some(match value_type {
         None | Some(TypeTag::String | TypeTag::Blob) => one.cmp(other),
         Some(TypeTag::U32) => {
-            let (one, other) = fixed(one, other)?;
-            u32::from_le_bytes(one).cmp(&u32::from_le_bytes(other))
+            decoded(one, other).map(|(one, other): (u32, u32)| one.cmp(&other))?
         }
         Some(TypeTag::U64) => {
-            let (one, other) = fixed(one, other)?;
-            u64::from_le_bytes(one).cmp(&u64::from_le_bytes(other))
+            decoded(one, other).map(|(one, other): (u64, u64)| one.cmp(&other))?
         }
         Some(TypeTag::I64) => {
-            let (one, other) = fixed(one, other)?;
-            i64::from_le_bytes(one).cmp(&i64::from_le_bytes(other))
+            decoded(one, other).map(|(one, other): (i64, i64)| one.cmp(&other))?
         }
         Some(TypeTag::F32) => {
-            let (one, other) = fixed(one, other)?;
-            f32::from_le_bytes(one).total_cmp(&f32::from_le_bytes(other))
+            decoded(one, other).map(|(one, other): (f32, f32)| one.total_cmp(&other))?
         }
         Some(TypeTag::F64) => {
-            let (one, other) = fixed(one, other)?;
-            f64::from_le_bytes(one).total_cmp(&f64::from_le_bytes(other))
+            decoded(one, other).map(|(one, other): (f64, f64)| one.total_cmp(&other))?
         }
     })
 }

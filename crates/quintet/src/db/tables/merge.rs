@@ -4,7 +4,7 @@ use super::{registry::TableRegistry, state::TableState, value::Value};
 use crate::{
     Error, Result,
     contract::TableOptions,
-    db::{limits::check_value, merge::TableMerge},
+    db::{encoding::envelope::EncodedEnvelope, limits::check_value, merge::TableMerge},
     util::{mutant::mutant, types::TableTypes},
 };
 
@@ -52,6 +52,19 @@ impl TableRegistry {
                 what: format!("table {} was created without a merge operator", self.name_of(table)),
             }),
         }
+    }
+
+    /// Returns what a merge makes of the value of `key`: the envelope, which is that of the value,
+    /// and the new value.
+    pub(crate) fn merged(
+        &self,
+        table: &TableState,
+        (key, old): (&[u8], Option<&Value>),
+        operand: &[u8],
+    ) -> Result<(EncodedEnvelope, Vec<u8>)> {
+        let merged = self.merged_value(table, (key, old), operand)?;
+        let old = mutant!(MergeForgetsExpiry: None, else old);
+        Ok((old.map(Value::envelope).unwrap_or_default().encode(), merged))
     }
 
     /// Returns the value that the table's operator makes of the value of `key` and an operand.

@@ -13,7 +13,7 @@ use crate::{
     contract::{Engine as _, EngineKind, Load, Op, PendingWork},
     db::merge::TableMerge,
     engine::AnyEngine,
-    io::process::ProcessState,
+    io::process::{ProcessArc, ProcessState},
     util::{
         budget::Reclaimable,
         codec::{KeyHash, Lsn},
@@ -281,6 +281,11 @@ impl TableState {
             last = next;
         }
         Some(last)
+    }
+
+    /// Returns the table, or its successor if it was cleared.
+    pub(crate) fn current(table: &ProcessArc<Self>) -> ProcessArc<Self> {
+        table.successor().map_or_else(|| table.clone(), ProcessArc::new)
     }
 
     /// Returns the table at the moment of a snapshot, if it was cleared before or after. `precedes`

@@ -111,7 +111,7 @@ impl VersionStore {
             let can_spill =
                 runs.iter().any(|run| run.segment().is_some() && run.is_complete(applied));
             drop(runs);
-            if !can_spill || self.spill.is_failing.load(Ordering::Acquire) {
+            if !can_spill || lock(&self.spill.failure).is_some() {
                 return false;
             }
             self.env.pause(PAUSE);
@@ -128,9 +128,7 @@ impl VersionStore {
     /// snapshots while versions exceed `snapshot_limit`. A failure leaves everything as it was.
     pub(crate) fn keep_to_limits(&self) -> Result<()> {
         let outcome = self.spill_and_merge();
-        let failure = outcome.as_ref().err().map(ToString::to_string);
-        self.spill.is_failing.store(failure.is_some(), Ordering::Release);
-        *lock(&self.spill.failure) = failure;
+        *lock(&self.spill.failure) = outcome.as_ref().err().map(ToString::to_string);
         outcome
     }
 

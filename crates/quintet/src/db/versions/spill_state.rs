@@ -1,9 +1,10 @@
 //! The state of spills, and the memory that versions may take.
 
-use crate::util::sync::{AtomicBool, AtomicU64, Mutex};
+use crate::util::sync::{AtomicU64, Mutex};
 
 /// Memory of versions: at most the budget divided by this.
 const MEMORY_SHARE: u64 = 4;
+
 /// Progress and failures of spills.
 #[derive(Debug, Default)]
 pub(super) struct SpillState {
@@ -11,7 +12,6 @@ pub(super) struct SpillState {
     pub(super) spills_total: AtomicU64,
     /// Why the last spill failed, if it did.
     pub(super) failure: Mutex<Option<String>>,
-    pub(super) is_failing: AtomicBool,
     /// Bytes of versions in memory and files after the last merge of all.
     pub(super) merged_bytes: AtomicU64,
 }

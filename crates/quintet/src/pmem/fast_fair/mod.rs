@@ -142,10 +142,6 @@ fn prefix_at(key: &[u8], skip: usize) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-fn common(one: &[u8], other: &[u8]) -> usize {
-    one.iter().zip(other).take_while(|(one, other)| one == other).count()
-}
-
 impl FairTree {
     /// Returns the offset of the tree object, for a root word.
     pub(crate) const fn root(&self) -> u64 {

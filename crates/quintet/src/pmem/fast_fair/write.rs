@@ -14,13 +14,13 @@
 
 use super::{
     CAPACITY, ENTRIES, ENTRY_BYTES, FairTree, Goal, LEFT, LIMBO, LOW, NODE_BYTES, NODE_MARK,
-    NOWHERE, ROOT, Result, SIBLING, common, pointer_at, prefix_at, record::VALUE, slot_at,
+    NOWHERE, ROOT, Result, SIBLING, pointer_at, prefix_at, record::VALUE, slot_at,
 };
 use crate::{
     Error,
     pmem::{link, target},
     util::{
-        codec::{low_u8, to_u64},
+        codec::{low_u8, shared_len, to_u64},
         mutant::mutant,
         sync::{Ordering, lock},
     },
@@ -59,7 +59,7 @@ struct NodeDraft {
 
 /// Returns the shortest prefix of `upper` that separates it from `lower`.
 fn separator<'k>(lower: &[u8], upper: &'k [u8]) -> &'k [u8] {
-    upper.get(..=common(lower, upper)).unwrap_or(upper)
+    upper.get(..=shared_len(lower, upper)).unwrap_or(upper)
 }
 
 const fn is_line_start(slot: u64) -> bool {
@@ -261,7 +261,7 @@ impl FairTree {
         };
         let skip = match sibling {
             0 => 0,
-            sibling => common(low_key, &self.low_key(sibling)?),
+            sibling => shared_len(low_key, &self.low_key(sibling)?),
         };
         let prefixed = moved.iter().zip(&keys).skip(moved_first);
         let entries = prefixed.map(|((_, pointer), key)| (prefix_at(key, skip), *pointer));
@@ -360,7 +360,7 @@ impl FairTree {
             return Ok(true);
         }
         let high = if sibling == 0 { Vec::new() } else { self.low_key(sibling)? };
-        Ok(common(&self.low_key(node)?, &high) >= skip)
+        Ok(shared_len(&self.low_key(node)?, &high) >= skip)
     }
 }
 

@@ -379,7 +379,7 @@ bugs! {
     MergeMissesOwnWrites = 358, "merge-misses-own-writes";
     /// A batch with merges is committed without validating what the merges read.
     MergeNotValidated = 359, "merge-not-validated";
-    /// A value that was merged in a batch has no expiry.
+    /// A value that was merged in a batch or a transaction has no expiry.
     MergeForgetsExpiry = 360, "merge-forgets-expiry";
     // The slm engine.
     /// A checkpoint refers to runs whose names are not durable.

@@ -13,12 +13,11 @@ use crate::{
     db::{
         api::table::Table,
         core::durability::Durability,
-        encoding::{envelope::Envelope, operations::Ops},
+        encoding::operations::Ops,
         limits::{check_key, check_value},
         tables::{state::TableState, value::Value},
         transaction::{OwnValue, ReadMode, TransactionReads, WriteSet},
     },
-    io::process::ProcessArc,
     util::{codec::to_u64, mutant::mutant},
 };
 
@@ -120,7 +119,7 @@ impl Batch {
         let body = self.body.get(part).unwrap_or(&[]);
         for (id, op) in Ops::new(body).flatten() {
             if let Some(table) = self.tables.iter().find(|table| table.id == id) {
-                writes.add(&self.session.core.budget, &current(table), &op)?;
+                writes.add(&self.session.core.budget, &TableState::current(table), &op)?;
             }
         }
         Ok(())
@@ -134,7 +133,7 @@ impl Batch {
     ) -> Result<()> {
         let core = &self.session.core;
         let BatchMerge { table, key, operand, .. } = merge;
-        let table = &current(table);
+        let table = &TableState::current(table);
         let own = mutant!(MergeMissesOwnWrites: OwnValue::Unwritten, else
             writes.find(table.id, key));
         let old = match own {
@@ -145,18 +144,8 @@ impl Batch {
             }
             OwnValue::Deleted => None,
         };
-        let merged = core.tables.merged_value(table, (key, old.as_ref()), operand)?;
-        let old = mutant!(MergeForgetsExpiry: None, else old.as_ref());
-        let envelope = old.map_or_else(Envelope::default, Value::envelope).encode();
+        let (envelope, merged) = core.tables.merged(table, (key, old.as_ref()), operand)?;
         let op = Op::Put { key, head: envelope.as_slice(), body: &merged };
         writes.add(&core.budget, table, &op)
-    }
-}
-
-/// Returns the table, or its successor if it was cleared.
-fn current(table: &ProcessArc<TableState>) -> ProcessArc<TableState> {
-    match table.successor() {
-        Some(successor) => ProcessArc::new(successor),
-        None => table.clone(),
     }
 }

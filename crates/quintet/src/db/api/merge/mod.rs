@@ -12,7 +12,6 @@ use crate::{
     db::{
         core::{condition::Condition, key_change::ComputeSite},
         limits::check_key,
-        tables::value::Value,
     },
 };
 
@@ -91,11 +90,9 @@ impl Transaction {
     ) -> Result<()> {
         let key = key.as_ref();
         let old = self.get(table, key)?;
-        let merged = {
-            let tables = &self.session.core.tables;
-            tables.merged_value(&table.state, (key, old.as_ref()), operand.as_ref())?
-        };
-        let envelope = old.as_ref().map(Value::envelope).unwrap_or_default().encode();
+        let tables = &self.session.core.tables;
+        let (envelope, merged) =
+            tables.merged(&table.state, (key, old.as_ref()), operand.as_ref())?;
         let op = Op::Put { key, head: envelope.as_slice(), body: &merged };
         self.write(table, &op, (Condition::Always, None)).map(drop)
     }

@@ -5,7 +5,10 @@
 
 use std::ops::Range;
 
-use crate::util::{codec::to_u64, mutant::mutant};
+use crate::util::{
+    codec::{shared_len, to_u64},
+    mutant::mutant,
+};
 
 /// The fences of all blocks. See the module head.
 #[derive(Debug, Default)]
@@ -22,8 +25,7 @@ pub(super) struct BlockFences {
 
 /// Returns the shortest prefix of `first` that is above `last`, or `first` if they are equal.
 fn separator<'a>(last: &[u8], first: &'a [u8]) -> &'a [u8] {
-    let shared = last.iter().zip(first).take_while(|(a, b)| a == b).count();
-    first.get(..=shared).unwrap_or(first)
+    first.get(..=shared_len(last, first)).unwrap_or(first)
 }
 
 impl BlockFences {

@@ -37,13 +37,12 @@ use crate::{
         checkpoint::write_back::PageWrites,
         node::{
             Cell, EXTENT, EXTENT_HEAD_BYTES, ExtentRef, LongKey, NodeBuilder, Payload, TreeShape,
-            shared_len,
         },
         page_cache::{PageId, WriteGuard, checksum},
         tree::{CountChange, Garbage, Tree, signed},
     },
     util::{
-        codec::{crc32c, crc32c_append, low_u32, to_u64},
+        codec::{crc32c, crc32c_append, low_u32, shared_len, to_u64},
         sync::Ordering,
     },
 };

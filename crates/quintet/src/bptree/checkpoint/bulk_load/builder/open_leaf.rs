@@ -1,9 +1,12 @@
 //! The leaf under construction.
 
 use super::node_fill::{LowerSeparator, NodeFill};
-use crate::bptree::node::{
-    EntrySlot, HEAD_BYTES, HINTS, LongKey, REFERENCE_BYTES, SLOT_BYTES, TreeShape, hint_step,
-    leaf_header, shared_len, skip_of,
+use crate::{
+    bptree::node::{
+        EntrySlot, HEAD_BYTES, HINTS, LongKey, REFERENCE_BYTES, SLOT_BYTES, TreeShape, hint_step,
+        leaf_header, skip_of,
+    },
+    util::codec::shared_len,
 };
 
 /// An entry of the open leaf: where its key and what follows it lie.

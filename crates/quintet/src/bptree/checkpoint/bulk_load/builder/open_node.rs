@@ -1,7 +1,10 @@
 //! An inner node under construction.
 
 use super::node_fill::{LowerSeparator, NodeFill};
-use crate::bptree::node::{Cell, TreeShape, shared_len};
+use crate::{
+    bptree::node::{Cell, TreeShape},
+    util::codec::shared_len,
+};
 
 /// An inner node under construction.
 #[derive(Debug, Default)]
