@@ -211,7 +211,7 @@ pub enum Error {
     Conflict {
         /// The table.
         table: String,
-        /// The key. For a range or a scan: its first key, or empty.
+        /// The key. For a range or a scan: its first key, or empty. Empty if the table was cleared.
         key: Vec<u8>,
     },
     /// The transaction waits for a lock whose holder waits for this transaction. It was chosen to
@@ -410,8 +410,11 @@ pub(crate) fn system_message(error: &io::Error) -> String {
     }
 }
 
-/// Writes a message about a key of a table.
+/// Writes a message about a key of a table; about the table if the key is empty.
 fn write_key(f: &mut fmt::Formatter<'_>, (table, key): (&str, &[u8]), what: &str) -> fmt::Result {
+    if key.is_empty() {
+        return write!(f, "table {table}: {what}");
+    }
     write!(f, "key \"{}\" of table {table}: {what}", printable(key))
 }
 

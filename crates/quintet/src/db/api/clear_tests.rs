@@ -158,7 +158,10 @@ fn batches_and_transactions_that_began_before() {
         assert_eq!(count(table), 1);
         assert_eq!(other.get("k").unwrap().unwrap(), "batch");
         assert!(matches!(written.commit(), Err(Error::Conflict { .. })));
-        assert!(matches!(single.commit(), Err(Error::Conflict { .. })));
+        let conflict = single.commit().unwrap_err();
+        assert!(matches!(conflict, Error::Conflict { .. }));
+        let told = "table tree/table: another commit changed what the transaction depends on";
+        assert!(conflict.to_string().starts_with(told), "{conflict}");
         assert!(matches!(read.commit(), Err(Error::Conflict { .. })));
         drop(untouched);
         assert_eq!(table.get("k").unwrap().unwrap(), "batch");
