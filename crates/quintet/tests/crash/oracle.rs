@@ -101,10 +101,10 @@ impl Bounds {
         }
     }
 
-    /// Everything, or everything but the last commit.
-    pub fn all_or_all_but_last(trace: &Trace) -> Self {
-        let floor = trace.commits.len().saturating_sub(1);
-        Self { power_floor: floor, kill_floor: floor, ..Self::all(trace) }
+    /// Everything but the last commit, exactly.
+    pub fn all_but_last(trace: &Trace) -> Self {
+        let commits = trace.commits.len().saturating_sub(1);
+        Self { power_floor: commits, kill_floor: commits, issued: commits, ..Self::all(trace) }
     }
 
     fn commits(&self) -> RangeInclusive<usize> {
@@ -123,12 +123,6 @@ impl Bounds {
 pub struct Found {
     names: usize,
     commits: usize,
-}
-
-impl Found {
-    pub fn commits(self) -> usize {
-        self.commits
-    }
 }
 
 impl Trace {

@@ -280,14 +280,15 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Whether the last commit is visible although it failed. The read is not part of the run: it
-    /// must succeed also where the disk fails.
+    /// Whether the last commit is visible although it failed. A commit that changes nothing, such as
+    /// the delete of an absent key, is not. The read is not part of the run: it must succeed also
+    /// where the disk fails.
     fn shows_last(&self) -> bool {
         let contents = self.env.unharmed(|| read(&self.database()));
         let contents = contents.expect("without faults everything can be read");
-        let bounds = Bounds::all_or_all_but_last(&self.trace);
-        let found = self.trace.find(&contents, bounds, self.env.unix_millis());
-        found.is_ok_and(|found| found.commits() == self.trace.commits.len())
+        let now = self.env.unix_millis();
+        let agrees = |bounds| self.trace.find(&contents, bounds, now).is_ok();
+        agrees(Bounds::all(&self.trace)) && !agrees(Bounds::all_but_last(&self.trace))
     }
 
     fn name(&mut self, naming: Naming, work: impl FnOnce() -> Result<()>) -> Result<()> {
@@ -510,15 +511,22 @@ impl<'a> Runner<'a> {
         let value = self.value(25);
         let options = PutOptions::new().ttl(TTL);
         let place = self.trace.commits.len();
-        // The exact time is read back: the clock moves while the put is under way.
-        let change = Change { table, key: key.clone().into(), value: None };
-        self.commit(vec![change], Durability::Buffered, || {
+        let latest = u64::try_from(TTL.as_millis()).unwrap_or(u64::MAX);
+        let expires = Some(self.env.unix_millis() + latest);
+        let stored = Stored { bytes: value.clone().into(), expires };
+        let change = Change { table, key: key.clone().into(), value: Some(stored) };
+        let outcome = self.commit(vec![change], Durability::Buffered, || {
             handle.put_with(&key, &value, options).map(drop)
-        })?;
-        let expires = handle.get(&key)?.and_then(|value| value.expires_at_unix_millis());
-        if let Some(change) = self.trace.commits[place].0.first_mut() {
-            change.value = Some(Stored { bytes: value.into(), expires });
+        });
+        // The exact time is read back, because the clock moves while the put is under way.
+        if let Some((changes, _)) = self.trace.commits.get_mut(place)
+            && let Ok(Some(found)) = self.env.unharmed(|| handle.get(&key))
+        {
+            let bytes = value.into();
+            let stored = Stored { bytes, expires: found.expires_at_unix_millis() };
+            changes[0].value = Some(stored);
         }
+        outcome?;
         self.tick();
         Ok(())
     }
