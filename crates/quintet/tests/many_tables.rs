@@ -195,7 +195,7 @@ fn many_threads_share_a_small_budget() {
     const ROUNDS: u64 = 5;
     let _files = FILES.read().unwrap();
     for kind in EngineKind::ALL.into_iter().filter(|kind| *kind != EngineKind::Naive) {
-        let dir = Scratch::new("many-tables-threads");
+        let dir = Scratch::new("many-tables-budget");
         let db = open(&dir, 32 << 20);
         let work = |thread: u64| {
             for round in 0..ROUNDS {
