@@ -185,8 +185,6 @@ fn a_damaged_table_does_not_keep_the_others_from_use() {
     assert!(failures[0].is_some() && failures[1].is_none(), "{failures:?}");
 }
 
-/// Tables without a handle give their files to a table that is created or opened, although the
-/// rest of the program has taken all that were free.
 /// Threads create, fill and drop small tables under a budget that has room for the tables in use,
 /// but not for all of them. No write is refused: it waits until tables without a handle are closed.
 #[test]
@@ -224,6 +222,8 @@ fn many_threads_share_a_small_budget() {
     }
 }
 
+/// Tables without a handle give their files to a table that is created or opened, although the
+/// rest of the program has taken all that were free.
 #[test]
 fn a_table_opens_although_no_file_is_free() {
     let _files = FILES.write().unwrap();

@@ -280,9 +280,9 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Whether the last commit is visible although it failed. A commit that changes nothing, such as
-    /// the delete of an absent key, is not. The read is not part of the run: it must succeed also
-    /// where the disk fails.
+    /// Whether the last commit is visible although it failed. A commit that changes nothing, such
+    /// as the delete of an absent key, is not. The read is not part of the run: it must succeed
+    /// also where the disk fails.
     fn shows_last(&self) -> bool {
         let contents = self.env.unharmed(|| read(&self.database()));
         let contents = contents.expect("without faults everything can be read");
