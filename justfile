@@ -57,6 +57,10 @@ snapshots:
 snapshot-held updates="100000000":
     QUINTET_SNAPSHOT_UPDATES={{updates}} cargo test --release --package quintet --test database held -- --ignored --nocapture
 
+# Memory and the longest operation under a random mix, with budgets from the minimum to 1 GiB
+memory seconds="1800" seed="1":
+    QUINTET_MEMORY_SECONDS={{seconds}} QUINTET_MEMORY_SEED={{seed}} cargo test --release --package quintet --test memory_mix -- --nocapture
+
 # Cost of many tables of each engine under 256 MiB and 256 files
 tables count="10000":
     QUINTET_TABLES={{count}} cargo test --release --package quintet --test many_tables cost -- --ignored --nocapture

@@ -62,8 +62,8 @@ use crate::{
 /// Maximum number of times a write retries to reserve memory. Another writer may take memory that a
 /// flush has just released.
 const RESERVE_ATTEMPTS_MAX: u32 = 16;
-/// Longest time that one attempt waits for transient memory to be released.
-pub(crate) const TRANSIENT_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Longest time that a write waits for transient memory to be released, all attempts together.
+pub(crate) const TRANSIENT_WAIT_MAX: Duration = Duration::from_millis(200);
 /// Bytes by which logged operations may exceed the budget before [`Engine::make_room`] writes
 /// something: each write of what is in memory costs syncs, so it should be worth them.
 pub(crate) const LOGGED_SLACK_BYTES: u64 = 4 << 20;
@@ -352,14 +352,12 @@ impl Context {
         self.budget.used().saturating_add(bytes) <= self.budget.limit()
     }
 
-    /// Waits until `bytes` are free, for at most [`TRANSIENT_WAIT_MAX`]. Returns whether they are.
-    /// Returns at once if no memory is transient and no checkpoint would release any. Must not be
-    /// called by a thread that holds a transient reservation.
-    pub(crate) fn await_release(&self, bytes: u64) -> bool {
-        let began = self.env.monotonic();
+    /// Waits until `bytes` are free, but no longer than [`TRANSIENT_WAIT_MAX`] after `began`.
+    /// Returns whether they are. Returns at once if no memory is transient and no checkpoint would
+    /// release any. Must not be called by a thread that holds a transient reservation.
+    pub(crate) fn await_release(&self, began: Duration, bytes: u64) -> bool {
         while !self.has_free(bytes) {
-            let waited = self.env.monotonic().saturating_sub(began);
-            if !self.budget.is_release_pending() || waited > TRANSIENT_WAIT_MAX {
+            if !self.budget.is_release_pending() || self.has_waited(began) {
                 return false;
             }
             self.env.pause(TRANSIENT_WAIT_STEP);
@@ -368,10 +366,15 @@ impl Context {
         true
     }
 
+    /// Returns whether a caller that has waited since `began` must wait no longer for memory.
+    pub(crate) fn has_waited(&self, began: Duration) -> bool {
+        self.env.monotonic().saturating_sub(began) > TRANSIENT_WAIT_MAX
+    }
+
     /// Calls `reserve` to reserve the memory of a write. Calls it again after
     /// [`Error::OutOfMemory`] while running work holds transient memory, and once after a wait for
-    /// checkpoints of tables that can then release some. Must not be called by a thread that holds
-    /// a transient reservation.
+    /// checkpoints of tables that can then release some. All waits together take at most
+    /// [`TRANSIENT_WAIT_MAX`]. Must not be called by a thread that holds a transient reservation.
     pub(crate) fn reserve_with_retry(
         &self,
         bytes: u64,
@@ -386,15 +389,16 @@ impl Context {
     #[cold]
     fn retry_reserve(&self, bytes: u64, reserve: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         let mut awaits_checkpoint = true;
+        let began = self.env.monotonic();
         for _ in 0..RESERVE_ATTEMPTS_MAX {
             let has_more = self.budget.transient_bytes() > 0 || self.has_free(bytes);
             let may_follow = has_more || awaits_checkpoint && self.budget.is_release_pending();
-            if !may_follow {
+            if !may_follow || self.has_waited(began) {
                 break;
             }
             awaits_checkpoint &= has_more;
             self.host.wake();
-            self.await_release(bytes);
+            self.await_release(began, bytes);
             match reserve() {
                 Err(Error::OutOfMemory { .. }) => {}
                 outcome => return outcome,

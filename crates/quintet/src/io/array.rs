@@ -27,7 +27,7 @@ use super::block::BLOCK_BYTES;
 use crate::util::codec::{round_up, to_u64, to_usize};
 
 /// Bytes from which on an array is mapped.
-const LARGE_BYTES: usize = if cfg!(miri) { usize::MAX } else { 128 << 10 };
+const LARGE_BYTES: usize = if cfg!(miri) { usize::MAX } else { 32 << 10 };
 /// Bytes that the first push allocates.
 const FIRST_BYTES: usize = 64;
 

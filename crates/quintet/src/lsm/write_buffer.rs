@@ -365,10 +365,10 @@ impl<V> WriteBuffer<V> {
             if !self.view.load().is_unwritten() {
                 self.counters.helps_total.fetch_add(1, Ordering::Relaxed);
                 target.flush_backlog()?;
-            } else if self.context.budget.transient_bytes() > 0 {
+            } else if self.context.budget.transient_bytes() > 0 && !self.context.has_waited(began) {
                 // With nothing to flush, wait for a part of the running work first, then for all of
                 // it.
-                if !self.context.await_release(bytes) {
+                if !self.context.await_release(began, bytes) {
                     target.await_work();
                 }
             } else {

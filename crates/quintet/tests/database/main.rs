@@ -8,6 +8,8 @@ mod arbitration;
 mod atomic;
 mod basics;
 mod bounds;
+mod callbacks;
+mod extremes;
 mod hierarchy;
 #[path = "../common/lanes.rs"]
 mod lanes;

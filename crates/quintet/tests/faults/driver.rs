@@ -430,6 +430,9 @@ pub fn run_loop(which: Loop, default_cases: usize) {
     let name = |(ground, plan): &(&Ground, Plan)| format!("{seed}/{}/{plan}", ground.name);
     if let Some(wanted) = &wanted {
         cases.retain(|case| name(case) == *wanted);
+        // Each case is one of a run or one of a recovery.
+        let is_here = wanted.contains(" crashed ") == (which == Loop::Recovery);
+        assert!(!is_here || !cases.is_empty(), "no case has this name with seed {seed}: {wanted}");
     } else if limit > 0 && limit < all {
         // In order, from a start that the seed chooses.
         let step = all / limit + 1;

@@ -2,7 +2,7 @@
 
 use crate::{
     Error, Result,
-    contract::{Engine as _, Op},
+    contract::{Engine as _, Op, TRANSIENT_WAIT_MAX},
     db::{
         core::{Core, condition::Condition, durability::Durability},
         tables::state::TableState,
@@ -41,9 +41,11 @@ impl Core {
     }
 
     /// Runs `admit` after closing tables without a handle, and again while it lacks memory and
-    /// there were some. The caller has admitted nothing and holds no lock.
+    /// there were some. After a refusal that took as long as a write may wait, it tries no more.
+    /// The caller has admitted nothing and holds no lock.
     #[cold]
     pub(super) fn after_closing_tables(&self, mut admit: impl FnMut() -> Result<()>) -> Result<()> {
+        let began = self.env.monotonic();
         for _ in 0..ROOM_RETRIES_MAX {
             // Another thread may be closing them in its round.
             drop(self.checkpoints.round.lock());
@@ -51,6 +53,9 @@ impl Core {
             match admit() {
                 Err(Error::OutOfMemory { .. }) if closed > 0 => {}
                 outcome => return outcome,
+            }
+            if self.env.monotonic().saturating_sub(began) > TRANSIENT_WAIT_MAX {
+                break;
             }
         }
         admit()

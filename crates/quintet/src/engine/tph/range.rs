@@ -61,7 +61,8 @@ impl RangeSource for TphRangeSource {
         let mut sources = memtable_cursors(active, &start);
         sources.extend(memtable_cursors(&self.super_version.frozen, &start));
         let version = &self.super_version.version;
-        let ahead = ReadAheadSizes::scan(version.data_bytes);
+        let budget = store.context.budget.limit();
+        let ahead = ReadAheadSizes::scan(version.data_bytes, budget);
         for table in &version.level0 {
             sources.extend(table_cursors(table, &start, ahead));
         }
@@ -70,7 +71,8 @@ impl RangeSource for TphRangeSource {
                 let version = Arc::clone(version);
                 // Each table has all keys of the level in its range, so the read-ahead of a table
                 // is its part of the data.
-                let ahead = ReadAheadSizes::scan(version.data_bytes / to_u64(level.len().max(1)));
+                let among = version.data_bytes / to_u64(level.len().max(1));
+                let ahead = ReadAheadSizes::scan(among, budget);
                 let cursor = LevelCursor::new(version, index, start.clone(), ahead);
                 sources.push(TphCursor::Level(Box::new(cursor)));
             } else {

@@ -21,7 +21,7 @@ use std::{cmp, sync::Arc};
 
 pub(crate) use super::{
     memtable_cursor::MemtableCursor,
-    sorted_cursor::{DiskCursor, ReadAheadSizes, ScanStart, SortedCursor},
+    sorted_cursor::{DiskCursor, ReadAheadSizes, ScanStart, SortedCursor, range_read_bytes},
     sst_cursor::SstCursor,
 };
 pub(crate) use crate::contract::Direction;

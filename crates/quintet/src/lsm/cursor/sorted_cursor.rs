@@ -12,6 +12,14 @@ use crate::{
 /// Bytes that the first reads of a range take together, without the unused parts of blocks: 30
 /// entries of 1 KiB, or 200 of 128 bytes.
 const SCAN_BYTES: u64 = 32 << 10;
+/// Number of reads of ranges at once that together may take as much memory as the budget.
+const RANGES_EXPECTED: u64 = 256;
+
+/// Returns the maximum bytes of one read of a range, at most `most`. The buffers of ranges are not
+/// in the budget, and there may be many ranges at once, so with a small budget reads are small.
+pub(crate) fn range_read_bytes(budget: u64, most: u64) -> u64 {
+    (budget / RANGES_EXPECTED).clamp(16 << 10, most)
+}
 
 /// Where a scan starts: upwards at the first key not below `key`, downwards at the last key below
 /// it.
@@ -56,9 +64,9 @@ impl ReadAheadSizes {
     pub(crate) const WHOLE: Self = Self { first: 512 << 10, among: 0, most: 1 << 20 };
 
     /// For a range that may end soon, over SSTs of `among` bytes together. The first read of each
-    /// is in proportion to its size, at least one block.
-    pub(crate) const fn scan(among: u64) -> Self {
-        Self { first: SCAN_BYTES, among, most: 512 << 10 }
+    /// is in proportion to its size, at least one block. `budget` is the limit of memory.
+    pub(crate) fn scan(among: u64, budget: u64) -> Self {
+        Self { first: SCAN_BYTES, among, most: range_read_bytes(budget, 512 << 10) }
     }
 
     /// For a scan of a whole file with buffers of at most `bytes`.

@@ -449,6 +449,7 @@ impl IndexScan {
     /// Requests the uncached blocks of the next entries, if less than half a window is in flight.
     fn request(&mut self, table: &SlmTable) {
         self.ahead.discard_before(self.next, table);
+        let budget = table.context.budget.limit();
         let (first, mut bytes) = (self.requested.max(self.next), 0);
         let (mut wanted, mut room) = (BTreeMap::<BlockAddress, WantedBlock<'_>>::new(), None);
         self.requested = first;
@@ -463,7 +464,7 @@ impl IndexScan {
                 one.last = index;
             } else if let Some(run) = item.run_in(&self.runs).filter(is_missing) {
                 let size = run.sst.span(address.block..address.block + 1).bytes;
-                let most = *room.get_or_insert_with(|| self.ahead.request_limit(size));
+                let most = *room.get_or_insert_with(|| self.ahead.request_limit(size, budget));
                 if most == 0 || (bytes > 0 && bytes + size > most) {
                     break;
                 }

@@ -22,11 +22,14 @@ use crate::{
     engine::slm::{index_value::BlockAddress, run::SortedRun, table::SlmTable},
     io::{AlignedBuffer, Flow, Pending, Request},
     lsm::{
-        cursor::merge::Direction,
+        cursor::merge::{Direction, range_read_bytes},
         memtable::Answer,
         sst::{OpenBlock, Span, block},
     },
-    util::{codec::to_u64, sync::Ordering},
+    util::{
+        codec::{to_u64, to_usize},
+        sync::Ordering,
+    },
 };
 
 /// Minimum bytes of a window. A disk needs about this much in flight for its full throughput.
@@ -38,8 +41,8 @@ const WINDOW_BLOCKS: usize = 16;
 const WINDOW_BLOCKS_BYTES_MAX: usize = 384 << 10;
 /// Fraction of the bytes that the scan has read which the window grows to: a 16th.
 const WINDOW_SHARE: usize = 16;
-/// Maximum bytes of a window that has grown.
-const WINDOW_BYTES_MAX: usize = 1 << 20;
+/// Maximum bytes of a window that has grown, with a budget that is large enough.
+const WINDOW_BYTES_MAX: u64 = 1 << 20;
 /// Maximum number of unwanted bytes between two blocks of one read. Reading one page too much costs
 /// less than another read.
 const GAP_BYTES: u64 = 4 << 10;
@@ -135,10 +138,11 @@ impl ScanReadAhead {
 
     /// Returns the bytes of blocks that the scan may request now if the next block has
     /// `block_bytes`: 0, or at least half a window.
-    pub(super) fn request_limit(&mut self, block_bytes: usize) -> usize {
+    pub(super) fn request_limit(&mut self, block_bytes: usize, budget: u64) -> usize {
+        let most = to_usize(range_read_bytes(budget, WINDOW_BYTES_MAX));
         let least = (block_bytes * WINDOW_BLOCKS).min(WINDOW_BLOCKS_BYTES_MAX);
         let least = least.max(WINDOW_BYTES_MIN);
-        self.window = (self.bytes / WINDOW_SHARE).min(WINDOW_BYTES_MAX).max(least);
+        self.window = (self.bytes / WINDOW_SHARE).min(most).max(least);
         let left: usize = self.reads.iter().skip(self.oldest).map(|read| read.bytes).sum();
         if left > self.window / 2 { 0 } else { self.window - left }
     }
