@@ -706,15 +706,27 @@ fn random_operations() {
 }
 
 #[test]
-fn seeded_bugs_are_found() {
+fn bugs_of_durability_are_found() {
     finds(Bug::ImageSkipsChecksum, damaged_images_are_refused);
     finds(Bug::ImagesSkipSync, a_persisted_table_survives_power_loss);
     finds(Bug::TrieSkipsDataSync, a_persisted_table_survives_power_loss);
     finds(Bug::TrieSkipsRecordChecksum, damaged_records_are_refused);
     finds(Bug::TrieSkipsLogSync, persisting_syncs_the_log_first);
     finds(Bug::TrieEmptiesAnyLife, a_region_begun_anew_is_not_emptied_for_what_it_was);
+}
+
+#[test]
+fn a_bug_of_eviction_is_found() {
     finds(Bug::SpaceEvictsUncommitted, || a_trie_larger_than_the_budget(Bench::new(16)));
+}
+
+#[test]
+fn a_bug_of_compaction_is_found() {
     finds(Bug::TrieLeaksNodes, a_compacted_trie_has_few_nodes);
+}
+
+#[test]
+fn bugs_of_updates_are_found() {
     for bug in [
         Bug::TrieClaimsTooMuch,
         Bug::TrieUpdatesFrozen,
