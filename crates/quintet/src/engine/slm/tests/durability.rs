@@ -35,7 +35,7 @@ fn writes_between() {
     let table = &engine.table;
     let runs = table.write_buffer.view.load().version.iter().cloned().collect();
     let flow = table.queues.flow(&*table.context.env).unwrap();
-    let mut input = MergeInput::new(runs, &flow).unwrap();
+    let mut input = MergeInput::new(runs, 8 << 20, &flow).unwrap();
     let mut came_between = false;
     let mut step = 600;
     table
