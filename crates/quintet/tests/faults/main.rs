@@ -9,7 +9,8 @@
 //! one, without the fault, finds everything.
 //!
 //! `QUINTET_FAULT_CASES` sets the number of cases of each loop (0: all), `QUINTET_FAULT_SEED`
-//! chooses them, `QUINTET_FAULT_CASE` repeats the case that a failure names.
+//! chooses them, `QUINTET_FAULT_CASE` repeats the case that a failure
+//! names, with the seed before its first `/`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
