@@ -9,8 +9,9 @@
 //! one, without the fault, finds everything.
 //!
 //! `QUINTET_FAULT_CASES` sets the number of cases of each loop (0: all), `QUINTET_FAULT_SEED`
-//! chooses them, `QUINTET_FAULT_CASE` repeats the case that a failure
-//! names, with the seed before its first `/`.
+//! chooses them, `QUINTET_FAULT_CASE` repeats the case that a failure names. A case begins with
+//! its seed and a `/`; `QUINTET_FAULT_SEED` must be the same, because without it no case has the
+//! name, and the test fails.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

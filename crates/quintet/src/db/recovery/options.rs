@@ -87,7 +87,8 @@ pub fn database_options() -> Vec<DatabaseOption> {
         option(
             "segment_bytes",
             format!(
-                "{}; at most a 32nd of the memory budget is used, or an eighth up to 4 MiB",
+                "{}; at most a 32nd of the memory budget is used; of a small one up to an \
+                 eighth, at most 4 MiB",
                 size(SEGMENT_BYTES_DEFAULT)
             ),
             format!("a power of two from {segments}"),
@@ -224,7 +225,8 @@ impl Options {
     }
 
     /// Sets the size of a log file in bytes (default 32 MiB; a power of two from 64 KiB to 1 GiB).
-    /// The database uses at most a 32nd of the memory budget, or an eighth up to 4 MiB.
+    /// The database uses at most a 32nd of the memory budget; of a small one up to an eighth, but
+    /// then at most 4 MiB.
     #[must_use]
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes;

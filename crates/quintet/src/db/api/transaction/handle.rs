@@ -369,7 +369,7 @@ impl Transaction {
     }
 
     /// Commits. The transaction takes effect as a whole, at one moment, as one record of the log.
-    /// It never fails and takes no lock if it has written nothing.
+    /// If it has written nothing and no read of it has failed, it takes no lock and does not fail.
     ///
     /// Fails with [`Error::Conflict`] if a commit since has changed what this transaction depends
     /// on; see [`Isolation`](crate::Isolation). Otherwise fails as
