@@ -61,6 +61,10 @@ snapshot-held updates="100000000":
 memory seconds="1800" seed="1":
     QUINTET_MEMORY_SECONDS={{seconds}} QUINTET_MEMORY_SEED={{seed}} cargo test --release --package quintet --test memory_mix -- --nocapture
 
+# Openings of one database, and keys that share a long prefix
+extremes openings="10000" keys="100000":
+    QUINTET_OPENINGS={{openings}} QUINTET_PREFIX_KEYS={{keys}} cargo test --release --package quintet --test database extremes -- --nocapture
+
 # Cost of many tables of each engine under 256 MiB and 256 files
 tables count="10000":
     QUINTET_TABLES={{count}} cargo test --release --package quintet --test many_tables cost -- --ignored --nocapture
