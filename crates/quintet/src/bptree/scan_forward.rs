@@ -49,6 +49,12 @@ impl EntryRun {
         self.ends.clear();
     }
 
+    /// Removes all entries but the first `len`.
+    fn truncate(&mut self, len: usize) {
+        self.ends.truncate(len);
+        self.bytes.truncate(self.ends.last().map_or(0, |(_, end)| *end));
+    }
+
     /// Adds an entry.
     pub fn push(&mut self, key: &[u8], value: &[u8]) {
         self.bytes.extend_from_slice(key);
@@ -160,15 +166,31 @@ impl Tree {
             _ => Some(view.count()),
         })?;
         let mut index = first;
+        // Entries that were copied while the leaf had not changed. Reads of extents take long, and
+        // in a small cache the leaf may be evicted meanwhile: these entries stay, so that a scan
+        // beside many others makes progress.
+        let mut sound = 0;
         while index < last && run.len() < limit && run.bytes.len() < STEP_BYTES {
             index = self.with_view(&leaf, |view, _| run.copy(view, (index, last), limit))?;
             if index < last && run.len() < limit && run.bytes.len() < STEP_BYTES {
-                self.copy_extents(&leaf, index, run)?;
+                match self.copy_extents(&leaf, index, run) {
+                    Err(Stop::Restart) if sound > 0 => break,
+                    outcome => outcome?,
+                }
                 index += 1;
+                if !leaf.is_unchanged() {
+                    break;
+                }
+                sound = run.len();
             }
         }
         if !leaf.is_unchanged() {
-            return Err(Stop::Restart);
+            if sound == 0 {
+                return Err(Stop::Restart);
+            }
+            run.truncate(sound);
+            run.following(&mut scan.start);
+            return Ok(());
         }
         if index < last {
             run.following(&mut scan.start);
