@@ -62,7 +62,9 @@ use crate::{
 /// Maximum number of times a write retries to reserve memory. Another writer may take memory that a
 /// flush has just released.
 const RESERVE_ATTEMPTS_MAX: u32 = 16;
-/// Longest time that a write waits for transient memory to be released, all attempts together.
+/// Longest time that a reservation waits for transient memory to be released, all attempts
+/// together. A write that closes tables for memory reserves again, and a batch reserves for each of
+/// its operations.
 pub(crate) const TRANSIENT_WAIT_MAX: Duration = Duration::from_millis(200);
 /// Bytes by which logged operations may exceed the budget before [`Engine::make_room`] writes
 /// something: each write of what is in memory costs syncs, so it should be worth them.
