@@ -2,7 +2,13 @@
 
 mod transactions;
 
-use std::sync::OnceLock;
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+    thread,
+    time::{Duration, Instant},
+};
 
 use sled::{Config, Db, Mode, Tree};
 
@@ -20,6 +26,8 @@ use super::peer::{Peer, budget, failed, setting};
 const NAME: &str = "sled";
 /// Interval of background syncs in milliseconds, that of Quintet.
 const FLUSH_MS: u64 = 100;
+/// Longest wait for the threads of a closed database to release its lock.
+const CLOSE_WAIT: Duration = Duration::from_secs(10);
 
 pub(super) struct Sled;
 
@@ -71,6 +79,7 @@ impl Peer for Sled {
             .map_err(|error| failed(NAME, error))?;
         Ok(Box::new(SledStore {
             database,
+            lock_path: options.dir.join("db"),
             second: OnceLock::new(),
             is_synced: options.is_synced(),
         }))
@@ -79,6 +88,8 @@ impl Peer for Sled {
 
 struct SledStore {
     database: Db,
+    /// The file that sled locks while the database is open.
+    lock_path: PathBuf,
     /// The second tree, once it is needed.
     second: OnceLock<Tree>,
     is_synced: bool,
@@ -164,6 +175,23 @@ impl Store for SledStore {
     }
 
     fn close(self: Box<Self>) -> Outcome {
-        self.sync()
+        self.sync()?;
+        let lock_path = self.lock_path.clone();
+        drop(self);
+        await_unlocked(&lock_path)
+    }
+}
+
+/// Waits until no other file handle has a lock on the file at `path`. Threads of sled keep its
+/// database open for a moment after the last handle is dropped; opening it then fails.
+fn await_unlocked(path: &Path) -> Outcome {
+    let file = File::open(path).map_err(|error| failed(NAME, error))?;
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(error) if began.elapsed() >= CLOSE_WAIT => return Err(failed(NAME, error)),
+            Err(_) => thread::sleep(Duration::from_millis(1)),
+        }
     }
 }
