@@ -72,6 +72,14 @@ impl EntryRun {
         }
     }
 
+    /// Reserves memory for `count` entries of a leaf by their mean size, at most that of a page.
+    fn reserve(&mut self, view: &NodeView<'_>, count: usize) {
+        let count = count.min(view.count());
+        self.ends.reserve(count);
+        let bytes = view.words().len().saturating_mul(count) / view.count().max(1);
+        self.bytes.reserve(bytes);
+    }
+
     /// Copies entries `first..last` of a leaf until `limit` or [`STEP_BYTES`] is reached or an
     /// entry has a part in an extent. Returns the number of the first entry that was not copied.
     fn copy(
@@ -81,6 +89,7 @@ impl EntryRun {
         limit: usize,
     ) -> Option<usize> {
         let prefix = view.prefix()?;
+        self.reserve(view, last.saturating_sub(first).min(limit.saturating_sub(self.len())));
         for index in first..last {
             view.prefetch_near(index + AHEAD_ENTRIES);
             let slot = view.slot(index)?;

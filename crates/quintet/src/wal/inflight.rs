@@ -10,17 +10,18 @@
 //! Invariants: a slot's bound is at most the LSN that its writer reserves, because the writer
 //! reads it from the log's end before the reservation. A reader whose end includes a reservation
 //! sees that writer's bound, or its completion. For this, the writer stores the bound, then adds to
-//! the tail (release). The reader loads the tail (acquire), then the slots.
+//! the tail (release). The reader loads the tail (acquire), then the slots. The number of used slots
+//! is raised and read in the same places.
 //!
 //! Threads: any number. With more than [`SLOTS`] writers at once, the others wait for a slot.
 
 use crate::util::{
-    codec::Lsn,
+    codec::{Lsn, to_u64, to_usize},
     sync::{AtomicU64, Ordering, yield_now},
 };
 
-/// Maximum number of concurrent writers. A slot is a cache line, and a sync reads all of them
-/// (8 KiB).
+/// Maximum number of concurrent writers. A slot is a cache line. A sync and a snapshot read those
+/// that were ever claimed, at most 8 KiB.
 const SLOTS: usize = if cfg!(model) { 3 } else { 128 };
 
 /// A word of a slot that bounds nothing.
@@ -40,6 +41,8 @@ struct InflightSlot {
 #[derive(Debug)]
 pub(super) struct Inflight {
     slots: Vec<InflightSlot>,
+    /// No slot from this index on was ever claimed. Raised before the claim's reservation.
+    used: AtomicU64,
 }
 
 /// Index of a claimed slot. [`Inflight::release`] frees it.
@@ -50,7 +53,7 @@ impl Inflight {
     pub(super) fn new() -> Self {
         let free =
             |_| InflightSlot { copying: AtomicU64::new(FREE), applying: AtomicU64::new(FREE) };
-        Self { slots: (0..SLOTS).map(free).collect() }
+        Self { slots: (0..SLOTS).map(free).collect(), used: AtomicU64::new(0) }
     }
 
     /// Claims a slot with `bound`, the log's end as read before the call. Waits while no slot is
@@ -68,6 +71,9 @@ impl Inflight {
                     Ordering::Relaxed,
                 );
                 if claimed.is_ok() {
+                    if to_u64(index) >= self.used.load(Ordering::Relaxed) {
+                        self.used.fetch_max(to_u64(index) + 1, Ordering::Relaxed);
+                    }
                     slot.copying.store(bound.0, Ordering::Relaxed);
                     return SlotClaim(index);
                 }
@@ -104,7 +110,8 @@ impl Inflight {
     }
 
     fn lowest(&self, end: Lsn, word: impl Fn(&InflightSlot) -> &AtomicU64) -> Lsn {
-        let bounds = self.slots.iter().map(|slot| word(slot).load(Ordering::Acquire));
+        let used = self.slots.iter().take(to_usize(self.used.load(Ordering::Acquire)));
+        let bounds = used.map(|slot| word(slot).load(Ordering::Acquire));
         Lsn(bounds.fold(end.0, u64::min))
     }
 }

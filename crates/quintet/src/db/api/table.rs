@@ -270,7 +270,7 @@ impl Table {
         mut each: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
         let core = &self.session.core;
-        let mut visit = |key: &[u8], stored: &[u8]| {
+        let visit = |key: &[u8], stored: &[u8]| {
             let (envelope, start) =
                 Envelope::decode(stored).ok_or_else(|| core.tables.bad_envelope(&self.state))?;
             let next = if envelope.is_expired(snapshot.time) {
@@ -281,7 +281,7 @@ impl Table {
             // The callback may have forked: the engine's locks and pins are the parent's then.
             core.tables.check_process().map(|()| next)
         };
-        core.snapshot_visit(snapshot, &self.state, range, &mut visit)
+        core.snapshot_visit(snapshot, &self.state, range, visit)
     }
 
     /// Returns an estimate of the number of keys in a range, within a small factor. It includes
@@ -374,7 +374,6 @@ impl Table {
 #[derive(Debug)]
 pub struct Entries {
     table: Table,
-    snapshot: ProcessArc<SnapshotState>,
     stored: SnapshotRange,
     failed: bool,
 }
@@ -395,7 +394,7 @@ impl Entries {
         range: KeyRange,
     ) -> Result<Self> {
         let stored = table.session.core.snapshot_range(snapshot, &table.state, range)?;
-        Ok(Self { table: table.clone(), snapshot: snapshot.clone(), stored, failed: false })
+        Ok(Self { table: table.clone(), stored, failed: false })
     }
 
     fn next_visible(&mut self, direction: Direction) -> Option<Result<(Key, Value)>> {
@@ -414,7 +413,7 @@ impl Entries {
             let Some((key, stored)) = self.stored.next(core, state, direction)? else {
                 return Ok(None);
             };
-            if let Some(value) = core.visible_in(&self.snapshot, state, stored)? {
+            if let Some(value) = core.visible_in(self.stored.snapshot(), state, stored)? {
                 return Ok(Some((key, value)));
             }
         }

@@ -19,22 +19,44 @@ impl<I: DoubleEndedIterator<Item = Result<T>>, T> PeekedEnds<I, T> {
         &mut self.entries
     }
 
+    /// Takes the next entry from the front (`Up`) or from the back.
+    #[inline]
+    pub(crate) fn next(&mut self, direction: Direction) -> Result<Option<T>> {
+        let near = match direction {
+            Direction::Up => &mut self.front,
+            Direction::Down => &mut self.back,
+        };
+        if near.is_some() {
+            return Ok(near.take());
+        }
+        let (next, far) = match direction {
+            Direction::Up => (self.entries.next(), &mut self.back),
+            Direction::Down => (self.entries.next_back(), &mut self.front),
+        };
+        match next {
+            Some(entry) => entry.map(Some),
+            // The last entry may have been read from the other end.
+            None => Ok(far.take()),
+        }
+    }
+
+    /// Takes back the entry that [`PeekedEnds::next`] returned last in this direction.
+    pub(crate) fn put_back(&mut self, direction: Direction, entry: T) {
+        match direction {
+            Direction::Up => self.front = Some(entry),
+            Direction::Down => self.back = Some(entry),
+        }
+    }
+
     /// Reads the next entry from the front (`Up`) or from the back, unless it is read already.
     pub(crate) fn peek(&mut self, direction: Direction) -> Result<Option<&T>> {
-        let Self { entries, front, back } = self;
-        let (near, far) = match direction {
-            Direction::Up => (front, back),
-            Direction::Down => (back, front),
-        };
-        if near.is_none() {
-            let next = match direction {
-                Direction::Up => entries.next(),
-                Direction::Down => entries.next_back(),
-            };
-            // The last entry may have been read from the other end.
-            *near = next.transpose()?.or_else(|| far.take());
+        if let Some(entry) = self.next(direction)? {
+            self.put_back(direction, entry);
         }
-        Ok(near.as_ref())
+        Ok(match direction {
+            Direction::Up => self.front.as_ref(),
+            Direction::Down => self.back.as_ref(),
+        })
     }
 
     /// Takes the entry that [`PeekedEnds::peek`] has returned.

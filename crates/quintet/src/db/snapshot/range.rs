@@ -87,6 +87,11 @@ impl SnapshotRange {
         std::mem::forget(stored);
     }
 
+    /// Returns the snapshot.
+    pub(crate) fn snapshot(&self) -> &SnapshotState {
+        &self.snapshot
+    }
+
     /// Returns the next entry from the front (`Up`) or from the back. After an error the range must
     /// not be used.
     pub(crate) fn next(
@@ -98,7 +103,16 @@ impl SnapshotRange {
         loop {
             // In this order: a key that was removed before the engine returned this entry has a
             // version now.
-            self.stored.peek(direction)?;
+            let entry = self.stored.next(direction)?;
+            if !core.versions.may_have(&self.snapshot, table) {
+                self.snapshot.check()?;
+                let Some(entry) = entry else { return Ok(None) };
+                self.pass(&entry.key, direction);
+                return Ok(Some((entry.key, entry.value)));
+            }
+            if let Some(entry) = entry {
+                self.stored.put_back(direction, entry);
+            }
             let version = self.next_version(core, table, direction)?;
             self.snapshot.check()?;
             if let Some(version) = version {
@@ -124,9 +138,6 @@ impl SnapshotRange {
         table: &TableState,
         direction: Direction,
     ) -> Result<Option<NextVersion>> {
-        if !core.versions.may_have(&self.snapshot, table) {
-            return Ok(None);
-        }
         mutant!(SnapshotRangeMissesDeleted => return Ok(None));
         let (start, end) = (&*self.start, self.end.as_deref());
         let nearest = match direction {
@@ -194,69 +205,95 @@ impl Core {
         snapshot: &SnapshotState,
         table: &TableState,
         range: KeyRange,
-        each: Visit<'_>,
+        mut each: impl FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         self.begin_snapshot_read(snapshot, table)?;
         let ordered = table.engine.ordered().ok_or_else(|| self.tables.unordered(table))?;
-        let mut start = range.start.clone().unwrap_or_default();
-        let end = range.end.clone();
-        let mut nearest = NearestVersion::default();
+        let mut versions = VisitedVersions {
+            core: self,
+            snapshot,
+            table,
+            start: range.start.clone().unwrap_or_default(),
+            end: range.end.clone(),
+            nearest: NearestVersion::default(),
+        };
         let mut has_ended = false;
-        let place = (snapshot, table);
         let mut merged = |key: &[u8], stored: &[u8]| {
             let mut flow = ControlFlow::Continue(());
-            let mut is_replaced = false;
-            while let Some(version) =
-                self.next_visited(place, &mut nearest, (&start, end.as_deref()), Some(key))?
-            {
-                is_replaced = version.place == key;
-                pass(&mut start, &version.place);
-                snapshot.check()?;
-                if let Some(value) = version.value {
-                    flow = each(&version.place, &value)?;
-                }
-                if is_replaced || flow.is_break() {
-                    break;
-                }
+            let mut is_passed = false;
+            if self.versions.may_have(snapshot, table) {
+                (flow, is_passed) = versions.visit_up_to(key, &mut each)?;
             }
-            if !is_replaced && flow.is_continue() {
+            if !is_passed && flow.is_continue() {
                 snapshot.check()?;
-                if !self.versions.is_hidden(snapshot, table, key) {
-                    flow = each(key, stored)?;
-                }
-                pass(&mut start, key);
+                pass(&mut versions.start, key);
+                flow = each(key, stored)?;
             }
             has_ended = flow.is_break();
             Ok(flow)
         };
         ordered.visit(range, &mut merged)?;
-        let bounds = end.as_deref();
-        while !has_ended
-            && let Some(version) = self.next_visited(place, &mut nearest, (&start, bounds), None)?
-        {
-            pass(&mut start, &version.place);
-            snapshot.check()?;
-            if let Some(value) = version.value {
-                has_ended = each(&version.place, &value)?.is_break();
-            }
+        if !has_ended && self.versions.may_have(snapshot, table) {
+            versions.visit_rest(&mut each)?;
         }
         snapshot.check()
+    }
+}
+
+/// What a visit knows of the versions of its table.
+struct VisitedVersions<'v> {
+    core: &'v Core,
+    snapshot: &'v SnapshotState,
+    table: &'v TableState,
+    /// The first key that the visit has not passed; empty: none was passed.
+    start: Vec<u8>,
+    end: Option<Vec<u8>>,
+    nearest: NearestVersion,
+}
+
+impl VisitedVersions<'_> {
+    /// Visits the versions up to the engine's next key. Returns what `each` returned last, and
+    /// whether the entry of the key is passed: it has a version, or the snapshot has no such key.
+    fn visit_up_to(&mut self, key: &[u8], each: Visit<'_>) -> Result<(ControlFlow<()>, bool)> {
+        while let Some(version) = self.next(Some(key))? {
+            let flow = self.visit_version(&version, each)?;
+            if flow.is_break() || version.place == key {
+                return Ok((flow, true));
+            }
+        }
+        let is_hidden = self.core.versions.is_hidden(self.snapshot, self.table, key);
+        if is_hidden {
+            self.snapshot.check()?;
+            pass(&mut self.start, key);
+        }
+        Ok((ControlFlow::Continue(()), is_hidden))
+    }
+
+    /// Visits the versions up to the end of the range.
+    fn visit_rest(&mut self, each: Visit<'_>) -> Result<()> {
+        while let Some(version) = self.next(None)? {
+            if self.visit_version(&version, each)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_version(&mut self, version: &NextVersion, each: Visit<'_>) -> Result<ControlFlow<()>> {
+        pass(&mut self.start, &version.place);
+        self.snapshot.check()?;
+        match &version.value {
+            Some(value) => each(&version.place, value),
+            None => Ok(ControlFlow::Continue(())),
+        }
     }
 
     /// Takes the first version from `start` on, if it is not above `key`; without a key, if it is
     /// below `end`.
-    fn next_visited(
-        &self,
-        (snapshot, table): (&SnapshotState, &TableState),
-        nearest: &mut NearestVersion,
-        (start, end): (&[u8], Option<&[u8]>),
-        key: Option<&[u8]>,
-    ) -> Result<Option<NextVersion>> {
-        if !self.versions.may_have(snapshot, table) {
-            return Ok(None);
-        }
-        let search =
-            || self.versions.nearest_between((snapshot, table), (start, end), Direction::Up);
+    fn next(&mut self, key: Option<&[u8]>) -> Result<Option<NextVersion>> {
+        let Self { core, snapshot, table, start, end, nearest } = self;
+        let bounds = (&**start, end.as_deref());
+        let search = || core.versions.nearest_between((snapshot, table), bounds, Direction::Up);
         let Some(first) = nearest.get(table, |_| true, search)? else { return Ok(None) };
         if key.is_some_and(|key| *first.place > *key) {
             return Ok(None);

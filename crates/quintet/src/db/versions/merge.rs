@@ -67,7 +67,7 @@ impl VersionStore {
     pub(super) fn complete_runs(&self) -> CompleteRuns {
         // In this order: a snapshot that is not in the list has an LSN from `applied` on, and the
         // versions of complete segments were replaced before.
-        let open = || lock(&self.open).by_number.values().map(|open| open.lsn).collect();
+        let open = || lock(&self.open).lsns();
         let early: Option<Vec<Lsn>> =
             mutant!(SnapshotCompactsBesideTaking: Some(open()), else None);
         let applied = self.log.applied();

@@ -1,6 +1,6 @@
 //! The open snapshots.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use crate::util::{
     codec::{Lsn, to_u64},
@@ -21,10 +21,14 @@ impl SnapshotEnd {
         self.has_ended.store(true, Ordering::SeqCst);
     }
 
-    /// Returns why the snapshot has ended, if it has.
     #[inline]
-    pub(super) fn reason(&self) -> Option<String> {
-        self.has_ended.load(Ordering::SeqCst).then(|| lock(&self.reason).clone())
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::SeqCst)
+    }
+
+    /// Returns why the snapshot has ended.
+    pub(super) fn reason(&self) -> String {
+        lock(&self.reason).clone()
     }
 }
 
@@ -41,7 +45,8 @@ pub(super) struct OpenSnapshot {
 /// The open snapshots by number, which is the order of their LSNs.
 #[derive(Debug, Default)]
 pub(super) struct OpenSnapshots {
-    pub(super) by_number: BTreeMap<u64, OpenSnapshot>,
+    /// In the order of their numbers. Keeps its memory: every range takes and ends one.
+    by_number: VecDeque<(u64, OpenSnapshot)>,
     /// The last number given to a snapshot, a drop or a sorted load.
     number: u64,
     /// A table was dropped whose files an open snapshot keeps.
@@ -69,17 +74,40 @@ impl OpenSnapshots {
         self.number
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_number.is_empty()
+    }
+
+    /// Adds a snapshot. Its number is the last that was given.
+    pub(super) fn insert(&mut self, number: u64, open: OpenSnapshot) {
+        self.by_number.push_back((number, open));
+    }
+
+    /// Removes a snapshot. Returns whether it was open.
+    pub(super) fn remove(&mut self, number: u64) -> bool {
+        match self.by_number.binary_search_by_key(&number, |(number, _)| *number) {
+            Ok(index) => self.by_number.remove(index).is_some(),
+            Err(_) => false,
+        }
+    }
+
+    /// Returns the LSNs of all, in their order.
+    pub(super) fn lsns(&self) -> Vec<Lsn> {
+        self.by_number.iter().map(|(_, open)| open.lsn).collect()
+    }
+
     pub(super) fn oldest(&self) -> Option<(u64, &OpenSnapshot)> {
-        self.by_number.first_key_value().map(|(number, open)| (*number, open))
+        self.by_number.front().map(|(number, open)| (*number, open))
     }
 
     /// Returns whether one has a number at or above `start` and below `end`.
     pub(super) fn is_any_between(&self, start: u64, end: u64) -> bool {
-        start < end && self.by_number.range(start..end).next().is_some()
+        let first = self.by_number.partition_point(|(number, _)| *number < start);
+        self.by_number.get(first).is_some_and(|(number, _)| *number < end)
     }
 
     pub(super) fn newest(&self) -> Option<&OpenSnapshot> {
-        self.by_number.last_key_value().map(|(_, open)| open)
+        self.by_number.back().map(|(_, open)| open)
     }
 
     /// Returns what the statistics show. `now` is on the monotonic clock.

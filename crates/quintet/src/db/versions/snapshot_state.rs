@@ -46,10 +46,12 @@ impl SnapshotState {
     /// Fails with [`Error::SnapshotExpired`] if the snapshot has ended. A read checks it last.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
-        match self.end.reason() {
-            None => Ok(()),
-            Some(reason) => Err(Error::SnapshotExpired { reason }),
-        }
+        if self.end.has_ended() { Err(self.expired()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn expired(&self) -> Error {
+        Error::SnapshotExpired { reason: self.end.reason() }
     }
 
     /// Waits until the commits below the snapshot's LSN are applied: those that were in progress

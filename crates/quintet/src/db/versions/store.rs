@@ -122,7 +122,7 @@ impl VersionStore {
         let mut open = lock(&self.open);
         let too_old = self.end_old(&mut open);
         mutant!(SnapshotNotAnnounced: (), else self.newest.store(BEING_TAKEN, Ordering::SeqCst));
-        if open.by_number.is_empty() {
+        if open.is_empty() {
             // No value expires for compactions until the time is known.
             self.host.expire_only_before(Some(0));
         }
@@ -133,7 +133,7 @@ impl VersionStore {
         let number = open.next_number();
         let end = Arc::new(SnapshotEnd::default());
         let taken = OpenSnapshot { lsn, time, taken_at: self.env.monotonic(), end };
-        open.by_number.insert(number, taken.clone());
+        open.insert(number, taken.clone());
         self.announce(&open);
         drop(open);
         drop(too_old);
@@ -152,7 +152,7 @@ impl VersionStore {
     pub(super) fn release(&self, number: u64) {
         let mut open = lock(&self.open);
         let is_oldest = open.oldest().is_some_and(|(oldest, _)| oldest == number);
-        if open.by_number.remove(&number).is_none() {
+        if !open.remove(number) {
             return;
         }
         self.announce(&open);
@@ -341,6 +341,9 @@ impl VersionStore {
             self.host.jobs.wake(JobKind::Persist);
         }
         self.forget_loads(open);
+        if self.runs.load().is_empty() {
+            return Vec::new();
+        }
         let _rotation = lock(&self.rotation);
         let runs = self.runs.load_full();
         let Some(last) = runs.last() else { return Vec::new() };
@@ -356,10 +359,11 @@ impl VersionStore {
             // A writer that began before the segment was sealed may still add to it.
             is_last || run.reaches(lsn) || !run.is_complete(applied)
         };
-        let (kept, unneeded): (Vec<_>, Vec<_>) = runs.iter().cloned().partition(|s| is_needed(&s));
-        if !unneeded.is_empty() {
-            self.runs.store(Arc::new(kept));
+        if runs.iter().all(|run| is_needed(&run)) {
+            return Vec::new();
         }
+        let (kept, unneeded) = runs.iter().cloned().partition(|run| is_needed(&run));
+        self.runs.store(Arc::new(kept));
         unneeded
     }
 
@@ -376,7 +380,7 @@ impl VersionStore {
             && now.saturating_sub(oldest.taken_at) > self.limits.age
         {
             oldest.end.set(&reason);
-            open.by_number.remove(&number);
+            open.remove(number);
             open.expired_total += 1;
         }
         self.announce(open);
@@ -388,7 +392,7 @@ impl VersionStore {
         let mut open = lock(&self.open);
         let Some((number, oldest)) = open.oldest() else { return false };
         mutant!(SnapshotEndsSilently: (), else oldest.end.set(reason));
-        open.by_number.remove(&number);
+        open.remove(number);
         open.expired_total += 1;
         self.announce(&open);
         let unneeded = self.take_unneeded(&mut open);
