@@ -10,8 +10,8 @@
 //! Invariants: a slot's bound is at most the LSN that its writer reserves, because the writer
 //! reads it from the log's end before the reservation. A reader whose end includes a reservation
 //! sees that writer's bound, or its completion. For this, the writer stores the bound, then adds to
-//! the tail (release). The reader loads the tail (acquire), then the slots. The number of used slots
-//! is raised and read in the same places.
+//! the tail (release). The reader loads the tail (acquire), then the slots. The number of used
+//! slots is raised and read in the same places.
 //!
 //! Threads: any number. With more than [`SLOTS`] writers at once, the others wait for a slot.
 
