@@ -52,6 +52,7 @@ pub fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
         Command::Import(command) => run_import(context, &command),
         Command::Export(command) => run_export(context, &command),
         Command::Stats(command) => stats(context, &command),
+        Command::Compact(command) => compact(context, &command),
         Command::Check(command) => check(context, &command),
         Command::Inspect(command) => inspect::inspect(&command.file, context.out),
         Command::Shell(command) => shell::run(context, &command),
@@ -421,6 +422,24 @@ fn stats(context: &mut Context<'_>, command: &arguments::StatsArgs) -> Outcome {
         write!(context.out, "{}", figures::as_text(&figures))?;
     }
     Ok(())
+}
+
+/// Compacts a table, or all, and prints the bytes of files before and after.
+fn compact(context: &mut Context<'_>, command: &arguments::CompactArgs) -> Outcome {
+    let database = context.open_to_write(&command.dir, DurabilityChoice::Sync)?;
+    let names = match &command.table {
+        Some(name) => vec![name.clone()],
+        None => database.tables().into_iter().map(|table| table.name.to_string()).collect(),
+    };
+    for name in names {
+        let table = open_table(&database, &command.dir, &name)?;
+        let before = table.stats()?.file_bytes;
+        table.compact()?;
+        table.persist()?;
+        let after = table.stats()?.file_bytes;
+        writeln!(context.out, "{name}: {before} bytes of files before, {after} after")?;
+    }
+    Ok(database.close()?)
 }
 
 fn check(context: &mut Context<'_>, command: &arguments::CheckArgs) -> Outcome {

@@ -97,6 +97,9 @@ pub enum LogKvPreset {
     Fig5,
     /// Table 3: recovery after `kill -9` for three snapshot thresholds, 100,000 commands.
     Table3,
+    /// The search over chunk size and live ratio that section 7 leaves open: twelve stores under
+    /// the write-heavy scenarios of Table 2, 1,000,000 commands.
+    Search,
 }
 
 /// A store of a preset and its options.
@@ -105,13 +108,29 @@ pub type PresetVariant = (&'static str, &'static [(&'static str, &'static str)])
 /// A threshold that no run reaches: no snapshots.
 const NEVER: &[(&str, &str)] = &[("snapshot_bytes", "1099511627776")];
 
+/// The stores of the search: chunk sizes around the default, and live ratios.
+const SEARCHED: &[PresetVariant] = &[
+    ("hashlog", &[("chunk_bytes", "131072"), ("live_ratio", "30")]),
+    ("hashlog", &[("chunk_bytes", "131072"), ("live_ratio", "50")]),
+    ("hashlog", &[("chunk_bytes", "131072"), ("live_ratio", "80")]),
+    ("hashlog", &[("chunk_bytes", "524288"), ("live_ratio", "30")]),
+    ("hashlog", &[("chunk_bytes", "524288"), ("live_ratio", "50")]),
+    ("hashlog", &[("chunk_bytes", "524288"), ("live_ratio", "80")]),
+    ("hashlog", &[("chunk_bytes", "2097152"), ("live_ratio", "30")]),
+    ("hashlog", &[("chunk_bytes", "2097152"), ("live_ratio", "50")]),
+    ("hashlog", &[("chunk_bytes", "2097152"), ("live_ratio", "80")]),
+    ("hashlog", &[("chunk_bytes", "8388608"), ("live_ratio", "30")]),
+    ("hashlog", &[("chunk_bytes", "8388608"), ("live_ratio", "50")]),
+    ("hashlog", &[("chunk_bytes", "8388608"), ("live_ratio", "80")]),
+];
+
 impl LogKvPreset {
     /// Returns the commands of each point in the paper.
     pub const fn operations(self) -> u64 {
         match self {
             Self::Table1 | Self::Fig3 | Self::Table3 => 100_000,
             Self::Fig4 | Self::Fig5 => 400_000,
-            Self::Table2 => 1_000_000,
+            Self::Table2 | Self::Search => 1_000_000,
         }
     }
 
@@ -133,6 +152,7 @@ impl LogKvPreset {
                 ("naive", &[("snapshot_bytes", "2097152")]),
                 ("naive", &[("snapshot_bytes", "67108864")]),
             ],
+            Self::Search => SEARCHED,
         }
     }
 
@@ -150,6 +170,7 @@ impl LogKvPreset {
                 "paper, table 3 (thousand ops/s, recovery error): LogKV 2 MB 50, 3.55 %; \
                  NaiveKV 64 KB 1, 0.17 %; 2 MB 17, 4.53 %; 64 MB inf, 99.18 %"
             }
+            Self::Search => "paper: chunks of 2 MB; the search is left to later work",
         }
     }
 
@@ -161,17 +182,8 @@ impl LogKvPreset {
         match self {
             Self::Table1 => product(&HIT, &READ, &FRACTION, &[0.7, 0.8, 0.9]),
             Self::Fig3 | Self::Fig4 | Self::Fig5 => product(&HIT, &READ, &FRACTION, &[0.9]),
-            Self::Table2 => [
-                ("read-heavy-hot", 0.8, 0.2, 0.6),
-                ("read-heavy", 0.8, 0.0, 0.0),
-                ("write-heavy-hot", 0.2, 0.2, 0.6),
-                ("write-heavy", 0.2, 0.0, 0.0),
-            ]
-            .map(|(name, read_fraction, hot_fraction, hot_rate)| {
-                let point = LogKvPoint { hit_rate: 0.95, read_fraction, hot_fraction, hot_rate };
-                (name.to_owned(), point)
-            })
-            .to_vec(),
+            Self::Table2 => scenarios(&[READ_HEAVY, WRITE_HEAVY].concat()),
+            Self::Search => scenarios(&WRITE_HEAVY),
             Self::Table3 => {
                 let point = LogKvPoint {
                     hit_rate: 0.8,
@@ -183,6 +195,23 @@ impl LogKvPreset {
             }
         }
     }
+}
+
+/// A scenario of Table 2: its name, read fraction, hot fraction and hot rate.
+type Scenario = (&'static str, f64, f64, f64);
+
+const READ_HEAVY: [Scenario; 2] =
+    [("read-heavy-hot", 0.8, 0.2, 0.6), ("read-heavy", 0.8, 0.0, 0.0)];
+const WRITE_HEAVY: [Scenario; 2] =
+    [("write-heavy-hot", 0.2, 0.2, 0.6), ("write-heavy", 0.2, 0.0, 0.0)];
+
+fn scenarios(scenarios: &[Scenario]) -> Vec<(String, LogKvPoint)> {
+    let point = |(name, read_fraction, hot_fraction, hot_rate): &Scenario| {
+        let (read_fraction, hot_fraction) = (*read_fraction, *hot_fraction);
+        let point = LogKvPoint { hit_rate: 0.95, read_fraction, hot_fraction, hot_rate: *hot_rate };
+        ((*name).to_owned(), point)
+    };
+    scenarios.iter().map(point).collect()
 }
 
 fn product(hit: &[f64], read: &[f64], fraction: &[f64], rate: &[f64]) -> Vec<(String, LogKvPoint)> {
@@ -211,10 +240,12 @@ mod tests {
     fn presets_have_the_points_of_the_paper() {
         assert_eq!(LogKvPreset::Table1.points().len(), 240);
         assert_eq!(LogKvPreset::Table2.points().len(), 4);
+        assert_eq!(LogKvPreset::Search.points().len(), 2);
+        assert_eq!(LogKvPreset::Search.variants().len(), 12);
         assert_eq!(LogKvPreset::Fig3.points().len(), 80);
         assert!(LogKvPreset::Fig4.points().iter().all(|(_, point)| point.hot_rate > 0.89));
         for preset in
-            [LogKvPreset::Table1, LogKvPreset::Table2, LogKvPreset::Fig5, LogKvPreset::Table3]
+            [LogKvPreset::Table1, LogKvPreset::Search, LogKvPreset::Fig5, LogKvPreset::Table3]
         {
             for (name, point) in preset.points() {
                 point.workload(&name).unwrap();

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use super::{
-    database::{CheckArgs, CompletionsArgs, InspectArgs, ShellArgs, StatsArgs},
+    database::{CheckArgs, CompactArgs, CompletionsArgs, InspectArgs, ShellArgs, StatsArgs},
     entries::{CountArgs, DelArgs, GetArgs, PutArgs, ScanArgs},
     tables::{
         CreateArgs, DefaultsArgs, DropArgs, ListArgs, MountArgs, MountsArgs, OptionsArgs,
@@ -71,6 +71,8 @@ pub enum Command {
     Export(ExportArgs),
     /// Print statistics of a database or a table
     Stats(StatsArgs),
+    /// Release the disk space of deleted, replaced and expired entries
+    Compact(CompactArgs),
     /// Verify all files and change nothing (exit code 3 if there is damage)
     Check(CheckArgs),
     /// Print a log segment, the catalog or a file of a table in its documented layout

@@ -45,6 +45,15 @@ pub enum TableOrder {
     MemoryBytes,
 }
 
+/// `compact`
+#[derive(Debug, Args)]
+pub struct CompactArgs {
+    /// The database directory
+    pub dir: PathBuf,
+    /// The table (default: every table)
+    pub table: Option<String>,
+}
+
 /// `check`
 #[derive(Debug, Args)]
 pub struct CheckArgs {

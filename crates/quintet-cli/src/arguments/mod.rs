@@ -13,7 +13,9 @@ mod transfer;
 mod values;
 
 pub use command::{Arguments, Command};
-pub use database::{CheckArgs, CompletionsArgs, InspectArgs, ShellArgs, StatsArgs, TableOrder};
+pub use database::{
+    CheckArgs, CompactArgs, CompletionsArgs, InspectArgs, ShellArgs, StatsArgs, TableOrder,
+};
 pub use entries::{CountArgs, DelArgs, GetArgs, PutArgs, ScanArgs};
 pub use shared::{DurabilityChoice, Selection, TableSelection, TableTarget, WriteArgs};
 pub use tables::{

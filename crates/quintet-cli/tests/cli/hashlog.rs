@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::common::Place;
+use crate::common::{Place, check_failure};
 
 /// A database whose table `t` is of `hashlog` and has been persisted, with these options.
 fn place(options: &[&str]) -> Place {
@@ -149,3 +149,21 @@ byte 8192: extent of chunk serial 1 order 2, units 512 to 531, 1 entries, lsn * 
 byte 12288: no extent for 57344 bytes
 byte 69632: large value 1 of 30001 bytes, lsn *
 ";
+
+#[test]
+fn compact_releases_the_bytes_of_replaced_values() {
+    let place = Place::with_table();
+    place.ok(&["create", "DB", "log", "--engine", "hashlog", "--option", "chunk_bytes=16384"]);
+    let value = "v".repeat(1000);
+    let puts: String = (0..4000).map(|i| format!("put {} {value}\n", i % 40)).collect();
+    place.feed(&["shell", "DB", "log"], puts);
+    place.feed(&["shell", "DB", "log"], "persist\n");
+    let printed = place.ok(&["compact", "DB", "log"]);
+    let bytes: Vec<u64> = printed.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let [before, after] = bytes[..] else { panic!("{printed}") };
+    assert!(after <= before && after < 400_000, "{printed}");
+    let all = place.ok(&["compact", "DB"]);
+    assert_eq!(all.lines().count(), 2, "{all}");
+    assert_eq!(place.ok(&["get", "DB", "log", "39"]), format!("{value}\n"));
+    check_failure(&place.run(&["compact", "DB", "none"]), 1, "none");
+}

@@ -29,6 +29,18 @@ fn each_command_is_answered() {
     assert!(answers(&place, "stats\nstatistic t\n").contains("naive"));
 }
 
+/// The tool of the log-structured original took its commands in any case.
+#[test]
+fn commands_are_read_in_any_case_and_tables_persist_and_compact() {
+    let place = Place::with_table();
+    assert_eq!(
+        answers(&place, "use t\nPUT Key v\nGet Key\npersist\nCOMPACT\n"),
+        "ok\nok\n\"v\"\nok\nok\n"
+    );
+    check_failure(&shell(&place, "use t\npersist t\n"), 1, "unexpected");
+    check_failure(&shell(&place, "compact\n"), 1, "use TABLE");
+}
+
 #[test]
 fn quotes_hold_what_cannot_be_typed() {
     let place = Place::with_table();

@@ -63,6 +63,8 @@ pub(super) const COMMANDS: &[Help] = &[
     help("rollback", "", "discard the writes of the transaction (also: abort)"),
     help("snapshot", "", "let get, scan and count show this moment until release"),
     help("release", "", "end the snapshot"),
+    help("persist", "", "write what the table has in memory and in the log to its files"),
+    help("compact", "", "release the disk space of deleted, replaced and expired entries"),
     help("stats", "[TABLE]", "print statistics"),
     help("help", "", "print this text"),
     help("quit", "", "leave the shell"),
@@ -142,6 +144,7 @@ impl<'a> Session<'a> {
     pub(super) fn execute(&mut self, line: &[u8], out: &mut dyn Write) -> Outcome<Flow> {
         let mut words = Words::new(line);
         let Some(command) = words.next()? else { return Ok(Flow::Continue) };
+        let command = command.to_ascii_lowercase();
         let words = &mut words;
         match command.as_slice() {
             [b'#', ..] => {}
@@ -182,6 +185,16 @@ impl<'a> Session<'a> {
             b"merge" => self.merge(words, out)?,
             b"begin" | b"commit" | b"rollback" | b"abort" | b"snapshot" | b"release" => {
                 self.change_view(&command, words)?;
+                self.done(out)?;
+            }
+            b"persist" => {
+                words.end()?;
+                self.table()?.persist()?;
+                self.done(out)?;
+            }
+            b"compact" => {
+                words.end()?;
+                self.table()?.compact()?;
                 self.done(out)?;
             }
             b"stats" | b"statistic" => self.stats(words, out)?,
