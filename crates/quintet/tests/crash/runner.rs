@@ -466,6 +466,8 @@ impl<'a> Runner<'a> {
             options = small.iter().fold(options, |options, name| options.set(*name, "65536"));
             options = options.set("level0_tables", "2").set("max_pieces", "2");
             options = options.set("fanout", "2").set("block_bytes", "1024");
+            let tiers = if table.is_multiple_of(2) { "one" } else { "two" };
+            options = options.set("tiers", tiers);
         }
         if kind == EngineKind::Slm {
             let small = ["memtable_bytes", "run_bytes"];

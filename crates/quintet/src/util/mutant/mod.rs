@@ -314,6 +314,18 @@ bugs! {
     TphMergePassesKeys = 211, "tph-merge-passes-keys";
     /// A seek in an SST skips blocks whose hints equal the key's.
     TphSeeksPastEqualHints = 212, "tph-seeks-past-equal-hints";
+    /// A get takes the newest piece, whatever piece the global hash says.
+    TphTakesOtherPiece = 370, "tph-takes-other-piece";
+    /// A merge forgets deleted keys whose old entries stay in a piece.
+    TphForgetsInvalid = 371, "tph-forgets-invalid";
+    /// The key-location array has the entry behind the right one.
+    TphShiftsSlots = 372, "tph-shifts-slots";
+    /// A scan by the key-location array skips a row between two batches.
+    TphScanSkipsRows = 373, "tph-scan-skips-rows";
+    /// A merge into two tiers takes base keys of the invalid piece for live ones.
+    TphRevivesInvalid = 374, "tph-revives-invalid";
+    /// Reads do not compare the checksums of the chunks of the key-location array.
+    TphSkipsOrderChecksum = 375, "tph-skips-order-checksum";
     // Memory.
     /// An idle table keeps its memory if one in use has more.
     ArbiterIgnoresUses = 290, "arbiter-ignores-uses";
