@@ -159,7 +159,7 @@ impl TphStore {
                 report.add(label, 0, what);
             }
             if let Some(TphCursor::Piece(cursor)) = source
-                && !is_row_of(rows.next()?, current, cursor.place())
+                && !is_next_row(table, &mut rows, key, (current, cursor.place()))?
             {
                 let what = format!("the key-location array differs at key {}", key.escape_ascii());
                 report.add(label, 0, what);
@@ -222,9 +222,17 @@ fn is_found((table, one): (&TphTable, &TableSst), (hash, key): (u64, &[u8]), blo
     found.is_some_and(|(other, number)| Arc::ptr_eq(&other.sst, &one.sst) && number == block)
 }
 
-/// Returns whether a row of the key-location array is that of an entry.
-fn is_row_of(row: Option<EntryLocation>, piece: usize, (block, ordinal): (u32, usize)) -> bool {
-    row == Some(EntryLocation { piece, block, ordinal })
+/// Returns whether the next row of the key-location array is that of an entry, and whether the
+/// samples lead its key there.
+fn is_next_row(
+    table: &TphTable,
+    rows: &mut RowReader,
+    key: &[u8],
+    (piece, (block, ordinal)): (usize, (u32, usize)),
+) -> Result<bool> {
+    let number = rows.passed();
+    let is_sought = table.order.as_ref().is_some_and(|order| order.seek(key).contains(&number));
+    Ok(rows.next()? == Some(EntryLocation { piece, block, ordinal }) && is_sought)
 }
 
 /// Verifies that a seek in an SST reads the block of each key.

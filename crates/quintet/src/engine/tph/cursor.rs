@@ -275,6 +275,18 @@ impl SortedCursor for TphCursor {
 }
 
 impl TphCursor {
+    /// Returns the bytes of one segment of each piece that the cursor visits. A segment has at most
+    /// `most` bytes.
+    pub(super) fn segment_bytes(&self, most: u64) -> u64 {
+        match self {
+            Self::Piece(cursor) => cursor.payload_bytes().min(most),
+            Self::Partition(cursor) => {
+                cursor.inner.sources.iter().map(|source| source.segment_bytes(most)).sum()
+            }
+            _ => 0,
+        }
+    }
+
     /// Returns the block of an SST's current entry and the length of its value, `None` for a
     /// tombstone.
     pub(super) fn entry_block(&self) -> (u32, Option<u64>) {

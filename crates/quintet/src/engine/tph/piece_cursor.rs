@@ -163,6 +163,11 @@ impl PieceCursor {
         self.entry().map_or((0, 0), |entry| (entry.block, entry.ordinal))
     }
 
+    /// Returns the bytes of keys and values of the piece.
+    pub(super) fn payload_bytes(&self) -> u64 {
+        self.sst.footer.payload_bytes
+    }
+
     /// Returns the first block of the current entry's segment.
     pub(super) fn segment_block(&self) -> u32 {
         self.local.blocks_of(self.next.saturating_sub(1)).start

@@ -24,7 +24,7 @@ use crate::util::codec::{low_u32, put_u64, round_up, to_u64, to_usize};
 pub(crate) const CHUNK_ROWS: u64 = 512;
 const ROW_BYTES: u64 = 8;
 /// Bytes of a stored chunk.
-pub(super) const CHUNK_BYTES: u64 = 8 + CHUNK_ROWS * ROW_BYTES;
+pub(crate) const CHUNK_BYTES: u64 = 8 + CHUNK_ROWS * ROW_BYTES;
 /// Tells a chunk from a block of the same number.
 pub(super) const CHUNK_SALT: u32 = 0x6f72_6472;
 /// Maximum index of a piece in a table.

@@ -109,6 +109,8 @@ bugs! {
     CatalogRecordsCompleteEarly = 27, "catalog-records-complete-early";
     /// The next table reuses a dropped table's id: recovery replays old records into it.
     CatalogReusesTableId = 28, "catalog-reuses-table-id";
+    /// The name of a table's directory is not durable when the catalog counts the table's files.
+    TableDirectoryUnsynced = 381, "table-directory-unsynced";
     // The naive engine.
     /// A checkpoint is published with effects that the log can still lose.
     SnapshotSkipsLogSync = 29, "snapshot-skips-log-sync";
@@ -326,6 +328,14 @@ bugs! {
     TphRevivesInvalid = 374, "tph-revives-invalid";
     /// Reads do not compare the checksums of the chunks of the key-location array.
     TphSkipsOrderChecksum = 375, "tph-skips-order-checksum";
+    /// A sample of the key order is not above the key before it.
+    TphShortensSamples = 376, "tph-shortens-samples";
+    /// The first key of a segment is not above the key before it.
+    TphShortensFirstKeys = 377, "tph-shortens-first-keys";
+    /// Pieces that stay keep their numbers although a newer one leaves the table.
+    TphKeepsPieceNumbers = 378, "tph-keeps-piece-numbers";
+    /// The key-location array has deleted keys too.
+    TphOrdersDeletedKeys = 379, "tph-orders-deleted-keys";
     // Memory.
     /// An idle table keeps its memory if one in use has more.
     ArbiterIgnoresUses = 290, "arbiter-ignores-uses";
@@ -414,6 +424,8 @@ bugs! {
     SlmTakesAllForLasting = 213, "slm-takes-all-for-lasting";
     /// A checkpoint has the list of runs without the code of the index's keys.
     SlmForgetsKeyCode = 240, "slm-forgets-key-code";
+    /// A full compaction holds a buffer of each run at once, whatever the budget.
+    SlmCompactsAtOnce = 380, "slm-compacts-at-once";
     /// An idle table counts its journal as written back although it was not.
     JournalEndsUnplaced = 254, "journal-ends-unplaced";
     /// The index has too high an offset for an entry in its block.

@@ -43,8 +43,8 @@ use super::{
     options::Tiers,
     publish::UnpublishedSsts,
     store::TphStore,
-    table::TphTable,
-    two_tiers::key_order::RowReader,
+    table::{TableSst, TphTable},
+    two_tiers::key_order::{ROWS_BYTES, RowReader},
 };
 use crate::{
     Result,
@@ -85,8 +85,7 @@ impl TphStore {
         let newer_count = newer.len();
         let sources = newer_count + base.ssts.len();
         let ahead = self.merge_ahead(sources);
-        // Each source has one read in use while the next one runs.
-        let source_bytes = ahead.most().max(self.segment_bytes()) * 2 * to_u64(sources);
+        let source_bytes = self.source_memory(&newer, base, plan, ahead);
         let work_bytes = self.merge_memory(live + live / 8) + source_bytes;
         // If indexes leave little memory, writers need a part of it.
         let is_large =
@@ -144,7 +143,7 @@ impl TphStore {
             Tiers::One => None,
             Tiers::Two => {
                 let block_bytes = self.settings.shape.block_bytes;
-                Some(PieceBuilder::new(to_usize(self.segment_bytes()), block_bytes))
+                Some(PieceBuilder::new(self.settings.shape.write_bytes, block_bytes))
             }
         };
         builder
@@ -164,12 +163,28 @@ impl TphStore {
         }
     }
 
-    /// Returns the bytes of a segment of a piece with two tiers; 0 with one.
-    fn segment_bytes(&self) -> u64 {
-        match self.settings.tiers {
-            Tiers::One => 0,
-            Tiers::Two => to_u64(self.settings.shape.write_bytes),
+    /// Returns the memory that the sources of a merge take. With two tiers, this includes the
+    /// segment of the new piece.
+    fn source_memory(
+        &self,
+        newer: &[TphCursor],
+        base: &MergeBase,
+        plan: &MergePlan,
+        ahead: ReadAheadSizes,
+    ) -> u64 {
+        // Each source has one read in use while the next one runs.
+        let read_bytes = ahead.most() * 2 * to_u64(newer.len() + base.ssts.len());
+        if self.settings.tiers == Tiers::One {
+            return read_bytes;
         }
+        let most = to_u64(self.settings.shape.write_bytes);
+        let of_newer: u64 = newer.iter().map(|source| source.segment_bytes(most)).sum();
+        // Of a piece that stays, a merge reads only the keys, if it stores them apart.
+        let is_visited = |one: &TableSst, rewrite: bool| rewrite || one.sst.footer.keys.bytes == 0;
+        let of_base = base.ssts.iter().zip(&plan.rewrite);
+        let of_base = of_base.filter(|(one, rewrite)| is_visited(one, **rewrite));
+        let of_base: u64 = of_base.map(|(one, _)| one.sst.footer.payload_bytes.min(most)).sum();
+        read_bytes + 2 * (of_newer + of_base + most) + ROWS_BYTES
     }
 
     /// Returns how much each source of a merge reads at once. All sources together use a small part

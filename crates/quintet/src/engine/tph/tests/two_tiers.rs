@@ -18,7 +18,7 @@ fn one_table(seed: u64) -> Bench {
     bench.set("table_bytes", "67108864").set("memtable_bytes", "4194304")
 }
 
-/// Writes the keys with these numbers; odd rounds of `deletes` delete them. Then merges.
+/// Puts the value under the keys with these numbers, or deletes them. Then merges.
 fn write(engine: &Tph, lsn: &mut u64, numbers: impl Iterator<Item = u64>, value: Option<&[u8]>) {
     for number in numbers {
         *lsn += 1;
@@ -91,6 +91,59 @@ fn wrong_pieces_and_places_are_found() {
     finds(Bug::TphTakesOtherPiece, four_cases);
     finds(Bug::TphForgetsInvalid, four_cases);
     finds(Bug::TphShiftsSlots, four_cases);
+    finds(Bug::TphOrdersDeletedKeys, four_cases);
+}
+
+/// A piece without a live entry leaves the table; older ones stay.
+fn pieces_leave() {
+    let bench = one_table(66);
+    let (engine, _) = bench.open();
+    let mut lsn = 0;
+    write(&engine, &mut lsn, 0..100, Some(&[1; 50]));
+    write(&engine, &mut lsn, 100..200, Some(&[1; 50]));
+    write(&engine, &mut lsn, 200..300, Some(&[1; 50]));
+    write(&engine, &mut lsn, 100..200, Some(&[2; 50]));
+    assert_eq!(pieces(&engine), (vec![100; 3], 0));
+    for number in 0..300 {
+        let expected = if (100..200).contains(&number) { [2; 50] } else { [1; 50] };
+        assert_eq!(engine.get(&key(number)).unwrap().as_deref(), Some(&expected[..]), "{number}");
+    }
+    check(&engine);
+}
+
+#[test]
+fn pieces_without_live_entries_leave() {
+    pieces_leave();
+}
+
+#[test]
+fn old_numbers_of_pieces_are_found() {
+    finds(Bug::TphKeepsPieceNumbers, pieces_leave);
+}
+
+/// Each key of several segments and many samples is found, and is the first of its range.
+fn each_key() {
+    let (engine, _) = one_table(67).open();
+    write(&engine, &mut 0, 0..3000, Some(&[1; 20]));
+    assert_eq!(pieces(&engine).0, [3000]);
+    for number in 0..3000 {
+        assert!(engine.get(&key(number)).unwrap().is_some(), "{number}");
+        let range = KeyRange { start: Some(key(number)), end: None };
+        let first = engine.range(range).unwrap().next();
+        assert_eq!(first.unwrap().unwrap().key, key(number));
+    }
+    check(&engine);
+}
+
+#[test]
+fn each_key_is_in_its_segment_and_begins_its_range() {
+    each_key();
+}
+
+#[test]
+fn prefixes_that_are_too_short_are_found() {
+    finds(Bug::TphShortensFirstKeys, each_key);
+    finds(Bug::TphShortensSamples, each_key);
 }
 
 /// Keys that the deepest level has deleted stay deleted when their tables are merged down.
@@ -171,7 +224,7 @@ fn skipping_rows_of_the_key_order_is_found() {
 
 #[test]
 fn a_key_takes_few_bytes_of_memory() {
-    for (value_bytes, bytes_max) in [(100, 36), (300, 40), (1000, 52)] {
+    for (value_bytes, bytes_max) in [(100, 36), (300, 40), (1000, 52), (4000, 65)] {
         let bench = one_table(63).set("memtable_bytes", "33554432").set("block_bytes", "4096");
         let (engine, _) = bench.open();
         let mut lsn = 0;

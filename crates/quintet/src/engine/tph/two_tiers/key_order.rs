@@ -14,15 +14,21 @@ use crate::{
     Result,
     lsm::sst::{
         Sst,
-        order_section::{CHUNK_ROWS, EntryLocation, stored_bytes},
+        order_section::{CHUNK_BYTES, CHUNK_ROWS, EntryLocation, stored_bytes},
     },
-    util::codec::{Decoder, low_u32, put_bytes, put_u64, shared_len, to_u64, to_usize},
+    util::{
+        codec::{Decoder, low_u32, put_bytes, put_u64, shared_len, to_u64, to_usize},
+        mutant::mutant,
+    },
 };
 
 /// Number of rows between two samples.
 pub(crate) const SAMPLE_ROWS: u64 = 64;
 /// Number of chunks that a merge reads at once: 128 KiB.
 const CHUNKS_AT_ONCE: u64 = 32;
+/// Memory of a [`RowReader`]: chunks that are read, and their rows.
+pub(crate) const ROWS_BYTES: u64 = CHUNKS_AT_ONCE * (CHUNK_BYTES + CHUNK_ROWS * ROW_MEMORY);
+const ROW_MEMORY: u64 = size_of::<EntryLocation>() as u64;
 
 const _: () =
     assert!(CHUNK_ROWS.is_multiple_of(SAMPLE_ROWS), "the rows of a sample are one chunk's");
@@ -40,7 +46,10 @@ impl KeyOrder {
     /// Adds the next row of the table. `before` is the key of the row before it.
     pub(crate) fn push(&mut self, before: Option<&[u8]>, key: &[u8]) {
         if self.rows.is_multiple_of(SAMPLE_ROWS) {
-            let prefix = before.map_or(0, |before| shared_len(before, key) + 1);
+            let prefix = before.map_or(0, |before| {
+                let shared = shared_len(before, key);
+                mutant!(TphShortensSamples: shared, else shared + 1)
+            });
             self.push_sample(key.get(..prefix).unwrap_or(key));
         }
         self.rows += 1;
@@ -55,6 +64,11 @@ impl KeyOrder {
     pub(crate) fn shrink(&mut self) {
         self.ends.shrink_to_fit();
         self.keys.shrink_to_fit();
+    }
+
+    /// Returns whether the samples are too large for their offsets.
+    pub(crate) fn is_too_large(&self) -> bool {
+        u32::try_from(self.keys.len()).is_err()
     }
 
     /// Returns the number of rows.
@@ -125,11 +139,13 @@ pub(crate) struct RowReader {
     next_chunk: u64,
     rows: Vec<EntryLocation>,
     position: usize,
+    /// Number of rows that were returned.
+    passed: u64,
 }
 
 impl RowReader {
     pub(crate) fn new(newest: Option<&Arc<Sst>>) -> Self {
-        Self { piece: newest.cloned(), next_chunk: 0, rows: Vec::new(), position: 0 }
+        Self { piece: newest.cloned(), next_chunk: 0, rows: Vec::new(), position: 0, passed: 0 }
     }
 
     /// Returns the next row; `None` after the last.
@@ -145,7 +161,13 @@ impl RowReader {
         }
         let row = self.rows.get(self.position).copied();
         self.position += usize::from(row.is_some());
+        self.passed += u64::from(row.is_some());
         Ok(row)
+    }
+
+    /// Returns the number of rows that were returned.
+    pub(crate) fn passed(&self) -> u64 {
+        self.passed
     }
 }
 

@@ -69,6 +69,11 @@ impl LocalIndex {
         self.blocks += low_u32(to_u64(blocks));
     }
 
+    /// Returns whether the first keys are too large for their offsets.
+    pub(crate) fn is_too_large(&self) -> bool {
+        u32::try_from(self.first_keys.len()).is_err()
+    }
+
     /// Releases memory that further segments would use.
     pub(crate) fn shrink(&mut self) {
         self.segments.shrink_to_fit();

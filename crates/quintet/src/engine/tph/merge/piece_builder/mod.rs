@@ -4,7 +4,7 @@ mod segment;
 
 use self::segment::PieceSegment;
 use crate::{
-    Result,
+    Error, Result,
     engine::tph::two_tiers::{key_order::KeyOrder, local::LocalIndex},
     lsm::sst::{SstWriter, order_section::EntryLocation},
 };
@@ -68,10 +68,15 @@ impl PieceBuilder {
         self.segment.finish(writer, &mut self.local, self.block_bytes, locate)
     }
 
-    /// Returns the local hash and the samples of the complete table.
-    pub(super) fn finish(mut self) -> (LocalIndex, KeyOrder) {
+    /// Returns the local hash and the samples of the complete table. Fails with `Limit` if its keys
+    /// are too long for them.
+    pub(super) fn finish(mut self) -> Result<(LocalIndex, KeyOrder)> {
+        if self.order.is_too_large() || self.local.is_too_large() {
+            let what = "the samples of a table's keys exceed 4 GiB".to_owned();
+            return Err(Error::Limit { what });
+        }
         self.local.shrink();
         self.order.shrink();
-        (self.local, self.order)
+        Ok((self.local, self.order))
     }
 }

@@ -58,7 +58,8 @@ impl PieceSegment {
     /// Adds an entry, whose key is above all others; `row` is the number of its row.
     pub(super) fn push(&mut self, (hash, key): (u64, &[u8]), value: Option<&[u8]>, row: usize) {
         if self.entries.is_empty() && self.has_before {
-            let prefix = shared_len(&self.last_key, key) + 1;
+            let shared = shared_len(&self.last_key, key);
+            let prefix = mutant!(TphShortensFirstKeys: shared, else shared + 1);
             self.first_key.extend_from_slice(key.get(..prefix).unwrap_or(key));
         }
         let start = self.bytes.len();

@@ -139,7 +139,8 @@ impl TphStore {
             let piece = pieces.get(old.piece).copied().unwrap_or(0);
             EntryLocation { piece, ..old }
         };
-        let rows = locations.iter().map(|(_, word)| word).filter(|word| !is_invalid(**word));
+        let is_row = |word: &&u64| mutant!(TphOrdersDeletedKeys: true, else !is_invalid(**word));
+        let rows = locations.iter().map(|(_, word)| word).filter(is_row);
         let salt = writer.salt();
         writer.put_order(order_section::encode(rows.map(location), salt))?;
         locations.sort_unstable();
@@ -156,7 +157,7 @@ impl TphStore {
         let tag_bits = self.settings.tag_bits;
         let index = TableIndex::build(&locations, collisions, tag_bits, &options)?;
         drop(locations);
-        let (local, order) = piece.finish();
+        let (local, order) = piece.finish()?;
         let section = (index, order, invalid);
         let sst = Arc::new(writer.finish_slotted(global::encode(&section), &local.encode())?);
         self.count_written(&sst);
@@ -239,7 +240,8 @@ fn kept_pieces(
     for (index, one) in base.ssts.iter().enumerate() {
         let (entries, bytes) = live.get(index + 1).copied().unwrap_or_default();
         let stays = plan.keeps(index) && entries > 0;
-        pieces.push(if stays { kept.len() + 1 } else { 0 });
+        let number = mutant!(TphKeepsPieceNumbers: index + 1, else kept.len() + 1);
+        pieces.push(if stays { number } else { 0 });
         if stays {
             kept.push(TableSst { live: entries, live_bytes: bytes, ..one.clone() });
         }
