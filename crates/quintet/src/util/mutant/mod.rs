@@ -565,39 +565,6 @@ bugs! {
     FindForgetsItsSlot = 255, "find-forgets-its-slot";
 }
 
-#[cfg(feature = "testing")]
-impl std::fmt::Display for Bug {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// Returns whether `bug` is planted: its site must do the wrong thing.
-#[cfg(not(feature = "testing"))]
-#[inline]
-pub const fn active(_bug: Bug) -> bool {
-    false
-}
-
-/// Returns whether `bug` is planted: its site must do the wrong thing. Costs two loads.
-#[cfg(feature = "testing")]
-#[inline]
-pub fn active(bug: Bug) -> bool {
-    switch::is_on(bug.position())
-}
-
-/// Makes `bug` active on the calling thread.
-#[cfg(feature = "testing")]
-pub fn plant(bug: Bug) -> Planted {
-    Planted::here(bug.position())
-}
-
-/// Makes `bug` active on every thread of the process.
-#[cfg(feature = "testing")]
-pub fn plant_everywhere(bug: Bug) -> Planted {
-    Planted::everywhere(bug.position())
-}
-
 /// Asserts that `test` reaches the site of `bug` and fails when it is planted.
 ///
 /// # Panics

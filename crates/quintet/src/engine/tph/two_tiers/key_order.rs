@@ -28,7 +28,7 @@ pub(crate) const SAMPLE_ROWS: u64 = 64;
 const CHUNKS_AT_ONCE: u64 = 32;
 /// Memory of a [`RowReader`]: chunks that are read, and their rows.
 pub(crate) const ROWS_BYTES: u64 = CHUNKS_AT_ONCE * (CHUNK_BYTES + CHUNK_ROWS * ROW_MEMORY);
-const ROW_MEMORY: u64 = size_of::<EntryLocation>() as u64;
+const ROW_MEMORY: u64 = to_u64(size_of::<EntryLocation>());
 
 const _: () =
     assert!(CHUNK_ROWS.is_multiple_of(SAMPLE_ROWS), "the rows of a sample are one chunk's");
