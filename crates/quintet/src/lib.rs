@@ -64,7 +64,7 @@ pub use engine::{
     hashlog::options::HashLogOptions,
     naive::options::NaiveOptions,
     slm::options::{KeyCode, SlmOptions},
-    tph::options::{LevelMode, PerfectHash, TphOptions},
+    tph::options::{LevelMode, PerfectHash, Tiers, TphOptions},
     trie::options::{ListLayout, TrieHash, TrieOptions},
 };
 pub use util::codec::Lsn;

@@ -399,7 +399,8 @@ impl Run {
                 .set("fanout", "2")
                 .set("max_pieces", "2")
                 .set("block_bytes", "1024")
-                .set("mode", ["sorted", "hash_range", "one_level"][self.random.index(3)]),
+                .set("mode", ["sorted", "hash_range", "one_level"][self.random.index(3)])
+                .set("tiers", ["one", "two"][self.random.index(2)]),
             EngineKind::Trie => options
                 .set("region_bytes", "65536")
                 .set("journal_bytes", "65536")

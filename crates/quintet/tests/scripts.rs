@@ -28,10 +28,23 @@ use quintet::{
     },
 };
 
+/// Options that give an engine another structure.
+type Variant = &'static [(&'static str, &'static str)];
+
+/// Returns the variants of an engine: the default options, and others.
+fn variants(engine: EngineKind) -> &'static [Variant] {
+    match engine {
+        EngineKind::Tph => &[&[], &[("tiers", "two")]],
+        _ => &[&[]],
+    }
+}
+
 /// The state of a running script: the simulated system, and the handles open on it.
 struct Session {
     env: SimEnv,
     engine: EngineKind,
+    /// Options of every table, besides those of the script.
+    variant: Variant,
     db: Option<Database>,
     held: BTreeMap<String, Table>,
 }
@@ -51,15 +64,18 @@ fn scripts_print_their_expected_output_on_every_engine() {
         let chosen = |engine: &&EngineKind| {
             only.is_none_or(|only| only.split(' ').any(|name| name == engine.name()))
         };
-        for engine in EngineKind::AVAILABLE.iter().filter(chosen) {
-            let printed = run(&script, *engine);
+        let engines = EngineKind::AVAILABLE.iter().filter(chosen);
+        let runs =
+            engines.flat_map(|engine| variants(*engine).iter().map(move |one| (engine, one)));
+        for (engine, variant) in runs {
+            let printed = run(&script, *engine, variant);
             if update && printed != script {
                 fs::write(&path, &printed).unwrap();
             } else if printed != script {
                 let line =
                     printed.lines().zip(script.lines()).position(|(one, other)| one != other);
                 panic!(
-                    "{} on {engine}, line {}: run with UPDATE=1 and review; it prints\n\
+                    "{} on {engine} {variant:?}, line {}: run with UPDATE=1 and review; it prints\n\
                      {printed}",
                     path.display(),
                     line.map_or(0, |line| line + 1),
@@ -69,9 +85,9 @@ fn scripts_print_their_expected_output_on_every_engine() {
     }
 }
 
-fn run(script: &str, engine: EngineKind) -> String {
+fn run(script: &str, engine: EngineKind, variant: Variant) -> String {
     let env = SimEnv::new(1);
-    let mut session = Session { env, engine, db: None, held: BTreeMap::new() };
+    let mut session = Session { env, engine, variant, db: None, held: BTreeMap::new() };
     let mut printed = String::new();
     for line in script.lines() {
         if let Some(command) = line.strip_prefix("> ") {
@@ -248,7 +264,10 @@ impl Session {
     }
 
     fn table_options(&self, settings: &[&str]) -> TableOptions {
-        settings.iter().fold(TableOptions::new(self.engine), |options, setting| {
+        let options = TableOptions::new(self.engine);
+        let options =
+            self.variant.iter().fold(options, |options, (name, value)| options.set(*name, *value));
+        settings.iter().fold(options, |options, setting| {
             let (name, value) = setting.split_once('=').unwrap();
             options.set(name, value)
         })

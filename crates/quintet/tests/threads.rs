@@ -254,6 +254,8 @@ fn hammer(kind: EngineKind, operations: u64) {
         let options = tiny(kind);
         let is_chained = kind == EngineKind::Trie && name == "second";
         let options = if is_chained { options.set("layout", "chain") } else { options };
+        let has_two_tiers = kind == EngineKind::Tph && name == "second";
+        let options = if has_two_tiers { options.set("tiers", "two") } else { options };
         db.create_table(name, options).unwrap()
     });
     let done = AtomicBool::new(false);

@@ -25,5 +25,6 @@ pub(crate) mod read_buffers;
 mod remaining_range;
 pub(crate) mod sst;
 pub(crate) mod super_version;
+pub(crate) mod table_hasher;
 mod tombstone_run;
 pub(crate) mod write_buffer;

@@ -27,6 +27,7 @@ use super::{
     empty_ranges::EmptyRanges,
     memtable::{Filter, Memtable, cost},
     super_version::SuperVersion,
+    table_hasher::TableHasher,
 };
 use crate::{
     Error, Result,
@@ -84,8 +85,7 @@ pub(crate) struct WriteBufferCounters {
 #[derive(Debug)]
 pub(crate) struct WriteBuffer<V> {
     pub(super) context: Context,
-    /// Bits of a key's hash that the table uses.
-    hash_mask: u64,
+    pub(crate) hasher: TableHasher,
     /// Bytes of memtables that one flush writes, and the maximum number of such amounts in memory,
     /// the active one included.
     memtable_bytes: u64,
@@ -157,7 +157,7 @@ impl<V> WriteBuffer<V> {
         let view = SuperVersion { active, frozen: Vec::new(), version: Arc::new(version) };
         Ok(Self {
             context: context.clone(),
-            hash_mask,
+            hasher: TableHasher { hash: context.hash, hash_mask },
             memtable_bytes,
             memtables,
             lists,
@@ -181,7 +181,7 @@ impl<V> WriteBuffer<V> {
     /// Returns the hash of a key, in the bits that the table uses.
     #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
-        self.context.hash.hash(key) & self.hash_mask
+        self.hasher.hash(key)
     }
 
     /// Freezes the memtable `active` and installs an empty one, unless another thread has done so.

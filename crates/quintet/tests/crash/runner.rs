@@ -135,6 +135,13 @@ pub struct Runner<'a> {
     pub uncertain: Option<NameChange>,
 }
 
+/// Sets the options of `QUINTET_CRASH_OPTIONS`: `name=value`, separated by commas.
+fn with_chosen_options(options: TableOptions) -> TableOptions {
+    let chosen = std::env::var("QUINTET_CRASH_OPTIONS").unwrap_or_default();
+    let pairs = chosen.split(',').filter_map(|one| one.split_once('='));
+    pairs.fold(options, |options, (name, value)| options.set(name, value))
+}
+
 impl<'a> Runner<'a> {
     pub fn new(env: &'a SimEnv, db: Option<Database>, trace: Trace) -> Self {
         Self { env, db, trace, step: 0, snapshot: None, faulty: false, uncertain: None }
@@ -447,7 +454,9 @@ impl<'a> Runner<'a> {
     fn create_named(&mut self, db: &Database, name: &str, table: TableId) -> Result<()> {
         let kinds = crate::ENGINES;
         // A batch meets different engines; `QUINTET_CRASH_ENGINE` names the only one.
-        let kind = match std::env::var("QUINTET_CRASH_ENGINE") {
+        let chosen = std::env::var("QUINTET_CRASH_ENGINE");
+        let is_chosen = chosen.is_ok();
+        let kind = match chosen {
             Ok(name) => name.parse()?,
             Err(_) => kinds[usize::try_from(table).unwrap_or(0) % kinds.len()],
         };
@@ -466,6 +475,11 @@ impl<'a> Runner<'a> {
             options = small.iter().fold(options, |options, name| options.set(*name, "65536"));
             options = options.set("level0_tables", "2").set("max_pieces", "2");
             options = options.set("fanout", "2").set("block_bytes", "1024");
+            // Without a chosen engine, the tables of this one are a whole round of kinds apart.
+            let number = usize::try_from(table).unwrap_or(0);
+            let number = if is_chosen { number } else { number / kinds.len() };
+            let tiers = if number.is_multiple_of(2) { "one" } else { "two" };
+            options = options.set("tiers", tiers);
         }
         if kind == EngineKind::Slm {
             let small = ["memtable_bytes", "run_bytes"];
@@ -479,6 +493,7 @@ impl<'a> Runner<'a> {
             let layout = if table.is_multiple_of(2) { "chain" } else { "lines" };
             options = options.set("layout", layout);
         }
+        let options = with_chosen_options(options);
         let naming = Naming::Create { name: name.to_owned(), table };
         self.name(naming, || db.create_table(name, options).map(drop))
     }

@@ -6,21 +6,22 @@ use quintet::{
     BTreeOptions, CheckLevel, Compression, Database, EngineKind, EngineOption, Error,
     HashLogOptions, KeyCode, LevelMode, ListLayout, NaiveOptions, OptionAudience, OptionDefault,
     OptionValues, Options, PageReplacement, PerfectHash, SlmOptions, TableOptions, TableTypes,
-    TphOptions, TrieHash, TrieOptions, TypeTag, check_table_options, check_table_path,
+    Tiers, TphOptions, TrieHash, TrieOptions, TypeTag, check_table_options, check_table_path,
     database_options, engine_options, testing::disk::sim::SimEnv,
 };
 
+macro_rules! built {
+    ($($builder:ident { $($name:ident: $value:expr,)+ })+) => {
+        vec![$($((
+            stringify!($name),
+            TableOptions::from($builder::new().$name($value)),
+            $value.to_string(),
+        ),)+)+]
+    };
+}
+
 /// The options that each builder method sets, with a value that is not the default.
 fn built() -> Vec<(&'static str, TableOptions, String)> {
-    macro_rules! built {
-        ($($builder:ident { $($name:ident: $value:expr,)+ })+) => {
-            vec![$($((
-                stringify!($name),
-                TableOptions::from($builder::new().$name($value)),
-                $value.to_string(),
-            ),)+)+]
-        };
-    }
     built! {
         NaiveOptions { snapshot_bytes: 4096, }
         HashLogOptions {
@@ -80,6 +81,7 @@ fn built() -> Vec<(&'static str, TableOptions, String)> {
             merge_rate: 1_000_000,
             mode: LevelMode::HashRange,
             perfect_hash: PerfectHash::CpHash,
+            tiers: Tiers::Two,
         }
     }
 }

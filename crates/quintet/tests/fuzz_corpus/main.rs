@@ -68,6 +68,11 @@ fn kept_inputs_of_tph_piece() {
 }
 
 #[test]
+fn kept_inputs_of_tph_slotted_piece() {
+    run("tph_slotted_piece");
+}
+
+#[test]
 fn kept_inputs_of_trie_group() {
     run("trie_group");
 }

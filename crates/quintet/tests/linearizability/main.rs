@@ -83,7 +83,8 @@ impl Bench {
                 .set("memtable_bytes", "262144")
                 .set("table_bytes", "1048576")
                 .set("level0_tables", "2")
-                .set("max_pieces", "3"),
+                .set("max_pieces", "3")
+                .set("tiers", if seed.is_multiple_of(2) { "two" } else { "one" }),
             EngineKind::Slm => options
                 .set("memtable_bytes", "262144")
                 .set("run_bytes", "262144")

@@ -66,6 +66,7 @@ pub fn file(path: &Path, sink: &mut Sink<'_>) -> Result<()> {
         b"QNAIVSNP" => describe_snapshot(&*file, &shown, &mut lines),
         b"QHLINDEX" => hashlog::manifest(&dir, file, &shown, &mut |line| lines.write(line)),
         b"QTPHMANI" => tph::manifest(&*file, &shown, &mut |line| lines.write(line)),
+        b"QTPHSLOT" => tph::piece(&dir, &*file, &shown, &mut |line| lines.write(line)),
         b"QTPHPIEC" => tph::sst(&dir, &*file, &shown, &mut |line| lines.write(line)),
         b"QSLMRUN\0" => slm::describe_run(&dir, &*file, &shown, &mut |line| lines.write(line)),
         b"QTRIENOD" | b"QTRIEDAT" | b"QTRIEEXT" => {

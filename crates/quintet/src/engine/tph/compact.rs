@@ -13,9 +13,10 @@ use std::sync::Arc;
 
 use super::{
     compaction_picker::{self, CompactionJob, DEAD_PER_CENT},
-    cursor::{PartitionCursor, TphCursor, TphMergeCursor, table_cursors},
+    cursor::{PartitionCursor, TphCursor, TphMergeCursor, merge_cursors},
     merge::plan::{MergeBase, MergePlan, TableSplit},
     partition::{Partition, Partitioning},
+    piece_cursor::InvalidFilter,
     publish::UnpublishedSsts,
     store::TphStore,
     table::{TableSst, TphTable},
@@ -24,7 +25,7 @@ use super::{
 use crate::{
     Result,
     lsm::{
-        cursor::merge::{Direction, ScanStart},
+        cursor::merge::{Direction, ReadAheadSizes, ScanStart},
         write_buffer::FlushTarget,
     },
     util::{
@@ -107,7 +108,10 @@ impl TphStore {
                 let merged = version.level0.clone();
                 let ahead = self.merge_ahead(merged.iter().map(|table| table.ssts.len()).sum());
                 let newer = |start: &ScanStart| {
-                    merged.iter().flat_map(|table| table_cursors(table, start, ahead)).collect()
+                    merged
+                        .iter()
+                        .flat_map(|table| self.newer_cursors(table, start, ahead))
+                        .collect()
                 };
                 let level = self.merge_into(version, 0, &newer, &unpublished)?;
                 self.publish(&unpublished, None, &[], |version| {
@@ -122,7 +126,7 @@ impl TphStore {
             CompactionJob::Down(index, table) => {
                 let unpublished = UnpublishedSsts::new(self);
                 let ahead = self.merge_ahead(table.ssts.len());
-                let newer = |start: &ScanStart| table_cursors(table, start, ahead);
+                let newer = |start: &ScanStart| self.newer_cursors(table, start, ahead);
                 let level = self.merge_into(version, index + 1, &newer, &unpublished)?;
                 self.publish(&unpublished, None, &[], |version| {
                     let mut version = version.clone();
@@ -144,6 +148,17 @@ impl TphStore {
         Ok(())
     }
 
+    /// Returns the cursors of a table that is merged into another.
+    fn newer_cursors(
+        &self,
+        table: &Arc<TphTable>,
+        start: &ScanStart,
+        ahead: ReadAheadSizes,
+    ) -> Vec<TphCursor> {
+        let filter = InvalidFilter::new(table, self.write_buffer.hasher);
+        merge_cursors(table, start, ahead, filter.as_ref())
+    }
+
     /// Rewrites SSTs of a table of a level (0 is level 1).
     fn rewrite(
         &self,
@@ -160,7 +175,7 @@ impl TphStore {
             split: if is_whole { self.split(table) } else { None },
             is_flush: false,
         };
-        let base = MergeBase::from(&**table);
+        let base = MergeBase::from(table);
         let tables = self.merge_table(&base, Vec::new(), &plan, &unpublished)?;
         self.publish(&unpublished, None, &[], |version| {
             let mut version = version.clone();
@@ -277,7 +292,7 @@ impl TphStore {
             return Ok(None);
         }
         let plan = self.plan(table, has_deeper);
-        let base = MergeBase::from(&**table);
+        let base = MergeBase::from(table);
         let tables = self.merge_table(&base, first.sources, &plan, unpublished)?;
         Ok(Some(tables))
     }

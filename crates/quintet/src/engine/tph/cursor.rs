@@ -2,7 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{partition::Partition, table::TphTable, version::Version};
+use super::{
+    order_cursor::{KeyOrderCursor, ScanIo},
+    partition::Partition,
+    piece_cursor::{InvalidFilter, PieceCursor},
+    table::{TableSst, TphTable},
+    version::Version,
+};
 use crate::{
     Result,
     lsm::{
@@ -25,17 +31,42 @@ pub(super) fn memtable_cursors(memtables: &[Arc<Memtable>], start: &ScanStart) -
     cursors.into_iter().map(|cursor| TphCursor::Memtable(Box::new(cursor))).collect()
 }
 
-/// Creates a cursor for each SST of a table.
-pub(super) fn table_cursors(
+/// Creates a cursor for each SST of a table, for a merge. `filter` skips the keys that a table with
+/// two tiers leads to the invalid piece.
+pub(super) fn merge_cursors(
     table: &TphTable,
     start: &ScanStart,
     ahead: ReadAheadSizes,
+    filter: Option<&InvalidFilter>,
 ) -> Vec<TphCursor> {
-    let sst_cursors = table.ssts.iter().map(|one| {
-        let cursor = SstCursor::new(Arc::clone(&one.sst), start.clone(), ahead);
-        TphCursor::Sst(Box::new(cursor))
-    });
-    sst_cursors.collect()
+    table.ssts.iter().map(|one| merge_cursor(one, start, ahead, filter)).collect()
+}
+
+/// Creates a cursor for an SST, for a merge.
+pub(super) fn merge_cursor(
+    one: &TableSst,
+    start: &ScanStart,
+    ahead: ReadAheadSizes,
+    filter: Option<&InvalidFilter>,
+) -> TphCursor {
+    if let Some(cursor) = PieceCursor::new(one, start, filter.cloned()) {
+        return TphCursor::Piece(Box::new(cursor));
+    }
+    TphCursor::Sst(Box::new(SstCursor::new(Arc::clone(&one.sst), start.clone(), ahead)))
+}
+
+/// Creates the cursors of a range over a table: one for each SST, or one for the whole table with
+/// two tiers.
+pub(super) fn range_cursors(
+    table: &Arc<TphTable>,
+    start: &ScanStart,
+    ahead: ReadAheadSizes,
+    io: &ScanIo,
+) -> Vec<TphCursor> {
+    if table.order.is_none() {
+        return merge_cursors(table, start, ahead, None);
+    }
+    vec![TphCursor::Order(Box::new(KeyOrderCursor::new(table, start, ahead, io)))]
 }
 
 /// A cursor over the tables of a level of key ranges. It opens one table at a time.
@@ -46,6 +77,7 @@ pub(super) struct LevelCursor {
     level: usize,
     start: ScanStart,
     ahead: ReadAheadSizes,
+    io: ScanIo,
     /// Index of the next table. In a downward scan, one more than its index.
     next: usize,
     /// The cursor over the current table.
@@ -57,7 +89,7 @@ impl LevelCursor {
         version: Arc<Version>,
         level: usize,
         start: ScanStart,
-        ahead: ReadAheadSizes,
+        (ahead, io): (ReadAheadSizes, ScanIo),
     ) -> Self {
         let tables = version.levels.get(level).map_or(&[][..], Vec::as_slice);
         let key = start.key.as_deref();
@@ -72,7 +104,7 @@ impl LevelCursor {
             (None, Direction::Down) => tables.len(),
         };
         let next = if start.way == Direction::Up { after.saturating_sub(1) } else { after };
-        let mut cursor = Self { version, level, start, ahead, next, inner: None };
+        let mut cursor = Self { version, level, start, ahead, io, next, inner: None };
         cursor.open_next();
         cursor
     }
@@ -93,7 +125,7 @@ impl LevelCursor {
                 Direction::Down => self.next - 1,
             };
             if !table.ssts.is_empty() {
-                let sources = table_cursors(table, &self.start, self.ahead);
+                let sources = range_cursors(table, &self.start, self.ahead, &self.io);
                 self.inner = Some(TphMergeCursor::new(sources, self.start.way));
                 return;
             }
@@ -155,6 +187,10 @@ pub(super) enum TphCursor {
     Sst(Box<SstCursor>),
     /// The keys of an SST. Values look empty: the merge does not need them.
     Keys(Box<KeyCursor>),
+    /// A piece of a table with two tiers.
+    Piece(Box<PieceCursor>),
+    /// A table with two tiers, in key order.
+    Order(Box<KeyOrderCursor>),
     Level(Box<LevelCursor>),
     Partition(Box<PartitionCursor>),
 }
@@ -166,6 +202,8 @@ impl SortedCursor for TphCursor {
             Self::Memtable(cursor) => cursor.key(),
             Self::Sst(cursor) => cursor.key(),
             Self::Keys(cursor) => cursor.key(),
+            Self::Piece(cursor) => cursor.key(),
+            Self::Order(cursor) => cursor.key(),
             Self::Level(cursor) => cursor.inner.as_ref()?.key(),
             Self::Partition(cursor) => cursor.inner.key(),
         }
@@ -176,6 +214,8 @@ impl SortedCursor for TphCursor {
             Self::Memtable(cursor) => cursor.value(),
             Self::Sst(cursor) => cursor.value(),
             Self::Keys(cursor) => cursor.value_bytes().map(|_| &[][..]),
+            Self::Piece(cursor) => cursor.value(),
+            Self::Order(cursor) => cursor.value(),
             Self::Level(cursor) => cursor.inner.as_ref()?.value(),
             Self::Partition(cursor) => cursor.inner.value(),
         }
@@ -186,6 +226,8 @@ impl SortedCursor for TphCursor {
             Self::Memtable(cursor) => cursor.advance(),
             Self::Sst(cursor) => cursor.advance(),
             Self::Keys(cursor) => cursor.advance(),
+            Self::Piece(cursor) => cursor.advance(),
+            Self::Order(cursor) => cursor.advance(),
             Self::Level(cursor) => cursor.advance(),
             Self::Partition(cursor) => cursor.advance(),
         }
@@ -196,6 +238,8 @@ impl SortedCursor for TphCursor {
             Self::Memtable(_) => Ok(()),
             Self::Sst(cursor) => cursor.load_first(),
             Self::Keys(cursor) => cursor.load_first(),
+            Self::Piece(cursor) => cursor.load_first(),
+            Self::Order(cursor) => cursor.load_first(),
             Self::Level(cursor) => cursor.load_first(),
             Self::Partition(cursor) => cursor.load_first(),
         }
@@ -203,7 +247,7 @@ impl SortedCursor for TphCursor {
 
     fn prefetch(&self) {
         match self {
-            Self::Memtable(_) | Self::Keys(_) => {}
+            Self::Memtable(_) | Self::Keys(_) | Self::Piece(_) | Self::Order(_) => {}
             Self::Sst(cursor) => cursor.prefetch(),
             Self::Level(cursor) => {
                 let sources = cursor.inner.iter().flat_map(|inner| &inner.sources);
@@ -225,18 +269,33 @@ impl SortedCursor for TphCursor {
                 .sources
                 .iter_mut()
                 .try_for_each(|source| source.collect_disk_reads(out)),
-            Self::Memtable(_) | Self::Keys(_) => Ok(()),
+            Self::Memtable(_) | Self::Keys(_) | Self::Piece(_) | Self::Order(_) => Ok(()),
         }
     }
 }
 
 impl TphCursor {
+    /// Returns the bytes of one segment of each piece that the cursor visits. A segment has at most
+    /// `most` bytes.
+    pub(super) fn segment_bytes(&self, most: u64) -> u64 {
+        match self {
+            Self::Piece(cursor) => cursor.payload_bytes().min(most),
+            Self::Partition(cursor) => {
+                cursor.inner.sources.iter().map(|source| source.segment_bytes(most)).sum()
+            }
+            _ => 0,
+        }
+    }
+
     /// Returns the block of an SST's current entry and the length of its value, `None` for a
     /// tombstone.
     pub(super) fn entry_block(&self) -> (u32, Option<u64>) {
         match self {
             Self::Sst(cursor) => (cursor.block(), cursor.value().map(|value| to_u64(value.len()))),
             Self::Keys(cursor) => (cursor.block(), cursor.value_bytes()),
+            Self::Piece(cursor) => {
+                (cursor.place().0, cursor.value().map(|value| to_u64(value.len())))
+            }
             other => (0, other.value().map(|value| to_u64(value.len()))),
         }
     }

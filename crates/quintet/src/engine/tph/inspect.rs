@@ -1,6 +1,6 @@
 //! Descriptions of the files, for `quintet inspect`.
 
-use super::manifest::decode;
+use super::{manifest::decode, two_tiers::local::LocalIndex};
 use crate::{
     Error, Result,
     io::{Dir, File, read_up_to},
@@ -49,6 +49,33 @@ pub fn manifest(file: &dyn File, label: &str, say: &mut LineSink<'_>) -> Result<
         }
     }
     Ok(())
+}
+
+/// Describes a piece of a table with two tiers, line by line.
+pub fn piece(
+    dir: &Arc<dyn Dir>,
+    file: &dyn File,
+    label: &str,
+    say: &mut LineSink<'_>,
+) -> Result<()> {
+    let kind = (SstKind::SLOTTED, "tph piece of two tiers");
+    describe::sst((dir, file, label), kind, say, |sst, say| {
+        let footer = &sst.footer;
+        let local = LocalIndex::decode(
+            &sst.section(footer.fences)?,
+            sst.blocks(),
+            (label, footer.fences.offset),
+        )?;
+        say(&format!("  global hash  {} bytes", footer.index.bytes));
+        say(&format!("  local hash   {} bytes", footer.fences.bytes));
+        say(&format!("  segments     {}", local.segments()));
+        say(&format!("  key order    {} bytes", footer.order.bytes));
+        say(&format!("  keys apart   {} bytes", footer.keys.bytes));
+        for section in [footer.index, footer.keys, footer.order] {
+            sst.section(section)?;
+        }
+        Ok(())
+    })
 }
 
 /// Describes an SST, line by line.

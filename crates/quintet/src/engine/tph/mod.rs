@@ -13,6 +13,7 @@
 //! - Ranges: [`range`], [`cursor`]. Checkpoints: [`flush`].
 //! - Merges: [`compaction_picker`], [`compact`], [`merge`].
 //! - Versions of the table set: [`version`], made durable in [`manifest`] by [`publish`].
+//! - The paper's two hashes: [`two_tiers`], with [`piece_cursor`] and [`order_cursor`].
 //! - open: [`recover`]. Options: [`options`]. Locks and their order: [`store`].
 //!
 //! Invariants:
@@ -29,7 +30,8 @@
 //!
 //! Differences from the paper: `sorted` is the default mode, because a range over hash ranges reads
 //! every table. The slot has the number of a block of sorted entries: the second tier of hashes is
-//! not needed, and scans are sequential. Perfect hashes are keyed and take 2.1 bits a key.
+//! not needed, and scans are sequential. The option `tiers=two` selects the paper's structure
+//! ([`two_tiers`]). Perfect hashes are keyed and take 2.1 bits a key.
 //! Tombstones are ordinary entries. All data on disk has checksums, and recovery is exact.
 //!
 //! Start reading at [`store`] and [`read`].
@@ -46,8 +48,10 @@ mod manifest;
 mod merge;
 mod mutants;
 pub(crate) mod options;
+mod order_cursor;
 mod partition;
 pub mod perfect_hash;
+mod piece_cursor;
 mod publish;
 mod range;
 mod read;
@@ -59,6 +63,7 @@ mod table;
 #[cfg(not(model))]
 mod tests;
 mod throttle;
+mod two_tiers;
 mod version;
 
 pub use self::engine::Tph;

@@ -14,7 +14,8 @@ use crate::{
     util::codec::to_usize,
 };
 
-/// Bytes of memory that a merge takes for each entry.
+/// Bytes of memory that a merge takes for each entry: two words for its location, and the index
+/// that it builds.
 pub(super) const WORK_BYTES_PER_ENTRY: u64 = 32;
 /// A merge of a full table takes at most the budget divided by this.
 const WORK_PART: u64 = 24;
@@ -32,6 +33,17 @@ option_words! {
         OneLevel = "one_level",
         /// One level, with two SSTs a table.
         SingleTier = "single_tier",
+    }
+}
+
+option_words! {
+    /// The hashes of a tph table that lead from a key to its entry.
+    Tiers {
+        /// One hash, from a key to a block of the table.
+        One = "one",
+        /// Two hashes, as in the paper: from a key to a piece of the table, and to a slot of the
+        /// piece.
+        Two = "two",
     }
 }
 
@@ -139,7 +151,7 @@ engine_options! {
     signature_bits {
         values: number(8, 16),
         unit: "bits",
-        default: number(11),
+        default: number(11, "8 with `tiers=two`"),
         meaning: "size of a key's signature in the index. A table without the key costs a read \
                   once in 2^`signature_bits`",
         change_when: "gets of absent keys are many: one bit more takes one bit of memory a key",
@@ -167,9 +179,18 @@ engine_options! {
         values: words(PerfectHash),
         unit: "",
         default: word("shift"),
-        meaning: "construction of the perfect hash of a new table: 2.2 bits a key; the paper's, \
-                  2.6 bits",
+        meaning: "construction of the perfect hash of a table: 2.2 bits a key; the paper's, 2.6 \
+                  bits. With `tiers=two` it is always the paper's",
         change_when: "you repeat the paper's experiments",
+        audience: Paper,
+    }
+    tiers {
+        values: words(Tiers),
+        unit: "",
+        default: word("one"),
+        meaning: "one hash leads from a key to its block; or two, as in the paper, from a key to \
+                  a piece and from there to a slot. Fixed when the table is created",
+        change_when: "memory for the index is short and ranges are few",
         audience: Paper,
     }
 }
@@ -178,6 +199,7 @@ engine_options! {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TphSettings {
     pub(super) mode: LevelMode,
+    pub(super) tiers: Tiers,
     pub(super) memtable_bytes: u64,
     pub(super) memtables: u64,
     pub(super) cache_bytes: u64,
@@ -200,6 +222,11 @@ impl TphSettings {
     pub(super) fn parse(options: &TableOptions, budget: u64) -> Result<Self> {
         let options = OptionReader::new(options, TphOptions::OPTIONS)?;
         let mode = options.word("mode")?;
+        let tiers = options.word("tiers")?;
+        let signature_bits = match tiers {
+            Tiers::One => options.number("signature_bits")?,
+            Tiers::Two => options.number_or("signature_bits", |_| 8)?,
+        };
         // A range asks each SST of a table.
         let max_pieces = match mode {
             LevelMode::Sorted => 6,
@@ -217,6 +244,7 @@ impl TphSettings {
         let level_bytes = (8 * level0_tables * memtable_bytes).min(4 << 30);
         Ok(Self {
             mode,
+            tiers,
             memtable_bytes,
             memtables,
             merge_rate: options.number("merge_rate")?,
@@ -233,10 +261,10 @@ impl TphSettings {
                 write_bytes: SstShape::write_bytes(budget),
                 keys: true,
             },
-            tag_bits: u32::try_from(options.number("signature_bits")?).unwrap_or(11),
-            hash: match options.word("perfect_hash")? {
-                PerfectHash::Shift => Method::Shift,
-                PerfectHash::CpHash => Method::CpHash(Lanes::Widest),
+            tag_bits: u32::try_from(signature_bits).unwrap_or(11),
+            hash: match (tiers, options.word("perfect_hash")?) {
+                (Tiers::One, PerfectHash::Shift) => Method::Shift,
+                (Tiers::Two, _) | (_, PerfectHash::CpHash) => Method::CpHash(Lanes::Widest),
             },
         })
     }

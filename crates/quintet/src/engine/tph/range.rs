@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use super::{
-    cursor::{LevelCursor, TphCursor, TphMergeCursor, memtable_cursors, table_cursors},
+    cursor::{LevelCursor, TphCursor, TphMergeCursor, memtable_cursors, range_cursors},
+    order_cursor::ScanIo,
     store::TphStore,
     version::SuperVersion,
 };
@@ -63,8 +64,9 @@ impl RangeSource for TphRangeSource {
         let version = &self.super_version.version;
         let budget = store.context.budget.limit();
         let ahead = ReadAheadSizes::scan(version.data_bytes, budget);
+        let io = ScanIo { env: Arc::clone(&store.context.env), queues: store.queues.clone() };
         for table in &version.level0 {
-            sources.extend(table_cursors(table, &start, ahead));
+            sources.extend(range_cursors(table, &start, ahead, &io));
         }
         for (index, level) in version.levels.iter().enumerate() {
             if store.has_key_ranges() {
@@ -73,12 +75,12 @@ impl RangeSource for TphRangeSource {
                 // is its part of the data.
                 let among = version.data_bytes / to_u64(level.len().max(1));
                 let ahead = ReadAheadSizes::scan(among, budget);
-                let cursor = LevelCursor::new(version, index, start.clone(), ahead);
+                let cursor = LevelCursor::new(version, index, start.clone(), (ahead, io.clone()));
                 sources.push(TphCursor::Level(Box::new(cursor)));
             } else {
                 // The order of the tables of a level does not matter: they share no key.
                 for table in level {
-                    sources.extend(table_cursors(table, &start, ahead));
+                    sources.extend(range_cursors(table, &start, ahead, &io));
                 }
             }
         }

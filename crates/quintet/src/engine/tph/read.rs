@@ -4,17 +4,24 @@
 //! newest to the oldest. An index that returns a block costs one direct read, if the block is not
 //! in the cache. A multi-get reads the blocks of all its keys at once. It reads again for the keys
 //! whose signature matched by chance.
+//!
+//! With two tiers, the index leads to a piece and the piece's local hash to the block. A block that
+//! is read leads to the entry by its table of slots; a cached block is searched by hash bytes.
 
 use std::sync::Arc;
 
-use super::{store::TphStore, table::TphTable, version::SuperVersion};
+use super::{
+    store::TphStore,
+    table::{TableSst, TphTable},
+    version::SuperVersion,
+};
 use crate::{
     Result,
     contract::{OwnedValue, Value, ValueSink, value_sink::AppendOwned},
     io::{AlignedBuffer, Queue, Request},
     lsm::{
         memtable::Answer,
-        sst::{Span, Sst, block},
+        sst::{Span, block, slot_block::SlotBlock},
     },
     util::{
         codec::{to_u64, to_usize},
@@ -47,7 +54,7 @@ impl KeySearch<'_> {
         &mut self,
         store: &TphStore,
         super_version: &'v SuperVersion,
-    ) -> Option<(&'v Arc<Sst>, u32)> {
+    ) -> Option<(&'v TableSst, u32)> {
         let count = super_version.version.level0.len() + super_version.version.levels.len();
         while self.next < count {
             let table = self.table(store, super_version);
@@ -77,13 +84,13 @@ impl KeySearch<'_> {
 /// The result of a search in memory: an answer, or the block to read.
 enum SearchStep<'v, T> {
     Answer(Answer<T>),
-    Block(&'v Arc<Sst>, u32),
+    Block(&'v TableSst, u32),
 }
 
 /// A block that is read for a key.
 struct BlockRead<'v, 'k> {
     search: KeySearch<'k>,
-    sst: &'v Arc<Sst>,
+    piece: &'v TableSst,
     number: u32,
     span: Span,
 }
@@ -115,7 +122,9 @@ impl TphStore {
         loop {
             let answer = match self.continue_search(&super_version, &mut search, sink) {
                 SearchStep::Answer(answer) => return Ok(answer.value()),
-                SearchStep::Block(sst, number) => self.read_block((sst, number), &search, sink)?,
+                SearchStep::Block(piece, number) => {
+                    self.read_block((piece, number), &search, sink)?
+                }
             };
             if !matches!(answer, Answer::Nothing) {
                 return Ok(answer.value());
@@ -131,9 +140,9 @@ impl TphStore {
         search: &mut KeySearch<'_>,
         sink: &mut T,
     ) -> SearchStep<'v, T::Output> {
-        while let Some((sst, number)) = search.next_block(self, super_version) {
-            match self.cache.find(sst.slot(number), (search.hash, search.key), sink) {
-                None => return SearchStep::Block(sst, number),
+        while let Some((piece, number)) = search.next_block(self, super_version) {
+            match self.cache.find(piece.sst.slot(number), (search.hash, search.key), sink) {
+                None => return SearchStep::Block(piece, number),
                 Some(Answer::Nothing) => {}
                 Some(answer) => return SearchStep::Answer(answer),
             }
@@ -145,14 +154,14 @@ impl TphStore {
     #[cold]
     fn read_block<T: ValueSink>(
         &self,
-        (sst, number): (&Sst, u32),
+        (piece, number): (&TableSst, u32),
         search: &KeySearch<'_>,
         sink: &mut T,
     ) -> Result<Answer<T::Output>> {
-        let span = sst.span(number..number + 1);
+        let span = piece.sst.span(number..number + 1);
         self.count_read(span);
-        let buffer = sst.read(span)?;
-        self.find_in_block((sst, number), (span, &buffer), search, sink)
+        let buffer = piece.sst.read(span)?;
+        self.find_in_block((piece, number), (span, &buffer), search, sink)
     }
 
     fn count_read(&self, span: Span) {
@@ -163,15 +172,25 @@ impl TphStore {
     /// Looks a key up in a block that was read, and adds the block to the cache.
     fn find_in_block<T: ValueSink>(
         &self,
-        (sst, number): (&Sst, u32),
+        (piece, number): (&TableSst, u32),
         (span, buffer): (Span, &AlignedBuffer),
         search: &KeySearch<'_>,
         sink: &mut T,
     ) -> Result<Answer<T::Output>> {
+        let sst = &piece.sst;
         let block = sst.open_block(buffer, span, (number, number))?;
-        let entries = block.entries();
+        let (entries, found) = match &piece.local {
+            None => (block.entries(), block::find(block.entries(), search.key)),
+            Some(local) => {
+                let slots = SlotBlock::parse(block.entries());
+                let slots = slots
+                    .ok_or_else(|| sst.damage(span.offset, "a block has no table of slots"))?;
+                let place = local.find(search.hash, search.key);
+                (slots.entries(), place.and_then(|place| slots.find(place.slot, search.key)))
+            }
+        };
         self.cache.fill(sst.slot_to_fill(number, &self.cache), entries);
-        let Some(entry) = block::find(entries, search.key) else {
+        let Some(entry) = found else {
             self.counters.false_reads.fetch_add(1, Ordering::Relaxed);
             return Ok(Answer::Nothing);
         };
@@ -245,14 +264,14 @@ impl TphStore {
                 let table: &'v Arc<TphTable> = (*table)?;
                 table.find_at(*slot, search.hash, search.key)
             }));
-            for (sst, number) in blocks.iter().flatten() {
-                self.cache.prefetch(sst.slot(*number));
+            for (piece, number) in blocks.iter().flatten() {
+                self.cache.prefetch(piece.sst.slot(*number));
             }
             for (search, found) in searches.iter_mut().zip(&blocks) {
                 search.next += 1;
-                let Some((sst, number)) = *found else { continue };
+                let Some((piece, number)) = *found else { continue };
                 let wanted = (search.hash, search.key);
-                match self.cache.find(sst.slot(number), wanted, &mut OwnedValue) {
+                match self.cache.find(piece.sst.slot(number), wanted, &mut OwnedValue) {
                     Some(Answer::Nothing) => {}
                     Some(answer) => {
                         search.is_done = true;
@@ -262,8 +281,8 @@ impl TphStore {
                     }
                     None => {
                         // `continue_read` continues this search.
-                        let span = sst.span(number..number + 1);
-                        reads.push(BlockRead { search: search.clone(), sst, number, span });
+                        let span = piece.sst.span(number..number + 1);
+                        reads.push(BlockRead { search: search.clone(), piece, number, span });
                         search.is_done = true;
                     }
                 }
@@ -288,9 +307,9 @@ impl TphStore {
                 }
                 None
             }
-            SearchStep::Block(sst, number) => {
-                let span = sst.span(number..number + 1);
-                Some(BlockRead { sst, number, span, ..read })
+            SearchStep::Block(piece, number) => {
+                let span = piece.sst.span(number..number + 1);
+                Some(BlockRead { piece, number, span, ..read })
             }
         }
     }
@@ -306,7 +325,7 @@ impl TphStore {
             self.count_read(one.span);
             let buffer = AlignedBuffer::zeroed(one.span.whole());
             let length = buffer.len();
-            let (file, offset) = (Arc::clone(one.sst.file()), one.span.offset);
+            let (file, offset) = (Arc::clone(one.piece.sst.file()), one.span.offset);
             queue.submit(to_u64(token), Request::Read { file, offset, buffer, length });
         }
         let mut done = Vec::new();
@@ -317,10 +336,12 @@ impl TphStore {
             let answer = match completion.result {
                 Ok(count) if count == completion.buffer.len() => {
                     let bytes = (one.span, &completion.buffer);
-                    self.find_in_block((one.sst, one.number), bytes, &one.search, &mut OwnedValue)
+                    self.find_in_block((one.piece, one.number), bytes, &one.search, &mut OwnedValue)
                 }
-                Ok(_) => Err(one.sst.damage(one.span.offset, "the file ends before its data")),
-                Err(error) => Err(one.sst.read_error(one.span.offset, error)),
+                Ok(_) => {
+                    Err(one.piece.sst.damage(one.span.offset, "the file ends before its data"))
+                }
+                Err(error) => Err(one.piece.sst.read_error(one.span.offset, error)),
             };
             match answer {
                 Ok(Answer::Nothing) => {}

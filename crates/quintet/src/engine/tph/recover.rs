@@ -6,11 +6,12 @@ use super::{
     compaction_picker,
     index::TableIndex,
     manifest::{self, TphManifest, TphTableRecord, VersionRecord},
-    options::{LevelMode, TphSettings},
+    options::{LevelMode, Tiers, TphSettings},
     partition::Partitioning,
     store::{Publisher, TphCounters, TphStore},
     table::{TableSst, TphTable},
     throttle::MergeRates,
+    two_tiers::{global, local::LocalIndex},
     version::Version,
 };
 use crate::{
@@ -54,7 +55,10 @@ impl TphStore {
     ) -> Result<(Self, Lsn)> {
         let settings = TphSettings::parse(options, context.budget.limit())?;
         let owner = SstOwner {
-            kind: SstKind::PIECE,
+            kind: match settings.tiers {
+                Tiers::One => SstKind::PIECE,
+                Tiers::Two => SstKind::SLOTTED,
+            },
             dir: Arc::clone(&context.dir),
             database_id: context.database_id,
             table_id: context.table_id,
@@ -71,7 +75,7 @@ impl TphStore {
             None => TphManifest::default(),
         };
         let contents = &manifest.contents;
-        let version = load_version(&context, &owner, contents)?;
+        let version = load_version(&context, (&owner, settings.tiers), contents)?;
         let complete = Lsn(contents.complete);
         if !context.read_only && complete >= context.complete {
             remove_unlisted(&owner, &files, contents)?;
@@ -110,13 +114,21 @@ impl TphStore {
 }
 
 /// Opens all tables, in parallel.
-fn load_version(context: &Context, owner: &SstOwner, contents: &VersionRecord) -> Result<Version> {
+fn load_version(
+    context: &Context,
+    (owner, tiers): (&SstOwner, Tiers),
+    contents: &VersionRecord,
+) -> Result<Version> {
     let records: Vec<&TphTableRecord> = contents.levels.iter().flatten().collect();
     let opened: Vec<Mutex<Option<Result<Arc<TphTable>>>>> =
         records.iter().map(|_| Mutex::new(None)).collect();
     context.env.parallel(records.len(), &|number| {
         if let (Some(record), Some(slot)) = (records.get(number), opened.get(number)) {
-            *lock(slot) = Some(load_table(context, owner, record).map(Arc::new));
+            let table = match tiers {
+                Tiers::One => load_table(context, owner, record),
+                Tiers::Two => load_slotted_table(context, owner, record),
+            };
+            *lock(slot) = Some(table.map(Arc::new));
         }
     });
     let mut tables = opened.into_iter();
@@ -139,16 +151,51 @@ fn load_table(context: &Context, owner: &SstOwner, record: &TphTableRecord) -> R
     let mut ssts = Vec::new();
     for one in &record.ssts {
         let sst = Arc::new(Sst::open(owner, one.number, one.file_bytes)?);
-        ssts.push(TableSst::new(sst, (one.live, one.live_bytes)));
+        ssts.push(TableSst::new(sst, (one.live, one.live_bytes), None));
     }
     let lower_bound = record.lower_bound.clone();
-    let mut table = TphTable { lower_bound, ssts, tombstones: record.tombstones, index: None };
+    let tombstones = record.tombstones;
+    let mut table = TphTable { lower_bound, ssts, tombstones, ..TphTable::default() };
     if let Some(newest) = table.ssts.first() {
         let section = newest.sst.footer.index;
         let _memory = context.budget.reserve_transient(section.bytes);
         let bytes = newest.sst.section(section)?;
         let origin = (&*newest.sst.label, section.offset);
         table.index = Some(TableIndex::decode(&bytes, table.blocks(), origin)?);
+    }
+    Ok(table)
+}
+
+/// Opens a table with two tiers: the local hash of each piece, and the global hash and the samples
+/// of the newest one.
+fn load_slotted_table(
+    context: &Context,
+    owner: &SstOwner,
+    record: &TphTableRecord,
+) -> Result<TphTable> {
+    let (lower_bound, tombstones) = (record.lower_bound.clone(), record.tombstones);
+    let mut table = TphTable { lower_bound, tombstones, ..TphTable::default() };
+    for one in &record.ssts {
+        let sst = Arc::new(Sst::open(owner, one.number, one.file_bytes)?);
+        let section = sst.footer.fences;
+        let _memory = context.budget.reserve_transient(section.bytes);
+        let bytes = sst.section(section)?;
+        let local = LocalIndex::decode(&bytes, sst.blocks(), (&*sst.label, section.offset))?;
+        let live = (one.live, one.live_bytes);
+        table.ssts.push(TableSst::new(sst, live, Some(Arc::new(local))));
+    }
+    if let Some(newest) = table.ssts.first() {
+        let section = newest.sst.footer.index;
+        let _memory = context.budget.reserve_transient(section.bytes);
+        let bytes = newest.sst.section(section)?;
+        let counts = (table.ssts.len(), newest.sst.footer.order.bytes);
+        let origin = (&*newest.sst.label, section.offset);
+        let (index, order, invalid) = global::decode(&bytes, counts, origin)?;
+        if order.rows() != table.live() {
+            let what = "the key-location array has not as many rows as the table has live entries";
+            return Err(newest.sst.damage(newest.sst.footer.order.offset, what));
+        }
+        (table.index, table.order, table.invalid) = (Some(index), Some(order), invalid);
     }
     Ok(table)
 }

@@ -1,6 +1,9 @@
 //! Statistics, and estimates of the number of keys.
 
-use super::{range::TphRangeSource, store::TphStore, table::TphTable, version::SuperVersion};
+use super::{
+    order_cursor::estimate_rows, range::TphRangeSource, store::TphStore, table::TphTable,
+    version::SuperVersion,
+};
 use crate::{
     contract::{EngineStats, KeyRange},
     lsm::range::TwoEndedScan,
@@ -26,7 +29,7 @@ impl TphStore {
         let unflushed: u64 = memtables.iter().map(|memtable| memtable.payload_bytes()).sum();
         let part =
             |index: usize| sum(&|table| table.memory_bytes().get(index).copied().unwrap_or(0));
-        let parts = [part(0), part(1), part(2), part(3)];
+        let parts = [part(0), part(1), part(2), part(3), part(4), part(5)];
         let index_bytes = parts.iter().sum();
         let ssts = |table: &TphTable| to_u64(table.ssts.len());
         let file = |table: &TphTable| table.ssts.iter().map(|one| one.sst.file_bytes).sum();
@@ -51,6 +54,7 @@ impl TphStore {
                 ("entries", sum(&TphTable::entries)),
                 ("entries_live", sum(&TphTable::live)),
                 ("tombstones", sum(&|table| table.tombstones)),
+                ("keys_invalid", sum(&|table| table.invalid)),
                 ("memtables", to_u64(memtables.len())),
                 ("memtable_bytes", in_memory),
                 ("unordered_entries", unordered_entries),
@@ -58,6 +62,8 @@ impl TphStore {
                 ("index_signature_bytes", parts[1]),
                 ("index_block_bytes", parts[2]),
                 ("index_offset_bytes", parts[3]),
+                ("index_local_bytes", parts[4]),
+                ("index_sample_bytes", parts[5]),
                 ("cache_bytes", self.cache.blocks.memory_bytes()),
                 ("cache_fills_total", self.cache.blocks.totals().0),
                 ("cache_evicted_total", self.cache.blocks.totals().1),
@@ -91,12 +97,9 @@ impl TphStore {
         let in_files: u64 = super_version
             .version
             .tables()
-            .flat_map(|table| &table.ssts)
-            .map(|one| {
-                let first = start.map_or(0, |key| one.sst.seek(key).start);
-                let last = end.map_or(one.blocks, |key| one.sst.seek(key).end);
-                let blocks = u64::from(last.saturating_sub(first));
-                one.live * blocks / u64::from(one.blocks.max(1))
+            .map(|table| match table.order {
+                Some(_) => estimate_rows(table, (start, end)),
+                None => estimate_entries(table, (start, end)),
             })
             .sum();
         in_memory + in_files
@@ -118,4 +121,15 @@ impl TphStore {
         }
         (memory + files).saturating_sub(2 * tombstones)
     }
+}
+
+/// Estimates the number of live entries in a range from the block indexes of a table's SSTs.
+fn estimate_entries(table: &TphTable, (start, end): (Option<&[u8]>, Option<&[u8]>)) -> u64 {
+    let entries = table.ssts.iter().map(|one| {
+        let first = start.map_or(0, |key| one.sst.seek(key).start);
+        let last = end.map_or(one.blocks, |key| one.sst.seek(key).end);
+        let blocks = u64::from(last.saturating_sub(first));
+        one.live * blocks / u64::from(one.blocks.max(1))
+    });
+    entries.sum()
 }

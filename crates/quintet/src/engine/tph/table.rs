@@ -3,12 +3,21 @@
 //! Invariants:
 //! - The SSTs are listed from the newest to the oldest. Of the entries of a key, the newest SST's
 //!   is the current one.
-//! - The index has every key of every SST. It is stored in the newest SST.
+//! - The index has every key of every SST. It is stored in the newest SST. With two tiers it has
+//!   pieces in the place of blocks ([`super::two_tiers`]).
 
 use std::sync::Arc;
 
-use super::{index::TableIndex, options::TphSettings};
-use crate::lsm::sst::Sst;
+use super::{
+    index::TableIndex,
+    options::TphSettings,
+    two_tiers::{
+        global::{self, GlobalAnswer},
+        key_order::KeyOrder,
+        local::LocalIndex,
+    },
+};
+use crate::{lsm::sst::Sst, util::mutant::mutant};
 
 /// An SST of a table.
 #[derive(Clone, Debug)]
@@ -20,12 +29,18 @@ pub(super) struct TableSst {
     /// and values.
     pub(super) live: u64,
     pub(super) live_bytes: u64,
+    /// The local hash, with two tiers.
+    pub(super) local: Option<Arc<LocalIndex>>,
 }
 
 impl TableSst {
     /// Creates the entry of an SST with this number of live entries and bytes.
-    pub(super) fn new(sst: Arc<Sst>, (live, live_bytes): (u64, u64)) -> Self {
-        Self { blocks: sst.blocks(), sst, live, live_bytes }
+    pub(super) fn new(
+        sst: Arc<Sst>,
+        (live, live_bytes): (u64, u64),
+        local: Option<Arc<LocalIndex>>,
+    ) -> Self {
+        Self { blocks: sst.blocks(), sst, live, live_bytes, local }
     }
 }
 
@@ -38,14 +53,17 @@ pub(super) struct TphTable {
     /// Number of live tombstones.
     pub(super) tombstones: u64,
     pub(super) index: Option<TableIndex>,
+    /// The samples of the key order, with two tiers.
+    pub(super) order: Option<KeyOrder>,
+    /// Number of keys that lead to the invalid piece, with two tiers.
+    pub(super) invalid: u64,
 }
 
 impl TphTable {
     /// Returns the SST and the block that may have a key.
     #[inline]
-    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<(&Arc<Sst>, u32)> {
-        let number = self.index.as_ref()?.find(hash, key)?;
-        self.block(number)
+    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<(&TableSst, u32)> {
+        self.find_at(self.slot_of(hash), hash, key)
     }
 
     /// Returns the index slot of a hash, for [`find_at`](Self::find_at).
@@ -56,16 +74,29 @@ impl TphTable {
 
     /// Returns the same as [`find`](Self::find), for a hash with this slot.
     #[inline]
-    pub(super) fn find_at(&self, slot: usize, hash: u64, key: &[u8]) -> Option<(&Arc<Sst>, u32)> {
+    pub(super) fn find_at(&self, slot: usize, hash: u64, key: &[u8]) -> Option<(&TableSst, u32)> {
         let number = self.index.as_ref()?.find_at(slot, hash, key)?;
-        self.block(number)
+        if self.order.is_none() {
+            return self.block(number);
+        }
+        let GlobalAnswer::Piece(piece) = global::answer(Some(number)) else { return None };
+        let piece = self.ssts.get(mutant!(TphTakesOtherPiece: 0, else piece))?;
+        let place = piece.local.as_ref()?.find(hash, key)?;
+        Some((piece, place.block))
+    }
+
+    /// Returns whether a key of a table with two tiers leads to the invalid piece. The table must
+    /// have an entry of the key.
+    pub(super) fn is_invalid(&self, hash: u64, key: &[u8]) -> bool {
+        let number = self.index.as_ref().and_then(|index| index.find(hash, key));
+        self.invalid > 0 && global::answer(number) == GlobalAnswer::Nothing
     }
 
     /// Returns the SST of a block that is numbered through all SSTs, and its number in the SST.
-    fn block(&self, mut number: u32) -> Option<(&Arc<Sst>, u32)> {
+    fn block(&self, mut number: u32) -> Option<(&TableSst, u32)> {
         for one in &self.ssts {
             if number < one.blocks {
-                return Some((&one.sst, number));
+                return Some((one, number));
             }
             number -= one.blocks;
         }
@@ -103,10 +134,14 @@ impl TphTable {
         self.ssts.iter().map(|one| one.sst.footer.entries).sum()
     }
 
-    /// Returns bytes of memory: hash, signatures and block numbers of the index, and the offsets
-    /// and block indexes of the SSTs.
-    pub(super) fn memory_bytes(&self) -> [u64; 4] {
-        let [hash, tags, blocks] = self.index.as_ref().map_or([0; 3], TableIndex::memory_bytes);
-        [hash, tags, blocks, self.ssts.iter().map(|one| one.sst.memory_bytes()).sum()]
+    /// Returns bytes of memory: hash, signatures and numbers of the index, the offsets and block
+    /// indexes of the SSTs, and with two tiers the local hashes and the samples.
+    pub(super) fn memory_bytes(&self) -> [u64; 6] {
+        let [hash, tags, numbers] = self.index.as_ref().map_or([0; 3], TableIndex::memory_bytes);
+        let offsets = self.ssts.iter().map(|one| one.sst.memory_bytes()).sum();
+        let local = self.ssts.iter().filter_map(|one| one.local.as_ref());
+        let local = local.map(|local| local.memory_bytes()).sum();
+        let samples = self.order.as_ref().map_or(0, KeyOrder::memory_bytes);
+        [hash, tags, numbers, offsets, local, samples]
     }
 }

@@ -15,8 +15,8 @@ use crate::{
 /// Requests in flight on one queue.
 pub const DEPTH: usize = 64;
 
-/// A pool of queues of one environment.
-#[derive(Debug, Default)]
+/// A pool of queues of one environment. Clones share it.
+#[derive(Clone, Debug, Default)]
 pub struct Queues(IdleQueues);
 
 impl Queues {

@@ -140,6 +140,11 @@ impl<W: SortedCursor> MergeCursor<W> {
         key.is_some() && key == self.key()
     }
 
+    /// Returns the indexes of the sources that have an entry of the current key, newest first.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = usize> {
+        self.order.iter().copied().take_while(|source| self.has_key(*source))
+    }
+
     fn advance_at(&mut self, position: usize) -> Result<()> {
         let source = self.order.get(position).and_then(|source| self.sources.get_mut(*source));
         source.map_or(Ok(()), SortedCursor::advance)?;

@@ -109,6 +109,29 @@ impl DecodedBlockCache {
         directory_of(entries, most, |key| low_u8(self.hash.hash(key) & self.hash_mask))
     }
 
+    /// Caches bytes that are not those of a block.
+    pub(crate) fn fill_bytes(&self, slot: Option<BlockRef<'_>>, bytes: &[u8]) {
+        let most = self.blocks.payload_bytes_max().unwrap_or(0);
+        if let Some(slot) = slot.filter(|_| WORD_BYTES + bytes.len() <= most) {
+            self.blocks.fill(slot, &[&to_u64(bytes.len()).to_le_bytes(), bytes]);
+        }
+    }
+
+    /// Copies bytes that [`Self::fill_bytes`] has cached to `out`. Returns `None` if they are not
+    /// cached.
+    pub(crate) fn copy_bytes(&self, slot: Option<BlockRef<'_>>, out: &mut Vec<u8>) -> Option<()> {
+        let copied = self.blocks.read(slot?, |words| {
+            let bytes = to_usize(load_at(words, 0));
+            if bytes > (words.len() * WORD_BYTES).saturating_sub(WORD_BYTES) {
+                return None;
+            }
+            out.resize(bytes, 0);
+            copy_out(words, WORD_BYTES, out);
+            Some(())
+        });
+        copied.flatten()
+    }
+
     /// Looks a key up in a block. Returns `None` if the block is not cached.
     #[inline]
     pub(crate) fn find<T: ValueSink>(

@@ -6,6 +6,7 @@ use super::{
     block,
     footer::{self, SstKind, SstOwner},
     reader::Sst,
+    slot_block::SlotBlock,
 };
 use crate::{
     Error, Result,
@@ -45,11 +46,17 @@ pub(crate) fn sst(
         let buffer = sst.read(span)?;
         let open = sst.open_block(&buffer, span, (number, number))?;
         let mut entries = Vec::new();
-        let parsed = block::all_entries(open.entries(), &mut entries);
-        parsed.map_err(|what| sst.damage(span.offset, what))?;
+        let damage = |what: &str| sst.damage(span.offset, what);
+        let bytes = if kind.has_slots {
+            let slots = SlotBlock::parse(open.entries());
+            slots.ok_or_else(|| damage("a block has no table of slots"))?.entries()
+        } else {
+            open.entries()
+        };
+        block::all_entries(bytes, &mut entries).map_err(damage)?;
         let mut more = say(&format!("block {number}: {} entries", entries.len()));
         for entry in entries.iter().take(SHOWN_ENTRIES) {
-            let key = open.entries().get(entry.key.clone()).unwrap_or(&[]).escape_ascii();
+            let key = bytes.get(entry.key.clone()).unwrap_or(&[]).escape_ascii();
             let what = if entry.tombstone {
                 "deleted".to_owned()
             } else {

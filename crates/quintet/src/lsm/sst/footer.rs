@@ -18,6 +18,8 @@ const FORMAT_OLDEST: u32 = 2;
 pub(crate) const BLOCK_BYTES_MAX: u64 = 1 << 20;
 pub(super) const HEAD_BYTES: usize = 64;
 pub(super) const FOOT_BYTES: usize = 192;
+/// Bytes of the footer of a file with blocks of slots: one section more.
+const SLOTTED_FOOT_BYTES: usize = 216;
 /// Offset of the first block.
 pub(super) const BLOCKS_START: u64 = BLOCK_BYTES;
 
@@ -29,15 +31,40 @@ pub(crate) struct SstKind {
     suffix: &'static str,
     /// Whether files have a block index, for seeks by key.
     pub(super) has_fences: bool,
+    /// Whether blocks are in the order of hash slots ([`super::slot_block`]).
+    pub(super) has_slots: bool,
 }
 
 impl SstKind {
     /// An SST of a table of `tph`.
-    pub(crate) const PIECE: Self =
-        Self { magic: *b"QTPHPIEC", foot_magic: *b"QTPHFOOT", suffix: ".ph", has_fences: true };
+    pub(crate) const PIECE: Self = Self {
+        magic: *b"QTPHPIEC",
+        foot_magic: *b"QTPHFOOT",
+        suffix: ".ph",
+        has_fences: true,
+        has_slots: false,
+    };
+    /// A piece of a table of `tph` with two tiers of hashes.
+    pub(crate) const SLOTTED: Self = Self {
+        magic: *b"QTPHSLOT",
+        foot_magic: *b"QTPHSLFT",
+        has_fences: false,
+        has_slots: true,
+        ..Self::PIECE
+    };
     /// A run of `slm`.
-    pub(crate) const RUN: Self =
-        Self { magic: *b"QSLMRUN\0", foot_magic: *b"QSLMFOOT", suffix: ".run", has_fences: false };
+    pub(crate) const RUN: Self = Self {
+        magic: *b"QSLMRUN\0",
+        foot_magic: *b"QSLMFOOT",
+        suffix: ".run",
+        has_fences: false,
+        has_slots: false,
+    };
+
+    /// Returns the bytes of a footer.
+    pub(super) const fn foot_bytes(self) -> usize {
+        if self.has_slots { SLOTTED_FOOT_BYTES } else { FOOT_BYTES }
+    }
 
     /// Returns the file name of SST `number`.
     pub(crate) fn name_of(self, number: u64) -> String {
@@ -104,6 +131,18 @@ pub(crate) struct Section {
     pub(super) crc: u64,
 }
 
+fn put_section(out: &mut Vec<u8>, section: Section) {
+    for word in [section.offset, section.bytes, section.crc] {
+        put_u64(out, word);
+    }
+}
+
+/// Decodes a section of a file of `length` bytes.
+fn decode_section(decoder: &mut Decoder<'_>, length: u64) -> Option<Section> {
+    let (offset, bytes, crc) = (decoder.u64()?, decoder.u64()?, decoder.u64()?);
+    (offset.checked_add(bytes)? <= length).then_some(Section { offset, bytes, crc })
+}
+
 /// The footer of an SST.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Footer {
@@ -115,6 +154,8 @@ pub(crate) struct Footer {
     pub(crate) offsets: Section,
     pub(crate) fences: Section,
     pub(crate) keys: Section,
+    /// The key-location array of a table, in a file with blocks of slots.
+    pub(crate) order: Section,
     /// Maximum bytes of a block when it was written; 0: unknown.
     pub(crate) block_bytes: u64,
     pub(super) format: u32,
@@ -125,6 +166,8 @@ pub(super) enum FooterError {
     Damaged(String),
     /// It has this format, of a later release.
     Newer(u32),
+    /// The file is the right one and of another kind: of a table with this value of `tiers`.
+    OtherKind(&'static str),
 }
 
 impl From<&str> for FooterError {
@@ -140,12 +183,13 @@ impl Footer {
             put_u64(&mut out, word);
         }
         for section in [self.index, self.offsets, self.fences, self.keys] {
-            put_u64(&mut out, section.offset);
-            put_u64(&mut out, section.bytes);
-            put_u64(&mut out, section.crc);
+            put_section(&mut out, section);
         }
         put_u64(&mut out, self.block_bytes);
-        out.resize(FOOT_BYTES, 0);
+        if owner.kind.has_slots {
+            put_section(&mut out, self.order);
+        }
+        out.resize(owner.kind.foot_bytes(), 0);
         store_crc(&mut out);
         out
     }
@@ -157,7 +201,12 @@ impl Footer {
         identity: &[u8],
         length: u64,
     ) -> Result<Self, FooterError> {
-        let bytes = bytes.get(..FOOT_BYTES).ok_or("the footer is cut off")?;
+        let other = if kind.has_slots { SstKind::PIECE } else { SstKind::SLOTTED };
+        if kind.suffix == other.suffix && is_footer_of(bytes, other, identity) {
+            let tiers = if other.has_slots { "two" } else { "one" };
+            return Err(FooterError::OtherKind(tiers));
+        }
+        let bytes = bytes.get(..kind.foot_bytes()).ok_or("the footer is cut off")?;
         let mut copy = bytes.to_vec();
         let mut decoder = Decoder::new(bytes);
         let magic = decoder.take(8).unwrap_or(&[]);
@@ -189,13 +238,12 @@ impl Footer {
             };
             let Self { index, offsets, fences, keys, .. } = &mut footer;
             for section in [index, offsets, fences, keys] {
-                let (offset, bytes) = (decoder.u64()?, decoder.u64()?);
-                *section = Section { offset, bytes, crc: decoder.u64()? };
-                if offset.checked_add(bytes)? > length {
-                    return None;
-                }
+                *section = decode_section(&mut decoder, length)?;
             }
             footer.block_bytes = decoder.u64().filter(|bytes| *bytes <= BLOCK_BYTES_MAX)?;
+            if kind.has_slots {
+                footer.order = decode_section(&mut decoder, length)?;
+            }
             // No compression makes 256 bytes of one.
             let most = length.checked_mul(256)?;
             if footer.entries.max(footer.payload_bytes) > most || footer.tombstones > footer.entries
@@ -209,6 +257,24 @@ impl Footer {
             "a count or a section in the footer is impossible for the file's length".into()
         })
     }
+}
+
+/// Returns whether the bytes are a sound footer of this kind and of this file.
+fn is_footer_of(bytes: &[u8], kind: SstKind, identity: &[u8]) -> bool {
+    let Some(mut copy) = bytes.get(..kind.foot_bytes()).map(<[u8]>::to_vec) else { return false };
+    let crc = bytes.get(12..16).map(<[u8]>::to_vec);
+    store_crc_of_zeros(&mut copy);
+    copy.starts_with(&kind.foot_magic)
+        && copy.get(16..48) == Some(identity)
+        && copy.get(12..16).map(<[u8]>::to_vec) == crc
+}
+
+/// Computes the CRC of bytes whose field for it counts as zero, and stores it there.
+fn store_crc_of_zeros(bytes: &mut [u8]) {
+    if let Some(field) = bytes.get_mut(12..16) {
+        field.fill(0);
+    }
+    store_crc(bytes);
 }
 
 /// Decodes the head of an SST: database id, table id, number. Returns `None` if its checksum does

@@ -35,14 +35,26 @@
 //! | 176 | 8 | block bytes | the option `block_bytes` at that time; 0 in files of builds that did not store it |
 //! | 184 | 8 | reserved | 0 |
 //!
+//! The pieces of a table of `tph` with two tiers of hashes are a kind of their own (magic
+//! `QTPHSLOT`, footer `QTPHSLFT`). Their blocks are in the order of hash slots within segments of
+//! keys ([`slot_block`]). Between blocks and `index` is the key-location array ([`order_section`]).
+//! `fences` has the local hash. Their footer has 216 bytes:
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 184 | | as above |
+//! | 184 | 24 | order | the section of the key-location array |
+//! | 208 | 8 | reserved | 0 |
+//!
 //! Invariants: an SST is complete and durable before the manifest lists it, and never changes. The
 //! manifest has its length, which locates the footer.
 //!
 //! Gets know the block number from the engine's index. Only seeks search for a key, in the block
 //! index.
 //!
-//! Difference from the paper: entries are in key order, not in the order of hash slots. So scans
-//! read adjacent blocks, and no local hash table is needed: the slot stores the block number.
+//! Difference from the paper: entries are in key order, not in the order of hash slots, except with
+//! two tiers. So scans read adjacent blocks, and no local hash table is needed: the slot stores the
+//! block number.
 //!
 //! Start reading at `reader` (an open SST) and `writer`; `footer` has the encoding of the tables
 //! above.
@@ -57,7 +69,9 @@ pub(crate) mod describe;
 mod footer;
 pub(crate) mod key_section;
 mod mutants;
+pub(crate) mod order_section;
 mod reader;
+pub(crate) mod slot_block;
 #[cfg(test)]
 #[cfg(not(model))]
 mod tests;

@@ -16,6 +16,7 @@ use super::{
         BLOCKS_START, FORMAT, Footer, FooterError, HEAD_BYTES, Section, SstOwner, encode_head,
     },
     mutants::open_unverified,
+    order_section::{CHUNK_BYTES, CHUNK_SALT, EntryLocation, chunk_count},
 };
 use crate::{
     Error, Result,
@@ -23,7 +24,7 @@ use crate::{
     io::{AlignedBuffer, BLOCK_BYTES, File, Open, read_exact_at},
     lsm::block_cache::{BlockHandles, BlockRef, CacheAdmission},
     util::{
-        codec::{crc32c, low_u32, round_up, to_u64, to_usize},
+        codec::{crc32c, low_u32, put_u64, round_up, to_u64, to_usize},
         mutant::mutant,
         sync::OnceLock,
     },
@@ -119,6 +120,9 @@ impl Sst {
         self.offsets = BlockOffsets::new(&offsets)
             .filter(|_| are_sound)
             .ok_or_else(|| self.offsets_damage())?;
+        if owner.kind.has_slots {
+            return Ok(());
+        }
         let fences = self.section(self.footer.fences)?;
         let blocks = u32::try_from(self.footer.blocks).unwrap_or(u32::MAX);
         self.fences = BlockIndex::decode(&fences, blocks).ok_or_else(|| {
@@ -134,6 +138,14 @@ impl Sst {
     fn footer_error(&self, at: u64, refused: FooterError) -> Error {
         match refused {
             FooterError::Damaged(what) => self.damage(at, what),
+            FooterError::OtherKind(tiers) => Error::InvalidOption {
+                name: "tiers".to_owned(),
+                what: format!(
+                    "{} was written with tiers={tiers}; the option is fixed when a table is \
+                     created",
+                    self.label
+                ),
+            },
             FooterError::Newer(found) => {
                 let file = self.label.clone();
                 Error::NewerFormat { file, found, supported: FORMAT }
@@ -295,7 +307,8 @@ impl Sst {
         if !cache.blocks.is_on() {
             return None;
         }
-        let made = || cache.handles(self.number).with_count(self.blocks());
+        let count = self.blocks() + chunk_count(self.footer.order.bytes);
+        let made = || cache.handles(self.number).with_count(count);
         self.handles.get_or_init(made).get(block)
     }
 
@@ -304,6 +317,70 @@ impl Sst {
     pub(crate) fn room_of_copy(&self, block: u32, cache: &DecodedBlockCache) -> CacheAdmission {
         let is_used = self.slot(block).is_some_and(|slot| cache.blocks.is_used(slot));
         if is_used { CacheAdmission::Hot } else { CacheAdmission::IfFree }
+    }
+
+    /// Reads chunks of the key-location array and appends their rows to `out`. Returns `Corruption`
+    /// if a chunk is damaged or ends early.
+    pub(crate) fn order_chunks(
+        &self,
+        chunks: Range<u64>,
+        out: &mut Vec<EntryLocation>,
+    ) -> Result<()> {
+        let section = self.footer.order;
+        let end = section.offset + section.bytes;
+        let bounds = chunks.start * CHUNK_BYTES..chunks.end * CHUNK_BYTES;
+        let start = (section.offset + bounds.start).min(end);
+        let span = Span::of(start..(section.offset + bounds.end).min(end));
+        let buffer = self.read(span)?;
+        let bytes = buffer.as_slice().get(span.skip..span.skip + span.bytes).unwrap_or(&[]);
+        let damage = |number: u64, what: &str| {
+            self.damage(
+                section.offset + number * CHUNK_BYTES,
+                format!("key-location array: {what}"),
+            )
+        };
+        for (number, stored) in chunks.clone().zip(bytes.chunks(to_usize(CHUNK_BYTES))) {
+            let place = (self.salt() ^ CHUNK_SALT, low_u32(number));
+            let entries = mutant!(TphSkipsOrderChecksum: Ok(open_unverified(stored)),
+                else open(stored, place));
+            let entries = entries.map_err(|what| damage(number, what))?;
+            let BlockEntries::Plain(range) = entries else {
+                return Err(damage(number, "a chunk is compressed"));
+            };
+            let (rows, rest) = stored.get(range).unwrap_or(&[]).as_chunks::<8>();
+            if !rest.is_empty() {
+                return Err(damage(number, "a row is cut off"));
+            }
+            out.extend(rows.iter().map(|row| EntryLocation::from_word(u64::from_le_bytes(*row))));
+        }
+        Ok(())
+    }
+
+    /// Reads one chunk of the key-location array, from the cache if it is there. Adds it to the
+    /// cache.
+    pub(crate) fn order_chunk(
+        &self,
+        number: u64,
+        cache: Option<&DecodedBlockCache>,
+    ) -> Result<Vec<EntryLocation>> {
+        // The chunks have the handles behind those of the blocks.
+        let handle = self.blocks().saturating_add(low_u32(number));
+        let mut bytes = Vec::new();
+        if cache.and_then(|cache| cache.copy_bytes(self.slot(handle), &mut bytes)).is_some() {
+            let (rows, _) = bytes.as_chunks::<8>();
+            let row = |row: &[u8; 8]| EntryLocation::from_word(u64::from_le_bytes(*row));
+            return Ok(rows.iter().map(row).collect());
+        }
+        let mut rows = Vec::new();
+        self.order_chunks(number..number + 1, &mut rows)?;
+        if let Some(cache) = cache {
+            bytes.clear();
+            for row in &rows {
+                put_u64(&mut bytes, row.to_word());
+            }
+            cache.fill_bytes(self.slot_to_fill(handle, cache), &bytes);
+        }
+        Ok(rows)
     }
 
     /// Returns the bytes of memory of offsets and block index, without the engine's index.

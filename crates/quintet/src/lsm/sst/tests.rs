@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use super::{
     Sst, SstKind, SstOwner, SstShape, SstWriter,
-    block::{Packing, UNIT_BYTES},
+    block::{Packing, UNIT_BYTES, put_entry},
     decoded_block::DecodedBlockCache,
     footer::{FOOT_BYTES, HEAD_BYTES, store_crc},
+    order_section::{self, EntryLocation},
+    slot_block,
 };
 use crate::{
     Error,
@@ -82,6 +84,50 @@ fn walks_pass_over_whole_and_short_entries() {
     for sst in [&sst, &opened] {
         assert!(walked(sst, Direction::Up) == rows && walked(sst, Direction::Down) == backwards);
     }
+}
+
+#[test]
+fn the_footer_of_a_slotted_file_is_pinned() {
+    let context = context();
+    let Context { database_id, table_id, .. } = context;
+    let dir = Arc::clone(&context.dir);
+    let owner = SstOwner { kind: SstKind::SLOTTED, dir, database_id, table_id };
+    let cache = Arc::new(DecodedBlockCache::new((0, 4096), &context, u64::MAX).unwrap());
+    let packing = Packing::None;
+    let shape = SstShape { block_bytes: 4096, packing, write_bytes: 1 << 20, keys: true };
+    let mut writer = SstWriter::create(&owner, 1, shape, (&cache, &flow())).unwrap();
+    let mut entries = Vec::new();
+    put_entry(&mut entries, b"key", Some(b"value"));
+    writer.count_entry(b"key", Some(5));
+    writer.add_slot_block(&slot_block::encode(&[0], &entries), &entries).unwrap();
+    let row = EntryLocation { piece: 0, block: 0, ordinal: 0 };
+    let salt = writer.salt();
+    writer.put_order(order_section::encode(std::iter::once(row), salt)).unwrap();
+    let sst = writer.finish_slotted([b"index"], b"local").unwrap();
+    let sst = Sst::open(&owner, 1, sst.file_bytes).unwrap();
+    let mut rows = Vec::new();
+    sst.order_chunks(0..9, &mut rows).unwrap();
+    assert_eq!(rows, [row]);
+    assert_eq!(sst.order_chunk(0, None).unwrap(), [row]);
+    assert_eq!(sst.section(sst.footer.index).unwrap(), b"index");
+    assert_eq!(sst.section(sst.footer.fences).unwrap(), b"local");
+    let file = owner.dir.open(&SstKind::SLOTTED.name_of(1), Open::READ).unwrap();
+    let mut foot = vec![0; 224];
+    read_exact_at(&*file, &mut foot, sst.file_bytes - BLOCK_BYTES).unwrap();
+    let word = |at: usize| u64::from_le_bytes(*foot[at..].first_chunk().unwrap());
+    assert_eq!(foot[..12], *b"QTPHSLFT\x03\0\0\0");
+    assert_eq!((word(48), word(56), word(64), word(72)), (1, 1, 0, 8));
+    // The head, the block of 32 bytes, the array of 16, and index, offsets and local hash.
+    let order = 4096 + 32;
+    assert_eq!((word(80), word(88)), (order + 16, 5));
+    assert_eq!((word(104), word(112)), (order + 21, 8));
+    assert_eq!((word(128), word(136)), (order + 29, 5));
+    assert_eq!((word(184), word(192)), (order, 16));
+    assert_eq!(foot[208..], [0; 16]);
+    let mut signed = foot[..216].to_vec();
+    signed[12..16].fill(0);
+    store_crc(&mut signed);
+    assert_eq!(signed, foot[..216]);
 }
 
 /// Makes head and footer say that the SST is of this format.

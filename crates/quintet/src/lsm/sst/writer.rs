@@ -13,6 +13,7 @@ use super::{
     decoded_block::DecodedBlockCache,
     footer::{BLOCKS_START, FORMAT, Footer, Section, SstOwner, encode_head},
     key_section::KeySectionBuilder,
+    order_section::chunk_count,
     reader::{Span, Sst},
 };
 use crate::{
@@ -136,6 +137,11 @@ impl SstWriter {
         self.submitted + to_u64(self.buffer.len())
     }
 
+    /// Returns the salt that distinguishes the blocks of the file.
+    pub(crate) fn salt(&self) -> u32 {
+        self.salt
+    }
+
     /// Returns the bytes of blocks so far.
     pub(crate) fn data_bytes(&self) -> u64 {
         self.position() + to_u64(self.block.entries().len()) - BLOCKS_START
@@ -159,13 +165,20 @@ impl SstWriter {
             self.fences.begin_block(&self.last_key, key);
         }
         self.room = self.room.max(room);
-        let number = low_u32(to_u64(self.offsets.len() - 1));
         let offset = self.block.add(key, value);
+        let number = self.count_entry(key, value.map(<[u8]>::len));
+        Ok((number, offset))
+    }
+
+    /// Counts an entry and adds its key to the key section. Keys must ascend. Returns the number of
+    /// the next block.
+    pub(crate) fn count_entry(&mut self, key: &[u8], value_bytes: Option<usize>) -> u32 {
+        let number = low_u32(to_u64(self.offsets.len() - 1));
         self.footer.entries += 1;
-        self.footer.tombstones += u64::from(value.is_none());
-        self.footer.payload_bytes += to_u64(key.len() + value.map_or(0, <[u8]>::len));
+        self.footer.tombstones += u64::from(value_bytes.is_none());
+        self.footer.payload_bytes += to_u64(key.len() + value_bytes.unwrap_or(0));
         if let Some((keys, charge)) = &mut self.key_section
-            && keys.add((&self.last_key, key), number, value.map(<[u8]>::len), self.salt)
+            && keys.add((&self.last_key, key), number, value_bytes, self.salt)
         {
             *charge = self.cache.charge(keys.bytes());
             self.key_section = self
@@ -175,22 +188,47 @@ impl SstWriter {
         }
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
-        Ok((number, offset))
+        number
+    }
+
+    /// Returns the salt and the number of the next block.
+    fn next_place(&self) -> (u32, u32) {
+        (self.salt, low_u32(to_u64(self.offsets.len() - 1)))
     }
 
     fn end_block(&mut self) -> Result<()> {
         if self.block.is_empty() {
             return Ok(());
         }
-        let number = low_u32(to_u64(self.offsets.len() - 1));
-        let place = (self.salt, number);
         let start = self.position();
-        self.block.put(&mut self.buffer, place, self.shape.packing);
-        let directory = self.cache.directory(self.block.entries());
-        let payload = directory.as_deref().map(|directory| [directory, self.block.entries()]);
+        let mut block = mem::take(&mut self.block);
+        let place = self.next_place();
+        block.put(&mut self.buffer, place, self.shape.packing);
         let room = mem::replace(&mut self.room, CacheAdmission::IfFree);
+        let end = self.align_block(start, block.entries(), room)?;
+        block.clear();
+        self.block = block;
+        let entries = self.footer.entries - self.entries_before;
+        self.fences.end_block(end - start, entries, &self.last_key);
+        self.entries_before = self.footer.entries;
+        self.submit_if_full()
+    }
+
+    /// Adds a block of slots ([`super::slot_block`]) with these entries.
+    pub(crate) fn add_slot_block(&mut self, block: &[u8], entries: &[u8]) -> Result<()> {
+        let start = self.position();
+        let place = self.next_place();
+        block::put_block(&mut self.buffer, block, place, self.shape.packing);
+        self.align_block(start, entries, CacheAdmission::IfFree)?;
+        self.submit_if_full()
+    }
+
+    /// Caches the block that begins at `start` and ends the buffer, and pads it. Returns where the
+    /// next block begins.
+    fn align_block(&mut self, start: u64, entries: &[u8], room: CacheAdmission) -> Result<u64> {
+        let directory = self.cache.directory(entries);
+        let payload = directory.as_deref().map(|directory| [directory, entries]);
         self.handles.push(payload.as_ref().map(|payload| &payload[..]), room);
-        self.block.clear();
         let padding = self.position().next_multiple_of(BLOCK_BYTES) - self.position();
         // The length of compressed bytes is known only from the position of the next block.
         let is_plain = self.shape.packing == Packing::None;
@@ -202,9 +240,10 @@ impl SstWriter {
             what: format!("{} exceeds 32 GiB, the maximum of a file", self.label),
         };
         self.offsets.push(u32::try_from(end / UNIT_BYTES).map_err(too_large)?);
-        let entries = self.footer.entries - self.entries_before;
-        self.fences.end_block(end - start, entries, &self.last_key);
-        self.entries_before = self.footer.entries;
+        Ok(end)
+    }
+
+    fn submit_if_full(&mut self) -> Result<()> {
         if self.buffer.len() >= self.shape.write_bytes { self.submit_blocks() } else { Ok(()) }
     }
 
@@ -278,14 +317,41 @@ impl SstWriter {
         mut self,
         index: impl IntoIterator<Item = impl AsRef<[u8]>>,
     ) -> Result<Sst> {
-        let blocks = self.end_blocks()?;
+        self.end_blocks()?;
+        let fences = self.fences.finish(&self.last_key);
+        self.complete(index, &fences)
+    }
+
+    /// Writes the chunks of the key-location array ([`super::order_section`]), after the blocks.
+    pub(crate) fn put_order(
+        &mut self,
+        chunks: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    ) -> Result<()> {
+        self.footer.order = self.put_section(chunks)?;
+        Ok(())
+    }
+
+    /// Like [`Self::finish`], for a file with blocks of slots, whose hash is `local`.
+    pub(crate) fn finish_slotted(
+        self,
+        index: impl IntoIterator<Item = impl AsRef<[u8]>>,
+        local: &[u8],
+    ) -> Result<Sst> {
+        self.complete(index, local)
+    }
+
+    fn complete(
+        mut self,
+        index: impl IntoIterator<Item = impl AsRef<[u8]>>,
+        fences: &[u8],
+    ) -> Result<Sst> {
+        let blocks = low_u32(to_u64(self.offsets.len() - 1));
         self.footer.blocks = u64::from(blocks);
         self.footer.index = self.put_section(index)?;
         let offsets: Vec<u8> =
             self.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
         self.footer.offsets = self.put_section([offsets])?;
-        let fences = self.fences.finish(&self.last_key);
-        self.footer.fences = self.put_section([&fences])?;
+        self.footer.fences = self.put_section([fences])?;
         let keys = self
             .key_section
             .take()
@@ -302,7 +368,11 @@ impl SstWriter {
         let synced = mutant!(TphSkipsPieceSync: Ok(()), else self.file.sync_data());
         synced.map_err(|error| Error::io(format!("sync {}", self.label), error))?;
         let damage = |what: &str| Error::corruption(&*self.label, 0, what);
-        let fences = BlockIndex::decode(&fences, blocks);
+        let fences = if self.owner.kind.has_slots {
+            Some(BlockIndex::default())
+        } else {
+            BlockIndex::decode(fences, blocks)
+        };
         Ok(Sst {
             number: self.number,
             salt: self.salt,
@@ -310,7 +380,9 @@ impl SstWriter {
             footer: self.footer,
             fences: fences.ok_or_else(|| damage("the block index does not parse"))?,
             head: encode_head(FORMAT, &self.owner, self.number),
-            handles: OnceLock::from(self.handles.with_count(blocks)),
+            handles: OnceLock::from(
+                self.handles.with_count(blocks + chunk_count(self.footer.order.bytes)),
+            ),
             offsets: BlockOffsets::new(&self.offsets)
                 .ok_or_else(|| damage("the block offsets do not ascend"))?,
             label: self.label,

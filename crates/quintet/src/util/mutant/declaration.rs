@@ -1,4 +1,6 @@
-//! The macro that declares the planted bugs: variant, documentation, number and name.
+//! The macro that declares the planted bugs: variant, documentation, number and name. It also
+//! declares the functions that plant a bug and that ask for one, so that the list has its file for
+//! itself.
 
 macro_rules! bugs {
     ($($(#[doc = $doc:literal])+ $variant:ident = $number:literal, $name:literal;)+) => {
@@ -35,6 +37,39 @@ macro_rules! bugs {
                 };
                 (number / 64, 1 << (number % 64))
             }
+        }
+
+        #[cfg(feature = "testing")]
+        impl std::fmt::Display for Bug {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        /// Returns whether `bug` is planted: its site must do the wrong thing.
+        #[cfg(not(feature = "testing"))]
+        #[inline]
+        pub const fn active(_bug: Bug) -> bool {
+            false
+        }
+
+        /// Returns whether `bug` is planted: its site must do the wrong thing. Costs two loads.
+        #[cfg(feature = "testing")]
+        #[inline]
+        pub fn active(bug: Bug) -> bool {
+            switch::is_on(bug.position())
+        }
+
+        /// Makes `bug` active on the calling thread.
+        #[cfg(feature = "testing")]
+        pub fn plant(bug: Bug) -> Planted {
+            Planted::here(bug.position())
+        }
+
+        /// Makes `bug` active on every thread of the process.
+        #[cfg(feature = "testing")]
+        pub fn plant_everywhere(bug: Bug) -> Planted {
+            Planted::everywhere(bug.position())
         }
     };
 }

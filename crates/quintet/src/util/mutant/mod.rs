@@ -316,6 +316,26 @@ bugs! {
     TphMergePassesKeys = 211, "tph-merge-passes-keys";
     /// A seek in an SST skips blocks whose hints equal the key's.
     TphSeeksPastEqualHints = 212, "tph-seeks-past-equal-hints";
+    /// A get takes the newest piece, whatever piece the global hash says.
+    TphTakesOtherPiece = 370, "tph-takes-other-piece";
+    /// A merge forgets deleted keys whose old entries stay in a piece.
+    TphForgetsInvalid = 371, "tph-forgets-invalid";
+    /// The key-location array has the entry behind the right one.
+    TphShiftsSlots = 372, "tph-shifts-slots";
+    /// A scan by the key-location array skips a row between two batches.
+    TphScanSkipsRows = 373, "tph-scan-skips-rows";
+    /// A merge into two tiers takes base keys of the invalid piece for live ones.
+    TphRevivesInvalid = 374, "tph-revives-invalid";
+    /// Reads do not compare the checksums of the chunks of the key-location array.
+    TphSkipsOrderChecksum = 375, "tph-skips-order-checksum";
+    /// A sample of the key order is not above the key before it.
+    TphShortensSamples = 376, "tph-shortens-samples";
+    /// The first key of a segment is not above the key before it.
+    TphShortensFirstKeys = 377, "tph-shortens-first-keys";
+    /// Pieces that stay keep their numbers although a newer one leaves the table.
+    TphKeepsPieceNumbers = 378, "tph-keeps-piece-numbers";
+    /// The key-location array has deleted keys too.
+    TphOrdersDeletedKeys = 379, "tph-orders-deleted-keys";
     // Memory.
     /// An idle table keeps its memory if one in use has more.
     ArbiterIgnoresUses = 290, "arbiter-ignores-uses";
@@ -543,39 +563,6 @@ bugs! {
     ScanForgetsReuse = 214, "scan-forgets-reuse";
     /// A lookup returns the record at an address that has left its slot.
     FindForgetsItsSlot = 255, "find-forgets-its-slot";
-}
-
-#[cfg(feature = "testing")]
-impl std::fmt::Display for Bug {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// Returns whether `bug` is planted: its site must do the wrong thing.
-#[cfg(not(feature = "testing"))]
-#[inline]
-pub const fn active(_bug: Bug) -> bool {
-    false
-}
-
-/// Returns whether `bug` is planted: its site must do the wrong thing. Costs two loads.
-#[cfg(feature = "testing")]
-#[inline]
-pub fn active(bug: Bug) -> bool {
-    switch::is_on(bug.position())
-}
-
-/// Makes `bug` active on the calling thread.
-#[cfg(feature = "testing")]
-pub fn plant(bug: Bug) -> Planted {
-    Planted::here(bug.position())
-}
-
-/// Makes `bug` active on every thread of the process.
-#[cfg(feature = "testing")]
-pub fn plant_everywhere(bug: Bug) -> Planted {
-    Planted::everywhere(bug.position())
 }
 
 /// Asserts that `test` reaches the site of `bug` and fails when it is planted.

@@ -30,7 +30,7 @@ use quintet::{
 pub type Target = fn(&[u8]);
 
 /// Every target of this crate, by the name of its fuzz target and of its folder of kept inputs.
-pub const TARGETS: [(&str, Target); 15] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("codec", codec),
     ("log_segment", log::log_segment),
     ("record_body", database::record_body),
@@ -44,6 +44,7 @@ pub const TARGETS: [(&str, Target); 15] = [
     ("slm_run", slm::run),
     ("tph_manifest", tph::manifest),
     ("tph_piece", tph::sst),
+    ("tph_slotted_piece", tph::slotted),
     ("trie_group", trie::group),
     ("trie_records", trie::records),
 ];

@@ -10,7 +10,7 @@ use quintet::testing::{
 use super::{desk::overlay, explains_itself};
 
 const BLOCK_BYTES: usize = 4096;
-const FOOT_BYTES: usize = 192;
+pub(super) const FOOT_BYTES: usize = 192;
 /// Of a block's size, without its flags.
 const SIZE_MASK: u32 = (1 << 30) - 1;
 /// Every entry of a base is older.
@@ -37,12 +37,35 @@ pub(super) fn sign_block(bytes: &mut [u8], salt: u32) {
     *crc = crc32c_append(crc32c_append(salt, &[0; 4]), summed).to_le_bytes();
 }
 
+/// Where the parts of an SST are.
+#[derive(Clone, Copy)]
+pub(super) struct SstParts<'a> {
+    /// Where the footer names the sections.
+    pub(super) sections: &'a [usize],
+    pub(super) foot_bytes: usize,
+    /// The flags of the first block.
+    pub(super) block_flags: u32,
+    /// What the checksums of its blocks are salted with.
+    pub(super) salt: u32,
+}
+
 /// An SST with the input laid over its blocks, its footer, one of its sections, or its first
 /// block, as the first byte says, and the checksums of sections, footer and first block made right.
 /// `sections` are where the footer names them; `sign_section` is shown one that was changed.
 pub(super) fn laid_over(
-    mut bytes: Vec<u8>,
+    bytes: Vec<u8>,
     (sections, salt): (&[usize], u32),
+    input: &[u8],
+    sign_section: impl Fn(usize, &mut [u8]),
+) -> Option<Vec<u8>> {
+    let parts = SstParts { sections, foot_bytes: FOOT_BYTES, block_flags: 3, salt };
+    laid_over_parts(bytes, parts, input, sign_section)
+}
+
+/// Does the same as [`laid_over`], for any kind of SST.
+pub(super) fn laid_over_parts(
+    mut bytes: Vec<u8>,
+    SstParts { sections, foot_bytes, block_flags, salt }: SstParts<'_>,
     input: &[u8],
     sign_section: impl Fn(usize, &mut [u8]),
 ) -> Option<Vec<u8>> {
@@ -54,11 +77,11 @@ pub(super) fn laid_over(
     };
     match usize::from(*kind) % (3 + sections.len()) {
         0 => overlay(&mut bytes[..foot], input),
-        1 => overlay(&mut bytes[foot + 48..foot + FOOT_BYTES], input),
+        1 => overlay(&mut bytes[foot + 48..foot + foot_bytes], input),
         first if first == 2 + sections.len() => {
             let block = &mut bytes[BLOCK_BYTES..];
             let size = u32::from_le_bytes(*block[4..].first_chunk().expect("a block"));
-            assert_eq!(size >> 30, 3, "the entries of the first block are short");
+            assert_eq!(size >> 30, block_flags, "the first block is of another kind");
             let size = 8 + usize::try_from(size & SIZE_MASK).expect("64 bits");
             overlay(&mut block[4..size], input);
             sign_block(block, salt);
@@ -73,7 +96,7 @@ pub(super) fn laid_over(
             bytes[foot + at + 16..foot + at + 24].copy_from_slice(&crc);
         }
     }
-    sign(&mut bytes[foot..foot + FOOT_BYTES]);
+    sign(&mut bytes[foot..foot + foot_bytes]);
     Some(bytes)
 }
 

@@ -14,7 +14,7 @@ use quintet::{
 use super::{
     desk::{self, damaged, overlay, placed},
     explains_itself,
-    ssts::{fill, laid_over, salt, sign_block, use_table},
+    ssts::{SstParts, fill, laid_over, laid_over_parts, salt, sign_block, use_table},
 };
 
 const DATABASE_ID: [u8; 16] = *b"fuzz-tph........";
@@ -26,22 +26,31 @@ const SECTIONS: [usize; 4] = [80, 104, 128, 152];
 const KEYS_SECTION: usize = 152;
 /// Tells a chunk of keys from a block of the same number.
 const KEYS_SALT: u32 = 0x6b65_7973;
+/// Those of a piece of two tiers: global hash, offsets, local hash, keys, key order.
+const SLOTTED_SECTIONS: [usize; 5] = [80, 104, 128, 152, ORDER_SECTION];
+const ORDER_SECTION: usize = 184;
+const SLOTTED_FOOT_BYTES: usize = 216;
+/// Tells a chunk of the key order from a block of the same number.
+const ORDER_SALT: u32 = 0x6f72_6472;
 
-fn open(env: &SimEnv) -> Result<(Tph, Lsn)> {
+fn open(env: &SimEnv, tiers: &str) -> Result<(Tph, Lsn)> {
     let context = desk::context(env, DATABASE_ID);
     let options = TableOptions::new(EngineKind::Tph)
         .set("mode", "one_level")
+        .set("tiers", tiers)
         .set("memtable_bytes", "65536")
         .set("block_bytes", "512");
     Tph::open(&options, context)
 }
 
 /// A closed table of two SSTs.
-fn base() -> &'static SimEnv {
-    static BASE: OnceLock<SimEnv> = OnceLock::new();
-    BASE.get_or_init(|| {
+fn base(tiers: &str) -> &'static SimEnv {
+    static ONE: OnceLock<SimEnv> = OnceLock::new();
+    static TWO: OnceLock<SimEnv> = OnceLock::new();
+    let base = if tiers == "two" { &TWO } else { &ONE };
+    base.get_or_init(|| {
         let env = SimEnv::new(1);
-        let (table, _) = open(&env).expect("a new table");
+        let (table, _) = open(&env, tiers).expect("a new table");
         fill(&table, true);
         drop(table);
         env
@@ -49,12 +58,16 @@ fn base() -> &'static SimEnv {
 }
 
 fn contents(name: &str) -> Vec<u8> {
-    base().contents(name).expect("a file of the base")
+    base("one").contents(name).expect("a file of the base")
 }
 
 /// Opens the base with a file replaced, and uses the table if that succeeds.
 fn open_with(name: &str, bytes: Vec<u8>) {
-    match open(&damaged(base(), name, bytes)) {
+    open_tiers_with("one", name, bytes);
+}
+
+fn open_tiers_with(tiers: &str, name: &str, bytes: Vec<u8>) {
+    match open(&damaged(base(tiers), name, bytes), tiers) {
         Ok((table, _)) => use_table(&table),
         Err(error) => explains_itself(&error),
     }
@@ -95,9 +108,52 @@ pub(super) fn sst(input: &[u8]) {
     }
 }
 
-pub(super) fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
+/// The newest piece of a table with two tiers, changed by the input ([`laid_over_parts`]).
+pub(super) fn slotted(input: &[u8]) {
+    let salt = salt(DATABASE_ID);
+    let sign_section = |at, section: &mut [u8]| match at {
+        KEYS_SECTION => sign_block(section, salt ^ KEYS_SALT),
+        ORDER_SECTION => sign_block(section, salt ^ ORDER_SALT),
+        _ => {}
+    };
+    let sections = &SLOTTED_SECTIONS[..];
+    let parts = SstParts { sections, foot_bytes: SLOTTED_FOOT_BYTES, block_flags: 0, salt };
+    let piece = base("two").contents(PIECE).expect("a file of the base");
+    if let Some(bytes) = laid_over_parts(piece, parts, input, sign_section) {
+        open_tiers_with("two", PIECE, bytes);
+    }
+}
+
+/// Samples of [`slotted`].
+fn slotted_samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let sst = |kind: u8, place, bytes: &[u8]| [&[kind][..], &placed(place, bytes)].concat();
     vec![
+        ("tph_slotted_piece", "untouched", vec![0]),
+        ("tph_slotted_piece", "blocks", sst(0, 80, &[1, 2, 3])),
+        ("tph_slotted_piece", "counts", sst(1, 0, &[255; 8])),
+        ("tph_slotted_piece", "order_beyond_the_end", sst(1, 136, &[0, 0, 255])),
+        ("tph_slotted_piece", "invalid_keys", sst(2, 0, &[9])),
+        ("tph_slotted_piece", "global_size", sst(2, 8, &[255, 255, 255])),
+        ("tph_slotted_piece", "global_slots", sst(2, 200, &[255; 24])),
+        ("tph_slotted_piece", "offsets", sst(3, 4, &[255, 255])),
+        ("tph_slotted_piece", "segments", sst(4, 0, &[9, 1, 255])),
+        ("tph_slotted_piece", "slots_a_block", sst(4, 2, &[1])),
+        ("tph_slotted_piece", "local_hash", sst(4, 80, &[255; 8])),
+        ("tph_slotted_piece", "keys_shared", sst(5, 8, &[200, 1, 255])),
+        ("tph_slotted_piece", "order_block", sst(6, 10, &[255, 255, 255])),
+        ("tph_slotted_piece", "order_ordinal", sst(6, 8, &[255, 255])),
+        ("tph_slotted_piece", "order_piece", sst(6, 14, &[1])),
+        ("tph_slotted_piece", "order_size", sst(6, 4, &[12, 0])),
+        ("tph_slotted_piece", "block_slots", sst(7, 4, &[255, 255])),
+        ("tph_slotted_piece", "block_width", sst(7, 6, &[4])),
+        ("tph_slotted_piece", "block_offsets", sst(7, 10, &[255, 255])),
+    ]
+}
+
+pub(super) fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
+    let sst = |kind: u8, place, bytes: &[u8]| [&[kind][..], &placed(place, bytes)].concat();
+    let mut samples = slotted_samples();
+    samples.extend([
         ("tph_manifest", "untouched", Vec::new()),
         ("tph_manifest", "many_levels", placed(18, &[0xff, 0xff, 0x7f])),
         ("tph_manifest", "another_piece", placed(24, &[9, 1, 3])),
@@ -122,5 +178,6 @@ pub(super) fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("tph_piece", "short_head", sst(6, 6, &[255, 1])),
         ("tph_piece", "short_key", sst(6, 24, &[255, 255, 255, 127])),
         ("tph_piece", "short_flags", sst(6, 3, &[0])),
-    ]
+    ]);
+    samples
 }

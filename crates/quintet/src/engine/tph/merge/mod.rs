@@ -20,32 +20,38 @@
 //! The merge reads only the keys of an SST that stays ([`crate::lsm::sst::key_section`]), if the
 //! SST stores them apart.
 //!
+//! With two tiers ([`super::two_tiers`]), the cases are those of
+//! [`slotted`].
+//!
 //! Difference from the paper: the cursor visits keys in order, so no array of slots is needed. Keys
 //! are compared as a whole.
 //!
 //! Start reading at [`TphStore::merge_table`].
 
+mod piece_builder;
 pub(super) mod plan;
+mod slotted;
 mod table_builder;
 
-use std::sync::Arc;
-
 use self::{
+    piece_builder::PieceBuilder,
     plan::{MergeBase, MergePlan},
     table_builder::TableBuilder,
 };
 use super::{
-    cursor::{TphCursor, TphMergeCursor},
+    cursor::{TphCursor, TphMergeCursor, merge_cursor},
+    options::Tiers,
     publish::UnpublishedSsts,
     store::TphStore,
-    table::TphTable,
+    table::{TableSst, TphTable},
+    two_tiers::key_order::{ROWS_BYTES, RowReader},
 };
 use crate::{
     Result,
     io::Flow,
     lsm::{
         block_cache::CacheAdmission,
-        cursor::merge::{Direction, ReadAheadSizes, ScanStart, SstCursor},
+        cursor::merge::{Direction, ReadAheadSizes, ScanStart},
         sst::key_section::KeyCursor,
         write_buffer::FlushTarget,
     },
@@ -79,8 +85,8 @@ impl TphStore {
         let newer_count = newer.len();
         let sources = newer_count + base.ssts.len();
         let ahead = self.merge_ahead(sources);
-        // Each source has one read in use while the next one runs.
-        let work_bytes = self.merge_memory(live + live / 8) + ahead.most() * 2 * to_u64(sources);
+        let source_bytes = self.source_memory(&newer, base, plan, ahead);
+        let work_bytes = self.merge_memory(live + live / 8) + source_bytes;
         // If indexes leave little memory, writers need a part of it.
         let is_large =
             work_bytes * MEMORY_FRACTION > self.write_buffer.work_memory_bytes() && !plan.is_flush;
@@ -94,7 +100,8 @@ impl TphStore {
             TphMergeCursor::new(newer.into_iter().chain(older).collect(), Direction::Up);
         merge.load_first()?;
         let mut tables = Vec::new();
-        let mut builder = TableBuilder::new(base.lower_bound.clone(), base.ssts.len(), &flow);
+        let mut rows = RowReader::new(base.ssts.first().map(|one| &one.sst));
+        let mut builder = self.builder(base.lower_bound.clone(), base, &flow);
         // Growth by doubling would need three times the memory for a moment. Newer entries are
         // usually few.
         builder.locations.reserve(to_usize(live + live / 8));
@@ -109,17 +116,75 @@ impl TphStore {
             }
             if plan.split.is_some_and(|split| split.is_due(builder.written(), done_bytes)) {
                 done_bytes += builder.written().1;
-                let next = TableBuilder::new(key.to_vec(), base.ssts.len(), &flow);
+                let next = self.builder(key.to_vec(), base, &flow);
                 let done = std::mem::replace(&mut builder, next);
                 tables.push(self.finish_table(done, base, plan, unpublished)?);
             }
-            self.merge_entry(&merge, (newer_count, hash), plan, &mut builder, unpublished)?;
+            let place = (newer_count, hash);
+            match self.settings.tiers {
+                Tiers::One => self.merge_entry(&merge, place, plan, &mut builder, unpublished)?,
+                Tiers::Two => {
+                    let older = (base, plan, &mut rows);
+                    self.merge_slotted_entry(&merge, place, older, &mut builder, unpublished)?;
+                }
+            }
             merge.advance()?;
         }
         tables.push(self.finish_table(builder, base, plan, unpublished)?);
         self.counters.merges.fetch_add(1, Ordering::Relaxed);
         self.counters.merge_read_bytes.fetch_add(read_bytes, Ordering::Relaxed);
         Ok(tables)
+    }
+
+    /// Returns the builder of an empty table.
+    fn builder(&self, lower_bound: Vec<u8>, base: &MergeBase, flow: &Flow) -> TableBuilder {
+        let mut builder = TableBuilder::new(lower_bound, base.ssts.len(), flow);
+        builder.piece = match self.settings.tiers {
+            Tiers::One => None,
+            Tiers::Two => {
+                let block_bytes = self.settings.shape.block_bytes;
+                Some(PieceBuilder::new(self.settings.shape.write_bytes, block_bytes))
+            }
+        };
+        builder
+    }
+
+    /// Completes a table: writes its index and returns it.
+    fn finish_table(
+        &self,
+        builder: TableBuilder,
+        base: &MergeBase,
+        plan: &MergePlan,
+        unpublished: &UnpublishedSsts<'_>,
+    ) -> Result<TphTable> {
+        match self.settings.tiers {
+            Tiers::One => self.finish_block_table(builder, base, plan, unpublished),
+            Tiers::Two => self.finish_slotted_table(builder, base, plan, unpublished),
+        }
+    }
+
+    /// Returns the memory that the sources of a merge take. With two tiers, this includes the
+    /// segment of the new piece.
+    fn source_memory(
+        &self,
+        newer: &[TphCursor],
+        base: &MergeBase,
+        plan: &MergePlan,
+        ahead: ReadAheadSizes,
+    ) -> u64 {
+        // Each source has one read in use while the next one runs.
+        let read_bytes = ahead.most() * 2 * to_u64(newer.len() + base.ssts.len());
+        if self.settings.tiers == Tiers::One {
+            return read_bytes;
+        }
+        let most = to_u64(self.settings.shape.write_bytes);
+        let of_newer: u64 = newer.iter().map(|source| source.segment_bytes(most)).sum();
+        // Of a piece that stays, a merge reads only the keys, if it stores them apart.
+        let is_visited = |one: &TableSst, rewrite: bool| rewrite || one.sst.footer.keys.bytes == 0;
+        let of_base = base.ssts.iter().zip(&plan.rewrite);
+        let of_base = of_base.filter(|(one, rewrite)| is_visited(one, **rewrite));
+        let of_base: u64 = of_base.map(|(one, _)| one.sst.footer.payload_bytes.min(most)).sum();
+        read_bytes + 2 * (of_newer + of_base + most) + ROWS_BYTES
     }
 
     /// Returns how much each source of a merge reads at once. All sources together use a small part
@@ -184,7 +249,7 @@ fn base_sources(
     ahead: ReadAheadSizes,
     flow: &Flow,
 ) -> (Vec<TphCursor>, u64) {
-    let mut read_bytes = 0;
+    let mut read_bytes = base.ssts.first().map_or(0, |one| one.sst.footer.order.bytes);
     let mut sources = Vec::new();
     for (one, rewrite) in base.ssts.iter().zip(&plan.rewrite) {
         let keys = if *rewrite { None } else { KeyCursor::new(&one.sst, ahead.most(), flow) };
@@ -193,8 +258,7 @@ fn base_sources(
             sources.push(TphCursor::Keys(Box::new(cursor)));
         } else {
             read_bytes += one.sst.data_bytes();
-            let sst = Arc::clone(&one.sst);
-            sources.push(TphCursor::Sst(Box::new(SstCursor::new(sst, start.clone(), ahead))));
+            sources.push(merge_cursor(one, start, ahead, None));
         }
     }
     (sources, read_bytes)

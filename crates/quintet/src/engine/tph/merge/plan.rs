@@ -1,5 +1,7 @@
 //! The plan of a merge: the table that it merges into, the SSTs to rewrite, and the split.
 
+use std::sync::Arc;
+
 use super::super::{
     options::TphSettings,
     table::{TableSst, TphTable},
@@ -10,11 +12,20 @@ use super::super::{
 pub(crate) struct MergeBase {
     pub(crate) lower_bound: Vec<u8>,
     pub(crate) ssts: Vec<TableSst>,
+    pub(crate) table: Option<Arc<TphTable>>,
 }
 
-impl From<&TphTable> for MergeBase {
-    fn from(table: &TphTable) -> Self {
-        Self { lower_bound: table.lower_bound.clone(), ssts: table.ssts.clone() }
+impl From<&Arc<TphTable>> for MergeBase {
+    fn from(table: &Arc<TphTable>) -> Self {
+        let (lower_bound, ssts) = (table.lower_bound.clone(), table.ssts.clone());
+        Self { lower_bound, ssts, table: Some(Arc::clone(table)) }
+    }
+}
+
+impl MergeBase {
+    /// Returns whether a key that an SST of the base has leads to the invalid piece.
+    pub(super) fn is_invalid(&self, hash: u64, key: &[u8]) -> bool {
+        self.table.as_ref().is_some_and(|table| table.is_invalid(hash, key))
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
         store::TphStore,
         table::{TableSst, TphTable},
     },
+    piece_builder::PieceBuilder,
     plan::{MergeBase, MergePlan},
 };
 use crate::{
@@ -33,21 +34,24 @@ const SST_SHIFT: u32 = 32;
 /// A table that a merge builds.
 #[derive(Debug)]
 pub(super) struct TableBuilder {
-    lower_bound: Vec<u8>,
+    pub(super) lower_bound: Vec<u8>,
     /// The writer of the new SST, after its first entry.
-    writer: Option<SstWriter>,
+    pub(super) writer: Option<SstWriter>,
     /// Hash and location of each key.
     pub(super) locations: Array<(u64, u64)>,
     /// Of the new SST and each SST of the base: live entries, and bytes of their keys and values.
-    live: Vec<(u64, u64)>,
-    tombstones: u64,
+    pub(super) live: Vec<(u64, u64)>,
+    pub(super) tombstones: u64,
+    /// The part of a table with two tiers.
+    pub(super) piece: Option<PieceBuilder>,
     flow: Flow,
 }
 
 impl TableBuilder {
     pub(super) fn new(lower_bound: Vec<u8>, ssts: usize, flow: &Flow) -> Self {
         let (live, flow) = (vec![(0, 0); ssts + 1], flow.clone());
-        Self { lower_bound, writer: None, locations: Array::new(), live, tombstones: 0, flow }
+        let (locations, tombstones) = (Array::new(), 0);
+        Self { lower_bound, writer: None, locations, live, tombstones, piece: None, flow }
     }
 
     /// Counts an entry of an SST (0 is the new one). A tombstone has no value.
@@ -58,6 +62,11 @@ impl TableBuilder {
         value_bytes: Option<u64>,
     ) {
         self.locations.push((hash, to_u64(sst) << SST_SHIFT | u64::from(block)));
+        self.count_live(key, sst, value_bytes);
+    }
+
+    /// Counts a live entry of an SST (0 is the new one).
+    pub(super) fn count_live(&mut self, key: &[u8], sst: usize, value_bytes: Option<u64>) {
         if let Some((entries, bytes)) = self.live.get_mut(sst) {
             *entries += mutant!(TphMiscountsLive: 1 + u64::from(sst > 0), else 1);
             *bytes += to_u64(key.len()) + value_bytes.unwrap_or(0);
@@ -71,7 +80,7 @@ impl TableBuilder {
     }
 }
 
-fn no_writer() -> Error {
+pub(super) fn no_writer() -> Error {
     Error::Limit { what: "a table without a new SST cannot be completed".to_owned() }
 }
 
@@ -124,7 +133,7 @@ impl TphStore {
     }
 
     /// Completes a table: writes its index and returns it.
-    pub(super) fn finish_table(
+    pub(super) fn finish_block_table(
         &self,
         mut builder: TableBuilder,
         base: &MergeBase,
@@ -135,8 +144,9 @@ impl TphStore {
             return Ok(TphTable { lower_bound: builder.lower_bound, ..TphTable::default() });
         }
         self.writer_of(&mut builder, plan, unpublished)?;
-        let TableBuilder { lower_bound, writer, mut locations, live, tombstones, flow: _flow } =
+        let TableBuilder { lower_bound, writer, mut locations, live, tombstones, flow, .. } =
             builder;
+        let _flow = flow;
         let mut writer = writer.ok_or_else(no_writer)?;
         locations.sort_unstable();
         let (kept, first_blocks) = kept_ssts(base, plan, &live, writer.end_blocks()?)?;
@@ -154,11 +164,11 @@ impl TphStore {
         drop(locations);
         let sst = Arc::new(writer.finish(index.encode())?);
         self.count_written(&sst);
-        let mut ssts = vec![TableSst::new(sst, live.first().copied().unwrap_or_default())];
+        let mut ssts = vec![TableSst::new(sst, live.first().copied().unwrap_or_default(), None)];
         ssts.extend(kept);
         let collected = to_u64(base.ssts.len() + 1 - ssts.len());
         self.counters.collected.fetch_add(collected, Ordering::Relaxed);
-        Ok(TphTable { lower_bound, ssts, tombstones, index: Some(index) })
+        Ok(TphTable { lower_bound, ssts, tombstones, index: Some(index), ..TphTable::default() })
     }
 
     /// Returns the keys whose hash another key of the table has too. Reads their blocks.

@@ -13,12 +13,15 @@ fn agrees_with_a_map_in_every_mode() {
 
 #[test]
 fn agrees_with_a_map_packed_and_with_few_keys() {
-    for compression in ["lz4", "zstd"] {
-        let mut bench = Bench::new(9, "sorted");
-        bench.options = bench.options.set("compression", compression);
-        run(&bench, 5, 8_000, 1_000);
+    for mode in ["sorted", "sorted two"] {
+        for compression in ["lz4", "zstd"] {
+            let mut bench = Bench::new(9, mode);
+            bench.options = bench.options.set("compression", compression);
+            run(&bench, 5, 8_000, 1_000);
+        }
     }
     run(&Bench::new(10, "one_level"), 6, 6_000, 20);
+    run(&Bench::new(10, "one_level two"), 6, 6_000, 20);
 }
 
 #[test]
@@ -45,6 +48,7 @@ fn replayed_keys_that_share_a_hash_are_read_back() {
 #[test]
 fn values_of_every_size_are_read_back() {
     test_bench::compare_values_of_all_sizes(&Bench::new(5, "sorted"));
+    test_bench::compare_values_of_all_sizes(&Bench::new(5, "sorted two"));
 }
 
 /// Deletes keys whose puts are in older SSTs and deeper levels, and puts them again.

@@ -11,9 +11,20 @@ fn flipped_bits() {
     test_bench::flip_bits(&Bench::new(7, "sorted"), true);
 }
 
+/// The same with two tiers.
+fn flipped_bits_of_two_tiers() {
+    test_bench::flip_bits(&Bench::new(7, "sorted two"), true);
+}
+
 #[test]
 fn damage_is_an_error() {
     flipped_bits();
+    flipped_bits_of_two_tiers();
+}
+
+#[test]
+fn skipping_checksums_of_the_key_order_is_found() {
+    finds(Bug::TphSkipsOrderChecksum, flipped_bits_of_two_tiers);
 }
 
 #[test]
@@ -28,6 +39,8 @@ fn power_loss() {
 #[test]
 fn checkpoints_survive_power_loss_at_any_event() {
     power_loss();
+    test_bench::lose_power_at_each_event(&Bench::new(8, "sorted two"), 5);
+    test_bench::lose_power_at_each_event(&Bench::new(8, "one_level two"), 5);
 }
 
 #[test]
@@ -42,10 +55,12 @@ fn publishing_without_its_syncs_is_found() {
 }
 
 fn failing_flushes() {
-    for call in [Call::Create, Call::Write, Call::Sync, Call::SyncDir, Call::Rename] {
-        for number in 1..4 {
-            let files = test_bench::fail_flush(&Bench::new(13, "sorted"), call, number);
-            assert!(files <= 4, "{call:?} {number}: {files} files");
+    for mode in ["sorted", "sorted two"] {
+        for call in [Call::Create, Call::Write, Call::Sync, Call::SyncDir, Call::Rename] {
+            for number in 1..4 {
+                let files = test_bench::fail_flush(&Bench::new(13, mode), call, number);
+                assert!(files <= 4, "{mode} {call:?} {number}: {files} files");
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ mod memory;
 mod queues;
 mod rates;
 mod reads;
+mod two_tiers;
 
 use std::sync::Arc;
 
@@ -23,14 +24,27 @@ use crate::{
     },
 };
 
-const MODES: [&str; 4] = ["sorted", "hash_range", "one_level", "single_tier"];
+/// The modes, with one tier of hashes and with two.
+const MODES: [&str; 8] = [
+    "sorted",
+    "hash_range",
+    "one_level",
+    "single_tier",
+    "sorted two",
+    "hash_range two",
+    "one_level two",
+    "single_tier two",
+];
 
 type Bench = test_bench::Bench<Tph>;
 
 impl Bench {
+    /// Creates a bench. The mode may be followed by the tiers.
     fn new(seed: u64, mode: &str) -> Self {
+        let (mode, tiers) = mode.split_once(' ').unwrap_or((mode, "one"));
         let options = TableOptions::new(EngineKind::Tph)
             .set("mode", mode)
+            .set("tiers", tiers)
             .set("memtable_bytes", "65536")
             .set("table_bytes", "65536")
             .set("level_bytes", "131072")

@@ -31,6 +31,7 @@ fn ranges_find_puts() {
 fn a_step_of_a_queue_passes_few_deleted_keys() {
     queues_pass_few_deleted_keys(|| Bench::new(50, "sorted"));
     queues_pass_few_deleted_keys(|| Bench::new(50, "single_tier"));
+    queues_pass_few_deleted_keys(|| Bench::new(50, "sorted two"));
 }
 
 #[test]
