@@ -53,7 +53,7 @@ impl Trie {
                         cold.push((index, address, life));
                     }
                     Some(answer) => {
-                        let value = self.read_slowly(key, lookup.hash(), answer)?;
+                        let value = self.read_slowly(lookup.path(key), answer)?;
                         each(index, value.map(FoundValue::Value))?;
                     }
                 }
@@ -74,7 +74,7 @@ impl Trie {
     /// they met.
     fn step_lookups(&self, keys: &[&[u8]], lookups: &mut [SteppedLookup]) {
         for (lookup, key) in lookups.iter_mut().zip(keys) {
-            *lookup = self.index.begin_lookup(self.hash(key));
+            *lookup = self.index.begin_lookup(self.path(key).hash);
             // In a small table the first steps end the lookup.
             if let Some(address) = lookup.candidate() {
                 self.regions.prefetch(address);
@@ -83,9 +83,13 @@ impl Trie {
         let mut is_done = false;
         while !is_done {
             is_done = true;
-            for lookup in &mut *lookups {
+            for (lookup, key) in lookups.iter_mut().zip(keys) {
                 match self.index.step(lookup) {
                     LookupStep::Pending => is_done = false,
+                    LookupStep::Switched => {
+                        self.index.follow_keyed(lookup, key);
+                        is_done = false;
+                    }
                     LookupStep::Candidate(address) => {
                         self.regions.prefetch(address);
                     }
@@ -109,7 +113,7 @@ impl Trie {
             head.copy_value(words, out);
         };
         if !self.replay_buffer.is_empty() {
-            return self.answer(key, lookup.hash(), &[], &mut on_record);
+            return self.answer(lookup.path(key), &[], &mut on_record);
         }
         if let Some(address) = lookup.candidate() {
             if let Ok(record) = self.regions.record_at(address)
@@ -122,7 +126,7 @@ impl Trie {
         } else if lookup.is_missing() && self.index.is_current(lookup) {
             return Ok(None);
         }
-        self.answer(key, lookup.hash(), &[], &mut on_record)
+        self.answer(lookup.path(key), &[], &mut on_record)
     }
 
     /// Reads records (number, address, life of the region) from disk, several at once, and passes
