@@ -1,8 +1,11 @@
 //! Gets of the engine `trie` with and without a hash: keys of 32 random bytes, as hashes of a block
 //! chain are.
 //!
-//! `cargo bench -p quintet-bench --bench trie_paths -- [--records 10000000] [--rounds 200]
+//! `cargo bench -p quintet-cli --bench trie_paths -- [--records 10000000] [--rounds 200]
 //! [--dir DIRECTORY]`
+//!
+//! It is in this crate because others build the library with its planted bugs, which cost
+//! instructions.
 //!
 //! Two tables of one database have the same records, one with `hash=siphash` and one with
 //! `hash=none`. Bursts of gets alternate between them, so that a noise of the machine meets both.
