@@ -9,8 +9,8 @@
 //!
 //! Two tables of one database have the same records, one with `hash=siphash` and one with
 //! `hash=none`. Bursts of gets alternate between them, so that a noise of the machine meets both.
-//! The keys of a burst are made before it. Prints nanoseconds a get (the median, and the tenth of the
-//! bursts that was least disturbed), and the median of the ratios of neighbouring bursts.
+//! The keys of a burst are made before it. Prints nanoseconds a get (the median, and the tenth of
+//! the bursts that was least disturbed), and the median of the ratios of neighbouring bursts.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on stops")]
 

@@ -6,8 +6,8 @@ use quintet::{
     BTreeOptions, CheckLevel, Compression, Database, EngineKind, EngineOption, Error,
     HashLogOptions, KeyCode, LevelMode, ListLayout, NaiveOptions, OptionAudience, OptionDefault,
     OptionValues, Options, PageReplacement, PerfectHash, SlmOptions, TableOptions, TableTypes,
-    TphOptions, TrieHash, TrieOptions, TypeTag, check_table_options, check_table_path,
-    database_options, engine_options, testing::disk::sim::SimEnv,
+    TphOptions, TrieHash, TrieOptions, TrieProfiling, TypeTag, check_table_options,
+    check_table_path, database_options, engine_options, testing::disk::sim::SimEnv,
 };
 
 /// The options that each builder method sets, with a value that is not the default.
@@ -39,6 +39,7 @@ fn built() -> Vec<(&'static str, TableOptions, String)> {
             max_scan: 5,
             hash: TrieHash::Highway64,
             layout: ListLayout::Chain,
+            profile: TrieProfiling::On,
         }
         BTreeOptions {
             page_bytes: 4096,

@@ -46,7 +46,11 @@ impl Trie {
             let lookups = lookups.get_mut(..batch.len()).unwrap_or(&mut []);
             self.step_lookups(batch, lookups);
             for (index, (key, lookup)) in (number * BATCH..).zip(batch.iter().zip(lookups)) {
-                match self.finish_lookup(key, lookup, &mut scratch)? {
+                let answer = self.finish_lookup(key, lookup, &mut scratch)?;
+                if self.settings.counts_gets {
+                    self.count_get(answer.as_ref());
+                }
+                match answer {
                     None => each(index, None)?,
                     Some(RecordValue::Delivered) => each(index, Some(FoundValue::Bytes(&scratch)))?,
                     Some(RecordValue::OnDisk(address, life)) if !self.wants_load(address) => {

@@ -233,6 +233,11 @@ impl Trie {
             let what = format!("{found} keys are found, {counted} counted");
             note(format!("tables/{}/nodes", self.context.table_id), 0, what);
         }
+        let (found, counted) = (totals.shape.switched, self.index.switched().0);
+        if found != counted {
+            let what = format!("{found} switched subtrees are found, {counted} counted");
+            note(format!("tables/{}/nodes", self.context.table_id), 0, what);
+        }
         let extents = totals.extents.iter().map(|extent| (extent.offset, extent.bytes.max(1)));
         let mut ranges: Vec<(u64, u64)> = extents.chain(self.extents.holes()).collect();
         ranges.sort_unstable();

@@ -9,10 +9,10 @@
 //! compares whole hashes before keys, and found no difference between the three lengths either.)
 //! The choice is an option of the table and never changes.
 //!
-//! With `none` no hash is computed: the path of a key is its first eight bytes XOR its last eight in
-//! reverse order. Both ends count, so a constant prefix or suffix of uniform keys does no harm, and
-//! neither does the order of bytes in a counter. A key of fewer bytes is padded with zeros. Paths
-//! that agree are no error: see [`super::index`] for the fallback.
+//! With `none` no hash is computed: the path of a key is its first eight bytes XOR its last eight
+//! in reverse order. Both ends count, so a constant prefix or suffix of uniform keys does no harm,
+//! and neither does the order of bytes in a counter. A key of fewer bytes is padded with zeros.
+//! Paths that agree are no error: see [`super::index`] for the fallback.
 
 use highway::{HighwayHash as _, HighwayHasher, Key};
 

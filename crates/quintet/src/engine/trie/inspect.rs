@@ -2,7 +2,8 @@
 //!
 //! Some facts are in the state in the journal only: which slot is whose image, and the life of a
 //! region. The description of a journal ends with the last state as the four spaces of the paper
-//! (CedrusDB, figure 7). Records and words of other files are shown unverified; `check` compares their checksums.
+//! (CedrusDB, figure 7). Records and words of other files are shown unverified; `check` compares
+//! their checksums.
 
 use std::sync::Arc;
 
@@ -11,11 +12,11 @@ use crate::{
     Error, Result,
     engine::trie::{
         checkpoint_state::{STATE, STATE_VERSION},
-        index::{self, count_words},
+        index::{LazyTrie, count_words},
         store::{
-            extents,
-            regions::{self, UNIT_BYTES},
-            space::{self, SPACE},
+            extents::Extents,
+            regions::{Regions, UNIT_BYTES},
+            space::{SPACE, WordSpace},
         },
     },
     io::{AlignedBuffer, BLOCK_BYTES, Dir, File, read_up_to},
@@ -185,11 +186,11 @@ fn spaces(state: &[u8]) -> Option<Vec<String>> {
     }
     let _live_bytes = rest.varint()?;
     let (mut trie, mut images) = (Vec::new(), Vec::new());
-    index::describe_state(&mut rest, &mut trie)?;
-    space::describe_state(&mut rest, &mut images)?;
+    LazyTrie::describe_state(&mut rest, &mut trie)?;
+    WordSpace::describe_state(&mut rest, &mut images)?;
     let (mut data, mut free) = (vec!["  data space:".to_owned()], Vec::new());
-    regions::describe_state(&mut rest, &mut data, &mut free)?;
-    extents::describe_state(&mut rest, &mut data, &mut free)?;
+    Regions::describe_state(&mut rest, &mut data, &mut free)?;
+    Extents::describe_state(&mut rest, &mut data, &mut free)?;
     let free_list = trie.iter().position(|line| line.starts_with("  trie free list"))?;
     trie.splice(free_list..free_list, images);
     let title = format!("  data free list: {} entries", free.len());

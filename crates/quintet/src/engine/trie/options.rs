@@ -41,6 +41,16 @@ option_words! {
     }
 }
 
+option_words! {
+    /// Whether a trie counts gets.
+    TrieProfiling {
+        /// Gets store nothing.
+        Off = "off",
+        /// Gets increment shared counters.
+        On = "on",
+    }
+}
+
 engine_options! {
     /// Options of a table of the trie engine.
     TrieOptions: Trie;
@@ -127,6 +137,15 @@ engine_options! {
         change_when: "you repeat the paper's experiments",
         audience: Paper,
     }
+    profile {
+        values: words(TrieProfiling),
+        unit: "",
+        default: word("off"),
+        meaning: "whether `lookups_total` and `lookup_hits_total` count the gets",
+        change_when: "you compare the counters with those of the original; `on` makes gets slower, \
+                      most of all those of many threads",
+        audience: Paper,
+    }
 }
 
 /// The options, parsed.
@@ -141,6 +160,7 @@ pub(super) struct TrieSettings {
     pub(super) max_scan: u64,
     pub(super) hash: TrieHash,
     pub(super) layout: Layout,
+    pub(super) counts_gets: bool,
 }
 
 impl TrieSettings {
@@ -160,6 +180,7 @@ impl TrieSettings {
                 ListLayout::Lines => Layout::Lines,
                 ListLayout::Chain => Layout::Chain,
             },
+            counts_gets: options.word::<TrieProfiling>("profile")? == TrieProfiling::On,
         })
     }
 }

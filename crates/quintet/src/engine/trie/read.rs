@@ -31,7 +31,11 @@ impl Trie {
         let mut on_value = |head: &TrieRecordHead, words: &[AtomicU64]| {
             output = Some(sink.of_words(words, (head.value_at(), head.value_bytes)));
         };
-        match self.answer(path, &[], &mut on_value)? {
+        let answer = self.answer(path, &[], &mut on_value)?;
+        if self.settings.counts_gets {
+            self.count_get(answer.as_ref());
+        }
+        match answer {
             None => Ok(None),
             Some(RecordValue::Delivered) => Ok(output),
             Some(answer) => {

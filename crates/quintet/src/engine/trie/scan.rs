@@ -1,8 +1,8 @@
 //! Scans in the order of hashes.
 //!
 //! A cursor is a path of the trie. Where paths are bytes of keys, the order is by path and then by
-//! the keyed hash, whether a subtree is switched to the keyed hash or not. A scan reads the records of a list without a lock. If writers
-//! change the subtree again and again, it locks the subtree.
+//! the keyed hash, whether a subtree is switched to the keyed hash or not. A scan reads the records
+//! of a list without a lock. If writers change the subtree again and again, it locks the subtree.
 
 use super::{
     record::{ExtentAddr, HEAD_BYTES, TrieRecordHead},

@@ -1,9 +1,10 @@
 //! The statistics of a table.
 //!
 //! The profile has the counters that the original's tools print, as far as this design has the
-//! events. Lookups and hits are not counted: a get from memory stores nothing.
+//! events. Lookups and hits are counted with the option `profile=on` only: otherwise a get from
+//! memory stores nothing.
 
-use super::{index::TrieProfile, table::Trie};
+use super::{index::TrieProfile, lookup::RecordValue, table::Trie};
 use crate::{
     contract::EngineStats,
     engine::trie::store::{extents::ExtentCounts, regions::UNIT_BYTES},
@@ -68,14 +69,25 @@ impl Trie {
         }
     }
 
+    /// Counts a get whose lookup had this answer. Call with the option `profile=on` only.
+    #[cold]
+    pub(super) fn count_get(&self, answer: Option<&RecordValue>) {
+        self.counters.lookups_total.fetch_add(1, Ordering::Relaxed);
+        if matches!(answer, Some(RecordValue::Delivered)) {
+            self.counters.lookup_hits_total.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// The counters of the original's profile.
-    fn profile(&self) -> [(&'static str, u64); 14] {
+    fn profile(&self) -> [(&'static str, u64); 16] {
         let TrieProfile { inserts, insert_nodes, splits, merges, allocations } =
             self.index.profile();
         let (switched, made) = self.index.switched();
         let ExtentCounts { allocated, reused, inspected } = self.extents.counts();
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
+            ("lookups_total", load(&self.counters.lookups_total)),
+            ("lookup_hits_total", load(&self.counters.lookup_hits_total)),
             ("inserts_total", inserts),
             ("insert_nodes_total", insert_nodes),
             ("node_splits_total", splits),

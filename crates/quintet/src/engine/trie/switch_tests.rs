@@ -106,7 +106,8 @@ fn crafted_keys_find_a_scan_without_switched_subtrees() {
     finds(Bug::TrieScanSkipsSwitched, crafted_keys_are_found);
 }
 
-/// Everything deleted in one order or the other: nothing is left, and what stays is found meanwhile.
+/// Everything is deleted in one order or the other. Nothing is left, and what stays is found
+/// meanwhile.
 fn deletes_empty_a_switched_subtree() {
     for layout in ["lines", "chain"] {
         for is_reversed in [false, true] {
@@ -315,8 +316,7 @@ fn a_scan_sees_what_stays_beside_switches() {
 }
 
 /// After most crafted keys are deleted, compaction makes a list of the rest again.
-#[test]
-fn gathering_switches_back() {
+fn few_keys_become_a_list_again() {
     for layout in ["lines", "chain"] {
         let bench = bench(12).set("layout", layout);
         let (engine, mut rows) = filled(&bench, 500);
@@ -339,6 +339,16 @@ fn gathering_switches_back() {
         assert_eq!(detail(&engine, "switched_subtrees"), 1);
         compare_exactly(&engine, &rows);
     }
+}
+
+#[test]
+fn gathering_switches_back() {
+    few_keys_become_a_list_again();
+}
+
+#[test]
+fn gathering_finds_tags_of_the_keyed_hash_in_a_list() {
+    finds(Bug::TrieGatherKeepsTags, few_keys_become_a_list_again);
 }
 
 /// A large switched subtree is gathered and moved like the rest of the trie.

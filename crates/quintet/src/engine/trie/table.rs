@@ -47,6 +47,9 @@ pub(super) struct TrieCounters {
     pub(super) in_place_total: AtomicU64,
     /// Updates in place by a record of another size.
     pub(super) in_place_shorter_total: AtomicU64,
+    /// Gets, and those that found their record in memory, if the option `profile` is on.
+    pub(super) lookups_total: AtomicU64,
+    pub(super) lookup_hits_total: AtomicU64,
     /// Regions read from the file whole.
     pub(super) loaded_total: AtomicU64,
     pub(super) cold_reads_total: AtomicU64,

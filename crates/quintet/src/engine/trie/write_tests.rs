@@ -112,6 +112,26 @@ fn readers_see_whole_values_beside_shorter_ones() {
     test_bench::check(&engine);
 }
 
+/// Gets of all kinds, with the option that counts them.
+#[test]
+fn the_profile_counts_gets_if_asked_to() {
+    for (profile, counted) in [("on", [5, 2]), ("off", [0, 0])] {
+        let bench = bench(4).set("profile", profile);
+        let (engine, _) = bench.open();
+        put(&engine, 1, b"here", b"value");
+        put(&engine, 2, b"large", &[b'x'; 70_000]);
+        assert!(engine.get(b"here").unwrap().is_some());
+        assert!(engine.get(b"large").unwrap().is_some());
+        assert!(engine.get(b"missing").unwrap().is_none());
+        let mut found = Vec::new();
+        let keys: [&[u8]; 2] = [b"here", b"missing"];
+        engine.multi_get(&keys, MultiGetSink::Append(&mut found)).unwrap();
+        assert!(found[0].is_some());
+        let names = ["lookups_total", "lookup_hits_total"];
+        assert_eq!(names.map(|name| detail(&engine, name)), counted);
+    }
+}
+
 /// The lowest byte.
 fn low(number: u64) -> u8 {
     test_bench::low(number)

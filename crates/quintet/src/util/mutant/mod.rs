@@ -10,11 +10,9 @@
 //! let valid = mutant!(LogSkipsHeadChecksum: true, else checksum == expected); // a wrong value
 //! ```
 //!
-//! Wrong code of more than one line is a function in the folder's `mutants.rs`.
-//!
 //! Invariants:
-//! - Without the feature `testing`, [`active`] is the constant `false`: the optimiser removes every
-//!   site.
+//! - Wrong code of more than one line is a function in the folder's `mutants.rs`.
+//! - Without the feature `testing`, [`active`] is `false`: the optimiser removes every site.
 //! - A bug is active until its [`Planted`] guard is dropped, also after a panic.
 //! - Every bug has a site (`cargo xtask tidy` checks) and a test that finds it.
 //!
@@ -477,6 +475,8 @@ bugs! {
     TrieMixesReadAhead = 367, "trie-mixes-read-ahead";
     /// The rest of a record that was updated in place by a shorter one is no record.
     TrieLeavesNoFiller = 368, "trie-leaves-no-filler";
+    /// A switched subtree that becomes a list again keeps the tags of the keyed hash.
+    TrieGatherKeepsTags = 369, "trie-gather-keeps-tags";
     /// A checkpoint of `hashlog` leaves out large values that were written for lack of memory.
     HashlogForgetsUnsyncedValues = 287, "hashlog-forgets-unsynced-values";
     /// A batch that cannot be taken is admitted operation by operation until one is refused.

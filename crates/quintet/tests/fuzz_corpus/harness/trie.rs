@@ -9,7 +9,7 @@ use quintet::{
     testing::{
         codec::{Lsn, crc32c, crc32c_append},
         disk::{Env, sim::SimEnv},
-        engine::{Cursor, Engine, EngineKind, Op, TableOptions, trie::Trie},
+        engine::{Cursor, Engine, EngineKind, MultiGetSink, Op, TableOptions, trie::Trie},
         report::Report,
     },
 };
@@ -109,6 +109,11 @@ fn open_with(name: &str, bytes: Vec<u8>, paths: Paths) {
         if let Err(error) = table.get(key(number, paths).as_bytes()) {
             explains_itself(&error);
         }
+    }
+    let keys: Vec<String> = (0..KEYS).step_by(3).map(|number| key(number, paths)).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
+    if let Err(error) = table.multi_get(&keys, MultiGetSink::Append(&mut Vec::new())) {
+        explains_itself(&error);
     }
     let mut cursor = Cursor::START;
     loop {

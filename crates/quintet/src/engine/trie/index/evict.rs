@@ -75,28 +75,28 @@ impl LazyTrie {
         let key_bytes = if self.fallback.is_some() { KEY_BYTES } else { 0 };
         u64::from(self.fan_bits) | chain | key_bytes
     }
-}
 
-/// Describes the state that [`LazyTrie::encode`] wrote: the trie space and its free list (CedrusDB,
-/// figure 7). Returns `None` for anything else.
-pub(crate) fn describe_state(rest: &mut Decoder<'_>, lines: &mut Vec<String>) -> Option<()> {
-    let objects = ObjectAllocator::decode_any(rest)?;
-    let (keys, nodes, list_words) = (rest.varint()?, rest.varint()?, rest.varint()?);
-    let shape = rest.varint()?;
-    let switched = if shape & KEY_BYTES == 0 { 0 } else { rest.varint()? };
-    let fanout = 1_u64.checked_shl(low_u32(shape & 0xff))?;
-    let layout = if shape & CHAIN == 0 { "arrays" } else { "chains" };
-    let paths = if shape & KEY_BYTES == 0 { "hashes" } else { "bytes of keys" };
-    lines.push(format!("  trie space: {} words, root table at word {ROOT_AT}", objects.tail()));
-    lines.push(format!("    {nodes} nodes of {fanout} words, {switched} of them switched"));
-    lines.push(format!("    {list_words} words of lists in {layout}"));
-    lines.push(format!("    {keys} records, paths are {paths}"));
-    lines.push(format!("  trie free list: {} words", objects.free_words()));
-    for ((class, head), (_, count)) in objects.free_heads().zip(objects.free_counts()) {
-        if count > 0 {
-            let words = 1_u64 << class;
-            lines.push(format!("    {count} objects of {words} words, the first at word {head}"));
+    /// Describes the state that [`Self::encode`] wrote: the trie space and its free list (CedrusDB,
+    /// figure 7). Returns `None` for anything else.
+    pub(crate) fn describe_state(rest: &mut Decoder<'_>, lines: &mut Vec<String>) -> Option<()> {
+        let objects = ObjectAllocator::decode_any(rest)?;
+        let (keys, nodes, list_words) = (rest.varint()?, rest.varint()?, rest.varint()?);
+        let shape = rest.varint()?;
+        let switched = if shape & KEY_BYTES == 0 { 0 } else { rest.varint()? };
+        let fanout = 1_u64.checked_shl(low_u32(shape & 0xff))?;
+        let layout = if shape & CHAIN == 0 { "arrays" } else { "chains" };
+        let paths = if shape & KEY_BYTES == 0 { "hashes" } else { "bytes of keys" };
+        lines.push(format!("  trie space: {} words, root table at word {ROOT_AT}", objects.tail()));
+        lines.push(format!("    {nodes} nodes of {fanout} words, {switched} of them switched"));
+        lines.push(format!("    {list_words} words of lists in {layout}"));
+        lines.push(format!("    {keys} records, paths are {paths}"));
+        lines.push(format!("  trie free list: {} words", objects.free_words()));
+        for ((class, head), (_, count)) in objects.free_heads().zip(objects.free_counts()) {
+            if count > 0 {
+                let words = 1_u64 << class;
+                lines.push(format!("    {count} objects of {words} words, the first at word {head}"));
+            }
         }
+        Some(())
     }
-    Some(())
 }

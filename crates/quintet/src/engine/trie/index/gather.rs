@@ -13,7 +13,8 @@
 //! are in memory.
 //!
 //! Thread rules: one thread gathers, beside readers and writers. It locks a subtree for one child
-//! of its first node at a time, and for one child of a switched node at a time. It skips what is not in memory.
+//! of its first node at a time, and for one child of a switched node at a time. It skips what is not
+//! in memory.
 
 use std::ops::ControlFlow;
 
@@ -26,7 +27,10 @@ use super::{
 };
 use crate::{
     Result,
-    util::sync::{Ordering, lock},
+    util::{
+        mutant::mutant,
+        sync::{Ordering, lock},
+    },
 };
 
 /// Removed records below which a walk over the trie is not worth its cost.
@@ -244,6 +248,7 @@ impl LazyTrie {
             }
         }
         let with_tag = |word: u64| {
+            mutant!(TrieGatherKeepsTags => return Some(word));
             let address = address_of(word);
             Some(record(path_of(address)?, address))
         };

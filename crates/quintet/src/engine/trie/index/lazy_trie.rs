@@ -28,8 +28,6 @@ const SPINS: u32 = 64;
 pub(crate) const RETRIES_MAX: u32 = 500;
 /// Regions that a reader loads for one path before it locks the path: more than a path has.
 pub(super) const LOADS_MAX: u32 = 16;
-/// The most nodes of a path: each uses six bits of the tag or more, and a path may use two tags.
-pub(super) const DEPTH_MAX: usize = 8;
 /// Free objects of a class that are on disk only are loaded if they are this part of all words.
 const FREE_PART: u64 = 16;
 
@@ -132,8 +130,8 @@ pub(crate) struct WordPosition {
 }
 
 impl LazyTrie {
-    /// An empty trie in an empty space. `fanout` is 64, 128 or 256. With `fallback`, paths are bytes
-    /// of keys.
+    /// An empty trie in an empty space. `fanout` is 64, 128 or 256. With `fallback`, paths are
+    /// bytes of keys.
     pub(crate) fn new(
         space: WordSpace,
         fanout: u64,
@@ -186,7 +184,9 @@ impl LazyTrie {
         let removed = load(&counts.removed_before) + load(&counts.removed);
         TrieProfile {
             // Threads may count between these loads.
-            inserts: (load(&counts.keys) + removed).saturating_sub(load(&counts.keys_at_open)),
+            inserts: load(&counts.keys)
+                .saturating_add(removed)
+                .saturating_sub(load(&counts.keys_at_open)),
             insert_nodes: load(&counts.insert_nodes_total),
             splits: load(&counts.splits_total),
             merges: load(&counts.merges_total),

@@ -58,7 +58,6 @@ mod word;
 mod writer;
 
 pub(crate) use self::{
-    evict::describe_state,
     key_path::KeyPath,
     layout::Layout,
     lazy_trie::{LazyTrie, RETRIES_MAX, TrieProfile, TrieShape, WordPosition, Writer},

@@ -150,11 +150,14 @@ impl LazyTrie {
         }
     }
 
-    /// Continues the lookup of a key that came to a switched node, and prefetches the next word.
+    /// Continues the lookup of a key that came to a switched node, and prefetches the next word. A
+    /// second switched node on a path is damage, which might lead in a circle: the lookup is lost.
     #[cold]
     pub(crate) fn follow_keyed(&self, lookup: &mut SteppedLookup, key: &[u8]) {
         let LookupState::Switched { at } = lookup.state else { return };
-        let Some(keyed) = self.keyed_hash(key) else {
+        let is_first = lookup.followed == lookup.hash;
+        let Some(keyed) = self.keyed_hash(key).filter(|keyed| is_first && *keyed != lookup.hash)
+        else {
             lookup.state = LookupState::Lost;
             return;
         };

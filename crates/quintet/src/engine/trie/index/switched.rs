@@ -28,11 +28,10 @@
 //! alone selects.
 
 use super::{
-    key_path::HashOf,
+    key_path::{HashOf, SlotPath},
     lazy_trie::{LazyTrie, Writer, damaged},
     search::{RecordVerdict, SearchResult},
     word::{self, ROOT_BITS, TrieSlot, address_of, record},
-    writer::SlotPath,
 };
 use crate::{
     Result,

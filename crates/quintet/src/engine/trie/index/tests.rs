@@ -3,14 +3,17 @@
 use std::{collections::BTreeMap, path::Path};
 
 use super::{
-    lazy_trie::{RESERVED_WORDS, ROOTS},
+    lazy_trie::{RESERVED_WORDS, ROOT_AT, ROOTS},
     *,
 };
 use crate::{
     engine::trie::store::space::WordSpace,
     io::{Env as _, sim::SimEnv},
     journal::redo::Owner,
-    util::sync::{AtomicBool, Ordering},
+    util::{
+        codec::KeyHash,
+        sync::{AtomicBool, Ordering},
+    },
 };
 
 const LAYOUTS: [Layout; 2] = [Layout::Lines, Layout::Chain];
@@ -54,6 +57,24 @@ fn inspect(trie: &LazyTrie) -> (TrieShape, Vec<u64>) {
 fn holds(trie: &LazyTrie, hash: u64, address: u64) -> bool {
     let look = |seen| if seen == address { RecordVerdict::Found(()) } else { RecordVerdict::Other };
     trie.find(KeyPath::of_hash(hash), look, |at| trie.space().load(at)).unwrap().is_some()
+}
+
+/// The words of a damaged trie: a switched node below itself. A lookup in steps ends.
+#[test]
+fn a_switched_node_below_itself_ends_a_lookup() {
+    let mut trie = trie(64, 4, Layout::Lines);
+    trie.fallback = Some(KeyHash::new([1, 2]));
+    let node = trie.allocate(6).unwrap();
+    trie.fill(node, 6, &[word::switched(6, node.at); 64]);
+    trie.space.set(ROOT_AT, word::switched(6, node.at));
+    let mut lookup = trie.begin_lookup(0);
+    let mut steps = 0;
+    while trie.step(&mut lookup) != LookupStep::Ended {
+        trie.follow_keyed(&mut lookup, b"key");
+        steps += 1;
+        assert!(steps < 20);
+    }
+    assert!(lookup.candidate().is_none() && !lookup.is_missing());
 }
 
 fn work(layout: Layout, (fanout, sluggishness): (u64, u64), mask: u64, steps: u64) {

@@ -3,8 +3,9 @@
 //! A [`Writer`] holds the lock of one subtree. Dropping it increments the version and so unlocks.
 
 use super::{
+    key_path::{DEPTH_MAX, SlotPath},
     layout::Layout,
-    lazy_trie::{DEPTH_MAX, ROOT_AT, WordPosition, Writer, damaged, word_at},
+    lazy_trie::{ROOT_AT, WordPosition, Writer, damaged, word_at},
     list::CELL,
     search::{RecordVerdict, SearchResult},
     word::{ADDRESS_END, ROOT_BITS, TrieSlot, address_of, moved, record},
@@ -13,31 +14,6 @@ use crate::{
     Result,
     util::{codec::to_u64, mutant::mutant, sync::Ordering},
 };
-
-/// The path to a slot that holds no node.
-#[derive(Debug)]
-pub(super) struct SlotPath {
-    /// The hash whose bits lead to the slot, and whose tag its records have: below a switched node,
-    /// the keyed hash.
-    hash: u64,
-    /// The position of the slot.
-    pub(super) slot: u64,
-    pub(super) word: u64,
-    /// Bits of the hash that the path uses.
-    pub(super) position: u32,
-    /// The nodes on the path from the top: the slot that links to each, and its position.
-    nodes: [(u64, u64); DEPTH_MAX],
-    depth: usize,
-    /// The number in `nodes` of the switched node; [`DEPTH_MAX`]: none.
-    switched: usize,
-}
-
-impl SlotPath {
-    /// Returns whether the slot is below a switched node.
-    pub(super) fn is_switched(&self) -> bool {
-        self.switched < DEPTH_MAX
-    }
-}
 
 impl Writer<'_> {
     /// Follows the path, and loads regions that are not in memory.

@@ -385,19 +385,21 @@ fn decode_extents(rest: &mut Decoder<'_>) -> Option<(u64, BTreeMap<u64, u64>)> {
     Some((tail, holes))
 }
 
-/// Describes the state that [`Extents::encode`] wrote: the space of large values, and its holes
-/// (CedrusDB, figure 7). Returns `None` for anything else.
-pub(crate) fn describe_state(
-    rest: &mut Decoder<'_>,
-    space: &mut Vec<String>,
-    free: &mut Vec<String>,
-) -> Option<()> {
-    let (tail, holes) = decode_extents(rest)?;
-    space.push(format!("    large values: to byte {tail} of their file"));
-    for (offset, bytes) in holes {
-        free.push(format!("    hole at byte {offset} of large values: {bytes} bytes"));
+impl Extents {
+    /// Describes the state that [`Extents::encode`] wrote: the space of large values, and its holes
+    /// (CedrusDB, figure 7). Returns `None` for anything else.
+    pub(crate) fn describe_state(
+        rest: &mut Decoder<'_>,
+        space: &mut Vec<String>,
+        free: &mut Vec<String>,
+    ) -> Option<()> {
+        let (tail, holes) = decode_extents(rest)?;
+        space.push(format!("    large values: to byte {tail} of their file"));
+        for (offset, bytes) in holes {
+            free.push(format!("    hole at byte {offset} of large values: {bytes} bytes"));
+        }
+        Some(())
     }
-    Some(())
 }
 
 #[cfg(test)]

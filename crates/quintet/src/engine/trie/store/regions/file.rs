@@ -207,25 +207,27 @@ impl RegionState {
     }
 }
 
-/// Describes the state that [`Regions::encode`] wrote: the data space, and its free regions
-/// (CedrusDB, figure 7). Returns `None` for anything else.
-pub(crate) fn describe_state(
-    rest: &mut Decoder<'_>,
-    space: &mut Vec<String>,
-    free: &mut Vec<String>,
-) -> Option<()> {
-    let (last_life, count) = (rest.varint()?, rest.varint()?);
-    space.push(format!("    {count} regions, {last_life} lives"));
-    for region in 0..count {
-        let RegionState { life, used, sealed, live_units, .. } = RegionState::decode(rest)?;
-        if life == 0 {
-            free.push(format!("    region {region}"));
-            continue;
+impl Regions {
+    /// Describes the state that [`Regions::encode`] wrote: the data space, and its free regions
+    /// (CedrusDB, figure 7). Returns `None` for anything else.
+    pub(crate) fn describe_state(
+        rest: &mut Decoder<'_>,
+        space: &mut Vec<String>,
+        free: &mut Vec<String>,
+    ) -> Option<()> {
+        let (last_life, count) = (rest.varint()?, rest.varint()?);
+        space.push(format!("    {count} regions, {last_life} lives"));
+        for region in 0..count {
+            let RegionState { life, used, sealed, live_units, .. } = RegionState::decode(rest)?;
+            if life == 0 {
+                free.push(format!("    region {region}"));
+                continue;
+            }
+            let kind = if sealed == 0 { "receives records" } else { "sealed" };
+            space.push(format!(
+                "    region {region}: life {life}, {live_units} of {used} units live, {kind}"
+            ));
         }
-        let kind = if sealed == 0 { "receives records" } else { "sealed" };
-        space.push(format!(
-            "    region {region}: life {life}, {live_units} of {used} units live, {kind}"
-        ));
+        Some(())
     }
-    Some(())
 }

@@ -33,7 +33,4 @@
 mod file;
 mod region;
 
-pub(crate) use self::{
-    file::describe_state,
-    region::{AppendedUnits, BLOCK_UNITS, RegionRead, Regions, UNIT_BYTES},
-};
+pub(crate) use self::region::{AppendedUnits, BLOCK_UNITS, RegionRead, Regions, UNIT_BYTES};

@@ -319,14 +319,16 @@ fn decode_image(rest: &mut Decoder<'_>) -> Option<(u64, Image)> {
     Some((rest.varint()?, Image { slot: rest.varint()?, crc: rest.u32()? }))
 }
 
-/// Describes the state that [`WordSpace::encode`] wrote: where regions of the trie space have their
-/// images. Returns `None` for anything else.
-pub(crate) fn describe_state(rest: &mut Decoder<'_>, lines: &mut Vec<String>) -> Option<()> {
-    let count = rest.varint()?;
-    lines.push(format!("    {count} regions with images in the file"));
-    for _ in 0..count {
-        let (region, Image { slot, crc }) = decode_image(rest)?;
-        lines.push(format!("    region {region}: slot {slot}, checksum {crc:08x}"));
+impl WordSpace {
+    /// Describes the state that [`WordSpace::encode`] wrote: where regions of the trie space have their
+    /// images. Returns `None` for anything else.
+    pub(crate) fn describe_state(rest: &mut Decoder<'_>, lines: &mut Vec<String>) -> Option<()> {
+        let count = rest.varint()?;
+        lines.push(format!("    {count} regions with images in the file"));
+        for _ in 0..count {
+            let (region, Image { slot, crc }) = decode_image(rest)?;
+            lines.push(format!("    region {region}: slot {slot}, checksum {crc:08x}"));
+        }
+        Some(())
     }
-    Some(())
 }

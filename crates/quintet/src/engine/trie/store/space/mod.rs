@@ -50,7 +50,6 @@ mod space_file;
 mod word_space;
 
 pub(crate) use self::{
-    images::describe_state,
     space_file::{CHANGE_BYTES, NewImages},
     word_space::{SPACE, WordSpace},
 };
