@@ -576,6 +576,57 @@ fn a_creation_that_fails_at_any_io_can_be_tried_again() {
     panic!("a creation makes more calls than this test knows");
 }
 
+/// The directory of a table without a checkpoint may be lost with the power.
+fn a_power_loss_after_a_creation(with_checkpoint: bool) {
+    let env = SimEnv::new(31);
+    // All tables stay open.
+    let options = Options::new().memory_budget(64 << 20).segment_bytes(64 << 10);
+    let open = |env: &SimEnv| options.open_in(Arc::new(env.clone()), "db").unwrap();
+    let db = open(&env);
+    // A table without a handle may be closed, and has a checkpoint then.
+    let create = |kind: EngineKind| {
+        let table = db.create_table(kind.name(), TableOptions::new(kind)).unwrap();
+        table.put("k", kind.name()).unwrap();
+        table
+    };
+    let _handles = EngineKind::ALL.map(create);
+    core(&db).log.sync().unwrap();
+    if with_checkpoint {
+        db.persist().unwrap();
+    }
+    let crashed = env.crash(Policy::AllLost);
+    let has_files = crashed.files().iter().any(|(name, _)| name.starts_with("db/tables/"));
+    assert_eq!(has_files, with_checkpoint);
+    for read_only in [true, false] {
+        let options = options.clone().read_only(read_only);
+        let db = options.open_in(Arc::new(crashed.clone()), "db").unwrap();
+        for kind in EngineKind::ALL {
+            let table = db.table(kind.name()).unwrap();
+            assert_eq!(value(&table, "k").as_deref(), Some(kind.name()));
+        }
+        db.close().unwrap();
+    }
+    // What was created by the open is used as before.
+    let db = open(&crashed);
+    for kind in EngineKind::ALL {
+        db.table(kind.name()).unwrap().put("again", "v").unwrap();
+    }
+    db.persist().unwrap();
+    let db = open(&crashed.crash(Policy::AllLost));
+    for kind in EngineKind::ALL {
+        let table = db.table(kind.name()).unwrap();
+        assert_eq!(value(&table, "k").as_deref(), Some(kind.name()));
+        assert_eq!(value(&table, "again").as_deref(), Some("v"));
+    }
+}
+
+#[test]
+fn a_power_loss_after_a_creation_loses_nothing_that_is_durable() {
+    a_power_loss_after_a_creation(false);
+    a_power_loss_after_a_creation(true);
+    finds(Bug::TableDirectoryUnsynced, || a_power_loss_after_a_creation(true));
+}
+
 #[test]
 fn handles_and_errors_cross_threads() {
     fn check_send<T: Send>() {}

@@ -48,7 +48,7 @@ use crate::{
 const RESERVE_RETRIES_MAX: u32 = 16;
 /// Longest time a writer waits for running work to release memory before it flushes a small
 /// memtable.
-const TRANSIENT_WAIT_MAX: Duration = Duration::from_millis(40);
+const SMALL_FLUSH_WAIT_MAX: Duration = Duration::from_millis(40);
 /// A list is frozen at no less than this fraction (1/16) of its maximum size.
 const LIST_FRACTION_MIN: u64 = 16;
 /// A list takes at most this fraction (1/8) of the memory that the indexes leave.
@@ -379,8 +379,8 @@ impl<V> WriteBuffer<V> {
         self.try_reserve(bytes)
     }
 
-    /// Waits up to [`TRANSIENT_WAIT_MAX`] for running work to release memory, while there is little
-    /// to flush. Many small files cost more than the wait. The work itself may take seconds.
+    /// Waits up to [`SMALL_FLUSH_WAIT_MAX`] for running work to release memory, while there is
+    /// little to flush. Many small files cost more than the wait. The work itself may take seconds.
     fn await_memory(&self, began: Duration, bytes: u64) {
         let is_small = |view: &SuperVersion<V>| {
             view.frozen.is_empty() && view.active.charged() < self.list_bytes() / 2
@@ -389,7 +389,7 @@ impl<V> WriteBuffer<V> {
         while budget.used().saturating_add(bytes) > budget.limit()
             && budget.transient_bytes() > 0
             && is_small(&self.view.load())
-            && env.monotonic().saturating_sub(began) < TRANSIENT_WAIT_MAX
+            && env.monotonic().saturating_sub(began) < SMALL_FLUSH_WAIT_MAX
         {
             env.pause(TRANSIENT_WAIT_STEP);
         }

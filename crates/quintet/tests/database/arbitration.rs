@@ -76,7 +76,8 @@ fn an_idle_table_releases_its_memory_to_a_table_in_use() {
             let idle = create(&db, idle_kind);
             fill(&idle, COUNT);
             let before = memory(&idle);
-            assert!(before > 12 * MIB, "{idle_kind} holds {before}");
+            // More if the background has kept up with the writes.
+            assert!(before > 8 * MIB, "{idle_kind} holds {before}");
             let used = create(&db, used_kind);
             fill(&used, COUNT);
             let what = format!("{idle_kind} keeps its memory while {used_kind} is written");

@@ -278,7 +278,7 @@ impl Faulty<'_> {
         let text = error.to_string();
         let log_failed = text.contains("sync log/");
         self.log_failed |= log_failed;
-        let catalog_failed = text.contains("sync catalog");
+        let catalog_failed = text.contains("sync catalog") || text.contains("sync tables:");
         self.failed |= log_failed || catalog_failed || matches!(error, Error::LogFailed { .. });
         Ok(())
     }

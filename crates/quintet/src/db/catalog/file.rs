@@ -36,6 +36,9 @@ const EDIT_BYTES_MAX: u32 = 64 << 20;
 const DUMP_EDIT_BYTES: usize = 64 << 10;
 /// Minimum growth in bytes before a rewrite.
 const REWRITE_BYTES_MIN: u64 = 8 << 10;
+/// The file grows by zeros to a multiple of this many bytes. Edits overwrite them, so the sync of
+/// an edit writes its block alone, and not the size of the file as well.
+const PREPARED_BYTES: u64 = 16 << 10;
 /// The file is rewritten when less than one byte in this many is live.
 const REWRITE_FACTOR: u64 = 4;
 
@@ -47,6 +50,8 @@ pub(super) struct CatalogFile {
     database_id: [u8; 16],
     /// Offset of the next edit.
     end: u64,
+    /// End of the zeros that are prepared for edits.
+    prepared_end: u64,
     /// Sequence of the next edit.
     sequence: u64,
     /// The slot to write next. Never the newest one that is valid.
@@ -66,8 +71,10 @@ pub(super) struct CatalogContents {
     pub(super) next_sequence: u64,
     /// The slot that is damaged or has the older length.
     pub(super) next_slot: usize,
-    /// The size of the file in bytes. A torn edit is past `end`.
+    /// The size of the file in bytes. A torn edit and prepared zeros are past `end`.
     pub(super) file_bytes: u64,
+    /// Whether all bytes past `end` are zeros.
+    pub(super) is_tail_zero: bool,
     /// The edits, with their offsets.
     pub(super) edits: Vec<(u64, Vec<CatalogChange>)>,
 }
@@ -176,6 +183,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<CatalogContents> {
         next_sequence: 0,
         next_slot: 1 - newest,
         file_bytes: to_u64(bytes.len()),
+        is_tail_zero: true,
         edits: Vec::new(),
     };
     while let Some((sequence, body)) = parse_edit(bytes, &contents) {
@@ -189,6 +197,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<CatalogContents> {
         let what = format!("an edit is damaged; edits reach to byte {committed}");
         return Err(damage(contents.end, what));
     }
+    let mut tail = bytes.iter().skip(to_usize(contents.end));
+    contents.is_tail_zero = tail.all(|byte| *byte == 0);
     Ok(contents)
 }
 
@@ -263,6 +273,7 @@ impl CatalogFile {
             file,
             database_id,
             end,
+            prepared_end: end,
             sequence,
             next_slot: 0,
             rewrite_at: rewrite_at(end),
@@ -284,7 +295,8 @@ impl CatalogFile {
         live_bytes: u64,
     ) -> Result<Self> {
         let file = dir.open(NAME, Open::WRITE).map_err(io_error("open"))?;
-        if contents.end < contents.file_bytes {
+        let is_torn = !contents.is_tail_zero;
+        if is_torn {
             file.set_len(contents.end).map_err(io_error("cut"))?;
         }
         // The last edit of a process that died may be in the cache only. Later answers depend on
@@ -297,6 +309,7 @@ impl CatalogFile {
             file,
             database_id: contents.database_id,
             end: contents.end,
+            prepared_end: if is_torn { contents.end } else { contents.file_bytes },
             sequence: contents.next_sequence,
             next_slot: contents.next_slot,
             rewrite_at: rewrite_at(live_bytes),
@@ -317,7 +330,12 @@ impl CatalogFile {
 
     /// Returns the file's size in bytes.
     pub(super) fn bytes(&self) -> u64 {
-        self.end
+        self.end.max(self.prepared_end)
+    }
+
+    /// Refuses later edits because of a failed sync.
+    pub(super) fn fail(&mut self, error: &Error) {
+        self.failure.get_or_insert_with(|| error.to_string());
     }
 
     /// Returns the first failed sync.
@@ -340,6 +358,7 @@ impl CatalogFile {
         }
         let mut bytes = Vec::new();
         encode_edit(&mut bytes, self.database_id, self.end, self.sequence, &body);
+        self.prepare_zeros(self.end + to_u64(bytes.len()));
         // The next edit overwrites the bytes of a failed write.
         write_all_at(&*self.file, &bytes, self.end).map_err(io_error("write"))?;
         let synced = mutant!(CatalogSkipsSync: Ok(()), else self.file.sync_data());
@@ -360,6 +379,19 @@ impl CatalogFile {
         // The edit is durable. A slot that cannot be written costs only that distinction.
         let _ = write_all_at(&*self.file, &slot, offset);
         Ok(())
+    }
+
+    /// Writes zeros up to a multiple of [`PREPARED_BYTES`] past `end`, unless there are some.
+    fn prepare_zeros(&mut self, end: u64) {
+        if end <= self.prepared_end {
+            return;
+        }
+        let target = (end / PREPARED_BYTES + 1) * PREPARED_BYTES;
+        let zeros = vec![0; to_usize(target - self.prepared_end)];
+        // The disk may be full. The edit may still fit.
+        if write_all_at(&*self.file, &zeros, self.prepared_end).is_ok() {
+            self.prepared_end = target;
+        }
     }
 
     /// Replaces the file by one with `changes` only. The old file stays in use if the new one

@@ -28,7 +28,7 @@
 //! | 32 | 4 | crc | CRC32C of bytes 0 to 31 |
 //! | 512 | 20 | length, first | next sequence (8), past the last edit (8), CRC32C of database id and both (4) |
 //! | 1024 | 20 | length, second | the same. After an edit's sync the older or torn one of both is written; the next sync makes it durable |
-//! | 4096 | | edits | back to back |
+//! | 4096 | | edits | back to back; zeros may follow, which later edits overwrite |
 //!
 //! Each edit:
 //!
@@ -113,7 +113,7 @@ impl Catalog {
             database_id: contents.database_id,
             read_only,
             file: Mutex::new(file),
-            opened_bytes: contents.end,
+            opened_bytes: contents.file_bytes,
             tree: RwLock::new(tree),
             edits: AtomicU64::new(contents.next_sequence),
             failure: OnceLock::new(),
@@ -310,6 +310,15 @@ impl Catalog {
             self.keep_failure(file);
         }
         Ok(answer)
+    }
+
+    /// Refuses later edits, because it is unknown whether names that the catalog counts on are
+    /// durable.
+    pub(crate) fn fail(&self, error: &Error) {
+        if let Some(file) = lock(&self.file).as_mut() {
+            file.fail(error);
+            self.keep_failure(file);
+        }
     }
 
     fn keep_failure(&self, file: &CatalogFile) {

@@ -335,6 +335,7 @@ impl CheckpointScheduler {
         progress.log_start = log_start;
         progress.log_durable = self.log.durable();
         mutant!(PrunesBeforeCatalog => self.log.prune(log_start)?);
+        tables.sync_directories()?;
         tables.catalog.progress(progress)?;
         tables.report_edits();
         self.log_start.fetch_max(log_start.0, Ordering::Relaxed);

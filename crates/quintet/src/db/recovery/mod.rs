@@ -37,7 +37,11 @@ use super::{
     checkpoint::CheckpointScheduler,
     core::{Core, key_locks::KeyLocks, log_jobs::LogJobs, stripes::Stripes},
     expiry::ExpiryIndex,
-    tables::{host::DatabaseHost, loader::TableLoader, registry::TableRegistry},
+    tables::{
+        host::DatabaseHost,
+        loader::{DirectorySync, TableLoader},
+        registry::TableRegistry,
+    },
     versions::{VersionStore, remove_versions},
 };
 use crate::{
@@ -155,6 +159,7 @@ fn load_and_replay(
         host: Arc::clone(&host),
         read_only: options.read_only,
         merge_operators: options.merge_operators.clone(),
+        directories: DirectorySync::default(),
     };
     loader.check_directories(&catalog)?;
     let (log_start, log_durable) = catalog.with_tree(CatalogTree::log_bounds);

@@ -432,14 +432,24 @@ impl TableRegistry {
         state.ok_or(Error::Closed)
     }
 
-    /// Creates the directory of a new table, empty and durable.
+    /// Creates the directory of a new table, empty. Its name is durable before the catalog counts
+    /// the table's files: see [`DirectorySync`](super::loader::DirectorySync).
     fn make_directory(&self, id: u64) -> Result<()> {
         let io_error = |error| Error::io(format!("make tables/{id}"), error);
         let tables_dir = &self.loader.tables_dir;
         // A failed attempt may have left files under this number.
         remove_directory(tables_dir, &id.to_string()).map_err(io_error)?;
-        tables_dir.open_dir(&id.to_string(), true).map_err(io_error)?;
-        tables_dir.sync().map_err(io_error)
+        self.loader.create_directory(&id.to_string()).map(drop).map_err(io_error)
+    }
+
+    /// Makes the names of all tables' directories durable. After a failed sync the database takes
+    /// no more writes.
+    pub(crate) fn sync_directories(&self) -> Result<()> {
+        let synced = self.loader.sync_directories();
+        if let Err(error) = &synced {
+            self.catalog.fail(error);
+        }
+        synced
     }
 
     /// Drops the table at `path`, or (unless `table_only`) the directory with all its tables.

@@ -139,7 +139,7 @@ impl Naive {
         if let Some((lsn, name)) = &newest {
             self.load(*lsn, name)?;
         }
-        if !self.context.read_only {
+        if !self.context.read_only && !entries.is_empty() {
             // A killed process may have left the newest name in the page cache only. The log is
             // pruned and older checkpoints are removed because this one exists, so its name must be
             // durable.

@@ -107,6 +107,8 @@ bugs! {
     CatalogRecordsCompleteEarly = 27, "catalog-records-complete-early";
     /// The next table reuses a dropped table's id: recovery replays old records into it.
     CatalogReusesTableId = 28, "catalog-reuses-table-id";
+    /// The name of a table's directory is not durable when the catalog counts the table's files.
+    TableDirectoryUnsynced = 381, "table-directory-unsynced";
     // The naive engine.
     /// A checkpoint is published with effects that the log can still lose.
     SnapshotSkipsLogSync = 29, "snapshot-skips-log-sync";
@@ -400,6 +402,8 @@ bugs! {
     SlmTakesAllForLasting = 213, "slm-takes-all-for-lasting";
     /// A checkpoint has the list of runs without the code of the index's keys.
     SlmForgetsKeyCode = 240, "slm-forgets-key-code";
+    /// A full compaction holds a buffer of each run at once, whatever the budget.
+    SlmCompactsAtOnce = 380, "slm-compacts-at-once";
     /// An idle table counts its journal as written back although it was not.
     JournalEndsUnplaced = 254, "journal-ends-unplaced";
     /// The index has too high an offset for an entry in its block.

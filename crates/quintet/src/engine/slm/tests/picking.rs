@@ -62,3 +62,23 @@ fn the_most_overlapped_run_is_merged_if_not_all_can_be() {
     assert_eq!(picked(&engine), 0);
     check(&engine);
 }
+
+/// A full compaction of more runs than the budget has buffers for.
+fn full_compaction() {
+    let bench = Bench::new(67).with_budget(4 << 20).set("merge_runs", "64");
+    let (engine, _) = bench.open();
+    add_runs(&engine, &[20; 40], 0..1_000_000);
+    assert_eq!(detail(&engine, "merges_total"), 0);
+    engine.table.compact_all().unwrap();
+    // 16 runs at a time: 40 leave 25, 25 leave 10, and the third merge has the rest.
+    assert_eq!(detail(&engine, "merges_total"), 3);
+    assert_eq!(engine.table.write_buffer.view.load().version.len(), 1);
+    assert_eq!(engine.stats().keys, 800);
+    check(&engine);
+}
+
+#[test]
+fn a_full_compaction_holds_no_buffer_of_each_run() {
+    full_compaction();
+    finds(Bug::SlmCompactsAtOnce, full_compaction);
+}
