@@ -24,10 +24,7 @@ fn built() -> Vec<(&'static str, TableOptions, String)> {
     built! {
         NaiveOptions { snapshot_bytes: 4096, }
         HashLogOptions {
-            compression: Compression::Lz4,
-            live_ratio: 60,
-            chunk_bytes: 16_384,
-            mutable_chunks: 3,
+            compression: Compression::Lz4, live_ratio: 60, chunk_bytes: 16_384, mutable_chunks: 3,
         }
         TrieOptions {
             live_ratio: 60,

@@ -119,7 +119,7 @@ fn the_profile_counts_gets_if_asked_to() {
         let bench = bench(4).set("profile", profile);
         let (engine, _) = bench.open();
         put(&engine, 1, b"here", b"value");
-        put(&engine, 2, b"large", &[b'x'; 70_000]);
+        put(&engine, 2, b"large", &vec![b'x'; 70_000]);
         assert!(engine.get(b"here").unwrap().is_some());
         assert!(engine.get(b"large").unwrap().is_some());
         assert!(engine.get(b"missing").unwrap().is_none());

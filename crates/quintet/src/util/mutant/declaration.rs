@@ -36,6 +36,13 @@ macro_rules! bugs {
                 (number / 64, 1 << (number % 64))
             }
         }
+
+        #[cfg(feature = "testing")]
+        impl std::fmt::Display for Bug {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
     };
 }
 pub(super) use bugs;

@@ -561,13 +561,6 @@ bugs! {
     FindForgetsItsSlot = 255, "find-forgets-its-slot";
 }
 
-#[cfg(feature = "testing")]
-impl std::fmt::Display for Bug {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
-
 /// Returns whether `bug` is planted: its site must do the wrong thing.
 #[cfg(not(feature = "testing"))]
 #[inline]

@@ -94,7 +94,9 @@ impl LazyTrie {
         for ((class, head), (_, count)) in objects.free_heads().zip(objects.free_counts()) {
             if count > 0 {
                 let words = 1_u64 << class;
-                lines.push(format!("    {count} objects of {words} words, the first at word {head}"));
+                lines.push(format!(
+                    "    {count} objects of {words} words, the first at word {head}"
+                ));
             }
         }
         Some(())

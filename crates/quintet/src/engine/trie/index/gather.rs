@@ -13,8 +13,8 @@
 //! are in memory.
 //!
 //! Thread rules: one thread gathers, beside readers and writers. It locks a subtree for one child
-//! of its first node at a time, and for one child of a switched node at a time. It skips what is not
-//! in memory.
+//! of its first node at a time, and for one child of a switched node at a time. It skips what is
+//! not in memory.
 
 use std::ops::ControlFlow;
 

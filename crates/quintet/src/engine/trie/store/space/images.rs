@@ -320,8 +320,8 @@ fn decode_image(rest: &mut Decoder<'_>) -> Option<(u64, Image)> {
 }
 
 impl WordSpace {
-    /// Describes the state that [`WordSpace::encode`] wrote: where regions of the trie space have their
-    /// images. Returns `None` for anything else.
+    /// Describes the state that [`WordSpace::encode`] wrote: where regions of the trie space have
+    /// their images. Returns `None` for anything else.
     pub(crate) fn describe_state(rest: &mut Decoder<'_>, lines: &mut Vec<String>) -> Option<()> {
         let count = rest.varint()?;
         lines.push(format!("    {count} regions with images in the file"));
