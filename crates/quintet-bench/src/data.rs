@@ -19,6 +19,8 @@
 //! default is 23 bytes, as in YCSB. A shorter key is the letter `u` repeated and the code in 8
 //! bytes, big-endian. The code is twice the record number, plus one for absent keys, so that absent
 //! keys sort between present ones. A bijection hashes the code unless keys are inserted in order.
+//! Random keys are words of this hash and of its multiples instead: all their bits are distributed
+//! uniformly, as those of cryptographic hashes are.
 
 use std::ops::RangeInclusive;
 
@@ -35,6 +37,9 @@ const HEAD_BYTES: usize = 16;
 /// Minimum size of a value with a version. Eight bytes of filler are needed to prove the version.
 const VERSIONED_BYTES_MIN: usize = HEAD_BYTES + 8;
 
+/// The multiplier of the words of random keys, odd so that it is a bijection: of `mix`.
+const MULTIPLIER: u64 = 0xbf58_476d_1ce4_e5b9;
+
 /// Relation of key order to the order of record numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyOrder {
@@ -42,6 +47,8 @@ pub enum KeyOrder {
     Hashed,
     /// The same order, for sequential loads and reads.
     Ordered,
+    /// As `Hashed`, and all bytes of a key are uniformly distributed.
+    Random,
 }
 
 /// Result of a read, compared with the record.
@@ -86,9 +93,12 @@ impl RecordShape {
 
     #[inline]
     fn encode(&self, code: u64, key: &mut Vec<u8>) {
+        if self.order == KeyOrder::Random {
+            return self.encode_random(mix(code), key);
+        }
         let code = match self.order {
             KeyOrder::Hashed => mix(code),
-            KeyOrder::Ordered => code,
+            KeyOrder::Ordered | KeyOrder::Random => code,
         };
         // This function wrote a buffer of this length before: only the end changes.
         let is_new = key.len() != self.key_bytes;
@@ -110,6 +120,19 @@ impl RecordShape {
         if let Some(end) = key.last_chunk_mut() {
             *end = hexadecimal(code);
         }
+    }
+
+    /// Overwrites `key` with words of `hash`. The first one makes keys unique.
+    #[inline]
+    fn encode_random(&self, hash: u64, key: &mut Vec<u8>) {
+        key.resize(self.key_bytes, 0);
+        let (words, rest) = key.as_chunks_mut();
+        let mut word = hash;
+        for bytes in words {
+            *bytes = word.to_be_bytes();
+            word = (word ^ (word >> 32)).wrapping_mul(MULTIPLIER);
+        }
+        rest.copy_from_slice(word.to_be_bytes().get(..rest.len()).unwrap_or(&[]));
     }
 
     /// Returns the size of the value of a record.
@@ -233,7 +256,7 @@ mod tests {
     #[test]
     fn keys_are_unique_and_of_the_asked_length() {
         for key_bytes in [8, 9, 15, 16, 17, 20, 23, 100] {
-            for order in [KeyOrder::Hashed, KeyOrder::Ordered] {
+            for order in [KeyOrder::Hashed, KeyOrder::Ordered, KeyOrder::Random] {
                 let shape = shape(key_bytes, &[8], order);
                 let mut keys = BTreeSet::new();
                 let mut key = Vec::new();
@@ -262,6 +285,19 @@ mod tests {
         assert_eq!(key, b"user0000000000000002468");
         shape(10, &[8], KeyOrder::Ordered).key(1, &mut key);
         assert_eq!(key, b"uu\0\0\0\0\0\0\0\x02");
+    }
+
+    #[test]
+    fn bits_of_random_keys_are_uniform() {
+        let shape = shape(32, &[8], KeyOrder::Random);
+        let (mut key, mut ones) = (Vec::new(), [0_u32; 256]);
+        for number in 0..4_000 {
+            shape.key(number, &mut key);
+            for (bit, ones) in ones.iter_mut().enumerate() {
+                *ones += u32::from(key[bit / 8] >> (bit % 8) & 1);
+            }
+        }
+        assert!(ones.iter().all(|ones| (1_800..2_200).contains(ones)), "{ones:?}");
     }
 
     #[test]

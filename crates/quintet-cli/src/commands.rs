@@ -472,11 +472,15 @@ fn print_report(out: &mut dyn Write, report: &Report, as_json: bool) -> Outcome 
             "checked_bytes": report.checked_bytes,
             "checked_entries": report.checked_entries,
             "findings": findings,
+            "notes": report.notes,
         });
         return Ok(writeln!(out, "{summary}")?);
     }
     for finding in &report.findings {
         writeln!(out, "{} at byte {}: {}", finding.file, finding.offset, finding.what)?;
+    }
+    for note in &report.notes {
+        writeln!(out, "note: {note}")?;
     }
     let verdict = if report.is_sound() { "sound" } else { "damaged" };
     let (entries, bytes) = (report.checked_entries, report.checked_bytes);

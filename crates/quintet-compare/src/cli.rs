@@ -314,6 +314,7 @@ impl RunArgs {
             durability: self.durability.unwrap_or(durability),
             memory: Some(self.memory.unwrap_or(memory)),
             budget_bytes: self.budget,
+            random_keys: false,
             seed: self.seed,
             load_batch: self.load_batch,
             timed_one_in: self.timed_one_in,

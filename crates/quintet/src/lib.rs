@@ -65,7 +65,7 @@ pub use engine::{
     naive::options::NaiveOptions,
     slm::options::{KeyCode, SlmOptions},
     tph::options::{LevelMode, PerfectHash, Tiers, TphOptions},
-    trie::options::{ListLayout, TrieHash, TrieOptions},
+    trie::options::{ListLayout, TrieHash, TrieOptions, TrieProfiling},
 };
 pub use util::codec::Lsn;
 pub use util::error::{Error, LockHolder, Result};

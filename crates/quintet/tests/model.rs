@@ -206,6 +206,10 @@ impl Run {
         let number = self.random.index(50);
         let length = if self.random.chance(50) { 5000 } else { 1 + number % 9 };
         let mut key = number.to_le_bytes()[..1].to_vec();
+        if self.engine == EngineKind::Trie && number.is_multiple_of(2) {
+            // Keys that agree at both ends: where paths are bytes of keys, all have one path.
+            return [&[7; 8], &key[..], &[7; 8]].concat();
+        }
         key.resize(length, 7);
         key
     }
@@ -407,7 +411,8 @@ impl Run {
                 .set("cut_bytes", "65536")
                 .set("fanout", "64")
                 .set("sluggishness", "2")
-                .set("layout", ["lines", "chain"][self.random.index(2)]),
+                .set("layout", ["lines", "chain"][self.random.index(2)])
+                .set("hash", ["siphash", "none"][self.random.index(2)]),
             EngineKind::Slm => options
                 .set("memtable_bytes", "65536")
                 .set("run_bytes", "65536")

@@ -10,6 +10,7 @@ use crate::{
 };
 
 /// Options of every suite.
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SuiteOptions {
     /// Stores, separated by commas; they run in turn. Besides the engines: `floor` (a bare table,
@@ -29,6 +30,9 @@ pub(crate) struct SuiteOptions {
     /// Bytes of each key [default: 23; logkv: 100].
     #[arg(long, value_parser = key_bytes)]
     pub(crate) key_bytes: Option<usize>,
+    /// Keys of uniformly distributed bytes, as hashes are, instead of text with a hash at the end.
+    #[arg(long)]
+    pub(crate) random_keys: bool,
     /// Bytes of each value; several sizes, separated by commas, occur in equal parts [default: 128;
     /// logkv: 500].
     #[arg(long, value_delimiter = ',', value_parser = value_bytes)]

@@ -183,6 +183,7 @@ fn assemble(
         durability: options.durability,
         memory: options.memory_budget.map(|_| MemoryPlan::Fits),
         budget_bytes: options.memory_budget,
+        random_keys: options.random_keys,
         seed: options.seed,
         load_batch: options.load_batch,
         timed_one_in: options.timed_one_in,

@@ -25,6 +25,7 @@ fn job() -> Job {
         threads: 1,
         key_bytes: 23,
         value_bytes: vec![100],
+        random_keys: false,
         value_repeated_percent: 0,
         durability: Durability::Buffered,
         memory: Some(MemoryMode::Fits { budget_bytes: 1 << 30 }),

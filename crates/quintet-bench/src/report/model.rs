@@ -184,7 +184,8 @@ pub(super) fn competes(a: &RunResult, b: &RunResult) -> bool {
         && a.durability == b.durability
         && (&of_a.suite, &of_a.name) == (&of_b.suite, &of_b.name)
         && (of_a.records, of_a.threads, of_a.batch) == (of_b.records, of_b.threads, of_b.batch)
-        && (of_a.key_bytes, &of_a.value_bytes) == (of_b.key_bytes, &of_b.value_bytes)
+        && (of_a.key_bytes, of_a.random_keys) == (of_b.key_bytes, of_b.random_keys)
+        && of_a.value_bytes == of_b.value_bytes
         && (of_a.load_batch, of_a.rate) == (of_b.load_batch, of_b.rate)
         && of_a.is_settled == of_b.is_settled
 }
@@ -215,7 +216,11 @@ impl<'a> Case<'a> {
         vec![
             many(workload.records, "record", "records"),
             many(workload.threads, "thread", "threads"),
-            format!("keys {}", units::size(workload.key_bytes)),
+            format!(
+                "{}keys {}",
+                if workload.random_keys { "random " } else { "" },
+                units::size(workload.key_bytes)
+            ),
             format!("values {}", sizes.join(" / ")),
             optional(workload.batch > 1, format!("{} keys a multi_get", workload.batch)),
             optional(workload.load_batch > 1, format!("loaded {} at once", workload.load_batch)),

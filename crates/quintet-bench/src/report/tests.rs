@@ -46,6 +46,7 @@ fn workload(name: &str, threads: u64) -> WorkloadInfo {
         operations,
         threads,
         key_bytes: 23,
+        random_keys: false,
         value_bytes: vec![128],
         batch: 1,
         load_batch: 1,

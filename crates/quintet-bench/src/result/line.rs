@@ -80,6 +80,9 @@ pub struct WorkloadInfo {
     pub threads: u64,
     /// Bytes of each key.
     pub key_bytes: u64,
+    /// Whether all bytes of keys are random.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub random_keys: bool,
     /// Bytes of values: one size, or a mix in equal parts.
     pub value_bytes: Vec<u64>,
     /// Keys of one `multi_get`, else 1.

@@ -71,6 +71,9 @@ pub struct Job {
     pub key_bytes: usize,
     /// Bytes of values: one size, or several in equal parts.
     pub value_bytes: Vec<usize>,
+    /// Whether all bytes of keys are random.
+    #[serde(default)]
+    pub random_keys: bool,
     /// Percentage of each value that repeats earlier bytes of the same value.
     pub value_repeated_percent: u32,
     /// Durability of a returned write.
@@ -155,6 +158,8 @@ impl Job {
             Some(step) => step.spec.workload()?.order,
             None => KeyOrder::Hashed,
         };
+        let order =
+            if self.random_keys && order == KeyOrder::Hashed { KeyOrder::Random } else { order };
         Ok(RecordShape {
             key_bytes: self.key_bytes,
             value_bytes: self.value_bytes.clone(),
@@ -247,6 +252,7 @@ impl Job {
             operations: workload.operations(step.operations, self.records),
             threads: self.threads,
             key_bytes: to_u64(self.key_bytes),
+            random_keys: self.random_keys,
             value_bytes: self.value_bytes.iter().copied().map(to_u64).collect(),
             batch: to_u64(workload.batch),
             load_batch,

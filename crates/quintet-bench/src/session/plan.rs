@@ -76,6 +76,8 @@ pub struct SessionOptions {
     pub memory: Option<MemoryPlan>,
     /// Memory budget of each store; the default is three times the data, or half of a limit.
     pub budget_bytes: Option<u64>,
+    /// Whether all bytes of keys are random.
+    pub random_keys: bool,
     /// Seed of all random choices.
     pub seed: u64,
     /// Records in one atomic write while loading.
@@ -232,6 +234,7 @@ fn job(
         threads: first.threads,
         key_bytes: first.key_bytes,
         value_bytes: first.value_bytes.clone(),
+        random_keys: options.random_keys,
         value_repeated_percent: first.value_repeated_percent,
         durability: options.durability,
         memory: None,
@@ -367,6 +370,7 @@ mod tests {
             durability: Durability::Buffered,
             memory: Some(MemoryPlan::Fits),
             budget_bytes: None,
+            random_keys: false,
             seed: 1,
             load_batch: None,
             timed_one_in: None,

@@ -54,6 +54,58 @@ fn files_of_a_trie_table_are_described() {
     assert!(journal.contains("complete to "), "{journal}");
 }
 
+/// The four spaces of the paper's figure 7, as of the last checkpoint.
+#[test]
+fn the_journal_shows_the_four_spaces() {
+    let place = place();
+    let journal = described(&place, "redo-");
+    let spaces = journal.split_once("\nstate of group ").unwrap().1;
+    for line in [
+        "\n  trie space: ",
+        " nodes of 64 words, 0 of them switched\n",
+        " words of lists in arrays\n",
+        "\n    1501 records, paths are hashes\n",
+        " regions with images in the file\n",
+        "\n  trie free list: ",
+        "\n  data space:\n",
+        "\n    region 0: life 1, ",
+        "\n    large values: to byte ",
+        "\n  data free list: ",
+    ] {
+        assert!(spaces.contains(line), "{line:?} is not in {spaces}");
+    }
+}
+
+/// Keys that agree at both ends, in a table whose paths are bytes of keys.
+#[test]
+fn the_skew_of_keys_is_told() {
+    let place = Place::empty();
+    place.ok(&["create", "DB", "t", "--engine", "trie", "--option", "hash=none"]);
+    let add = |from: u64, key: fn(u64) -> Vec<u8>| {
+        let database = quintet::Database::open(place.path("db")).unwrap();
+        let table = database.table("t").unwrap();
+        for number in from..from + 1_000 {
+            table.put(key(number), "value").unwrap();
+        }
+        database.close().unwrap();
+    };
+    add(0, |number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec());
+    let report = place.ok(&["check", "DB"]);
+    let note = report.lines().find(|line| line.starts_with("note: tables/")).unwrap();
+    assert!(note.contains(" of 1000 records, 0 records are in 0 subtrees"), "{note}");
+    assert!(note.ends_with("that use the keyed hash"), "{note}");
+    assert!(!place.ok(&["check", "DB", "--json"]).contains("\"notes\":[]"));
+    add(0, |number| format!("same-end{number}dne-emas").into_bytes());
+    let report = place.ok(&["check", "DB"]);
+    assert!(report.contains(" of 2000 records, 1000 records are in 1 subtrees"), "{report}");
+    assert!(report.contains("the keys are not uniform"), "{report}");
+    let figures = place.ok(&["stats", "DB", "t"]);
+    let words: Vec<&str> = figures.split_whitespace().collect();
+    assert!(words.windows(2).any(|pair| pair == ["switched_subtrees", "1"]), "{figures}");
+    assert!(described(&place, "nodes").contains(" to switched nodes"));
+    assert!(described(&place, "redo-").contains(" 1 of them switched"));
+}
+
 #[test]
 fn damage_in_a_head_is_told() {
     let place = place();

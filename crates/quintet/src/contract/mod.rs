@@ -169,6 +169,8 @@ pub enum Hint<'a, 'k> {
     /// A write of the key with this hash ([`Context::hash`]) is in progress. `step` counts the
     /// cache misses that there was time for since step 0: the engine prefetches what it reads next.
     Write {
+        /// The key. Empty for an operation on many keys.
+        key: &'k [u8],
         /// Hash of the key.
         hash: u64,
         /// 0, 1 or 2.

@@ -40,6 +40,12 @@ impl<T> ReadAhead<T> {
         self.remove_locked(hash)
     }
 
+    /// Returns whether nothing is kept, which a concurrent write may change.
+    #[inline]
+    pub(crate) fn is_unused(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
     /// Returns whether nothing is kept.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {

@@ -20,6 +20,8 @@ pub struct Report {
     pub checked_bytes: u64,
     /// Number of verified entries of tables, and of commits in the log.
     pub checked_entries: u64,
+    /// Facts that are no problems, for example how evenly the keys of a table are distributed.
+    pub notes: Vec<String>,
 }
 
 impl Report {

@@ -1,6 +1,6 @@
 //! Runs a workload on a simulated disk and records the trace for the oracle.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt::Display, sync::Arc, time::Duration};
 
 use quintet::{
     Cursor, Database, Durability, EngineKind, Options, PutOptions, ReadableTable, Result, Snapshot,
@@ -169,12 +169,21 @@ impl<'a> Runner<'a> {
     fn run(&mut self, db: &Database, op: Op) -> Result<()> {
         let place = self.trace.commits.len();
         match op {
-            Op::Put => self.put(db, &format!("fresh-{place}"), 20, Durability::Buffered),
-            Op::SyncPut => self.put(db, &format!("sync-{place}"), 20, Durability::Sync),
+            Op::Put => {
+                self.put(db, &key_named(format_args!("fresh-{place}")), 20, Durability::Buffered)
+            }
+            Op::SyncPut => {
+                self.put(db, &key_named(format_args!("sync-{place}")), 20, Durability::Sync)
+            }
             Op::PutLarge => self.put(db, "large", LARGE_BYTES, Durability::Buffered),
-            Op::Overwrite => self.put(db, "seed-0", 30, Durability::Buffered),
+            Op::Overwrite => self.put(db, &key_named("seed-0"), 30, Durability::Buffered),
             Op::Rotate => (0..ROTATE_PUTS).try_for_each(|part| {
-                self.put(db, &format!("rotate-{part}"), ROTATE_BYTES, Durability::Buffered)
+                self.put(
+                    db,
+                    &key_named(format_args!("rotate-{part}")),
+                    ROTATE_BYTES,
+                    Durability::Buffered,
+                )
             }),
             Op::Delete => self.delete(db),
             Op::Batch => self.batch(db, Durability::Buffered),
@@ -346,7 +355,7 @@ impl<'a> Runner<'a> {
     fn delete(&mut self, db: &Database) -> Result<()> {
         let Some((name, table)) = self.current() else { return Ok(()) };
         let handle = db.table(&name)?;
-        let key = format!("seed-{}", 1 + self.step % 2);
+        let key = key_named(format_args!("seed-{}", 1 + self.step % 2));
         let change = Change { table, key: key.clone().into(), value: None };
         self.commit(vec![change], Durability::Buffered, || handle.delete(&key))
     }
@@ -360,7 +369,7 @@ impl<'a> Runner<'a> {
         };
         let (first, second) = (db.table(first)?, db.table(second)?);
         let place = self.trace.commits.len();
-        let key = format!("batch-{place}");
+        let key = key_named(format_args!("batch-{place}"));
         let value = self.value(40);
         let stored = Stored { bytes: value.clone().into(), expires: None };
         let put = |table: &TableId| Change {
@@ -368,12 +377,12 @@ impl<'a> Runner<'a> {
             key: key.clone().into(),
             value: Some(stored.clone()),
         };
-        let delete = Change { table: *second_id, key: "seed-3".into(), value: None };
+        let delete = Change { table: *second_id, key: key_named("seed-3").into(), value: None };
         let changes = vec![put(first_id), put(second_id), delete];
         let mut batch = db.batch();
         batch.put(&first, &key, &value);
         batch.put(&second, &key, &value);
-        batch.delete(&second, "seed-3");
+        batch.delete(&second, key_named("seed-3"));
         self.commit(changes, durability, || batch.commit_with(durability))
     }
 
@@ -386,7 +395,7 @@ impl<'a> Runner<'a> {
             return Ok(());
         };
         let (first, second) = (db.table(first)?, db.table(second)?);
-        let key = format!("transaction-{}", self.trace.commits.len());
+        let key = key_named(format_args!("transaction-{}", self.trace.commits.len()));
         let value = self.value(40);
         let longer = |old: Option<quintet::Value>| {
             let old = old.map_or_else(Vec::new, |old| old.iter().take(8).copied().collect());
@@ -394,8 +403,12 @@ impl<'a> Runner<'a> {
         };
         let changes = vec![
             change(*first_id, &key, Some(&value)),
-            change(*second_id, "seed-0", Some(&longer(second.get("seed-0")?))),
-            change(*second_id, "seed-2", None),
+            change(
+                *second_id,
+                &key_named("seed-0"),
+                Some(&longer(second.get(key_named("seed-0"))?)),
+            ),
+            change(*second_id, &key_named("seed-2"), None),
         ];
         let options = TransactionOptions::new().durability(durability);
         self.commit(changes, durability, || {
@@ -403,11 +416,11 @@ impl<'a> Runner<'a> {
                 tx.put(&first, &key, &value)?;
                 let savepoint = tx.savepoint();
                 tx.put(&first, &key, "undone")?;
-                tx.delete(&second, "seed-0")?;
+                tx.delete(&second, key_named("seed-0"))?;
                 tx.rollback_to(savepoint)?;
-                let new = longer(tx.get(&second, "seed-0")?);
-                tx.put(&second, "seed-0", new)?;
-                tx.delete(&second, "seed-2")
+                let new = longer(tx.get(&second, key_named("seed-0"))?);
+                tx.put(&second, key_named("seed-0"), new)?;
+                tx.delete(&second, key_named("seed-2"))
             })
         })
     }
@@ -420,10 +433,10 @@ impl<'a> Runner<'a> {
             let old = old.unwrap_or_default();
             [old.get(..8).unwrap_or(old), &value].concat()
         };
-        let new = longer(handle.get("seed-0")?.as_deref());
-        let changes = vec![change(table, "seed-0", Some(&new))];
+        let new = longer(handle.get(key_named("seed-0"))?.as_deref());
+        let changes = vec![change(table, &key_named("seed-0"), Some(&new))];
         self.commit(changes, Durability::Buffered, || {
-            handle.update("seed-0", |old| Some(longer(old))).map(drop)
+            handle.update(key_named("seed-0"), |old| Some(longer(old))).map(drop)
         })
     }
 
@@ -432,15 +445,15 @@ impl<'a> Runner<'a> {
         let Some((name, table)) = self.current() else { return Ok(()) };
         let handle = db.table(&name)?;
         let value = self.value(6);
-        let old = handle.get("merged")?.map_or_else(Vec::new, |old| old.to_vec());
-        let key = format!("beside-{}", self.trace.commits.len());
+        let old = handle.get(key_named("merged"))?.map_or_else(Vec::new, |old| old.to_vec());
+        let key = key_named(format_args!("beside-{}", self.trace.commits.len()));
         let changes = vec![
-            change(table, "merged", Some(&[&*old, &*value, &*value].concat())),
+            change(table, &key_named("merged"), Some(&[&*old, &*value, &*value].concat())),
             change(table, &key, Some(&value)),
         ];
         let mut batch = db.batch();
-        batch.merge(&handle, "merged", &value).put(&handle, &key, &value);
-        batch.merge(&handle, "merged", &value);
+        batch.merge(&handle, key_named("merged"), &value).put(&handle, &key, &value);
+        batch.merge(&handle, key_named("merged"), &value);
         self.commit(changes, Durability::Buffered, || batch.commit())
     }
 
@@ -492,6 +505,9 @@ impl<'a> Runner<'a> {
             options = options.set("cut_bytes", "65536").set("sluggishness", "2");
             let layout = if table.is_multiple_of(2) { "chain" } else { "lines" };
             options = options.set("layout", layout);
+            if !table.is_multiple_of(3) {
+                options = options.set("hash", "none");
+            }
         }
         let options = with_chosen_options(options);
         let naming = Naming::Create { name: name.to_owned(), table };
@@ -522,7 +538,7 @@ impl<'a> Runner<'a> {
     fn expire(&mut self, db: &Database) -> Result<()> {
         let Some((name, table)) = self.current() else { return Ok(()) };
         let handle = db.table(&name)?;
-        let key = format!("expiring-{}", self.step % 3);
+        let key = key_named(format_args!("expiring-{}", self.step % 3));
         let value = self.value(25);
         let options = PutOptions::new().ttl(TTL);
         let place = self.trace.commits.len();
@@ -547,6 +563,12 @@ impl<'a> Runner<'a> {
     }
 }
 
+/// A key of this name. All keys agree at both ends, so a table whose paths are bytes of keys has
+/// all of them on one path, which it switches to the keyed hash.
+fn key_named(name: impl Display) -> String {
+    format!("same-end{name}dne-emas")
+}
+
 /// A change to a value that does not expire.
 fn change(table: TableId, key: &str, value: Option<&[u8]>) -> Change {
     let stored = |bytes: &[u8]| Stored { bytes: bytes.into(), expires: None };
@@ -562,7 +584,12 @@ pub fn base(env: &SimEnv) -> Result<Trace, String> {
         for (table, name) in (0..).zip(["first", "second"]) {
             runner.create_named(&db, name, table)?;
             for key in 0..4 {
-                runner.put(&db, &format!("seed-{key}"), 10, Durability::Buffered)?;
+                runner.put(
+                    &db,
+                    &key_named(format_args!("seed-{key}")),
+                    10,
+                    Durability::Buffered,
+                )?;
             }
         }
         drop(db);

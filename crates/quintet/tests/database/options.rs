@@ -6,8 +6,8 @@ use quintet::{
     BTreeOptions, CheckLevel, Compression, Database, EngineKind, EngineOption, Error,
     HashLogOptions, KeyCode, LevelMode, ListLayout, NaiveOptions, OptionAudience, OptionDefault,
     OptionValues, Options, PageReplacement, PerfectHash, SlmOptions, TableOptions, TableTypes,
-    Tiers, TphOptions, TrieHash, TrieOptions, TypeTag, check_table_options, check_table_path,
-    database_options, engine_options, testing::disk::sim::SimEnv,
+    Tiers, TphOptions, TrieHash, TrieOptions, TrieProfiling, TypeTag, check_table_options,
+    check_table_path, database_options, engine_options, testing::disk::sim::SimEnv,
 };
 
 macro_rules! built {
@@ -25,10 +25,7 @@ fn built() -> Vec<(&'static str, TableOptions, String)> {
     built! {
         NaiveOptions { snapshot_bytes: 4096, }
         HashLogOptions {
-            compression: Compression::Lz4,
-            live_ratio: 60,
-            chunk_bytes: 16_384,
-            mutable_chunks: 3,
+            compression: Compression::Lz4, live_ratio: 60, chunk_bytes: 16_384, mutable_chunks: 3,
         }
         TrieOptions {
             live_ratio: 60,
@@ -40,6 +37,7 @@ fn built() -> Vec<(&'static str, TableOptions, String)> {
             max_scan: 5,
             hash: TrieHash::Highway64,
             layout: ListLayout::Chain,
+            profile: TrieProfiling::On,
         }
         BTreeOptions {
             page_bytes: 4096,

@@ -78,7 +78,8 @@ impl Bench {
                 .set("journal_bytes", "65536")
                 .set("cut_bytes", "65536")
                 .set("sluggishness", "2")
-                .set("layout", if seed.is_multiple_of(2) { "chain" } else { "lines" }),
+                .set("layout", if seed.is_multiple_of(2) { "chain" } else { "lines" })
+                .set("hash", if seed % 3 == 2 { "none" } else { "siphash" }),
             EngineKind::Tph => options
                 .set("memtable_bytes", "262144")
                 .set("table_bytes", "1048576")
@@ -114,8 +115,9 @@ impl Drop for Bench {
     }
 }
 
+/// Returns a key. All keys agree at both ends, so they have one path in a trie of bytes of keys.
 fn key_of(number: u64) -> Vec<u8> {
-    format!("key-{number:04}").into_bytes()
+    format!("linear--key-{number:04}--raenil").into_bytes()
 }
 
 /// Encodes a number and a filling computed from it, so that a torn value is detected. There are two
@@ -251,7 +253,9 @@ impl Recorder<'_> {
                 |(entries, after)| {
                     next = after;
                     let number = |key: &[u8]| {
-                        let text = std::str::from_utf8(key).unwrap().strip_prefix("key-")?;
+                        let text =
+                            std::str::from_utf8(key).unwrap().strip_prefix("linear--key-")?;
+                        let text = text.strip_suffix("--raenil")?;
                         text.parse::<u64>().ok()
                     };
                     entries

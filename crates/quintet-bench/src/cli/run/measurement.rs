@@ -83,6 +83,9 @@ pub struct Measurement {
     pub key_bytes: usize,
     /// Bytes of values: one size, or a mix in equal parts.
     pub value_bytes: Vec<usize>,
+    /// Whether all bytes of keys are random.
+    #[serde(default)]
+    pub random_keys: bool,
     /// Percentage of each value that repeats earlier bytes of the same value.
     #[serde(default)]
     pub value_repeated_percent: u32,
@@ -200,6 +203,7 @@ impl Measurement {
             threads: job.threads,
             key_bytes: job.key_bytes,
             value_bytes: job.value_bytes.clone(),
+            random_keys: job.random_keys,
             value_repeated_percent: job.value_repeated_percent,
             durability: job.durability,
             seed: job.seed,

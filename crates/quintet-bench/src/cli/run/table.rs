@@ -140,11 +140,12 @@ fn settings(result: &Measurement) -> String {
     let threads = if result.threads == 1 { "thread" } else { "threads" };
     let verified = if result.verified { ", every read checked (slower)" } else { "" };
     format!(
-        "{} records, {} operations, {} {threads}, keys {} B, values {} B, {}, seed {}, \
+        "{} records, {} operations, {} {threads}, {}keys {} B, values {} B, {}, seed {}, \
          {} run(s), one operation in {} timed{verified}\n",
         result.records,
         result.operations,
         result.threads,
+        if result.random_keys { "random " } else { "" },
         result.key_bytes,
         sizes.join("/"),
         result.durability,

@@ -4,7 +4,7 @@
 
 use super::{
     mutants,
-    steps::{frees, hash_of},
+    steps::{frees, hash_of, write_hint},
 };
 use crate::{
     Error, Result,
@@ -116,7 +116,7 @@ impl Core {
     fn admit_batch(&self, body: &[u8], tables: &[BatchTable], admitted: &mut usize) -> Result<()> {
         tables.iter().try_for_each(|table| self.tables.check_takes_writes(table))?;
         for_each_prefetched(operations(body, tables), tables, |table, op| {
-            table.engine.prefetch(Hint::Write { hash: hash_of(table, &op), step: 0 });
+            table.engine.prefetch(write_hint(&op, hash_of(table, &op), 0));
             table.engine.admit(&op)?;
             *admitted += 1;
             self.expiry.admit(&self.tables, table, &op)

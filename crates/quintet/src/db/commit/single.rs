@@ -2,11 +2,11 @@
 
 use super::{
     mutants,
-    steps::{frees, hash_of},
+    steps::{frees, hash_of, write_hint},
 };
 use crate::{
     Error, Result,
-    contract::{Engine as _, Hint, Op},
+    contract::{Engine as _, Op},
     db::{
         core::{Core, condition::Condition, durability::Durability},
         encoding::operations::{Frame, size_of_pieces},
@@ -28,7 +28,7 @@ impl Core {
     ) -> Result<bool> {
         let hash = hash_of(table, op);
         // Loads what applying the operation will read from memory, while the operation is logged.
-        table.engine.prefetch(Hint::Write { hash, step: 0 });
+        table.engine.prefetch(write_hint(op, hash, 0));
         self.tables.check_writable()?;
         if let Err(error) = self.tables.check_takes_writes(table) {
             return self.commit_to_successor((table, error), op, condition, durability);
@@ -38,7 +38,7 @@ impl Core {
             // A table that was cleared meanwhile may have no files any more.
             return self.commit_to_successor((table, error), op, condition, durability);
         }
-        table.engine.prefetch(Hint::Write { hash, step: 1 });
+        table.engine.prefetch(write_hint(op, hash, 1));
         let logged = self
             .expiry
             .admit(&self.tables, table, op)
@@ -133,7 +133,7 @@ impl Core {
         let replaced = table.replaced_expiry(op);
         begin_write();
         let mut ticket = self.log.begin()?;
-        table.engine.prefetch(Hint::Write { hash, step: 2 });
+        table.engine.prefetch(write_hint(op, hash, 2));
         let appended = ticket.append(pieces)?;
         self.versions.save(table, appended.lsn, op, hash);
         let applied = self.apply(table, appended, op);

@@ -2,7 +2,7 @@
 
 use crate::{
     Error, Result,
-    contract::{Engine as _, Op, TRANSIENT_WAIT_MAX},
+    contract::{Engine as _, Hint, Op, TRANSIENT_WAIT_MAX},
     db::{
         core::{Core, condition::Condition, durability::Durability},
         tables::state::TableState,
@@ -13,6 +13,16 @@ use crate::{
 
 /// Number of times that a write closes tables for memory: other writers may take it first.
 const ROOM_RETRIES_MAX: u32 = 8;
+
+/// Returns the hint that an operation is in progress. `hash` is that of [`hash_of`].
+#[inline]
+pub(super) fn write_hint<'a, 'k>(op: &Op<'k>, hash: u64, step: u32) -> Hint<'a, 'k> {
+    let key = match op {
+        Op::Put { key, .. } | Op::Delete { key } => *key,
+        Op::DeleteRange { .. } => &[],
+    };
+    Hint::Write { key, hash, step }
+}
 
 /// Returns the hash of an operation's key; 0 for a range.
 #[inline]

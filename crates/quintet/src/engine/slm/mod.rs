@@ -115,7 +115,7 @@ impl Engine for Slm {
 
     #[inline]
     fn prefetch(&self, hint: Hint<'_, '_>) {
-        if let Hint::Write { hash, step: 0 } = hint {
+        if let Hint::Write { hash, step: 0, .. } = hint {
             self.table.write_buffer.prefetch_insert(hash);
         }
     }

@@ -51,7 +51,7 @@ impl Engine for Tph {
 
     #[inline]
     fn prefetch(&self, hint: Hint<'_, '_>) {
-        if let Hint::Write { hash, step: 0 } = hint {
+        if let Hint::Write { hash, step: 0, .. } = hint {
             self.store.write_buffer.prefetch_insert(hash);
         }
     }

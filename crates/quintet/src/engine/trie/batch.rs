@@ -46,14 +46,18 @@ impl Trie {
             let lookups = lookups.get_mut(..batch.len()).unwrap_or(&mut []);
             self.step_lookups(batch, lookups);
             for (index, (key, lookup)) in (number * BATCH..).zip(batch.iter().zip(lookups)) {
-                match self.finish_lookup(key, lookup, &mut scratch)? {
+                let answer = self.finish_lookup(key, lookup, &mut scratch)?;
+                if self.settings.counts_gets {
+                    self.count_get(matches!(answer, Some(RecordValue::Delivered)));
+                }
+                match answer {
                     None => each(index, None)?,
                     Some(RecordValue::Delivered) => each(index, Some(FoundValue::Bytes(&scratch)))?,
                     Some(RecordValue::OnDisk(address, life)) if !self.wants_load(address) => {
                         cold.push((index, address, life));
                     }
                     Some(answer) => {
-                        let value = self.read_slowly(key, lookup.hash(), answer)?;
+                        let value = self.read_slowly(lookup.path(key), answer)?;
                         each(index, value.map(FoundValue::Value))?;
                     }
                 }
@@ -74,7 +78,7 @@ impl Trie {
     /// they met.
     fn step_lookups(&self, keys: &[&[u8]], lookups: &mut [SteppedLookup]) {
         for (lookup, key) in lookups.iter_mut().zip(keys) {
-            *lookup = self.index.begin_lookup(self.hash(key));
+            *lookup = self.index.begin_lookup(self.path(key).hash);
             // In a small table the first steps end the lookup.
             if let Some(address) = lookup.candidate() {
                 self.regions.prefetch(address);
@@ -83,9 +87,13 @@ impl Trie {
         let mut is_done = false;
         while !is_done {
             is_done = true;
-            for lookup in &mut *lookups {
+            for (lookup, key) in lookups.iter_mut().zip(keys) {
                 match self.index.step(lookup) {
                     LookupStep::Pending => is_done = false,
+                    LookupStep::Switched => {
+                        self.index.follow_keyed(lookup, key);
+                        is_done = false;
+                    }
                     LookupStep::Candidate(address) => {
                         self.regions.prefetch(address);
                     }
@@ -109,7 +117,7 @@ impl Trie {
             head.copy_value(words, out);
         };
         if !self.replay_buffer.is_empty() {
-            return self.answer(key, lookup.hash(), &[], &mut on_record);
+            return self.answer(lookup.path(key), &[], &mut on_record);
         }
         if let Some(address) = lookup.candidate() {
             if let Ok(record) = self.regions.record_at(address)
@@ -122,7 +130,7 @@ impl Trie {
         } else if lookup.is_missing() && self.index.is_current(lookup) {
             return Ok(None);
         }
-        self.answer(key, lookup.hash(), &[], &mut on_record)
+        self.answer(lookup.path(key), &[], &mut on_record)
     }
 
     /// Reads records (number, address, life of the region) from disk, several at once, and passes

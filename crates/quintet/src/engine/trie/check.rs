@@ -3,7 +3,8 @@
 //! - Every record in the file is read and its checksum compared. The trie's images and the journal
 //!   are read back.
 //! - The trie is walked. Each of its words is part of one node, list or free object. Each record's
-//!   tag agrees with its path and with its key's hash. Each address is a record.
+//!   tag agrees with its path and with its key's hash. Each address is a record. Where paths are
+//!   bytes of keys, a note of the report tells how evenly the keys are distributed.
 //! - The live units of each region are those of its records. Extents and holes do not overlap.
 //!
 //! Writers continue meanwhile. Findings of a walk are reported only if nothing changed during it.
@@ -19,7 +20,10 @@ use super::{
 };
 use crate::{
     Error, Result,
-    engine::trie::{index::TrieShape, store::regions::RegionRead},
+    engine::trie::{
+        index::{KeyPath, TrieShape},
+        store::regions::RegionRead,
+    },
     io::BLOCK_BYTES,
     util::{
         codec::{round_up, to_u64},
@@ -31,12 +35,16 @@ use crate::{
 
 /// Walks without locks before subtrees are locked one by one.
 const ATTEMPTS: usize = 3;
+/// A subtree is noted as skewed with more records than this times the mean, and [`SKEW_MIN`]. The
+/// mean of uniform keys is exceeded by less in tables of any size.
+const SKEW_MAX: u64 = 3;
+const SKEW_MIN: u64 = 64;
 
 /// The sums of a walk.
 #[derive(Debug, Default)]
 struct WalkTotals {
     findings: Vec<Finding>,
-    records: u64,
+    shape: TrieShape,
     /// Live units by region.
     live: BTreeMap<u64, u64>,
     extents: Vec<ExtentAddr>,
@@ -64,21 +72,45 @@ impl Trie {
             outcome?;
             self.compare(&mut totals);
             if self.index.is_unchanged(&versions) {
-                report.checked_entries += totals.records;
+                report.checked_entries += totals.shape.records;
                 report.findings.append(&mut totals.findings);
+                self.note_skew(&totals.shape, report);
                 return Ok(());
             }
         }
+        let mut shape = TrieShape::default();
         for root in 0..256_u64 {
-            let writer = self.index.lock(root << 56);
-            let mut totals = WalkTotals::default();
+            let writer = self.index.lock(KeyPath::of_hash(root << 56));
+            let mut totals = WalkTotals { shape, ..WalkTotals::default() };
             self.walk_subtrees(root..root + 1, &mut totals)?;
             drop(writer);
             self.enforce_budget(0);
-            report.checked_entries += totals.records;
+            shape = totals.shape;
             report.findings.append(&mut totals.findings);
         }
+        report.checked_entries += shape.records;
+        self.note_skew(&shape, report);
         Ok(())
+    }
+
+    /// Notes how evenly the keys are distributed, if their paths are bytes of keys.
+    fn note_skew(&self, shape: &TrieShape, report: &mut Report) {
+        if !self.hash.is_none() {
+            return;
+        }
+        let TrieShape { records, switched, switched_records, subtree_records_max, .. } = *shape;
+        let is_skewed = switched > 0 || subtree_records_max > records / 256 * SKEW_MAX + SKEW_MIN;
+        let advice = if is_skewed {
+            "; the keys are not uniform, so a table with the default hash suits them better"
+        } else {
+            ""
+        };
+        report.notes.push(format!(
+            "tables/{}: hash=none: the largest of 256 subtrees has {subtree_records_max} of \
+             {records} records, {switched_records} records are in {switched} subtrees that use the \
+             keyed hash{advice}",
+            self.context.table_id
+        ));
     }
 
     /// Verifies every record in the file.
@@ -115,18 +147,16 @@ impl Trie {
     fn walk_subtrees(&self, roots: std::ops::Range<u64>, totals: &mut WalkTotals) -> Result<()> {
         let label = format!("tables/{}/nodes", self.context.table_id);
         let mut findings = Vec::new();
-        let mut shape = TrieShape::default();
         let mut addresses = Vec::new();
         self.index.inspect(
             roots,
-            &mut shape,
+            &mut totals.shape,
             &mut |address| addresses.push(address),
             &mut |offset, what| {
                 findings.push(Finding { file: label.clone(), offset, what: what.to_owned() });
             },
         )?;
         totals.findings.append(&mut findings);
-        totals.records += shape.records;
         for address in addresses {
             self.check_record(address, totals)?;
         }
@@ -167,7 +197,7 @@ impl Trie {
             note("the trie has the address of something that is not a record");
             return Ok(());
         };
-        if !self.index.leads_to(self.hash(&key), address) {
+        if !self.index.leads_to(self.path(&key), address) {
             note("the path of the key's hash does not lead to its record");
         }
         *totals.live.entry(region).or_default() += head.units();
@@ -198,8 +228,14 @@ impl Trie {
                 note(self.regions.label(), self.regions.offset(region, 0), what);
             }
         }
-        if totals.records != self.index.len() {
-            let what = format!("{} keys are found, {} counted", totals.records, self.index.len());
+        let (found, counted) = (totals.shape.records, self.index.len());
+        if found != counted {
+            let what = format!("{found} keys are found, {counted} counted");
+            note(format!("tables/{}/nodes", self.context.table_id), 0, what);
+        }
+        let (found, counted) = (totals.shape.switched, self.index.switched().0);
+        if found != counted {
+            let what = format!("{found} switched subtrees are found, {counted} counted");
             note(format!("tables/{}/nodes", self.context.table_id), 0, what);
         }
         let extents = totals.extents.iter().map(|extent| (extent.offset, extent.bytes.max(1)));

@@ -84,6 +84,7 @@ impl Trie {
         match self.fill_frame(region, life, frame) {
             Ok(true) => {
                 self.regions.attach_to(region, life, frame);
+                self.counters.loaded_total.fetch_add(1, Ordering::Relaxed);
                 Ok(true)
             }
             Ok(false) => {

@@ -43,7 +43,8 @@ impl Trie {
         let mut is_idle = emptied == 0;
         if self.index.wants_gathering() {
             is_idle = false;
-            if self.index.gather()? {
+            let path_of = |address| self.hash_in_memory(address, |key| self.path(key).hash);
+            if self.index.gather(&path_of)? {
                 self.checkpoint_wanted.store(true, Ordering::Relaxed);
             }
             self.charge_index();
@@ -192,7 +193,7 @@ impl Trie {
         let expired = !(head.is_extent && extent.is_none()) && self.context.host.is_expired(stored);
         let room = Op::Put { key, head: &[], body: record.value() };
         self.ensure_room(&room)?;
-        let mut writer = self.index.lock(self.hash(key));
+        let mut writer = self.index.lock(self.path(key));
         // While the subtree is locked, a region with a live record of it stays in its life.
         if !writer.has(address)? || self.has_left_life(region, life) {
             return Ok(());
@@ -212,6 +213,6 @@ impl Trie {
 
     /// Returns whether the record at `address` is in the trie.
     fn is_live(&self, address: u64, key: &[u8]) -> Result<bool> {
-        self.index.lock(self.hash(key)).has(address)
+        self.index.lock(self.path(key)).has(address)
     }
 }

@@ -1,7 +1,9 @@
 //! Descriptions of a table's files for `inspect`. Opens, locks and writes nothing.
 //!
 //! Some facts are in the state in the journal only: which slot is whose image, and the life of a
-//! region. So records and words are shown unverified; `check` compares their checksums.
+//! region. The description of a journal ends with the last state as the four spaces of the paper
+//! (CedrusDB, figure 7). Records and words of other files are shown unverified; `check` compares
+//! their checksums.
 
 use std::sync::Arc;
 
@@ -9,9 +11,13 @@ use super::record::{DiskRecord, walk};
 use crate::{
     Error, Result,
     engine::trie::{
-        checkpoint_state::STATE,
-        index::count_words,
-        store::{regions::UNIT_BYTES, space::SPACE},
+        checkpoint_state::{STATE, STATE_VERSION},
+        index::{LazyTrie, count_words},
+        store::{
+            extents::Extents,
+            regions::{Regions, UNIT_BYTES},
+            space::{SPACE, WordSpace},
+        },
     },
     io::{AlignedBuffer, BLOCK_BYTES, Dir, File, read_up_to},
     journal::{
@@ -19,7 +25,7 @@ use crate::{
         redo::{RedoGroup, RedoJournal},
     },
     util::{
-        codec::{to_u64, to_usize},
+        codec::{Decoder, to_u64, to_usize},
         format::{LineSink, hex},
     },
 };
@@ -72,9 +78,15 @@ pub fn pages(file: &dyn File, name: &str, say: &mut LineSink<'_>) -> Result<()> 
 fn words(bytes: &[u8]) -> Option<String> {
     let (chunks, _) = bytes.as_chunks::<8>();
     let counts = count_words(chunks.iter().map(|chunk| u64::from_le_bytes(*chunk)));
-    let [records, lists, nodes] = counts;
+    let [records, lists, nodes, switched] = counts;
     let used = counts.iter().any(|count| *count > 0);
-    used.then(|| format!("{records} records, {lists} links to lists, {nodes} links to nodes"))
+    used.then(|| {
+        let switched = match switched {
+            0 => String::new(),
+            count => format!(", {count} to switched nodes"),
+        };
+        format!("{records} records, {lists} links to lists, {nodes} links to nodes{switched}")
+    })
 }
 
 /// The figures of a region; `None` if it is empty.
@@ -111,7 +123,7 @@ pub fn journal(
     name: &str,
     say: &mut LineSink<'_>,
 ) -> Result<()> {
-    let mut is_first = true;
+    let (mut is_first, mut last) = (true, None);
     RedoJournal::read_all(dir, file, name, &mut |owner, group: &RedoGroup| {
         if std::mem::take(&mut is_first) {
             say("journal of a table");
@@ -135,7 +147,10 @@ pub fn journal(
         let (mut patches, mut bytes, mut state) = (0_u64, 0, 0);
         for patch in group.patches().flatten() {
             match patch.space {
-                STATE => state += to_u64(patch.bytes.len()),
+                STATE => {
+                    state += to_u64(patch.bytes.len());
+                    last = Some((group.sequence(), patch.bytes.to_vec()));
+                }
                 SPACE => (patches, bytes) = (patches + 1, bytes + to_u64(patch.bytes.len())),
                 _ => {}
             }
@@ -148,5 +163,36 @@ pub fn journal(
             group.lsn(),
             bytes / 8,
         ))
-    })
+    })?;
+    if let Some((sequence, state)) = last {
+        say(&format!("state of group {sequence}:"));
+        let Some(lines) = spaces(&state) else {
+            return Err(Error::corruption(name, 0, "the state in the last group does not parse"));
+        };
+        for line in lines {
+            if !say(&line) {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Describes the four spaces in the state of a checkpoint. Returns `None` if it is not one.
+fn spaces(state: &[u8]) -> Option<Vec<String>> {
+    let mut rest = Decoder::new(state);
+    if rest.varint()? != STATE_VERSION {
+        return None;
+    }
+    let _live_bytes = rest.varint()?;
+    let (mut trie, mut images) = (Vec::new(), Vec::new());
+    LazyTrie::describe_state(&mut rest, &mut trie)?;
+    WordSpace::describe_state(&mut rest, &mut images)?;
+    let (mut data, mut free) = (vec!["  data space:".to_owned()], Vec::new());
+    Regions::describe_state(&mut rest, &mut data, &mut free)?;
+    Extents::describe_state(&mut rest, &mut data, &mut free)?;
+    let free_list = trie.iter().position(|line| line.starts_with("  trie free list"))?;
+    trie.splice(free_list..free_list, images);
+    let title = format!("  data free list: {} entries", free.len());
+    rest.is_empty().then(|| [trie, data, vec![title], free].concat())
 }

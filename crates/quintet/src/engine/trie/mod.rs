@@ -64,13 +64,21 @@ mod recover;
 mod replay;
 mod replay_buffer;
 mod scan;
+mod statistics;
 pub(crate) mod store;
+mod switch;
+#[cfg(test)]
+#[cfg(not(model))]
+mod switch_tests;
 mod table;
 #[cfg(test)]
 #[cfg(not(model))]
 mod tests;
 mod wanted_work;
 mod write;
+#[cfg(test)]
+#[cfg(not(model))]
+mod write_tests;
 
 pub use self::table::Trie;
 
@@ -81,12 +89,8 @@ use crate::{
         MaintenanceMode, MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork, Presence,
         TableOptions, ValueSink, replay_one_by_one, unordered,
     },
-    engine::trie::{index::LookupStep, store::regions::UNIT_BYTES},
-    util::{
-        codec::{Lsn, to_u64},
-        report::Report,
-        sync::{AtomicU64, Ordering, lock},
-    },
+    engine::trie::index::LookupStep,
+    util::{codec::Lsn, report::Report, sync::Ordering},
 };
 
 impl Trie {
@@ -137,13 +141,20 @@ impl Engine for Trie {
 
     #[inline]
     fn prefetch(&self, hint: Hint<'_, '_>) {
-        if let Hint::Write { hash, step } = hint
-            && self.hash.is_siphash()
-        {
-            let mut lookup = self.index.begin_lookup(hash & self.hash_mask);
+        if let Hint::Write { key, hash, step } = hint {
+            let path = if self.hash.is_siphash() {
+                hash & self.hash_mask
+            } else if self.hash.is_none() {
+                self.path(key).hash
+            } else {
+                return;
+            };
+            let mut lookup = self.index.begin_lookup(path);
             for _ in 0..step {
-                if self.index.step(&mut lookup) != LookupStep::Pending {
-                    break;
+                match self.index.step(&mut lookup) {
+                    LookupStep::Pending => {}
+                    LookupStep::Switched => self.index.follow_keyed(&mut lookup, key),
+                    LookupStep::Candidate(_) | LookupStep::Ended => break,
                 }
             }
             if let Some(address) = lookup.candidate() {
@@ -176,7 +187,7 @@ impl Engine for Trie {
 
     fn cancel(&self, op: &Op<'_>) {
         if let Op::Put { key, .. } | Op::Delete { key } = op {
-            drop(self.prefetched.remove(self.hash(key)));
+            drop(self.take_prefetched(self.path(key)));
         }
     }
 
@@ -233,54 +244,7 @@ impl Engine for Trie {
     }
 
     fn stats(&self) -> EngineStats {
-        // If this fails, the figures lack operations in the replay buffer.
-        let _ = self.merge_all();
-        let counters = &self.counters;
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (_, waste) = self.regions.units();
-        let regions = self.regions.in_use();
-        let resident = regions.iter().filter(|region| self.regions.is_resident(**region)).count();
-        let index_bytes = self.index.space_bytes();
-        let (free_nodes, free_index_bytes) = self.index.free_nodes();
-        let (loads, evictions) = self.index.space().load_counts();
-        let (redo_bytes, image_bytes) = {
-            let maintenance = lock(&self.maintenance);
-            (maintenance.redo.file_bytes(), self.index.space().file_bytes())
-        };
-        let data_bytes = self.regions.file_bytes() + self.extents.used_bytes();
-        EngineStats {
-            keys: self.index.len(),
-            live_bytes: load(&counters.live_bytes),
-            dead_bytes: waste * UNIT_BYTES,
-            file_bytes: data_bytes + redo_bytes + image_bytes,
-            memory_bytes: self.regions.frames.memory_bytes()
-                + self.extents.memory_bytes()
-                + self.replay_buffer.memory_bytes()
-                + load(&counters.index_charged),
-            index_bytes,
-            written_bytes_total: load(&counters.written_bytes_total),
-            details: vec![
-                ("node_bytes", self.index.node_bytes()),
-                ("list_bytes", self.index.list_bytes()),
-                ("free_nodes", free_nodes),
-                ("free_index_bytes", free_index_bytes),
-                ("regions", to_u64(regions.len())),
-                ("regions_in_memory", to_u64(resident)),
-                ("extent_bytes", self.extents.used_bytes()),
-                ("journal_bytes", redo_bytes),
-                ("image_bytes", image_bytes),
-                ("change_bytes", self.index.space().change_bytes()),
-                ("index_memory_bytes", self.index.memory_bytes()),
-                ("index_regions_loaded_total", loads),
-                ("index_regions_evicted_total", evictions),
-                ("in_place_updates_total", load(&counters.in_place_total)),
-                ("cold_reads_total", load(&counters.cold_reads_total)),
-                ("compactions_by_writers_total", load(&counters.writer_compactions_total)),
-                ("records_moved_total", load(&counters.moved_total)),
-                ("regions_evicted_total", load(&counters.evicted_total)),
-                ("cuts_total", load(&counters.cuts_total)),
-            ],
-        }
+        self.statistics()
     }
 
     fn pending_work(&self) -> PendingWork {

@@ -26,6 +26,8 @@ option_words! {
         Highway128 = "highway128",
         /// The first 64 of 256 bits of `HighwayHash`.
         Highway256 = "highway256",
+        /// None: the bytes of the key.
+        None = "none",
     }
 }
 
@@ -36,6 +38,16 @@ option_words! {
         Lines = "lines",
         /// Linked cells, as in the paper.
         Chain = "chain",
+    }
+}
+
+option_words! {
+    /// Whether a trie counts gets.
+    TrieProfiling {
+        /// Gets store nothing.
+        Off = "off",
+        /// Gets increment shared counters.
+        On = "on",
     }
 }
 
@@ -111,10 +123,11 @@ engine_options! {
         values: words(TrieHash),
         unit: "",
         default: word("siphash"),
-        meaning: "hash function that chooses a key's path; `highway64`, `highway128` and \
-                  `highway256` are the paper's",
-        change_when: "you repeat the paper's experiments",
-        audience: Paper,
+        meaning: "hash function that chooses a key's path; `none`: the key's own bytes; \
+                  `highway64`, `highway128` and `highway256` are the paper's",
+        change_when: "keys are uniformly distributed already, for example hashes: `none` makes \
+                      gets faster; or you repeat the paper's experiments",
+        audience: Expert,
     }
     layout {
         values: words(ListLayout),
@@ -122,6 +135,15 @@ engine_options! {
         default: word("lines"),
         meaning: "layout of a list: an array of tagged words, or linked one by one as in the paper",
         change_when: "you repeat the paper's experiments",
+        audience: Paper,
+    }
+    profile {
+        values: words(TrieProfiling),
+        unit: "",
+        default: word("off"),
+        meaning: "whether `lookups_total` and `lookup_hits_total` count the gets",
+        change_when: "you compare the counters with those of the original; `on` makes gets slower, \
+                      most of all those of many threads",
         audience: Paper,
     }
 }
@@ -138,6 +160,7 @@ pub(super) struct TrieSettings {
     pub(super) max_scan: u64,
     pub(super) hash: TrieHash,
     pub(super) layout: Layout,
+    pub(super) counts_gets: bool,
 }
 
 impl TrieSettings {
@@ -157,6 +180,7 @@ impl TrieSettings {
                 ListLayout::Lines => Layout::Lines,
                 ListLayout::Chain => Layout::Chain,
             },
+            counts_gets: options.word::<TrieProfiling>("profile")? == TrieProfiling::On,
         })
     }
 }

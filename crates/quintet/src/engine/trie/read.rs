@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Result,
     contract::{OwnedValue, Value, ValueSink},
-    engine::trie::index::RecordVerdict,
+    engine::trie::index::{KeyPath, RecordVerdict},
     util::sync::AtomicU64,
 };
 
@@ -26,16 +26,20 @@ impl Trie {
         key: &[u8],
         sink: &mut S,
     ) -> Result<Option<S::Output>> {
-        let hash = self.hash(key);
+        let path = self.path(key);
         let mut output = None;
         let mut on_value = |head: &TrieRecordHead, words: &[AtomicU64]| {
             output = Some(sink.of_words(words, (head.value_at(), head.value_bytes)));
         };
-        match self.answer(key, hash, &[], &mut on_value)? {
+        let answer = self.answer(path, &[], &mut on_value)?;
+        if self.settings.counts_gets {
+            self.count_get(matches!(answer, Some(RecordValue::Delivered)));
+        }
+        match answer {
             None => Ok(None),
             Some(RecordValue::Delivered) => Ok(output),
             Some(answer) => {
-                let value = self.read_slowly(key, hash, answer)?;
+                let value = self.read_slowly(path, answer)?;
                 Ok(value.map(|value| sink.of_value(value)))
             }
         }
@@ -52,13 +56,12 @@ impl Trie {
     #[inline]
     pub(super) fn answer(
         &self,
-        key: &[u8],
-        hash: u64,
+        path: KeyPath<'_>,
         others: &[(u64, u64)],
         on_value: &mut impl FnMut(&TrieRecordHead, &[AtomicU64]),
     ) -> Result<Option<RecordValue>> {
         if !self.replay_buffer.is_empty()
-            && let Some(answer) = self.buffered_answer(key, hash, on_value)
+            && let Some(answer) = self.buffered_answer(path, on_value)
         {
             return match answer {
                 ReplayBufferAnswer::Deleted => Ok(None),
@@ -71,7 +74,7 @@ impl Trie {
                 Err(life) if others.contains(&(address, life)) => return RecordVerdict::Other,
                 Err(life) => return RecordVerdict::Found(RecordValue::OnDisk(address, life)),
             };
-            match answer_in(record.words, key, on_value) {
+            match answer_in(record.words, path.key, on_value) {
                 Some(found) if self.regions.is_unchanged(&record) => match found {
                     KeyMatch::Key(answer) => RecordVerdict::Found(answer),
                     KeyMatch::OtherKey => RecordVerdict::Other,
@@ -79,22 +82,21 @@ impl Trie {
                 _ => RecordVerdict::Changed,
             }
         };
-        self.index.find(hash, look, |at| self.load_index(at))
+        self.index.find(path, look, |at| self.load_index(at))
     }
 
     /// As [`Self::answer`], with a copy of the value if it was in memory.
     #[inline]
     fn answer_with_value(
         &self,
-        key: &[u8],
-        hash: u64,
+        path: KeyPath<'_>,
         others: &[(u64, u64)],
     ) -> Result<(Option<RecordValue>, Option<Value>)> {
         let mut value = None;
         let mut on_value = |head: &TrieRecordHead, words: &[AtomicU64]| {
             value = Some(Value::fill_with(head.value_bytes, |out| head.copy_value(words, out)));
         };
-        let answer = self.answer(key, hash, others, &mut on_value)?;
+        let answer = self.answer(path, others, &mut on_value)?;
         Ok((answer, value))
     }
 
@@ -104,8 +106,7 @@ impl Trie {
     #[cold]
     pub(super) fn read_slowly(
         &self,
-        key: &[u8],
-        hash: u64,
+        path: KeyPath<'_>,
         first: RecordValue,
     ) -> Result<Option<Value>> {
         let mut others = Vec::new();
@@ -133,7 +134,7 @@ impl Trie {
                         && let Some(cold) = self.read_cold(address, life)?
                         && let Some(record) = cold.record()
                     {
-                        match self.value_of(&record, key)? {
+                        match self.value_of(&record, path.key)? {
                             ColdMatch::Value(value) => return Ok(Some(value)),
                             ColdMatch::Other => others.push((address, life)),
                             ColdMatch::Replaced => {}
@@ -141,7 +142,7 @@ impl Trie {
                     }
                 }
             }
-            (answer, value) = self.answer_with_value(key, hash, &others)?;
+            (answer, value) = self.answer_with_value(path, &others)?;
         }
     }
 
@@ -168,7 +169,7 @@ impl Trie {
 
     /// Returns whether the key's record is in the file and names this extent now.
     fn has_extent(&self, key: &[u8], extent: ExtentAddr) -> Result<bool> {
-        let writer = self.index.lock(self.hash(key));
+        let writer = self.index.lock(self.path(key));
         let found = writer.find(|address| {
             let (region, unit) = self.regions.split(address);
             let life = self.regions.life(region);

@@ -20,7 +20,7 @@ impl Trie {
         self.replay_buffer.end_replay();
         self.merge_key(key)?;
         self.index.load_free_objects(self.has_room_to_load());
-        let hash = self.hash(key);
+        let path = self.path(key);
         let mut prefetched: Vec<PrefetchedRecord> = Vec::new();
         let mut retries = 0;
         loop {
@@ -42,12 +42,12 @@ impl Trie {
                     },
                 }
             };
-            let unknown = self.index.find(hash, look, |at| self.load_index(at))?;
+            let unknown = self.index.find(path, look, |at| self.load_index(at))?;
             let Some((address, life)) = unknown.flatten() else { break };
             self.count_retry(address, &mut retries)?;
             prefetched.extend(self.read_record(address, life, key)?);
         }
-        self.prefetched.add(hash, prefetched);
+        self.prefetched.add(self.prefetch_id(path), prefetched);
         Ok(())
     }
 

@@ -42,6 +42,12 @@ pub(super) struct TrieRecordHead {
 }
 
 impl TrieRecordHead {
+    /// The head of a record of `units` units that belongs to no key. `units` is 2 or more.
+    pub(super) fn filler(units: u64) -> Self {
+        let value_bytes = to_usize(units * UNIT_BYTES).saturating_sub(HEAD_BYTES + 1);
+        Self { key_bytes: 1, value_bytes, is_extent: false }
+    }
+
     /// Units of the whole record.
     pub(super) fn units(&self) -> u64 {
         to_u64(HEAD_BYTES + self.key_bytes + self.value_bytes).div_ceil(UNIT_BYTES)

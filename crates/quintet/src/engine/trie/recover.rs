@@ -62,7 +62,9 @@ impl Trie {
         let read_only = context.read_only;
         let budget = Arc::clone(&context.budget);
         let space = reserve(&owner, read_only, budget.limit()).map_err(no_memory)?;
-        let index = LazyTrie::new(space, settings.fanout, settings.sluggishness, settings.layout);
+        let hash = Hash::new(settings.hash, context.hash);
+        let TrieSettings { fanout, sluggishness, layout, .. } = settings;
+        let index = LazyTrie::new(space, fanout, sluggishness, layout, hash.fallback());
         let regions = Regions::new(
             owner.clone(),
             read_only,
@@ -90,7 +92,7 @@ impl Trie {
         let maintenance = CheckpointState { redo, uncertain_images: Vec::new(), complete };
         let engine = Self {
             settings,
-            hash: Hash::new(settings.hash, context.hash),
+            hash,
             hash_mask,
             index,
             regions,

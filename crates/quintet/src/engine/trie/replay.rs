@@ -11,7 +11,10 @@ use super::{
 use crate::{
     Result,
     contract::Op,
-    engine::trie::{index::RecordVerdict, store::regions::RegionRead},
+    engine::trie::{
+        index::{KeyPath, RecordVerdict},
+        store::regions::RegionRead,
+    },
     util::sync::{AtomicU64, Ordering, lock, yield_now},
 };
 
@@ -23,8 +26,7 @@ impl Trie {
     #[cold]
     pub(super) fn buffered_answer(
         &self,
-        key: &[u8],
-        hash: u64,
+        KeyPath { hash, key }: KeyPath<'_>,
         on_value: &mut impl FnMut(&TrieRecordHead, &[AtomicU64]),
     ) -> Option<ReplayBufferAnswer> {
         loop {
@@ -61,11 +63,11 @@ impl Trie {
                 }
             }
             Op::Delete { key } => {
-                let hash = self.hash(key);
-                let _writer = self.index.lock(hash);
-                let old = self.replay_buffer.find(key, hash).unwrap_or(DELETED);
+                let path = self.path(key);
+                let _writer = self.index.lock(path);
+                let old = self.replay_buffer.find(key, path.hash).unwrap_or(DELETED);
                 self.count_buffered_dead(old, key)?;
-                self.set_entry(key, hash, DELETED);
+                self.set_entry(path, DELETED);
                 Ok(())
             }
             Op::DeleteRange { .. } => Ok(()),
@@ -73,10 +75,10 @@ impl Trie {
     }
 
     fn replay_put(&self, head: TrieRecordHead, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
-        let hash = self.hash(key);
+        let path = self.path(key);
         let new_bytes = head.stored_bytes(|| ExtentAddr::decode(value[0]));
-        let _writer = self.index.lock(hash);
-        let old = self.replay_buffer.find(key, hash).unwrap_or(DELETED);
+        let _writer = self.index.lock(path);
+        let old = self.replay_buffer.find(key, path.hash).unwrap_or(DELETED);
         if let Some(current) = self.buffered_record(old, key)?
             && self.update_in_place(&current, &head, key, value)
         {
@@ -85,11 +87,11 @@ impl Trie {
         let address = self.append(&head, key, value)?;
         self.count_buffered_dead(old, key)?;
         self.counters.live_bytes.fetch_add(new_bytes, Ordering::Relaxed);
-        self.set_entry(key, hash, address);
+        self.set_entry(path, address);
         Ok(())
     }
 
-    fn set_entry(&self, key: &[u8], hash: u64, address: u64) {
+    fn set_entry(&self, KeyPath { hash, key }: KeyPath<'_>, address: u64) {
         let Some(partition) = self.replay_buffer.partition(hash) else { return };
         let mut partition = lock(partition);
         if let Some(entry) = partition.get_mut(key) {
@@ -132,25 +134,26 @@ impl Trie {
 
     /// Merges the entry of a key into the trie, if it has one. The caller has no subtree locked.
     pub(super) fn merge_key(&self, key: &[u8]) -> Result<()> {
-        let hash = self.hash(key);
-        if self.replay_buffer.find(key, hash).is_some() {
-            self.merge(key, hash, Vec::new())
+        let path = self.path(key);
+        if self.replay_buffer.find(key, path.hash).is_some() {
+            self.merge(path, Vec::new())
         } else {
             Ok(())
         }
     }
 
     /// Merges the entry of a key. `prefetched` are records that were read from disk for it.
-    fn merge(&self, key: &[u8], hash: u64, mut prefetched: Vec<PrefetchedRecord>) -> Result<()> {
-        let mut retries = 0;
-        let mut writer = self.index.lock(hash);
+    fn merge(&self, path: KeyPath<'_>, mut prefetched: Vec<PrefetchedRecord>) -> Result<()> {
+        let KeyPath { hash, key } = path;
+        let (mut retries, mut is_overfull) = (0, false);
+        let mut writer = self.index.lock(path);
         while let Some(entry) = self.replay_buffer.find(key, hash) {
             match self.find_current(&writer, key, &prefetched)? {
                 Some(WriterMatch::Unknown(address, life)) => {
                     drop(writer);
                     self.count_retry(address, &mut retries)?;
                     prefetched.extend(self.read_record(address, life, key)?);
-                    writer = self.index.lock(hash);
+                    writer = self.index.lock(path);
                     continue;
                 }
                 Some(WriterMatch::Current(old, position)) => {
@@ -161,7 +164,7 @@ impl Trie {
                     }
                     self.count_dead(&old, 0);
                 }
-                None if entry != DELETED => writer.insert(entry)?,
+                None if entry != DELETED => is_overfull = writer.insert(entry)?,
                 None => {}
             }
             if let Some(partition) = self.replay_buffer.partition(hash)
@@ -172,6 +175,9 @@ impl Trie {
                 self.replay_buffer.bytes.fetch_sub(bytes, Ordering::Relaxed);
                 self.replay_buffer.count.fetch_sub(1, Ordering::Release);
             }
+        }
+        if is_overfull {
+            self.switch_list(writer, path);
         }
         Ok(())
     }
@@ -202,7 +208,7 @@ impl Trie {
                 RegionRead::Changed => RecordVerdict::Changed,
                 RegionRead::Cold(life) => RecordVerdict::Found((address, life)),
             };
-            let found = self.index.find(self.hash(key), look, |at| self.load_index(at))?;
+            let found = self.index.find(self.path(key), look, |at| self.load_index(at))?;
             if let Some((address, life)) = found
                 && !self.wants_load(address)
             {
@@ -220,7 +226,7 @@ impl Trie {
             Ok(())
         })?;
         for (key, prefetched) in keys.iter().zip(prefetched) {
-            self.merge(key, self.hash(key), prefetched)?;
+            self.merge(self.path(key), prefetched)?;
         }
         Ok(())
     }

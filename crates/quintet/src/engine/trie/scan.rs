@@ -1,7 +1,8 @@
 //! Scans in the order of hashes.
 //!
-//! A cursor is a path of the trie. A scan reads the records of a list without a lock. If writers
-//! change the subtree again and again, it locks the subtree.
+//! A cursor is a path of the trie. Where paths are bytes of keys, the order is by path and then by
+//! the keyed hash, whether a subtree is switched to the keyed hash or not. A scan reads the records
+//! of a list without a lock. If writers change the subtree again and again, it locks the subtree.
 
 use super::{
     record::{ExtentAddr, HEAD_BYTES, TrieRecordHead},
@@ -10,7 +11,7 @@ use super::{
 use crate::{
     Result,
     contract::{Cursor, Entry, HashOrder, Value},
-    engine::trie::store::regions::RegionRead,
+    engine::trie::{index::KeyPath, store::regions::RegionRead},
     util::{codec::Decoder, mutant::mutant, words::copy_out},
 };
 
@@ -19,7 +20,11 @@ const SCAN_ATTEMPTS: u32 = 8;
 
 impl HashOrder for Trie {
     fn position(&self, key: &[u8], hash: u64) -> u64 {
-        if self.hash.is_siphash() { hash & self.hash_mask } else { self.hash(key) }
+        if self.hash.is_siphash() {
+            return hash & self.hash_mask;
+        }
+        let path = self.path(key).hash;
+        if self.hash.is_none() { self.index.walk_position(path, hash) } else { path }
     }
 
     fn cursor_position(&self, cursor: &Cursor) -> Result<u64> {
@@ -67,7 +72,7 @@ impl Trie {
         }
         let mut retries = 0;
         loop {
-            let writer = self.index.lock(path);
+            let writer = self.index.lock(KeyPath::of_hash(path));
             addresses.clear();
             let next = writer.walk(path, &mut addresses)?;
             if self.read_entries(&addresses, entries, true)? {

@@ -10,12 +10,15 @@ use crate::{
     Error, Result,
     contract::Context,
     engine::trie::{
-        index::{LazyTrie, RETRIES_MAX},
+        index::{KeyPath, LazyTrie, RETRIES_MAX},
         store::{extents::Extents, regions::Regions},
     },
     io::Queues,
     record_store::read_ahead::ReadAhead,
-    util::sync::{AtomicBool, AtomicU64, CachePadded, Mutex, Ordering},
+    util::{
+        mutant::mutant,
+        sync::{AtomicBool, AtomicU64, CachePadded, Mutex, Ordering},
+    },
 };
 
 /// Counters of a table. Some are statistics, others decide when maintenance runs.
@@ -42,6 +45,13 @@ pub(super) struct TrieCounters {
     /// Dead units, at the last count.
     pub(super) waste_units: AtomicU64,
     pub(super) in_place_total: AtomicU64,
+    /// Updates in place by a record of another size.
+    pub(super) in_place_shorter_total: AtomicU64,
+    /// Gets, and those that found their record in memory, if the option `profile` is on.
+    pub(super) lookups_total: AtomicU64,
+    pub(super) lookup_hits_total: AtomicU64,
+    /// Regions read from the file whole.
+    pub(super) loaded_total: AtomicU64,
     pub(super) cold_reads_total: AtomicU64,
     pub(super) moved_total: AtomicU64,
     pub(super) evicted_total: AtomicU64,
@@ -82,9 +92,29 @@ pub struct Trie {
 }
 
 impl Trie {
+    /// The path of a key in the trie.
     #[inline]
-    pub(super) fn hash(&self, key: &[u8]) -> u64 {
-        self.hash.hash(key) & self.hash_mask
+    pub(super) fn path<'k>(&self, key: &'k [u8]) -> KeyPath<'k> {
+        KeyPath { hash: self.hash.hash(key) & self.hash_mask, key }
+    }
+
+    /// Removes and returns the records that were read ahead for a write of a key.
+    #[inline]
+    pub(super) fn take_prefetched(&self, path: KeyPath<'_>) -> Vec<PrefetchedRecord> {
+        if self.prefetched.is_unused() {
+            return Vec::new();
+        }
+        self.prefetched.remove(self.prefetch_id(path))
+    }
+
+    /// The number under which records that are read ahead for a key are kept. A client can choose
+    /// keys with the same path, so where paths are bytes of keys this is the keyed hash.
+    pub(super) fn prefetch_id(&self, path: KeyPath<'_>) -> u64 {
+        if self.hash.is_none() && mutant!(TrieMixesReadAhead: false, else true) {
+            self.hash.siphash(path.key)
+        } else {
+            path.hash
+        }
     }
 
     /// Adjusts the budget by what the index has grown or shrunk since the last call.

@@ -8,12 +8,13 @@ use crate::{
         EngineKind,
         test_bench::{self, Mix, Random, Rows, check, compare_exactly, delete, detail, put},
     },
+    engine::trie::store::regions::UNIT_BYTES,
     io::{
         AlignedBuffer,
         sim::{Call, Damage, Effect, Fault, Policy, SimEnv, When},
     },
     util::{
-        codec::to_usize,
+        codec::{to_u64, to_usize},
         mutant::{Bug, finds},
         sync::AtomicBool,
     },
@@ -59,7 +60,7 @@ const MIX: Mix = Mix {
 
 /// Runs random operations, with checkpoints, compactions and reopenings among them, and reopens
 /// the table at the end.
-fn run(bench: &Bench, seed: u64, steps: u64, keys: u64) {
+pub(super) fn run(bench: &Bench, seed: u64, steps: u64, keys: u64) {
     let table = test_bench::run(bench, &MIX, seed, (steps, keys));
     test_bench::reopen(bench, table, steps + 1);
 }

@@ -24,6 +24,9 @@ use crate::{
     },
 };
 
+/// Units of the smallest record: its head and a key of one byte.
+const FILLER_UNITS_MIN: u64 = 2;
+
 impl Trie {
     /// Stores a value under a key. The operation is in the log already.
     pub(super) fn put(&self, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
@@ -83,18 +86,18 @@ impl Trie {
     }
 
     fn put_record(&self, head: TrieRecordHead, key: &[u8], value: [&[u8]; 2]) -> Result<()> {
-        let hash = self.hash(key);
+        let path = self.path(key);
         self.counters.applied.fetch_add(1, Ordering::Relaxed);
         let new_bytes = head.stored_bytes(|| ExtentAddr::decode(value[0]));
-        let (mut prefetched, mut retries) = (self.prefetched.remove(hash), 0);
-        let mut writer = self.index.lock(hash);
+        let (mut prefetched, mut retries) = (self.take_prefetched(path), 0);
+        let mut writer = self.index.lock(path);
         loop {
             match self.find_current(&writer, key, &prefetched)? {
                 Some(WriterMatch::Unknown(address, life)) => {
                     drop(writer);
                     self.count_retry(address, &mut retries)?;
                     prefetched.extend(self.read_record(address, life, key)?);
-                    writer = self.index.lock(hash);
+                    writer = self.index.lock(path);
                 }
                 Some(WriterMatch::Current(current, _))
                     if self.update_in_place(&current, &head, key, value) =>
@@ -109,8 +112,11 @@ impl Trie {
                 }
                 None => {
                     let address = self.append(&head, key, value)?;
-                    writer.insert(address)?;
+                    let is_overfull = writer.insert(address)?;
                     self.counters.live_bytes.fetch_add(new_bytes, Ordering::Relaxed);
+                    if is_overfull {
+                        self.switch_list(writer, path);
+                    }
                     break;
                 }
             }
@@ -121,16 +127,16 @@ impl Trie {
     /// Removes the record of a key, if it has one. The operation is in the log already.
     pub(super) fn delete(&self, key: &[u8]) -> Result<()> {
         self.counters.applied.fetch_add(1, Ordering::Relaxed);
-        let hash = self.hash(key);
-        let (mut prefetched, mut retries) = (self.prefetched.remove(hash), 0);
-        let mut writer = self.index.lock(hash);
+        let path = self.path(key);
+        let (mut prefetched, mut retries) = (self.take_prefetched(path), 0);
+        let mut writer = self.index.lock(path);
         loop {
             match self.find_current(&writer, key, &prefetched)? {
                 Some(WriterMatch::Unknown(address, life)) => {
                     drop(writer);
                     self.count_retry(address, &mut retries)?;
                     prefetched.extend(self.read_record(address, life, key)?);
-                    writer = self.index.lock(hash);
+                    writer = self.index.lock(path);
                 }
                 Some(WriterMatch::Current(current, _)) => {
                     writer.remove(current.address)?;
@@ -185,8 +191,11 @@ impl Trie {
         }))
     }
 
-    /// Overwrites a record in place if the new one has the same sizes and no checkpoint has the old
-    /// one. Returns whether it did.
+    /// Overwrites a record in place if the new one fits and no checkpoint has the old one. Returns
+    /// whether it did.
+    ///
+    /// A rest of two units or more becomes a record that the trie does not name, which compaction
+    /// frees. A rest of one unit is too small for a record, so the new one does not fit then.
     pub(super) fn update_in_place(
         &self,
         current: &CurrentRecord,
@@ -195,15 +204,38 @@ impl Trie {
         value: [&[u8]; 2],
     ) -> bool {
         let (region, unit) = self.regions.split(current.address);
-        let alike = current.in_memory && current.head == *head && !head.is_extent;
+        let is_plain = current.in_memory && !current.head.is_extent && !head.is_extent;
+        let (units, old_units) = (head.units(), current.head.units());
+        let fits = units == old_units || units + FILLER_UNITS_MIN <= old_units;
         let frozen = mutant!(TrieUpdatesFrozen: false, else unit < self.regions.frozen(region));
-        if !alike || frozen {
+        if !is_plain || !fits || frozen {
             return false;
         }
         let Some(words) = self.regions.words(region, unit) else { return false };
         head.store(words, key, value);
         self.counters.in_place_total.fetch_add(1, Ordering::Relaxed);
+        if current.head != *head {
+            self.finish_shorter(current, head);
+        }
         true
+    }
+
+    /// The rest of an update in place by a record of another size.
+    fn finish_shorter(&self, current: &CurrentRecord, head: &TrieRecordHead) {
+        let (region, unit) = self.regions.split(current.address);
+        let change = head.stored_bytes(|| None).wrapping_sub(current.head.stored_bytes(|| None));
+        self.counters.live_bytes.fetch_add(change, Ordering::Relaxed);
+        self.counters.in_place_shorter_total.fetch_add(1, Ordering::Relaxed);
+        let rest = current.head.units() - head.units();
+        if rest == 0 {
+            return;
+        }
+        let filler = TrieRecordHead::filler(rest);
+        if let Some(words) = self.regions.words(region, unit + head.units()) {
+            mutant!(TrieLeavesNoFiller => return self.regions.remove_live(region, rest));
+            filler.store(words, &[0], [&[], &[]]);
+        }
+        self.regions.remove_live(region, rest);
     }
 
     /// Counts a record as dead that is no longer in the trie, and releases its extent. `new_bytes`

@@ -10,11 +10,9 @@
 //! let valid = mutant!(LogSkipsHeadChecksum: true, else checksum == expected); // a wrong value
 //! ```
 //!
-//! Wrong code of more than one line is a function in the folder's `mutants.rs`.
-//!
 //! Invariants:
-//! - Without the feature `testing`, [`active`] is the constant `false`: the optimiser removes every
-//!   site.
+//! - Wrong code of more than one line is a function in the folder's `mutants.rs`.
+//! - Without the feature `testing`, [`active`] is `false`: the optimiser removes every site.
 //! - A bug is active until its [`Planted`] guard is dropped, also after a panic.
 //! - Every bug has a site (`cargo xtask tidy` checks) and a test that finds it.
 //!
@@ -485,6 +483,24 @@ bugs! {
     SortReordersKeys = 284, "sort-reorders-keys";
     /// A checkpoint of `trie` does not sync large values that were written for lack of memory.
     TrieForgetsUnsyncedValues = 286, "trie-forgets-unsynced-values";
+    /// With paths of key bytes, a list of crafted keys grows without bound.
+    TrieNeverSwitches = 361, "trie-never-switches";
+    /// A switch to the keyed hash keeps the tags of the key bytes.
+    TrieSwitchKeepsTags = 362, "trie-switch-keeps-tags";
+    /// An update in a switched subtree stores the tag of the key bytes.
+    TrieExchangesTag = 363, "trie-exchanges-tag";
+    /// A delete moves the last record of a switched subtree up as if its tag were of the path.
+    TrieMergeLosesSwitch = 364, "trie-merge-loses-switch";
+    /// A scan continues after a switched subtree without its entries.
+    TrieScanSkipsSwitched = 365, "trie-scan-skips-switched";
+    /// The position of a key in scans lacks the bits of the keyed hash.
+    TrieWalkPositionLacksHash = 366, "trie-walk-position-lacks-hash";
+    /// Records that are read ahead for writes of keys with equal paths are mixed up.
+    TrieMixesReadAhead = 367, "trie-mixes-read-ahead";
+    /// The rest of a record that was updated in place by a shorter one is no record.
+    TrieLeavesNoFiller = 368, "trie-leaves-no-filler";
+    /// A switched subtree that becomes a list again keeps the tags of the keyed hash.
+    TrieGatherKeepsTags = 369, "trie-gather-keeps-tags";
     /// A checkpoint of `hashlog` leaves out large values that were written for lack of memory.
     HashlogForgetsUnsyncedValues = 287, "hashlog-forgets-unsynced-values";
     /// A batch that cannot be taken is admitted operation by operation until one is refused.

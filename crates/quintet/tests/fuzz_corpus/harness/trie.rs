@@ -9,7 +9,7 @@ use quintet::{
     testing::{
         codec::{Lsn, crc32c, crc32c_append},
         disk::{Env, sim::SimEnv},
-        engine::{Cursor, Engine, EngineKind, Op, TableOptions, trie::Trie},
+        engine::{Cursor, Engine, EngineKind, MultiGetSink, Op, TableOptions, trie::Trie},
         report::Report,
     },
 };
@@ -28,30 +28,51 @@ const UNIT_BYTES: usize = 16;
 const LIFE: u64 = 1;
 const KEYS: u64 = 200;
 
-fn open(env: &SimEnv) -> Result<(Trie, Lsn)> {
+/// How keys lead to their records.
+#[derive(Clone, Copy)]
+enum Paths {
+    /// By a hash.
+    Hashed,
+    /// By their bytes, which agree: all keys are below a switched node.
+    Switched,
+}
+
+fn open(env: &SimEnv, paths: Paths) -> Result<(Trie, Lsn)> {
     let context = desk::context(env, DATABASE_ID);
     let options = TableOptions::new(EngineKind::Trie)
         .set("region_bytes", "65536")
         .set("journal_bytes", "65536")
         .set("fanout", "64")
         .set("sluggishness", "2");
+    let options = match paths {
+        Paths::Hashed => options,
+        Paths::Switched => options.set("hash", "none"),
+    };
     Trie::open(&options, context)
 }
 
-fn key(number: u64) -> String {
-    format!("key-{number}")
+fn key(number: u64, paths: Paths) -> String {
+    match paths {
+        Paths::Hashed => format!("key-{number}"),
+        Paths::Switched => format!("same-end{number}dne-emas"),
+    }
 }
 
 /// A closed table of one region and one group, with the journal's name.
-fn base() -> &'static (SimEnv, String) {
-    static BASE: OnceLock<(SimEnv, String)> = OnceLock::new();
-    BASE.get_or_init(|| {
+fn base(paths: Paths) -> &'static (SimEnv, String) {
+    static BASES: [OnceLock<(SimEnv, String)>; 2] = [OnceLock::new(), OnceLock::new()];
+    let [hashed, switched] = &BASES;
+    let base = match paths {
+        Paths::Hashed => hashed,
+        Paths::Switched => switched,
+    };
+    base.get_or_init(|| {
         let env = SimEnv::new(1);
-        let (table, _) = open(&env).expect("a new table");
+        let (table, _) = open(&env, paths).expect("a new table");
         for number in 0..KEYS {
             // One value is large enough for an extent.
             let body = vec![7; if number == 60 { 20_000 } else { 40 }];
-            let key = key(number);
+            let key = key(number, paths);
             let op = Op::Put { key: key.as_bytes(), head: b"", body: &body };
             table.admit(&op).expect("room");
             table.apply(Lsn(number), &op).expect("room");
@@ -65,8 +86,8 @@ fn base() -> &'static (SimEnv, String) {
     })
 }
 
-fn contents(name: &str) -> Vec<u8> {
-    base().0.contents(name).expect("a file of the base")
+fn contents(name: &str, paths: Paths) -> Vec<u8> {
+    base(paths).0.contents(name).expect("a file of the base")
 }
 
 fn word(bytes: &[u8], at: usize) -> usize {
@@ -75,8 +96,8 @@ fn word(bytes: &[u8], at: usize) -> usize {
 }
 
 /// Opens the base with a file replaced, and uses the table if that succeeds.
-fn open_with(name: &str, bytes: Vec<u8>) {
-    let table = match open(&damaged(&base().0, name, bytes)) {
+fn open_with(name: &str, bytes: Vec<u8>, paths: Paths) {
+    let table = match open(&damaged(&base(paths).0, name, bytes), paths) {
         Ok((table, _)) => table,
         Err(error) => return explains_itself(&error),
     };
@@ -85,9 +106,14 @@ fn open_with(name: &str, bytes: Vec<u8>) {
         explains_itself(&error);
     }
     for number in (0..KEYS).step_by(7) {
-        if let Err(error) = table.get(key(number).as_bytes()) {
+        if let Err(error) = table.get(key(number, paths).as_bytes()) {
             explains_itself(&error);
         }
+    }
+    let keys: Vec<String> = (0..KEYS).step_by(3).map(|number| key(number, paths)).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
+    if let Err(error) = table.multi_get(&keys, MultiGetSink::Append(&mut Vec::new())) {
+        explains_itself(&error);
     }
     let mut cursor = Cursor::START;
     loop {
@@ -101,7 +127,7 @@ fn open_with(name: &str, bytes: Vec<u8>) {
         }
     }
     for number in (0..KEYS).step_by(40) {
-        let key = key(number);
+        let key = key(number, paths);
         let put = Op::Put { key: key.as_bytes(), head: b"", body: b"later" };
         let delete = Op::Delete { key: key.as_bytes() };
         let op = if number % 80 == 0 { put } else { delete };
@@ -118,11 +144,13 @@ fn open_with(name: &str, bytes: Vec<u8>) {
 }
 
 /// The journal with the input laid over the patches of its last group, from the front (words of the
-/// trie) or the back (the state), as the first byte says, and the checksums made right.
+/// trie) or the back (the state), as the first byte says, and the checksums made right. The second
+/// bit of that byte chooses a table with a switched subtree.
 pub(super) fn group(input: &[u8]) {
     let Some((kind, input)) = input.split_first() else { return };
-    let (_, name) = base();
-    let mut bytes = contents(name);
+    let paths = if kind & 2 == 0 { Paths::Hashed } else { Paths::Switched };
+    let (_, name) = base(paths);
+    let mut bytes = contents(name, paths);
     let mut at = 0;
     // The last group that there is.
     loop {
@@ -142,13 +170,13 @@ pub(super) fn group(input: &[u8]) {
     head[12..16].fill(0);
     let crc = crc32c(head).to_le_bytes();
     head[12..16].copy_from_slice(&crc);
-    open_with(name, bytes);
+    open_with(name, bytes, paths);
 }
 
 /// The data with the input laid over records, and their checksums made right where they still
 /// end within the region.
 pub(super) fn records(input: &[u8]) {
-    let mut bytes = contents(DATA);
+    let mut bytes = contents(DATA, Paths::Hashed);
     let region = &mut bytes[BLOCK_BYTES..];
     overlay(region, input);
     let mut unit = 1;
@@ -166,7 +194,7 @@ pub(super) fn records(input: &[u8]) {
         record[..4].copy_from_slice(&crc);
         unit += units;
     }
-    open_with(DATA, bytes);
+    open_with(DATA, bytes, Paths::Hashed);
 }
 
 pub(super) fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
@@ -178,6 +206,9 @@ pub(super) fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("trie_group", "another_place", group(0, 1, &[0xff, 0xff, 0x7f])),
         ("trie_group", "state", group(1, 150, &[0xff, 0xff, 0xff, 0x7f])),
         ("trie_group", "state_of_extents", group(1, 190, &[1, 0x80, 0x20])),
+        ("trie_group", "switched_untouched", vec![2]),
+        ("trie_group", "switched_words", group(2, 100, &[0, 0, 0, 0, 0xff, 0x64, 0, 0])),
+        ("trie_group", "switched_state", group(3, 150, &[0xff, 0xff, 0xff, 0x7f])),
         ("trie_records", "untouched", Vec::new()),
         ("trie_records", "key_size", placed(16 + 4, &[0xff, 0xff])),
         ("trie_records", "value_size", placed(16 + 8, &[0xff, 0xff, 0xff, 0x7f])),

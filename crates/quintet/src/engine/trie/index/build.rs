@@ -2,7 +2,7 @@
 
 use super::{
     lazy_trie::LazyTrie,
-    word::{self, ROOT_BITS, TAG_BITS, character},
+    word::{self, character},
 };
 use crate::{
     Result,
@@ -15,10 +15,16 @@ impl LazyTrie {
         if let [word] = words {
             return Ok(*word);
         }
-        let splits = position + self.fan_bits <= ROOT_BITS + TAG_BITS;
-        if words.len() <= self.sluggishness || !splits {
+        if words.len() <= self.sluggishness || !self.splits_at(position) {
             return self.build_list(words);
         }
+        let node = self.build_node(words, position)?;
+        Ok(word::node(self.fan_bits, node))
+    }
+
+    /// Builds a node for records that share the hash bits before `position`, and returns where it
+    /// is.
+    pub(super) fn build_node(&self, words: &[u64], position: u32) -> Result<u64> {
         let mut children = vec![0; 1 << self.fan_bits];
         let mut sorted = words.to_vec();
         let of = |word: &u64| character(*word, position, self.fan_bits);
@@ -33,6 +39,7 @@ impl LazyTrie {
         let end = children.iter().rposition(|child| *child != 0).map_or(0, |last| last + 1);
         self.fill(object, self.fan_bits, children.get(..end).unwrap_or(&[]));
         self.counts.nodes.fetch_add(1, Ordering::Relaxed);
-        Ok(word::node(self.fan_bits, object.at))
+        self.counts.splits_total.fetch_add(1, Ordering::Relaxed);
+        Ok(object.at)
     }
 }

@@ -26,9 +26,17 @@ impl LazyTrie {
         let mut seen = WordBitmap::new(lock(&self.objects).tail());
         let all = roots == (0..ROOTS);
         for root in roots {
-            let mut inspector =
-                TrieInspector { trie: self, seen: &mut seen, shape, visit, finding };
+            let before = shape.records;
+            let mut inspector = TrieInspector {
+                trie: self,
+                seen: &mut seen,
+                shape,
+                visit,
+                finding,
+                is_switched: false,
+            };
             inspector.slot(ROOT_AT + root, root, ROOT_BITS, 1)?;
+            shape.subtree_records_max = shape.subtree_records_max.max(shape.records - before);
         }
         if all { self.inspect_free(&mut seen, finding) } else { Ok(()) }
     }
@@ -101,6 +109,8 @@ struct TrieInspector<'a> {
     shape: &'a mut TrieShape,
     visit: &'a mut dyn FnMut(u64),
     finding: &'a mut dyn FnMut(u64, &str),
+    /// The inspected slot is below a switched node.
+    is_switched: bool,
 }
 
 impl TrieInspector<'_> {
@@ -113,26 +123,45 @@ impl TrieInspector<'_> {
                 self.line(class, at, path, position, depth)?;
             }
             TrieSlot::List { at, .. } => self.chain(at, path, position, depth)?,
-            TrieSlot::Node { class, at } => {
-                let fan_bits = self.trie.fan_bits;
-                let deep = position + fan_bits > ROOT_BITS + TAG_BITS;
-                if class != fan_bits || deep || !self.seen.mark(at, class) {
-                    (self.finding)(at * 8, "a node overlaps another object or is no node");
-                    return Ok(());
-                }
-                self.shape.nodes += 1;
-                let used = self.shape.used_slots;
-                for child in 0..1 << fan_bits {
-                    if word_at(&self.trie.space, at + child)? != 0 {
-                        self.shape.used_slots += 1;
-                        let path = path << fan_bits | child;
-                        self.slot(at + child, path, position + fan_bits, depth + 1)?;
-                    }
-                }
-                if self.shape.used_slots == used {
-                    (self.finding)(at * 8, "a node has no child");
-                }
+            TrieSlot::Node { class, at } if self.trie.splits_at(position) => {
+                self.node(class, at, (path, position), depth)?;
             }
+            TrieSlot::Switched { class, at } if self.may_switch(position) => {
+                self.shape.switched += 1;
+                let before = self.shape.records;
+                self.is_switched = true;
+                self.node(class, at, (0, ROOT_BITS), depth)?;
+                self.is_switched = false;
+                self.shape.switched_records += self.shape.records - before;
+            }
+            TrieSlot::Node { at, .. } | TrieSlot::Switched { at, .. } => {
+                (self.finding)(at * 8, "a node is where none can be");
+            }
+        }
+        Ok(())
+    }
+
+    fn may_switch(&self, position: u32) -> bool {
+        self.trie.fallback.is_some() && !self.is_switched && !self.trie.splits_at(position)
+    }
+
+    fn node(&mut self, class: u32, at: u64, path: (u64, u32), depth: u64) -> Result<()> {
+        let (fan_bits, (path, position)) = (self.trie.fan_bits, path);
+        if class != fan_bits || !self.seen.mark(at, class) {
+            (self.finding)(at * 8, "a node overlaps another object or is no node");
+            return Ok(());
+        }
+        self.shape.nodes += 1;
+        let used = self.shape.used_slots;
+        for child in 0..1 << fan_bits {
+            if word_at(&self.trie.space, at + child)? != 0 {
+                self.shape.used_slots += 1;
+                let path = path << fan_bits | child;
+                self.slot(at + child, path, position + fan_bits, depth + 1)?;
+            }
+        }
+        if self.shape.used_slots == used {
+            (self.finding)(at * 8, "a node has no child");
         }
         Ok(())
     }
@@ -154,6 +183,7 @@ impl TrieInspector<'_> {
                 _ => (self.finding)(index * 8, "a list holds what is no record"),
             }
         }
+        self.shape.list_records_max = self.shape.list_records_max.max(count);
         if count < 2 {
             (self.finding)(at * 8, "a list holds fewer than two records");
         }
@@ -161,6 +191,7 @@ impl TrieInspector<'_> {
     }
 
     fn chain(&mut self, mut at: u64, path: u64, position: u32, depth: u64) -> Result<()> {
+        let before = self.shape.records;
         loop {
             if !self.seen.mark(at, CELL) {
                 (self.finding)(at * 8, "a cell of a chain overlaps another object");
@@ -176,6 +207,8 @@ impl TrieInspector<'_> {
             }
             let TrieSlot::List { at: next, .. } = TrieSlot::of(word_at(&self.trie.space, at + 1)?)
             else {
+                let count = self.shape.records - before;
+                self.shape.list_records_max = self.shape.list_records_max.max(count);
                 return Ok(());
             };
             at = next;

@@ -1,15 +1,16 @@
 //! The state of a trie: its words, its objects, and the locks of its subtrees.
 
 use super::{
+    key_path::{KeyPath, path_bits},
     layout::Layout,
-    objects::{self, ObjectAllocator},
-    word::ROOT_BITS,
+    objects::{self, AllocationCounts, ObjectAllocator},
+    word::{ROOT_BITS, TAG_BITS},
 };
 use crate::{
     Error, Result,
     engine::trie::store::space::WordSpace,
     util::{
-        codec::{to_u64, to_usize},
+        codec::{KeyHash, to_u64, to_usize},
         sync::{AtomicU64, CachePadded, Mutex, Ordering, fence, lock, spin_loop, yield_now},
     },
 };
@@ -27,8 +28,6 @@ const SPINS: u32 = 64;
 pub(crate) const RETRIES_MAX: u32 = 500;
 /// Regions that a reader loads for one path before it locks the path: more than a path has.
 pub(super) const LOADS_MAX: u32 = 16;
-/// The most nodes of a path: each uses six bits of the tag or more.
-pub(super) const DEPTH_MAX: usize = 5;
 /// Free objects of a class that are on disk only are loaded if they are this part of all words.
 const FREE_PART: u64 = 16;
 
@@ -43,8 +42,33 @@ pub(super) struct TrieCounts {
     pub(super) keys: AtomicU64,
     pub(super) nodes: AtomicU64,
     pub(super) list_words: AtomicU64,
+    /// Switched nodes.
+    pub(super) switched: AtomicU64,
+    /// Lists that were switched since the table was opened.
+    pub(super) switches_total: AtomicU64,
     /// Records removed since sparse nodes were last gathered.
     pub(super) removed: AtomicU64,
+    /// Records removed before, since the table was opened.
+    pub(super) removed_before: AtomicU64,
+    /// Records when the table was opened.
+    pub(super) keys_at_open: AtomicU64,
+    /// Sum over the inserts of the nodes on their paths, the root table included.
+    pub(super) insert_nodes_total: AtomicU64,
+    /// Nodes built, and nodes removed, since the table was opened.
+    pub(super) splits_total: AtomicU64,
+    pub(super) merges_total: AtomicU64,
+}
+
+/// Counts of a trie since the table was opened, as the paper's tools print them. Lookups are not
+/// counted: they store nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TrieProfile {
+    pub(crate) inserts: u64,
+    /// Sum over the inserts of the nodes on their paths, the root table included.
+    pub(crate) insert_nodes: u64,
+    pub(crate) splits: u64,
+    pub(crate) merges: u64,
+    pub(crate) allocations: AllocationCounts,
 }
 
 /// The shape of a trie (CedrusDB, figures 4 and 9).
@@ -62,6 +86,14 @@ pub(crate) struct TrieShape {
     pub(crate) used_slots: u64,
     /// Words of lists.
     pub(crate) list_words: u64,
+    /// Switched nodes.
+    pub(crate) switched: u64,
+    /// Records below switched nodes.
+    pub(crate) switched_records: u64,
+    /// Records of the longest list.
+    pub(crate) list_records_max: u64,
+    /// Records of the largest subtree.
+    pub(crate) subtree_records_max: u64,
 }
 
 /// The trie of a table. See the module documentation.
@@ -71,6 +103,8 @@ pub(crate) struct LazyTrie {
     pub(super) fan_bits: u32,
     pub(super) sluggishness: usize,
     pub(super) layout: Layout,
+    /// The keyed hash of switched subtrees; `None`: paths are hashes, and nothing is switched.
+    pub(super) fallback: Option<KeyHash>,
     pub(super) subtrees: Box<[Subtree]>,
     pub(super) objects: CachePadded<Mutex<ObjectAllocator>>,
     pub(super) counts: CachePadded<TrieCounts>,
@@ -85,21 +119,32 @@ pub(crate) struct Writer<'a> {
     pub(super) subtree: &'a AtomicU64,
     /// The version while it is locked, which is odd.
     pub(super) version: u64,
-    pub(super) hash: u64,
+    pub(super) path: KeyPath<'a>,
 }
 
-/// The position of a record's word. Valid while the subtree stays locked and is not changed.
+/// A record's word and its position. Valid while the subtree stays locked and is not changed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct WordPosition(pub(super) u64);
+pub(crate) struct WordPosition {
+    pub(super) at: u64,
+    pub(super) word: u64,
+}
 
 impl LazyTrie {
-    /// An empty trie in an empty space. `fanout` is 64, 128 or 256.
-    pub(crate) fn new(space: WordSpace, fanout: u64, sluggishness: u64, layout: Layout) -> Self {
+    /// An empty trie in an empty space. `fanout` is 64, 128 or 256. With `fallback`, paths are
+    /// bytes of keys.
+    pub(crate) fn new(
+        space: WordSpace,
+        fanout: u64,
+        sluggishness: u64,
+        layout: Layout,
+        fallback: Option<KeyHash>,
+    ) -> Self {
         Self {
             space,
             fan_bits: fanout.trailing_zeros(),
             sluggishness: to_usize(sluggishness),
             layout,
+            fallback,
             subtrees: (0..ROOTS).map(|_| Subtree::default()).collect(),
             objects: CachePadded(Mutex::new(ObjectAllocator::starting_at(RESERVED_WORDS))),
             counts: CachePadded::default(),
@@ -130,6 +175,29 @@ impl LazyTrie {
     /// Bytes of lists.
     pub(crate) fn list_bytes(&self) -> u64 {
         self.counts.list_words.load(Ordering::Relaxed) * 8
+    }
+
+    /// Counts since the table was opened.
+    pub(crate) fn profile(&self) -> TrieProfile {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let counts = &self.counts;
+        let removed = load(&counts.removed_before) + load(&counts.removed);
+        TrieProfile {
+            // Threads may count between these loads.
+            inserts: load(&counts.keys)
+                .saturating_add(removed)
+                .saturating_sub(load(&counts.keys_at_open)),
+            insert_nodes: load(&counts.insert_nodes_total),
+            splits: load(&counts.splits_total),
+            merges: load(&counts.merges_total),
+            allocations: lock(&self.objects).counts(),
+        }
+    }
+
+    /// The number of switched nodes, and of lists switched since the table was opened.
+    pub(crate) fn switched(&self) -> (u64, u64) {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (load(&self.counts.switched), load(&self.counts.switches_total))
     }
 
     /// Bytes of memory that the words take.
@@ -201,9 +269,21 @@ impl LazyTrie {
         at + ((hash << position) >> (64 - self.fan_bits))
     }
 
-    /// Locks the subtree of `hash` for writing.
-    pub(crate) fn lock(&self, hash: u64) -> Writer<'_> {
-        let subtree = self.subtree(hash);
+    /// Returns whether a list at bit `position` of a path can become a node.
+    #[inline]
+    pub(super) fn splits_at(&self, position: u32) -> bool {
+        position + self.fan_bits <= ROOT_BITS + TAG_BITS
+    }
+
+    /// Bits of a path that the trie uses.
+    #[inline]
+    pub(super) fn path_bits(&self) -> u32 {
+        path_bits(self.fan_bits)
+    }
+
+    /// Locks the subtree of a path for writing.
+    pub(crate) fn lock<'a>(&'a self, path: KeyPath<'a>) -> Writer<'a> {
+        let subtree = self.subtree(path.hash);
         let mut attempts = 0;
         loop {
             let version = subtree.load(Ordering::Relaxed);
@@ -219,7 +299,7 @@ impl LazyTrie {
                     .is_ok()
             {
                 fence(Ordering::Release);
-                return Writer { trie: self, subtree, version: version + 1, hash };
+                return Writer { trie: self, subtree, version: version + 1, path };
             }
             pause(&mut attempts);
         }
@@ -227,7 +307,7 @@ impl LazyTrie {
 
     /// Locks every subtree: no operation is in progress until the writers are dropped.
     pub(crate) fn lock_all(&self) -> Vec<Writer<'_>> {
-        (0..ROOTS).map(|root| self.lock(root << (64 - ROOT_BITS))).collect()
+        (0..ROOTS).map(|root| self.lock(KeyPath::of_hash(root << (64 - ROOT_BITS)))).collect()
     }
 
     /// The versions of all subtrees; `None` while one is locked.

@@ -85,7 +85,7 @@ impl LazyTrie {
                         ControlFlow::Continue(()) => SearchResult::Missing,
                     };
                 }
-                TrieSlot::Empty | TrieSlot::Node { .. } => return SearchResult::Changed,
+                _ => return SearchResult::Changed,
             }
         }
         SearchResult::Changed

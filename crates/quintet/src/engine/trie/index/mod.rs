@@ -11,14 +11,17 @@
 //!
 //! - Put ([`writer`]): lock the subtree, follow the path, store the record's word, in a larger list
 //!   or a new node if there is no room.
+//! - Fallback ([`switched`]): where paths are bytes of keys, a list that grows too long becomes a
+//!   node whose paths below are of a keyed hash.
 //! - Get ([`search`]): follow the path, read the records with the right tag, and compare the
 //!   subtree's version before and after.
 //!
 //! Invariants:
 //! - Words of a list are filled from the front without gaps; a list has at least two records.
 //! - A new node below the root table has at least two records below it. Deletes remove a node that
-//!   is left with nothing, or with a single record or list.
-//! - A record's tag agrees with the path to it.
+//!   is left with nothing, or with a single record or list. A switched node stays until it is left
+//!   with nothing.
+//! - A record's tag agrees with the path to it; below a switched node, with the path from there.
 //! - A thread that changes anything below a slot of the root table holds the lock of that subtree.
 //!   The lock is also a version, odd while held. A reader that found the version even and the same
 //!   before and after has seen one state.
@@ -37,6 +40,7 @@ mod build;
 mod evict;
 mod gather;
 mod inspect;
+mod key_path;
 mod layout;
 mod lazy_trie;
 mod list;
@@ -45,6 +49,7 @@ mod models;
 mod objects;
 mod search;
 mod stepped_lookup;
+mod switched;
 #[cfg(test)]
 #[cfg(not(model))]
 mod tests;
@@ -53,8 +58,9 @@ mod word;
 mod writer;
 
 pub(crate) use self::{
+    key_path::KeyPath,
     layout::Layout,
-    lazy_trie::{LazyTrie, RETRIES_MAX, TrieShape, WordPosition, Writer},
+    lazy_trie::{LazyTrie, RETRIES_MAX, TrieProfile, TrieShape, WordPosition, Writer},
     search::RecordVerdict,
     stepped_lookup::{LookupStep, SteppedLookup},
     word::{ADDRESS_END, count_words},

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use super::{Layout, LazyTrie, LookupStep, RecordVerdict};
+use super::{KeyPath, Layout, LazyTrie, LookupStep, RecordVerdict};
 #[cfg(shuttle)]
 use crate::util::mutant::{self, Bug};
 use crate::{
@@ -36,7 +36,7 @@ fn trie() -> Arc<LazyTrie> {
     let dir = SimEnv::new(1).open_dir(Path::new("/table"), true).unwrap();
     let owner = Owner { dir, database_id: [1; 16], table_id: 1 };
     let space = WordSpace::new(owner, false, SPACE_BYTES, REGION_BYTES).unwrap();
-    let trie = LazyTrie::new(space, 4, 1, Layout::Lines);
+    let trie = LazyTrie::new(space, 4, 1, Layout::Lines, None);
     trie.start();
     Arc::new(trie)
 }
@@ -48,7 +48,7 @@ fn hash(root: u64, path: [u64; 3]) -> u64 {
 }
 
 fn insert(trie: &LazyTrie, hash: u64, address: u64) {
-    trie.lock(hash).insert(address).unwrap();
+    trie.lock(KeyPath::of_hash(hash)).insert(address).unwrap();
 }
 
 /// A lookup: whether it finds the record at an address under a hash.
@@ -59,7 +59,7 @@ const READERS: [Reader; 2] = [finds, finds_in_steps];
 /// Whether a reader finds the record at `address`.
 fn finds(trie: &LazyTrie, hash: u64, address: u64) -> bool {
     let look = |seen| if seen == address { RecordVerdict::Found(()) } else { RecordVerdict::Other };
-    trie.find(hash, look, |at| trie.space().load(at)).unwrap().is_some()
+    trie.find(KeyPath::of_hash(hash), look, |at| trie.space().load(at)).unwrap().is_some()
 }
 
 /// As [`finds`], for a reader that steps through its lookup.
@@ -117,7 +117,7 @@ fn a_reader_finds_what_a_merge_moves(reader: Reader) {
         insert(&trie, stays, 10);
         insert(&trie, goes, 11);
         beside(&trie, reader, (stays, 10), move |trie| {
-            assert!(trie.lock(goes).remove(11).unwrap());
+            assert!(trie.lock(KeyPath::of_hash(goes)).remove(11).unwrap());
         });
         assert!(!finds(&trie, goes, 11));
     });
@@ -134,7 +134,7 @@ fn a_reader_is_not_led_astray_by_nodes_used_again(reader: Reader) {
         insert(&trie, goes, 11);
         insert(&trie, other, 12);
         beside(&trie, reader, (stays, 10), move |trie| {
-            assert!(trie.lock(goes).remove(11).unwrap());
+            assert!(trie.lock(KeyPath::of_hash(goes)).remove(11).unwrap());
             insert(trie, comes, 13);
         });
         assert!(finds(&trie, other, 12));
@@ -178,7 +178,7 @@ fn a_region_that_changes_leaves_memory_whole() {
         let (trie, stays, address) = with_a_region_to_evict();
         let writer = thread::spawn({
             let trie = Arc::clone(&trie);
-            move || assert!(trie.lock(stays).replace(address, 99).unwrap())
+            move || assert!(trie.lock(KeyPath::of_hash(stays)).replace(address, 99).unwrap())
         });
         trie.evict(0);
         writer.join().unwrap();

@@ -36,6 +36,17 @@ pub(super) struct ObjectAllocator {
     /// Words from here on were never used, and are zero.
     zero_from: u64,
     shrinking: Option<Shrinking>,
+    counts: AllocationCounts,
+}
+
+/// Counts of allocations since the table was opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AllocationCounts {
+    pub(crate) allocated: u64,
+    /// Allocations of a free object, or of a part of one.
+    pub(crate) reused: u64,
+    /// Classes without a free object that allocations searched.
+    pub(crate) searched: u64,
 }
 
 /// A shrink in progress.
@@ -71,6 +82,7 @@ impl ObjectAllocator {
     /// Allocates an object: a free one, or one at the end of the space. Fails with [`Error::Limit`]
     /// if the space is full, and with errors of loading the region at its end.
     pub(super) fn allocate(&mut self, space: &WordSpace, class: u32) -> Result<NewObject> {
+        self.counts.allocated += 1;
         match self.allocate_free(space, class) {
             Some(object) => Ok(object),
             None => self.extend(space, class),
@@ -80,7 +92,11 @@ impl ObjectAllocator {
     /// Allocates a free object, or splits a larger one.
     fn allocate_free(&mut self, space: &WordSpace, class: u32) -> Option<NewObject> {
         for larger in class..CLASSES {
-            let Some(at) = self.pop(space, larger) else { continue };
+            let Some(at) = self.pop(space, larger) else {
+                self.counts.searched += 1;
+                continue;
+            };
+            self.counts.reused += 1;
             // The upper halves become free, the lowest is the object.
             for half in (class..larger).rev() {
                 self.push(space, half, at + (1 << half));
@@ -291,6 +307,11 @@ impl ObjectAllocator {
         self.tail
     }
 
+    /// Counts of allocations.
+    pub(super) fn counts(&self) -> AllocationCounts {
+        self.counts
+    }
+
     /// The number of free objects of each class.
     pub(super) fn free_counts(&self) -> impl Iterator<Item = (u32, u64)> {
         (0..).zip(self.free_count)
@@ -311,13 +332,18 @@ impl ObjectAllocator {
 
     /// Decodes what [`Self::encode`] wrote. Returns `None` for anything else.
     pub(super) fn decode(rest: &mut Decoder<'_>, space: &WordSpace) -> Option<Self> {
+        let objects = Self::decode_any(rest)?;
+        (objects.tail <= space.words_max()).then_some(objects)
+    }
+
+    /// As [`Self::decode`], for a space of any size.
+    pub(super) fn decode_any(rest: &mut Decoder<'_>) -> Option<Self> {
         let mut objects = Self::starting_at(rest.varint()?);
         for word in objects.free.iter_mut().chain(&mut objects.free_count) {
             *word = rest.varint()?;
         }
         let tail = objects.tail;
-        let sound = tail <= space.words_max() && objects.free.iter().all(|at| *at < tail);
-        sound.then_some(objects)
+        objects.free.iter().all(|at| *at < tail).then_some(objects)
     }
 }
 

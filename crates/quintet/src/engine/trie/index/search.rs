@@ -3,9 +3,10 @@
 use std::ops::ControlFlow;
 
 use super::{
+    key_path::KeyPath,
     layout::Layout,
     lazy_trie::{LOADS_MAX, LazyTrie, RETRIES_MAX, ROOT_AT, damaged, pause},
-    word::{ROOT_BITS, TAG_BITS, TrieSlot, address_of, tag, tag_of},
+    word::{ROOT_BITS, TrieSlot, address_of, tag, tag_of},
 };
 use crate::{
     Result,
@@ -36,21 +37,21 @@ pub(super) enum SearchResult<T> {
 }
 
 impl LazyTrie {
-    /// Passes `look` the addresses whose tag is that of `hash` until it finds its record. `load`
+    /// Passes `look` the addresses whose tag is that of the path until it finds its record. `load`
     /// loads the region of a word, and may evict others. Fails with errors of `load`, and with
     /// [`Error::Corruption`] after [`RETRIES_MAX`] addresses without a record.
     #[inline]
     pub(crate) fn find<T>(
         &self,
-        hash: u64,
+        path: KeyPath<'_>,
         mut look: impl FnMut(u64) -> RecordVerdict<T>,
         load: impl Fn(u64) -> Result<()>,
     ) -> Result<Option<T>> {
-        let version = self.subtree(hash);
+        let version = self.subtree(path.hash);
         let (mut attempts, mut retries, mut loads) = (0, 0, 0);
         loop {
             let before = version.load(Ordering::Acquire);
-            let seen = self.search(hash, &mut |address, _| look(address));
+            let seen = self.search(path, &mut |word, _| look(address_of(word)));
             fence(Ordering::Acquire);
             let same = before & 1 == 0 && version.load(Ordering::Relaxed) == before;
             if mutant!(TrieReadNotValidated: true, else same) {
@@ -63,7 +64,7 @@ impl LazyTrie {
                     }
                     // Regions are evicted again before the path is complete. Under the lock they
                     // stay.
-                    SearchResult::Load(_) => self.lock(hash).load_path()?,
+                    SearchResult::Load(_) => self.lock(path).load_path()?,
                     SearchResult::Changed if retries < RETRIES_MAX => retries += 1,
                     SearchResult::Changed => {
                         return Err(damaged("a path leads to an address without a record"));
@@ -74,16 +75,16 @@ impl LazyTrie {
         }
     }
 
-    /// One search along the path of `hash`. `look` receives an address and the position of its
-    /// word. The result is valid if the subtree's version did not change.
+    /// One search along a path. `look` receives a record's word and its position. The result is
+    /// valid if the subtree's version did not change.
     #[inline]
     pub(super) fn search<T>(
         &self,
-        hash: u64,
+        KeyPath { mut hash, key }: KeyPath<'_>,
         look: &mut impl FnMut(u64, u64) -> RecordVerdict<T>,
     ) -> SearchResult<T> {
         let mut at = ROOT_AT + (hash >> (64 - ROOT_BITS));
-        let mut position = ROOT_BITS;
+        let (mut position, mut is_switched) = (ROOT_BITS, false);
         loop {
             let Some(word) = self.space.get(at) else { return SearchResult::Load(at) };
             match TrieSlot::of(word) {
@@ -113,11 +114,20 @@ impl LazyTrie {
                     return SearchResult::Missing;
                 }
                 TrieSlot::Node { at: node, .. } => {
-                    if position + self.fan_bits > ROOT_BITS + TAG_BITS {
+                    if !self.splits_at(position) {
                         return SearchResult::Changed;
                     }
                     at = self.child(node, hash, position);
                     position += self.fan_bits;
+                }
+                // Below it, paths are of the keyed hash.
+                TrieSlot::Switched { at: node, .. } => {
+                    let Some(keyed) = self.keyed_hash(key).filter(|_| !is_switched) else {
+                        return SearchResult::Changed;
+                    };
+                    (hash, is_switched) = (keyed, true);
+                    at = self.child(node, hash, ROOT_BITS);
+                    position = ROOT_BITS + self.fan_bits;
                 }
             }
         }
@@ -135,7 +145,7 @@ pub(super) fn judge<T>(
     if tag_of(word) != tag(hash) {
         return ControlFlow::Continue(());
     }
-    match look(address_of(word), at) {
+    match look(word, at) {
         RecordVerdict::Found(found) => ControlFlow::Break(SearchResult::Found(found)),
         RecordVerdict::Other => ControlFlow::Continue(()),
         RecordVerdict::Changed => ControlFlow::Break(SearchResult::Changed),

@@ -7,14 +7,17 @@
 //! steps the thread does other work: a step of another lookup, or the logging with which a write
 //! begins.
 //!
+//! A lookup that comes to a [switched](super::switched) node asks for the keyed hash of its key.
+//!
 //! Invariants: a lookup stores nothing and takes no lock. Its result is valid if its subtree still
 //! has the version with which it began ([`LazyTrie::is_current`]), as for [`LazyTrie::find`].
 
 use super::{
+    key_path::KeyPath,
     layout::Layout,
     lazy_trie::{LazyTrie, ROOT_AT},
     list::CELL,
-    word::{ROOT_BITS, TAG_BITS, TrieSlot, address_of, tag, tag_of},
+    word::{ROOT_BITS, TrieSlot, address_of, tag, tag_of},
 };
 use crate::util::{mutant::mutant, sync::Ordering};
 
@@ -26,7 +29,10 @@ const LINE_WORDS: u64 = 8;
 /// A lookup in progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SteppedLookup {
+    /// The hash of the key's path, which selects the subtree.
     hash: u64,
+    /// The hash that the lookup follows: below a switched node, the keyed hash.
+    followed: u64,
     /// The version of the subtree when the lookup began.
     version: u64,
     state: LookupState,
@@ -39,6 +45,8 @@ enum LookupState {
     TrieSlot { at: u64, position: u32 },
     /// The list at `at` was prefetched.
     List { class: u32, at: u64 },
+    /// The slots of the switched node at `at` are next.
+    Switched { at: u64 },
     /// The address of the first record with the right tag.
     Candidate(u64),
     /// There is none.
@@ -53,6 +61,8 @@ enum LookupState {
 pub(crate) enum LookupStep {
     /// A word was prefetched: step again to read it.
     Pending,
+    /// The lookup needs the keyed hash of its key ([`LazyTrie::follow_keyed`]).
+    Switched,
     /// The record at this address has the right tag.
     Candidate(u64),
     /// The lookup has ended.
@@ -60,10 +70,10 @@ pub(crate) enum LookupStep {
 }
 
 impl SteppedLookup {
-    /// The hash of the lookup.
+    /// The path of the lookup, whose key is `key`.
     #[inline]
-    pub(crate) fn hash(&self) -> u64 {
-        self.hash
+    pub(crate) fn path<'k>(&self, key: &'k [u8]) -> KeyPath<'k> {
+        KeyPath { hash: self.hash, key }
     }
 
     /// The address of the first record with the hash's tag, if the lookup has met one.
@@ -85,7 +95,7 @@ impl LazyTrie {
     pub(crate) fn begin_lookup(&self, hash: u64) -> SteppedLookup {
         let at = ROOT_AT + (hash >> (64 - ROOT_BITS));
         let state = LookupState::TrieSlot { at, position: ROOT_BITS };
-        let mut lookup = SteppedLookup { hash, version: self.version(hash), state };
+        let mut lookup = SteppedLookup { hash, followed: hash, version: self.version(hash), state };
         for _ in 0..CACHED_STEPS {
             if self.step(&mut lookup) != LookupStep::Pending {
                 break;
@@ -99,15 +109,17 @@ impl LazyTrie {
     pub(crate) fn step(&self, lookup: &mut SteppedLookup) -> LookupStep {
         lookup.state = match lookup.state {
             LookupState::TrieSlot { at, position } => {
-                self.step_from_slot(lookup.hash, at, position)
+                self.step_from_slot(lookup.followed, at, position)
             }
-            LookupState::List { class, at } => self.step_from_list(lookup.hash, class, at),
+            LookupState::List { class, at } => self.step_from_list(lookup.followed, class, at),
+            LookupState::Switched { .. } => return LookupStep::Switched,
             LookupState::Candidate(_) | LookupState::Missing | LookupState::Lost => {
                 return LookupStep::Ended;
             }
         };
         match lookup.state {
             LookupState::TrieSlot { .. } | LookupState::List { .. } => LookupStep::Pending,
+            LookupState::Switched { .. } => LookupStep::Switched,
             LookupState::Candidate(address) => LookupStep::Candidate(address),
             LookupState::Missing | LookupState::Lost => LookupStep::Ended,
         }
@@ -128,13 +140,31 @@ impl LazyTrie {
                 }
                 LookupState::List { class, at }
             }
-            TrieSlot::Node { at: node, .. } if position + self.fan_bits <= ROOT_BITS + TAG_BITS => {
+            TrieSlot::Node { at: node, .. } if self.splits_at(position) => {
                 let at = self.child(node, hash, position);
                 self.space.prefetch(at);
                 LookupState::TrieSlot { at, position: position + self.fan_bits }
             }
+            TrieSlot::Switched { at, .. } => LookupState::Switched { at },
             TrieSlot::Node { .. } => LookupState::Lost,
         }
+    }
+
+    /// Continues the lookup of a key that came to a switched node, and prefetches the next word. A
+    /// second switched node on a path is damage, which might lead in a circle: the lookup is lost.
+    #[cold]
+    pub(crate) fn follow_keyed(&self, lookup: &mut SteppedLookup, key: &[u8]) {
+        let LookupState::Switched { at } = lookup.state else { return };
+        let is_first = lookup.followed == lookup.hash;
+        let Some(keyed) = self.keyed_hash(key).filter(|keyed| is_first && *keyed != lookup.hash)
+        else {
+            lookup.state = LookupState::Lost;
+            return;
+        };
+        let at = self.child(at, keyed, ROOT_BITS);
+        self.space.prefetch(at);
+        lookup.followed = keyed;
+        lookup.state = LookupState::TrieSlot { at, position: ROOT_BITS + self.fan_bits };
     }
 
     #[inline]

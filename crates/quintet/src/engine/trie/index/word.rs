@@ -8,7 +8,8 @@
 //! | 32 to 35 | a link | all ones |
 //! | 0 to 31 | a link | where the object is, in units of two words |
 //! | 36 to 40 | a link | its class: it has `1 << class` words |
-//! | 41 | a link | 1: a node, 0: a list |
+//! | 41 | a link | 1: a node |
+//! | 42 | a link | 1: a switched node ([`super::switched`]); with 41 and 42 both 0: a list |
 //!
 //! The tag holds every hash bit that a split needs, so splits and merges read no records. Where a
 //! path has used all bits of the tag, lists grow instead.
@@ -25,6 +26,7 @@ const LINK: u64 = 0xf << 32;
 /// Addresses are from 1 to below this.
 pub(crate) const ADDRESS_END: u64 = LINK;
 const NODE: u64 = 1 << 41;
+const SWITCHED: u64 = 1 << 42;
 /// The number of units of two words that links can address. Objects are at multiples of a unit.
 pub(super) const UNITS_MAX: u64 = 1 << 32;
 
@@ -44,6 +46,11 @@ pub(super) enum TrieSlot {
         class: u32,
         at: u64,
     },
+    /// A switched node at `at`.
+    Switched {
+        class: u32,
+        at: u64,
+    },
 }
 
 impl TrieSlot {
@@ -57,20 +64,27 @@ impl TrieSlot {
             return Self::Record(word);
         }
         let (at, class) = ((word & 0xffff_ffff) * 2, low_u32(word >> 36) & 0x1f);
-        if word & NODE == 0 { Self::List { class, at } } else { Self::Node { class, at } }
+        if word & NODE != 0 {
+            Self::Node { class, at }
+        } else if word & SWITCHED == 0 {
+            Self::List { class, at }
+        } else {
+            Self::Switched { class, at }
+        }
     }
 }
 
-/// Counts the records, the links to lists and the links to nodes among words.
-pub(crate) fn count_words(words: impl Iterator<Item = u64>) -> [u64; 3] {
-    let mut counts = [0; 3];
-    let [records, lists, nodes] = &mut counts;
+/// Counts the records, and the links to lists, nodes and switched nodes among words.
+pub(crate) fn count_words(words: impl Iterator<Item = u64>) -> [u64; 4] {
+    let mut counts = [0; 4];
+    let [records, lists, nodes, switched] = &mut counts;
     for word in words {
         match TrieSlot::of(word) {
             TrieSlot::Empty => {}
             TrieSlot::Record(_) => *records += 1,
             TrieSlot::List { .. } => *lists += 1,
             TrieSlot::Node { .. } => *nodes += 1,
+            TrieSlot::Switched { .. } => *switched += 1,
         }
     }
     counts
@@ -86,6 +100,11 @@ pub(super) const fn node(class: u32, at: u64) -> u64 {
     NODE | list(class, at)
 }
 
+/// The word of a link to a switched node.
+pub(super) const fn switched(class: u32, at: u64) -> u64 {
+    SWITCHED | list(class, at)
+}
+
 /// The tag of a hash.
 #[inline]
 pub(super) const fn tag(hash: u64) -> u64 {
@@ -96,6 +115,12 @@ pub(super) const fn tag(hash: u64) -> u64 {
 #[inline]
 pub(super) const fn record(hash: u64, address: u64) -> u64 {
     tag(hash) << ADDRESS_BITS | address
+}
+
+/// The word of a record that has moved from that of `word` to `address`.
+#[inline]
+pub(super) const fn moved(word: u64, address: u64) -> u64 {
+    word & !ADDRESS_MASK | address
 }
 
 /// The tag of a record's word.

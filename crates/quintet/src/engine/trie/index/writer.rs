@@ -3,47 +3,61 @@
 //! A [`Writer`] holds the lock of one subtree. Dropping it increments the version and so unlocks.
 
 use super::{
+    key_path::{DEPTH_MAX, SlotPath},
     layout::Layout,
-    lazy_trie::{DEPTH_MAX, ROOT_AT, WordPosition, Writer, damaged, word_at},
+    lazy_trie::{ROOT_AT, WordPosition, Writer, damaged, word_at},
     list::CELL,
     search::{RecordVerdict, SearchResult},
-    word::{ADDRESS_END, ROOT_BITS, TAG_BITS, TrieSlot, record},
+    word::{ADDRESS_END, ROOT_BITS, TrieSlot, address_of, moved, record},
 };
 use crate::{
     Result,
     util::{codec::to_u64, mutant::mutant, sync::Ordering},
 };
 
-/// The path to a slot that holds no node.
-#[derive(Debug)]
-struct SlotPath {
-    /// The position of the slot.
-    slot: u64,
-    word: u64,
-    /// Bits of the hash that the path uses.
-    position: u32,
-    /// The nodes on the path from the top: the slot that links to each, and its position.
-    nodes: [(u64, u64); DEPTH_MAX],
-    depth: usize,
-}
-
 impl Writer<'_> {
-    /// Follows the path of the hash, and loads regions that are not in memory.
-    fn path(&self) -> Result<SlotPath> {
+    /// Follows the path, and loads regions that are not in memory.
+    pub(super) fn path(&self) -> Result<SlotPath> {
         let trie = self.trie;
-        let slot = ROOT_AT + (self.hash >> (64 - ROOT_BITS));
-        let mut path =
-            SlotPath { slot, word: 0, position: ROOT_BITS, nodes: [(0, 0); DEPTH_MAX], depth: 0 };
+        let hash = self.path.hash;
+        let mut path = SlotPath {
+            hash,
+            slot: ROOT_AT + (hash >> (64 - ROOT_BITS)),
+            word: 0,
+            position: ROOT_BITS,
+            nodes: [(0, 0); DEPTH_MAX],
+            depth: 0,
+            switched: DEPTH_MAX,
+        };
         loop {
             path.word = word_at(&trie.space, path.slot)?;
-            let TrieSlot::Node { at, .. } = TrieSlot::of(path.word) else { return Ok(path) };
+            let at = match TrieSlot::of(path.word) {
+                TrieSlot::Node { at, .. } => at,
+                TrieSlot::Switched { at, .. } => {
+                    self.follow_keyed(&mut path)?;
+                    at
+                }
+                _ => return Ok(path),
+            };
             let Some(node) = path.nodes.get_mut(path.depth) else {
                 return Err(damaged("a path has too many nodes"));
             };
             *node = (path.slot, at);
             path.depth += 1;
-            path.slot = trie.child(at, self.hash, path.position);
+            path.slot = trie.child(at, path.hash, path.position);
             path.position += trie.fan_bits;
+        }
+    }
+
+    /// Continues a path that came to a switched node with the keyed hash.
+    #[cold]
+    fn follow_keyed(&self, path: &mut SlotPath) -> Result<()> {
+        match self.trie.keyed_hash(self.path.key) {
+            Some(keyed) if !path.is_switched() => {
+                (path.hash, path.position, path.switched) = (keyed, ROOT_BITS, path.depth);
+                Ok(())
+            }
+            _ => Err(damaged("a switched node is where none can be")),
         }
     }
 
@@ -53,11 +67,11 @@ impl Writer<'_> {
     }
 
     /// The records in a slot's word.
-    fn records(&self, word: u64) -> Result<Vec<u64>> {
+    pub(super) fn records(&self, word: u64) -> Result<Vec<u64>> {
         match TrieSlot::of(word) {
             TrieSlot::Record(word) => Ok(vec![word]),
             TrieSlot::List { class, at } => self.trie.read_list(class, at),
-            TrieSlot::Empty | TrieSlot::Node { .. } => Ok(Vec::new()),
+            TrieSlot::Empty | TrieSlot::Node { .. } | TrieSlot::Switched { .. } => Ok(Vec::new()),
         }
     }
 
@@ -68,12 +82,12 @@ impl Writer<'_> {
         &self,
         mut look: impl FnMut(u64) -> Option<T>,
     ) -> Result<Option<(T, WordPosition)>> {
-        let mut look = |address, at| match look(address) {
-            Some(found) => RecordVerdict::Found((found, WordPosition(at))),
+        let mut look = |word, at| match look(address_of(word)) {
+            Some(found) => RecordVerdict::Found((found, WordPosition { at, word })),
             None => RecordVerdict::Other,
         };
         loop {
-            match self.trie.search(self.hash, &mut look) {
+            match self.trie.search(self.path, &mut look) {
                 SearchResult::Found(found) => return Ok(Some(found)),
                 SearchResult::Missing => return Ok(None),
                 SearchResult::Load(index) => self.trie.space.load(index)?,
@@ -82,16 +96,19 @@ impl Writer<'_> {
         }
     }
 
-    /// Adds a record for the hash. The caller knows that its key has none. Fails with
+    /// Adds a record for the key. The caller knows that it has none. Returns whether the record may
+    /// be in a list that is longer than it should be, which [`Self::switch`] switches. Fails with
     /// [`Error::Limit`] if the trie is full, and with errors of loading regions.
-    pub(crate) fn insert(&mut self, address: u64) -> Result<()> {
+    pub(crate) fn insert(&mut self, address: u64) -> Result<bool> {
         debug_assert!(address != 0 && address < ADDRESS_END);
         let trie = self.trie;
-        let word = record(self.hash, address);
         let path = self.path()?;
+        let word = record(path.hash, address);
         trie.counts.keys.fetch_add(1, Ordering::Relaxed);
-        let splits = path.position + trie.fan_bits <= ROOT_BITS + TAG_BITS;
+        trie.counts.insert_nodes_total.fetch_add(to_u64(path.depth) + 1, Ordering::Relaxed);
+        let splits = trie.splits_at(path.position);
         let has_room = |count: usize| count < trie.sluggishness || !splits;
+        let is_full = |count: usize| count >= trie.list_max(path.is_switched());
         if trie.layout == Layout::Lines
             && let TrieSlot::List { class, at } = TrieSlot::of(path.word)
             && let Some(words) = trie.space.words(at, 1 << class)
@@ -99,7 +116,7 @@ impl Writer<'_> {
             && has_room(count)
         {
             trie.space.set(at + to_u64(count), word);
-            return Ok(());
+            return Ok(!splits && is_full(count));
         }
         let mut words = self.records(path.word)?;
         if let TrieSlot::List { .. } | TrieSlot::Record(_) = TrieSlot::of(path.word)
@@ -107,14 +124,16 @@ impl Writer<'_> {
             && has_room(words.len())
         {
             trie.space.set(path.slot, trie.extend_chain(word, path.word, &words)?);
-            return Ok(());
+            return Ok(!splits && is_full(words.len()));
         }
+        // A split may separate nothing.
+        let may_be_overfull = is_full(words.len());
         words.push(word);
         trie.space.set(path.slot, trie.build(&words, path.position)?);
         if let TrieSlot::List { class, at } = TrieSlot::of(path.word) {
             trie.free_list(class, at)?;
         }
-        Ok(())
+        Ok(may_be_overfull)
     }
 
     /// Returns whether the record at `address` is in the trie.
@@ -133,15 +152,16 @@ impl Writer<'_> {
 
     /// Exchanges the record that [`Self::find`] found there for `new`.
     #[inline]
-    pub(crate) fn exchange(&mut self, WordPosition(at): WordPosition, new: u64) {
-        self.trie.space.set(at, record(self.hash, new));
+    pub(crate) fn exchange(&mut self, WordPosition { at, word }: WordPosition, new: u64) {
+        mutant!(TrieExchangesTag => return self.trie.space.set(at, record(self.path.hash, new)));
+        self.trie.space.set(at, moved(word, new));
     }
 
     /// Removes the record at `address`; `false` if it is not in the trie.
     pub(crate) fn remove(&mut self, address: u64) -> Result<bool> {
         let trie = self.trie;
         let path = self.path()?;
-        let gone = record(self.hash, address);
+        let gone = record(path.hash, address);
         match TrieSlot::of(path.word) {
             TrieSlot::Record(word) if word == gone => {
                 trie.space.set(path.slot, 0);
@@ -197,17 +217,30 @@ impl Writer<'_> {
     /// list, which moves up.
     fn merge(&self, path: &SlotPath) -> Result<()> {
         let trie = self.trie;
-        for (slot, node) in path.nodes.iter().take(path.depth).rev() {
+        for (depth, (slot, node)) in path.nodes.iter().enumerate().take(path.depth).rev() {
             word_at(&trie.space, *node)?;
             let words = trie.space.words(*node, 1 << trie.fan_bits);
             let words = words.ok_or_else(|| damaged("a node is outside the trie"))?;
             let mut left = words.iter().map(|w| w.load(Ordering::Relaxed)).filter(|w| *w != 0);
             let (first, second) = (left.next().unwrap_or(0), left.next());
-            if second.is_some() || matches!(TrieSlot::of(first), TrieSlot::Node { .. }) {
+            let is_node =
+                matches!(TrieSlot::of(first), TrieSlot::Node { .. } | TrieSlot::Switched { .. });
+            if second.is_some() || is_node {
+                break;
+            }
+            let is_switched =
+                depth == path.switched && mutant!(TrieMergeLosesSwitch: false, else true);
+            if is_switched && first != 0 {
+                // Its tag is of the keyed hash.
                 break;
             }
             trie.space.set(*slot, first);
+            if is_switched {
+                trie.free_switched(*node);
+                continue;
+            }
             trie.counts.nodes.fetch_sub(1, Ordering::Relaxed);
+            trie.counts.merges_total.fetch_add(1, Ordering::Relaxed);
             mutant!(TrieLeaksNodes => continue);
             trie.free(trie.fan_bits, *node);
         }

@@ -60,6 +60,17 @@ struct ExtentAllocator {
     released: Vec<(u64, u64)>,
     /// Values that are not in the file, by offset.
     unwritten: BTreeMap<u64, Arc<[u8]>>,
+    counts: ExtentCounts,
+}
+
+/// Counts of allocations since the table was opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ExtentCounts {
+    pub(crate) allocated: u64,
+    /// Allocations in a hole.
+    pub(crate) reused: u64,
+    /// Holes that allocations inspected.
+    pub(crate) inspected: u64,
 }
 
 /// The extents of a table. See the module documentation.
@@ -261,21 +272,9 @@ impl Extents {
 
     /// Decodes what [`Self::encode`] wrote. Returns `None` for anything else.
     pub(crate) fn decode(&self, rest: &mut Decoder<'_>) -> Option<()> {
+        let (tail, holes) = decode_extents(rest)?;
         let mut allocator = lock(&self.allocator);
-        allocator.tail = rest.varint()?;
-        allocator.holes.clear();
-        let mut end = BLOCK_BYTES;
-        for _ in 0..rest.varint()? {
-            let (offset, bytes) = (rest.varint()?, rest.varint()?);
-            let aligned = offset.is_multiple_of(BLOCK_BYTES)
-                && bytes.is_multiple_of(BLOCK_BYTES)
-                && bytes > 0;
-            if !aligned || offset < end || offset.checked_add(bytes)? > allocator.tail {
-                return None;
-            }
-            end = offset + bytes;
-            allocator.holes.insert(offset, bytes);
-        }
+        (allocator.tail, allocator.holes) = (tail, holes);
         Some(())
     }
 
@@ -306,6 +305,11 @@ impl Extents {
         lock(&self.allocator).unwritten.values().map(|value| to_u64(value.len())).sum()
     }
 
+    /// Counts of allocations.
+    pub(crate) fn counts(&self) -> ExtentCounts {
+        lock(&self.allocator).counts
+    }
+
     /// Holes and released extents, for checks: offset and bytes.
     pub(crate) fn holes(&self) -> Vec<(u64, u64)> {
         let allocator = lock(&self.allocator);
@@ -326,11 +330,17 @@ impl ExtentAllocator {
     fn allocate(&mut self, bytes: u64, scan_max: u64) -> u64 {
         let behind = self.holes.range((Included(self.next), Unbounded));
         let before = self.holes.range((Unbounded, Excluded(self.next)));
-        let mut looked_at = behind.chain(before).take(to_usize(scan_max));
-        let Some((&offset, &size)) = looked_at.find(|(_, size)| **size >= bytes) else {
+        let counts = &mut self.counts;
+        counts.allocated += 1;
+        let mut looked_at =
+            behind.chain(before).take(to_usize(scan_max)).inspect(|_| counts.inspected += 1);
+        let found = looked_at.find(|(_, size)| **size >= bytes);
+        let found = found.map(|(offset, size)| (*offset, *size));
+        let Some((offset, size)) = found else {
             self.tail += bytes;
             return self.tail - bytes;
         };
+        self.counts.reused += 1;
         self.holes.remove(&offset);
         if size > bytes {
             self.holes.insert(offset + bytes, size - bytes);
@@ -355,6 +365,40 @@ impl ExtentAllocator {
         } else {
             self.holes.insert(offset, bytes);
         }
+    }
+}
+
+/// Decodes what [`Extents::encode`] wrote: the tail, and the holes. Returns `None` for anything
+/// else.
+fn decode_extents(rest: &mut Decoder<'_>) -> Option<(u64, BTreeMap<u64, u64>)> {
+    let (tail, mut holes, mut end) = (rest.varint()?, BTreeMap::new(), BLOCK_BYTES);
+    for _ in 0..rest.varint()? {
+        let (offset, bytes) = (rest.varint()?, rest.varint()?);
+        let aligned =
+            offset.is_multiple_of(BLOCK_BYTES) && bytes.is_multiple_of(BLOCK_BYTES) && bytes > 0;
+        if !aligned || offset < end || offset.checked_add(bytes)? > tail {
+            return None;
+        }
+        end = offset + bytes;
+        holes.insert(offset, bytes);
+    }
+    Some((tail, holes))
+}
+
+impl Extents {
+    /// Describes the state that [`Extents::encode`] wrote: the space of large values, and its holes
+    /// (CedrusDB, figure 7). Returns `None` for anything else.
+    pub(crate) fn describe_state(
+        rest: &mut Decoder<'_>,
+        space: &mut Vec<String>,
+        free: &mut Vec<String>,
+    ) -> Option<()> {
+        let (tail, holes) = decode_extents(rest)?;
+        space.push(format!("    large values: to byte {tail} of their file"));
+        for (offset, bytes) in holes {
+            free.push(format!("    hole at byte {offset} of large values: {bytes} bytes"));
+        }
+        Some(())
     }
 }
 

@@ -152,14 +152,12 @@ impl Regions {
             return None;
         }
         for region in 0..lives.count {
-            let life = rest.varint()?;
+            let RegionState { life, used, sealed, live_units, span } = RegionState::decode(rest)?;
             self.row(region, 4).store(life, Ordering::Relaxed);
             if life == 0 {
                 lives.free.insert(region);
                 continue;
             }
-            let (used, sealed) = (rest.varint()?, rest.varint()?);
-            let (live_units, span) = (rest.varint()?, rest.varint()?);
             let units = self.segment_units();
             let sound = used <= units
                 && used.is_multiple_of(BLOCK_UNITS)
@@ -180,5 +178,56 @@ impl Regions {
     /// Bytes of regions in use that the file has.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.in_use().into_iter().map(|region| self.written(region) * UNIT_BYTES).sum()
+    }
+}
+
+/// The encoded row of a region.
+struct RegionState {
+    /// 0: the region is free, and the rest is 0.
+    life: u64,
+    used: u64,
+    sealed: u64,
+    live_units: u64,
+    span: u64,
+}
+
+impl RegionState {
+    fn decode(rest: &mut Decoder<'_>) -> Option<Self> {
+        let life = rest.varint()?;
+        if life == 0 {
+            return Some(Self { life, used: 0, sealed: 0, live_units: 0, span: 0 });
+        }
+        Some(Self {
+            life,
+            used: rest.varint()?,
+            sealed: rest.varint()?,
+            live_units: rest.varint()?,
+            span: rest.varint()?,
+        })
+    }
+}
+
+impl Regions {
+    /// Describes the state that [`Regions::encode`] wrote: the data space, and its free regions
+    /// (CedrusDB, figure 7). Returns `None` for anything else.
+    pub(crate) fn describe_state(
+        rest: &mut Decoder<'_>,
+        space: &mut Vec<String>,
+        free: &mut Vec<String>,
+    ) -> Option<()> {
+        let (last_life, count) = (rest.varint()?, rest.varint()?);
+        space.push(format!("    {count} regions, {last_life} lives"));
+        for region in 0..count {
+            let RegionState { life, used, sealed, live_units, .. } = RegionState::decode(rest)?;
+            if life == 0 {
+                free.push(format!("    region {region}"));
+                continue;
+            }
+            let kind = if sealed == 0 { "receives records" } else { "sealed" };
+            space.push(format!(
+                "    region {region}: life {life}, {live_units} of {used} units live, {kind}"
+            ));
+        }
+        Some(())
     }
 }

@@ -250,8 +250,7 @@ impl WordSpace {
         let mut disk = lock(&self.disk);
         disk.images.clear();
         for _ in 0..rest.varint()? {
-            let region = rest.varint()?;
-            let image = Image { slot: rest.varint()?, crc: rest.u32()? };
+            let (region, image) = decode_image(rest)?;
             let fits = region < self.words_max() >> self.region_bits && image.slot < 1 << 32;
             if !fits || disk.images.insert(region, image).is_some() {
                 return None;
@@ -312,5 +311,24 @@ impl WordSpace {
     /// Bytes of images in the file.
     pub(crate) fn file_bytes(&self) -> u64 {
         to_u64(lock(&self.disk).images.len()) * self.region_bytes()
+    }
+}
+
+/// Decodes a region with its image.
+fn decode_image(rest: &mut Decoder<'_>) -> Option<(u64, Image)> {
+    Some((rest.varint()?, Image { slot: rest.varint()?, crc: rest.u32()? }))
+}
+
+impl WordSpace {
+    /// Describes the state that [`WordSpace::encode`] wrote: where regions of the trie space have
+    /// their images. Returns `None` for anything else.
+    pub(crate) fn describe_state(rest: &mut Decoder<'_>, lines: &mut Vec<String>) -> Option<()> {
+        let count = rest.varint()?;
+        lines.push(format!("    {count} regions with images in the file"));
+        for _ in 0..count {
+            let (region, Image { slot, crc }) = decode_image(rest)?;
+            lines.push(format!("    region {region}: slot {slot}, checksum {crc:08x}"));
+        }
+        Some(())
     }
 }
