@@ -429,7 +429,7 @@ fn compact(context: &mut Context<'_>, command: &arguments::CompactArgs) -> Outco
     let database = context.open_to_write(&command.dir, DurabilityChoice::Sync)?;
     let names = match &command.table {
         Some(name) => vec![name.clone()],
-        None => database.tables().into_iter().map(|table| table.name.to_string()).collect(),
+        None => database.tables().into_iter().map(|table| table.name).collect(),
     };
     for name in names {
         let table = open_table(&database, &command.dir, &name)?;

@@ -155,7 +155,8 @@ fn compact_releases_the_bytes_of_replaced_values() {
     let place = Place::with_table();
     place.ok(&["create", "DB", "log", "--engine", "hashlog", "--option", "chunk_bytes=16384"]);
     let value = "v".repeat(1000);
-    let puts: String = (0..4000).map(|i| format!("put {} {value}\n", i % 40)).collect();
+    let put = |i| format!("put {} {value}", i % 40);
+    let puts = (0..4000).map(put).collect::<Vec<_>>().join("\n");
     place.feed(&["shell", "DB", "log"], puts);
     place.feed(&["shell", "DB", "log"], "persist\n");
     let printed = place.ok(&["compact", "DB", "log"]);
