@@ -48,7 +48,7 @@ impl Trie {
             for (index, (key, lookup)) in (number * BATCH..).zip(batch.iter().zip(lookups)) {
                 let answer = self.finish_lookup(key, lookup, &mut scratch)?;
                 if self.settings.counts_gets {
-                    self.count_get(answer.as_ref());
+                    self.count_get(matches!(answer, Some(RecordValue::Delivered)));
                 }
                 match answer {
                     None => each(index, None)?,

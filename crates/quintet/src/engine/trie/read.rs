@@ -33,7 +33,7 @@ impl Trie {
         };
         let answer = self.answer(path, &[], &mut on_value)?;
         if self.settings.counts_gets {
-            self.count_get(answer.as_ref());
+            self.count_get(matches!(answer, Some(RecordValue::Delivered)));
         }
         match answer {
             None => Ok(None),

@@ -4,7 +4,7 @@
 //! events. Lookups and hits are counted with the option `profile=on` only: otherwise a get from
 //! memory stores nothing.
 
-use super::{index::TrieProfile, lookup::RecordValue, table::Trie};
+use super::{index::TrieProfile, table::Trie};
 use crate::{
     contract::EngineStats,
     engine::trie::store::{extents::ExtentCounts, regions::UNIT_BYTES},
@@ -69,11 +69,11 @@ impl Trie {
         }
     }
 
-    /// Counts a get whose lookup had this answer. Call with the option `profile=on` only.
+    /// Counts a get. Call with the option `profile=on` only.
     #[cold]
-    pub(super) fn count_get(&self, answer: Option<&RecordValue>) {
+    pub(super) fn count_get(&self, is_hit: bool) {
         self.counters.lookups_total.fetch_add(1, Ordering::Relaxed);
-        if matches!(answer, Some(RecordValue::Delivered)) {
+        if is_hit {
             self.counters.lookup_hits_total.fetch_add(1, Ordering::Relaxed);
         }
     }

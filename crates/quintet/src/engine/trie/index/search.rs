@@ -80,23 +80,11 @@ impl LazyTrie {
     #[inline]
     pub(super) fn search<T>(
         &self,
-        KeyPath { hash, key }: KeyPath<'_>,
+        KeyPath { mut hash, key }: KeyPath<'_>,
         look: &mut impl FnMut(u64, u64) -> RecordVerdict<T>,
     ) -> SearchResult<T> {
-        let at = ROOT_AT + (hash >> (64 - ROOT_BITS));
-        self.search_from::<false, T>(at, ROOT_BITS, (hash, key), look)
-    }
-
-    /// Continues a search in the slot at `at`. `SWITCHED` says that `hash` is the keyed hash and
-    /// the slot below a switched node.
-    #[inline]
-    pub(super) fn search_from<const SWITCHED: bool, T>(
-        &self,
-        mut at: u64,
-        mut position: u32,
-        (hash, key): (u64, &[u8]),
-        look: &mut impl FnMut(u64, u64) -> RecordVerdict<T>,
-    ) -> SearchResult<T> {
+        let mut at = ROOT_AT + (hash >> (64 - ROOT_BITS));
+        let (mut position, mut is_switched) = (ROOT_BITS, false);
         loop {
             let Some(word) = self.space.get(at) else { return SearchResult::Load(at) };
             match TrieSlot::of(word) {
@@ -132,9 +120,14 @@ impl LazyTrie {
                     at = self.child(node, hash, position);
                     position += self.fan_bits;
                 }
-                TrieSlot::Switched { .. } if SWITCHED => return SearchResult::Changed,
+                // Below it, paths are of the keyed hash.
                 TrieSlot::Switched { at: node, .. } => {
-                    return self.search_switched(node, key, look);
+                    let Some(keyed) = self.keyed_hash(key).filter(|_| !is_switched) else {
+                        return SearchResult::Changed;
+                    };
+                    (hash, is_switched) = (keyed, true);
+                    at = self.child(node, hash, ROOT_BITS);
+                    position = ROOT_BITS + self.fan_bits;
                 }
             }
         }

@@ -30,7 +30,6 @@
 use super::{
     key_path::{HashOf, SlotPath},
     lazy_trie::{LazyTrie, Writer, damaged},
-    search::{RecordVerdict, SearchResult},
     word::{self, ROOT_BITS, TrieSlot, address_of, record},
 };
 use crate::{
@@ -57,23 +56,10 @@ impl LazyTrie {
 
     /// The keyed hash of a key. `None` in a trie that never switches, where a switched node is
     /// damage.
-    #[inline]
-    pub(super) fn keyed_hash(&self, key: &[u8]) -> Option<u64> {
-        self.fallback.as_ref().map(|keyed| keyed.hash(key))
-    }
-
-    /// As [`LazyTrie::search`], below the switched node at `node`.
     #[cold]
     #[inline(never)]
-    pub(super) fn search_switched<T>(
-        &self,
-        node: u64,
-        key: &[u8],
-        look: &mut impl FnMut(u64, u64) -> RecordVerdict<T>,
-    ) -> SearchResult<T> {
-        let Some(hash) = self.keyed_hash(key) else { return SearchResult::Changed };
-        let at = self.child(node, hash, ROOT_BITS);
-        self.search_from::<true, T>(at, ROOT_BITS + self.fan_bits, (hash, key), look)
+    pub(super) fn keyed_hash(&self, key: &[u8]) -> Option<u64> {
+        self.fallback.as_ref().map(|keyed| keyed.hash(key))
     }
 
     /// Builds a switched node for the records at these addresses and returns its word. Returns
