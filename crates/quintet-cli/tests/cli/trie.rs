@@ -80,12 +80,17 @@ fn the_journal_shows_the_four_spaces() {
 #[test]
 fn the_skew_of_keys_is_told() {
     let place = Place::empty();
-    place.ok(&["create", "DB", "t", "--engine", "trie", "--option", "hash=none"]);
+    // A small journal, so that the index has images in its file.
+    let options = ["--option", "hash=none", "--option", "journal_bytes=65536"];
+    place.ok(&[&["create", "DB", "t", "--engine", "trie"], &options[..]].concat());
     let add = |from: u64, key: fn(u64) -> Vec<u8>| {
         let database = quintet::Database::open(place.path("db")).unwrap();
         let table = database.table("t").unwrap();
         for number in from..from + 1_000 {
             table.put(key(number), "value").unwrap();
+            if number % 100 == 0 {
+                database.persist().unwrap();
+            }
         }
         database.close().unwrap();
     };
