@@ -1,27 +1,16 @@
 //! Tables whose paths are bytes of keys, and their fallback to the keyed hash.
 
-use super::{index::TrieShape, *};
+use super::{index::TrieShape, tests::Bench, *};
 use crate::{
-    contract::{
-        EngineKind,
-        test_bench::{
-            self, Rows, check, commit, compare_exactly, delete, detail, findings, put, replay,
-        },
+    contract::test_bench::{
+        self, Rows, check, commit, compare_exactly, delete, detail, findings, put, replay,
     },
     io::sim::{Call, SimEnv},
     util::mutant::{Bug, finds},
 };
 
-type Bench = test_bench::Bench<Trie>;
-
 fn bench(seed: u64) -> Bench {
-    let options = TableOptions::new(EngineKind::Trie)
-        .set("hash", "none")
-        .set("region_bytes", "65536")
-        .set("journal_bytes", "65536")
-        .set("cut_bytes", "65536")
-        .set("sluggishness", "4");
-    Bench::with(seed, options, Trie::open_with_mask)
+    Bench::new(seed).set("hash", "none")
 }
 
 /// Keys that all have the same path: their first and last eight bytes agree.

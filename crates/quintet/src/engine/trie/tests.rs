@@ -20,10 +20,11 @@ use crate::{
     },
 };
 
-type Bench = test_bench::Bench<Trie>;
+/// Tables with small regions and lists.
+pub(super) type Bench = test_bench::Bench<Trie>;
 
 impl Bench {
-    fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         let options = TableOptions::new(EngineKind::Trie)
             .set("region_bytes", "65536")
             .set("journal_bytes", "65536")

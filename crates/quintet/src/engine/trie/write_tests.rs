@@ -1,11 +1,8 @@
 //! Updates in place, and the profile.
 
-use super::*;
+use super::{tests::Bench, *};
 use crate::{
-    contract::{
-        EngineKind,
-        test_bench::{self, Random, Rows, compare_exactly, delete, detail, put},
-    },
+    contract::test_bench::{self, Random, Rows, compare_exactly, delete, detail, put},
     util::{
         codec::{to_u64, to_usize},
         mutant::{Bug, finds},
@@ -13,20 +10,9 @@ use crate::{
     },
 };
 
-type Bench = test_bench::Bench<Trie>;
-
-fn bench(seed: u64) -> Bench {
-    let options = TableOptions::new(EngineKind::Trie)
-        .set("region_bytes", "65536")
-        .set("journal_bytes", "65536")
-        .set("cut_bytes", "65536")
-        .set("sluggishness", "4");
-    Bench::with(seed, options, Trie::open_with_mask)
-}
-
 /// Values that become shorter by each number of bytes, with a record behind each that stays.
 fn shorter_values_are_stored_in_place() {
-    let bench = bench(1);
+    let bench = Bench::new(1);
     let (engine, _) = bench.open();
     let mut rows = Rows::new();
     let mut lsn = 0;
@@ -88,7 +74,7 @@ fn shorter_values_find_a_rest_that_is_no_record() {
 /// Gets beside updates in place of all sizes see whole values.
 #[test]
 fn readers_see_whole_values_beside_shorter_ones() {
-    let bench = bench(2);
+    let bench = Bench::new(2);
     let (engine, _) = bench.open();
     let value = |number: u64| vec![low(number); 100 + to_usize(number % 7) * 50];
     let done = AtomicBool::new(false);
@@ -116,7 +102,7 @@ fn readers_see_whole_values_beside_shorter_ones() {
 #[test]
 fn the_profile_counts_gets_if_asked_to() {
     for (profile, counted) in [("on", [5, 2]), ("off", [0, 0])] {
-        let bench = bench(4).set("profile", profile);
+        let bench = Bench::new(4).set("profile", profile);
         let (engine, _) = bench.open();
         put(&engine, 1, b"here", b"value");
         put(&engine, 2, b"large", &vec![b'x'; 70_000]);
@@ -139,7 +125,7 @@ fn low(number: u64) -> u8 {
 
 #[test]
 fn the_profile_counts_what_happens() {
-    let bench = bench(3);
+    let bench = Bench::new(3);
     let (engine, _) = bench.open();
     for number in 0..2_000_u64 {
         put(&engine, number + 1, &number.to_le_bytes(), &[b'v'; 100]);

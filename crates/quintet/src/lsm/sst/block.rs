@@ -367,7 +367,11 @@ pub(crate) fn all_entries(entries: &[u8], out: &mut Vec<EntryRef>) -> Result<(),
 
 /// Returns the entry of a key. Costs a linear search.
 pub(crate) fn find(entries: &[u8], key: &[u8]) -> Option<EntryRef> {
-    let mut at = 0;
+    find_from(entries, 0, key)
+}
+
+/// As [`find`], from the entry at offset `at` on.
+pub(super) fn find_from(entries: &[u8], mut at: usize, key: &[u8]) -> Option<EntryRef> {
     while let Some((entry, next)) = entry_at(entries, at) {
         if entries.get(entry.key.clone()) == Some(key) {
             return Some(entry);

@@ -21,7 +21,7 @@
 
 use std::ops::Range;
 
-use super::block::{EntryRef, entry_at};
+use super::block::{EntryRef, find_from};
 use crate::util::codec::{Decoder, low_u32, to_u64, to_usize};
 
 /// Maximum number of slots of a block.
@@ -93,15 +93,7 @@ impl<'a> SlotBlock<'a> {
     /// Returns the entry of a key that a slot leads to.
     pub(crate) fn find(&self, slot: usize, key: &[u8]) -> Option<EntryRef> {
         let range = self.slot(slot)?;
-        let entries = self.entries.get(..range.end)?;
-        let mut at = range.start;
-        while let Some((entry, next)) = entry_at(entries, at) {
-            if entries.get(entry.key.clone()) == Some(key) {
-                return Some(entry);
-            }
-            at = next;
-        }
-        None
+        find_from(self.entries.get(..range.end)?, range.start, key)
     }
 }
 

@@ -158,17 +158,39 @@ impl TphStore {
         for (_, location) in &mut *locations {
             *location = u64::from(block_of(*location));
         }
-        let tag_bits = self.settings.tag_bits;
-        let options = BuildOptions { method: self.settings.hash, ..BuildOptions::default() };
-        let index = TableIndex::build(&locations, collisions, tag_bits, &options)?;
+        let index = self.index_of(&locations, collisions)?;
         drop(locations);
         let sst = Arc::new(writer.finish(index.encode())?);
-        self.count_written(&sst);
-        let mut ssts = vec![TableSst::new(sst, live.first().copied().unwrap_or_default(), None)];
-        ssts.extend(kept);
-        let collected = to_u64(base.ssts.len() + 1 - ssts.len());
-        self.counters.collected.fetch_add(collected, Ordering::Relaxed);
+        let newest = TableSst::new(sst, live.first().copied().unwrap_or_default(), None);
+        let ssts = self.merged_ssts(newest, kept, base);
         Ok(TphTable { lower_bound, ssts, tombstones, index: Some(index), ..TphTable::default() })
+    }
+
+    /// Builds the index of a table from hashes in order, each with the number of its block or
+    /// piece.
+    pub(super) fn index_of(
+        &self,
+        locations: &[(u64, u64)],
+        collisions: Vec<Collision>,
+    ) -> Result<TableIndex> {
+        let options = BuildOptions { method: self.settings.hash, ..BuildOptions::default() };
+        TableIndex::build(locations, collisions, self.settings.tag_bits, &options)
+    }
+
+    /// Returns the SSTs of a merged table, newest first. Counts the bytes of the new one, and the
+    /// SSTs of the base that leave.
+    pub(super) fn merged_ssts(
+        &self,
+        newest: TableSst,
+        kept: Vec<TableSst>,
+        base: &MergeBase,
+    ) -> Vec<TableSst> {
+        self.count_written(&newest.sst);
+        let collected = to_u64(base.ssts.len() - kept.len());
+        self.counters.collected.fetch_add(collected, Ordering::Relaxed);
+        let mut ssts = vec![newest];
+        ssts.extend(kept);
+        ssts
     }
 
     /// Returns the keys whose hash another key of the table has too. Reads their blocks.

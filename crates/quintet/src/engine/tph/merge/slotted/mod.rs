@@ -18,7 +18,7 @@ use self::merge_case::{KeyAction, MergeCase, MergedKey};
 use super::{
     super::{
         cursor::{TphCursor, TphMergeCursor},
-        index::{Collision, TableIndex},
+        index::Collision,
         piece_cursor::{keys_of, keys_of_block},
         publish::UnpublishedSsts,
         store::TphStore,
@@ -30,7 +30,6 @@ use super::{
 };
 use crate::{
     Error, Result,
-    engine::tph::perfect_hash::BuildOptions,
     lsm::sst::{
         SstWriter,
         order_section::{self, EntryLocation, PIECES_MAX},
@@ -38,7 +37,6 @@ use crate::{
     util::{
         codec::{low_u32, to_u64},
         mutant::mutant,
-        sync::Ordering,
     },
 };
 
@@ -153,19 +151,14 @@ impl TphStore {
             invalid += u64::from(is_invalid(*word));
             *word = number(*word);
         }
-        let options = BuildOptions { method: self.settings.hash, ..BuildOptions::default() };
-        let tag_bits = self.settings.tag_bits;
-        let index = TableIndex::build(&locations, collisions, tag_bits, &options)?;
+        let index = self.index_of(&locations, collisions)?;
         drop(locations);
         let (local, order) = piece.finish()?;
         let section = (index, order, invalid);
         let sst = Arc::new(writer.finish_slotted(global::encode(&section), &local.encode())?);
-        self.count_written(&sst);
         let written = live.first().copied().unwrap_or_default();
-        let mut ssts = vec![TableSst::new(sst, written, Some(Arc::new(local)))];
-        ssts.extend(kept);
-        let collected = to_u64(base.ssts.len() + 1 - ssts.len());
-        self.counters.collected.fetch_add(collected, Ordering::Relaxed);
+        let newest = TableSst::new(sst, written, Some(Arc::new(local)));
+        let ssts = self.merged_ssts(newest, kept, base);
         let (index, order, invalid) = section;
         let (index, order) = (Some(index), Some(order));
         Ok(TphTable { lower_bound, ssts, tombstones, index, order, invalid })
