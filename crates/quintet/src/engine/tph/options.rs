@@ -1,7 +1,7 @@
 //! The options of a table.
 
 use crate::{
-    Result,
+    Error, Result,
     contract::{
         Compression, TableOptions,
         options::{
@@ -180,7 +180,7 @@ engine_options! {
         unit: "",
         default: word("shift"),
         meaning: "construction of the perfect hash of a table: 2.2 bits a key; the paper's, 2.6 \
-                  bits. With `tiers=two` it is always the paper's",
+                  bits. `tiers=two` takes the paper's, and refuses `shift`",
         change_when: "you repeat the paper's experiments",
         audience: Paper,
     }
@@ -223,6 +223,16 @@ impl TphSettings {
         let options = OptionReader::new(options, TphOptions::OPTIONS)?;
         let mode = options.word("mode")?;
         let tiers = options.word("tiers")?;
+        let perfect_hash = options.word("perfect_hash")?;
+        if tiers == Tiers::Two
+            && perfect_hash == PerfectHash::Shift
+            && options.is_set("perfect_hash")
+        {
+            return Err(Error::InvalidOption {
+                name: "perfect_hash".to_owned(),
+                what: "tiers=two uses cphash: leave the option out, or set it to cphash".to_owned(),
+            });
+        }
         let signature_bits = match tiers {
             Tiers::One => options.number("signature_bits")?,
             Tiers::Two => options.number_or("signature_bits", |_| 8)?,
@@ -262,7 +272,7 @@ impl TphSettings {
                 keys: true,
             },
             tag_bits: u32::try_from(signature_bits).unwrap_or(11),
-            hash: match (tiers, options.word("perfect_hash")?) {
+            hash: match (tiers, perfect_hash) {
                 (Tiers::One, PerfectHash::Shift) => Method::Shift,
                 (Tiers::Two, _) | (_, PerfectHash::CpHash) => Method::CpHash(Lanes::Widest),
             },
@@ -286,5 +296,15 @@ mod tests {
         assert_reads_all(EngineKind::Tph, TphOptions::OPTIONS, |options| {
             TphSettings::parse(options, 1 << 30)
         });
+    }
+
+    #[test]
+    fn two_tiers_refuse_the_other_hash() {
+        let two = TableOptions::new(EngineKind::Tph).set("tiers", "two");
+        let parse = |options: &TableOptions| TphSettings::parse(options, 1 << 30);
+        assert!(parse(&two).is_ok());
+        assert!(parse(&two.clone().set("perfect_hash", "cphash")).is_ok());
+        let refused = parse(&two.set("perfect_hash", "shift")).unwrap_err();
+        assert!(refused.to_string().contains("tiers=two"), "{refused}");
     }
 }

@@ -59,8 +59,8 @@ pub(super) struct TrieCounts {
     pub(super) merges_total: AtomicU64,
 }
 
-/// Counts of a trie since the table was opened, as the paper's tools print them. Lookups are not
-/// counted: they store nothing.
+/// Counts of a trie since the table was opened, as the paper's tools print them. The table counts
+/// lookups, if it is asked to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TrieProfile {
     pub(crate) inserts: u64,
