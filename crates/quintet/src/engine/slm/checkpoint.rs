@@ -18,8 +18,10 @@
 use super::table::SlmTable;
 use crate::{
     Result,
+    bptree::checkpoint::CheckpointParticipant as _,
     util::{
         codec::Lsn,
+        mutant::mutant,
         sync::{Ordering, lock},
     },
 };
@@ -29,6 +31,14 @@ impl SlmTable {
     /// are complete: `up_to`, or the previous one if that is higher. Removes the files of runs that
     /// the checkpoint leaves out.
     pub(super) fn take_checkpoint(&self, up_to: Option<Lsn>) -> Result<Lsn> {
+        if let Some(pool) = self.pool.as_ref().filter(|pool| pool.index.is_some()) {
+            if self.manifest.has_dead() {
+                self.list_in_pool()?;
+            }
+            let complete = up_to.map_or(pool.complete(), |lsn| pool.set_complete(lsn));
+            self.remove_obsolete_runs();
+            return Ok(complete);
+        }
         let mut checkpointer = lock(&self.paged.checkpointer);
         let complete = checkpointer.complete();
         let lsn = up_to.map_or(complete, |lsn| lsn.max(complete));
@@ -42,6 +52,17 @@ impl SlmTable {
         drop(checkpointer);
         self.remove_obsolete_runs();
         outcome.map(|()| complete)
+    }
+
+    /// Replaces the list of runs in the pool, if the index is there. Every run in the list has a
+    /// durable file and name. Runs without live entries leave it and can be removed.
+    pub(super) fn list_in_pool(&self) -> Result<()> {
+        let Some(index) = self.pool_index() else { return Ok(()) };
+        mutant!(SlmIndexBeforeRun: (), else self.manifest.make_durable()?);
+        let mut omitted = Vec::new();
+        index.replace_list(|| self.manifest.pool_list(&mut omitted))?;
+        self.manifest.add_removable(omitted);
+        Ok(())
     }
 
     /// Removes the runs that the newest durable list leaves out from the super version and from

@@ -14,7 +14,7 @@ use super::{
     fault::FaultPlan,
     jobs::{Scheduler, SimClock},
     random::Random,
-    state::{DiskState, FileChange, InodeId, Origin, ROOT},
+    state::{DiskState, FileChange, InodeId, MappingKind, Origin, ROOT},
 };
 use crate::io::Mapping;
 
@@ -59,6 +59,7 @@ pub(super) struct LiveMapping {
     pub(super) inode: InodeId,
     pub(super) path: Arc<str>,
     pub(super) mapping: Arc<Mapping>,
+    pub(super) kind: MappingKind,
 }
 
 #[derive(Debug)]
@@ -121,8 +122,8 @@ impl Disk {
             // Check before the comparison: without another holder there can be no further store.
             let held = Arc::strong_count(&live.mapping) > 1;
             let Ok(file) = self.state.file(live.inode) else { continue };
-            let origin = Origin::Mapping(self.state.mapped);
-            let differences = file.visible.differences(&live.mapping, self.state.mapped.unit());
+            let origin = Origin::Mapping(live.kind);
+            let differences = file.visible.differences(&live.mapping, live.kind.unit());
             if !differences.is_empty() {
                 self.event += 1;
                 if let Ok(file) = self.state.file_mut(live.inode) {

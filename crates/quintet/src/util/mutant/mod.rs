@@ -432,6 +432,24 @@ bugs! {
     PersistentListSkipsValue = 141, "persistent-list-skips-value";
     /// An older version replaces a newer one.
     PersistentListTakesOlder = 142, "persistent-list-takes-older";
+    /// Opening keeps the entries that the shared log may lack.
+    PersistentListKeepsLater = 390, "persistent-list-keeps-later";
+    /// The index in the pool points to a run whose name is not durable.
+    SlmIndexBeforeRun = 391, "slm-index-before-run";
+    /// The live counts in the pool are not those after an update of the index.
+    SlmPoolForgetsLive = 392, "slm-pool-forgets-live";
+    /// A sweep frees objects of the index that were reachable.
+    PmemSweepFreesReachable = 393, "pmem-sweep-frees-reachable";
+    /// Opening repairs only the leaf of a change that a crash interrupted.
+    FairRepairsLeavesAlone = 394, "fair-repairs-leaves-alone";
+    /// The index in the pool is updated without a log of the updates.
+    SlmPoolSkipsUpdateLog = 395, "slm-pool-skips-update-log";
+    /// A flush puts entries into the pool's index that the log does not have durably.
+    SlmFlushesUnsynced = 396, "slm-flushes-unsynced";
+    /// A table claims to be complete although a memtable in ordinary memory has entries.
+    SlmPoolClaimsTooMuch = 397, "slm-pool-claims-too-much";
+    /// A flushed memtable leaves the pool before the index in pages is durable.
+    SlmPoolForgetsMemtable = 398, "slm-pool-forgets-memtable";
     /// A search of the persistent skip list reads the last node's successor again.
     PersistentListLooksAgain = 151, "persistent-list-looks-again";
     /// A shift to the right leaves a cache line that is not persistent.
