@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::{
-    memtable::Memtable,
+    memtable::{Filter, Memtable},
     super_version::SuperVersion,
     write_buffer::{FlushTarget, WriteBuffer, new_group, new_memtable},
 };
@@ -23,17 +23,22 @@ impl<V> WriteBuffer<V> {
         active: &Arc<Memtable>,
         target: &impl FlushTarget<V>,
     ) -> Result<()> {
-        let empty = self.new_in_pool().map_or_else(|| self.new_in_memory(active), Ok)?;
+        let empty = self.new_in_pool(active).map_or_else(|| self.new_in_memory(active), Ok)?;
         self.install_memtable(empty, active, target)
+    }
+
+    /// Returns the filter of the memtable that follows `active`: of the same flush, or a new one.
+    pub(super) fn next_group(&self, active: &Memtable) -> Result<Option<Arc<Filter>>> {
+        Ok(match active.group() {
+            Some(group) if group.members() < self.lists => Some(Arc::clone(group)),
+            _ if self.lists > 1 => Some(new_group(self.memtable_bytes, &self.context)?),
+            _ => None,
+        })
     }
 
     /// Returns an empty memtable in ordinary memory that follows `active`.
     pub(super) fn new_in_memory(&self, active: &Memtable) -> Result<Arc<Memtable>> {
-        let group = match active.group() {
-            Some(group) if group.members() < self.lists => Some(Arc::clone(group)),
-            _ if self.lists > 1 => Some(new_group(self.memtable_bytes, &self.context)?),
-            _ => None,
-        };
+        let group = self.next_group(active)?;
         new_memtable(&self.arenas, group.as_ref(), &self.empty_ranges, &self.context)
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::{
     memtable::{Memtable, pool_memtables::PoolMemtables},
     super_version::SuperVersion,
-    write_buffer::{FlushTarget, WriteBuffer},
+    write_buffer::{FlushTarget, WriteBuffer, new_group},
 };
 use crate::{
     Result,
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-impl<V> WriteBuffer<V> {
+impl<V: Send + Sync> WriteBuffer<V> {
     /// Moves the memtables to a pool: opens those in its directory without the entries from `end`
     /// on, and makes the active one there. With `is_copy` the pool is read only.
     pub(crate) fn attach_pool(
@@ -36,8 +36,7 @@ impl<V> WriteBuffer<V> {
             offsets.iter().map(|_| Mutex::new(None)).collect();
         self.context.env.parallel(offsets.len(), &|number| {
             if let (Some(at), Some(slot)) = (offsets.get(number), opened.get(number)) {
-                let (ranges, budget) = (&self.empty_ranges, &self.context.budget);
-                *lock(slot) = Some(pool.open_list(*at, end, ranges, budget));
+                *lock(slot) = Some(self.open_in_pool(&pool, *at, end));
             }
         });
         let mut frozen = Vec::new();
@@ -47,29 +46,43 @@ impl<V> WriteBuffer<V> {
         }
         let view = self.view.load_full();
         let mut active = Arc::clone(&view.active);
-        if !is_copy && let Ok(in_pool) = pool.create(&self.empty_ranges, &self.context.budget) {
+        self.pool = Some(pool);
+        if !is_copy && let Some(in_pool) = self.new_in_pool(&active) {
             active = in_pool;
         }
         let (empty, frozen): (Vec<_>, Vec<_>) = frozen.into_iter().partition(|one| one.is_empty());
         let view = SuperVersion { active, frozen, version: Arc::clone(&view.version) };
-        if !is_copy {
+        if let Some(pool) = self.pool.as_ref().filter(|_| !is_copy) {
             pool.publish(view.memtables())?;
             empty.iter().for_each(|memtable| memtable.leave_directory());
         }
         self.view.store(Arc::new(view));
-        self.pool = Some(pool);
         Ok(())
     }
 
+    /// Opens one memtable of the pool, with a filter of its own.
+    fn open_in_pool(&self, pool: &Arc<PoolMemtables>, at: u64, end: Lsn) -> Result<Arc<Memtable>> {
+        let group = (self.lists > 1).then(|| new_group(pool.list_bytes(), &self.context));
+        let group = group.transpose()?;
+        let hash = |key: &[u8]| self.hash(key);
+        let context = (&self.empty_ranges, &self.context.budget);
+        pool.open_list(at, end, (group.as_ref(), &hash), context)
+    }
+
+}
+
+impl<V> WriteBuffer<V> {
     /// Returns the bytes at which a memtable is frozen at the latest.
     pub(crate) fn list_bytes_max(&self) -> u64 {
         self.memtable_bytes / self.lists
     }
 
-    /// Returns an empty memtable in the pool; `None` without a pool, or if it has no room.
-    pub(super) fn new_in_pool(&self) -> Option<Arc<Memtable>> {
+    /// Returns an empty memtable in the pool that follows `active`; `None` without a pool, or if it
+    /// has no room.
+    pub(super) fn new_in_pool(&self, active: &Memtable) -> Option<Arc<Memtable>> {
         let pool = self.pool.as_ref()?;
-        pool.create(&self.empty_ranges, &self.context.budget).ok()
+        let group = self.next_group(active).ok()?;
+        pool.create(group.as_ref(), (&self.empty_ranges, &self.context.budget)).ok()
     }
 
     /// Publishes the memtables of a super version that replaces `active`. If the directory is full,

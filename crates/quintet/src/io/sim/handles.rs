@@ -548,7 +548,7 @@ impl File for SimFile {
             return;
         }
         let range = MappingKind::Lines.to_sync(&range);
-        disk.begin(self.inode);
+        disk.begin_in(self.inode, &range);
         if let Ok(file) = disk.state.file_mut(self.inode) {
             file.sync_range(&range);
         }

@@ -23,7 +23,7 @@
 
 use std::sync::Arc;
 
-use super::{Memtable, Storage, pool_list::PoolList};
+use super::{Filter, Memtable, Storage, pool_list::PoolList};
 use crate::{
     Error, Result,
     lsm::empty_ranges::EmptyRanges,
@@ -125,11 +125,14 @@ impl PoolMemtables {
         self: &Arc<Self>,
         at: u64,
         end: Lsn,
-        ranges: &Arc<EmptyRanges>,
-        budget: &Arc<Budget>,
+        (group, hash): (Option<&Arc<Filter>>, &dyn Fn(&[u8]) -> u64),
+        (ranges, budget): (&Arc<EmptyRanges>, &Arc<Budget>),
     ) -> Result<Arc<Memtable>> {
         let list = PersistentList::open(&self.pool, at, self.list_bytes, end.0)?;
-        let memtable = self.memtable(list, ranges, budget);
+        let memtable = self.memtable(list, group, (ranges, budget));
+        if let (Some(group), Some(list)) = (group, memtable.pool_list()) {
+            list.each_key(|key| group.add(hash(key)));
+        }
         let (keys, bytes) = memtable.pool_list().map_or((0, 0), PoolList::size);
         memtable.entries.store(keys, Ordering::Relaxed);
         memtable.keys.store(keys, Ordering::Relaxed);
@@ -144,8 +147,8 @@ impl PoolMemtables {
     /// Creates an empty memtable. Fails with [`Error::DiskFull`] if the pool has no room.
     pub(crate) fn create(
         self: &Arc<Self>,
-        ranges: &Arc<EmptyRanges>,
-        budget: &Arc<Budget>,
+        group: Option<&Arc<Filter>>,
+        (ranges, budget): (&Arc<EmptyRanges>, &Arc<Budget>),
     ) -> Result<Arc<Memtable>> {
         // An entry in the pool takes a few bytes more than it counts in a memtable. Writers that
         // were admitted may exceed the size at which the memtable is frozen.
@@ -154,7 +157,7 @@ impl PoolMemtables {
         let list = list.inspect_err(|_| {
             self.fallbacks_total.fetch_add(1, Ordering::Relaxed);
         })?;
-        let memtable = self.memtable(list, ranges, budget);
+        let memtable = self.memtable(list, group, (ranges, budget));
         // Until it is published, a drop frees it.
         memtable.pool_list().inspect(|list| list.retire());
         Ok(Arc::new(memtable))
@@ -163,12 +166,15 @@ impl PoolMemtables {
     fn memtable(
         self: &Arc<Self>,
         list: PersistentList,
-        ranges: &Arc<EmptyRanges>,
-        budget: &Arc<Budget>,
+        group: Option<&Arc<Filter>>,
+        (ranges, budget): (&Arc<EmptyRanges>, &Arc<Budget>),
     ) -> Memtable {
+        if let Some(group) = group {
+            group.members.fetch_add(1, Ordering::Relaxed);
+        }
         Memtable {
             storage: Storage::Pool(PoolList::new(list, ranges, self)),
-            group: None,
+            group: group.cloned(),
             budget: Arc::clone(budget),
             charged: AtomicU64::new(0),
             entries: AtomicU64::new(0),

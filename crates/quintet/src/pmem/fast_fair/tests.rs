@@ -492,6 +492,7 @@ fn seeded_bugs_are_found() {
     finds(Bug::FairCutsFirst, test);
     finds(Bug::FairKeepsPointer, test);
     finds(Bug::FairRepairsNothing, test);
+    finds(Bug::FairRepairsLeavesAlone, test);
     finds(Bug::PmemPublishesEarly, test);
     finds(Bug::PmemPublishesLazily, test);
     finds(Bug::FairReadNotValidated, a_record_is_used_again_within_a_get);
