@@ -32,6 +32,8 @@ use quintet::{
 struct Session {
     env: SimEnv,
     engine: EngineKind,
+    /// Options of every table beside those of the script.
+    settings: &'static [(&'static str, &'static str)],
     db: Option<Database>,
     held: BTreeMap<String, Table>,
 }
@@ -52,7 +54,11 @@ fn scripts_print_their_expected_output_on_every_engine() {
             only.is_none_or(|only| only.split(' ').any(|name| name == engine.name()))
         };
         for engine in EngineKind::AVAILABLE.iter().filter(chosen) {
-            let printed = run(&script, *engine);
+            let printed = run(&script, *engine, &[]);
+            if *engine == EngineKind::Slm && !update {
+                let in_pool = run(&script, *engine, IN_POOL);
+                assert_eq!(in_pool, printed, "{}: slm in a pool", path.display());
+            }
             if update && printed != script {
                 fs::write(&path, &printed).unwrap();
             } else if printed != script {
@@ -69,9 +75,16 @@ fn scripts_print_their_expected_output_on_every_engine() {
     }
 }
 
-fn run(script: &str, engine: EngineKind) -> String {
+/// The slm engine in emulated persistent memory.
+const IN_POOL: &[(&str, &str)] = &[("medium", "pmem"), ("pmem_bytes", "4194304")];
+
+fn run(
+    script: &str,
+    engine: EngineKind,
+    settings: &'static [(&'static str, &'static str)],
+) -> String {
     let env = SimEnv::new(1);
-    let mut session = Session { env, engine, db: None, held: BTreeMap::new() };
+    let mut session = Session { env, engine, settings, db: None, held: BTreeMap::new() };
     let mut printed = String::new();
     for line in script.lines() {
         if let Some(command) = line.strip_prefix("> ") {
@@ -248,7 +261,10 @@ impl Session {
     }
 
     fn table_options(&self, settings: &[&str]) -> TableOptions {
-        settings.iter().fold(TableOptions::new(self.engine), |options, setting| {
+        let options = TableOptions::new(self.engine);
+        let options =
+            self.settings.iter().fold(options, |options, (name, value)| options.set(*name, *value));
+        settings.iter().fold(options, |options, setting| {
             let (name, value) = setting.split_once('=').unwrap();
             options.set(name, value)
         })

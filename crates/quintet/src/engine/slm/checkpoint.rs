@@ -15,7 +15,7 @@
 //! runs. One group of the journal holds index, list and counts, so they cannot disagree, and there
 //! is no compaction log.
 
-use super::table::SlmTable;
+use super::{pool::SlmPool, table::SlmTable};
 use crate::{
     Result,
     bptree::checkpoint::CheckpointParticipant as _,
@@ -44,7 +44,8 @@ impl SlmTable {
         let lsn = up_to.map_or(complete, |lsn| lsn.max(complete));
         let is_dirty = self.paged.has_pending_changes() || self.manifest.has_dead();
         let outcome = if lsn > complete || is_dirty {
-            self.paged.store_checkpoint(&mut checkpointer, lsn)
+            let stored = self.paged.store_checkpoint(&mut checkpointer, lsn);
+            stored.inspect(|()| self.pool.iter().for_each(SlmPool::note_pages))
         } else {
             Ok(())
         };

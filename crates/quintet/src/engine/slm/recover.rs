@@ -60,7 +60,11 @@ impl SlmTable {
         let mut pool = open_pool(&settings, &context)?;
         let manifest = Arc::new(RunManifest::new(owner.clone()));
         let participant = Arc::clone(&manifest) as Arc<dyn checkpoint::CheckpointParticipant>;
-        let (paged, complete) = PagedTree::open(&index, context.clone(), Some(participant))?;
+        let has_pages = pool.as_ref().is_none_or(SlmPool::has_pages);
+        // Without a checkpoint the tree of pages has no files: the pool has what is complete.
+        let known = if has_pages { context.complete } else { Lsn(0) };
+        let page_context = Context { complete: known, ..context.clone() };
+        let (paged, complete) = PagedTree::open(&index, page_context, Some(participant))?;
         let index = pool.as_ref().and_then(|pool| pool.index.as_ref());
         let list = match index {
             Some(index) => index.opened_list().clone(),

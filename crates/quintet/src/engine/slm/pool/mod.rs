@@ -25,6 +25,7 @@
 //! | 3 | link to the list of runs ([`run_records`]) |
 //! | 4 | link to the log of index updates ([`update_log`]) |
 //! | 5 | link to the directory of memtables |
+//! | 6 | 1: the index in pages has had a checkpoint |
 //!
 //! Invariants:
 //! - `complete` never falls, and never passes the durable end of the log.
@@ -72,6 +73,7 @@ const TREE: u64 = 2;
 const RUNS: u64 = 3;
 const UPDATES: u64 = 4;
 const MEMTABLES: u64 = 5;
+const HAS_PAGES: u64 = 6;
 
 /// Initial bytes of a pool. It grows by doubling.
 const FIRST_BYTES: u64 = 64 << 20;
@@ -153,12 +155,17 @@ impl SlmPool {
         let (sizes, boot) = (Place::sizes(settings), context.env.boot_id());
         let opened = Place::with_mode(settings, context.read_only, |mode| {
             Pool::open(&place.owner, &place.name, sizes, mode, boot)
-        })?;
+        });
+        let opened = match opened {
+            // The log has all of the table. Its creation may have been interrupted anywhere.
+            Err(Error::Corruption { .. }) if context.complete == Lsn(0) => None,
+            opened => opened?,
+        };
         let is_made = opened.as_ref().is_some_and(|(pool, _)| pool.root(STATE) != 0);
         if !is_made && context.complete > Lsn(0) {
             return Err(lost(&place)?);
         }
-        let (pool, is_emulated) = match opened {
+        let (pool, is_emulated) = match opened.filter(|_| is_made) {
             Some(opened) => opened,
             None if context.read_only => return Err(lost(&place)?),
             None => {
@@ -199,6 +206,18 @@ impl SlmPool {
         let opened = PoolMemtables::open(&self.pool, MEMTABLES, list_bytes, self.is_emulated)?;
         self.memtables = Some(Arc::clone(&opened));
         Ok(opened)
+    }
+
+    /// Whether the index in pages has had a checkpoint: its files must exist.
+    pub(super) fn has_pages(&self) -> bool {
+        self.pool.root(HAS_PAGES) == 1
+    }
+
+    /// Records that the index in pages has had a checkpoint.
+    pub(super) fn note_pages(&self) {
+        if !self.has_pages() {
+            self.pool.replace(Pool::root_at(HAS_PAGES), 1);
+        }
     }
 
     /// Returns the LSN to which the table is complete.

@@ -260,7 +260,7 @@ fn a_checkpoint_flushes_nothing() {
 
 /// A full pool: memtables go to ordinary memory, and the table is complete to what it has flushed.
 fn full_pool() {
-    let bench = pooled(73, MODES[0], true).set("pmem_bytes", "262144");
+    let bench = pooled(73, MODES[2], true).set("pmem_bytes", "262144");
     let (engine, _) = bench.open();
     let mut rows = Rows::new();
     let (mut lsn, mut log) = (0_u64, Vec::new());
