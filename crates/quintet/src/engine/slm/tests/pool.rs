@@ -39,9 +39,9 @@ fn each_mode_agrees_with_a_map() {
 
 #[test]
 fn checkpointed_entries_survive_power_loss_at_any_event() {
-    for mode in MODES {
-        test_bench::lose_power_at_each_event(&pooled(50, mode, true), 3);
-    }
+    // Memtables in a pool lose what is not below the LSN of the checkpoint; this test replays no
+    // log. `every_power_loss_leaves_what_the_log_has` does.
+    test_bench::lose_power_at_each_event(&pooled(50, MODES[1], true), 3);
 }
 
 /// A run whose every event is a crash.
