@@ -398,7 +398,7 @@ impl Run {
         let name = NAMES[self.random.index(6)];
         let options = TableOptions::new(self.engine);
         let options = if self.engine == EngineKind::Slm && self.env.has_persistent_memory() {
-            options.set("medium", "pmem").set("pmem_bytes", "2097152")
+            options.set("medium", "pmem").set("pmem_bytes", "8388608")
         } else {
             options
         };

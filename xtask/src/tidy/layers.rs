@@ -18,7 +18,8 @@ use super::{
 const BASE: [&str; 1] = ["util"];
 
 /// What an engine may import.
-const BELOW_ENGINES: &[&str] = &["record_store", "lsm", "bptree", "pmem", "journal", "contract", "io"];
+const BELOW_ENGINES: &[&str] =
+    &["record_store", "lsm", "bptree", "pmem", "journal", "contract", "io"];
 
 /// A folder, and the folders that its files may import besides itself and [`BASE`].
 ///

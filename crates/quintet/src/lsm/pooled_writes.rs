@@ -60,7 +60,7 @@ impl<V: Send + Sync> WriteBuffer<V> {
         Ok(())
     }
 
-    /// Opens one memtable of the pool, with a filter of its own.
+    /// Opens one memtable of the pool, with a separate filter.
     fn open_in_pool(&self, pool: &Arc<PoolMemtables>, at: u64, end: Lsn) -> Result<Arc<Memtable>> {
         let group = (self.lists > 1).then(|| new_group(pool.list_bytes(), &self.context));
         let group = group.transpose()?;
@@ -68,7 +68,6 @@ impl<V: Send + Sync> WriteBuffer<V> {
         let context = (&self.empty_ranges, &self.context.budget);
         pool.open_list(at, end, (group.as_ref(), &hash), context)
     }
-
 }
 
 impl<V> WriteBuffer<V> {

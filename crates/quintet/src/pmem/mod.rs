@@ -13,7 +13,7 @@
 //! Allocation writes one persistent word: before a slab's first object is allocated, its directory
 //! word marks the slab as in use. So opening reads the directory only. Space that was allocated but
 //! never published, or freed without a record, is neither lost nor allocated twice:
-//! a sweep ([`begin_sweep`](Pool::begin_sweep)) asks the structures which objects they reach, and
+//! a sweep ([`begin_sweep`](Pool::begin_sweep)) asks the structures which objects they reach. It
 //! frees all others.
 //!
 //! Invariants:
@@ -34,20 +34,22 @@
 //! SLM-DB uses PMDK's `libpmemobj` and `libpmemcto` for this (PMDK has discontinued the latter).
 //! Unlike them, we do not log allocations. Start reading at [`Pool::publish`].
 
-pub(crate) mod fast_fair;
+mod fast_fair;
 mod link;
 mod medium;
 mod pool;
 #[cfg(test)]
 pub(crate) mod simulator;
-pub(crate) mod skiplist;
+mod skiplist;
 mod slabs;
 #[cfg(test)]
 #[cfg(not(model))]
 mod tests;
 
 pub(crate) use self::{
+    fast_fair::{FairTree, PUT_BYTES},
     link::{is_link, link, target},
     pool::{Pool, PoolMode, Sizes},
+    skiplist::{ListEntry, Outcome, PersistentList},
     slabs::{Marks, SLAB_BYTES, SlabSweep},
 };

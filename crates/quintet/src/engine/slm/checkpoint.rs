@@ -61,7 +61,10 @@ impl SlmTable {
         let Some(index) = self.pool_index() else { return Ok(()) };
         mutant!(SlmIndexBeforeRun: (), else self.manifest.make_durable()?);
         let mut omitted = Vec::new();
-        index.replace_list(|| self.manifest.pool_list(&mut omitted))?;
+        self.with_pool_space(|| {
+            omitted.clear();
+            index.replace_list(|| self.manifest.pool_list(&mut omitted))
+        })?;
         self.manifest.add_removable(omitted);
         Ok(())
     }

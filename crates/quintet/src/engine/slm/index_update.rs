@@ -16,12 +16,12 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc};
 use super::{
     index_key::IndexKey,
     index_value::{BLOCKS_MAX, BlockAddress, IndexValue},
-    pool::{UpdateBatch, index::PoolIndex},
+    pool::index::{PoolIndex, UpdateBatch},
     run::{RunSet, SortedRun},
     table::SlmTable,
 };
 use crate::{
-    Error, Result,
+    Result,
     bptree::{checkpoint::CHANGE_PAGES, finger::Finger},
     util::{
         codec::to_u64,
@@ -208,14 +208,7 @@ impl SlmTable {
                 runs.find(*number).inspect(|run| run.set_live(*live));
             }
         };
-        let mut applied = index.apply(&batch, show);
-        if let (Err(Error::DiskFull { .. }), Some(pool)) = (&applied, &self.pool)
-            && pool.is_sweep_due()
-        {
-            pool.finish_sweep(&self.write_buffer)?;
-            applied = index.apply(&batch, show);
-        }
-        applied?;
+        self.with_pool_space(|| index.apply(&batch, show))?;
         for (before, after) in moved {
             if let Some((run, address)) = before {
                 let new = after.and_then(|(run, to)| run.sst.slot(to.address.block));

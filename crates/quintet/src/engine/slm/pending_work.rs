@@ -4,7 +4,7 @@ use super::{
     pool::SlmPool,
     table::{SlmTable, SuperVersion},
 };
-use crate::{contract::PendingWork, util::sync::Ordering};
+use crate::{Error, Result, contract::PendingWork, util::sync::Ordering};
 
 /// A table with memtables in a pool records how far it is complete after this many bytes of
 /// entries: opening replays at most about so much log. Each record costs a sync of the log.
@@ -38,6 +38,29 @@ impl SlmTable {
             PendingWork::Checkpoint
         } else {
             PendingWork::Later
+        }
+    }
+
+    /// Does one step of the sweep of the pool, if one is due. Returns whether it did.
+    pub(super) fn sweep_pool(&self) -> Result<bool> {
+        match &self.pool {
+            Some(pool) if pool.is_sweep_due() => {
+                pool.sweep_step(&self.write_buffer)?;
+                self.context.host.wake();
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Calls `work`, and again if the pool was full and a sweep has freed space meanwhile.
+    pub(super) fn with_pool_space(&self, mut work: impl FnMut() -> Result<()>) -> Result<()> {
+        match (work(), &self.pool) {
+            (Err(Error::DiskFull { .. }), Some(pool)) if pool.is_sweep_due() => {
+                pool.finish_sweep(&self.write_buffer)?;
+                work()
+            }
+            (outcome, _) => outcome,
         }
     }
 

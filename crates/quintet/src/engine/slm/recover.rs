@@ -88,13 +88,7 @@ impl SlmTable {
             let memtables = pool.open_memtables(write_buffer.list_bytes_max())?;
             write_buffer.attach_pool(memtables, complete, context.read_only)?;
         }
-        let location_cache = LocationCache::new(
-            settings.cache_bytes.min(budget) / LOCATION_CACHE_SHARE,
-        )
-        .map_err(|error| Error::io("reserve address space for the location cache", error))?;
-        // Not transient: the memory stays reserved until the table is closed, so no writer may
-        // wait for it.
-        context.budget.reserve_unchecked(location_cache.memory_bytes());
+        let location_cache = new_location_cache(&settings, &context)?;
         let buffers = ReadBuffers::new(&context.budget, context.table_id);
         let table = Self {
             settings,
@@ -125,6 +119,17 @@ impl SlmTable {
         table.divide_memory();
         Ok((table, complete))
     }
+}
+
+/// Creates the location cache and reserves its memory.
+fn new_location_cache(settings: &SlmSettings, context: &Context) -> Result<LocationCache> {
+    let bytes = settings.cache_bytes.min(context.budget.limit()) / LOCATION_CACHE_SHARE;
+    let cache = LocationCache::new(bytes)
+        .map_err(|error| Error::io("reserve address space for the location cache", error))?;
+    // Not transient: the memory stays reserved until the table is closed, so no writer may wait for
+    // it.
+    context.budget.reserve_unchecked(cache.memory_bytes());
+    Ok(cache)
 }
 
 /// Opens the pool of persistent memory, if the table uses one.

@@ -541,9 +541,8 @@ impl File for SimFile {
 
     fn line_written_back(&self, range: Range<u64>) {
         let mut disk = self.disk();
-        let is_lines = |live: &LiveMapping| {
-            live.inode == self.inode && live.kind == MappingKind::Lines
-        };
+        let is_lines =
+            |live: &LiveMapping| live.inode == self.inode && live.kind == MappingKind::Lines;
         if !disk.mappings.iter().any(is_lines) {
             return;
         }

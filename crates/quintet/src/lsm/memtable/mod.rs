@@ -17,6 +17,7 @@
 //!
 //! Threads: any; gets and inserts take no lock of the memtable.
 
+mod answer;
 pub(crate) mod arenas;
 mod estimate;
 mod mutants;
@@ -24,13 +25,16 @@ mod pool_list;
 pub(crate) mod pool_memtables;
 pub(crate) mod skiplist;
 
+pub(crate) use self::answer::Answer;
+use self::answer::{PUT, TOMBSTONE};
+
 use std::{
     io,
     sync::{Arc, Weak},
 };
 
 use crate::{
-    contract::{Host, MemoryTask, Op, Value, ValueSink},
+    contract::{Host, MemoryTask, Op, ValueSink},
     io::Region,
     lsm::{
         empty_ranges::EmptyRanges,
@@ -49,9 +53,6 @@ use crate::{
     },
 };
 
-/// Kinds of nodes in the list.
-const PUT: u8 = 0;
-const TOMBSTONE: u8 = 1;
 /// Bytes of a node besides key and value: the head and two links, more than the average of 4/3.
 const NODE_BYTES: u64 = 6 * 8;
 
@@ -62,28 +63,6 @@ const ORDER_STEP: u64 = if cfg!(test) { 64 } else { 1024 };
 /// entries are linked at once, the closer they are to each other, and the fewer cache misses each
 /// takes.
 const UNORDERED_FRACTION: u64 = 64;
-
-/// The answer of a memtable or a block for a key.
-#[derive(Debug)]
-pub(crate) enum Answer<T = Value> {
-    /// It has no entry of the key.
-    Nothing,
-    /// Its newest entry is a tombstone.
-    Deleted,
-    /// The sink's output for the value.
-    Value(T),
-}
-
-impl<T> Answer<T> {
-    /// Returns the sink's output, if the key has a value.
-    #[inline]
-    pub(crate) fn value(self) -> Option<T> {
-        match self {
-            Self::Value(value) => Some(value),
-            Self::Nothing | Self::Deleted => None,
-        }
-    }
-}
 
 /// Bytes of a memtable for each byte of its filter. Entries of 150 bytes get 27 bits each.
 const FILTER_SHARE: u64 = 64;
@@ -321,9 +300,7 @@ impl Memtable {
     /// Returns the number of entries that the next range would order.
     pub(crate) fn unordered(&self) -> u64 {
         match &self.storage {
-            Storage::Memory { list, .. } => {
-                self.entries().saturating_sub(list.ordered_count())
-            }
+            Storage::Memory { list, .. } => self.entries().saturating_sub(list.ordered_count()),
             Storage::Pool(_) => 0,
         }
     }

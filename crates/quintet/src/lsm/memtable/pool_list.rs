@@ -10,26 +10,37 @@
 use std::sync::Arc;
 
 use super::{
-    Answer, PUT, TOMBSTONE,
+    answer::{Answer, PUT, TOMBSTONE},
     skiplist::{InsertOutcome, KeyVersion, Node},
 };
 use crate::{
     Result,
     contract::ValueSink,
-    lsm::{empty_ranges::EmptyRanges, memtable::pool_memtables::PoolMemtables},
-    pmem::skiplist::{ListEntry, Outcome, PersistentList},
+    lsm::empty_ranges::EmptyRanges,
+    pmem::{ListEntry, Outcome, PersistentList},
     util::{
         budget::Budget,
-        sync::{AtomicBool, Ordering},
+        sync::{AtomicBool, AtomicU64, Ordering},
     },
 };
+
+/// What the memtables of a table in a pool share.
+#[derive(Debug)]
+pub(super) struct PoolTotals {
+    /// Bytes of entries at which a memtable is frozen.
+    pub(super) list_bytes: u64,
+    /// Whether the pool counts against the memory budget: an emulated one does.
+    pub(super) is_counted: bool,
+    /// Bytes of entries since the table recorded how far it is complete.
+    pub(super) unmarked_bytes: AtomicU64,
+}
 
 /// The entries of a memtable in a pool.
 #[derive(Debug)]
 pub(super) struct PoolList {
     list: PersistentList,
     ranges: Arc<EmptyRanges>,
-    owner: Arc<PoolMemtables>,
+    totals: Arc<PoolTotals>,
     /// Whether the directory of memtables leaves the list out for good.
     is_retired: AtomicBool,
 }
@@ -38,10 +49,10 @@ impl PoolList {
     pub(super) fn new(
         list: PersistentList,
         ranges: &Arc<EmptyRanges>,
-        owner: &Arc<PoolMemtables>,
+        totals: &Arc<PoolTotals>,
     ) -> Self {
-        let (ranges, owner) = (Arc::clone(ranges), Arc::clone(owner));
-        Self { list, ranges, owner, is_retired: AtomicBool::new(false) }
+        let (ranges, totals) = (Arc::clone(ranges), Arc::clone(totals));
+        Self { list, ranges, totals, is_retired: AtomicBool::new(false) }
     }
 
     /// Returns the offset of the list in the pool.
@@ -66,7 +77,7 @@ impl PoolList {
 
     /// Returns the bytes at which the memtable is full.
     pub(super) fn capacity(&self) -> u64 {
-        self.owner.list_bytes()
+        self.totals.list_bytes
     }
 
     fn report(&self, version: &KeyVersion<'_>) {
@@ -106,15 +117,15 @@ impl PoolList {
     /// Notes that entries of this cost were inserted. Real persistent memory does not count against
     /// the budget: their reservation ends here.
     pub(super) fn count_inserted(&self, bytes: u64, budget: &Budget) {
-        self.owner.count_inserted(bytes);
-        if !self.owner.is_counted() {
+        self.totals.unmarked_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if !self.totals.is_counted {
             budget.release(bytes);
         }
     }
 
     /// Releases what the memtable has reserved, and frees the list if it is retired.
     pub(super) fn end(&self, charged: u64, budget: &Budget) {
-        if self.owner.is_counted() {
+        if self.totals.is_counted {
             budget.release(charged);
         }
         if self.is_retired.load(Ordering::Relaxed) {
@@ -144,7 +155,7 @@ impl PoolList {
 
     /// Returns the bytes of ordinary memory, and of the pool if it is counted as memory.
     pub(super) fn memory_bytes(&self) -> u64 {
-        let in_pool = if self.owner.is_counted() { self.list.used_bytes() } else { 0 };
+        let in_pool = if self.totals.is_counted { self.list.used_bytes() } else { 0 };
         self.list.memory_bytes() + in_pool
     }
 

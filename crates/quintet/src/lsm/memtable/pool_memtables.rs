@@ -2,7 +2,7 @@
 //! which an opening finds them.
 //!
 //! Problem: a memtable in persistent memory outlives the process. An opening must find exactly the
-//! memtables whose entries no file has, and no entry that the shared log may lack.
+//! memtables whose entries no file has. It must find no entry that the shared log may lack.
 //!
 //! How: a root word of the pool leads to a *directory*: the offsets of the lists, newest first. It
 //! is replaced as a whole, by one word, whenever a memtable is frozen or leaves. A flushed memtable
@@ -23,11 +23,14 @@
 
 use std::sync::Arc;
 
-use super::{Filter, Memtable, Storage, pool_list::PoolList};
+use super::{
+    Filter, Memtable, Storage,
+    pool_list::{PoolList, PoolTotals},
+};
 use crate::{
     Error, Result,
     lsm::empty_ranges::EmptyRanges,
-    pmem::{Pool, SLAB_BYTES, SlabSweep, is_link, link, skiplist::PersistentList, target},
+    pmem::{PersistentList, Pool, SLAB_BYTES, SlabSweep, is_link, link, target},
     util::{
         budget::Budget,
         codec::{Lsn, to_u64},
@@ -43,14 +46,14 @@ const LISTS_MAX: u64 = HALF_BYTES / 8 - 1;
 
 /// The directory.
 #[derive(Debug)]
-struct Directory {
+struct MemtableDirectory {
     /// Offset of its object.
     at: u64,
     /// Memtables that were flushed while the index with their entries is not durable yet.
     retiring: Vec<Arc<Memtable>>,
 }
 
-impl Directory {
+impl MemtableDirectory {
     /// Returns these memtables and the retiring ones.
     fn all<'m>(&self, memtables: impl Iterator<Item = &'m Arc<Memtable>>) -> Vec<Arc<Memtable>> {
         memtables.cloned().chain(self.retiring.iter().cloned()).collect()
@@ -63,13 +66,8 @@ pub(crate) struct PoolMemtables {
     pool: Arc<Pool>,
     /// Number of the pool's root word.
     root: u64,
-    /// Bytes of entries at which a memtable is frozen.
-    list_bytes: u64,
-    /// Whether the pool counts against the memory budget: an emulated one does.
-    is_counted: bool,
-    directory: Mutex<Directory>,
-    /// Bytes of entries since the table recorded how far it is complete.
-    unmarked_bytes: AtomicU64,
+    totals: Arc<PoolTotals>,
+    directory: Mutex<MemtableDirectory>,
     /// Memtables that were created in ordinary memory, because the pool was full.
     fallbacks_total: AtomicU64,
 }
@@ -99,13 +97,12 @@ impl PoolMemtables {
             }
             _ => return Err(pool.damage(0, "the link to the directory of memtables is damaged")),
         };
+        let unmarked_bytes = AtomicU64::new(0);
         Ok(Arc::new(Self {
             pool: Arc::clone(pool),
             root,
-            list_bytes,
-            is_counted,
-            directory: Mutex::new(Directory { at, retiring: Vec::new() }),
-            unmarked_bytes: AtomicU64::new(0),
+            totals: Arc::new(PoolTotals { list_bytes, is_counted, unmarked_bytes }),
+            directory: Mutex::new(MemtableDirectory { at, retiring: Vec::new() }),
             fallbacks_total: AtomicU64::new(0),
         }))
     }
@@ -122,13 +119,13 @@ impl PoolMemtables {
 
     /// Opens the memtable at an offset, without the entries from `end` on.
     pub(crate) fn open_list(
-        self: &Arc<Self>,
+        &self,
         at: u64,
         end: Lsn,
         (group, hash): (Option<&Arc<Filter>>, &dyn Fn(&[u8]) -> u64),
         (ranges, budget): (&Arc<EmptyRanges>, &Arc<Budget>),
     ) -> Result<Arc<Memtable>> {
-        let list = PersistentList::open(&self.pool, at, self.list_bytes, end.0)?;
+        let list = PersistentList::open(&self.pool, at, self.totals.list_bytes, end.0)?;
         let memtable = self.memtable(list, group, (ranges, budget));
         if let (Some(group), Some(list)) = (group, memtable.pool_list()) {
             list.each_key(|key| group.add(hash(key)));
@@ -138,7 +135,7 @@ impl PoolMemtables {
         memtable.keys.store(keys, Ordering::Relaxed);
         memtable.payload_bytes.store(bytes, Ordering::Relaxed);
         memtable.charged.store(bytes, Ordering::Relaxed);
-        if self.is_counted {
+        if self.totals.is_counted {
             budget.reserve_unchecked(bytes);
         }
         Ok(Arc::new(memtable))
@@ -146,13 +143,13 @@ impl PoolMemtables {
 
     /// Creates an empty memtable. Fails with [`Error::DiskFull`] if the pool has no room.
     pub(crate) fn create(
-        self: &Arc<Self>,
+        &self,
         group: Option<&Arc<Filter>>,
         (ranges, budget): (&Arc<EmptyRanges>, &Arc<Budget>),
     ) -> Result<Arc<Memtable>> {
         // An entry in the pool takes a few bytes more than it counts in a memtable. Writers that
         // were admitted may exceed the size at which the memtable is frozen.
-        let capacity = self.list_bytes / 4 * 5 + SLAB_BYTES;
+        let capacity = self.totals.list_bytes / 4 * 5 + SLAB_BYTES;
         let list = PersistentList::create_reserved(&self.pool, capacity);
         let list = list.inspect_err(|_| {
             self.fallbacks_total.fetch_add(1, Ordering::Relaxed);
@@ -164,7 +161,7 @@ impl PoolMemtables {
     }
 
     fn memtable(
-        self: &Arc<Self>,
+        &self,
         list: PersistentList,
         group: Option<&Arc<Filter>>,
         (ranges, budget): (&Arc<EmptyRanges>, &Arc<Budget>),
@@ -173,7 +170,7 @@ impl PoolMemtables {
             group.members.fetch_add(1, Ordering::Relaxed);
         }
         Memtable {
-            storage: Storage::Pool(PoolList::new(list, ranges, self)),
+            storage: Storage::Pool(PoolList::new(list, ranges, &self.totals)),
             group: group.cloned(),
             budget: Arc::clone(budget),
             charged: AtomicU64::new(0),
@@ -254,38 +251,26 @@ impl PoolMemtables {
         let all = directory.all(memtables);
         let lists = all.iter().filter_map(|one| one.pool_list());
         let objects: Vec<u64> = lists.flat_map(PoolList::objects).chain([directory.at]).collect();
-        pool.mark(sweep, |marks| {
-            match objects.iter().find(|at| !marks.add(**at)) {
-                None => Ok(()),
-                Some(at) => Err(pool.damage(*at, "a memtable is in no object of the pool")),
-            }
+        pool.mark(sweep, |marks| match objects.iter().find(|at| !marks.add(**at)) {
+            None => Ok(()),
+            Some(at) => Err(pool.damage(*at, "a memtable is in no object of the pool")),
         })
     }
 
     /// Returns the bytes of entries at which a memtable is frozen.
-    pub(crate) const fn list_bytes(&self) -> u64 {
-        self.list_bytes
-    }
-
-    /// Whether the pool counts against the memory budget.
-    pub(crate) const fn is_counted(&self) -> bool {
-        self.is_counted
-    }
-
-    /// Notes bytes of inserted entries.
-    pub(crate) fn count_inserted(&self, bytes: u64) {
-        self.unmarked_bytes.fetch_add(bytes, Ordering::Relaxed);
+    pub(crate) fn list_bytes(&self) -> u64 {
+        self.totals.list_bytes
     }
 
     /// Returns the bytes of entries since the table recorded how far it is complete.
     pub(crate) fn unmarked_bytes(&self) -> u64 {
-        self.unmarked_bytes.load(Ordering::Relaxed)
+        self.totals.unmarked_bytes.load(Ordering::Relaxed)
     }
 
     /// Notes that the table has recorded that it is complete up to entries before this count of
     /// [`unmarked_bytes`](Self::unmarked_bytes).
     pub(crate) fn subtract_marked(&self, bytes: u64) {
-        self.unmarked_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.totals.unmarked_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Returns how many memtables were created in ordinary memory because the pool was full.

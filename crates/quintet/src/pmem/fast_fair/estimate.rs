@@ -1,10 +1,7 @@
 //! Estimates of the number of keys in a range.
 
 use super::{FairTree, Goal, LEFT, ROOT, Result, pointer_at};
-use crate::{
-    pmem::target,
-    util::codec::low_u64,
-};
+use crate::{pmem::target, util::codec::low_u64};
 
 /// The width of the whole tree in a position.
 const WHOLE: u64 = 1 << 62;

@@ -121,7 +121,7 @@ pub(crate) enum Outcome {
 
 /// A value to write.
 #[derive(Clone, Copy, Debug)]
-struct NewValue<'v> {
+struct ListValue<'v> {
     version: u64,
     kind: u8,
     pieces: &'v [&'v [u8]],
@@ -335,8 +335,8 @@ impl PersistentList {
         Ok(room.chunk.start - bytes)
     }
 
-    fn write_value(&self, (at, replaced): (u64, u64), value: &NewValue<'_>) {
-        let &NewValue { version, kind, pieces, length } = value;
+    fn write_value(&self, (at, replaced): (u64, u64), value: &ListValue<'_>) {
+        let &ListValue { version, kind, pieces, length } = value;
         let shape = to_u64(length) | u64::from(kind & 3) << 30;
         self.pool.store(at, version);
         let crc = value_crc(version, shape, pieces);
@@ -363,7 +363,7 @@ impl PersistentList {
             let what = format!("an entry of {} and {length} bytes", key.len());
             return Err(Error::Limit { what });
         }
-        let new = NewValue { version, kind, pieces, length };
+        let new = ListValue { version, kind, pieces, length };
         let mut room = lock(&self.room);
         let (mut towers, before, after) = self.find(key);
         let (pool, value_bytes) = (&*self.pool, VALUE_HEAD_BYTES + words(length));

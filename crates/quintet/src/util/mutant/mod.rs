@@ -23,10 +23,16 @@
 
 mod declaration;
 #[cfg(feature = "testing")]
+mod planting;
+#[cfg(feature = "testing")]
 mod switch;
 
 use declaration::bugs;
 
+#[cfg(test)]
+pub use planting::finds;
+#[cfg(feature = "testing")]
+pub use planting::{plant, plant_everywhere};
 #[cfg(feature = "testing")]
 pub use switch::Planted;
 
@@ -582,31 +588,6 @@ pub const fn active(_bug: Bug) -> bool {
 #[inline]
 pub fn active(bug: Bug) -> bool {
     switch::is_on(bug.position())
-}
-
-/// Makes `bug` active on the calling thread.
-#[cfg(feature = "testing")]
-pub fn plant(bug: Bug) -> Planted {
-    Planted::here(bug.position())
-}
-
-/// Makes `bug` active on every thread of the process.
-#[cfg(feature = "testing")]
-pub fn plant_everywhere(bug: Bug) -> Planted {
-    Planted::everywhere(bug.position())
-}
-
-/// Asserts that `test` reaches the site of `bug` and fails when it is planted.
-///
-/// # Panics
-///
-/// If the test passes, or does not reach the site.
-#[cfg(test)]
-pub fn finds(bug: Bug, test: fn()) {
-    let planted = plant(bug);
-    let outcome = std::panic::catch_unwind(test);
-    assert!(planted.was_reached(), "{bug}: the test does not reach it");
-    assert!(outcome.is_err(), "{bug} was not found");
 }
 
 #[cfg(all(test, feature = "testing"))]

@@ -11,41 +11,22 @@
 //! it is in key order, and a split moves entries only to new nodes behind it. So the leaves before
 //! the position of the sweep need no second visit. What is freed meanwhile stays free.
 
-use super::SlmPool;
+use super::{slm_pool::SlmPool, sweep_state::PoolSweep};
 use crate::{
     Result,
-    engine::slm::{run::RunSet, table::SlmTable},
+    engine::slm::run::RunSet,
     lsm::write_buffer::WriteBuffer,
-    pmem::{Pool, SlabSweep},
+    pmem::SlabSweep,
     util::{mutant::mutant, sync::lock},
 };
 
 /// Number of leaves that one step marks. Writers of the index wait for it: about a millisecond.
 const STEP_LEAVES: usize = if cfg!(test) { 4 } else { 2048 };
 
-/// How far the sweep is.
-#[derive(Debug)]
-pub(super) enum SweepState {
-    /// Not begun.
-    Due,
-    /// The leaves from this key on are not marked.
-    Leaves(SlabSweep, Vec<u8>),
-    /// All leaves are marked.
-    Rest(SlabSweep),
-    /// Nothing is left to sweep.
-    Done,
-}
-
-impl SweepState {
-    pub(super) fn new(pool: &Pool) -> Self {
-        if pool.needs_sweep() { Self::Due } else { Self::Done }
-    }
-}
-
 impl SlmPool {
     /// Whether the sweep has something left to do.
     pub(in crate::engine::slm) fn is_sweep_due(&self) -> bool {
-        !matches!(*lock(&self.sweep), SweepState::Done)
+        !matches!(*lock(&self.sweep), PoolSweep::Done)
     }
 
     /// Does all that is left of the sweep.
@@ -65,28 +46,28 @@ impl SlmPool {
         write_buffer: &WriteBuffer<RunSet>,
     ) -> Result<()> {
         let mut place = lock(&self.sweep);
-        *place = match std::mem::replace(&mut *place, SweepState::Due) {
-            SweepState::Due => self.mark_inner()?,
-            SweepState::Leaves(sweep, from) => self.mark_leaves(sweep, &from)?,
-            SweepState::Rest(sweep) => self.mark_rest(sweep, write_buffer)?,
-            SweepState::Done => SweepState::Done,
+        *place = match std::mem::replace(&mut *place, PoolSweep::Due) {
+            PoolSweep::Due => self.mark_inner()?,
+            PoolSweep::Leaves(sweep, from) => self.mark_leaves(sweep, &from)?,
+            PoolSweep::Rest(sweep) => self.mark_rest(sweep, write_buffer)?,
+            PoolSweep::Done => PoolSweep::Done,
         };
         Ok(())
     }
 
-    fn mark_inner(&self) -> Result<SweepState> {
+    fn mark_inner(&self) -> Result<PoolSweep> {
         let Some(index) = &self.index else {
-            return Ok(SweepState::Rest(self.pool.begin_sweep()));
+            return Ok(PoolSweep::Rest(self.pool.begin_sweep()));
         };
         let _exclusive = index.exclusive();
         let mut sweep = self.pool.begin_sweep();
         self.pool.mark(&mut sweep, |marks| index.tree.mark_inner(marks))?;
-        mutant!(PmemSweepFreesReachable => return Ok(SweepState::Rest(sweep)));
-        Ok(SweepState::Leaves(sweep, Vec::new()))
+        mutant!(PmemSweepFreesReachable => return Ok(PoolSweep::Rest(sweep)));
+        Ok(PoolSweep::Leaves(sweep, Vec::new()))
     }
 
-    fn mark_leaves(&self, mut sweep: SlabSweep, from: &[u8]) -> Result<SweepState> {
-        let Some(index) = &self.index else { return Ok(SweepState::Rest(sweep)) };
+    fn mark_leaves(&self, mut sweep: SlabSweep, from: &[u8]) -> Result<PoolSweep> {
+        let Some(index) = &self.index else { return Ok(PoolSweep::Rest(sweep)) };
         let _exclusive = index.exclusive();
         let mut next = None;
         self.pool.mark(&mut sweep, |marks| {
@@ -94,8 +75,8 @@ impl SlmPool {
             Ok(())
         })?;
         Ok(match next {
-            Some(next) => SweepState::Leaves(sweep, next),
-            None => SweepState::Rest(sweep),
+            Some(next) => PoolSweep::Leaves(sweep, next),
+            None => PoolSweep::Rest(sweep),
         })
     }
 
@@ -103,7 +84,7 @@ impl SlmPool {
         &self,
         mut sweep: SlabSweep,
         write_buffer: &WriteBuffer<RunSet>,
-    ) -> Result<SweepState> {
+    ) -> Result<PoolSweep> {
         // Held until the end: otherwise objects that wait to be freed could be allocated again.
         let state = self.index.as_ref().map(|index| index.exclusive());
         if let (Some(index), Some(state)) = (&self.index, &state) {
@@ -112,20 +93,6 @@ impl SlmPool {
         }
         write_buffer.mark_memtables(&self.pool, &mut sweep)?;
         self.pool.end_sweep(sweep);
-        Ok(SweepState::Done)
-    }
-}
-
-impl SlmTable {
-    /// Does one step of the sweep of the pool, if one is due. Returns whether it did.
-    pub(in crate::engine::slm) fn sweep_pool(&self) -> Result<bool> {
-        match &self.pool {
-            Some(pool) if pool.is_sweep_due() => {
-                pool.sweep_step(&self.write_buffer)?;
-                self.context.host.wake();
-                Ok(true)
-            }
-            _ => Ok(false),
-        }
+        Ok(PoolSweep::Done)
     }
 }

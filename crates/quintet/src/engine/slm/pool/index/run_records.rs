@@ -12,10 +12,9 @@
 
 use std::collections::BTreeMap;
 
-use super::RUNS;
 use crate::{
     Result,
-    engine::slm::run_list::RunList,
+    engine::slm::{pool::roots::RUNS, run_list::RunList},
     pmem::{Marks, Pool, is_link, link, target},
     util::{
         codec::{crc32c, low_u32, to_u64, to_usize, widen},

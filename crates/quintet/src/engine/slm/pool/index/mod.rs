@@ -1,9 +1,8 @@
 //! The index in the pool: a FAST & FAIR tree, the list of runs, and the log of updates.
 //!
-//! A batch of updates and the live counts after it are one step ([`super::update_log`]). So the
-//! index and the counts agree whenever the pool is opened, and no compaction log is needed: a merge
-//! that a crash interrupts has moved whole batches, and its input runs keep their other live
-//! entries.
+//! A batch of updates and the live counts after it are one step ([`update_log`]). So the index and
+//! the counts agree whenever the pool is opened. No compaction log is needed: a merge that a crash
+//! interrupts has moved whole batches, and its input runs keep their other live entries.
 //!
 //! Invariants:
 //! - The list has a run before the index points to it, and the run's file and name are durable
@@ -13,22 +12,19 @@
 //!
 //! Threads: lookups and scans take no lock. All changes hold `state`.
 
+mod run_records;
+mod update_log;
+
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{
-    TREE,
-    run_records::RunRecords,
-    update_log::{UpdateBatch, UpdateLog},
-};
+pub(in crate::engine::slm) use self::update_log::UpdateBatch;
+use self::{run_records::RunRecords, update_log::UpdateLog};
+use super::roots::TREE;
 use crate::{
     Error, Result,
     bptree::scan_forward::{EntryRun, ForwardScan},
     engine::slm::{index_key::IndexKey, index_value::IndexValue, run_list::RunList},
-    pmem::{
-        Marks, Pool,
-        fast_fair::{FairTree, PUT_BYTES},
-        is_link, link, target,
-    },
+    pmem::{FairTree, Marks, PUT_BYTES, Pool, is_link, link, target},
     util::{
         codec::to_u64,
         mutant::mutant,
@@ -203,7 +199,10 @@ impl PoolIndex {
 
     /// Replaces the list of runs by the one that `list` returns while no batch is applied.
     /// Persistent on return.
-    pub(in crate::engine::slm) fn replace_list(&self, list: impl FnOnce() -> RunList) -> Result<()> {
+    pub(in crate::engine::slm) fn replace_list(
+        &self,
+        list: impl FnOnce() -> RunList,
+    ) -> Result<()> {
         let mut state = lock(&self.state);
         if state.pending.is_some() {
             // The counts in memory are those before the batch that failed.

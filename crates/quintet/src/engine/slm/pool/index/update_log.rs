@@ -16,12 +16,14 @@
 
 use std::collections::BTreeMap;
 
-use super::UPDATES;
 use crate::{
     Result,
+    engine::slm::pool::roots::UPDATES,
     pmem::{Marks, Pool, is_link, link, target},
     util::{
-        codec::{Decoder, crc32c, low_u32, put_bytes, put_u64, put_varint, to_u64, to_usize, widen},
+        codec::{
+            Decoder, crc32c, low_u32, put_bytes, put_u64, put_varint, to_u64, to_usize, widen,
+        },
         words::copy_out,
     },
 };
