@@ -54,9 +54,10 @@ fn scripts_print_their_expected_output_on_every_engine() {
             only.is_none_or(|only| only.split(' ').any(|name| name == engine.name()))
         };
         for engine in EngineKind::AVAILABLE.iter().filter(chosen) {
-            let printed = run(&script, *engine, &[]);
+            let printed = run(&script, *engine, SimEnv::new(1), &[]);
             if *engine == EngineKind::Slm && !update {
-                let in_pool = run(&script, *engine, IN_POOL);
+                let env = SimEnv::with_persistent_memory(1);
+                let in_pool = run(&script, *engine, env, IN_POOL);
                 assert_eq!(in_pool, printed, "{}: slm in a pool", path.display());
             }
             if update && printed != script {
@@ -75,15 +76,15 @@ fn scripts_print_their_expected_output_on_every_engine() {
     }
 }
 
-/// The slm engine in emulated persistent memory.
+/// The slm engine in persistent memory.
 const IN_POOL: &[(&str, &str)] = &[("medium", "pmem"), ("pmem_bytes", "4194304")];
 
 fn run(
     script: &str,
     engine: EngineKind,
+    env: SimEnv,
     settings: &'static [(&'static str, &'static str)],
 ) -> String {
-    let env = SimEnv::new(1);
     let mut session = Session { env, engine, settings, db: None, held: BTreeMap::new() };
     let mut printed = String::new();
     for line in script.lines() {

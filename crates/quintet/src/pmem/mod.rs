@@ -25,7 +25,8 @@
 //! - After a crash, no lock and no other state of running threads matters.
 //!
 //! `pool` has the modes and the layout of the file, `slabs` the allocator, `medium` the mapped
-//! memory. [`fast_fair`] and [`skiplist`] are structures in a pool.
+//! memory. The structures in a pool are with those who use them: the persistent list of memtables
+//! in `lsm/memtable`, the FAST & FAIR tree in `engine/slm/pool`.
 //!
 //! Threads: loads and stores take no lock; allocation takes one. A fence orders the write-backs of
 //! its own thread, so the publishing thread must do the flushes itself. A sweep runs beside all
@@ -34,22 +35,18 @@
 //! SLM-DB uses PMDK's `libpmemobj` and `libpmemcto` for this (PMDK has discontinued the latter).
 //! Unlike them, we do not log allocations. Start reading at [`Pool::publish`].
 
-mod fast_fair;
 mod link;
 mod medium;
 mod pool;
 #[cfg(test)]
 pub(crate) mod simulator;
-mod skiplist;
 mod slabs;
 #[cfg(test)]
 #[cfg(not(model))]
 mod tests;
 
 pub(crate) use self::{
-    fast_fair::{FairTree, PUT_BYTES},
     link::{is_link, link, target},
     pool::{Pool, PoolMode, Sizes},
-    skiplist::{ListEntry, Outcome, PersistentList},
     slabs::{Marks, SLAB_BYTES, SlabSweep},
 };

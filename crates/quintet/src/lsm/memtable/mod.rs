@@ -21,6 +21,7 @@ mod answer;
 pub(crate) mod arenas;
 mod estimate;
 mod mutants;
+pub(crate) mod persistent_list;
 mod pool_list;
 pub(crate) mod pool_memtables;
 pub(crate) mod skiplist;

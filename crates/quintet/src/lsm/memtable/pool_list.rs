@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 use super::{
     answer::{Answer, PUT, TOMBSTONE},
+    persistent_list::{ListEntry, Outcome, PersistentList},
     skiplist::{InsertOutcome, KeyVersion, Node},
 };
 use crate::{
     Result,
     contract::ValueSink,
     lsm::empty_ranges::EmptyRanges,
-    pmem::{ListEntry, Outcome, PersistentList},
     util::{
         budget::Budget,
         sync::{AtomicBool, AtomicU64, Ordering},

@@ -13,7 +13,7 @@
 //! | directory word | meaning |
 //! |---|---|
 //! | 0 | number of lists |
-//! | 1 .. | offset of each list ([`crate::pmem::skiplist`]), newest first |
+//! | 1 .. | offset of each list ([`super::persistent_list`]), newest first |
 //!
 //! Invariants: the directory has every memtable of the super version that is in the pool, in its
 //! order, before the first insert into it. A list is freed after the directory has left it out.
@@ -25,12 +25,13 @@ use std::sync::Arc;
 
 use super::{
     Filter, Memtable, Storage,
+    persistent_list::PersistentList,
     pool_list::{PoolList, PoolTotals},
 };
 use crate::{
     Error, Result,
     lsm::empty_ranges::EmptyRanges,
-    pmem::{PersistentList, Pool, SLAB_BYTES, SlabSweep, is_link, link, target},
+    pmem::{Pool, SLAB_BYTES, SlabSweep, is_link, link, target},
     util::{
         budget::Budget,
         codec::{Lsn, to_u64},

@@ -36,6 +36,38 @@ macro_rules! bugs {
                 (number / 64, 1 << (number % 64))
             }
         }
+
+        #[cfg(feature = "testing")]
+        impl std::fmt::Display for Bug {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        /// Makes `bug` active on the calling thread.
+        #[cfg(feature = "testing")]
+        pub fn plant(bug: Bug) -> Planted {
+            Planted::here(bug.position())
+        }
+
+        /// Makes `bug` active on every thread of the process.
+        #[cfg(feature = "testing")]
+        pub fn plant_everywhere(bug: Bug) -> Planted {
+            Planted::everywhere(bug.position())
+        }
+
+        /// Asserts that `test` reaches the site of `bug` and fails when it is planted.
+        ///
+        /// # Panics
+        ///
+        /// If the test passes, or does not reach the site.
+        #[cfg(test)]
+        pub fn finds(bug: Bug, test: fn()) {
+            let planted = plant(bug);
+            let outcome = std::panic::catch_unwind(test);
+            assert!(planted.was_reached(), "{bug}: the test does not reach it");
+            assert!(outcome.is_err(), "{bug} was not found");
+        }
     };
 }
 pub(super) use bugs;

@@ -23,16 +23,10 @@
 
 mod declaration;
 #[cfg(feature = "testing")]
-mod planting;
-#[cfg(feature = "testing")]
 mod switch;
 
 use declaration::bugs;
 
-#[cfg(test)]
-pub use planting::finds;
-#[cfg(feature = "testing")]
-pub use planting::{plant, plant_everywhere};
 #[cfg(feature = "testing")]
 pub use switch::Planted;
 
@@ -567,13 +561,6 @@ bugs! {
     ScanForgetsReuse = 214, "scan-forgets-reuse";
     /// A lookup returns the record at an address that has left its slot.
     FindForgetsItsSlot = 255, "find-forgets-its-slot";
-}
-
-#[cfg(feature = "testing")]
-impl std::fmt::Display for Bug {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
 }
 
 /// Returns whether `bug` is planted: its site must do the wrong thing.

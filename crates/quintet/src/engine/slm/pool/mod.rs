@@ -21,7 +21,7 @@
 //! |---|---|
 //! | 0 | `QNTSLM`, then a byte of what is in the pool (1 memtables, 2 index), then the format 1; 0 until the pool is made |
 //! | 1 | the LSN to which the table is complete |
-//! | 2 | link to the tree ([`crate::pmem::fast_fair`]) |
+//! | 2 | link to the tree ([`index`]) |
 //! | 3 | link to the list of runs ([`index`]) |
 //! | 4 | link to the log of index updates ([`index`]) |
 //! | 5 | link to the directory of memtables |

@@ -12,19 +12,24 @@
 //!
 //! Threads: lookups and scans take no lock. All changes hold `state`.
 
+mod fast_fair;
 mod run_records;
 mod update_log;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 pub(in crate::engine::slm) use self::update_log::UpdateBatch;
-use self::{run_records::RunRecords, update_log::UpdateLog};
+use self::{
+    fast_fair::{FairTree, PUT_BYTES},
+    run_records::RunRecords,
+    update_log::UpdateLog,
+};
 use super::roots::TREE;
 use crate::{
     Error, Result,
     bptree::scan_forward::{EntryRun, ForwardScan},
     engine::slm::{index_key::IndexKey, index_value::IndexValue, run_list::RunList},
-    pmem::{FairTree, Marks, PUT_BYTES, Pool, is_link, link, target},
+    pmem::{Marks, Pool, is_link, link, target},
     util::{
         codec::to_u64,
         mutant::mutant,

@@ -66,8 +66,8 @@ const TREE_BYTES: u64 = 16;
 const ROOT: u64 = 8;
 /// Bytes of a node: 28 entries and the end entry. Smaller in tests, so that nodes split.
 const NODE_BYTES: u64 = if cfg!(test) { 256 } else { 512 };
-/// Bytes of the pool that a put needs besides three times its key, in the mean of many: its record,
-/// and a split of its leaf and of a part of an inner node.
+/// Bytes of the pool that a put needs besides three times its key, in the mean of many. They are a
+/// record, and a split of its leaf and of a part of an inner node.
 pub(crate) const PUT_BYTES: u64 = NODE_BYTES * 2;
 const NODE_MARK: u64 = 0x464e;
 const LEFT: u64 = 8;

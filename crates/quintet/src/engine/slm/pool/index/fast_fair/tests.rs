@@ -7,10 +7,10 @@ use super::{read::ScanBatch, *};
 use crate::{
     io::{Env as _, os::OsEnv, persistence::Slowness},
     journal::redo::Owner,
+    lsm::memtable::persistent_list::PersistentList,
     pmem::{
         PoolMode, SLAB_BYTES, Sizes,
         simulator::{CrashImages, Event, Recorder, images_wanted, waste},
-        skiplist::PersistentList,
     },
     util::{
         codec::to_u64,
