@@ -1,6 +1,6 @@
 //! The pool of a table: its file, its opening, and the LSN to which the table is complete.
 
-use std::{path::Path, sync::Arc};
+use std::{io, path::Path, sync::Arc};
 
 use super::{
     index::PoolIndex,
@@ -11,7 +11,7 @@ use crate::{
     Error, Result,
     contract::Context,
     engine::slm::options::PoolSettings,
-    io::Dir,
+    io::{Dir, LockGuard},
     journal::redo::Owner,
     lsm::memtable::pool_memtables::PoolMemtables,
     pmem::{Pool, PoolMode, Sizes},
@@ -44,6 +44,8 @@ pub(in crate::engine::slm) struct SlmPool {
     /// The memtables, if they are in the pool.
     pub(in crate::engine::slm) memtables: Option<Arc<PoolMemtables>>,
     complete: AtomicU64,
+    /// See [`Place::lock`].
+    _lock: Option<Box<dyn LockGuard>>,
     pub(super) sweep: Mutex<PoolSweep>,
 }
 
@@ -51,21 +53,29 @@ pub(in crate::engine::slm) struct SlmPool {
 struct Place {
     owner: Owner,
     name: String,
+    /// Held while a pool outside of the table's directory is open: a copy of the database would use
+    /// the same file.
+    lock: Option<Box<dyn LockGuard>>,
 }
 
 impl Place {
     fn new(settings: &PoolSettings, context: &Context) -> Result<Self> {
-        let (dir, name): (Arc<dyn Dir>, String) = match &settings.path {
-            None => (Arc::clone(&context.dir), NAME.to_owned()),
-            Some(path) => {
-                let dir = context.env.open_dir(Path::new(path), !context.read_only);
-                let dir = dir.map_err(|error| Error::io(format!("open {path}"), error))?;
-                let id = u128::from_be_bytes(context.database_id);
-                (dir, format!("{id:032x}-{}.pool", context.table_id))
-            }
-        };
         let (database_id, table_id) = (context.database_id, context.table_id);
-        Ok(Self { owner: Owner { dir, database_id, table_id }, name })
+        let Some(path) = &settings.path else {
+            let owner = Owner { dir: Arc::clone(&context.dir), database_id, table_id };
+            return Ok(Self { owner, name: NAME.to_owned(), lock: None });
+        };
+        let io = |error| Error::io(format!("open the directory of pools {path}"), error);
+        let dir = context.env.open_dir(Path::new(path), !context.read_only).map_err(io)?;
+        let prefix = format!("{:032x}-", u128::from_be_bytes(database_id));
+        let name = format!("{prefix}{table_id}.pool");
+        let lock = dir.lock(&format!("{name}.lock"), !context.read_only);
+        let in_use = |error| Error::io(format!("lock {path}/{name}: it is in use"), error);
+        let lock = Some(lock.map_err(in_use)?);
+        if !context.read_only {
+            remove_dropped(&*dir, &prefix, context).map_err(io)?;
+        }
+        Ok(Self { owner: Owner { dir, database_id, table_id }, name, lock })
     }
 
     fn sizes(settings: &PoolSettings) -> Sizes {
@@ -89,7 +99,7 @@ impl Place {
             return Ok(open(PoolMode::Copy)?.map(|pool| (pool, true)));
         }
         match open(PoolMode::Persistent) {
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::Unsupported => {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::Unsupported => {
                 let pool = open(PoolMode::Emulated(settings.slowness))?;
                 Ok(pool.map(|pool| (pool, true)))
             }
@@ -126,15 +136,15 @@ impl SlmPool {
                 let made = Place::with_mode(settings, false, |mode| {
                     Pool::create(&place.owner, &place.name, sizes, mode, boot).map(Some)
                 })?;
-                made.ok_or_else(|| Error::io("make a pool", std::io::ErrorKind::NotFound.into()))?
+                made.ok_or_else(|| Error::io("make a pool", io::ErrorKind::NotFound.into()))?
             }
         };
-        Self::start(Arc::new(pool), is_emulated, settings, context)
+        let pool = (Arc::new(pool), is_emulated, place.lock);
+        Self::start(pool, settings, context)
     }
 
     fn start(
-        pool: Arc<Pool>,
-        is_emulated: bool,
+        (pool, is_emulated, lock): (Arc<Pool>, bool, Option<Box<dyn LockGuard>>),
         settings: &PoolSettings,
         context: &Context,
     ) -> Result<Self> {
@@ -152,7 +162,7 @@ impl SlmPool {
         }
         let complete = AtomicU64::new(pool.root(COMPLETE));
         let sweep = Mutex::new(PoolSweep::new(&pool));
-        Ok(Self { pool, is_emulated, index, memtables: None, complete, sweep })
+        Ok(Self { pool, is_emulated, index, memtables: None, complete, _lock: lock, sweep })
     }
 
     /// Opens the directory of memtables, which are frozen at `list_bytes`.
@@ -201,6 +211,21 @@ impl Drop for SlmPool {
             let _ = self.pool.close();
         }
     }
+}
+
+/// Removes the pools of dropped tables of the database from a directory of pools.
+fn remove_dropped(dir: &dyn Dir, prefix: &str, context: &Context) -> io::Result<()> {
+    let Some(tables) = context.dir.path().parent() else { return Ok(()) };
+    for entry in dir.list()? {
+        let rest = entry.name.strip_prefix(prefix);
+        let number = rest.and_then(|rest| rest.split('.').next()?.parse::<u64>().ok());
+        let Some(number) = number.filter(|number| *number != context.table_id) else { continue };
+        let table = context.env.open_dir(&tables.join(number.to_string()), false);
+        if table.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            dir.remove(&entry.name)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the error of a table whose pool is gone.

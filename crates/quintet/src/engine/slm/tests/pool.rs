@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     Error,
     contract::test_bench::{Logged, contents, replay},
-    io::sim::SimEnv,
+    io::sim::{Damage, SimEnv},
 };
 
 /// The modes: what is in the pool.
@@ -418,4 +418,81 @@ fn planted_bugs_of_the_mode_are_found() {
     finds(Bug::SlmPoolSkipsUpdateLog, index);
     finds(Bug::SlmFlushesUnsynced, both);
     finds(Bug::SlmPoolForgetsMemtable, memtables);
+}
+
+/// Words of a pool are changed: opening and reading return an error or right values, and end.
+#[test]
+fn damage_of_a_pool_is_an_error_or_harmless() {
+    let bench = pooled(78, MODES[0], false);
+    let (engine, _) = bench.open();
+    for lsn in 1..600_u64 {
+        put(&engine, lsn, format!("{:03}", lsn % 300).as_bytes(), &[7; 60]);
+        if lsn == 400 {
+            engine.table.flush_all().unwrap();
+        }
+    }
+    engine.checkpoint(Lsn(600)).unwrap();
+    let used = detail(&engine, "pmem_used_bytes");
+    drop(engine);
+    let (mut random, mut refused) = (Random(5), 0);
+    for _ in 0..400 {
+        let env = bench.env.kill();
+        let pool = env.files().into_iter().find(|(path, _)| path.ends_with("pool")).unwrap().0;
+        let offset = random.below(used + 8192);
+        env.damage(&pool, &Damage::FlipBit { offset, bit: low(random.below(8)) }).unwrap();
+        let mut other = bench.on(env);
+        other.complete = Lsn(600);
+        let outcome = other.try_open().and_then(|(engine, _)| {
+            for number in 0..300 {
+                let found = engine.get(format!("{number:03}").as_bytes())?;
+                assert!(found.is_none_or(|found| *found == [7; 60]), "{offset}");
+            }
+            let all = engine.ordered().unwrap().range(KeyRange::default())?;
+            all.collect::<Result<Vec<_>>>()?;
+            while detail(&engine, "pmem_swept") == 0 {
+                engine.maintain(MaintenanceMode::Step)?;
+            }
+            let findings = test_bench::findings(&engine);
+            put(&engine, 601, b"new", b"value");
+            engine.table.flush_all()?;
+            if findings.is_empty() {
+                Ok(())
+            } else {
+                Err(Error::corruption("found", 0, "by check"))
+            }
+        });
+        match outcome {
+            Ok(()) => {}
+            Err(Error::Corruption { .. } | Error::DiskFull { .. } | Error::NewerFormat { .. }) => {
+                refused += 1;
+            }
+            Err(error) => panic!("{offset}: {error}"),
+        }
+    }
+    assert!(refused > 40, "{refused}");
+}
+
+#[test]
+fn a_pool_may_be_in_another_directory() {
+    let bench = pooled(79, MODES[0], true).set("pmem_path", "/pools");
+    let pools = || {
+        let files = bench.env.files().into_iter().map(|(path, _)| path);
+        files.filter(|path| path.ends_with(".pool")).collect::<Vec<_>>()
+    };
+    let dropped = bench.clone_with(|context| context.table_id = 9).unwrap();
+    put(&dropped, 1, b"key", b"value");
+    assert_eq!(pools().len(), 1);
+    drop(dropped);
+    let (engine, _) = bench.open();
+    put(&engine, 1, b"key", b"value");
+    assert_eq!(engine.checkpoint(Lsn(2)).unwrap(), Lsn(2));
+    // The directory of table 9 does not exist, so its pool is not needed.
+    let pools = pools();
+    assert!(matches!(&pools[..], [path] if path.ends_with("-3.pool")), "{pools:?}");
+    // A copy of the database would use the same pool.
+    assert!(matches!(bench.try_open(), Err(Error::Io { .. })));
+    drop(engine);
+    let (engine, complete) = bench.open();
+    assert_eq!(complete, Lsn(2));
+    assert_eq!(engine.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
 }

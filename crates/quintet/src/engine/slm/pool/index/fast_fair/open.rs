@@ -131,7 +131,11 @@ impl FairTree {
                 return Ok(None);
             }
         }
-        self.low_key(leaf).map(Some)
+        let next = self.low_key(leaf)?;
+        if next.as_slice() <= from {
+            return Err(self.ranges_out_of_order());
+        }
+        Ok(Some(next))
     }
 
     /// Frees the unlinked objects that wait for it. Needed before a sweep ends.
