@@ -94,7 +94,7 @@ random_operations_match_the_model! {
 /// The slm engine with its memtables and its index in persistent memory.
 #[test]
 fn slm_in_persistent_memory_matches_the_model() {
-    match_the_model(EngineKind::Slm, |seed| SimEnv::with_persistent_memory(seed));
+    match_the_model(EngineKind::Slm, SimEnv::with_persistent_memory);
 }
 
 fn random_operations_match_the_model(engine: EngineKind) {

@@ -54,7 +54,9 @@ impl<V: Send + Sync> WriteBuffer<V> {
         let view = SuperVersion { active, frozen, version: Arc::clone(&view.version) };
         if let Some(pool) = self.pool.as_ref().filter(|_| !is_copy) {
             pool.publish(view.memtables())?;
-            empty.iter().for_each(|memtable| memtable.leave_directory());
+            for memtable in empty {
+                memtable.leave_directory();
+            }
         }
         self.view.store(Arc::new(view));
         Ok(())

@@ -200,7 +200,7 @@ impl SlmTable {
             };
             after.inspect(|run| count(run, 1));
             before.inspect(|run| count(run, -1));
-            batch.updates.push((key.0.to_vec(), one.to.map(|to| to.to_word())));
+            batch.updates.push((key.0.to_vec(), one.to.map(IndexValue::to_word)));
             moved.push((before.zip(old), after.zip(one.to)));
         }
         let show = |counts: &BTreeMap<u32, u64>| {

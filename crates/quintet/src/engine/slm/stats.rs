@@ -162,27 +162,27 @@ impl SlmTable {
             ("cleanup_failures_total", load(&counters.cleanup_failures_total)),
         ];
         if let Some(pool) = &self.pool {
-            details.extend(self.pool_details(pool, view));
+            details.extend(pool_details(pool, view));
         }
         details
     }
+}
 
-    /// Returns the statistics of the pool.
-    fn pool_details(&self, pool: &SlmPool, view: &SuperVersion) -> [(&'static str, u64); 10] {
-        let counts = pool.pool.counts();
-        let fallbacks = pool.memtables.as_ref().map_or(0, |memtables| memtables.fallbacks_total());
-        let unmarked = pool.memtables.as_ref().map_or(0, |memtables| memtables.unmarked_bytes());
-        [
-            ("pmem_emulated", pool.is_emulated.into()),
-            ("pmem_file_bytes", pool.pool.bytes()),
-            ("pmem_used_bytes", pool.pool.used_bytes()),
-            ("pmem_memtable_bytes", view.memtables().map(|one| one.pool_bytes()).sum()),
-            ("pmem_lines_total", counts.lines),
-            ("pmem_fences_total", counts.fences),
-            ("pmem_complete", pool.complete().0),
-            ("pmem_unmarked_bytes", unmarked),
-            ("pmem_fallbacks_total", fallbacks),
-            ("pmem_swept", u64::from(!pool.is_sweep_due())),
-        ]
-    }
+/// Returns the statistics of the pool.
+fn pool_details(pool: &SlmPool, view: &SuperVersion) -> [(&'static str, u64); 10] {
+    let counts = pool.pool.counts();
+    let fallbacks = pool.memtables.as_ref().map_or(0, |memtables| memtables.fallbacks_total());
+    let unmarked = pool.memtables.as_ref().map_or(0, |memtables| memtables.unmarked_bytes());
+    [
+        ("pmem_emulated", pool.is_emulated.into()),
+        ("pmem_file_bytes", pool.pool.bytes()),
+        ("pmem_used_bytes", pool.pool.used_bytes()),
+        ("pmem_memtable_bytes", view.memtables().map(|one| one.pool_bytes()).sum()),
+        ("pmem_lines_total", counts.lines),
+        ("pmem_fences_total", counts.fences),
+        ("pmem_complete", pool.complete().0),
+        ("pmem_unmarked_bytes", unmarked),
+        ("pmem_fallbacks_total", fallbacks),
+        ("pmem_swept", u64::from(!pool.is_sweep_due())),
+    ]
 }

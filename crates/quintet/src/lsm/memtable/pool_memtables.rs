@@ -45,6 +45,9 @@ const HALF_BYTES: u64 = DIRECTORY_BYTES / 2;
 /// Maximum number of lists.
 const LISTS_MAX: u64 = HALF_BYTES / 8 - 1;
 
+/// Hashes a key.
+type HashKey<'h> = dyn Fn(&[u8]) -> u64 + 'h;
+
 /// The directory.
 #[derive(Debug)]
 struct MemtableDirectory {
@@ -123,7 +126,7 @@ impl PoolMemtables {
         &self,
         at: u64,
         end: Lsn,
-        (group, hash): (Option<&Arc<Filter>>, &dyn Fn(&[u8]) -> u64),
+        (group, hash): (Option<&Arc<Filter>>, &HashKey<'_>),
         (ranges, budget): (&Arc<EmptyRanges>, &Arc<Budget>),
     ) -> Result<Arc<Memtable>> {
         let list = PersistentList::open(&self.pool, at, self.totals.list_bytes, end.0)?;
@@ -207,7 +210,9 @@ impl PoolMemtables {
         }
         pool.flush(half, (to_u64(lists.len()) + 1) * 8);
         pool.publish(Pool::root_at(self.root), link(half));
-        lists.iter().for_each(|list| list.keep());
+        for list in lists {
+            list.keep();
+        }
         Ok(())
     }
 

@@ -148,8 +148,8 @@ impl SlmPool {
         settings: &PoolSettings,
         context: &Context,
     ) -> Result<Self> {
-        let parts = u64::from(settings.has_memtables) * HAS_MEMTABLES
-            | u64::from(settings.has_index) * HAS_INDEX;
+        let memtables = if settings.has_memtables { HAS_MEMTABLES } else { 0 };
+        let parts = memtables | if settings.has_index { HAS_INDEX } else { 0 };
         let state = MAGIC | parts << PARTS_SHIFT;
         let found = pool.root(STATE);
         if found != 0 && found != state {

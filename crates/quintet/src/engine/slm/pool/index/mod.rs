@@ -78,8 +78,9 @@ impl PoolIndex {
         let changed: Vec<&[u8]> = updates.map(|(key, _)| key.as_slice()).collect();
         let tree = FairTree::open_at(pool, target(word), &changed)?;
         for (run, count) in pending.iter().flat_map(|batch| &batch.counts) {
-            let record = list.runs.iter_mut().find(|record| record.number == *run);
-            record.into_iter().for_each(|record| record.live = *count);
+            if let Some(record) = list.runs.iter_mut().find(|record| record.number == *run) {
+                record.live = *count;
+            }
         }
         let index = Self::new(pool, tree, IndexState { log, records, pending }, list);
         index.finish_pending(&mut lock(&index.state), &mut |_| {})?;
