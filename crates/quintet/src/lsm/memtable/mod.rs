@@ -327,6 +327,7 @@ impl Memtable {
     }
 
     /// Returns whether it has no entries.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         match &self.storage {
             Storage::Memory { list, .. } => list.is_empty(),

@@ -144,6 +144,8 @@ impl PoolList {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -159,6 +161,9 @@ impl PoolList {
         self.list.memory_bytes() + in_pool
     }
 
+    // Cold, so that a get of a memtable in ordinary memory pays one branch.
+    #[cold]
+    #[inline(never)]
     pub(super) fn get<T: ValueSink>(&self, key: &[u8], sink: &mut T) -> Answer<T::Output> {
         if self.list.is_empty() {
             return Answer::Nothing;
