@@ -38,6 +38,8 @@ fn commands_are_read_in_any_case_and_tables_persist_and_compact() {
         "ok\nok\n\"v\"\nok\nok\n"
     );
     check_failure(&shell(&place, "use t\npersist t\n"), 1, "unexpected");
+    // The only table of a database is chosen already.
+    place.ok(&["create", "DB", "u", "--engine", "naive"]);
     check_failure(&shell(&place, "compact\n"), 1, "use TABLE");
 }
 
