@@ -39,7 +39,6 @@ mod engine;
 mod io;
 mod journal;
 mod lsm;
-#[cfg_attr(not(test), expect(dead_code, reason = "no engine has its tables in a pool yet"))]
 mod pmem;
 mod record_store;
 mod util;

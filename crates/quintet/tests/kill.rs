@@ -22,7 +22,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use quintet::Durability;
+use quintet::{Durability, EngineKind, TableOptions};
 
 use crate::{
     lanes::{Lanes, change_names, found_names, options},
@@ -51,7 +51,7 @@ fn child_that_writes() {
         Err(_) => options(),
     };
     let db = options.open(path).unwrap();
-    let lanes = Lanes::new(&db).unwrap();
+    let lanes = Lanes::new(&db, Some(in_pool())).unwrap();
     let acknowledge = |lane: u64, number: u64| {
         // One write per line, so that the lines of threads do not mix.
         let line = format!("acknowledged {lane} {number}\n");
@@ -75,6 +75,13 @@ fn child_that_writes() {
             acknowledge(LANES, number);
         }
     });
+}
+
+/// A table with memtables and index in an emulated pool of persistent memory.
+fn in_pool() -> (&'static str, TableOptions) {
+    let options = TableOptions::new(EngineKind::Slm).set("medium", "pmem");
+    let options = options.set("memtable_bytes", "262144").set("run_bytes", "262144");
+    ("in-pool", options.set("pmem_bytes", "67108864"))
 }
 
 fn spawn(path: &Path, starts: &[u64], is_in_memory: bool) -> Child {
@@ -120,7 +127,7 @@ fn live(path: &Path, counts: &mut [u64], life: Duration, is_in_memory: bool) {
 /// Opens the database, compares it with `counts`, and raises `counts` to the commits found.
 fn verify(path: &Path, counts: &mut [u64]) -> Result<(), String> {
     let db = options().open(path).map_err(|error| format!("open: {error}"))?;
-    let lanes = Lanes::new(&db).map_err(|error| format!("tables: {error}"))?;
+    let lanes = Lanes::new(&db, Some(in_pool())).map_err(|error| format!("tables: {error}"))?;
     let found = lanes.found(LANES)?;
     for (lane, (count, found)) in counts.iter_mut().zip(found).enumerate() {
         if found < *count || found > *count + 1 {

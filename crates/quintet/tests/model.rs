@@ -91,14 +91,24 @@ random_operations_match_the_model! {
     tph_matches_the_model => Tph,
 }
 
+/// The slm engine with its memtables and its index in persistent memory.
+#[test]
+fn slm_in_persistent_memory_matches_the_model() {
+    match_the_model(EngineKind::Slm, SimEnv::with_persistent_memory);
+}
+
 fn random_operations_match_the_model(engine: EngineKind) {
+    match_the_model(engine, SimEnv::new);
+}
+
+fn match_the_model(engine: EngineKind, env: fn(u64) -> SimEnv) {
     let variable = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let seeds = match variable("QUINTET_MODEL_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..variable("QUINTET_MODEL_SEEDS").unwrap_or(64),
     };
     for seed in seeds {
-        let outcome = std::panic::catch_unwind(|| Run::new(seed, engine).run());
+        let outcome = std::panic::catch_unwind(|| Run::new(seed, engine, env(seed)).run());
         if let Err(panic) = outcome {
             eprintln!(
                 "to run this again: QUINTET_MODEL_SEED={seed} cargo test -p quintet --test model \
@@ -110,10 +120,10 @@ fn random_operations_match_the_model(engine: EngineKind) {
 }
 
 impl Run {
-    fn new(seed: u64, engine: EngineKind) -> Self {
+    fn new(seed: u64, engine: EngineKind, env: SimEnv) -> Self {
         let mut run = Self {
             random: Random(seed),
-            env: SimEnv::new(seed),
+            env,
             db: None,
             engine,
             state: State::new(),
@@ -391,6 +401,11 @@ impl Run {
     fn create(&mut self) {
         let name = NAMES[self.random.index(6)];
         let options = TableOptions::new(self.engine);
+        let options = if self.engine == EngineKind::Slm && self.env.has_persistent_memory() {
+            options.set("medium", "pmem").set("pmem_bytes", "8388608")
+        } else {
+            options
+        };
         let options = match self.engine {
             EngineKind::Naive => options.set("snapshot_bytes", "4096"),
             EngineKind::HashLog => options.set("chunk_bytes", "16384").set("mutable_chunks", "2"),

@@ -35,6 +35,7 @@ type Variant = &'static [(&'static str, &'static str)];
 fn variants(engine: EngineKind) -> &'static [Variant] {
     match engine {
         EngineKind::Tph => &[&[], &[("tiers", "two")]],
+        EngineKind::Slm => &[&[], &[("medium", "pmem"), ("pmem_bytes", "4194304")]],
         _ => &[&[]],
     }
 }
@@ -102,7 +103,8 @@ fn scripts_print_their_expected_output_on_every_engine() {
 }
 
 fn run(script: &str, engine: EngineKind, variant: Variant) -> String {
-    let env = SimEnv::new(1);
+    let is_in_pool = variant.iter().any(|(name, _)| *name == "medium");
+    let env = if is_in_pool { SimEnv::with_persistent_memory(1) } else { SimEnv::new(1) };
     let mut session = Session { env, engine, variant, db: None, held: BTreeMap::new() };
     let mut printed = String::new();
     for line in script.lines() {

@@ -18,7 +18,8 @@ use super::{
 const BASE: [&str; 1] = ["util"];
 
 /// What an engine may import.
-const BELOW_ENGINES: &[&str] = &["record_store", "lsm", "bptree", "journal", "contract", "io"];
+const BELOW_ENGINES: &[&str] =
+    &["record_store", "lsm", "bptree", "pmem", "journal", "contract", "io"];
 
 /// A folder, and the folders that its files may import besides itself and [`BASE`].
 ///
@@ -31,7 +32,7 @@ const LAYERS: [(&str, &[&str]); 16] = [
     ("journal", &["io"]),
     ("pmem", &["journal", "io"]),
     ("bptree", &["journal", "contract", "io"]),
-    ("lsm", &["contract", "io"]),
+    ("lsm", &["pmem", "contract", "io"]),
     ("record_store", &["io"]),
     ("engine", &["contract", "io"]),
     ("engine/naive", BELOW_ENGINES),

@@ -22,6 +22,13 @@ fn the_page_of_statistics_names_each_figure() {
         assert_eq!(section(&page, kind.name()), details, "{kind}");
         common = all;
     }
+    let in_pool = TableOptions::new(EngineKind::Slm).set("medium", "pmem");
+    let table = database.create_table("pool", in_pool.set("pmem_bytes", "4194304")).unwrap();
+    let slm = section(&page, "slm").len();
+    let own = table.stats().unwrap().details.len();
+    let all = names(&figures::of_table(&table).unwrap());
+    let of_pool = &all[all.len() - own + slm..];
+    assert_eq!(section(&page, "slm in persistent memory"), of_pool);
     assert_eq!(section(&page, "Table"), common);
     assert_eq!(section(&page, "Database"), names(&figures::of_database(&database)));
 }

@@ -120,6 +120,17 @@ pub trait File: Send + Sync + fmt::Debug {
         let _ = size;
         Err(io::ErrorKind::Unsupported.into())
     }
+    /// Maps the first `size` bytes for this process alone: stores change no file. Needs no write
+    /// access. Fails with `Unsupported` where that is not implemented.
+    fn map_private(&self, size: u64) -> io::Result<Arc<Mapping>> {
+        let _ = size;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Makes the cache lines of a range persistent if the mapping is simulated persistent memory.
+    /// Does nothing on systems, where the caller writes lines back itself.
+    fn line_written_back(&self, range: Range<u64>) {
+        let _ = range;
+    }
     /// Drops clean pages of this file from the page cache, so that later reads go to the disk. A
     /// hint.
     fn drop_cache(&self) -> io::Result<()>;

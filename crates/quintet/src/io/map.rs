@@ -40,6 +40,8 @@ pub enum Store {
     /// The page cache in place of persistent memory. A sync writes cache lines back and waits as
     /// slower memory would. It does not write to the disk.
     Emulated(Slowness),
+    /// A copy of the file's pages for this process alone. Nothing is ever synced.
+    Private,
 }
 
 impl Mapping {
@@ -148,7 +150,7 @@ mod system {
             let bytes = bytes & !7;
             let how = WriteBack::detect();
             let lines = match store {
-                Store::Pages => None,
+                Store::Pages | Store::Private => None,
                 Store::Persistent if !how.is_known() => {
                     return Err(io::ErrorKind::Unsupported.into());
                 }
@@ -157,6 +159,7 @@ mod system {
             };
             let flags = match store {
                 Store::Pages | Store::Emulated(_) => MapFlags::SHARED,
+                Store::Private => MapFlags::PRIVATE,
                 #[cfg(target_os = "linux")]
                 Store::Persistent => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
                 #[cfg(not(target_os = "linux"))]

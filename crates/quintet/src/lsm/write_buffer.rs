@@ -25,7 +25,7 @@ use arc_swap::ArcSwap;
 
 use super::{
     empty_ranges::EmptyRanges,
-    memtable::{Filter, Memtable, cost},
+    memtable::{Filter, Memtable, cost, pool_memtables::PoolMemtables},
     super_version::SuperVersion,
     table_hasher::TableHasher,
 };
@@ -40,7 +40,7 @@ use crate::{
     },
     util::{
         codec::{Lsn, to_u64},
-        sync::{AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
+        sync::{AtomicU64, Mutex, Ordering, RwLock, lock, read},
     },
 };
 
@@ -88,26 +88,28 @@ pub(crate) struct WriteBuffer<V> {
     pub(crate) hasher: TableHasher,
     /// Bytes of memtables that one flush writes, and the maximum number of such amounts in memory,
     /// the active one included.
-    memtable_bytes: u64,
+    pub(super) memtable_bytes: u64,
     memtables: u64,
     /// Number of lists of one flush. A list is frozen at this fraction of `memtable_bytes`.
-    lists: u64,
+    pub(super) lists: u64,
     /// Recycles the memory of memtables.
-    arenas: Arc<Arenas>,
+    pub(super) arenas: Arc<Arenas>,
+    /// Where memtables are in a pool of persistent memory.
+    pub(super) pool: Option<Arc<PoolMemtables>>,
     /// Parts of the key space without a value, which scans skip.
     pub(crate) empty_ranges: Arc<EmptyRanges>,
     pub(crate) view: ArcSwap<SuperVersion<V>>,
     /// Held while the super version is replaced.
-    installing: Mutex<()>,
+    pub(super) installing: Mutex<()>,
     /// Held shared during an insert into the active memtable, exclusively to freeze it.
-    writing: RwLock<()>,
+    pub(super) writing: RwLock<()>,
     /// Held by the writer that finds memory for all writers that wait for it.
     reserving: Mutex<()>,
     /// Bytes of memory for memtables and work: the budget without what indexes use.
     work_memory_bytes: AtomicU64,
     /// Monotonic time in microseconds of the last install of a version, or of the freeze that found
     /// no other frozen memtable.
-    frozen_since: AtomicU64,
+    pub(super) frozen_since: AtomicU64,
     /// Bytes reserved by `admit` that are neither inserted nor cancelled yet.
     pub(super) reserved: AtomicU64,
     /// Rate that writers are limited to, in bytes a second; 0: none.
@@ -123,7 +125,7 @@ fn no_space(error: std::io::Error) -> Error {
     Error::io("reserve address space for a memtable", error)
 }
 
-fn new_memtable(
+pub(super) fn new_memtable(
     arenas: &Arc<Arenas>,
     group: Option<&Arc<Filter>>,
     ranges: &Arc<EmptyRanges>,
@@ -132,7 +134,7 @@ fn new_memtable(
     Memtable::new(arenas, group, ranges, &context.budget).map(Arc::new).map_err(no_space)
 }
 
-fn new_group(bytes: u64, context: &Context) -> Result<Arc<Filter>> {
+pub(super) fn new_group(bytes: u64, context: &Context) -> Result<Arc<Filter>> {
     Filter::new(bytes, &context.budget).map(Arc::new).map_err(no_space)
 }
 
@@ -162,6 +164,7 @@ impl<V> WriteBuffer<V> {
             memtables,
             lists,
             arenas,
+            pool: None,
             empty_ranges,
             view: ArcSwap::new(Arc::new(view)),
             installing: Mutex::new(()),
@@ -182,82 +185,6 @@ impl<V> WriteBuffer<V> {
     #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
         self.hasher.hash(key)
-    }
-
-    /// Freezes the memtable `active` and installs an empty one, unless another thread has done so.
-    pub(crate) fn rotate(
-        &self,
-        active: &Arc<Memtable>,
-        target: &impl FlushTarget<V>,
-    ) -> Result<()> {
-        let group = match active.group() {
-            Some(group) if group.members() < self.lists => Some(Arc::clone(group)),
-            _ if self.lists > 1 => Some(new_group(self.memtable_bytes, &self.context)?),
-            _ => None,
-        };
-        let (arenas, ranges) = (&self.arenas, &self.empty_ranges);
-        let empty = new_memtable(arenas, group.as_ref(), ranges, &self.context)?;
-        self.install_memtable(empty, active, target);
-        Ok(())
-    }
-
-    /// Freezes the memtable `active` and installs `empty` in its place, unless another thread has
-    /// replaced it.
-    fn install_memtable(
-        &self,
-        empty: Arc<Memtable>,
-        active: &Arc<Memtable>,
-        target: &impl FlushTarget<V>,
-    ) {
-        let _exclusive = write(&self.writing);
-        let _installing = lock(&self.installing);
-        let view = self.view.load_full();
-        if Arc::ptr_eq(&view.active, active) && !active.is_empty() {
-            let frozen = std::iter::once(active).chain(&view.frozen).cloned().collect();
-            let version = Arc::clone(&view.version);
-            if view.frozen.is_empty() {
-                self.frozen_since.store(micros(self.context.env.monotonic()), Ordering::Relaxed);
-            }
-            let view = SuperVersion { active: empty, frozen, version };
-            target.set_rate(&view);
-            self.view.store(Arc::new(view));
-            self.arenas.start_recycling();
-            active.order_soon(true, &*self.context.host);
-        }
-    }
-
-    /// Returns whether writers insert into the active memtable of a super version.
-    pub(crate) fn is_current(&self, view: &SuperVersion<V>) -> bool {
-        Arc::ptr_eq(&self.view.load().active, &view.active)
-    }
-
-    /// Freezes the active memtable if it has entries.
-    pub(crate) fn rotate_any(&self, target: &impl FlushTarget<V>) -> Result<()> {
-        let view = self.view.load_full();
-        if view.active.is_empty() { Ok(()) } else { self.rotate(&view.active, target) }
-    }
-
-    /// Installs the version that `edit` makes of the current one, and removes the memtables that it
-    /// contains now.
-    pub(crate) fn install_version(
-        &self,
-        edit: impl FnOnce(&V) -> V,
-        flushed: &[Arc<Memtable>],
-        target: &impl FlushTarget<V>,
-    ) {
-        let _installing = lock(&self.installing);
-        let view = self.view.load_full();
-        let stays = |one: &&Arc<Memtable>| !flushed.iter().any(|other| Arc::ptr_eq(one, other));
-        let frozen = view.frozen.iter().filter(stays).cloned().collect();
-        let active = Arc::clone(&view.active);
-        self.frozen_since.store(micros(self.context.env.monotonic()), Ordering::Relaxed);
-        let view = SuperVersion { active, frozen, version: Arc::new(edit(&view.version)) };
-        target.set_rate(&view);
-        if view.is_unwritten() {
-            // The table is idle: no write came while the memtables were flushed.
-            self.arenas.stop_recycling();
-        }
-        self.view.store(Arc::new(view));
     }
 
     /// Moves `bytes` out of `reserved`. Returns `false` in replay, where nothing was admitted.
@@ -468,6 +395,10 @@ impl<V> WriteBuffer<V> {
                 }
                 Arc::clone(&view.active)
             };
+            if active.is_empty() && active.is_in_pool() {
+                self.leave_pool(&active, target)?;
+                continue;
+            }
             if active.is_empty() {
                 let needed = cost(op);
                 return Err(Error::OutOfMemory { budget: self.context.budget.limit(), needed });
@@ -496,6 +427,17 @@ impl<V> WriteBuffer<V> {
                 }
                 (Arc::clone(&view.active), has_inserted)
             };
+            if active.is_in_pool() {
+                if active.is_empty() {
+                    self.leave_pool(&active, target)?;
+                } else {
+                    self.rotate(&active, target)?;
+                }
+                if has_inserted {
+                    return Ok(());
+                }
+                continue;
+            }
             if active.is_empty() {
                 let limit = self.context.budget.limit();
                 return Err(Error::OutOfMemory { budget: limit, needed: bytes });
@@ -503,7 +445,7 @@ impl<V> WriteBuffer<V> {
             let bytes = self.memtable_bytes.min(REPLAYED_BYTES_MAX);
             let arenas = Arenas::new((bytes, 0), &self.context.budget, self.context.table_id);
             let empty = new_memtable(&arenas, None, &self.empty_ranges, &self.context)?;
-            self.install_memtable(empty, &active, target);
+            self.install_memtable(empty, &active, target)?;
             if has_inserted {
                 return Ok(());
             }

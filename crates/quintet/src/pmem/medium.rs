@@ -50,6 +50,17 @@ impl Segments {
     }
 }
 
+/// How the file of a pool is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Persistent memory (DAX with `MAP_SYNC`).
+    Persistent,
+    /// An ordinary file, shared.
+    Shared,
+    /// A copy for this process: stores change no file.
+    Private,
+}
+
 /// The memory of a pool.
 #[derive(Debug)]
 #[cfg_attr(test, expect(clippy::large_enum_variant, reason = "there is one for each pool"))]
@@ -65,7 +76,7 @@ pub(super) enum Medium {
 #[derive(Debug)]
 pub(super) struct MappedPool {
     file: Arc<dyn File>,
-    is_persistent: bool,
+    access: Access,
     segments: Segments,
     /// Each mapping covers the file from its start to the segment's end, so offsets need no
     /// translation. Only the segment's part is accessed; the kernel keeps no page table for the
@@ -78,21 +89,21 @@ pub(super) struct MappedPool {
 }
 
 impl Medium {
-    /// Wraps a file, without a mapping yet. `persistent` needs a processor with a write-back
-    /// instruction.
+    /// Wraps a file, without a mapping yet. [`Access::Persistent`] needs a processor with a
+    /// write-back instruction.
     pub(super) fn new(
         file: Arc<dyn File>,
         segments: Segments,
-        is_persistent: bool,
+        access: Access,
         slowness: Slowness,
     ) -> io::Result<Self> {
         let write_back = WriteBack::detect();
-        if is_persistent && !write_back.is_known() {
+        if access == Access::Persistent && !write_back.is_known() {
             return Err(io::ErrorKind::Unsupported.into());
         }
         Ok(Self::Mapped(MappedPool {
             file,
-            is_persistent,
+            access,
             segments,
             mappings: std::array::from_fn(|_| OnceLock::new()),
             write_back,
@@ -108,10 +119,10 @@ impl Medium {
             Self::Mapped(mapped) => {
                 let slot = mapped.mappings.get(segment).ok_or(io::ErrorKind::InvalidInput)?;
                 if slot.get().is_none() {
-                    let mapping = if mapped.is_persistent {
-                        mapped.file.map_persistent(end)?
-                    } else {
-                        mapped.file.map(end)?
+                    let mapping = match mapped.access {
+                        Access::Persistent => mapped.file.map_persistent(end)?,
+                        Access::Shared => mapped.file.map(end)?,
+                        Access::Private => mapped.file.map_private(end)?,
                     };
                     let _ = slot.set(mapping);
                 }
@@ -165,6 +176,9 @@ impl Medium {
         match self {
             Self::Mapped(mapped) => {
                 mapped.lines.fetch_add(lines.end - lines.start, Ordering::Relaxed);
+                if cfg!(feature = "testing") && mapped.access == Access::Persistent {
+                    mapped.file.line_written_back(offset..offset + bytes);
+                }
                 for line in lines {
                     if let Some(word) = self.tail(line * LINE_BYTES).first() {
                         mapped.write_back.write_back(word);

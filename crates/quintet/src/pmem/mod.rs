@@ -13,7 +13,8 @@
 //! Allocation writes one persistent word: before a slab's first object is allocated, its directory
 //! word marks the slab as in use. So opening reads the directory only. Space that was allocated but
 //! never published, or freed without a record, is neither lost nor allocated twice:
-//! [`sweep`](Pool::sweep) asks the structures which objects they reach and frees all others.
+//! a sweep ([`begin_sweep`](Pool::begin_sweep)) asks the structures which objects they reach. It
+//! frees all others.
 //!
 //! Invariants:
 //! - A pool contains no addresses: it may be mapped anywhere.
@@ -24,31 +25,28 @@
 //! - After a crash, no lock and no other state of running threads matters.
 //!
 //! `pool` has the modes and the layout of the file, `slabs` the allocator, `medium` the mapped
-//! memory. [`fast_fair`] and [`skiplist`] are structures in a pool.
+//! memory. The structures in a pool are with those who use them: the persistent list of memtables
+//! in `lsm/memtable`, the FAST & FAIR tree in `engine/slm/pool`.
 //!
 //! Threads: loads and stores take no lock; allocation takes one. A fence orders the write-backs of
-//! its own thread, so the publishing thread must do the flushes itself. A sweep needs exclusive
-//! access to the pool.
+//! its own thread, so the publishing thread must do the flushes itself. A sweep runs beside all
+//! other calls.
 //!
 //! SLM-DB uses PMDK's `libpmemobj` and `libpmemcto` for this (PMDK has discontinued the latter).
 //! Unlike them, we do not log allocations. Start reading at [`Pool::publish`].
 
-pub(crate) mod fast_fair;
 mod link;
 mod medium;
 mod pool;
 #[cfg(test)]
 pub(crate) mod simulator;
-pub(crate) mod skiplist;
 mod slabs;
 #[cfg(test)]
 #[cfg(not(model))]
 mod tests;
 
-#[cfg(test)]
-pub(crate) use self::pool::{PoolMode, Sizes};
 pub(crate) use self::{
     link::{is_link, link, target},
-    pool::Pool,
-    slabs::{Marks, SLAB_BYTES},
+    pool::{Pool, PoolMode, Sizes},
+    slabs::{Marks, SLAB_BYTES, SlabSweep},
 };

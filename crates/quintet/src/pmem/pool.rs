@@ -20,6 +20,7 @@
 //! | 0 | 64 | head | [`FileHead`], magic `QNTPMEM\0`; the region size is the first segment's |
 //! | 64 | 16 | `boot` | boot id of the system that has an emulated pool open |
 //! | 80 | 8 | `closed` | 1: an emulated pool was synced and closed |
+//! | 88 | 8 | `kind` | 1: the last opening had it in persistent memory |
 //! | 128 | 128 | `roots` | 16 words of the owner's, 0 at first |
 //! | 512 | 8 each | `directory` | a word for each slab of the segment, see [`super::slabs`]; in further segments at 512 from their start likewise |
 
@@ -27,7 +28,7 @@ use std::sync::Arc;
 
 use super::{
     link::OFFSET_BITS,
-    medium::{Counts, Medium, SEGMENTS_MAX, Segments},
+    medium::{Access, Counts, Medium, SEGMENTS_MAX, Segments},
     slabs::{HEAD_BYTES, Marks, SLAB_BYTES, SlabSweep, Slabs},
 };
 use crate::{
@@ -44,6 +45,7 @@ use crate::{
 const MAGIC: &[u8; 8] = b"QNTPMEM\0";
 const BOOT: u64 = 64;
 const CLOSED: u64 = 80;
+const KIND: u64 = 88;
 const ROOTS_AT: u64 = 128;
 /// Number of root words, by which the owner names its structures.
 const ROOTS: u64 = 16;
@@ -55,6 +57,18 @@ pub(crate) enum PoolMode {
     Persistent,
     /// An ordinary file in place of persistent memory.
     Emulated(Slowness),
+    /// A copy of the pool for a process that may not write: stores change no file.
+    Copy,
+}
+
+impl PoolMode {
+    fn access(self) -> (Access, Slowness) {
+        match self {
+            Self::Persistent => (Access::Persistent, Slowness::default()),
+            Self::Emulated(slowness) => (Access::Shared, slowness),
+            Self::Copy => (Access::Private, Slowness::default()),
+        }
+    }
 }
 
 /// The size of a pool.
@@ -116,14 +130,19 @@ impl Pool {
         let io = |error| Error::io(format!("open {}", owner.label(name)), error);
         Self::check_sizes(sizes)?;
         let head = FileHead::new(*MAGIC, owner, sizes.first);
-        let Some(file) = head.open_unsynced(owner, name)? else { return Ok(None) };
+        let file = if mode == PoolMode::Copy {
+            head.open(owner, name, true)?
+        } else {
+            head.open_unsynced(owner, name)?
+        };
+        let Some(file) = file else { return Ok(None) };
         // Creation was interrupted: nothing was ever stored.
         if file.len().map_err(io)? < sizes.first {
             return Ok(None);
         }
         let medium = Self::map(&file, sizes, mode)?;
         let same_boot = boot_words(boot) == [medium.load(BOOT), medium.load(BOOT + 8)];
-        if matches!(mode, PoolMode::Emulated(_)) && medium.load(CLOSED) != 1 && !same_boot {
+        if medium.load(KIND) != 1 && medium.load(CLOSED) != 1 && !same_boot {
             return Ok(None);
         }
         drop(medium);
@@ -141,12 +160,9 @@ impl Pool {
     }
 
     fn map(file: &Arc<dyn File>, sizes: Sizes, mode: PoolMode) -> Result<Medium> {
-        let (is_persistent, slowness) = match mode {
-            PoolMode::Persistent => (true, Slowness::default()),
-            PoolMode::Emulated(slowness) => (false, slowness),
-        };
+        let (access, slowness) = mode.access();
         let segments = Segments { first: sizes.first };
-        let medium = Medium::new(Arc::clone(file), segments, is_persistent, slowness);
+        let medium = Medium::new(Arc::clone(file), segments, access, slowness);
         let medium = medium.map_err(|error| Error::io("map a pool", error))?;
         medium.map(0, sizes.first).map_err(|error| Error::io("map a pool", error))?;
         Ok(medium)
@@ -162,12 +178,21 @@ impl Pool {
         let length = file.len().map_err(|error| Error::io(format!("open {label}"), error))?;
         let medium = Self::map(file, sizes, mode)?;
         let pool = Self::recover(medium, sizes, length, label)?;
-        if matches!(mode, PoolMode::Emulated(_)) {
-            let [low, high] = boot_words(boot);
-            pool.medium.store(CLOSED, 0);
-            pool.medium.store(BOOT, low);
-            pool.medium.store(BOOT + 8, high);
-            // Before any other store: otherwise an old head could claim that the pool was closed.
+        match mode {
+            PoolMode::Copy => {}
+            PoolMode::Persistent => pool.medium.store(KIND, 1),
+            PoolMode::Emulated(_) => {
+                let [low, high] = boot_words(boot);
+                pool.medium.store(KIND, 0);
+                pool.medium.store(CLOSED, 0);
+                pool.medium.store(BOOT, low);
+                pool.medium.store(BOOT + 8, high);
+            }
+        }
+        if mode != PoolMode::Copy {
+            // Before any other store: an old head could claim that the pool was closed.
+            pool.flush(BOOT, KIND + 8 - BOOT);
+            pool.fence();
             pool.sync()?;
         }
         Ok(pool)
@@ -213,6 +238,11 @@ impl Pool {
         self.sync()?;
         self.medium.store(CLOSED, 1);
         self.sync()
+    }
+
+    /// Returns the pool's name, for messages.
+    pub(crate) fn label(&self) -> &str {
+        &self.label
     }
 
     /// Returns a `Corruption` error about an offset.
@@ -361,14 +391,50 @@ impl Pool {
         lock(&self.slabs).run_of(offset)
     }
 
+    /// Returns whether this many bytes are free, counting the growth that the pool may still have.
+    pub(crate) fn has_space(&self, bytes: u64) -> bool {
+        let slabs = lock(&self.slabs);
+        slabs.free_bytes() + self.most.saturating_sub(slabs.end()) >= bytes
+    }
+
+    /// Returns whether space from before the pool was opened waits for a sweep.
+    pub(crate) fn needs_sweep(&self) -> bool {
+        lock(&self.slabs).needs_sweep()
+    }
+
+    /// Begins a sweep beside threads that allocate and free. Only space from before the opening is
+    /// swept: nothing is allocated there until the sweep ends.
+    pub(crate) fn begin_sweep(&self) -> SlabSweep {
+        SlabSweep::new(&lock(&self.slabs))
+    }
+
+    /// Marks reachable objects of a sweep. Allocations wait meanwhile.
+    pub(crate) fn mark(
+        &self,
+        sweep: &mut SlabSweep,
+        mark: impl FnOnce(&mut Marks<'_>) -> Result<()>,
+    ) -> Result<()> {
+        mark(&mut Marks { slabs: &lock(&self.slabs), sweep })
+    }
+
+    /// Ends a sweep: frees what was there when the pool was opened and was not marked. Objects that
+    /// were freed since stay free.
+    pub(crate) fn end_sweep(&self, sweep: SlabSweep) {
+        if SlabSweep::frees() {
+            sweep.finish_unknown(&mut lock(&self.slabs), &self.medium);
+        }
+    }
+
     /// Frees all objects that `mark` does not report as reachable. No thread may allocate or free
     /// meanwhile, nor may `mark`. An allocated object that is not published is freed too.
+    #[cfg(test)]
     pub(crate) fn sweep(&self, mark: impl FnOnce(&mut Marks<'_>) -> Result<()>) -> Result<()> {
         let mut slabs = lock(&self.slabs);
         let mut sweep = SlabSweep::new(&slabs);
         mark(&mut Marks { slabs: &slabs, sweep: &mut sweep })?;
-        mutant!(PmemSweepsNothing => return Ok(()));
-        sweep.finish(&mut slabs, &self.medium);
+        if SlabSweep::frees() {
+            sweep.finish(&mut slabs, &self.medium);
+        }
         Ok(())
     }
 

@@ -82,6 +82,12 @@ pub(super) struct Slabs {
     roomy: Vec<BTreeSet<u64>>,
     free: BTreeSet<u64>,
     used_bytes: u64,
+    /// Number of unknown slabs.
+    unknown: u64,
+    /// Runs from before the pool was opened that no sweep has seen.
+    unknown_runs: BTreeSet<u64>,
+    /// Objects of unknown slabs that were freed.
+    freed: Vec<u64>,
 }
 
 /// The offset and the description of a damage.
@@ -119,6 +125,9 @@ impl Slabs {
             roomy: vec![BTreeSet::new(); CLASS_BYTES.len()],
             free: BTreeSet::new(),
             used_bytes: 0,
+            unknown: 0,
+            unknown_runs: BTreeSet::new(),
+            freed: Vec::new(),
         }
     }
 
@@ -154,9 +163,11 @@ impl Slabs {
                     return Err((at, format!("a run of {slabs} slabs at slab {slab}")));
                 }
                 self.used_bytes += slabs * SLAB_BYTES;
+                self.unknown_runs.insert(slab);
                 Slab::Run { slabs }
             } else if word <= to_u64(CLASS_BYTES.len()) {
                 self.used_bytes += SLAB_BYTES;
+                self.unknown += 1;
                 Slab::Unknown { class: to_usize(word - 1) }
             } else {
                 return Err((at, format!("the directory word {word:#x}")));
@@ -280,6 +291,7 @@ impl Slabs {
                 let Some(Slab::Small { used, count, .. }) = self.states.get_mut(to_usize(slab))
                 else {
                     // The slab is unknown: the next sweep frees the object.
+                    self.freed.push(offset);
                     return true;
                 };
                 if !set_bit(used, index, false) {
@@ -303,6 +315,7 @@ impl Slabs {
                 true
             }
             Some(Object::Run { slab, slabs }) => {
+                self.unknown_runs.remove(&slab);
                 for one in slab..slab + slabs {
                     self.set(one, Slab::Free);
                     self.free.insert(one);
@@ -315,6 +328,16 @@ impl Slabs {
         }
     }
 
+    /// Returns the bytes of free slabs.
+    pub(super) fn free_bytes(&self) -> u64 {
+        to_u64(self.free.len()) * SLAB_BYTES
+    }
+
+    /// Returns whether a sweep would find anything.
+    pub(super) fn needs_sweep(&self) -> bool {
+        self.unknown > 0 || !self.unknown_runs.is_empty()
+    }
+
     /// Returns the allocated bytes, rounding included. Unknown slabs count in full.
     pub(super) const fn used_bytes(&self) -> u64 {
         self.used_bytes
@@ -322,9 +345,12 @@ impl Slabs {
 }
 
 /// The state of a sweep.
-pub(super) struct SlabSweep {
+#[derive(Debug)]
+pub(crate) struct SlabSweep {
     /// The reachable objects of each small slab, and 1 for each reachable run.
     reached: Vec<Bitmap>,
+    /// The first slabs of reachable runs.
+    runs: BTreeSet<u64>,
 }
 
 impl SlabSweep {
@@ -334,10 +360,16 @@ impl SlabSweep {
             Slab::Run { .. } => vec![0].into_boxed_slice(),
             _ => Bitmap::default(),
         };
-        Self { reached: slabs.states.iter().map(of).collect() }
+        Self { reached: slabs.states.iter().map(of).collect(), runs: BTreeSet::new() }
+    }
+
+    /// Whether a sweep frees what it has not marked.
+    pub(super) fn frees() -> bool {
+        mutant!(PmemSweepsNothing: false, else true)
     }
 
     /// Frees everything that was not marked.
+    #[cfg(test)]
     pub(super) fn finish(mut self, slabs: &mut Slabs, medium: &Medium) {
         let mut fresh = Slabs::new(slabs.segments);
         fresh.states = vec![Slab::Free; slabs.states.len()];
@@ -373,6 +405,44 @@ impl SlabSweep {
     }
 }
 
+impl SlabSweep {
+    /// Frees what was unknown when the sweep began and was not marked.
+    pub(super) fn finish_unknown(mut self, slabs: &mut Slabs, medium: &Medium) {
+        for offset in std::mem::take(&mut slabs.freed) {
+            if let Some(Object::Small { slab, index, .. }) = slabs.object(offset)
+                && let Some(reached) = self.reached.get_mut(to_usize(slab))
+            {
+                set_bit(reached, index, false);
+            }
+        }
+        for (slab, used) in (0..).zip(std::mem::take(&mut self.reached)) {
+            let Some(Slab::Unknown { class }) = slabs.state(slab) else { continue };
+            let class = *class;
+            let count: u64 = used.iter().map(|word| u64::from(word.count_ones())).sum();
+            slabs.used_bytes -= SLAB_BYTES - count * class_bytes(class);
+            if count == 0 {
+                slabs.set(slab, Slab::Free);
+                slabs.free.insert(slab);
+                slabs.note_free(medium, slab);
+                continue;
+            }
+            if count < objects_of(class_bytes(class))
+                && let Some(roomy) = slabs.roomy.get_mut(class)
+            {
+                roomy.insert(slab);
+            }
+            slabs.set(slab, Slab::Small { class, used, count });
+        }
+        for slab in std::mem::take(&mut slabs.unknown_runs) {
+            if !self.runs.contains(&slab) {
+                slabs.free(medium, slab * SLAB_BYTES);
+            }
+        }
+        slabs.unknown = 0;
+        medium.fence();
+    }
+}
+
 /// Marks reachable objects: see [`Pool::sweep`](super::Pool::sweep).
 pub(crate) struct Marks<'s> {
     pub(super) slabs: &'s Slabs,
@@ -385,7 +455,10 @@ impl Marks<'_> {
     pub(crate) fn add(&mut self, offset: u64) -> bool {
         let (slab, index) = match self.slabs.object(offset) {
             Some(Object::Small { slab, index, .. }) => (slab, index),
-            Some(Object::Run { slab, .. }) => (slab, 0),
+            Some(Object::Run { slab, .. }) => {
+                self.sweep.runs.insert(slab);
+                (slab, 0)
+            }
             None => return false,
         };
         if let Some(reached) = self.sweep.reached.get_mut(to_usize(slab)) {

@@ -499,6 +499,10 @@ impl<'a> Runner<'a> {
             options = small.iter().fold(options, |options, name| options.set(*name, "65536"));
             options = options.set("page_bytes", "4096").set("block_bytes", "1024");
             options = options.set("compaction_runs", "2").set("leaf_threshold", "1");
+            if self.env.has_persistent_memory() {
+                // Tables in pages meet logs in persistent memory through the other engines.
+                options = options.set("medium", "pmem").set("pmem_bytes", "2097152");
+            }
         }
         if kind == EngineKind::Trie {
             options = options.set("region_bytes", "65536").set("journal_bytes", "65536");

@@ -33,7 +33,8 @@ pub(crate) use option_words;
 /// Declares the options of an engine: their table, and the builder with a method for each.
 ///
 /// `values` is `number(min, max)`, `power_of_two(min, max)`, `multiple(of, min, max)`, or the enum
-/// of a word: `words(Type)`, or `words(Type, ["some", "of", "its", "words"])`. `default` is
+/// of a word: `words(Type)`, or `words(Type, ["some", "of", "its", "words"])`, or
+/// `path(absolute)`. `default` is
 /// `number(value)`, `number(value, "remark")`, `word("word")` or `computed("how")`. Numbers are
 /// literals, so that they appear in the documentation of the builder.
 macro_rules! engine_options {
@@ -149,6 +150,8 @@ macro_rules! engine_options {
     (@values words($type:ident)) => { $crate::contract::OptionValues::Words($type::WORDS) };
     (@values words($type:ident, $words:tt)) => { $crate::contract::OptionValues::Words(&$words) };
 
+    (@values path(absolute)) => { $crate::contract::OptionValues::Path };
+
     (@default number($value:literal)) => {
         $crate::contract::OptionDefault::Number { value: $value, note: "" }
     };
@@ -159,6 +162,7 @@ macro_rules! engine_options {
     (@default computed($text:literal)) => { $crate::contract::OptionDefault::Computed($text) };
 
     (@type words($type:ident $(, $words:tt)?)) => { $type };
+    (@type path(absolute)) => { &str };
     (@type $shape:ident($($value:tt)+)) => { u64 };
 
     (@text $shape:ident($($value:tt)+), $unit:tt, $form:ident($($default:tt)+)) => {
@@ -204,6 +208,7 @@ macro_rules! engine_options {
     (@range words($type:ident, [$first:literal $(, $word:literal)*]), $unit:tt) => {
         concat!("Values: `", $first, "`", $(", `", $word, "`",)* ". ")
     };
+    (@range path(absolute), $unit:tt) => { "Values: an absolute path. " };
     (@unit "") => { ". " };
     (@unit $unit:tt) => { concat!(" ", $unit, ". ") };
     (@shown number($value:literal)) => { $value };

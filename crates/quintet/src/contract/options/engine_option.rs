@@ -58,6 +58,8 @@ pub enum OptionValues {
     },
     /// Words.
     Words(&'static [&'static str]),
+    /// Absolute paths of directories.
+    Path,
 }
 
 /// The default of an option. Displays as a phrase.
@@ -73,7 +75,8 @@ pub enum OptionDefault {
     },
     /// A word.
     Word(&'static str),
-    /// A number that depends on the memory budget or on other options: how it is computed.
+    /// A number or a path that depends on the memory budget or on other options: how it is
+    /// computed.
     Computed(&'static str),
 }
 
@@ -114,6 +117,7 @@ impl EngineOption {
                 number(min, max).is_some_and(|number| number.is_multiple_of(of))
             }
             OptionValues::Words(words) => words.contains(&text),
+            OptionValues::Path => text.starts_with('/'),
         };
         if is_accepted {
             return Ok(());
@@ -129,6 +133,7 @@ impl EngineOption {
             OptionValues::PowerOfTwo { min, max } => ("a power of two".to_owned(), min, max),
             OptionValues::Multiple { of, min, max } => (format!("a multiple of {of}"), min, max),
             OptionValues::Words(words) => return format!("one of: {}", words.join(", ")),
+            OptionValues::Path => return "an absolute path".to_owned(),
         };
         match self.unit {
             "" => format!("{shape} from {min} to {max}"),
@@ -159,6 +164,7 @@ impl fmt::Display for OptionValues {
             Self::PowerOfTwo { .. } => f.write_str("a power of two, ")?,
             Self::Multiple { of, .. } => write!(f, "a multiple of {}, ", grouped(*of))?,
             Self::Words(words) => return f.write_str(&words.join(", ")),
+            Self::Path => return f.write_str("an absolute path"),
         }
         match self {
             Self::Number { min, max }
@@ -166,7 +172,7 @@ impl fmt::Display for OptionValues {
             | Self::Multiple { min, max, .. } => {
                 write!(f, "{} to {}", grouped(*min), grouped(*max))
             }
-            Self::Words(_) => Ok(()),
+            Self::Words(_) | Self::Path => Ok(()),
         }
     }
 }

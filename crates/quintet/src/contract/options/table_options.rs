@@ -172,6 +172,11 @@ impl<'a> OptionReader<'a> {
         found.map(|(value, _)| *value).ok_or_else(|| option.invalid(format!("{text:?} is no word")))
     }
 
+    /// Returns the option's path; `None` if it is not set.
+    pub(crate) fn path(&self, name: &str) -> Result<Option<&'a str>> {
+        Ok(self.text(self.option(name)?))
+    }
+
     fn option(&self, name: &str) -> Result<&'static EngineOption> {
         self.known.iter().find(|option| option.name == name).ok_or_else(|| Error::InvalidOption {
             name: name.to_owned(),

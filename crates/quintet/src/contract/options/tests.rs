@@ -39,6 +39,7 @@ fn examples(option: &EngineOption) -> (Vec<String>, Vec<String>) {
         OptionValues::Words(words) => {
             return (words.iter().map(|word| (*word).to_owned()).collect(), refused);
         }
+        OptionValues::Path => return (vec!["/mnt/pmem".to_owned()], refused),
         OptionValues::Number { min, max }
         | OptionValues::PowerOfTwo { min, max }
         | OptionValues::Multiple { min, max, .. } => (min, max),

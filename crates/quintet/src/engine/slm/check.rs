@@ -26,10 +26,11 @@ impl SlmTable {
     pub(super) fn check_all(&self, report: &mut Report) -> Result<()> {
         let _compacting = lock(&self.compacting);
         let _flushing = lock(&self.flushing);
-        {
+        if self.pool_index().is_none() {
             let mut checkpointer = lock(&self.paged.checkpointer);
             self.paged.check_files(&mut checkpointer, report)?;
         }
+        self.check_pool(report)?;
         self.remove_obsolete_runs();
         let view = self.write_buffer.view.load_full();
         let mut live = 0;
@@ -43,9 +44,21 @@ impl SlmTable {
         let indexed = indexed.or_else(|error| record(report, Err(error)).map(|()| live))?;
         if indexed != live {
             let what = format!("the index has {indexed} keys, but only {live} point to an entry");
-            report.add(self.paged.tree.cache().label(), 0, what);
+            report.add(self.index_label(), 0, what);
         }
         Ok(())
+    }
+
+    /// Checks the tree and the memtables in the pool.
+    fn check_pool(&self, report: &mut Report) -> Result<()> {
+        let Some(pool) = &self.pool else { return Ok(()) };
+        report.checked_bytes += pool.pool.used_bytes();
+        if let Some(index) = &pool.index {
+            record(report, index.check().map(drop))?;
+        }
+        let view = self.write_buffer.view.load_full();
+        let mut memtables = view.memtables();
+        memtables.try_for_each(|memtable| record(report, memtable.check()))
     }
 
     /// Checks order, bounds and counts of a run. Returns how many entries the index points to.
@@ -102,7 +115,10 @@ impl SlmTable {
             (ForwardScan::new(FIRST_KEY.to_vec(), None), EntryRun::default());
         let (mut count, mut restored) = (0, Vec::new());
         while !ascent.is_over {
-            self.paged.tree.scan_forward(&mut ascent, (STEP, 8), &mut step)?;
+            match self.pool_index() {
+                Some(index) => index.scan_forward(&mut ascent, STEP, &mut step)?,
+                None => self.paged.tree.scan_forward(&mut ascent, (STEP, 8), &mut step)?,
+            }
             count += to_u64(step.len());
             for (key, value) in (0..step.len()).filter_map(|index| step.entry(index)) {
                 let key = IndexKey(key);

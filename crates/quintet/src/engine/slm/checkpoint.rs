@@ -15,11 +15,13 @@
 //! runs. One group of the journal holds index, list and counts, so they cannot disagree, and there
 //! is no compaction log.
 
-use super::table::SlmTable;
+use super::{pool::SlmPool, table::SlmTable};
 use crate::{
     Result,
+    bptree::checkpoint::CheckpointParticipant as _,
     util::{
         codec::Lsn,
+        mutant::mutant,
         sync::{Ordering, lock},
     },
 };
@@ -29,12 +31,21 @@ impl SlmTable {
     /// are complete: `up_to`, or the previous one if that is higher. Removes the files of runs that
     /// the checkpoint leaves out.
     pub(super) fn take_checkpoint(&self, up_to: Option<Lsn>) -> Result<Lsn> {
+        if let Some(pool) = self.pool.as_ref().filter(|pool| pool.index.is_some()) {
+            if self.manifest.has_dead() {
+                self.list_in_pool()?;
+            }
+            let complete = up_to.map_or(pool.complete(), |lsn| pool.set_complete(lsn));
+            self.remove_obsolete_runs();
+            return Ok(complete);
+        }
         let mut checkpointer = lock(&self.paged.checkpointer);
         let complete = checkpointer.complete();
         let lsn = up_to.map_or(complete, |lsn| lsn.max(complete));
         let is_dirty = self.paged.has_pending_changes() || self.manifest.has_dead();
         let outcome = if lsn > complete || is_dirty {
-            self.paged.store_checkpoint(&mut checkpointer, lsn)
+            let stored = self.paged.store_checkpoint(&mut checkpointer, lsn);
+            stored.inspect(|()| self.pool.iter().for_each(SlmPool::note_pages))
         } else {
             Ok(())
         };
@@ -42,6 +53,20 @@ impl SlmTable {
         drop(checkpointer);
         self.remove_obsolete_runs();
         outcome.map(|()| complete)
+    }
+
+    /// Replaces the list of runs in the pool, if the index is there. Every run in the list has a
+    /// durable file and name. Runs without live entries leave it and can be removed.
+    pub(super) fn list_in_pool(&self) -> Result<()> {
+        let Some(index) = self.pool_index() else { return Ok(()) };
+        mutant!(SlmIndexBeforeRun: (), else self.manifest.make_durable()?);
+        let mut omitted = Vec::new();
+        self.with_pool_space(|| {
+            omitted.clear();
+            index.replace_list(|| self.manifest.pool_list(&mut omitted))
+        })?;
+        self.manifest.add_removable(omitted);
+        Ok(())
     }
 
     /// Removes the runs that the newest durable list leaves out from the super version and from

@@ -90,6 +90,9 @@ impl SlmTable {
                 self.merge(job, false)?;
             }
         }
+        if self.pool_index().is_some() {
+            return Ok(());
+        }
         let mut checkpointer = lock(&self.paged.checkpointer);
         self.paged.punch_holes(&mut checkpointer)
     }

@@ -146,7 +146,10 @@ impl SlmTable {
         let mut last = None;
         while keys < window && !ascent.is_over {
             let step = to_usize(window - keys).min(SCAN_STEP);
-            self.paged.tree.scan_forward(&mut ascent, (step, 1), &mut run)?;
+            match self.pool_index() {
+                Some(index) => index.scan_forward(&mut ascent, step, &mut run)?,
+                None => self.paged.tree.scan_forward(&mut ascent, (step, 1), &mut run)?,
+            }
             keys += to_u64(run.len());
             for (_, value) in (0..run.len()).filter_map(|index| run.entry(index)) {
                 let number = BlockAddress::decode(value).map(|address| address.run);

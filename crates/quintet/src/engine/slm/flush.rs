@@ -11,7 +11,8 @@
 use std::sync::Arc;
 
 use super::{
-    index_update::IndexUpdates, key_code::KeyBuffer, run_builder::RunBuilder, table::SlmTable,
+    index_update::IndexUpdates, key_code::KeyBuffer, pool::SlmPool, run_builder::RunBuilder,
+    table::SlmTable,
 };
 use crate::{
     Result,
@@ -22,6 +23,7 @@ use crate::{
     },
     util::{
         codec::Lsn,
+        mutant::mutant,
         sync::{Ordering, lock},
     },
 };
@@ -30,8 +32,34 @@ impl SlmTable {
     /// Makes every effect below `up_to` durable in the files. Returns the LSN up to which they are
     /// complete.
     pub(super) fn flush_to(&self, up_to: Lsn) -> Result<Lsn> {
+        if let Some(pool) = self.memtable_pool() {
+            return self.mark_complete(pool, up_to);
+        }
         self.flush_all()?;
         self.take_checkpoint(Some(up_to))
+    }
+
+    /// As [`Self::flush_to`], with memtables in a pool: they are durable, so nothing is flushed,
+    /// unless some are in ordinary memory because the pool was full.
+    fn mark_complete(&self, pool: &SlmPool, up_to: Lsn) -> Result<Lsn> {
+        let unmarked = pool.memtables.as_ref().map_or(0, |memtables| memtables.unmarked_bytes());
+        if mutant!(SlmPoolClaimsTooMuch: false, else self.write_buffer.has_unpooled()) {
+            self.flush_all()?;
+        }
+        if pool.index.is_none() && self.paged.has_pending_changes() {
+            self.take_checkpoint(None)?;
+            self.write_buffer.forget_flushed()?;
+        }
+        // Nothing is complete past the durable end of the log.
+        self.context.host.sync_log()?;
+        let complete = pool.set_complete(up_to);
+        if let Some(memtables) = &pool.memtables {
+            memtables.subtract_marked(unmarked);
+        }
+        if pool.index.is_some() {
+            self.take_checkpoint(None)?;
+        }
+        Ok(complete)
     }
 
     /// Flushes all memtables.
@@ -87,6 +115,10 @@ impl SlmTable {
         let _memory =
             self.context.budget.reserve_transient(IndexUpdates::memory_bytes(keys, run_keys));
         self.divide_memory();
+        if self.pool_index().is_some() {
+            // The index is durable at once, and must have nothing that the log may lack.
+            mutant!(SlmFlushesUnsynced: (), else self.context.host.sync_log()?);
+        }
         let start = ScanStart::up(None);
         let mut merge =
             MergeCursor::new(MemtableCursor::all(frozen.to_vec(), &start), Direction::Up);
@@ -107,6 +139,13 @@ impl SlmTable {
             if builder.updates.is_empty() { Ok(None) } else { builder.finish().map(Some) }
         })?;
         self.write_buffer.install_version(Clone::clone, frozen, self);
+        if self.memtable_pool().is_some() {
+            if self.pool_index().is_none() {
+                let checkpoint = || self.take_checkpoint(None).map(|_| ());
+                mutant!(SlmPoolForgetsMemtable: (), else checkpoint()?);
+            }
+            self.write_buffer.forget_flushed()?;
+        }
         self.wake_compaction();
         Ok(())
     }

@@ -11,11 +11,12 @@
 //! Thread rules: `index_writer` is held for [`UPDATE_BATCH`] keys at a time. Between the lookup of
 //! a value and its change no other thread changes it, and flushes and compactions alternate.
 
-use std::{ops::Range, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use super::{
     index_key::IndexKey,
     index_value::{BLOCKS_MAX, BlockAddress, IndexValue},
+    pool::index::{PoolIndex, UpdateBatch},
     run::{RunSet, SortedRun},
     table::SlmTable,
 };
@@ -153,14 +154,66 @@ impl SlmTable {
             let applied = {
                 let _writing = lock(&self.index_writer);
                 let view = self.write_buffer.view.load();
-                (first..last).try_for_each(|index| {
-                    self.apply_update(&edit.updates, index, &view.version, &mut finger)
-                })
+                match self.pool_index() {
+                    Some(index) => self.apply_in_pool(index, edit, first..last, &view.version),
+                    None => (first..last).try_for_each(|index| {
+                        self.apply_update(&edit.updates, index, &view.version, &mut finger)
+                    }),
+                }
             };
             // Also after a failure: the keys before the failed one have changed.
             self.location_cache.invalidate(edit.updates.hashes(first..last));
             applied?;
             first = last;
+        }
+        Ok(())
+    }
+
+    /// Applies some updates to the index in the pool, as one step with the live counts.
+    fn apply_in_pool(
+        &self,
+        index: &PoolIndex,
+        edit: &IndexEdit,
+        updates: Range<usize>,
+        runs: &RunSet,
+    ) -> Result<()> {
+        let mut batch = UpdateBatch::default();
+        let mut moved = Vec::new();
+        for number in updates {
+            let key = edit.updates.key(number);
+            let Some(one) = edit.updates.list.get(number) else { break };
+            let old = index.get(key)?.map(|index_value| index_value.address);
+            let is_stale = one.from.is_some() && old != one.from;
+            let is_absent = one.to.is_none() && old.is_none();
+            if is_absent || mutant!(SlmMovesUnconditionally: false, else is_stale) {
+                continue;
+            }
+            let find = |address: BlockAddress| {
+                runs.find(address.run)
+                    .ok_or_else(|| self.missing_run(self.keys.format(key), address))
+            };
+            let before = old.map(find).transpose()?;
+            let after = one.to.map(|to| find(to.address)).transpose()?;
+            let mut count = |run: &Arc<SortedRun>, change: i64| {
+                let live = batch.counts.entry(run.number).or_insert_with(|| run.live());
+                *live = live.saturating_add_signed(change);
+            };
+            after.inspect(|run| count(run, 1));
+            before.inspect(|run| count(run, -1));
+            batch.updates.push((key.0.to_vec(), one.to.map(IndexValue::to_word)));
+            moved.push((before.zip(old), after.zip(one.to)));
+        }
+        let show = |counts: &BTreeMap<u32, u64>| {
+            for (number, live) in counts {
+                runs.find(*number).inspect(|run| run.set_live(*live));
+            }
+        };
+        self.with_pool_space(|| index.apply(&batch, show))?;
+        for (before, after) in moved {
+            if let Some((run, address)) = before {
+                let new = after.and_then(|(run, to)| run.sst.slot(to.address.block));
+                self.cache.replace(run.sst.slot(address.block), new);
+            }
         }
         Ok(())
     }

@@ -70,19 +70,30 @@ pub(super) fn offsets_of_part(part: u8, block_bytes: usize) -> Range<usize> {
 impl IndexValue {
     /// Encodes the value for the index.
     pub(super) fn encode(self) -> [u8; 8] {
+        self.to_word().to_le_bytes()
+    }
+
+    /// Encodes the value as a word of the index in a pool.
+    pub(super) fn to_word(self) -> u64 {
         let part = u32::from(self.part) << BLOCK_BITS;
         let block = self.address.block | part | if self.never_expires { NEVER_EXPIRES } else { 0 };
-        (u64::from(block) << 32 | u64::from(self.address.run)).to_le_bytes()
+        u64::from(block) << 32 | u64::from(self.address.run)
     }
 
     /// Decodes a value of the index; `None` if it has a wrong length.
     #[inline]
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let word = u64::from_le_bytes(*bytes.first_chunk::<8>().filter(|_| bytes.len() == 8)?);
+        let word = bytes.first_chunk::<8>().filter(|_| bytes.len() == 8)?;
+        Some(Self::of_word(u64::from_le_bytes(*word)))
+    }
+
+    /// Decodes a value that is a word of the index in a pool.
+    #[inline]
+    pub(super) fn of_word(word: u64) -> Self {
         let block = low_u32(word >> 32);
         let address = BlockAddress { run: low_u32(word), block: block % BLOCKS_MAX };
         let part = low_u8(u64::from(block >> BLOCK_BITS));
-        Some(Self { address, never_expires: block & NEVER_EXPIRES != 0, part })
+        Self { address, never_expires: block & NEVER_EXPIRES != 0, part }
     }
 
     /// As [`IndexValue::decode`], as the callback of a lookup in the index.

@@ -37,6 +37,7 @@ mod merge_input;
 mod mutants;
 pub(crate) mod options;
 mod pending_work;
+mod pool;
 mod range;
 mod read;
 mod read_locality;
@@ -165,6 +166,7 @@ impl Engine for Slm {
     fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
         self.table.context.check_writable()?;
         match mode {
+            MaintenanceMode::Step if self.table.sweep_pool()? => Ok(()),
             MaintenanceMode::Step if self.table.can_write_back() => {
                 self.table.paged.empty_journal()
             }

@@ -1,5 +1,7 @@
 //! The options of a table.
 
+use std::time::Duration;
+
 use crate::{
     Result,
     bptree::{
@@ -13,6 +15,7 @@ use crate::{
             declaration::{engine_options, option_words},
         },
     },
+    io::persistence::Slowness,
     lsm::sst::{BLOCK_BYTES_MAX, SstShape, block::Packing},
     util::codec::to_usize,
 };
@@ -26,6 +29,40 @@ option_words! {
         Auto = "auto",
         /// No code.
         None = "none",
+    }
+}
+
+option_words! {
+    /// Where an slm table keeps its memtables and its index unless `memtable` and `index` say it.
+    Medium {
+        /// Memtables in memory, the index in pages of a file.
+        Disk = "disk",
+        /// Both in a pool of persistent memory.
+        Pmem = "pmem",
+    }
+}
+
+option_words! {
+    /// Where an slm table keeps its memtables.
+    MemtableMedium {
+        /// As `medium` says.
+        Auto = "auto",
+        /// In ordinary memory.
+        Dram = "dram",
+        /// In a pool of persistent memory.
+        Pmem = "pmem",
+    }
+}
+
+option_words! {
+    /// Where an slm table keeps its index.
+    IndexMedium {
+        /// As `medium` says.
+        Auto = "auto",
+        /// In pages of a file, through a cache.
+        Pages = "pages",
+        /// In a pool of persistent memory.
+        Pmem = "pmem",
     }
 }
 
@@ -183,10 +220,116 @@ engine_options! {
         change_when: "another program needs the disk",
         audience: Expert,
     }
+    medium {
+        values: words(Medium),
+        unit: "",
+        default: word("disk"),
+        meaning: "`pmem` is the paper's design: memtables and index are in a pool of persistent \
+                  memory, and opening replays almost no log",
+        change_when: "the machine has persistent memory, or you emulate it for an experiment",
+        audience: Paper,
+    }
+    memtable {
+        values: words(MemtableMedium),
+        unit: "",
+        default: word("auto"),
+        meaning: "where memtables are; `auto` is what `medium` says",
+        change_when: "you measure one half of `medium=pmem`",
+        audience: Paper,
+    }
+    index {
+        values: words(IndexMedium),
+        unit: "",
+        default: word("auto"),
+        meaning: "where the index is; `auto` is what `medium` says",
+        change_when: "you measure one half of `medium=pmem`",
+        audience: Paper,
+    }
+    pmem_path {
+        values: path(absolute),
+        unit: "",
+        default: computed("the table's own directory"),
+        meaning: "directory of the pool's file. The file is named after the database and the table",
+        change_when: "persistent memory is mounted elsewhere (a file system with DAX)",
+        audience: Paper,
+    }
+    pmem_bytes {
+        values: number(262_144, 70_368_744_177_664),
+        unit: "bytes",
+        default: number(8_589_934_592, "it grows by doubling up to there"),
+        meaning: "limit of the pool; the file grows to the largest power of two below",
+        change_when: "the index needs more: about 90 bytes a key",
+        audience: Paper,
+    }
+    pmem_latency_ns {
+        values: number(0, 1_000_000),
+        unit: "nanoseconds",
+        default: number(0),
+        meaning: "delay of each cache line that is written to an emulated pool. Real persistent \
+                  memory ignores it",
+        change_when: "you repeat the paper's measurements (300, 500, 900)",
+        audience: Paper,
+    }
+    pmem_bandwidth {
+        values: number(0, 70_368_744_177_664),
+        unit: "bytes a second",
+        default: number(0, "no limit"),
+        meaning: "bandwidth of writes to an emulated pool. Real persistent memory ignores it",
+        change_when: "you repeat the paper's measurements (2 and 5 GB/s)",
+        audience: Paper,
+    }
+}
+
+/// The largest memtable in a pool by default: the paper's.
+const POOL_MEMTABLE_BYTES: u64 = 64 << 20;
+/// Memtables in a pool take at most this fraction of its limit, all together.
+const POOL_MEMTABLE_SHARE: u64 = 4;
+
+/// The settings of a pool of persistent memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PoolSettings {
+    pub(super) has_memtables: bool,
+    pub(super) has_index: bool,
+    /// Directory of the file; `None` is the table's own.
+    pub(super) path: Option<String>,
+    /// Limit of the pool.
+    pub(super) bytes: u64,
+    /// How slow an emulated pool is.
+    pub(super) slowness: Slowness,
+}
+
+impl PoolSettings {
+    /// Whether anything is in the pool.
+    pub(super) const fn is_used(&self) -> bool {
+        self.has_memtables || self.has_index
+    }
+}
+
+fn pool_settings(options: &OptionReader<'_>) -> Result<PoolSettings> {
+    let is_pmem = options.word::<Medium>("medium")? == Medium::Pmem;
+    let has_memtables = match options.word("memtable")? {
+        MemtableMedium::Auto => is_pmem,
+        chosen => chosen == MemtableMedium::Pmem,
+    };
+    let has_index = match options.word("index")? {
+        IndexMedium::Auto => is_pmem,
+        chosen => chosen == IndexMedium::Pmem,
+    };
+    let slowness = Slowness {
+        line: Duration::from_nanos(options.number("pmem_latency_ns")?),
+        bytes_per_second: options.number("pmem_bandwidth")?,
+    };
+    Ok(PoolSettings {
+        has_memtables,
+        has_index,
+        path: options.path("pmem_path")?.map(str::to_owned),
+        bytes: options.number("pmem_bytes")?,
+        slowness,
+    })
 }
 
 /// The options, parsed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct SlmSettings {
     pub(super) memtable_bytes: u64,
     pub(super) memtables: u64,
@@ -205,6 +348,8 @@ pub(super) struct SlmSettings {
     pub(super) merge_rate: u64,
     /// Whether the index of a new table may code its keys.
     pub(super) has_key_code: bool,
+    /// The pool of persistent memory.
+    pub(super) pool: PoolSettings,
 }
 
 /// Reads the options of a table whose memory budget has this limit: the engine's own, and those of
@@ -215,6 +360,14 @@ pub(super) fn parse(options: &TableOptions, budget: u64) -> Result<(SlmSettings,
     // A table that asks for more gets half of the budget; others leave room for others.
     let is_asked = options.is_set("memtable_bytes");
     let memtable_bytes_max = if is_asked { budget / 2 / memtables } else { budget / 16 };
+    let pool = pool_settings(&options)?;
+    let memtable_bytes_max = if pool.has_memtables {
+        let most = if is_asked { u64::MAX } else { POOL_MEMTABLE_BYTES };
+        let in_pool = pool.bytes / POOL_MEMTABLE_SHARE / memtables;
+        memtable_bytes_max.min(in_pool).min(most)
+    } else {
+        memtable_bytes_max
+    };
     let cache_bytes = options.number_or("cache_bytes", |_| budget / 8 * 7)?;
     let settings = SlmSettings {
         memtable_bytes: options.number("memtable_bytes")?.min(memtable_bytes_max.max(64 << 10)),
@@ -238,6 +391,7 @@ pub(super) fn parse(options: &TableOptions, budget: u64) -> Result<(SlmSettings,
         merge_runs: to_usize(options.number("merge_runs")?),
         merge_rate: options.number("merge_rate")?,
         has_key_code: options.word::<KeyCode>("key_code")? == KeyCode::Auto,
+        pool,
     };
     let index_cache_bytes = options.number("index_cache_bytes")?;
     let index = PageOptions {

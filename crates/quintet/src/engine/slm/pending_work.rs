@@ -1,7 +1,14 @@
 //! What the background has to do for a table.
 
-use super::table::{SlmTable, SuperVersion};
-use crate::{contract::PendingWork, util::sync::Ordering};
+use super::{
+    pool::SlmPool,
+    table::{SlmTable, SuperVersion},
+};
+use crate::{Error, Result, contract::PendingWork, util::sync::Ordering};
+
+/// A table with memtables in a pool records how far it is complete after this many bytes of
+/// entries: opening replays at most about so much log. Each record costs a sync of the log.
+const MARK_BYTES: u64 = if cfg!(test) { 16 << 10 } else { 16 << 20 };
 
 impl SlmTable {
     /// Returns the most urgent work of the background.
@@ -11,8 +18,11 @@ impl SlmTable {
             PendingWork::None
         } else if self.write_buffer.is_flush_due(&view)
             || self.compaction_wanted.load(Ordering::Relaxed)
+            || self.pool.as_ref().is_some_and(SlmPool::is_sweep_due)
         {
             PendingWork::Maintain
+        } else if self.pool.is_some() {
+            self.pending_in_pool(&view)
         } else if self.paged.is_checkpoint_due() || self.paged.is_overlay_too_large() {
             PendingWork::Checkpoint
         } else if self.is_clean(&view) {
@@ -31,9 +41,61 @@ impl SlmTable {
         }
     }
 
+    /// Does one step of the sweep of the pool, if one is due. Returns whether it did.
+    pub(super) fn sweep_pool(&self) -> Result<bool> {
+        match &self.pool {
+            Some(pool) if pool.is_sweep_due() => {
+                pool.sweep_step(&self.write_buffer)?;
+                self.context.host.wake();
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Calls `work`, and again if the pool was full and a sweep has freed space meanwhile.
+    pub(super) fn with_pool_space(&self, mut work: impl FnMut() -> Result<()>) -> Result<()> {
+        match (work(), &self.pool) {
+            (Err(Error::DiskFull { .. }), Some(pool)) if pool.is_sweep_due() => {
+                pool.finish_sweep(&self.write_buffer)?;
+                work()
+            }
+            (outcome, _) => outcome,
+        }
+    }
+
+    /// Returns the work of a table with a pool that needs no flush and no merge.
+    fn pending_in_pool(&self, view: &SuperVersion) -> PendingWork {
+        let memtables = self.memtable_pool().and_then(|pool| pool.memtables.as_ref());
+        let unmarked = memtables.map_or(0, |memtables| memtables.unmarked_bytes());
+        let has_pages = self.pool_index().is_none();
+        let is_due = unmarked >= MARK_BYTES
+            || has_pages && (self.paged.is_checkpoint_due() || self.paged.is_overlay_too_large());
+        let is_clean = match memtables {
+            Some(_) => unmarked == 0 && !self.write_buffer.has_unpooled(),
+            None => view.is_unwritten(),
+        };
+        let is_clean = is_clean && !(has_pages && self.paged.tree.cache().dirty_count() > 0);
+        if is_due {
+            PendingWork::Checkpoint
+        } else if is_clean && has_pages && self.paged.is_journal_long() {
+            if self.is_idle() { PendingWork::Maintain } else { PendingWork::Later }
+        } else if is_clean {
+            PendingWork::None
+        } else if self.write_buffer.is_at_rest(&view.active) {
+            PendingWork::Checkpoint
+        } else {
+            PendingWork::Later
+        }
+    }
+
     /// Returns whether the files have everything: no memtable and no page has changes.
     fn is_clean(&self, view: &SuperVersion) -> bool {
-        view.is_unwritten() && self.paged.tree.cache().dirty_count() == 0
+        let is_written = match self.memtable_pool() {
+            Some(_) => !self.write_buffer.has_unpooled(),
+            None => view.is_unwritten(),
+        };
+        is_written && self.pool_index().is_none() && self.paged.tree.cache().dirty_count() == 0
     }
 
     /// Returns whether the index's journal is to be written back and truncated now: the table is

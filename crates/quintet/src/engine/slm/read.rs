@@ -58,6 +58,9 @@ impl SlmTable {
     pub(super) fn index_value(&self, key: &[u8]) -> Result<Option<IndexValue>> {
         let mut buffer = KeyBuffer::default();
         let Some(key) = self.keys.index_key(key, &mut buffer) else { return Ok(None) };
+        if let Some(index) = self.pool_index() {
+            return index.get(key);
+        }
         let found = self.paged.tree.get(key.0, IndexValue::from_lookup)?;
         found.map(|index_value| self.decoded(key, index_value)).transpose()
     }
@@ -80,6 +83,9 @@ impl SlmTable {
         finger: &mut Finger,
         key: IndexKey<'_>,
     ) -> Result<Option<BlockAddress>> {
+        if let Some(index) = self.pool_index() {
+            return Ok(index.get(key)?.map(|index_value| index_value.address));
+        }
         let found = self.paged.tree.get_by_finger(finger, key.0, IndexValue::from_lookup)?;
         found.map(|index_value| Ok(self.decoded(key, index_value)?.address)).transpose()
     }
@@ -300,7 +306,13 @@ impl SlmTable {
         let bounds = starts.zip(ends.iter().copied());
         let stored: Vec<&[u8]> = bounds.map(|(from, to)| &coded[from..to]).collect();
         let mut values = Vec::with_capacity(stored.len());
-        self.paged.tree.multi_get(&stored, IndexValue::from_lookup, &mut values)?;
+        if let Some(index) = self.pool_index() {
+            for key in &stored {
+                values.push(index.get(IndexKey(key))?.map(Some));
+            }
+        } else {
+            self.paged.tree.multi_get(&stored, IndexValue::from_lookup, &mut values)?;
+        }
         for index_value in values.iter().flatten().flatten() {
             if let Some(run) = view.version.find(index_value.address.run) {
                 run.prefetch(*index_value, &self.cache);

@@ -7,7 +7,8 @@ use super::{
     index_key::{IndexKeyCodec, LIST_KEY},
     index_value::BlockAddress,
     location_cache::LocationCache,
-    options,
+    options::{self, SlmSettings},
+    pool::SlmPool,
     read_locality::ReadLocality,
     run::{RunSet, SortedRun},
     run_list::RunList,
@@ -56,10 +57,20 @@ impl SlmTable {
             database_id: context.database_id,
             table_id: context.table_id,
         };
+        let mut pool = open_pool(&settings, &context)?;
         let manifest = Arc::new(RunManifest::new(owner.clone()));
         let participant = Arc::clone(&manifest) as Arc<dyn checkpoint::CheckpointParticipant>;
-        let (paged, complete) = PagedTree::open(&index, context.clone(), Some(participant))?;
-        let list = load_list(&paged, complete)?;
+        let has_pages = pool.as_ref().is_none_or(SlmPool::has_pages);
+        // Without a checkpoint the tree of pages has no files: the pool has what is complete.
+        let known = if has_pages { context.complete } else { Lsn(0) };
+        let page_context = Context { complete: known, ..context.clone() };
+        let (paged, complete) = PagedTree::open(&index, page_context, Some(participant))?;
+        let index = pool.as_ref().and_then(|pool| pool.index.as_ref());
+        let list = match index {
+            Some(index) => index.opened_list().clone(),
+            None => load_list(&paged, complete)?,
+        };
+        let complete = pool.as_ref().map_or(complete, SlmPool::complete);
         let keys = Arc::new(IndexKeyCodec::new(list.coding.clone()));
         let runs = load_runs(&context, &owner, &list)?;
         manifest.load(list.next, &runs, &keys);
@@ -71,14 +82,13 @@ impl SlmTable {
         let run_memory = runs.iter().map(|run| run.memory_bytes()).sum();
         context.budget.reserve_unchecked(run_memory);
         let memory = (settings.memtable_bytes, settings.memtables);
-        let write_buffer = WriteBuffer::new(&context, memory, MEMTABLE_LIST_BYTES, u64::MAX, runs)?;
-        let location_cache = LocationCache::new(
-            settings.cache_bytes.min(budget) / LOCATION_CACHE_SHARE,
-        )
-        .map_err(|error| Error::io("reserve address space for the location cache", error))?;
-        // Not transient: the memory stays reserved until the table is closed, so no writer may
-        // wait for it.
-        context.budget.reserve_unchecked(location_cache.memory_bytes());
+        let mut write_buffer =
+            WriteBuffer::new(&context, memory, MEMTABLE_LIST_BYTES, u64::MAX, runs)?;
+        if let Some(pool) = pool.as_mut().filter(|_| settings.pool.has_memtables) {
+            let memtables = pool.open_memtables(write_buffer.list_bytes_max())?;
+            write_buffer.attach_pool(memtables, complete, context.read_only)?;
+        }
+        let location_cache = new_location_cache(&settings, &context)?;
         let buffers = ReadBuffers::new(&context.budget, context.table_id);
         let table = Self {
             settings,
@@ -87,6 +97,7 @@ impl SlmTable {
             keys,
             manifest,
             write_buffer,
+            pool,
             flushing: Mutex::new(()),
             compacting: Mutex::default(),
             index_writer: Mutex::new(()),
@@ -108,6 +119,23 @@ impl SlmTable {
         table.divide_memory();
         Ok((table, complete))
     }
+}
+
+/// Creates the location cache and reserves its memory.
+fn new_location_cache(settings: &SlmSettings, context: &Context) -> Result<LocationCache> {
+    let bytes = settings.cache_bytes.min(context.budget.limit()) / LOCATION_CACHE_SHARE;
+    let cache = LocationCache::new(bytes)
+        .map_err(|error| Error::io("reserve address space for the location cache", error))?;
+    // Not transient: the memory stays reserved until the table is closed, so no writer may wait for
+    // it.
+    context.budget.reserve_unchecked(cache.memory_bytes());
+    Ok(cache)
+}
+
+/// Opens the pool of persistent memory, if the table uses one.
+fn open_pool(settings: &SlmSettings, context: &Context) -> Result<Option<SlmPool>> {
+    let pool = settings.pool.is_used().then(|| SlmPool::open(&settings.pool, context));
+    pool.transpose()
 }
 
 /// Reads the list of runs from the index. Fails with `Corruption` if a checkpointed index has none.

@@ -124,6 +124,11 @@ impl SortedRun {
         self.live.load(Ordering::Relaxed)
     }
 
+    /// Sets the number of entries to which the index points.
+    pub(super) fn set_live(&self, live: u64) {
+        self.live.store(live, Ordering::Relaxed);
+    }
+
     /// Counts an entry to which the index points now.
     pub(super) fn add_live(&self) {
         self.live.fetch_add(1, Ordering::Relaxed);

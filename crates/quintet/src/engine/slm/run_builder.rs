@@ -85,6 +85,8 @@ impl<'a> RunBuilder<'a> {
                 table.counters.written_bytes_total.fetch_add(sst.file_bytes, Ordering::Relaxed);
                 let run = Arc::new(SortedRun::new(self.number, sst, bounds));
                 table.manifest.add(&run);
+                // A run that the list lacks gets no live entry: the next checkpoint removes it.
+                table.list_in_pool().inspect_err(|_| run.seal())?;
                 table.reserve_run_memory(run.memory_bytes());
                 table.write_buffer.install_version(|runs| runs.with(&run), &[], table);
                 Ok(IndexEdit { run: Some(run), updates })

@@ -87,6 +87,34 @@ impl RunManifest {
         lock(&self.state).runs.values().any(|run| run.is_dead())
     }
 
+    /// Returns the list of runs for the pool, with the runs whose live entries are still to come.
+    /// Leaves the dead runs out, and adds their numbers to `omitted`.
+    pub(super) fn pool_list(&self, omitted: &mut Vec<u32>) -> RunList {
+        let state = lock(&self.state);
+        let mut runs = Vec::new();
+        for run in state.runs.values() {
+            if run.is_dead() {
+                omitted.push(run.number);
+                continue;
+            }
+            let (live, reasons, file_bytes) = (run.live(), run.reasons(), run.sst.file_bytes);
+            runs.push(RunRecord { number: run.number, file_bytes, live, reasons });
+        }
+        let next = u32::try_from(self.next.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+        let coding = self.keys.get().map_or(Coding::Open, |keys| keys.coding());
+        RunList { next, runs, coding }
+    }
+
+    /// Notes that the durable list leaves these runs out: their files can be removed.
+    pub(super) fn add_removable(&self, omitted: Vec<u32>) {
+        let mut state = lock(&self.state);
+        for number in omitted {
+            if !state.removable_runs.contains(&number) {
+                state.removable_runs.push(number);
+            }
+        }
+    }
+
     /// Removes the runs that the newest durable list leaves out, and returns their numbers.
     pub(super) fn remove_unlisted(&self) -> Vec<u32> {
         let mut state = lock(&self.state);
@@ -135,12 +163,7 @@ impl CheckpointParticipant for RunManifest {
     }
 
     fn on_durable(&self) {
-        let mut state = lock(&self.state);
-        let omitted_runs = std::mem::take(&mut state.omitted_runs);
-        for number in omitted_runs {
-            if !state.removable_runs.contains(&number) {
-                state.removable_runs.push(number);
-            }
-        }
+        let omitted_runs = std::mem::take(&mut lock(&self.state).omitted_runs);
+        self.add_removable(omitted_runs);
     }
 }

@@ -1,6 +1,7 @@
 //! Statistics of a table.
 
 use super::{
+    pool::SlmPool,
     range::SlmRangeSource,
     run::SortedRun,
     table::{SlmTable, SuperVersion},
@@ -53,7 +54,11 @@ impl SlmTable {
         };
         let stored: u64 = view.version.iter().map(|run| run.live()).sum();
         let (start, end) = (index_key(start), index_key(end));
-        let in_index = self.paged.tree.estimate(start.as_deref(), end.as_deref(), stored)?;
+        let (start, end) = (start.as_deref(), end.as_deref());
+        let in_index = match self.pool_index() {
+            Some(index) => index.estimate(start, end, stored)?,
+            None => self.paged.tree.estimate(start, end, stored)?,
+        };
         Ok(in_memory + in_index)
     }
 
@@ -93,7 +98,8 @@ impl SlmTable {
             dead_bytes: sum(&|run| run.sst.footer.payload_bytes) - live_bytes,
             file_bytes: sum(&|run| run.sst.file_bytes)
                 + self.file_pages() * page_bytes
-                + self.journal_bytes().0,
+                + self.journal_bytes().0
+                + self.pool.as_ref().map_or(0, |pool| pool.pool.bytes()),
             memory_bytes: in_memory
                 + run_memory
                 + self.paged.tree.cache().memory_bytes()
@@ -113,7 +119,7 @@ impl SlmTable {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let index_cache = self.paged.tree.cache().stats();
         let [dead, leaves, ranges, small] = &counters.merges_by_reason;
-        vec![
+        let mut details = vec![
             ("runs", to_u64(view.version.len())),
             ("runs_dead", to_u64(runs().filter(|run| run.is_dead()).count())),
             ("candidates", to_u64(runs().filter(|run| run.reasons() != 0).count())),
@@ -154,6 +160,29 @@ impl SlmTable {
             ("stall_micros_total", load(&write_counters.stall_micros_total)),
             ("stall_micros_max", load(&write_counters.stall_micros_max)),
             ("cleanup_failures_total", load(&counters.cleanup_failures_total)),
-        ]
+        ];
+        if let Some(pool) = &self.pool {
+            details.extend(pool_details(pool, view));
+        }
+        details
     }
+}
+
+/// Returns the statistics of the pool.
+fn pool_details(pool: &SlmPool, view: &SuperVersion) -> [(&'static str, u64); 10] {
+    let counts = pool.pool.counts();
+    let fallbacks = pool.memtables.as_ref().map_or(0, |memtables| memtables.fallbacks_total());
+    let unmarked = pool.memtables.as_ref().map_or(0, |memtables| memtables.unmarked_bytes());
+    [
+        ("pmem_emulated", pool.is_emulated.into()),
+        ("pmem_file_bytes", pool.pool.bytes()),
+        ("pmem_used_bytes", pool.pool.used_bytes()),
+        ("pmem_memtable_bytes", view.memtables().map(|one| one.pool_bytes()).sum()),
+        ("pmem_lines_total", counts.lines),
+        ("pmem_fences_total", counts.fences),
+        ("pmem_complete", pool.complete().0),
+        ("pmem_unmarked_bytes", unmarked),
+        ("pmem_fallbacks_total", fallbacks),
+        ("pmem_swept", u64::from(!pool.is_sweep_due())),
+    ]
 }

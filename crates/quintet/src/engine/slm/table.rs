@@ -8,6 +8,7 @@ use super::{
     location_cache::LocationCache,
     merge_input::MergeJob,
     options::SlmSettings,
+    pool::{SlmPool, index::PoolIndex},
     read_locality::ReadLocality,
     run::RunSet,
     run_manifest::RunManifest,
@@ -65,6 +66,9 @@ pub(super) struct SlmTable {
     pub(super) keys: Arc<IndexKeyCodec>,
     pub(super) manifest: Arc<RunManifest>,
     pub(super) write_buffer: WriteBuffer<RunSet>,
+    /// The pool of persistent memory, if the table has one. It has the index, the memtables, or
+    /// both.
+    pub(super) pool: Option<SlmPool>,
     /// Serialises flushes.
     pub(super) flushing: Mutex<()>,
     /// Serialises merges. Holds the paused merge, if any.
@@ -100,6 +104,22 @@ impl SlmTable {
         self.write_buffer.hash(key)
     }
 
+    /// Returns the index in the pool; `None` if the index is in pages.
+    #[inline]
+    pub(super) fn pool_index(&self) -> Option<&PoolIndex> {
+        self.pool.as_ref()?.index.as_ref()
+    }
+
+    /// Returns the pool, if the memtables are in it.
+    pub(super) fn memtable_pool(&self) -> Option<&SlmPool> {
+        self.pool.as_ref().filter(|pool| pool.memtables.is_some())
+    }
+
+    /// Returns the name of the index's file, for messages.
+    pub(super) fn index_label(&self) -> &str {
+        self.pool_index().map_or_else(|| self.paged.tree.cache().label(), PoolIndex::label)
+    }
+
     /// Notes that a merge may be due, and wakes the background unless this was noted before.
     pub(super) fn wake_compaction(&self) {
         if !self.compaction_wanted.swap(true, Ordering::Relaxed) {
@@ -110,7 +130,7 @@ impl SlmTable {
     /// Returns the error of an index value that points to a run that does not exist.
     pub(super) fn missing_run(&self, key: impl std::fmt::Display, address: BlockAddress) -> Error {
         let what = format!("key {key} points to run {:08x}, which does not exist", address.run);
-        Error::corruption(self.paged.tree.cache().label(), 0, what)
+        Error::corruption(self.index_label(), 0, what)
     }
 
     /// Returns the error of an index value that cannot be decoded.
@@ -118,14 +138,14 @@ impl SlmTable {
     pub(super) fn undecodable_value(&self, key: IndexKey<'_>) -> Error {
         let key = self.keys.format(key);
         let what = format!("the index value of key {key} cannot be decoded");
-        Error::corruption(self.paged.tree.cache().label(), 0, what)
+        Error::corruption(self.index_label(), 0, what)
     }
 
     /// Returns the error of an index key that is not the code of a user key.
     #[cold]
     pub(super) fn undecodable_key(&self, key: IndexKey<'_>) -> Error {
         let what = format!("index key {} is not the code of a key", key.0.escape_ascii());
-        Error::corruption(self.paged.tree.cache().label(), 0, what)
+        Error::corruption(self.index_label(), 0, what)
     }
 
     /// Divides memory between the two caches: the block cache gets what the pages of the index

@@ -191,11 +191,20 @@ impl FileContent {
             .map_or(&ZEROS[..bytes], |page| &page.bytes[start..start + bytes])
     }
 
-    /// Returns the units in which a mapping of this file differs from it: offset and new bytes.
-    pub(super) fn differences(&self, mapping: &Mapping, unit: u64) -> Vec<(u64, Arc<[u8]>)> {
+    /// Returns the units of a range in which a mapping of this file differs from it: offset and new
+    /// bytes.
+    pub(super) fn differences(
+        &self,
+        mapping: &Mapping,
+        unit: u64,
+        range: &Range<u64>,
+    ) -> Vec<(u64, Arc<[u8]>)> {
         let mut found = Vec::new();
+        let first = to_usize(range.start / unit);
+        let end = to_usize(range.end.min(mapping.bytes()).div_ceil(unit));
         let unit = to_usize(unit);
-        for (index, words) in mapping.words().chunks(unit / 8).enumerate() {
+        let units = mapping.words().chunks(unit / 8).enumerate().take(end).skip(first);
+        for (index, words) in units {
             let (old, _) = self.piece(index * unit, unit).as_chunks::<8>();
             let same = words
                 .iter()

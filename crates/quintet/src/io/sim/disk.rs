@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt, io,
+    ops::Range,
     path::{Component, Path},
     sync::Arc,
 };
@@ -14,7 +15,7 @@ use super::{
     fault::FaultPlan,
     jobs::{Scheduler, SimClock},
     random::Random,
-    state::{DiskState, FileChange, InodeId, Origin, ROOT},
+    state::{DiskState, FileChange, InodeId, MappingKind, Origin, ROOT},
 };
 use crate::io::Mapping;
 
@@ -59,6 +60,7 @@ pub(super) struct LiveMapping {
     pub(super) inode: InodeId,
     pub(super) path: Arc<str>,
     pub(super) mapping: Arc<Mapping>,
+    pub(super) kind: MappingKind,
 }
 
 #[derive(Debug)]
@@ -107,11 +109,11 @@ impl Disk {
     /// Turns stores into mappings since the last check into pending changes, one event for each
     /// mapping.
     pub(super) fn capture(&mut self) {
-        self.capture_of(|_| true);
+        self.capture_of(|_| true, &(0..u64::MAX));
     }
 
-    /// Does this for some files. Releases mappings that have no other holder.
-    fn capture_of(&mut self, chosen: impl Fn(InodeId) -> bool) {
+    /// Does this for a range of some files. Releases mappings that have no other holder.
+    fn capture_of(&mut self, chosen: impl Fn(InodeId) -> bool, range: &Range<u64>) {
         let mappings = std::mem::take(&mut self.mappings);
         for live in mappings {
             if !chosen(live.inode) {
@@ -121,8 +123,8 @@ impl Disk {
             // Check before the comparison: without another holder there can be no further store.
             let held = Arc::strong_count(&live.mapping) > 1;
             let Ok(file) = self.state.file(live.inode) else { continue };
-            let origin = Origin::Mapping(self.state.mapped);
-            let differences = file.visible.differences(&live.mapping, self.state.mapped.unit());
+            let origin = Origin::Mapping(live.kind);
+            let differences = file.visible.differences(&live.mapping, live.kind.unit(), range);
             if !differences.is_empty() {
                 self.event += 1;
                 if let Ok(file) = self.state.file_mut(live.inode) {
@@ -147,9 +149,19 @@ impl Disk {
     /// all if a history is kept, else those into the same file.
     pub(super) fn begin(&mut self, inode: InodeId) -> u64 {
         let keeps_all = self.history.is_some();
-        self.capture_of(|mapped| keeps_all || mapped == inode);
+        self.capture_of(|mapped| keeps_all || mapped == inode, &(0..u64::MAX));
         self.event += 1;
         self.event
+    }
+
+    /// As [`begin`](Self::begin), for an event that needs only the stores into a range of the file.
+    pub(super) fn begin_in(&mut self, inode: InodeId, range: &Range<u64>) {
+        if self.history.is_some() {
+            self.begin(inode);
+        } else {
+            self.capture_of(|mapped| mapped == inode, range);
+            self.event += 1;
+        }
     }
 
     /// Ends the event and adds the resulting state to the history.

@@ -14,7 +14,7 @@ use super::{
     disk::{Disk, LiveMapping, LockState},
     fault::{self, Call, Effect, Ruling},
     shared::SimShared,
-    state::{DirNode, FileChange, FileNode, Inode, InodeId, Naming},
+    state::{DirNode, FileChange, FileNode, Inode, InodeId, MappingKind, Naming},
 };
 use crate::{
     io::{BLOCK_BYTES, Dir, DirEntry, File, LockGuard, Mapping, Open},
@@ -376,6 +376,29 @@ fn misdirected(offset: u64, blocks: i64) -> u64 {
     offset.saturating_add_signed(blocks.saturating_mul(BLOCK_BYTES.cast_signed()))
 }
 
+impl SimFile {
+    fn map_as(&self, size: u64, kind: MappingKind) -> io::Result<Arc<Mapping>> {
+        self.check_writable()?;
+        let mut disk = self.disk();
+        self.shared.allow(&mut disk, Call::Map, &self.label)?;
+        disk.capture();
+        if let Some(mapping) = disk.mapping(self.inode) {
+            assert_eq!(mapping.bytes(), size, "{} has a mapping of another size", self.label);
+            return Ok(mapping.clone());
+        }
+        let file = disk.state.file(self.inode)?;
+        assert!(size <= file.visible.size(), "{} is shorter than its mapping", self.label);
+        let mapping = Arc::new(file.visible.to_mapping(size));
+        disk.mappings.push(LiveMapping {
+            inode: self.inode,
+            path: self.label.clone(),
+            mapping: mapping.clone(),
+            kind,
+        });
+        Ok(mapping)
+    }
+}
+
 impl File for SimFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.check_aligned(buffer, offset)?;
@@ -497,23 +520,38 @@ impl File for SimFile {
     }
 
     fn map(&self, size: u64) -> io::Result<Arc<Mapping>> {
-        self.check_writable()?;
+        let kind = self.disk().state.mapped;
+        self.map_as(size, kind)
+    }
+
+    /// A simulated disk has persistent memory if it was created so.
+    fn map_persistent(&self, size: u64) -> io::Result<Arc<Mapping>> {
+        if self.disk().state.mapped == MappingKind::Pages {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        self.map_as(size, MappingKind::Lines)
+    }
+
+    fn map_private(&self, size: u64) -> io::Result<Arc<Mapping>> {
         let mut disk = self.disk();
         self.shared.allow(&mut disk, Call::Map, &self.label)?;
         disk.capture();
-        if let Some(mapping) = disk.mapping(self.inode) {
-            assert_eq!(mapping.bytes(), size, "{} has a mapping of another size", self.label);
-            return Ok(mapping.clone());
+        Ok(Arc::new(disk.state.file(self.inode)?.visible.to_mapping(size)))
+    }
+
+    fn line_written_back(&self, range: Range<u64>) {
+        let mut disk = self.disk();
+        let is_lines =
+            |live: &LiveMapping| live.inode == self.inode && live.kind == MappingKind::Lines;
+        if !disk.mappings.iter().any(is_lines) {
+            return;
         }
-        let file = disk.state.file(self.inode)?;
-        assert!(size <= file.visible.size(), "{} is shorter than its mapping", self.label);
-        let mapping = Arc::new(file.visible.to_mapping(size));
-        disk.mappings.push(LiveMapping {
-            inode: self.inode,
-            path: self.label.clone(),
-            mapping: mapping.clone(),
-        });
-        Ok(mapping)
+        let range = MappingKind::Lines.to_sync(&range);
+        disk.begin_in(self.inode, &range);
+        if let Ok(file) = disk.state.file_mut(self.inode) {
+            file.sync_range(&range);
+        }
+        disk.end(Call::Sync, &self.label);
     }
 
     fn drop_cache(&self) -> io::Result<()> {

@@ -23,6 +23,7 @@ use crate::{
 };
 
 const MEMORY: Origin = Origin::Mapping(MappingKind::Memory);
+const LINES: Origin = Origin::Mapping(MappingKind::Lines);
 
 /// Selects the changes that survive a crash. `Display` and `FromStr` are inverse, so that one line
 /// reproduces a failure.
@@ -211,7 +212,7 @@ pub(super) fn policies(state: &DiskState, event: u64, limits: PolicyLimits) -> V
             let cut = to_u64(cut);
             let tails = [Tail::Zeros, Tail::Garbage, Tail::Short];
             // Persistent memory stores words atomically.
-            let count = if grew { 3 } else { 2 - usize::from(origin == MEMORY) };
+            let count = if grew { 3 } else { 2 - usize::from(origin == MEMORY || origin == LINES) };
             let tails = tails.into_iter().take(count);
             found.extend(tails.map(|tail| Policy::Torn { sectors: cut, tail }));
         }
@@ -466,7 +467,7 @@ pub(super) fn killed_copying(
     for (id, inode) in image.iter_mut() {
         let stored = |pending: &PendingChange<FileChange>| {
             let FileChange::Data { origin, .. } = &pending.change else { return false };
-            pending.event == event && *origin != Origin::Write
+            pending.event == event && *origin != Origin::Write && *origin != LINES
         };
         let Inode::File(file) = &**inode else { continue };
         let Ok(old) = before.file(id) else { continue };

@@ -107,6 +107,11 @@ impl SimEnv {
         Self::empty(seed, MappingKind::Memory)
     }
 
+    /// Whether mapped files are in persistent memory.
+    pub fn has_persistent_memory(&self) -> bool {
+        self.disk().state.mapped != MappingKind::Pages
+    }
+
     fn empty(seed: u64, mapped: MappingKind) -> Self {
         let clock = SimClock { now: CLOCK_START, wall_base: WALL_START_MS };
         Self::boot(seed, 0, DiskState::new(mapped), 0, clock)

@@ -38,6 +38,9 @@ pub(super) enum MappingKind {
     Pages,
     /// Persistent memory: words reach it one by one, and are written back by lines.
     Memory,
+    /// Persistent memory whose owner orders the stores within a line: a line reaches it as it was
+    /// at some event.
+    Lines,
 }
 
 impl MappingKind {
@@ -45,7 +48,7 @@ impl MappingKind {
     pub(super) const fn unit(self) -> u64 {
         match self {
             Self::Pages => SECTOR_BYTES,
-            Self::Memory => LINE_BYTES,
+            Self::Memory | Self::Lines => LINE_BYTES,
         }
     }
 
@@ -53,7 +56,7 @@ impl MappingKind {
     const fn synced(self) -> u64 {
         match self {
             Self::Pages => BLOCK_BYTES,
-            Self::Memory => LINE_BYTES,
+            Self::Memory | Self::Lines => LINE_BYTES,
         }
     }
 
@@ -77,6 +80,7 @@ impl Origin {
         match self {
             Self::Write | Self::Mapping(MappingKind::Pages) => SECTOR_BYTES,
             Self::Mapping(MappingKind::Memory) => WORD_BYTES,
+            Self::Mapping(MappingKind::Lines) => LINE_BYTES,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Memtables: entries that are in the log and not yet in a file.
 //!
-//! A memtable is a [`SkipList`] with a hash index, in memory of [`Arenas`]. Memtables that are
+//! A memtable is a [`SkipList`] with a hash index, in memory of [`Arenas`], or a list in a pool of
+//! persistent memory ([`pool_list`]). Memtables that are
 //! flushed together are a group and share one [`Filter`], so a get of an absent key does not look
 //! into each of them.
 //!
@@ -16,9 +17,17 @@
 //!
 //! Threads: any; gets and inserts take no lock of the memtable.
 
+mod answer;
 pub(crate) mod arenas;
+mod estimate;
 mod mutants;
+pub(crate) mod persistent_list;
+mod pool_list;
+pub(crate) mod pool_memtables;
 pub(crate) mod skiplist;
+
+pub(crate) use self::answer::Answer;
+use self::answer::{PUT, TOMBSTONE};
 
 use std::{
     io,
@@ -26,30 +35,25 @@ use std::{
 };
 
 use crate::{
-    contract::{Host, MemoryTask, Op, Value, ValueSink},
+    contract::{Host, MemoryTask, Op, ValueSink},
     io::Region,
     lsm::{
         empty_ranges::EmptyRanges,
         memtable::{
             arenas::{Arenas, MemtableRegion},
             mutants::hide,
+            pool_list::PoolList,
             skiplist::{Descent, InsertOutcome, KeyVersion, Node, SkipList},
         },
     },
     util::{
         budget::Budget,
-        codec::{Lsn, key_prefix, to_u64, to_usize},
+        codec::{Lsn, to_u64, to_usize},
         mutant::mutant,
         sync::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
-/// Kinds of nodes in the list.
-const PUT: u8 = 0;
-/// Number of keys that an estimate counts one by one before it extrapolates.
-const ESTIMATE_KEYS_MAX: u64 = 1024;
-
-const TOMBSTONE: u8 = 1;
 /// Bytes of a node besides key and value: the head and two links, more than the average of 4/3.
 const NODE_BYTES: u64 = 6 * 8;
 
@@ -60,28 +64,6 @@ const ORDER_STEP: u64 = if cfg!(test) { 64 } else { 1024 };
 /// entries are linked at once, the closer they are to each other, and the fewer cache misses each
 /// takes.
 const UNORDERED_FRACTION: u64 = 64;
-
-/// The answer of a memtable or a block for a key.
-#[derive(Debug)]
-pub(crate) enum Answer<T = Value> {
-    /// It has no entry of the key.
-    Nothing,
-    /// Its newest entry is a tombstone.
-    Deleted,
-    /// The sink's output for the value.
-    Value(T),
-}
-
-impl<T> Answer<T> {
-    /// Returns the sink's output, if the key has a value.
-    #[inline]
-    pub(crate) fn value(self) -> Option<T> {
-        match self {
-            Self::Value(value) => Some(value),
-            Self::Nothing | Self::Deleted => None,
-        }
-    }
-}
 
 /// Bytes of a memtable for each byte of its filter. Entries of 150 bytes get 27 bits each.
 const FILTER_SHARE: u64 = 64;
@@ -156,12 +138,19 @@ impl Drop for Filter {
     }
 }
 
+/// The entries of a memtable.
+#[derive(Debug)]
+enum Storage {
+    /// In ordinary memory, which comes from `arenas` and returns to them.
+    Memory { list: SkipList<MemtableRegion>, arenas: Arc<Arenas> },
+    /// In a pool of persistent memory.
+    Pool(PoolList),
+}
+
 /// One memtable. See the module head.
 #[derive(Debug)]
 pub(crate) struct Memtable {
-    list: SkipList<MemtableRegion>,
-    /// The pool that its memory comes from and returns to.
-    arenas: Arc<Arenas>,
+    storage: Storage,
     /// The filter of its group; `None` if it is in no group.
     group: Option<Arc<Filter>>,
     budget: Arc<Budget>,
@@ -202,8 +191,10 @@ impl Memtable {
             group.members.fetch_add(1, Ordering::Relaxed);
         }
         Ok(Self {
-            list: SkipList::new(nodes, buckets).reporting_to(ranges, PUT),
-            arenas: Arc::clone(arenas),
+            storage: Storage::Memory {
+                list: SkipList::new(nodes, buckets).reporting_to(ranges, PUT),
+                arenas: Arc::clone(arenas),
+            },
             group: group.cloned(),
             budget: Arc::clone(budget),
             charged: AtomicU64::new(0),
@@ -214,11 +205,26 @@ impl Memtable {
         })
     }
 
+    /// Returns whether its entries are in a pool of persistent memory.
+    pub(crate) const fn is_in_pool(&self) -> bool {
+        matches!(self.storage, Storage::Pool(_))
+    }
+
+    fn pool_list(&self) -> Option<&PoolList> {
+        match &self.storage {
+            Storage::Pool(list) => Some(list),
+            Storage::Memory { .. } => None,
+        }
+    }
+
     /// Inserts an operation on one key with this hash. The caller has reserved [`cost`] in the
     /// budget. Returns the number of entries, or `None` if the memtable has no room.
     pub(crate) fn insert(&self, lsn: u64, op: &Op<'_>, hash: u64) -> Option<u64> {
         let Some(version) = self.key_version(lsn, op, hash) else { return Some(self.entries()) };
-        let inserted = self.list.insert(&version);
+        let inserted = match &self.storage {
+            Storage::Memory { list, .. } => list.insert(&version),
+            Storage::Pool(list) => list.insert(&version),
+        };
         if inserted == InsertOutcome::Full {
             return None;
         }
@@ -244,7 +250,11 @@ impl Memtable {
                 versions.extend(self.key_version(lsn.0, op, hash(key)));
             }
         }
-        let Some(keys) = self.list.insert_many(&versions) else { return false };
+        let keys = match &self.storage {
+            Storage::Memory { list, .. } => list.insert_many(&versions),
+            Storage::Pool(list) => list.insert_many(&versions),
+        };
+        let Some(keys) = keys else { return false };
         self.count_inserted(&versions, bytes, keys);
         true
     }
@@ -254,6 +264,9 @@ impl Memtable {
     fn count_inserted(&self, versions: &[KeyVersion<'_>], bytes: u64, keys: u64) -> u64 {
         let payload = |one: &KeyVersion<'_>| one.key.len() + one.ssts[0].len() + one.ssts[1].len();
         let count = to_u64(versions.len());
+        if let Some(list) = self.pool_list() {
+            list.count_inserted(bytes, &self.budget);
+        }
         self.charged.fetch_add(bytes, Ordering::Relaxed);
         self.keys.fetch_add(keys, Ordering::Relaxed);
         let payload = versions.iter().map(payload).sum();
@@ -280,12 +293,17 @@ impl Memtable {
 
     /// Orders the nodes of the list: reports the puts that were inserted since the last scan.
     pub(crate) fn order_nodes(&self) {
-        self.list.order_nodes();
+        if let Storage::Memory { list, .. } = &self.storage {
+            list.order_nodes();
+        }
     }
 
     /// Returns the number of entries that the next range would order.
     pub(crate) fn unordered(&self) -> u64 {
-        self.entries().saturating_sub(self.list.ordered_count())
+        match &self.storage {
+            Storage::Memory { list, .. } => self.entries().saturating_sub(list.ordered_count()),
+            Storage::Pool(_) => 0,
+        }
     }
 
     /// Requests background work after an insert that returned this number of entries.
@@ -309,13 +327,21 @@ impl Memtable {
     }
 
     /// Returns whether it has no entries.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        match &self.storage {
+            Storage::Memory { list, .. } => list.is_empty(),
+            Storage::Pool(list) => list.is_empty(),
+        }
     }
 
-    /// Returns whether it has reached the size that its buckets were made for.
+    /// Returns whether it has reached the size that it was made for.
     pub(crate) fn is_full(&self) -> bool {
-        self.charged() >= self.arenas.capacity()
+        let capacity = match &self.storage {
+            Storage::Memory { arenas, .. } => arenas.capacity(),
+            Storage::Pool(list) => list.capacity(),
+        };
+        self.charged() >= capacity
     }
 
     /// Returns how many bytes are reserved in the budget for its entries.
@@ -347,7 +373,9 @@ impl Memtable {
     /// Prefetches the bucket that an insert or a get of this hash reads first. A hint.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
-        self.list.prefetch(hash);
+        if let Storage::Memory { list, .. } = &self.storage {
+            list.prefetch(hash);
+        }
     }
 
     /// Looks a key up and gives its newest value to the sink.
@@ -358,93 +386,107 @@ impl Memtable {
         key: &[u8],
         sink: &mut T,
     ) -> Answer<T::Output> {
-        if self.list.is_empty() {
+        let list = match &self.storage {
+            Storage::Memory { list, .. } => list,
+            Storage::Pool(list) => return list.get(key, sink),
+        };
+        if list.is_empty() {
             return Answer::Nothing;
         }
-        let Some(node) = self.list.get(key, hash) else { return Answer::Nothing };
-        if self.list.kind(node) == TOMBSTONE {
+        let Some(node) = list.get(key, hash) else { return Answer::Nothing };
+        if list.kind(node) == TOMBSTONE {
             return Answer::Deleted;
         }
-        let (words, bytes) = self.list.value(node);
+        let (words, bytes) = list.value(node);
         Answer::Value(sink.of_words(words, (0, bytes)))
     }
 
     /// Returns, for each memtable, the node of its first key that is not below `key`. The searches
-    /// advance in turn so that their cache misses overlap.
+    /// in ordinary memory advance in turn so that their cache misses overlap.
     pub(crate) fn seek_all(all: &[Arc<Self>], key: &[u8]) -> Vec<Option<Node>> {
-        let mut descents: Vec<_> = all.iter().map(|one| one.list.descend(key)).collect();
+        let descent = |one: &Arc<Self>| match &one.storage {
+            Storage::Memory { list, .. } => Some(list.descend(key)),
+            Storage::Pool(_) => None,
+        };
+        let mut descents: Vec<_> = all.iter().map(descent).collect();
         loop {
             let mut arrived = 0;
             for (one, descent) in all.iter().zip(&mut descents) {
-                arrived += usize::from(one.list.step(descent, key));
+                let has_arrived = match (&one.storage, descent) {
+                    (Storage::Memory { list, .. }, Some(descent)) => list.step(descent, key),
+                    _ => true,
+                };
+                arrived += usize::from(has_arrived);
             }
             if arrived == all.len() {
-                return descents.iter().map(Descent::node).collect();
+                let node = |(one, descent): (&Arc<Self>, &Option<Descent>)| match descent {
+                    Some(descent) => descent.node(),
+                    None => one.seek(key),
+                };
+                return all.iter().zip(&descents).map(node).collect();
             }
+        }
+    }
+
+    /// Returns the node of the first key that is not below `key`.
+    fn seek(&self, key: &[u8]) -> Option<Node> {
+        match &self.storage {
+            Storage::Memory { list, .. } => list.seek(key),
+            Storage::Pool(list) => list.seek(key),
         }
     }
 
     /// Returns the node of the last key below `key`, or of the last key of all.
     pub(crate) fn seek_before(&self, key: Option<&[u8]>) -> Option<Node> {
-        self.list.seek_before(key)
+        match &self.storage {
+            Storage::Memory { list, .. } => list.seek_before(key),
+            Storage::Pool(list) => list.seek_before(key),
+        }
     }
 
     /// Returns the node of the key that follows `node`, whose key is `key`.
     pub(crate) fn next_key(&self, node: Node, key: &[u8]) -> Option<Node> {
-        self.list.next_key(node, key)
+        match &self.storage {
+            Storage::Memory { list, .. } => list.next_key(node, key),
+            Storage::Pool(list) => list.next_key(node),
+        }
     }
 
     /// Prefetches the node that follows, for a scan that reads it next. A hint.
     #[inline]
     pub(crate) fn prefetch_next(&self, node: Node) {
-        self.list.prefetch_next(node);
+        if let Storage::Memory { list, .. } = &self.storage {
+            list.prefetch_next(node);
+        }
     }
 
-    /// Returns about how many keys from `start` (included) to `end` (excluded) the memtable holds,
-    /// tombstones included. Counts up to [`ESTIMATE_KEYS_MAX`] keys and extrapolates beyond them.
-    pub(crate) fn estimate_count(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> u64 {
-        let mut node = match start {
-            None => self.list.seek(&[]),
-            Some(key) => self.list.seek(key),
-        };
-        let (mut count, mut key, mut first) = (0, Vec::new(), Vec::new());
-        while let Some(one) = node {
-            self.list.copy_key(one, &mut key);
-            if end.is_some_and(|end| *key >= *end) {
-                break;
-            }
-            if count == 0 {
-                first.clone_from(&key);
-            }
-            count += 1;
-            if count == ESTIMATE_KEYS_MAX {
-                let last = match self.list.seek_before(end) {
-                    None => break,
-                    Some(last) => {
-                        let mut bytes = Vec::new();
-                        self.list.copy_key(last, &mut bytes);
-                        bytes
-                    }
-                };
-                return extrapolate(count, (&first, &key, &last)).min(self.keys());
-            }
-            node = self.list.next_key(one, &key);
+    /// Copies a node's key out.
+    fn copy_key(&self, node: Node, key: &mut Vec<u8>) {
+        match &self.storage {
+            Storage::Memory { list, .. } => list.copy_key(node, key),
+            Storage::Pool(list) => list.copy_key(node, key),
         }
-        count
     }
 
     /// Copies a node's key and value out. Returns whether it is a tombstone.
     pub(crate) fn read(&self, node: Node, key: &mut Vec<u8>, value: &mut Vec<u8>) -> bool {
-        self.list.copy_key(node, key);
+        let list = match &self.storage {
+            Storage::Memory { list, .. } => list,
+            Storage::Pool(list) => return list.read(node, key, value),
+        };
+        list.copy_key(node, key);
         value.clear();
-        value.resize(self.list.value_bytes(node), 0);
-        self.list.copy_value(node, value);
-        self.list.kind(node) == TOMBSTONE
+        value.resize(list.value_bytes(node), 0);
+        list.copy_value(node, value);
+        list.kind(node) == TOMBSTONE
     }
 
     /// Returns the bytes of memory it uses.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.list.used_words() * 8 + self.arenas.buckets_bytes()
+        match &self.storage {
+            Storage::Memory { list, arenas } => list.used_words() * 8 + arenas.buckets_bytes(),
+            Storage::Pool(list) => list.memory_bytes(),
+        }
     }
 }
 
@@ -460,19 +502,15 @@ impl MemoryTask for Memtable {
 
 impl Drop for Memtable {
     fn drop(&mut self) {
-        self.budget.release(self.charged() + self.arenas.buckets_bytes());
-        let used_bytes = self.list.used_words() * 8;
-        let [nodes, buckets] = self.list.arenas_mut();
-        self.arenas.release(nodes, buckets, used_bytes);
+        let charged = self.charged();
+        match &mut self.storage {
+            Storage::Memory { list, arenas } => {
+                self.budget.release(charged + arenas.buckets_bytes());
+                let used_bytes = list.used_words() * 8;
+                let [nodes, buckets] = list.arenas_mut();
+                arenas.release(nodes, buckets, used_bytes);
+            }
+            Storage::Pool(list) => list.end(charged, &self.budget),
+        }
     }
-}
-
-/// Scales `count` keys between `first` and `reached` to the interval from `first` to `last`, as if
-/// the keys were evenly distributed after their common prefix.
-fn extrapolate(count: u64, (first, reached, last): (&[u8], &[u8], &[u8])) -> u64 {
-    let shared = first.iter().zip(last).take_while(|(one, other)| one == other).count();
-    let number = |key: &[u8]| u128::from(key_prefix(key.get(shared..).unwrap_or(&[])));
-    let counted = number(reached).saturating_sub(number(first)).max(1);
-    let whole = number(last).saturating_sub(number(first)).max(counted);
-    u64::try_from(u128::from(count) * whole / counted).unwrap_or(u64::MAX)
 }

@@ -71,6 +71,19 @@ macro_rules! bugs {
         pub fn plant_everywhere(bug: Bug) -> Planted {
             Planted::everywhere(bug.position())
         }
+
+        /// Asserts that `test` reaches the site of `bug` and fails when it is planted.
+        ///
+        /// # Panics
+        ///
+        /// If the test passes, or does not reach the site.
+        #[cfg(test)]
+        pub fn finds(bug: Bug, test: fn()) {
+            let planted = plant(bug);
+            let outcome = std::panic::catch_unwind(test);
+            assert!(planted.was_reached(), "{bug}: the test does not reach it");
+            assert!(outcome.is_err(), "{bug} was not found");
+        }
     };
 }
 pub(super) use bugs;

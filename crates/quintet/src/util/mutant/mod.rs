@@ -1,10 +1,8 @@
 //! Planted bugs ("mutants"): deliberate errors that show that the tests find them.
 //!
 //! Each [`Bug`] is one that another store shipped or that this design invites. A test plants it,
-//! runs, and must fail. `docs/planted-bugs.md` lists the site and the test of each.
-//!
-//! A *site* is one line, the first statement of the step that it breaks:
-//!
+//! runs, and must fail. `docs/planted-bugs.md` lists the site and the test of each. A *site* is one
+//! line, the first statement of the step that it breaks:
 //! ```ignore
 //! mutant!(LogSkipsSync => return Ok(()));                 // a statement instead of the step
 //! let valid = mutant!(LogSkipsHeadChecksum: true, else checksum == expected); // a wrong value
@@ -16,8 +14,7 @@
 //! - A bug is active until its [`Planted`] guard is dropped, also after a panic.
 //! - Every bug has a site (`cargo xtask tidy` checks) and a test that finds it.
 //!
-//! Threads: [`plant`] acts on the calling thread only, so that tests run in parallel (the simulated
-//! disk runs everything on one thread). [`plant_everywhere`] acts on all threads.
+//! Threads: [`plant`] acts on the calling thread, [`plant_everywhere`] on all.
 
 mod declaration;
 #[cfg(feature = "testing")]
@@ -450,6 +447,24 @@ bugs! {
     PersistentListSkipsValue = 141, "persistent-list-skips-value";
     /// An older version replaces a newer one.
     PersistentListTakesOlder = 142, "persistent-list-takes-older";
+    /// Opening keeps the entries that the shared log may lack.
+    PersistentListKeepsLater = 390, "persistent-list-keeps-later";
+    /// The index in the pool points to a run whose name is not durable.
+    SlmIndexBeforeRun = 391, "slm-index-before-run";
+    /// The live counts in the pool are not those after an update of the index.
+    SlmPoolForgetsLive = 392, "slm-pool-forgets-live";
+    /// A sweep frees objects of the index that were reachable.
+    PmemSweepFreesReachable = 393, "pmem-sweep-frees-reachable";
+    /// Opening repairs only the leaf of a change that a crash interrupted.
+    FairRepairsLeavesAlone = 394, "fair-repairs-leaves-alone";
+    /// The index in the pool is updated without a log of the updates.
+    SlmPoolSkipsUpdateLog = 395, "slm-pool-skips-update-log";
+    /// A flush puts entries into the pool's index that the log does not have durably.
+    SlmFlushesUnsynced = 396, "slm-flushes-unsynced";
+    /// A table claims to be complete although a memtable in ordinary memory has entries.
+    SlmPoolClaimsTooMuch = 397, "slm-pool-claims-too-much";
+    /// A flushed memtable leaves the pool before the index in pages is durable.
+    SlmPoolForgetsMemtable = 398, "slm-pool-forgets-memtable";
     /// A search of the persistent skip list reads the last node's successor again.
     PersistentListLooksAgain = 151, "persistent-list-looks-again";
     /// A shift to the right leaves a cache line that is not persistent.
@@ -579,19 +594,6 @@ bugs! {
     ScanForgetsReuse = 214, "scan-forgets-reuse";
     /// A lookup returns the record at an address that has left its slot.
     FindForgetsItsSlot = 255, "find-forgets-its-slot";
-}
-
-/// Asserts that `test` reaches the site of `bug` and fails when it is planted.
-///
-/// # Panics
-///
-/// If the test passes, or does not reach the site.
-#[cfg(test)]
-pub fn finds(bug: Bug, test: fn()) {
-    let planted = plant(bug);
-    let outcome = std::panic::catch_unwind(test);
-    assert!(planted.was_reached(), "{bug}: the test does not reach it");
-    assert!(outcome.is_err(), "{bug} was not found");
 }
 
 #[cfg(all(test, feature = "testing"))]

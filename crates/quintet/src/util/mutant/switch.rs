@@ -11,7 +11,7 @@ use std::{
 type Position = (usize, u64);
 
 /// Words of a set of bugs.
-const WORDS: usize = 6;
+const WORDS: usize = 8;
 
 static EVERYWHERE: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 

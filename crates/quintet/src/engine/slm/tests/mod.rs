@@ -9,6 +9,7 @@ mod location_cache;
 mod offset_parts;
 mod pausing;
 mod picking;
+mod pool;
 mod queues;
 mod reads;
 mod residency;

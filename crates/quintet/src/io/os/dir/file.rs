@@ -252,6 +252,10 @@ impl File for OsFile {
         })
     }
 
+    fn map_private(&self, size: u64) -> io::Result<Arc<Mapping>> {
+        self.map_as(size, Store::Private)
+    }
+
     fn drop_cache(&self) -> io::Result<()> {
         Ok(retry_on_intr(|| fadvise(&self.fd, 0, None, Advice::DontNeed))?)
     }

@@ -111,6 +111,18 @@ pub(crate) struct SkipList<A> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Node(u64);
 
+impl Node {
+    /// Returns a reference to the node of another list, which that list encodes as a word.
+    pub(crate) const fn of_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    /// Returns the word of a node of another list.
+    pub(crate) const fn word(self) -> u64 {
+        self.0
+    }
+}
+
 /// The state of a search that descends from the highest level.
 #[derive(Debug)]
 pub(crate) struct Descent {

@@ -372,11 +372,17 @@ impl IndexScan {
         let ahead = LEAVES_AHEAD_MAX.min((1 << self.steps.min(DOUBLINGS)) - 1);
         self.steps += 1;
         let tree = &table.paged.tree;
-        match self.direction {
-            Direction::Up => {
+        match (self.direction, table.pool_index()) {
+            (Direction::Up, Some(index)) => {
+                index.scan_forward(&mut self.ascent, step, &mut self.index_run)?;
+            }
+            (Direction::Down, Some(index)) => {
+                index.scan_reverse(&mut self.ascent, step, &mut self.index_run)?;
+            }
+            (Direction::Up, None) => {
                 tree.scan_forward(&mut self.ascent, (step, ahead), &mut self.index_run)?;
             }
-            Direction::Down => {
+            (Direction::Down, None) => {
                 self.index_run.clear();
                 let range = (self.ascent.end.as_deref(), Some(&*self.ascent.start));
                 let pair = |key, index_value| (key, index_value);

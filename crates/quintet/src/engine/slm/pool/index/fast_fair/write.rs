@@ -132,6 +132,11 @@ impl FairTree {
         Ok(NodeSlot { slot: count, count, is_there: false })
     }
 
+    /// Returns the slot of a key in a leaf, or where it would be, and the number of entries.
+    pub(super) fn rank_in(&self, leaf: u64, key: &[u8]) -> Result<(u64, u64)> {
+        self.place_of(leaf, key).map(|place| (place.slot, place.count))
+    }
+
     /// Adds an entry to a node, or to the right half after a split. A failure changes nothing.
     fn add(
         &self,

@@ -18,7 +18,7 @@
 //! | node | 16 | 8 | sibling | link to the next node of the level; 0: none |
 //! | node | 24 | 8 | low | link to the record of the lowest key of its range; 0: from the first key on |
 //! | node | 64 | 16 each | entries | prefix (8 bytes of the key behind skip, big-endian, filled up with zeros), then link to record or child; the first link of 0 is the end |
-//! | record | 0 | 8 | head | bits 0 to 15: bytes of the key; 16 to 23: `K`; 32 to 63: CRC32C of the key |
+//! | record | 0 | 8 | head | bits 0 to 15: bytes of the key, modulo 2^16; 16 to 23: `K`; 24 to 31: the rest of the bytes; 32 to 63: CRC32C of the key |
 //! | record | 8 | 8 | value | the word; 0 in a node's low key |
 //! | record | 16 | | key | little-endian words, the last filled up with zeros |
 //!
@@ -40,9 +40,11 @@
 //! parent's first child. Opening completes an interrupted split, not the next visitor. Start
 //! reading at [`FairTree::get`].
 
+mod estimate;
 mod open;
 mod read;
 mod record;
+mod repair;
 #[cfg(test)]
 #[cfg(not(model))]
 mod tests;
@@ -64,6 +66,9 @@ const TREE_BYTES: u64 = 16;
 const ROOT: u64 = 8;
 /// Bytes of a node: 28 entries and the end entry. Smaller in tests, so that nodes split.
 const NODE_BYTES: u64 = if cfg!(test) { 256 } else { 512 };
+/// Bytes of the pool that a put needs besides three times its key, in the mean of many. They are a
+/// record, and a split of its leaf and of a part of an inner node.
+pub(crate) const PUT_BYTES: u64 = NODE_BYTES * 2;
 const NODE_MARK: u64 = 0x464e;
 const LEFT: u64 = 8;
 const SIBLING: u64 = 16;
@@ -146,6 +151,11 @@ impl FairTree {
     /// Returns the offset of the tree object, for a root word.
     pub(crate) const fn root(&self) -> u64 {
         self.at
+    }
+
+    /// Sets the number of keys of a tree that was opened by [`open_at`](Self::open_at).
+    pub(crate) fn set_keys(&self, keys: u64) {
+        self.keys.store(keys, Ordering::Relaxed);
     }
 
     /// Returns the number of keys.

@@ -70,7 +70,7 @@ fn step(list: &PersistentList, model: &mut Model, random: &mut Random, version: 
     let before = model.get(&key).map(|(before, ..)| *before);
     let expected = match before {
         None => Outcome::New,
-        Some(before) if before < version => Outcome::Replaced,
+        Some(before) if before <= version => Outcome::Replaced,
         Some(_) => Outcome::Old,
     };
     assert_eq!(outcome, expected);
@@ -116,7 +116,7 @@ fn agrees_with_a_map_both_ways() {
         assert_eq!(Some(&key), model.keys().next_back());
     };
     check(&list);
-    let opened = PersistentList::open(&pool, list.root(), CAPACITY).unwrap();
+    let opened = PersistentList::open(&pool, list.root(), CAPACITY, u64::MAX).unwrap();
     check(&opened);
     pool.sweep(|marks| opened.mark(marks)).unwrap();
     check(&opened);
@@ -221,7 +221,7 @@ fn crash(seed: u64, operations: u64, limit: u64) -> u64 {
 fn recover(image: &[u64], expected: &[&Model], is_kept: bool) -> Option<(Model, Vec<Event>)> {
     let recorder = Arc::new(Recorder::new(image));
     let pool = pool(&recorder);
-    let list = PersistentList::open(&pool, pool.root(ROOT), CAPACITY).unwrap();
+    let list = PersistentList::open(&pool, pool.root(ROOT), CAPACITY, u64::MAX).unwrap();
     let found = contents(&list);
     assert!(expected.contains(&&found), "found {found:?}, expected {expected:?}");
     if found.len().is_multiple_of(2) {
@@ -239,7 +239,7 @@ fn recover(image: &[u64], expected: &[&Model], is_kept: bool) -> Option<(Model, 
 
 fn recover_nested(image: &[u64], found: &Model) {
     let pool = pool(&Arc::new(Recorder::new(image)));
-    let list = PersistentList::open(&pool, pool.root(ROOT), CAPACITY).unwrap();
+    let list = PersistentList::open(&pool, pool.root(ROOT), CAPACITY, u64::MAX).unwrap();
     let again = contents(&list);
     let is_new = |(key, stored): (&Vec<u8>, &(u64, u8, Vec<u8>))| {
         found.get(key) != Some(stored) && stored.0 < 1000
@@ -272,7 +272,7 @@ fn damage_is_found() {
             let Ok(pool) = Pool::on_recorder(&Arc::new(Recorder::new(&damaged))) else { continue };
             let pool = Arc::new(pool);
             // Some words no longer count: what was replaced, the rest of a chunk.
-            match PersistentList::open(&pool, pool.root(ROOT), CAPACITY) {
+            match PersistentList::open(&pool, pool.root(ROOT), CAPACITY, u64::MAX) {
                 Ok(list) => assert_eq!(contents(&list), model, "word {place}, bit {bit}"),
                 Err(_) => found += 1,
             }

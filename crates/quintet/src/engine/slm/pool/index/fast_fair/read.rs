@@ -5,6 +5,7 @@ use super::{
     slot_at,
 };
 use crate::{
+    Error,
     pmem::target,
     util::{
         mutant::mutant,
@@ -153,6 +154,12 @@ impl FairTree {
         Ok(entries)
     }
 
+    /// Returns the error of leaves that do not ascend: a scan would not end.
+    #[cold]
+    pub(super) fn ranges_out_of_order(&self) -> Error {
+        self.pool.damage(self.at, "the ranges of leaves are out of order")
+    }
+
     /// Returns about `limit` entries from `start` (included) up to `end` (excluded).
     pub(crate) fn scan_up(
         &self,
@@ -168,6 +175,7 @@ impl FairTree {
             found.entries.extend(leaf.entries.into_iter().filter(|(key, _)| is_wanted(key)));
             match leaf.high.filter(|high| end.is_none_or(|end| &**high < end)) {
                 None => return Ok(found),
+                Some(high) if high <= start => return Err(self.ranges_out_of_order()),
                 Some(high) if found.entries.len() >= limit => {
                     found.next = Some(high);
                     return Ok(found);
@@ -195,6 +203,9 @@ impl FairTree {
             found.entries.extend(wanted);
             if &*leaf.low <= start {
                 return Ok(found);
+            }
+            if end.as_ref().is_some_and(|end| leaf.low >= *end) {
+                return Err(self.ranges_out_of_order());
             }
             if found.entries.len() >= limit {
                 found.next = Some(leaf.low);

@@ -1,9 +1,4 @@
-//! Creation, opening and checks of the tree. Opening completes what a crash interrupted.
-//!
-//! A crash leaves at most, on each level:
-//! - one entry that duplicates its left neighbour (a shift),
-//! - entries that the sibling has too (a split before its truncation),
-//! - a node that is missing in its parent (a split, or the removal of a leaf).
+//! Creation, opening, sweeps and checks of the tree.
 
 use std::sync::Arc;
 
@@ -12,7 +7,6 @@ use super::{
     prefix_at, slot_at,
 };
 use crate::{
-    Error,
     pmem::{Marks, Pool, is_link, link, target},
     util::{
         codec::{to_u64, to_usize},
@@ -44,22 +38,24 @@ impl FairTree {
         Ok(tree)
     }
 
-    /// Opens the tree at offset `at` and completes what a crash interrupted. Reads all nodes.
+    /// Opens the tree at offset `at`, of which a crash interrupted at most a change of one of the
+    /// keys `changed`, and completes that. Reads only the nodes on the paths to these keys. The
+    /// owner knows the number of keys ([`set_keys`](Self::set_keys)).
     ///
-    /// Fails with [`Error::Corruption`] if nodes are damaged. Records are verified when they are
-    /// read.
-    pub(crate) fn open(pool: &Arc<Pool>, at: u64) -> Result<Self> {
+    /// Fails with [`Error::Corruption`](crate::Error::Corruption) if these nodes are damaged.
+    /// Others are verified when they are read.
+    pub(crate) fn open_at(pool: &Arc<Pool>, at: u64, changed: &[&[u8]]) -> Result<Self> {
         if pool.load(at) != MAGIC {
             return Err(pool.damage(at, "no index starts at this offset"));
         }
         let tree = Self::with(pool, at);
         mutant!(FairRepairsNothing => return Ok(tree));
-        tree.repair()?;
+        changed.iter().try_for_each(|key| tree.repair_paths(key))?;
         Ok(tree)
     }
 
     /// Returns the nodes of each level, from the leaves up, in key order.
-    fn levels(&self) -> Result<Vec<Vec<u64>>> {
+    pub(super) fn levels(&self) -> Result<Vec<Vec<u64>>> {
         let mut levels = Vec::new();
         let mut first = self.follow(self.at + ROOT)?;
         let nodes_max = self.pool.bytes() / super::NODE_BYTES;
@@ -86,114 +82,79 @@ impl FairTree {
         }
     }
 
-    fn repair(&self) -> Result<()> {
-        let levels = self.levels()?;
-        for nodes in &levels {
-            for node in nodes {
-                self.drop_duplicates(*node)?;
-                self.finish_cut(*node)?;
-            }
-        }
-        let keys = levels.first().into_iter().flatten().map(|leaf| self.end_of(*leaf)).sum();
-        self.keys.store(keys, Ordering::Relaxed);
-        for (level, nodes) in (0_u8..).zip(&levels) {
-            let parents = levels.get(usize::from(level) + 1).map_or(&[][..], |nodes| nodes);
-            for child in self.without_parent(nodes, parents) {
-                match self.add_child(level + 1, child) {
-                    // The node stays reachable through its left neighbour.
-                    Ok(()) | Err(Error::DiskFull { .. }) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the nodes of a level that the level above lacks. Both are in order.
-    fn without_parent(&self, nodes: &[u64], parents: &[u64]) -> Vec<u64> {
-        let children = |parent: &u64| {
-            let parent = *parent;
-            let entries = (0..self.end_of(parent)).map(move |slot| pointer_at(parent, slot));
-            std::iter::once(parent + LEFT).chain(entries)
-        };
-        let known = parents.iter().flat_map(children);
-        let mut known = known.map(|at| target(self.pool.load(at))).peekable();
-        // The root has no parent.
-        let mut missing = Vec::new();
-        for (index, node) in nodes.iter().enumerate() {
-            if known.peek() == Some(node) {
-                known.next();
-            } else if index > 0 || !parents.is_empty() {
-                missing.push(*node);
-            }
-        }
-        missing
-    }
-
-    fn drop_duplicates(&self, node: u64) -> Result<()> {
-        let mut slot = 0;
-        let mut left = self.pool.load(node + LEFT);
-        let mut end = self.end_of(node);
-        if end == SLOTS {
-            return Err(self.pool.damage(node, "a node's entries have no end marker"));
-        }
-        while slot < end {
-            let pointer = self.pool.load(pointer_at(node, slot));
-            if pointer == left {
-                self.shift_left(node, slot, end);
-                end -= 1;
-                continue;
-            }
-            if !is_link(pointer) {
-                return Err(self.pool.damage(pointer_at(node, slot), "no link"));
-            }
-            left = pointer;
-            slot += 1;
-        }
-        Ok(())
-    }
-
-    /// Truncates a node at the first entry that its sibling has too.
-    fn finish_cut(&self, node: u64) -> Result<()> {
-        let sibling = self.follow(node + SIBLING)?;
-        if sibling == 0 {
-            return Ok(());
-        }
-        let head = self.head(sibling)?;
-        let at = if head.level == 0 { pointer_at(sibling, 0) } else { sibling + LEFT };
-        let first = self.pool.load(at);
-        let both = (0..self.end_of(node))
-            .find(|slot| first != 0 && self.pool.load(pointer_at(node, *slot)) == first);
-        if let Some(slot) = both {
-            self.pool.replace(pointer_at(node, slot), 0);
-        }
-        Ok(())
-    }
-
     /// Marks all objects of the tree for a sweep of the pool.
+    #[cfg(test)]
     pub(crate) fn mark(&self, marks: &mut Marks<'_>) -> Result<()> {
-        let mut add = |at: u64| {
-            let added = at == 0 || marks.add(at);
-            if added {
-                Ok(())
-            } else {
-                Err(self.pool.damage(at, "the index links to an offset without an object"))
-            }
-        };
-        add(self.at)?;
-        for node in self.levels()?.into_iter().flatten() {
-            add(node)?;
-            add(self.follow(node + super::LOW)?)?;
-            if self.head(node)?.level == 0 {
-                for slot in 0..self.end_of(node) {
-                    add(target(self.pool.load(pointer_at(node, slot))))?;
-                }
-            }
+        self.mark_inner(marks)?;
+        let mut from = Some(Vec::new());
+        while let Some(key) = from {
+            from = self.mark_leaves(marks, &key, 3)?;
         }
         // The sweep frees the unlinked objects.
         lock(&self.writer).clear();
         self.releases.fetch_add(1, Ordering::AcqRel);
         Ok(())
+    }
+
+    /// Marks the tree object and all inner nodes for a sweep. No thread may write meanwhile.
+    pub(crate) fn mark_inner(&self, marks: &mut Marks<'_>) -> Result<()> {
+        self.add_mark(marks, self.at)?;
+        let mut first = self.follow(self.at + ROOT)?;
+        while self.head(first)?.level > 0 {
+            let (mut node, mut steps) = (first, 0);
+            while node != 0 {
+                self.mark_node(marks, node)?;
+                node = self.follow(node + SIBLING)?;
+                self.count_step(first, &mut steps)?;
+            }
+            first = self.follow(first + LEFT)?;
+        }
+        Ok(())
+    }
+
+    /// Marks up to `limit` leaves and their records, from the leaf of key `from` on. Returns where
+    /// to continue; `None` at the end. No thread may write meanwhile.
+    pub(crate) fn mark_leaves(
+        &self,
+        marks: &mut Marks<'_>,
+        from: &[u8],
+        limit: usize,
+    ) -> Result<Option<Vec<u8>>> {
+        let mut leaf = self.find_leaf(Goal::At(from))?;
+        for _ in 0..limit {
+            self.mark_node(marks, leaf)?;
+            for slot in 0..self.end_of(leaf) {
+                self.add_mark(marks, target(self.pool.load(pointer_at(leaf, slot))))?;
+            }
+            leaf = self.follow(leaf + SIBLING)?;
+            if leaf == 0 {
+                return Ok(None);
+            }
+        }
+        let next = self.low_key(leaf)?;
+        if next.as_slice() <= from {
+            return Err(self.ranges_out_of_order());
+        }
+        Ok(Some(next))
+    }
+
+    /// Frees the unlinked objects that wait for it. Needed before a sweep ends.
+    pub(crate) fn free_unlinked(&self) -> Result<()> {
+        let mut limbo = lock(&self.writer);
+        self.releases.fetch_add(1, Ordering::AcqRel);
+        limbo.drain(..).try_for_each(|object| self.pool.free(object))
+    }
+
+    fn mark_node(&self, marks: &mut Marks<'_>, node: u64) -> Result<()> {
+        self.add_mark(marks, node)?;
+        self.add_mark(marks, self.follow(node + super::LOW)?)
+    }
+
+    fn add_mark(&self, marks: &mut Marks<'_>, at: u64) -> Result<()> {
+        if at == 0 || marks.add(at) {
+            return Ok(());
+        }
+        Err(self.pool.damage(at, "the index links to an offset without an object"))
     }
 
     /// Verifies order, ranges, levels, prefixes and checksums of keys. No thread may write
@@ -261,6 +222,7 @@ impl FairTree {
     }
 
     /// Returns the numbers of levels and of nodes.
+    #[cfg(test)]
     pub(crate) fn size(&self) -> Result<(u64, u64)> {
         let levels = self.levels()?;
         let nodes: usize = levels.iter().map(Vec::len).sum();

@@ -12,7 +12,7 @@
 //! |---|---|---|---|---|
 //! | list | 0 | | magic | `QNTLIST\0` |
 //! | list | 1 | | first | [`link`] to the first node; 0: none |
-//! | node | 0 | 0 to 15 | key length | in bytes |
+//! | node | 0 | 0 to 31 | key length | in bytes |
 //! | node | 0 | 32 to 63 | crc | CRC32C of the key |
 //! | node | 1 | | prefix | first 8 bytes of the key, big-endian, filled up with zeros |
 //! | node | 2 | | value | [`link`] to the value; the one word of a node that changes, but for the next |
@@ -22,15 +22,18 @@
 //! | value | 1 | 0 to 29 | length | in bytes |
 //! | value | 1 | 30 to 31 | kind | of the owner's choice |
 //! | value | 1 | 32 to 63 | crc | CRC32C of word 0, bits 0 to 31 of word 1, and the bytes |
-//! | value | 2 .. | | bytes | likewise |
+//! | value | 2 | | replaced | [`link`] to the value that it replaced; 0: none |
+//! | value | 3 .. | | bytes | likewise |
 //!
 //! The list allocates nodes and values from chunks of whole slabs and frees all chunks together
 //! ([`release`](PersistentList::release)). A replaced value stays until then, so readers need no
-//! protection from writers.
+//! protection from writers. Opening can return to the values below a version
+//! ([`PersistentList::open`]): the shared log may lack the operations from there on.
 //!
 //! Invariants: keys ascend strictly from node to node. The target of a link was persistent before
 //! the link. Of two values of a key, the list keeps the one with the higher version, whichever
-//! comes first.
+//! comes first, and of two with the same version the later one. The values that a value replaced
+//! have lower versions or the same.
 //!
 //! Threads: any thread. Readers take no lock. Writers take turns, so that a node is persistent
 //! before another is linked behind it. (With concurrent links, a write that has returned could
@@ -42,6 +45,7 @@
 
 #[cfg(all(test, shuttle))]
 mod models;
+mod open;
 #[cfg(test)]
 #[cfg(not(model))]
 mod tests;
@@ -51,7 +55,7 @@ use std::{cmp, collections::BTreeSet, ops::Range, sync::Arc};
 use crate::{
     Error, Result,
     io::Region,
-    pmem::{Marks, Pool, SLAB_BYTES, is_link, link, target},
+    pmem::{Pool, SLAB_BYTES, is_link, link, target},
     util::{
         codec::{crc32c, crc32c_append, key_prefix, low_u8, low_u32, to_u64, to_usize, widen},
         mutant::mutant,
@@ -68,8 +72,10 @@ const PREFIX: u64 = 8;
 const VALUE: u64 = 16;
 const NEXT: u64 = 24;
 const KEY: u64 = 32;
+/// Offset of the link to the replaced value.
+const REPLACED: u64 = 16;
 /// Bytes of a value's header.
-const VALUE_HEAD_BYTES: u64 = 16;
+const VALUE_HEAD_BYTES: u64 = 24;
 /// Exclusive bound of a value's length: it has 30 bits.
 const VALUE_BYTES_END: usize = 1 << 30;
 /// Bytes of a chunk, from which small nodes and values are allocated. Larger ones are objects of
@@ -86,6 +92,18 @@ const HEAD: u64 = 0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ListEntry(u64);
 
+impl ListEntry {
+    /// Returns the entry at an offset that [`offset`](Self::offset) returned.
+    pub(crate) const fn at(offset: u64) -> Self {
+        Self(offset)
+    }
+
+    /// Returns the offset of the entry in the pool.
+    pub(crate) const fn offset(self) -> u64 {
+        self.0
+    }
+}
+
 /// A handle of a value; a later update of the key does not change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stored(u64);
@@ -97,8 +115,17 @@ pub(crate) enum Outcome {
     New,
     /// The list had an older version, which was replaced.
     Replaced,
-    /// The list has this version or a newer one and did not change.
+    /// The list has a newer version and did not change.
     Old,
+}
+
+/// A value to write.
+#[derive(Clone, Copy, Debug)]
+struct ListValue<'v> {
+    version: u64,
+    kind: u8,
+    pieces: &'v [&'v [u8]],
+    length: usize,
 }
 
 /// The allocation state of the list.
@@ -171,31 +198,6 @@ impl PersistentList {
         Ok(list)
     }
 
-    /// Opens the list at offset `at` and reads all of it. Fails with [`Error::Corruption`] if any
-    /// part is damaged.
-    pub(crate) fn open(pool: &Arc<Pool>, at: u64, capacity: u64) -> Result<Self> {
-        if pool.load(at) != MAGIC {
-            return Err(pool.damage(at, "no list starts at this offset"));
-        }
-        let list = Self::with(Arc::clone(pool), at, capacity)?;
-        let mut before = Vec::new();
-        let mut latest = [HEAD; LEVELS];
-        let mut run = 0..0;
-        let mut key = Vec::new();
-        let mut node = list.follow(at + FIRST)?;
-        while node != 0 {
-            list.verify(node, &mut run, &mut key)?;
-            if list.keys() > 0 && before >= key {
-                return Err(pool.damage(node, "keys of a list are out of order"));
-            }
-            list.keys.fetch_add(1, Ordering::Relaxed);
-            list.add_tower(node, &mut latest);
-            std::mem::swap(&mut before, &mut key);
-            node = list.follow(node + NEXT)?;
-        }
-        Ok(list)
-    }
-
     /// Returns the offset that the link at an offset points to. Fails with [`Error::Corruption`] if
     /// its checksum is wrong.
     fn follow(&self, at: u64) -> Result<u64> {
@@ -207,52 +209,6 @@ impl PersistentList {
     #[inline]
     fn after(&self, node: u64) -> u64 {
         target(self.pool.load(self.link_at(node)))
-    }
-
-    /// Verifies the checksums of a node and its value, and records the objects that contain them.
-    fn verify(&self, node: u64, run: &mut Range<u64>, key: &mut Vec<u8>) -> Result<()> {
-        let pool = &*self.pool;
-        let damage = |what: &str| Err(pool.damage(node, what));
-        if !self.is_within(node, KEY, run) || !self.is_within(node, KEY + self.key_words(node), run)
-        {
-            return damage("a node is not within an object");
-        }
-        self.copy_key(ListEntry(node), key);
-        let is_true = widen(crc32c(key)) == pool.load(node) >> 32
-            && key_prefix(key) == pool.load(node + PREFIX)
-            && !key.is_empty();
-        if !is_true {
-            return damage("a node's checksum is wrong");
-        }
-        let value = self.follow(node + VALUE)?;
-        let stored = Stored(value);
-        if !self.is_within(value, VALUE_HEAD_BYTES, run)
-            || !self.is_within(value, VALUE_HEAD_BYTES + words(self.value_bytes(stored)), run)
-        {
-            return damage("its value is not within an object");
-        }
-        let mut bytes = vec![0; self.value_bytes(stored)];
-        self.copy_value(stored, &mut bytes);
-        let shape = pool.load(value + 8);
-        if widen(value_crc(pool.load(value), shape, &[&bytes])) != shape >> 32 {
-            return Err(pool.damage(value, "a value's checksum is wrong"));
-        }
-        let used = KEY + self.key_words(node) + VALUE_HEAD_BYTES + words(bytes.len());
-        self.used_bytes.fetch_add(used, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Whether a range is within one object of the pool; `run` caches the last object.
-    fn is_within(&self, at: u64, bytes: u64, run: &mut Range<u64>) -> bool {
-        if !at.is_multiple_of(8) {
-            return false;
-        }
-        if !run.contains(&at) {
-            let Some((start, length)) = self.pool.run_of(at) else { return false };
-            *run = start..start + length;
-            lock(&self.room).objects.insert(start);
-        }
-        at + bytes <= run.end
     }
 
     /// Returns the offset of the list object, for a root word.
@@ -275,25 +231,6 @@ impl PersistentList {
         self.pool.load(self.at + FIRST) == 0
     }
 
-    /// Marks all objects of the list for a sweep of the pool.
-    pub(crate) fn mark(&self, marks: &mut Marks<'_>) -> Result<()> {
-        for at in std::iter::once(&self.at).chain(&lock(&self.room).objects) {
-            if !marks.add(*at) {
-                return Err(self.pool.damage(*at, "a list links to an offset without an object"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Frees all objects of the list. No persistent word may link to the list. No reader may
-    /// use it.
-    pub(crate) fn release(self) -> Result<()> {
-        for at in &lock(&self.room).objects {
-            self.pool.free(*at)?;
-        }
-        self.pool.free(self.at)
-    }
-
     fn tower_word(&self, index: u64) -> u64 {
         let word = self.towers.words().get(to_usize(index));
         word.map_or(0, |word| word.load(Ordering::Relaxed))
@@ -314,7 +251,7 @@ impl PersistentList {
     }
 
     fn key_bytes(&self, node: u64) -> usize {
-        to_usize(self.pool.load(node) & 0xffff)
+        to_usize(self.pool.load(node) & 0xffff_ffff)
     }
 
     fn key_words(&self, node: u64) -> u64 {
@@ -383,12 +320,13 @@ impl PersistentList {
     /// Allocates `bytes` from the newest chunk, or an object of the pool for larger ones.
     fn alloc(&self, room: &mut Room, bytes: u64) -> Result<u64> {
         self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if bytes > CHUNK_BYTES / 4 {
+        let left = room.chunk.end - room.chunk.start;
+        if bytes > CHUNK_BYTES / 4 && bytes > left {
             let at = self.pool.alloc(bytes)?;
             room.objects.insert(at);
             return Ok(at);
         }
-        if room.chunk.end - room.chunk.start < bytes {
+        if left < bytes {
             let at = self.pool.alloc(CHUNK_BYTES)?;
             room.objects.insert(at);
             room.chunk = at..at + CHUNK_BYTES;
@@ -397,16 +335,18 @@ impl PersistentList {
         Ok(room.chunk.start - bytes)
     }
 
-    fn write_value(&self, at: u64, version: u64, kind: u8, pieces: &[&[u8]], length: usize) {
+    fn write_value(&self, (at, replaced): (u64, u64), value: &ListValue<'_>) {
+        let &ListValue { version, kind, pieces, length } = value;
         let shape = to_u64(length) | u64::from(kind & 3) << 30;
         self.pool.store(at, version);
         let crc = value_crc(version, shape, pieces);
         self.pool.store(at + 8, shape | widen(crc) << 32);
+        self.pool.store(at + REPLACED, link(replaced));
         self.pool.store_bytes(at + VALUE_HEAD_BYTES, pieces);
     }
 
-    /// Sets the value of a key to the concatenation of `pieces`, unless the list has this version
-    /// or a newer one. Persistent when this returns. `kind` is 0 to 3. Keys have at most 65,535
+    /// Sets the value of a key to the concatenation of `pieces`, unless the list has a newer
+    /// version. Persistent when this returns. `kind` is 0 to 3. Keys have at most 65,535
     /// bytes, values fewer than 2^30.
     ///
     /// Fails with [`Error::DiskFull`] if the pool is full, and with [`Error::Limit`] on longer keys
@@ -423,18 +363,20 @@ impl PersistentList {
             let what = format!("an entry of {} and {length} bytes", key.len());
             return Err(Error::Limit { what });
         }
+        let new = ListValue { version, kind, pieces, length };
         let mut room = lock(&self.room);
         let (mut towers, before, after) = self.find(key);
         let (pool, value_bytes) = (&*self.pool, VALUE_HEAD_BYTES + words(length));
         if after != 0
             && compare_at(pool.words(after + KEY), (0, self.key_bytes(after)), key).is_eq()
         {
-            let is_older = self.version(self.value(ListEntry(after))) < version;
+            let before = self.value(ListEntry(after));
+            let is_older = self.version(before) <= version;
             if mutant!(PersistentListTakesOlder: false, else !is_older) {
                 return Ok(Outcome::Old);
             }
             let value = self.alloc(&mut room, value_bytes)?;
-            self.write_value(value, version, kind, pieces, length);
+            self.write_value((value, before.0), &new);
             mutant!(PersistentListSkipsValue: (), else pool.flush(value, value_bytes));
             pool.publish(after + VALUE, link(value));
             return Ok(Outcome::Replaced);
@@ -447,7 +389,7 @@ impl PersistentList {
         pool.store(node + VALUE, link(value));
         pool.store(node + NEXT, link(after));
         pool.store_bytes(node + KEY, &[key]);
-        self.write_value(value, version, kind, pieces, length);
+        self.write_value((value, 0), &new);
         mutant!(PersistentListSkipsNode: (), else pool.flush(node, node_bytes + value_bytes));
         pool.publish(self.link_at(before), link(node));
         self.add_tower(node, &mut towers);
@@ -528,6 +470,23 @@ impl PersistentList {
     /// Returns the kind that the owner gave the value.
     pub(crate) fn kind(&self, value: Stored) -> u8 {
         low_u8(self.pool.load(value.0 + 8) >> 30 & 3)
+    }
+
+    /// Returns the words that hold a value's bytes, and those behind them.
+    #[inline]
+    pub(crate) fn value_words(&self, value: Stored) -> &[AtomicU64] {
+        self.pool.words(value.0 + VALUE_HEAD_BYTES)
+    }
+
+    /// Returns the bytes of the pool that the list occupies.
+    pub(crate) fn pool_bytes(&self) -> u64 {
+        let room = lock(&self.room);
+        room.objects.iter().filter_map(|at| self.pool.run_of(*at)).map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Returns the bytes of ordinary memory that the list uses.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.towers_end.load(Ordering::Relaxed) * 8
     }
 
     /// Returns the bytes of a value.

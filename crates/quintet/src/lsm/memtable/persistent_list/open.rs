@@ -1,0 +1,180 @@
+//! Creation with reserved space, opening, checks and the end of a list.
+
+use std::{ops::Range, sync::Arc};
+
+use super::{
+    FIRST, HEAD, KEY, LEVELS, ListEntry, MAGIC, NEXT, PREFIX, PersistentList, REPLACED, Stored,
+    VALUE, VALUE_HEAD_BYTES, value_crc, words,
+};
+use crate::{
+    Result,
+    pmem::{Pool, link},
+    util::{
+        codec::{crc32c, key_prefix, widen},
+        mutant::mutant,
+        sync::{Ordering, lock},
+    },
+};
+
+impl PersistentList {
+    /// As [`create`](Self::create), with space for `capacity` bytes of nodes and values. Fails with
+    /// [`Error::DiskFull`] if the pool lacks it. Inserts fail only when it is used up.
+    pub(crate) fn create_reserved(pool: &Arc<Pool>, capacity: u64) -> Result<Self> {
+        let chunk = pool.alloc(capacity)?;
+        let list = match Self::create(pool, capacity) {
+            Ok(list) => list,
+            Err(error) => {
+                pool.free(chunk)?;
+                return Err(error);
+            }
+        };
+        let mut room = lock(&list.room);
+        room.objects.insert(chunk);
+        room.chunk = chunk..chunk + capacity;
+        drop(room);
+        Ok(list)
+    }
+
+    /// Opens the list at offset `at` and reads all of it. Removes the values of version `end` and
+    /// above: each key returns to its newest value below. Fails with [`Error::Corruption`] if any
+    /// part is damaged.
+    pub(crate) fn open(pool: &Arc<Pool>, at: u64, capacity: u64, end: u64) -> Result<Self> {
+        if pool.load(at) != MAGIC {
+            return Err(pool.damage(at, "no list starts at this offset"));
+        }
+        let list = Self::with(Arc::clone(pool), at, capacity)?;
+        let mut before = Vec::new();
+        let mut latest = [HEAD; LEVELS];
+        let mut run = 0..0;
+        let mut key = Vec::new();
+        let mut node = list.follow(at + FIRST)?;
+        let mut link_before = at + FIRST;
+        let mut steps = pool.bytes() / KEY;
+        while node != 0 {
+            if steps == 0 {
+                return Err(pool.damage(node, "the nodes of a list form a cycle"));
+            }
+            steps -= 1;
+            if !list.return_below(node, end)? {
+                // The node was new: unlink it.
+                node = list.follow(node + NEXT)?;
+                pool.replace(link_before, link(node));
+                continue;
+            }
+            link_before = node + NEXT;
+            let used = list.verify(node, &mut run, &mut key)?;
+            list.used_bytes.fetch_add(used, Ordering::Relaxed);
+            if list.keys() > 0 && before >= key {
+                return Err(pool.damage(node, "keys of a list are out of order"));
+            }
+            list.keys.fetch_add(1, Ordering::Relaxed);
+            list.add_tower(node, &mut latest);
+            std::mem::swap(&mut before, &mut key);
+            node = list.follow(node + NEXT)?;
+        }
+        Ok(list)
+    }
+
+    /// Returns a node to its newest value below version `end`. Returns `false` if it has none.
+    fn return_below(&self, node: u64, end: u64) -> Result<bool> {
+        let newest = self.follow(node + VALUE)?;
+        let (mut value, mut steps) = (newest, self.pool.bytes() / VALUE_HEAD_BYTES);
+        mutant!(PersistentListKeepsLater => return Ok(true));
+        while value != 0 && self.pool.load(value) >= end {
+            if steps == 0 {
+                return Err(self.pool.damage(value, "the values of a key replace one another"));
+            }
+            steps -= 1;
+            value = self.follow(value + REPLACED)?;
+        }
+        if value != 0 && value != newest {
+            self.pool.replace(node + VALUE, link(value));
+        }
+        Ok(value != 0)
+    }
+
+    /// Verifies the checksums of a node and its value, and records the objects that contain them.
+    /// Returns the bytes of both.
+    fn verify(&self, node: u64, run: &mut Range<u64>, key: &mut Vec<u8>) -> Result<u64> {
+        let pool = &*self.pool;
+        let damage = |what: &str| Err(pool.damage(node, what));
+        if !self.is_within(node, KEY, run) || !self.is_within(node, KEY + self.key_words(node), run)
+        {
+            return damage("a node is not within an object");
+        }
+        self.copy_key(ListEntry(node), key);
+        let is_true = widen(crc32c(key)) == pool.load(node) >> 32
+            && key_prefix(key) == pool.load(node + PREFIX)
+            && !key.is_empty();
+        if !is_true {
+            return damage("a node's checksum is wrong");
+        }
+        let value = self.follow(node + VALUE)?;
+        let stored = Stored(value);
+        if !self.is_within(value, VALUE_HEAD_BYTES, run)
+            || !self.is_within(value, VALUE_HEAD_BYTES + words(self.value_bytes(stored)), run)
+        {
+            return damage("its value is not within an object");
+        }
+        let mut bytes = vec![0; self.value_bytes(stored)];
+        self.copy_value(stored, &mut bytes);
+        let shape = pool.load(value + 8);
+        if widen(value_crc(pool.load(value), shape, &[&bytes])) != shape >> 32 {
+            return Err(pool.damage(value, "a value's checksum is wrong"));
+        }
+        Ok(KEY + self.key_words(node) + VALUE_HEAD_BYTES + words(bytes.len()))
+    }
+
+    /// Whether a range is within one object of the pool; `run` caches the last object.
+    fn is_within(&self, at: u64, bytes: u64, run: &mut Range<u64>) -> bool {
+        if !at.is_multiple_of(8) {
+            return false;
+        }
+        if !run.contains(&at) {
+            let Some((start, length)) = self.pool.run_of(at) else { return false };
+            *run = start..start + length;
+            lock(&self.room).objects.insert(start);
+        }
+        at + bytes <= run.end
+    }
+
+    /// Returns the offsets of all objects of the list: for a sweep of the pool.
+    pub(crate) fn objects(&self) -> Vec<u64> {
+        std::iter::once(self.at).chain(lock(&self.room).objects.iter().copied()).collect()
+    }
+
+    /// Marks all objects of the list for a sweep of the pool.
+    #[cfg(test)]
+    pub(crate) fn mark(&self, marks: &mut crate::pmem::Marks<'_>) -> Result<()> {
+        for at in self.objects() {
+            if !marks.add(at) {
+                return Err(self.pool.damage(at, "a list links to an offset without an object"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees all objects of the list. No persistent word may link to the list. No reader may
+    /// use it.
+    pub(crate) fn release(&self) -> Result<()> {
+        for at in &lock(&self.room).objects {
+            self.pool.free(*at)?;
+        }
+        self.pool.free(self.at)
+    }
+
+    /// Verifies all nodes and values. Fails with [`Error::Corruption`].
+    pub(crate) fn check(&self) -> Result<()> {
+        let (mut before, mut key, mut run) = (Vec::new(), Vec::new(), 0..0);
+        let mut node = self.follow(self.at + FIRST)?;
+        while node != 0 {
+            self.verify(node, &mut run, &mut key)?;
+            if !before.is_empty() && before >= key {
+                return Err(self.pool.damage(node, "keys of a list are out of order"));
+            }
+            std::mem::swap(&mut before, &mut key);
+            node = self.follow(node + NEXT)?;
+        }
+        Ok(())
+    }
+}
