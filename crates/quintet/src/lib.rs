@@ -62,7 +62,7 @@ pub use engine::{
     check_table_options, engine_options,
     hashlog::options::HashLogOptions,
     naive::options::NaiveOptions,
-    slm::options::{KeyCode, SlmOptions},
+    slm::options::{IndexMedium, KeyCode, Medium, MemtableMedium, SlmOptions},
     tph::options::{LevelMode, PerfectHash, Tiers, TphOptions},
     trie::options::{ListLayout, TrieHash, TrieOptions, TrieProfiling},
 };

@@ -4,10 +4,11 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use quintet::{
     BTreeOptions, CheckLevel, Compression, Database, EngineKind, EngineOption, Error,
-    HashLogOptions, KeyCode, LevelMode, ListLayout, NaiveOptions, OptionAudience, OptionDefault,
-    OptionValues, Options, PageReplacement, PerfectHash, SlmOptions, TableOptions, TableTypes,
-    Tiers, TphOptions, TrieHash, TrieOptions, TrieProfiling, TypeTag, check_table_options,
-    check_table_path, database_options, engine_options, testing::disk::sim::SimEnv,
+    HashLogOptions, IndexMedium, KeyCode, LevelMode, ListLayout, Medium, MemtableMedium,
+    NaiveOptions, OptionAudience, OptionDefault, OptionValues, Options, PageReplacement,
+    PerfectHash, SlmOptions, TableOptions, TableTypes, Tiers, TphOptions, TrieHash, TrieOptions,
+    TrieProfiling, TypeTag, check_table_options, check_table_path, database_options,
+    engine_options, testing::disk::sim::SimEnv,
 };
 
 macro_rules! built {
@@ -63,6 +64,13 @@ fn built() -> Vec<(&'static str, TableOptions, String)> {
             compaction_runs: 3,
             merge_runs: 5,
             merge_rate: 1_000_000,
+            medium: Medium::Pmem,
+            memtable: MemtableMedium::Pmem,
+            index: IndexMedium::Pmem,
+            pmem_path: "/pools",
+            pmem_bytes: 1_048_576,
+            pmem_latency_ns: 500,
+            pmem_bandwidth: 2_000_000_000,
         }
         TphOptions {
             compression: Compression::Lz4,
