@@ -5,7 +5,7 @@ use std::{io::Write, path::PathBuf, time::Duration};
 use clap::{Parser, Subcommand, value_parser};
 use quintet_bench::{
     args::{bytes, count, key_bytes, option, rate, value_bytes},
-    comparison::{self, Comparison},
+    comparison::{self, Comparison, JobGroup},
     failure::{Failure, Outcome},
     limits::{LimitsRecord, MeasurementScope},
     report::{self, ReportArgs},
@@ -18,6 +18,7 @@ use quintet_bench::{
 };
 
 use crate::{
+    papers::PapersArgs,
     preset::{self, KnownPresets, Preset},
     stores::{self, AllStores},
 };
@@ -41,6 +42,9 @@ pub struct Args {
 enum Command {
     /// Runs a preset, or workloads by name, and appends the results to a file.
     Run(Box<RunArgs>),
+    /// Runs all experiments of the five papers, on our defaults, the papers' own designs and their
+    /// peers, and writes one report.
+    Papers(Box<PapersArgs>),
     /// Lists the stores with versions, settings and reasons, and why a store is not available.
     Stores,
     /// Lists the presets with their subjects.
@@ -169,6 +173,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Outcome {
     }
     match &args.command {
         Command::Run(run) => run.run(),
+        Command::Papers(papers) => papers.run(out),
         Command::Stores => list_stores(out),
         Command::Presets { name: None } => list_presets(out),
         Command::Presets { name: Some(name) } => show_preset(preset::find(name)?, out),
@@ -194,18 +199,21 @@ impl RunArgs {
     }
 
     fn comparison(&self) -> Outcome<Comparison> {
-        let mut runs = self.runs.unwrap_or(RUNS);
-        let mut plan = SessionPlan::default();
+        let mut groups = Vec::new();
+        let mut notes = Vec::new();
+        let mut add = |plan: SessionPlan, runs: u64| {
+            groups.extend(plan.groups.into_iter().map(|jobs| JobGroup { jobs, runs }));
+            notes.extend(plan.notes);
+        };
         if self.preset.is_empty() {
             let options = self.session_options(None);
-            plan = plan::sessions(&AllStores, None, &self.requests()?, &options)?;
+            let plan = plan::sessions(&AllStores, None, &self.requests()?, &options)?;
+            add(plan, self.runs.unwrap_or(RUNS));
         }
         for name in &self.preset {
             let preset = preset::find(name)?;
-            runs = self.runs.unwrap_or(preset.runs);
-            self.add(preset, &mut plan)?;
+            add(self.preset_sessions(preset)?, self.runs.unwrap_or(preset.runs));
         }
-        let SessionPlan { groups, notes } = plan;
         if groups.is_empty() {
             let why = notes.join("; ");
             let why = if why.is_empty() { "no store is left".to_owned() } else { why };
@@ -213,8 +221,8 @@ impl RunArgs {
         }
         Ok(Comparison {
             groups,
-            runs,
             dir: self.dir.clone().unwrap_or_else(std::env::temp_dir),
+            emptied_dir: None,
             out: self.out.clone(),
             resumes: self.resume,
             limit: Duration::from_secs(self.limit),
@@ -223,8 +231,9 @@ impl RunArgs {
         })
     }
 
-    /// Adds the sessions of a preset to a plan.
-    fn add(&self, preset: &Preset, plan: &mut SessionPlan) -> Outcome {
+    /// Returns the sessions of a preset.
+    fn preset_sessions(&self, preset: &Preset) -> Outcome<SessionPlan> {
+        let mut plan = SessionPlan::default();
         let mut options = self.session_options(Some(preset));
         if self.store.is_empty() {
             let (names, notes) = preset.stores();
@@ -233,16 +242,16 @@ impl RunArgs {
         }
         if preset.points.is_empty() {
             plan.notes.push(format!("{}: {}", preset.name, preset.about));
-            return Ok(());
+            return Ok(plan);
         }
         let mut requests = preset.requests(self.scale.unwrap_or(preset.scale));
         for request in &mut requests {
             self.change(request);
         }
         let added = plan::sessions(&AllStores, Some(preset.name), &requests, &options)?;
-        plan.groups.extend(added.groups);
+        plan.groups = added.groups;
         plan.notes.extend(added.notes);
-        Ok(())
+        Ok(plan)
     }
 
     /// Overrides a request by options of the command line.
@@ -314,19 +323,15 @@ impl RunArgs {
             durability: self.durability.unwrap_or(durability),
             memory: Some(self.memory.unwrap_or(memory)),
             budget_bytes: self.budget,
-            random_keys: false,
             seed: self.seed,
             load_batch: self.load_batch,
             timed_one_in: self.timed_one_in,
             rate: self.rate,
             seconds_min: seconds_min.unwrap_or_default(),
             settle_seconds: self.settle,
-            rest_seconds: 0,
-            verify: false,
             reopens: self.reopen || preset.is_some_and(|preset| preset.reopens),
             recovers: self.recovery || preset.is_some_and(|preset| preset.recovers),
-            skips_volatile: true,
-            shares_load: true,
+            ..SessionOptions::default()
         }
     }
 }
@@ -415,7 +420,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| "not a number of seconds up to 3600".to_owned())
 }
 
-fn scale(text: &str) -> Result<f64, String> {
+pub(crate) fn scale(text: &str) -> Result<f64, String> {
     let scale = text.parse::<f64>().ok().filter(|scale| *scale > 0.0 && *scale <= 100.0);
     scale.ok_or_else(|| "not a factor such as 0.01".to_owned())
 }

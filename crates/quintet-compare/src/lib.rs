@@ -1,7 +1,8 @@
 //! Quintet beside other stores: the stores of other projects, and the experiments of papers.
 //!
 //! [`peers`] implements the traits of `quintet-bench` for other stores, [`stores`] puts them beside
-//! Quintet's engines, and [`preset`] describes the experiments. `quintet-bench` plans and runs the
+//! Quintet's engines and the [designs](design) of the papers, and [`preset`] describes the
+//! experiments. `quintet-bench` plans and runs the
 //! sessions and writes results and reports.
 //!
 //! API Boundary: the harness sees a store only through `quintet_bench::store::Store`. Everything
@@ -9,6 +10,9 @@
 #![deny(unsafe_code)]
 
 pub mod cli;
+pub mod design;
+pub mod paper;
+mod papers;
 pub mod peers;
 pub mod preset;
 pub mod stores;

@@ -1,4 +1,4 @@
-//! All stores by name: those of `quintet-bench` and the peers.
+//! All stores by name: those of `quintet-bench`, the designs of papers, and the peers.
 
 use std::sync::LazyLock;
 
@@ -8,11 +8,14 @@ use quintet_bench::{
     store::{Family, Store, StoreFeature, StoreInfo, StoreOptions, Stores},
 };
 
-use crate::peers::{self, Peer};
+use crate::{
+    design::{self, DESIGNS},
+    peers::{self, Peer},
+};
 
 static PEERS: LazyLock<Vec<&'static dyn Peer>> = LazyLock::new(peers::all);
 
-/// The engines of Quintet, the reference stores, and the peers.
+/// The engines of Quintet, the reference stores, the designs of papers, and the peers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AllStores;
 
@@ -39,30 +42,41 @@ pub fn default_names(transactions: bool) -> Vec<&'static str> {
 
 impl Stores for AllStores {
     fn names(&self) -> Vec<&'static str> {
-        BuiltinStores.names().into_iter().chain(PEERS.iter().map(|peer| peer.name())).collect()
+        let designs = DESIGNS.iter().map(|design| design.name);
+        let peers = PEERS.iter().map(|peer| peer.name());
+        BuiltinStores.names().into_iter().chain(designs).chain(peers).collect()
+    }
+
+    fn engine<'a>(&self, name: &'a str) -> &'a str {
+        design::find(name).map_or(name, |design| design.engine)
     }
 
     fn family(&self, name: &str) -> Family {
-        if peer(name).is_some() { Family::Peer } else { BuiltinStores.family(name) }
+        if peer(name).is_some() { Family::Peer } else { BuiltinStores.family(self.engine(name)) }
     }
 
     fn is_ordered(&self, name: &str) -> bool {
-        peer(name).is_some() || BuiltinStores.is_ordered(name)
+        peer(name).is_some() || BuiltinStores.is_ordered(self.engine(name))
     }
 
     fn is_persistent(&self, name: &str) -> bool {
-        peer(name).is_some() || BuiltinStores.is_persistent(name)
+        peer(name).is_some() || BuiltinStores.is_persistent(self.engine(name))
     }
 
     fn has_feature(&self, name: &str, feature: StoreFeature) -> bool {
         match peer(name) {
             Some(peer) => peer.has_feature(feature),
-            None => BuiltinStores.has_feature(name, feature),
+            None => BuiltinStores.has_feature(self.engine(name), feature),
         }
     }
 
     fn open(&self, name: &str, options: &StoreOptions) -> Outcome<Box<dyn Store>> {
         self.check(name)?;
+        if let Some(design) = design::find(name) {
+            let settings = design.settings(&options.settings);
+            return BuiltinStores
+                .open(design.engine, &StoreOptions { settings, ..options.clone() });
+        }
         let Some(peer) = peer(name) else { return BuiltinStores.open(name, options) };
         if let Some((option, _)) = options.settings.first()
             && !peer.takes_options()
@@ -75,6 +89,12 @@ impl Stores for AllStores {
     }
 
     fn describe(&self, name: &str, options: &StoreOptions) -> StoreInfo {
+        if let Some(design) = design::find(name) {
+            let settings = design.settings(&options.settings);
+            let options = StoreOptions { settings, ..options.clone() };
+            let described = BuiltinStores.describe(design.engine, &options);
+            return StoreInfo { name: name.to_owned(), ..described };
+        }
         let Some(peer) = peer(name) else { return BuiltinStores.describe(name, options) };
         let settings = peer.settings(options).into_iter();
         StoreInfo {

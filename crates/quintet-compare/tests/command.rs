@@ -338,3 +338,43 @@ fn stores_and_presets_are_listed() {
         assert!(text.contains(expected), "{words}: {text}");
     }
 }
+
+#[test]
+fn the_papers_are_one_command_that_resumes() {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = compare(dir.path(), "papers --dry-run");
+    let plan = String::from_utf8(plan.stdout).unwrap();
+    for text in ["cedrusdb-fig12-base (", "trie, hashlog, trie-cedrusdb", "slm-slmdb", "read 4 KiB"]
+    {
+        assert!(plan.contains(text), "{text} of {plan}");
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "a dry run writes nothing");
+    let wrong = compare(dir.path(), "papers --only cedarsdb");
+    assert!(said(&wrong).contains("there are: cedrusdb, slmdb"), "{}", said(&wrong));
+
+    let words = "papers --only slmdb-buffered,ckvs,logkv-fig3 --scale 1e-9 --runs 1 --dir . \
+                 --pmem-dir pools";
+    let first = compare(dir.path(), words);
+    assert!(first.status.success(), "{}", said(&first));
+    let results = dir.path().join("papers.jsonl");
+    let all = runs(&results);
+    let slm = all.iter().find(|run| run.store.name == "slm-slmdb").unwrap();
+    let has = |name: &str, value: &str| {
+        slm.store.settings.iter().any(|set| set.name == name && set.value.ends_with(value))
+    };
+    assert!(has("medium", "pmem") && has("pmem_path", "/pools"), "{:?}", slm.store.settings);
+    assert!(!dir.path().join("pools").exists(), "the pools are removed");
+    for (name, text) in [
+        ("papers.md", "## SLM-DB"),
+        ("papers.md", "| LogKV | the paper's design |"),
+        ("papers.html", "<svg"),
+    ] {
+        let report = fs::read_to_string(dir.path().join(name)).unwrap();
+        assert!(report.contains(text), "{name} has no {text}");
+    }
+    let again = compare(dir.path(), words);
+    assert_eq!(again.status.code(), Some(2), "{}", said(&again));
+    let resumed = compare(dir.path(), &format!("{words} --resume"));
+    assert!(resumed.status.success(), "{}", said(&resumed));
+    assert_eq!(runs(&results).len(), all.len(), "nothing ran again");
+}

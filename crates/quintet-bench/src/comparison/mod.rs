@@ -12,6 +12,7 @@ mod progress;
 mod results_file;
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -37,15 +38,24 @@ use results_file::ResultsFile;
 /// Free disk space that a run needs, as a multiple of the data size.
 const SPACE_FACTOR: u64 = 2;
 
+/// The same session on different stores.
+#[derive(Clone, Debug)]
+pub struct JobGroup {
+    /// Sessions, one for each store.
+    pub jobs: Vec<Job>,
+    /// Repetitions of each.
+    pub runs: u64,
+}
+
 /// A comparison: what runs, and where.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// Sessions, in groups of the same session on different stores.
-    pub groups: Vec<Vec<Job>>,
-    /// Repetitions of each session.
-    pub runs: u64,
+    /// Groups in the order of their runs.
+    pub groups: Vec<JobGroup>,
     /// Directory for the files of stores.
     pub dir: PathBuf,
+    /// Directory outside `dir` where stores keep files; every run begins with it empty.
+    pub emptied_dir: Option<PathBuf>,
     /// Results file, which is appended to.
     pub out: PathBuf,
     /// Whether to resume at the end of the results file.
@@ -97,7 +107,7 @@ struct ComparisonRunner<'a> {
 
 impl<'a> ComparisonRunner<'a> {
     fn new(stores: &'a dyn Stores, comparison: &'a Comparison) -> Outcome<Self> {
-        for job in comparison.groups.iter().flatten() {
+        for job in comparison.groups.iter().flat_map(|group| &group.jobs) {
             job.check()?;
         }
         let file = ResultsFile::open(&comparison.out, comparison.resumes)?;
@@ -106,7 +116,12 @@ impl<'a> ComparisonRunner<'a> {
             return Err(Failure::Usage(what));
         }
         let dir = ScratchDir::new(&comparison.dir, "quintet-compare")?;
-        let jobs = comparison.groups.iter().flatten().count();
+        let (mut runs, mut work_bytes) = (0, 0_u64);
+        for group in &comparison.groups {
+            let work = group.jobs.iter().map(Job::work_bytes).fold(0, u64::saturating_add);
+            runs += to_u64(group.jobs.len()) * group.runs;
+            work_bytes = work_bytes.saturating_add(work.saturating_mul(group.runs));
+        }
         Ok(Self {
             stores,
             comparison,
@@ -116,7 +131,7 @@ impl<'a> ComparisonRunner<'a> {
             machine: Machine::look(dir.path()),
             dir,
             file,
-            progress: ProgressBar::new(to_u64(jobs) * comparison.runs),
+            progress: ProgressBar::new(runs, work_bytes),
             summary: ComparisonSummary::default(),
         })
     }
@@ -137,8 +152,8 @@ impl<'a> ComparisonRunner<'a> {
             );
         }
         for group in &comparison.groups {
-            for repetition in 0..comparison.runs {
-                for job in group {
+            for repetition in 0..group.runs {
+                for job in &group.jobs {
                     self.run_once(job, repetition)?;
                 }
             }
@@ -151,10 +166,13 @@ impl<'a> ComparisonRunner<'a> {
         let template = self.template(job, repetition)?;
         if template.iter().all(|line| self.file.has(line)) {
             self.summary.skipped += 1;
-            self.progress.skip();
+            self.progress.skip(job);
             return Ok(());
         }
         self.progress.begin(job, repetition);
+        if let Some(dir) = &self.comparison.emptied_dir {
+            empty(dir)?;
+        }
         let start = Instant::now();
         let started_unix_ms = machine::unix_ms();
         let mut conditions = self.conditions();
@@ -240,6 +258,15 @@ impl<'a> ComparisonRunner<'a> {
         let reports = self.launcher.run(job)?;
         Ok(reports.into_iter().map(|report| report.figures).collect())
     }
+}
+
+/// Removes the files of a directory.
+fn empty(dir: &Path) -> Outcome {
+    let doing = |error: std::io::Error| Failure::io(dir.display(), &error);
+    for entry in fs::read_dir(dir).map_err(doing)? {
+        fs::remove_file(entry.map_err(doing)?.path()).map_err(doing)?;
+    }
+    Ok(())
 }
 
 /// Fails if the disk has no room for a run, before the run fills the disk.

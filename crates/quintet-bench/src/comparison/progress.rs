@@ -19,16 +19,26 @@ pub(super) struct ProgressBar {
     total: u64,
     /// Runs that have ended, including skipped ones.
     over: u64,
-    /// Runs of this process.
-    ran: u64,
+    /// Bytes that all runs handle, and those that are over.
+    work_bytes: u64,
+    work_over: u64,
+    /// Bytes that the runs of this process handled.
+    work_ran: u64,
     start: Instant,
     is_terminal: bool,
 }
 
 impl ProgressBar {
-    pub(super) fn new(total: u64) -> Self {
-        let is_terminal = io::stderr().is_terminal();
-        Self { total, over: 0, ran: 0, start: Instant::now(), is_terminal }
+    pub(super) fn new(total: u64, work_bytes: u64) -> Self {
+        Self {
+            total,
+            over: 0,
+            work_bytes,
+            work_over: 0,
+            work_ran: 0,
+            start: Instant::now(),
+            is_terminal: io::stderr().is_terminal(),
+        }
     }
 
     /// Writes a line that remains visible.
@@ -54,13 +64,13 @@ impl ProgressBar {
         say(&line);
     }
 
-    /// Estimates the remaining time from the runs of this process.
+    /// Estimates the remaining time: the runs of this process took it for their bytes.
     fn left(&self) -> String {
-        if self.ran == 0 {
+        if self.work_ran == 0 {
             return "time unknown".to_owned();
         }
-        let each = self.start.elapsed().as_secs_f64() / to_f64(self.ran);
-        let seconds = truncate(each * to_f64(self.total.saturating_sub(self.over)));
+        let each = self.start.elapsed().as_secs_f64() / to_f64(self.work_ran);
+        let seconds = truncate(each * to_f64(self.work_bytes.saturating_sub(self.work_over)));
         match seconds {
             0..=99 => format!("{seconds} s left"),
             100..=5999 => format!("{} min left", seconds / 60),
@@ -68,8 +78,9 @@ impl ProgressBar {
         }
     }
 
-    pub(super) fn skip(&mut self) {
+    pub(super) fn skip(&mut self, job: &Job) {
         self.over += 1;
+        self.work_over = self.work_over.saturating_add(job.work_bytes());
     }
 
     pub(super) fn fail(&self, job: &Job, what: &str) {
@@ -77,8 +88,8 @@ impl ProgressBar {
     }
 
     pub(super) fn done(&mut self, job: &Job, repetition: u64) {
-        self.over += 1;
-        self.ran += 1;
+        self.skip(job);
+        self.work_ran = self.work_ran.saturating_add(job.work_bytes());
         if !self.is_terminal {
             let (over, total, run) = (self.over, self.total, repetition + 1);
             let left = self.left();

@@ -44,9 +44,9 @@ fn job() -> Job {
 
 fn comparison(dir: &Path) -> Comparison {
     Comparison {
-        groups: vec![vec![job()]],
-        runs: 1,
+        groups: vec![JobGroup { jobs: vec![job()], runs: 1 }],
         dir: dir.to_path_buf(),
+        emptied_dir: None,
         out: dir.join("results"),
         resumes: false,
         measures_limits: false,

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     limits::LimitsRecord,
-    result::{PaperFigure, ResultLine, RunResult, SCHEMA},
+    result::{Metric, PaperFigure, ResultLine, RunResult, SCHEMA},
     workload::Workload,
 };
 
@@ -128,14 +128,36 @@ pub struct Experiment {
     pub origin: &'static str,
     /// Subject.
     pub about: &'static str,
+    /// Name of its paper; `None` if the preset is no experiment of a paper.
+    pub paper: Option<&'static str>,
     /// Figures of its paper.
     pub figures: &'static [PaperFigure],
+    /// Causes of figures that are worse than the paper's.
+    pub remarks: &'static [Remark],
+}
+
+/// The cause of a figure that is worse than the paper's, and what was tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Remark {
+    /// Point that it is about; empty for all.
+    pub point: &'static str,
+    /// Peer that it is about; empty for all.
+    pub peer: &'static str,
+    /// Metric that it is about; `None` for all.
+    pub metric: Option<Metric>,
+    /// Text.
+    pub text: &'static str,
 }
 
 /// Lookup of presets by name.
 pub trait Experiments {
+    /// Returns the names of the presets of papers, by paper.
+    fn of_papers(&self) -> Vec<&'static str>;
     /// Returns a preset; `None` if this build has no preset of this name.
     fn find(&self, preset: &str) -> Option<Experiment>;
+    /// Returns the store that has the design of a preset's paper on this engine; `None` if there
+    /// is none.
+    fn design(&self, preset: &str, engine: &str) -> Option<&'static str>;
     /// Returns the workload of a point of a preset.
     fn workload(&self, preset: &str, point: &str) -> Option<Workload>;
 }

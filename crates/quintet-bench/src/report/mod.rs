@@ -44,7 +44,7 @@ use crate::failure::{Failure, Outcome};
 use document::Document;
 
 use input::ReportInput;
-pub use input::{Experiment, Experiments};
+pub use input::{Experiment, Experiments, Remark};
 
 /// Arguments of `report`.
 #[derive(Clone, Debug, clap::Args)]
@@ -64,26 +64,54 @@ pub struct ReportArgs {
 /// cannot be read or written, or if no line is usable. An unusable line among others does not fail;
 /// the report names it.
 pub fn run(args: &ReportArgs, experiments: &dyn Experiments, out: &mut dyn Write) -> Outcome {
+    let input = read(&args.results, out)?;
+    let page = document(&args.title, &input, experiments);
+    write(&args.output, &input, [&page, &page], out)
+}
+
+/// Writes the report of the experiments of papers: the same page as [`run`], and as Markdown only
+/// what the papers have beside ours. Prints and fails as [`run`].
+pub fn run_papers(
+    args: &ReportArgs,
+    experiments: &dyn Experiments,
+    out: &mut dyn Write,
+) -> Outcome {
+    let input = read(&args.results, out)?;
+    let page = document(&args.title, &input, experiments);
+    let tables = papers_only(&args.title, &input, experiments);
+    write(&args.output, &input, [&page, &tables], out)
+}
+
+/// Reads results files, and prints their rejected lines to `out`. Fails if no line is usable.
+fn read(results: &[PathBuf], out: &mut dyn Write) -> Outcome<ReportInput> {
     let mut input = ReportInput::default();
-    for path in &args.results {
+    for path in results {
         input.add_file(path)?;
     }
     for rejected in &input.rejected {
         writeln!(out, "{}:{}: left out: {}", rejected.file, rejected.line, rejected.what)?;
     }
     if input.runs.is_empty() {
-        let names: Vec<String> =
-            args.results.iter().map(|path| path.display().to_string()).collect();
+        let names: Vec<String> = results.iter().map(|path| path.display().to_string()).collect();
         return Err(Failure::Failed(format!("{}: no results", names.join(", "))));
     }
-    let tables = args.output.with_extension("md");
-    if tables == args.output {
+    Ok(input)
+}
+
+/// Writes the first document as a page and the second as Markdown beside it.
+fn write(
+    path: &Path,
+    input: &ReportInput,
+    [page, tables]: [&Document; 2],
+    out: &mut dyn Write,
+) -> Outcome {
+    let tables_path = path.with_extension("md");
+    if tables_path == path {
         return Err(Failure::Usage("--output: the page cannot end in .md".to_owned()));
     }
-    let document = document(&args.title, &input, experiments);
-    write_file(&args.output, &html::write(&document))?;
-    write_file(&tables, &markdown::write(&document))?;
-    writeln!(out, "{} runs: {} and {}", input.runs.len(), args.output.display(), tables.display())?;
+    write_file(path, &html::write(page))?;
+    write_file(&tables_path, &markdown::write(tables))?;
+    writeln!(out, "{} runs: {} and {}", input.runs.len(), path.display(), tables_path.display())?;
     Ok(())
 }
 
@@ -96,14 +124,17 @@ fn document(title: &str, input: &ReportInput, experiments: &dyn Experiments) -> 
     let styles = styles::Styles::new(&groups);
     let bound = limit::LimitIndex::new(&input.limits, experiments);
     let mut document = Document { title: title.to_owned(), blocks: Vec::new() };
+    papers::add_summary(&groups, experiments, &mut document);
     overview::add_summary(&groups, &mut document);
     for group in &groups {
         document.heading(2, group.title());
-        let known =
-            Some(group.name).filter(|_| group.is_preset).and_then(|name| experiments.find(name));
-        if let Some(known) = known {
+        if let Some(known) = group.experiment(experiments) {
             document.text(format!("{}. {}", known.origin, known.about));
-            papers::add(group, known.figures, &mut document);
+            if known.paper.is_some() {
+                document.heading(3, "The paper beside ours");
+                papers::add(group, known, experiments, &mut document);
+                papers::add_values(group, known, &mut document);
+            }
         }
         comparison::add(group, &styles, &bound, &mut document);
     }
@@ -112,6 +143,35 @@ fn document(title: &str, input: &ReportInput, experiments: &dyn Experiments) -> 
     overview::add_failures(&groups, input, &mut document);
     overview::add_machine(input, &mut document);
     overview::add_stores(&groups, &mut document);
+    document
+}
+
+/// Returns the document with only what papers have beside ours.
+fn papers_only(title: &str, input: &ReportInput, experiments: &dyn Experiments) -> Document {
+    let groups = model::groups(&input.runs);
+    let mut document = Document { title: title.to_owned(), blocks: Vec::new() };
+    papers::add_summary(&groups, experiments, &mut document);
+    let mut last = None;
+    for name in experiments.of_papers() {
+        let Some(known) = experiments.find(name) else { continue };
+        let Some(paper) = known.paper else { continue };
+        if last != Some(paper) {
+            document.heading(2, paper);
+        }
+        last = Some(paper);
+        document.heading(3, known.origin);
+        let runs: Vec<_> =
+            groups.iter().filter(|group| group.is_preset && group.name == name).collect();
+        if runs.is_empty() {
+            document.text(format!("{} Not run.", known.about));
+        }
+        for group in runs {
+            document.text(format!("{} Here: {}.", known.about, group.constants));
+            papers::add(group, known, experiments, &mut document);
+        }
+    }
+    overview::add_failures(&groups, input, &mut document);
+    overview::add_machine(input, &mut document);
     document
 }
 

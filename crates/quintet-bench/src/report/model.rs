@@ -13,7 +13,10 @@ use crate::{
 };
 use hdrhistogram::Histogram;
 
-use super::units;
+use super::{
+    input::{Experiment, Experiments},
+    units,
+};
 
 /// Cases of a comparison. See the module head.
 #[derive(Debug)]
@@ -123,6 +126,11 @@ impl<'a> CaseGroup<'a> {
             Some(cell) => cell.runs.push(run),
             None => case.cells.push(StoreCell { store: &run.store, runs: vec![run] }),
         }
+    }
+
+    /// Returns the description of the preset; `None` if the group is no preset that is known.
+    pub(super) fn experiment(&self, experiments: &dyn Experiments) -> Option<Experiment> {
+        if self.is_preset { experiments.find(self.name) } else { None }
     }
 
     /// Returns the title.

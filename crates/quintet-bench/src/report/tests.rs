@@ -181,7 +181,7 @@ fn lines() -> Vec<ResultLine> {
     failed.figures = None;
     failed.error = Some("<open>: cannot load \"libleveldb.so\" & friends".to_owned());
     lines.push(ResultLine::Run(Box::new(failed)));
-    for (who, family, rate) in [stores[2], stores[1]] {
+    for (who, family, rate) in [stores[2], stores[3], stores[1]] {
         let mut run = run(store(who, family), workload("c", 1), 0, rate);
         (run.preset, run.point) = (Some("example".to_owned()), Some("L".to_owned()));
         lines.push(ResultLine::Run(Box::new(run)));
@@ -217,13 +217,34 @@ const FIGURES: [PaperFigure; 4] = [
     },
 ];
 
-/// The presets that the tests know.
+const REMARKS: [Remark; 1] = [Remark {
+    point: "L",
+    peer: "",
+    metric: Some(Metric::PeakResidentBytes),
+    text: "the memory was there",
+}];
+
+/// The presets that the tests know. The naive store has the design of the paper.
 struct KnownExperiments;
 
 impl Experiments for KnownExperiments {
+    fn of_papers(&self) -> Vec<&'static str> {
+        vec!["example", "example-alone"]
+    }
+
     fn find(&self, preset: &str) -> Option<Experiment> {
         let (origin, about) = ("Example, figure 1", "What the example shows.");
-        (preset == "example").then_some(Experiment { origin, about, figures: &FIGURES })
+        preset.starts_with("example").then_some(Experiment {
+            origin,
+            about,
+            paper: Some("Example"),
+            figures: &FIGURES,
+            remarks: &REMARKS,
+        })
+    }
+
+    fn design(&self, _: &str, engine: &str) -> Option<&'static str> {
+        (engine == "hashlog").then_some("naive")
     }
 
     fn workload(&self, _: &str, _: &str) -> Option<Workload> {
@@ -299,16 +320,19 @@ fn losing_and_failing_are_shown() {
     assert!(text.contains("| a | naive | lmdb | **\u{25bc} 0.8"), "{text}");
     assert!(text.contains("| leveldb | 1 | &lt;open&gt;: cannot load"), "{text}");
     // The paper's 5 times and ours, 10 times.
-    let ratio = "| L | throughput | LogKV (hashlog) to RocksDB 6 (rocksdb) | 5.00x | 10.0x";
+    let ratio = "| L | throughput | hashlog | RocksDB 6 | 5.00x | 10.0x | better | 4.50x | **\u{25bc} worse** |";
     assert!(text.contains(ratio), "{text}");
     // Half the memory is twice as good; here they are alike.
-    let memory =
-        "| L | peak memory | LogKV (hashlog) to rocksdb | 2.00x | 1.00x | **\u{25bc} 0.50x**";
+    let memory = "| L | peak memory | hashlog | rocksdb | 2.00x | 1.00x | **\u{25bc} worse** | 1.00x | **\u{25bc} worse** | the";
     assert!(text.contains(memory), "{text}");
+    assert!(text.contains("| the memory was there |"), "{text}");
+    assert!(text.contains(
+        "| L | throughput | hashlog | FASTER | 0.56x | - | not comparable (not run) | -"
+    ));
     assert!(text.contains("| faster | not run |"), "{text}");
     assert!(text.contains("## Repeatability"), "{text}");
     assert!(text.contains("ratios are within 15 %."), "{text}");
-    assert!(text.contains("In 15 of 35 runs a bare fdatasync took more than 1 ms"), "{text}");
+    assert!(text.contains("In 15 of 36 runs a bare fdatasync took more than 1 ms"), "{text}");
 }
 
 #[test]
@@ -418,4 +442,14 @@ fn one_store_alone_and_stores_without_figures_make_a_report() {
     let page = html::write(&document);
     assert!(page.contains("No store of ours ran beside a peer."));
     assert!(!page.contains("NaN") && !markdown::write(&document).contains("inf"));
+}
+
+#[test]
+fn the_report_of_papers_has_every_experiment() {
+    let input = input_of(&text_of(&lines()));
+    let text = markdown::write(&papers_only("Papers", &input, &KnownExperiments));
+    assert!(text.contains("| Example | our default | 1 | 0 | 1 | 1 |"), "{text}");
+    assert!(text.contains("| Example | the paper's design | 0 | 0 | 2 | 1 |"), "{text}");
+    assert!(text.contains("What the example shows. Not run."), "{text}");
+    assert!(!text.contains("Ratios of ours to each peer"), "{text}");
 }

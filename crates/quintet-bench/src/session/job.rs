@@ -22,6 +22,10 @@ use crate::{
     workload::{Body, OperationKind, RunSize, Workload, WorkloadSpec},
 };
 
+/// Bytes that are copied in about the time of an operation, and of the start and end of a process
+/// with its store.
+const OPERATION_BYTES: u64 = 500;
+const PROCESS_BYTES: u64 = 500 << 20;
 /// Minimum capacity in bytes of stores that cannot grow.
 const BYTES_WRITTEN_MIN: u64 = 64 << 20;
 /// Maximum number of rounds of a workload that writes, if it repeats to reach its minimum
@@ -238,6 +242,18 @@ impl Job {
         let sizes = to_u64(self.value_bytes.len()).max(1);
         let mean = self.value_bytes.iter().copied().map(to_u64).sum::<u64>() / sizes;
         self.records.saturating_mul(to_u64(self.key_bytes) + mean)
+    }
+
+    /// Returns the work of the job, for estimates of time: the bytes of all records that are
+    /// loaded, read or written. An operation and a process take as long as some bytes.
+    pub fn work_bytes(&self) -> u64 {
+        let operations = |step: &Step| match step.spec.workload() {
+            Ok(workload) => workload.operations(step.operations, self.records),
+            Err(_) => 0,
+        };
+        let operations = self.steps.iter().map(operations).fold(self.records, u64::saturating_add);
+        let record = self.data_bytes().checked_div(self.records).unwrap_or(0);
+        operations.saturating_mul(record + OPERATION_BYTES).saturating_add(PROCESS_BYTES)
     }
 
     /// Returns the description of a step in results.

@@ -104,6 +104,32 @@ pub struct SessionOptions {
     pub shares_load: bool,
 }
 
+impl Default for SessionOptions {
+    /// No stores; buffered writes, all in memory, as fast as possible, loads shared.
+    fn default() -> Self {
+        Self {
+            stores: Vec::new(),
+            options: Vec::new(),
+            durability: Durability::Buffered,
+            memory: Some(MemoryPlan::Fits),
+            budget_bytes: None,
+            random_keys: false,
+            seed: 1,
+            load_batch: None,
+            timed_one_in: None,
+            rate: None,
+            seconds_min: 0.0,
+            settle_seconds: 0,
+            rest_seconds: 0,
+            verify: false,
+            reopens: false,
+            recovers: false,
+            skips_volatile: true,
+            shares_load: true,
+        }
+    }
+}
+
 /// One step, with everything that loading depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepRequest {
@@ -256,7 +282,8 @@ fn job(
 }
 
 /// Returns the options of a store: its own, then those of the request, then those of the command
-/// line. An option without the name of a store applies to Quintet's engines.
+/// line. An option of an engine applies to its variants too; an option without the name of a store
+/// applies to Quintet's engines.
 fn settings(
     stores: &dyn Stores,
     store: &StoreChoice,
@@ -264,12 +291,13 @@ fn settings(
     options: &[(String, String)],
 ) -> Vec<(String, String)> {
     let is_ours = stores.family(&store.name) == Family::Ours;
+    let means = |engine: &str| engine == store.name || engine == stores.engine(&store.name);
     let requested = requested
         .iter()
-        .filter(|(engine, ..)| *engine == store.name)
+        .filter(|(engine, ..)| means(engine))
         .map(|(_, name, value)| (name.clone(), value.clone()));
     let options = options.iter().filter_map(|(name, value)| match name.split_once('.') {
-        Some((engine, name)) => (engine == store.name).then(|| (name.to_owned(), value.clone())),
+        Some((engine, name)) => means(engine).then(|| (name.to_owned(), value.clone())),
         None => is_ours.then(|| (name.clone(), value.clone())),
     });
     store.settings.iter().cloned().chain(requested).chain(options).collect()
@@ -367,22 +395,7 @@ mod tests {
         SessionOptions {
             stores: stores.iter().map(|name| StoreChoice::named(name)).collect(),
             options: vec![("hashlog.x".to_owned(), "1".to_owned()), ("y".to_owned(), "2".into())],
-            durability: Durability::Buffered,
-            memory: Some(MemoryPlan::Fits),
-            budget_bytes: None,
-            random_keys: false,
-            seed: 1,
-            load_batch: None,
-            timed_one_in: None,
-            rate: None,
-            seconds_min: 0.0,
-            settle_seconds: 0,
-            rest_seconds: 0,
-            verify: false,
-            reopens: false,
-            recovers: false,
-            skips_volatile: true,
-            shares_load: true,
+            ..SessionOptions::default()
         }
     }
 

@@ -165,6 +165,11 @@ pub trait Store: Send + Sync {
 pub trait Stores: Sync {
     /// Returns the names, in the order of the documentation.
     fn names(&self) -> Vec<&'static str>;
+    /// Returns the engine of a store: itself, or for a variant (an engine with options of its own)
+    /// the engine, whose options apply to the variant as well.
+    fn engine<'a>(&self, name: &'a str) -> &'a str {
+        name
+    }
     /// Returns the origin of a store.
     fn family(&self, name: &str) -> Family;
     /// Returns whether the store keeps key order.

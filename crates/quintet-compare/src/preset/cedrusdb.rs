@@ -149,6 +149,17 @@ const fn region(
     point(name, what, RECORDS, 10_000_000).with(settings)
 }
 
+const fn regions(writes: f64) -> [PresetPoint; 3] {
+    [
+        region("64 KiB", &[("trie", "region_bytes", "65536")], writes),
+        region("1 MiB", &[("trie", "region_bytes", "1048576")], writes),
+        region("16 MiB", &[("trie", "region_bytes", "16777216")], writes),
+    ]
+}
+
+const FIG12: [PresetPoint; 3] = regions(0.0);
+const FIG13: [PresetPoint; 3] = regions(1.0);
+
 const TABLE1: &[PaperFigure] = &[
     paper("A", "CedrusDB", "trie", Metric::OpsPerSecond, 391_000.0),
     paper("A", "CedrusDB", "trie", Metric::RecoverySeconds, 0.645),
@@ -267,16 +278,22 @@ pub(super) const PRESETS: &[Preset] = &[
         name: "cedrusdb-fig12",
         origin: "CedrusDB, figure 12",
         about: "Lookups with regions of 64 KiB to 16 MiB and four fifths of the memory that the \
-                store takes where all is in memory (1.25 times the data, index included); run it \
-                again with `--memory direct:2.0` for the base.",
+                store takes where all is in memory (1.25 times the data, index included).",
         engines: &["trie"],
         peers: &[],
-        points: &[
-            region("64 KiB", &[("trie", "region_bytes", "65536")], 0.0),
-            region("1 MiB", &[("trie", "region_bytes", "1048576")], 0.0),
-            region("16 MiB", &[("trie", "region_bytes", "16777216")], 0.0),
-        ],
+        points: &FIG12,
         memory: MemoryPlan::DirectShare(1.0),
+        runs: 1,
+        ..CEDRUSDB
+    },
+    Preset {
+        name: "cedrusdb-fig12-base",
+        origin: "CedrusDB, figure 12, all in memory",
+        about: "The same with memory for everything.",
+        engines: &["trie"],
+        peers: &[],
+        points: &FIG12,
+        memory: MemoryPlan::DirectShare(2.0),
         runs: 1,
         ..CEDRUSDB
     },
@@ -284,16 +301,22 @@ pub(super) const PRESETS: &[Preset] = &[
         name: "cedrusdb-fig13",
         origin: "CedrusDB, figure 13",
         about: "Writes with regions of 64 KiB to 16 MiB and four fifths of the memory that the \
-                store takes where all is in memory; run it again with `--memory direct:2.0` for \
-                the base.",
+                store takes where all is in memory (1.25 times the data, index included).",
         engines: &["trie"],
         peers: &[],
-        points: &[
-            region("64 KiB", &[("trie", "region_bytes", "65536")], 1.0),
-            region("1 MiB", &[("trie", "region_bytes", "1048576")], 1.0),
-            region("16 MiB", &[("trie", "region_bytes", "16777216")], 1.0),
-        ],
+        points: &FIG13,
         memory: MemoryPlan::DirectShare(1.0),
+        runs: 1,
+        ..CEDRUSDB
+    },
+    Preset {
+        name: "cedrusdb-fig13-base",
+        origin: "CedrusDB, figure 13, all in memory",
+        about: "The same with memory for everything.",
+        engines: &["trie"],
+        peers: &[],
+        points: &FIG13,
+        memory: MemoryPlan::DirectShare(2.0),
         runs: 1,
         ..CEDRUSDB
     },

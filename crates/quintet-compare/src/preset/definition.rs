@@ -1,6 +1,7 @@
 //! The definition of a preset: stores, points and figures.
 
 use quintet_bench::{
+    report::Remark,
     result::{Metric, PaperFigure},
     session::{
         job::scaled,
@@ -10,7 +11,7 @@ use quintet_bench::{
     workload::{OperationMix, Suite, WorkloadSpec, logkv::LogKvPoint},
 };
 
-use crate::stores::AllStores;
+use crate::{design, paper::Paper, stores::AllStores};
 
 /// Minimum number of records and operations of a scaled point.
 const COUNT_MIN: u64 = 1000;
@@ -46,6 +47,8 @@ pub struct Preset {
     pub recovers: bool,
     /// Figures of the paper.
     pub figures: &'static [PaperFigure],
+    /// Causes of figures that are worse than the paper's, and what was tried.
+    pub remarks: &'static [Remark],
 }
 
 /// A point of a figure or a table.
@@ -139,7 +142,19 @@ impl Preset {
         reopens: false,
         recovers: false,
         figures: &[],
+        remarks: &[],
     };
+
+    /// Returns the paper that the preset is an experiment of.
+    pub fn paper(&self) -> Option<Paper> {
+        Paper::of_preset(self.name)
+    }
+
+    /// Returns the designs of the paper on the engines of the preset.
+    pub fn designs(&self) -> impl Iterator<Item = &'static str> {
+        let designs = self.engines.iter().filter_map(|engine| design::of(self.paper()?, engine));
+        designs.map(|design| design.name)
+    }
 
     /// Returns the stores that are available, and a note for each that is not.
     pub fn stores(&self) -> (Vec<&'static str>, Vec<String>) {

@@ -26,6 +26,8 @@ use quintet_bench::{
     workload::Workload,
 };
 
+use crate::{design, paper::Paper};
+
 pub use definition::{PointWorkload, Preset, PresetPoint};
 
 /// Returns all presets, ours first.
@@ -54,9 +56,19 @@ pub fn find(name: &str) -> Outcome<&'static Preset> {
 pub struct KnownPresets;
 
 impl Experiments for KnownPresets {
+    fn of_papers(&self) -> Vec<&'static str> {
+        all().filter(|preset| preset.paper().is_some()).map(|preset| preset.name).collect()
+    }
+
     fn find(&self, preset: &str) -> Option<Experiment> {
-        let Preset { origin, about, figures, .. } = *find(preset).ok()?;
-        Some(Experiment { origin, about, figures })
+        let known = find(preset).ok()?;
+        let Preset { origin, about, figures, remarks, .. } = *known;
+        Some(Experiment { origin, about, paper: known.paper().map(Paper::title), figures, remarks })
+    }
+
+    fn design(&self, preset: &str, engine: &str) -> Option<&'static str> {
+        let paper = find(preset).ok()?.paper()?;
+        design::of(paper, engine).map(|design| design.name)
     }
 
     fn workload(&self, preset: &str, point: &str) -> Option<Workload> {

@@ -101,6 +101,12 @@ const SIZE_64K: [PresetPoint; 4] = figure6(
     &[65_536],
 );
 
+/// Writes whose log is synced, or not.
+const SYNC: &[PresetPoint] = &[
+    bench("1 KiB", PointWorkload::Named(Suite::DbBench, "fillrandom"), 1_000_000, 0, &[1024]),
+    bench("128 B", PointWorkload::Named(Suite::DbBench, "fillrandom"), 1_000_000, 0, &[128]),
+];
+
 /// Random writes only.
 const WRITES: &[PresetPoint] = &[SIZE_1K[0], SIZE_4K[0], SIZE_16K[0], SIZE_64K[0]];
 /// Random reads only.
@@ -138,24 +144,16 @@ pub(super) const PRESETS: &[Preset] = &[
         name: "slmdb-sync",
         origin: "SLM-DB, section 2",
         about: "LevelDB with every write of its log synced: 12 times slower in the paper at 1 \
-                KiB, 100 times at 128 bytes. Run it with and without `--durability buffered`.",
-        points: &[
-            bench(
-                "1 KiB",
-                PointWorkload::Named(Suite::DbBench, "fillrandom"),
-                1_000_000,
-                0,
-                &[1024],
-            ),
-            bench(
-                "128 B",
-                PointWorkload::Named(Suite::DbBench, "fillrandom"),
-                1_000_000,
-                0,
-                &[128],
-            ),
-        ],
+                KiB, 100 times at 128 bytes.",
+        points: SYNC,
         durability: Durability::Sync,
+        ..SLMDB
+    },
+    Preset {
+        name: "slmdb-buffered",
+        origin: "SLM-DB, section 2, without syncs",
+        about: "The same without a sync of each write: the base of the 12 and 100 times.",
+        points: SYNC,
         ..SLMDB
     },
     Preset {
@@ -202,6 +200,7 @@ pub(super) const PRESETS: &[Preset] = &[
         origin: "SLM-DB, figure 5",
         about: "Random writes with 300, 500 and 900 ns of write latency of the persistent memory: \
                 up to 75 % slower at 1 KiB, less at larger values.",
+        engines: &["slm-slmdb"],
         peers: &[],
         points: &[SIZE_1K_AT_300, SIZE_1K_AT_500, SIZE_1K_AT_900],
         ..SLMDB
@@ -350,6 +349,6 @@ const fn delayed(
     bench(name, what, RECORDS_1K, 0, &[1024]).with(settings)
 }
 
-const SIZE_1K_AT_300: PresetPoint = delayed("300 ns", &[("slm", "write_latency_ns", "300")]);
-const SIZE_1K_AT_500: PresetPoint = delayed("500 ns", &[("slm", "write_latency_ns", "500")]);
-const SIZE_1K_AT_900: PresetPoint = delayed("900 ns", &[("slm", "write_latency_ns", "900")]);
+const SIZE_1K_AT_300: PresetPoint = delayed("300 ns", &[("slm", "pmem_latency_ns", "300")]);
+const SIZE_1K_AT_500: PresetPoint = delayed("500 ns", &[("slm", "pmem_latency_ns", "500")]);
+const SIZE_1K_AT_900: PresetPoint = delayed("900 ns", &[("slm", "pmem_latency_ns", "900")]);
