@@ -42,7 +42,7 @@ pub const DESIGNS: &[Design] = &[
         name: "slm-slmdb",
         paper: Paper::SlmDb,
         engine: "slm",
-        settings: &[("medium", "pmem"), ("pmem_latency_ns", "500"), ("memtable_bytes", "67108864")],
+        settings: &[("medium", "pmem"), ("pmem_latency_ns", "500")],
     },
     Design {
         name: "tph-compassdb",

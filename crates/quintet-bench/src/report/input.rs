@@ -130,6 +130,8 @@ pub struct Experiment {
     pub about: &'static str,
     /// Name of its paper; `None` if the preset is no experiment of a paper.
     pub paper: Option<&'static str>,
+    /// Metrics that it is about.
+    pub metrics: &'static [Metric],
     /// Figures of its paper.
     pub figures: &'static [PaperFigure],
     /// Causes of figures that are worse than the paper's.

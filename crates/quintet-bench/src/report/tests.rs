@@ -238,6 +238,7 @@ impl Experiments for KnownExperiments {
             origin,
             about,
             paper: Some("Example"),
+            metrics: &[Metric::OpsPerSecond],
             figures: &FIGURES,
             remarks: &REMARKS,
         })

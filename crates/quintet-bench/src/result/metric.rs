@@ -92,10 +92,17 @@ impl Metric {
     }
 }
 
+impl PaperFigure {
+    /// Point of a figure that is the mean of all points.
+    pub const MEAN: &str = "";
+    /// Point of a figure that is the best of all points.
+    pub const BEST: &str = "best";
+}
+
 /// A figure that a paper prints, for comparison with ours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PaperFigure {
-    /// Point of the preset, as in [`super::RunResult::point`]; empty for all points.
+    /// Point of the preset, as in [`super::RunResult::point`], [`Self::MEAN`] or [`Self::BEST`].
     pub point: &'static str,
     /// Name of the store in the paper: `CedrusDB`, `RocksDB 6.1.2`.
     pub store: &'static str,

@@ -195,7 +195,7 @@ const TABLE1: &[PaperFigure] = &[
 /// Upper ends of the ranges over thread counts and mixes of a plot.
 const FIG19: &[PaperFigure] = &[
     ratio(
-        "",
+        PaperFigure::BEST,
         "CedrusDB",
         ["trie", "rocksdb"],
         Metric::OpsPerSecond,
@@ -203,7 +203,7 @@ const FIG19: &[PaperFigure] = &[
         "the best of 1.05 to 3.07 at 90 % reads",
     ),
     ratio(
-        "",
+        PaperFigure::BEST,
         "CedrusDB",
         ["trie", "lmdb"],
         Metric::OpsPerSecond,
@@ -227,6 +227,7 @@ pub(super) const PRESETS: &[Preset] = &[
             sluggish("s 4", &[("trie", "sluggishness", "4")]),
             sluggish("s 16", &[("trie", "sluggishness", "16")]),
         ],
+        metrics: &[Metric::IndexBytesPerKey],
         ..CEDRUSDB
     },
     Preset {
@@ -254,6 +255,7 @@ pub(super) const PRESETS: &[Preset] = &[
             value: 1.44,
             note: "144 MB for 100 million keys, 256 children a node",
         }],
+        metrics: &[Metric::OpsPerSecond, Metric::IndexBytesPerKey],
         ..CEDRUSDB
     },
     Preset {
@@ -327,6 +329,7 @@ pub(super) const PRESETS: &[Preset] = &[
                 records: what the allocator wastes shows in the space amplification.",
         points: &[point("M", mix(0.0, 1.0, 0.0, 0.0, false), 10_000_000, RECORDS)
             .sizes(23, &[128, 256, 1024])],
+        metrics: &[Metric::SpaceAmplification, Metric::OpsPerSecond],
         ..CEDRUSDB
     },
     Preset {
@@ -392,6 +395,7 @@ pub(super) const PRESETS: &[Preset] = &[
         points: &[point("A", PointWorkload::Named(Suite::Ycsb, "a"), RECORDS, RECORDS)],
         recovers: true,
         figures: TABLE1,
+        metrics: &[Metric::OpsPerSecond, Metric::RecoverySeconds],
         ..CEDRUSDB
     },
 ];

@@ -177,6 +177,7 @@ pub(super) const PRESETS: &[Preset] = &[
             paper("readrandom", "CompassDB", "tph", Metric::ReadAmplification, 10.0),
             ratio("readrandom", "CompassDB", OURS, Metric::ReadAmplification, 1.0 / 3.0, ""),
         ],
+        metrics: &[Metric::WriteAmplification, Metric::ReadAmplification, Metric::OpsPerSecond],
         ..COMPASSDB
     },
     Preset {
@@ -231,6 +232,7 @@ pub(super) const PRESETS: &[Preset] = &[
             paper("100 M", "CompassDB", "tph", Metric::ResidentBytes, 2.9e9),
             paper("", "CompassDB", "tph", Metric::IndexBytesPerKey, 6.51),
         ],
+        metrics: &[Metric::ResidentBytes, Metric::IndexBytesPerKey],
         ..COMPASSDB
     },
     Preset {
@@ -285,6 +287,7 @@ pub(super) const PRESETS: &[Preset] = &[
                 &[("tph", "mode", "sorted")],
             ),
         ],
+        metrics: &[Metric::Seconds, Metric::WriteAmplification],
         ..COMPASSDB
     },
 ];

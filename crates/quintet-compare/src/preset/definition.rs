@@ -45,6 +45,8 @@ pub struct Preset {
     pub reopens: bool,
     /// Whether stores are killed and reopened after each point.
     pub recovers: bool,
+    /// Metrics that the experiment is about.
+    pub metrics: &'static [Metric],
     /// Figures of the paper.
     pub figures: &'static [PaperFigure],
     /// Causes of figures that are worse than the paper's, and what was tried.
@@ -141,6 +143,7 @@ impl Preset {
         durability: Durability::Buffered,
         reopens: false,
         recovers: false,
+        metrics: &[Metric::OpsPerSecond],
         figures: &[],
         remarks: &[],
     };

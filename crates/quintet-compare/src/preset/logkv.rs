@@ -112,6 +112,7 @@ pub(super) const PRESETS: &[Preset] = &[
         about: "Memory in the runs of figure 4; its authors doubt their own figures.",
         points: &FIG4,
         scale: 0.25,
+        metrics: &[Metric::ResidentBytes],
         ..LOGKV
     },
     Preset {
@@ -126,6 +127,7 @@ pub(super) const PRESETS: &[Preset] = &[
         ],
         recovers: true,
         figures: TABLE3,
+        metrics: &[Metric::OpsPerSecond, Metric::RecoverySeconds],
         ..LOGKV
     },
 ];

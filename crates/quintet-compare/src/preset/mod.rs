@@ -62,8 +62,9 @@ impl Experiments for KnownPresets {
 
     fn find(&self, preset: &str) -> Option<Experiment> {
         let known = find(preset).ok()?;
-        let Preset { origin, about, figures, remarks, .. } = *known;
-        Some(Experiment { origin, about, paper: known.paper().map(Paper::title), figures, remarks })
+        let Preset { origin, about, metrics, figures, remarks, .. } = *known;
+        let paper = known.paper().map(Paper::title);
+        Some(Experiment { origin, about, paper, metrics, figures, remarks })
     }
 
     fn design(&self, preset: &str, engine: &str) -> Option<&'static str> {
@@ -80,6 +81,7 @@ impl Experiments for KnownPresets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quintet_bench::result::PaperFigure;
 
     #[test]
     fn names_are_unique_and_workloads_exist() {
@@ -107,7 +109,7 @@ mod tests {
     fn figures_belong_to_points_and_known_stores() {
         for preset in all() {
             for figure in preset.figures {
-                let known = figure.point.is_empty()
+                let known = [PaperFigure::MEAN, PaperFigure::BEST].contains(&figure.point)
                     || preset.points.iter().any(|point| point.name == figure.point);
                 assert!(known, "{}: no point {}", preset.name, figure.point);
                 assert!(figure.value.is_finite() && figure.value > 0.0, "{figure:?}");

@@ -171,6 +171,7 @@ pub(super) const PRESETS: &[Preset] = &[
         memory: MemoryPlan::Share(0.2),
         runs: 1,
         figures: &[paper("read", "a block of any of them", "", Metric::ReadMeanUs, 682.0)],
+        metrics: &[Metric::ReadMeanUs],
         ..SLMDB
     },
     Preset {
@@ -182,6 +183,7 @@ pub(super) const PRESETS: &[Preset] = &[
         points: READS,
         memory: MemoryPlan::Share(0.2),
         runs: 1,
+        metrics: &[Metric::IosPerRead, Metric::ReadMeanUs],
         ..SLMDB
     },
     Preset {
@@ -193,6 +195,7 @@ pub(super) const PRESETS: &[Preset] = &[
             ratio("", "SLM-DB", OURS, Metric::WriteMeanUs, 0.51, "the mean over sizes"),
             ratio("", "SLM-DB", OURS, Metric::DeviceBytesWritten, 0.43, "the mean over sizes"),
         ],
+        metrics: &[Metric::WriteMeanUs, Metric::DeviceBytesWritten],
         ..SLMDB
     },
     Preset {
@@ -224,6 +227,7 @@ pub(super) const PRESETS: &[Preset] = &[
             ratio("", "SLM-DB", OURS, Metric::DeviceBytesWritten, 0.39, "the mean over all"),
             ratio("", "SLM-DB", OURS, Metric::SpaceAmplification, 1.13, "after random writes"),
         ],
+        metrics: &[Metric::ReadMeanUs, Metric::WriteMeanUs, Metric::DeviceBytesWritten],
         ..SLMDB
     },
     Preset {

@@ -3,6 +3,7 @@
 //! Absolute figures belong to other machines and sizes. Comparable is the ratio of a paper's store
 //! to a peer that runs here as well ([`rows`]). In every ratio above 1 is better.
 
+mod points;
 mod rows;
 
 use super::{
@@ -21,7 +22,14 @@ pub(super) fn add(
     experiments: &dyn Experiments,
     to: &mut Document,
 ) {
-    to.table(table(&PaperRows::of(group, experiment, experiments)));
+    let rows = PaperRows::of(group, experiment, experiments);
+    if rows.is_empty() {
+        to.text("Not comparable: the paper has no number. Here, at every point:");
+    } else {
+        to.table(table(&rows));
+        to.text("At every point:");
+    }
+    to.table(points::table(group, experiment));
 }
 
 /// Adds all figures of the paper of a preset, those of stores that are missing here included.

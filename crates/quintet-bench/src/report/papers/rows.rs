@@ -4,19 +4,19 @@
 //! the machine, such as bytes of the index per key. All else has a row with the reason.
 
 use crate::{
+    numbers::{to_f64, to_u64},
     report::{
         input::{Experiment, Experiments, Remark},
-        model::{Case, CaseGroup, StoreCell},
+        model::{Case, CaseGroup},
         units,
     },
     result::{Metric, PaperFigure},
-    store::Family,
 };
 
 /// Ratios of 0.95 to 1.05 are equal: repetitions differ by as much.
 const EQUAL: f64 = 0.05;
 
-/// One figure of a paper, or one case without a figure, beside what runs here.
+/// One figure of a paper beside what runs here.
 #[derive(Debug, PartialEq)]
 pub(super) struct PaperRow {
     pub(super) point: String,
@@ -106,7 +106,7 @@ pub(super) struct PaperRows<'a> {
 }
 
 impl<'a> PaperRows<'a> {
-    /// Returns all rows: those of the paper's figures, else one for each case and peer.
+    /// Returns the rows of the figures of the paper's own store.
     pub(super) fn of(
         group: &'a CaseGroup<'a>,
         experiment: Experiment,
@@ -116,9 +116,6 @@ impl<'a> PaperRows<'a> {
         let figures = experiment.figures;
         for figure in figures.iter().filter(|figure| is_ours(figure)) {
             rows.add_figure(figure);
-        }
-        if rows.rows.is_empty() {
-            rows.add_cases();
         }
         rows.rows
     }
@@ -149,118 +146,43 @@ impl<'a> PaperRows<'a> {
         let metric = figure.metric;
         let better = |ratio: f64| if metric.more_is_better() { ratio } else { 1.0 / ratio };
         let there = better(there);
-        for (point, case) in cases_of(self.group, figure) {
-            let reading = |store: &str| {
-                if peer.is_empty() {
-                    return none("this peer cannot be had here");
-                }
-                let median = |store: &str| case?.cell(store)?.median(metric);
-                match median(store).zip(median(peer)).map(|(ours, peer)| better(ours / peer)) {
-                    Some(here) if here.is_finite() => {
-                        Reading { text: units::ratio(here), verdict: Verdict::of(here, there) }
-                    }
-                    _ => none(missing(case, &[store, peer])),
-                }
+        let points = Points::of(self.group, figure);
+        let reading = |store: &str| {
+            if peer.is_empty() {
+                return none("this peer cannot be had here");
+            }
+            let ratio = |case: &Case<'_>| {
+                let median = |store: &str| case.cell(store)?.median(metric);
+                Some(better(median(store)? / median(peer)?))
             };
-            let row = PaperRow {
-                figure: metric.title().to_owned(),
-                engine: figure.stands_for.to_owned(),
-                peer: peer_name.to_owned(),
-                paper: units::ratio(there),
-                ours: reading(figure.stands_for),
-                design: self.design(figure.stands_for).map(reading),
-                remark: self.remark(&point, peer, metric),
-                point,
-            };
-            self.push(row);
-        }
+            match points.sum_up(ratio) {
+                Some(here) => {
+                    Reading { text: units::ratio(here), verdict: Verdict::of(here, there) }
+                }
+                None => none(points.missing(&[store, peer])),
+            }
+        };
+        let paper = units::ratio(there);
+        self.push(figure, points.title(figure), (peer, peer_name), paper, reading);
     }
 
     /// Adds a figure that the paper prints without a peer.
     fn add_value(&mut self, figure: &PaperFigure) {
         let metric = figure.metric;
-        for (point, case) in cases_of(self.group, figure) {
-            let reading = |store: &str| match case.and_then(|case| case.cell(store)?.median(metric))
-            {
-                None => none(missing(case, &[store])),
-                Some(here) => Reading {
-                    text: with_unit(metric, here),
-                    verdict: if !depends_on_no_machine(metric) {
-                        Verdict::NotComparable("another machine, and no peer")
-                    } else if metric.more_is_better() {
-                        Verdict::of(here, figure.value)
-                    } else {
-                        Verdict::of(figure.value, here)
-                    },
-                },
+        let points = Points::of(self.group, figure);
+        let better = |value: f64| if metric.more_is_better() { value } else { 1.0 / value };
+        let reading = |store: &str| {
+            let value = |case: &Case<'_>| case.cell(store)?.median(metric);
+            let Some(here) = points.sum_up(value) else { return none(points.missing(&[store])) };
+            let verdict = if depends_on_no_machine(metric) {
+                Verdict::of(better(here), better(figure.value))
+            } else {
+                Verdict::NotComparable("another machine, and no peer")
             };
-            let row = PaperRow {
-                figure: metric.title().to_owned(),
-                engine: figure.stands_for.to_owned(),
-                peer: String::new(),
-                paper: with_unit(metric, figure.value),
-                ours: reading(figure.stands_for),
-                design: self.design(figure.stands_for).map(reading),
-                remark: self.remark(&point, "", metric),
-                point,
-            };
-            self.push(row);
-        }
-    }
-
-    /// Adds every case of an experiment whose paper has no numbers.
-    fn add_cases(&mut self) {
-        const REASON: Verdict = Verdict::NotComparable("the paper has no number");
-        let Some(engine) = self.engine() else { return };
-        let design = self.design(engine);
-        let group = self.group;
-        for case in &group.cases {
-            let mut add = |metric: Metric, peer: Option<&StoreCell<'_>>| {
-                let reading = |store: &str| {
-                    let here = case.cell(store).and_then(|cell| cell.median(metric));
-                    let there = peer.map(|peer| peer.median(metric));
-                    let text = match (here, there) {
-                        (None, _) | (_, Some(None)) => units::NONE.to_owned(),
-                        (Some(here), None) => with_unit(metric, here),
-                        (Some(here), Some(Some(there))) => units::ratio(here / there),
-                    };
-                    Reading { text, verdict: REASON }
-                };
-                let row = PaperRow {
-                    point: case.label.clone(),
-                    figure: metric.title().to_owned(),
-                    engine: engine.to_owned(),
-                    peer: peer.map_or(String::new(), |peer| peer.store.name.clone()),
-                    paper: units::NONE.to_owned(),
-                    ours: reading(engine),
-                    design: design.map(reading),
-                    remark: "",
-                };
-                if [Some(&row.ours), row.design.as_ref()]
-                    .iter()
-                    .flatten()
-                    .any(|reading| reading.text != units::NONE)
-                {
-                    self.rows.push(row);
-                }
-            };
-            let mut is_alone = true;
-            for peer in case.of(Family::Peer) {
-                is_alone = false;
-                add(Metric::OpsPerSecond, Some(peer));
-            }
-            if is_alone {
-                add(Metric::OpsPerSecond, None);
-                add(Metric::IndexBytesPerKey, None);
-            }
-        }
-    }
-
-    /// Returns the first engine of the preset that has runs.
-    fn engine(&self) -> Option<&'a str> {
-        let cells = self.group.cases.iter().flat_map(|case| case.of(Family::Ours));
-        let names: Vec<&str> = cells.map(|cell| cell.store.name.as_str()).collect();
-        names.iter().find(|name| is_engine(name)).or(names.first()).copied()
+            Reading { text: with_unit(metric, here), verdict }
+        };
+        let paper = with_unit(metric, figure.value);
+        self.push(figure, points.title(figure), ("", ""), paper, reading);
     }
 
     fn design(&self, engine: &str) -> Option<&'static str> {
@@ -279,7 +201,25 @@ impl<'a> PaperRows<'a> {
     }
 
     /// Adds a row, unless an earlier figure of the paper gave the same.
-    fn push(&mut self, row: PaperRow) {
+    fn push(
+        &mut self,
+        figure: &PaperFigure,
+        point: String,
+        (peer, peer_name): (&str, &str),
+        paper: String,
+        reading: impl Fn(&str) -> Reading,
+    ) {
+        let metric = figure.metric;
+        let row = PaperRow {
+            figure: metric.title().to_owned(),
+            engine: figure.stands_for.to_owned(),
+            peer: peer_name.to_owned(),
+            paper,
+            ours: reading(figure.stands_for),
+            design: self.design(figure.stands_for).map(reading),
+            remark: self.remark(figure.point, peer, metric),
+            point,
+        };
         let same = |known: &PaperRow| {
             (&known.point, &known.figure) == (&row.point, &row.figure)
                 && (&known.ours.text, &known.paper) == (&row.ours.text, &row.paper)
@@ -290,6 +230,47 @@ impl<'a> PaperRows<'a> {
     }
 }
 
+/// The cases that a figure of a paper is about.
+struct Points<'a> {
+    cases: Vec<&'a Case<'a>>,
+    takes_best: bool,
+}
+
+impl<'a> Points<'a> {
+    fn of(group: &'a CaseGroup<'a>, figure: &PaperFigure) -> Self {
+        let cases = cases_of(group, figure).into_iter().filter_map(|(_, case)| case).collect();
+        Self { cases, takes_best: figure.point == PaperFigure::BEST }
+    }
+
+    fn title(&self, figure: &PaperFigure) -> String {
+        match figure.point {
+            PaperFigure::MEAN => "mean of all".to_owned(),
+            PaperFigure::BEST => "best of all".to_owned(),
+            point => self.cases.first().map_or(point, |case| &case.label).to_owned(),
+        }
+    }
+
+    /// Returns the best value or the geometric mean; `None` if no case has a value.
+    fn sum_up(&self, value: impl Fn(&Case<'_>) -> Option<f64>) -> Option<f64> {
+        let values = self.cases.iter().filter_map(|case| value(case));
+        let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+        let sum = if let [value] = values.as_slice() {
+            *value
+        } else if self.takes_best {
+            values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+        } else {
+            let logs: f64 = values.iter().map(|value| value.ln()).sum();
+            (logs / to_f64(to_u64(values.len()))).exp()
+        };
+        (!values.is_empty() && sum.is_finite()).then_some(sum)
+    }
+
+    /// Returns why one of the stores has no figure.
+    fn missing(&self, stores: &[&str]) -> &'static str {
+        missing(self.cases.first().copied(), stores)
+    }
+}
+
 /// Returns the cases of a figure by name; its own point without a case if it did not run.
 pub(super) fn cases_of<'a>(
     group: &'a CaseGroup<'a>,
@@ -297,7 +278,8 @@ pub(super) fn cases_of<'a>(
 ) -> Vec<(String, Option<&'a Case<'a>>)> {
     let is_meant = |case: &&Case<'_>| {
         let point = figure.point;
-        point.is_empty() || case.sample.point.as_deref().unwrap_or(&case.label) == point
+        [PaperFigure::MEAN, PaperFigure::BEST].contains(&point)
+            || case.sample.point.as_deref().unwrap_or(&case.label) == point
     };
     let cases = group.cases.iter().filter(is_meant);
     let mut cases: Vec<_> = cases.map(|case| (case.label.clone(), Some(case))).collect();
