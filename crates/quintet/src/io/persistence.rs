@@ -13,7 +13,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::util::sync::AtomicU64;
+use crate::util::{codec::to_usize, sync::AtomicU64};
 
 /// Bytes of a cache line, the unit of write-back.
 pub const LINE_BYTES: u64 = 64;
@@ -91,17 +91,17 @@ impl WriteBack {
     }
 }
 
-/// Makes a range of words persistent: writes back each line, waits `line_takes` after each, and
+/// Makes a range of words persistent: writes back each line, waits `line_takes` for each, and
 /// fences. The first word must begin a cache line.
 pub fn persist(words: &[AtomicU64], how: WriteBack, line_takes: Duration) {
-    for line in words.chunks(crate::util::codec::to_usize(LINE_BYTES / 8)) {
+    let mut lines = 0;
+    for line in words.chunks(to_usize(LINE_BYTES / 8)) {
         if let Some(word) = line.first() {
             how.write_back(word);
         }
-        if !line_takes.is_zero() {
-            wait(line_takes);
-        }
+        lines += 1;
     }
+    wait(line_takes, lines);
     fence();
 }
 
@@ -111,8 +111,13 @@ pub fn fence() {
     instructions::fence();
 }
 
-/// Spins for `time`, as slower memory would stall the processor.
-pub fn wait(time: Duration) {
+/// Spins for `line_takes` for each of `lines`, as slower memory would stall the processor. One wait
+/// for all of them is more exact than one for each: the clock takes a tenth of a line's 500 ns.
+pub fn wait(line_takes: Duration, lines: u64) {
+    if line_takes.is_zero() {
+        return;
+    }
+    let time = line_takes.saturating_mul(u32::try_from(lines).unwrap_or(u32::MAX));
     let start = Instant::now();
     while start.elapsed() < time {
         std::hint::spin_loop();

@@ -175,7 +175,8 @@ impl Medium {
         let lines = offset / LINE_BYTES..(offset + bytes).div_ceil(LINE_BYTES);
         match self {
             Self::Mapped(mapped) => {
-                mapped.lines.fetch_add(lines.end - lines.start, Ordering::Relaxed);
+                let count = lines.end - lines.start;
+                mapped.lines.fetch_add(count, Ordering::Relaxed);
                 if cfg!(feature = "testing") && mapped.access == Access::Persistent {
                     mapped.file.line_written_back(offset..offset + bytes);
                 }
@@ -183,10 +184,8 @@ impl Medium {
                     if let Some(word) = self.tail(line * LINE_BYTES).first() {
                         mapped.write_back.write_back(word);
                     }
-                    if !mapped.line_takes.is_zero() {
-                        wait(mapped.line_takes);
-                    }
                 }
+                wait(mapped.line_takes, count);
             }
             #[cfg(test)]
             Self::Recorded(recorder) => lines.for_each(|line| recorder.flushed(line)),
