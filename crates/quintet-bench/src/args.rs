@@ -66,6 +66,12 @@ pub fn option(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
+/// Parses a factor for numbers of records and operations: above 0, at most 100.
+pub fn scale(text: &str) -> Result<f64, String> {
+    let scale = text.parse::<f64>().ok().filter(|scale| *scale > 0.0 && *scale <= 100.0);
+    scale.ok_or_else(|| "not a factor such as 0.01".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

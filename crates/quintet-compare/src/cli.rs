@@ -4,7 +4,7 @@ use std::{io::Write, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand, value_parser};
 use quintet_bench::{
-    args::{bytes, count, key_bytes, option, rate, value_bytes},
+    args::{bytes, count, key_bytes, option, rate, scale, value_bytes},
     comparison::{self, Comparison, JobGroup},
     failure::{Failure, Outcome},
     limits::{LimitsRecord, MeasurementScope},
@@ -418,9 +418,4 @@ fn suite(text: &str) -> Result<Suite, String> {
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
     seconds.ok_or_else(|| "not a number of seconds up to 3600".to_owned())
-}
-
-pub(crate) fn scale(text: &str) -> Result<f64, String> {
-    let scale = text.parse::<f64>().ok().filter(|scale| *scale > 0.0 && *scale <= 100.0);
-    scale.ok_or_else(|| "not a factor such as 0.01".to_owned())
 }

@@ -14,6 +14,7 @@ use std::{
 
 use clap::value_parser;
 use quintet_bench::{
+    args::scale,
     comparison::{self, Comparison, JobGroup},
     failure::{Failure, Outcome},
     report::{self, ReportArgs},
@@ -21,7 +22,6 @@ use quintet_bench::{
 };
 
 use crate::{
-    cli::scale,
     design::DESIGNS,
     paper::Paper,
     preset::{self, KnownPresets, Preset},
@@ -35,8 +35,8 @@ pub(crate) struct PapersArgs {
     /// preset, which suits a machine with two processors and 24 GiB (see `presets NAME`).
     #[arg(long, value_parser = scale, default_value = "1")]
     scale: f64,
-    /// Papers (cedrusdb, slmdb, compassdb, ckvs, logkv) or single experiments of theirs (see
-    /// `presets`), separated by commas [default: all].
+    /// Papers (cedrusdb, slmdb, compassdb, ckvs, logkv) or single experiments (see `presets`),
+    /// separated by commas [default: all].
     #[arg(long, value_delimiter = ',', value_parser = selection)]
     only: Vec<Selection>,
     /// Repetitions; all stores run in turn [default: each preset's].
@@ -108,7 +108,7 @@ impl PoolDir {
 
 impl Drop for PoolDir {
     fn drop(&mut self) {
-        // It is removed if it is empty: the last run may have left its pool to nobody.
+        // The last run left its pool here. A directory with files of others stays.
         let files = fs::read_dir(&self.path).into_iter().flatten().flatten();
         files.for_each(|file| drop(fs::remove_file(file.path())));
         let _ = fs::remove_dir(&self.path);

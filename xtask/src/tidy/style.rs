@@ -30,6 +30,7 @@ pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
     }
     for (path, source) in tree.library().filter(|(path, _)| *path != "util/codec.rs") {
         check_casts(path, source, findings);
+        check_modules_are_used(source, findings);
     }
 }
 
@@ -65,6 +66,23 @@ fn check_words(source: &Source, findings: &mut Vec<Finding>) {
     for start in ["#[allow(", "#![allow("] {
         for (offset, _) in source.code.match_indices(start) {
             let message = "`allow`: use `expect` with a reason";
+            findings.push(Finding::error(&source.path, source.line_of(offset), message));
+        }
+    }
+}
+
+/// A module that only tests reach is dead code in the build of a release, which the lints of that
+/// build refuse. So no module may silence them.
+fn check_modules_are_used(source: &Source, findings: &mut Vec<Finding>) {
+    for offset in source.words("dead_code").filter(|offset| !source.is_test(*offset)) {
+        let start = source.code[..offset].rfind('#').unwrap_or(offset);
+        let attribute = &source.code[start..];
+        let close = attribute.find(']').map_or(attribute.len(), |close| close + 1);
+        let item = attribute[close..].trim_start();
+        let words = item.split_whitespace().take(2);
+        let is_module = words.into_iter().any(|word| word == "mod");
+        if is_module || attribute.starts_with("#![") {
+            let message = "a module that only tests reach: remove it, or give it a user";
             findings.push(Finding::error(&source.path, source.line_of(offset), message));
         }
     }

@@ -179,6 +179,19 @@ fn bare_allow_is_found() {
 }
 
 #[test]
+fn modules_for_tests_alone_are_found() {
+    let reason = "expect(dead_code, reason = \"not used yet\")";
+    let library_root = format!("#[{reason}]\npub(crate) mod wal;\n");
+    let said = library(&library_root, &[("wal.rs", "const A: u8 = 0;\n")]);
+    assert_finds(&said, "lib.rs:", "only tests reach");
+    let inner = format!("#![{reason}]\n");
+    let said = library("mod wal;", &[("wal.rs", inner.as_str())]);
+    assert_finds(&said, "wal.rs:1:", "only tests reach");
+    let field = format!("#[{reason}]\nstruct A(u8);\n");
+    assert_eq!(library("mod wal;", &[("wal.rs", field.as_str())]), "");
+}
+
+#[test]
 fn unsafe_and_its_list_agree() {
     let map = "fn f() { unsafe { g() } }\n";
     let with_list = |list: &str| {

@@ -321,10 +321,12 @@ fn losing_and_failing_are_shown() {
     assert!(text.contains("| a | naive | lmdb | **\u{25bc} 0.8"), "{text}");
     assert!(text.contains("| leveldb | 1 | &lt;open&gt;: cannot load"), "{text}");
     // The paper's 5 times and ours, 10 times.
-    let ratio = "| L | throughput | hashlog | RocksDB 6 | 5.00x | 10.0x | better | 4.50x | **\u{25bc} worse** |";
+    let ratio = "| L | throughput | hashlog | RocksDB 6 | 5.00x | 10.0x | better | 4.50x | \
+                 **\u{25bc} worse** |";
     assert!(text.contains(ratio), "{text}");
     // Half the memory is twice as good; here they are alike.
-    let memory = "| L | peak memory | hashlog | rocksdb | 2.00x | 1.00x | **\u{25bc} worse** | 1.00x | **\u{25bc} worse** | the";
+    let memory = "| L | peak memory | hashlog | rocksdb | 2.00x | 1.00x | **\u{25bc} worse** | \
+                  1.00x | **\u{25bc} worse** | the memory";
     assert!(text.contains(memory), "{text}");
     assert!(text.contains("| the memory was there |"), "{text}");
     assert!(text.contains(

@@ -177,7 +177,7 @@ impl<'a> PaperRows<'a> {
             let verdict = if depends_on_no_machine(metric) {
                 Verdict::of(better(here), better(figure.value))
             } else {
-                Verdict::NotComparable("another machine, and no peer")
+                Verdict::NotComparable("another machine without a peer")
             };
             Reading { text: with_unit(metric, here), verdict }
         };
