@@ -198,7 +198,7 @@ impl RunArgs {
         Ok(())
     }
 
-    fn comparison(&self) -> Outcome<Comparison> {
+    fn comparison(&self) -> Outcome<Comparison<'static>> {
         let mut groups = Vec::new();
         let mut notes = Vec::new();
         let mut add = |plan: SessionPlan, runs: u64| {

@@ -18,7 +18,10 @@ use quintet_bench::{
     comparison::{self, Comparison, JobGroup},
     failure::{Failure, Outcome},
     report::{self, ReportArgs},
-    session::plan::{self, SessionOptions, SessionPlan, StoreChoice},
+    session::{
+        plan::{self, MemoryPlan, SessionOptions, SessionPlan, StoreChoice},
+        scratch::ScratchDir,
+    },
 };
 
 use crate::{
@@ -27,6 +30,9 @@ use crate::{
     preset::{self, KnownPresets, Preset},
     stores::AllStores,
 };
+
+/// Name of the directory of pools.
+const POOL_DIR: &str = "quintet-papers";
 
 /// Options of `papers`.
 #[derive(Debug, clap::Args)]
@@ -45,9 +51,9 @@ pub(crate) struct PapersArgs {
     /// Directory for the files of stores, which are removed afterwards.
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Directory for the emulated persistent memory of SLM-DB's design, in memory. It is created;
-    /// the files in it are removed.
-    #[arg(long, default_value = "/dev/shm/quintet-papers")]
+    /// Directory for the emulated persistent memory of SLM-DB's design, in memory. Its files are in
+    /// `quintet-papers` there, which is removed afterwards.
+    #[arg(long, default_value = "/dev/shm")]
     pmem_dir: PathBuf,
     /// Results file.
     #[arg(long, default_value = "papers.jsonl")]
@@ -82,36 +88,34 @@ fn selection(text: &str) -> Result<Selection, String> {
     text.parse().map(Selection::Paper)
 }
 
-/// Where SLM-DB's design keeps its pool, empty and locked.
+/// Where SLM-DB's design keeps its pools. It has the same name in every run, so that a resumed run
+/// has the options of the first.
 struct PoolDir {
-    path: PathBuf,
+    scratch: ScratchDir,
     /// Lock of the directory; another run with the same directory would remove our files.
     _lock: File,
 }
 
 impl PoolDir {
-    fn open(path: &Path) -> Outcome<Self> {
-        let doing = |error: std::io::Error| Failure::io(path.display(), &error);
-        fs::create_dir_all(path).map_err(doing)?;
-        let path = fs::canonicalize(path).map_err(doing)?;
+    fn open(base: &Path) -> Outcome<Self> {
+        let doing = |error: std::io::Error| Failure::io(base.display(), &error);
+        let base = fs::canonicalize(base).map_err(doing)?;
+        let path = base.join(POOL_DIR);
+        fs::create_dir_all(&path).map_err(doing)?;
         let lock = File::open(&path).map_err(doing)?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path, _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(Failure::Usage(format!(
-                "--pmem-dir {}: another run uses it; name another directory",
-                path.display()
-            ))),
-            Err(TryLockError::Error(error)) => Err(doing(error)),
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Failure::Usage(format!(
+                    "--pmem-dir: another run uses {}; name another directory",
+                    path.display()
+                )));
+            }
+            Err(TryLockError::Error(error)) => return Err(doing(error)),
         }
-    }
-}
-
-impl Drop for PoolDir {
-    fn drop(&mut self) {
-        // The last run left its pool here. A directory with files of others stays.
-        let files = fs::read_dir(&self.path).into_iter().flatten().flatten();
-        files.for_each(|file| drop(fs::remove_file(file.path())));
-        let _ = fs::remove_dir(&self.path);
+        let mut scratch = ScratchDir::claim(&base, POOL_DIR)?;
+        scratch.remove_when_killed()?;
+        Ok(Self { scratch, _lock: lock })
     }
 }
 
@@ -124,7 +128,7 @@ impl PapersArgs {
         let pools = PoolDir::open(&self.pmem_dir)?;
         let (mut groups, mut notes) = (Vec::new(), Vec::new());
         for preset in self.presets() {
-            let plan = self.sessions(preset, &pools.path)?;
+            let plan = self.sessions(preset, pools.scratch.path())?;
             let runs = self.runs.unwrap_or(preset.runs);
             groups.extend(plan.groups.into_iter().map(|jobs| JobGroup { jobs, runs }));
             notes.extend(plan.notes);
@@ -134,7 +138,7 @@ impl PapersArgs {
         let comparison = Comparison {
             groups,
             dir: self.dir.clone().unwrap_or_else(std::env::temp_dir),
-            emptied_dir: Some(pools.path.clone()),
+            emptied_dir: Some(&pools.scratch),
             out: self.out.clone(),
             resumes: self.resume,
             limit: Duration::from_secs(self.limit),
@@ -179,7 +183,10 @@ impl PapersArgs {
         let pool = ("pmem_path".to_owned(), pools.display().to_string());
         let choice = |name: &'static str| {
             let design = DESIGNS.iter().find(|design| design.name == name);
-            let has_pool = design.is_some_and(|design| design.paper == Paper::SlmDb);
+            // A control group counts files in memory. Under a limit the pool is a file of the disk
+            // that the page cache holds, and shares the limit.
+            let is_limited = matches!(preset.memory, MemoryPlan::Share(_) | MemoryPlan::Limit(_));
+            let has_pool = !is_limited && design.is_some_and(|design| design.paper == Paper::SlmDb);
             let settings = if has_pool { vec![pool.clone()] } else { Vec::new() };
             StoreChoice { name: name.to_owned(), settings }
         };

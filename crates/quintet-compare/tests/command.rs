@@ -353,7 +353,7 @@ fn the_papers_are_one_command_that_resumes() {
     assert!(said(&wrong).contains("there are: cedrusdb, slmdb"), "{}", said(&wrong));
 
     let words = "papers --only slmdb-buffered,ckvs,logkv-fig3 --scale 1e-9 --runs 1 --dir . \
-                 --pmem-dir pools";
+                 --pmem-dir .";
     let first = compare(dir.path(), words);
     assert!(first.status.success(), "{}", said(&first));
     let results = dir.path().join("papers.jsonl");
@@ -362,8 +362,12 @@ fn the_papers_are_one_command_that_resumes() {
     let has = |name: &str, value: &str| {
         slm.store.settings.iter().any(|set| set.name == name && set.value.ends_with(value))
     };
-    assert!(has("medium", "pmem") && has("pmem_path", "/pools"), "{:?}", slm.store.settings);
-    assert!(!dir.path().join("pools").exists(), "the pools are removed");
+    assert!(
+        has("medium", "pmem") && has("pmem_path", "/quintet-papers"),
+        "{:?}",
+        slm.store.settings
+    );
+    assert!(!dir.path().join("quintet-papers").exists(), "the pools are removed");
     for (name, text) in [
         ("papers.md", "## SLM-DB"),
         ("papers.md", "| LogKV | the paper's design |"),

@@ -12,7 +12,6 @@ mod progress;
 mod results_file;
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -49,13 +48,13 @@ pub struct JobGroup {
 
 /// A comparison: what runs, and where.
 #[derive(Clone, Debug)]
-pub struct Comparison {
+pub struct Comparison<'a> {
     /// Groups in the order of their runs.
     pub groups: Vec<JobGroup>,
     /// Directory for the files of stores.
     pub dir: PathBuf,
     /// Directory outside `dir` where stores keep files; every run begins with it empty.
-    pub emptied_dir: Option<PathBuf>,
+    pub emptied_dir: Option<&'a ScratchDir>,
     /// Results file, which is appended to.
     pub out: PathBuf,
     /// Whether to resume at the end of the results file.
@@ -80,7 +79,7 @@ pub struct ComparisonSummary {
 }
 
 /// Runs a comparison.
-pub fn run(stores: &dyn Stores, comparison: &Comparison) -> Outcome<ComparisonSummary> {
+pub fn run(stores: &dyn Stores, comparison: &Comparison<'_>) -> Outcome<ComparisonSummary> {
     let mut runner = ComparisonRunner::new(stores, comparison)?;
     for note in &comparison.notes {
         runner.progress.note(note);
@@ -92,7 +91,7 @@ pub fn run(stores: &dyn Stores, comparison: &Comparison) -> Outcome<ComparisonSu
 
 struct ComparisonRunner<'a> {
     stores: &'a dyn Stores,
-    comparison: &'a Comparison,
+    comparison: &'a Comparison<'a>,
     dir: ScratchDir,
     launcher: Launcher,
     /// Probe of the disk; without a file until the disk has room for it.
@@ -106,7 +105,7 @@ struct ComparisonRunner<'a> {
 }
 
 impl<'a> ComparisonRunner<'a> {
-    fn new(stores: &'a dyn Stores, comparison: &'a Comparison) -> Outcome<Self> {
+    fn new(stores: &'a dyn Stores, comparison: &'a Comparison<'a>) -> Outcome<Self> {
         for job in comparison.groups.iter().flat_map(|group| &group.jobs) {
             job.check()?;
         }
@@ -115,7 +114,8 @@ impl<'a> ComparisonRunner<'a> {
             let what = format!("--dir {}: there is no such directory", comparison.dir.display());
             return Err(Failure::Usage(what));
         }
-        let dir = ScratchDir::new(&comparison.dir, "quintet-compare")?;
+        let mut dir = ScratchDir::new(&comparison.dir, "quintet-compare")?;
+        dir.remove_when_killed()?;
         let (mut runs, mut work_bytes) = (0, 0_u64);
         for group in &comparison.groups {
             let work = group.jobs.iter().map(Job::work_bytes).fold(0, u64::saturating_add);
@@ -170,8 +170,8 @@ impl<'a> ComparisonRunner<'a> {
             return Ok(());
         }
         self.progress.begin(job, repetition);
-        if let Some(dir) = &self.comparison.emptied_dir {
-            empty(dir)?;
+        if let Some(dir) = self.comparison.emptied_dir {
+            dir.empty()?;
         }
         let start = Instant::now();
         let started_unix_ms = machine::unix_ms();
@@ -258,15 +258,6 @@ impl<'a> ComparisonRunner<'a> {
         let reports = self.launcher.run(job)?;
         Ok(reports.into_iter().map(|report| report.figures).collect())
     }
-}
-
-/// Removes the files of a directory.
-fn empty(dir: &Path) -> Outcome {
-    let doing = |error: std::io::Error| Failure::io(dir.display(), &error);
-    for entry in fs::read_dir(dir).map_err(doing)? {
-        fs::remove_file(entry.map_err(doing)?.path()).map_err(doing)?;
-    }
-    Ok(())
 }
 
 /// Fails if the disk has no room for a run, before the run fills the disk.

@@ -42,7 +42,7 @@ fn job() -> Job {
     }
 }
 
-fn comparison(dir: &Path) -> Comparison {
+fn comparison(dir: &Path) -> Comparison<'static> {
     Comparison {
         groups: vec![JobGroup { jobs: vec![job()], runs: 1 }],
         dir: dir.to_path_buf(),

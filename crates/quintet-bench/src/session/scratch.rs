@@ -32,6 +32,31 @@ impl ScratchDir {
         Ok(Self { path, remover: None })
     }
 
+    /// Takes over the directory of this name in `base`, or creates it. Removes what an earlier run
+    /// left in it.
+    pub fn claim(base: &Path, name: &str) -> Outcome<Self> {
+        let path = base.join(name);
+        let doing = |error: io::Error| Failure::io(path.display(), &error);
+        fs::create_dir_all(&path).map_err(doing)?;
+        let scratch = Self { path, remover: None };
+        scratch.empty()?;
+        Ok(scratch)
+    }
+
+    /// Removes everything in the directory.
+    pub fn empty(&self) -> Outcome {
+        let doing = |error: io::Error| Failure::io(self.path.display(), &error);
+        // The process that removed it for an earlier run may have come late.
+        fs::create_dir_all(&self.path).map_err(doing)?;
+        for entry in fs::read_dir(&self.path).map_err(doing)? {
+            let path = entry.map_err(doing)?.path();
+            let removed =
+                if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            removed.map_err(|error| Failure::io(path.display(), &error))?;
+        }
+        Ok(())
+    }
+
     /// Starts a process that removes the directory if this process is killed. It has its own
     /// process group, so an interrupt from the terminal does not reach it.
     pub fn remove_when_killed(&mut self) -> Outcome {
