@@ -246,3 +246,13 @@ pub(super) const fn ratio(
 ) -> PaperFigure {
     PaperFigure { point, store, stands_for, relative_to, metric, value, note }
 }
+
+/// Returns the cause of worse figures of a point. An empty point or peer is any.
+pub(super) const fn remark(
+    point: &'static str,
+    peer: &'static str,
+    metric: Option<Metric>,
+    text: &'static str,
+) -> Remark {
+    Remark { point, peer, metric, text }
+}
