@@ -14,7 +14,8 @@ use serde_json::json;
 use crate::{
     arguments::{self, Arguments, Command, DurabilityChoice, Selection},
     context::{
-        Context, explain_missing, is_database, must_not_be_file, open_existing, open_or_create, open_table,
+        Context, explain_missing, is_database, must_not_be_file, open_existing, open_or_create,
+        open_table,
     },
     entries::EntrySelection,
     export::{self, ExportSummary, ExportTarget, NewFile, RowShape},

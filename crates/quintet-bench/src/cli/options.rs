@@ -21,8 +21,8 @@ pub(crate) struct LogOptions {
     /// GiB: at least 64KiB [default: 256MiB].
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(crate) recovery_budget: Option<u64>,
-    /// Time after which all tables of Quintet with unpersisted updates are checkpointed: 0s, or 10ms
-    /// to 24h [default: 0s, as the engines and the bound of the log ask].
+    /// Time after which all tables of Quintet with unpersisted updates are checkpointed: 0s, or
+    /// 10ms to 24h [default: 0s, as the engines and the bound of the log ask].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) checkpoint_interval: Option<Duration>,
 }

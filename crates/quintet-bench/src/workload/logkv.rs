@@ -231,9 +231,7 @@ impl LogKvPreset {
             Self::Fig3 | Self::Fig4 | Self::Fig5 => product(&HIT, &READ, &FRACTION, &[0.9]),
             Self::Table2 => scenarios(&[READ_HEAVY, WRITE_HEAVY].concat()),
             Self::Search => scenarios(&WRITE_HEAVY),
-            Self::Report => {
-                product(&[0.1], &[0.2, 0.4, 0.6, 0.8], &[0.05, 0.1, 0.2], &[0.05])
-            }
+            Self::Report => product(&[0.1], &[0.2, 0.4, 0.6, 0.8], &[0.05, 0.1, 0.2], &[0.05]),
             Self::Table3 => {
                 let point = LogKvPoint {
                     hit_rate: 0.8,

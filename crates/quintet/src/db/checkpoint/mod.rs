@@ -332,6 +332,7 @@ impl CheckpointScheduler {
         outcome
     }
 
+    /// Does what [`CheckpointScheduler::run_round`] counts.
     fn run_steps(&self, tables: &TableRegistry, chosen: Vec<Arc<TableState>>) -> Result<()> {
         let up_to = self.log.applied();
         if self.log.durable() < up_to {

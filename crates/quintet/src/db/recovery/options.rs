@@ -226,8 +226,8 @@ impl Options {
     }
 
     /// Sets the time after which all tables with unpersisted updates are checkpointed (default 0; 0,
-    /// or 10 ms to 24 hours). So opening replays at most the log of this time and of one checkpoint
-    /// round. With 0, an engine decides when its table is checkpointed, and [`recovery_budget`]
+    /// or 10 ms to 24 hours). So opening replays at most the log of this time, of one checkpoint
+    /// round, and of one step of compaction, for which a round waits. With 0, an engine decides when its table is checkpointed, and [`recovery_budget`]
     /// bounds the log. The writes of a table that changes little then stay in the log.
     ///
     /// A background job does it, and writes do not wait. Each round writes what has changed; a

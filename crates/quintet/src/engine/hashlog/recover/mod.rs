@@ -114,7 +114,8 @@ impl HashLog {
             let what = "the next numbers in the manifest are out of range";
             return Err(Error::corruption(label(self.owner.table_id, "manifest"), 0, what));
         }
-        maintenance.files = DataFiles::new(Arc::clone(dir), self.owner, self.settings.file_bytes, next_file);
+        maintenance.files =
+            DataFiles::new(Arc::clone(dir), self.owner, self.settings.file_bytes, next_file);
         let sources = self.adopt_chunks(&mut maintenance, &contents)?;
         self.adopt_larges(&mut maintenance, &contents)?;
         let whole = Lsn(contents.commit.complete) >= self.context.complete;
