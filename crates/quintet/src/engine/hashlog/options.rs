@@ -38,7 +38,7 @@ engine_options! {
         audience: Expert,
     }
     file_bytes {
-        values: number(4_194_304, 2_147_483_648),
+        values: number(8_388_608, 2_147_483_648),
         unit: "bytes",
         default: number(2_147_483_648, "the paper's"),
         meaning: "maximum size of a data file, at least four chunks; a larger value has a file \
