@@ -1,6 +1,6 @@
 //! Parsers of command-line values, for `clap` attributes and for option strings.
 
-use std::ops::RangeInclusive;
+use std::{ops::RangeInclusive, time::Duration};
 
 use crate::data::{KEY_BYTES, VALUE_BYTES};
 
@@ -57,6 +57,23 @@ pub fn rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "not a rate of at least 0.001 operations per second".to_owned())
 }
 
+/// Parses a time with its unit: ms, s, m, h or d.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a time such as 500ms, 30s, 5m, 2h or 7d");
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at_checked(digits).ok_or_else(wrong)?;
+    let millis: u64 = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(millis).map(Duration::from_millis).ok_or_else(wrong)
+}
+
 /// Parses an option `name=value`.
 pub fn option(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("not of the form name=value")?;
@@ -88,6 +105,11 @@ mod tests {
         assert!(key_bytes("7").is_err() && key_bytes("65536").is_err());
         assert_eq!(value_bytes("0"), Ok(0));
         assert!(rate("0").is_err() && rate("inf").is_err());
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("7d"), Ok(Duration::from_hours(7 * 24)));
+        for wrong in ["", "5", "s", "-1s", "1y", "99999999999999999d"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
         assert!(option("=1").is_err() && option("x").is_err());
     }
 }

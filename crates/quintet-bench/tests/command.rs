@@ -191,6 +191,40 @@ fn the_papers_recovery_experiment_loses_nothing() {
 }
 
 #[test]
+fn presets_of_logkv_run_at_a_small_scale() {
+    let dir = tempfile::tempdir().unwrap();
+    let searched = lines(&bench("logkv --preset search --operations 300 --json", dir.path()));
+    // Twelve stores under two scenarios.
+    assert_eq!(searched.len(), 24);
+    for line in &searched {
+        assert!(number(line, "ops_per_second") > 0.0, "{line}");
+        assert_eq!(line["logkv"]["delete_fraction"], 0.1);
+    }
+    let words = "logkv --preset report --engine hashlog,naive --operations 300 --json";
+    let report = lines(&bench(words, dir.path()));
+    // Twelve points of throughput and four recoveries, of two stores.
+    assert_eq!(report.len(), 32);
+    for line in &report {
+        assert_eq!(line["recovery"]["error_rate"], 0.0, "{line}");
+    }
+    let deletes = |line: &&Value| line["logkv"]["delete_fraction"] == 0.5;
+    assert_eq!(report.iter().filter(deletes).count(), 8);
+}
+
+#[test]
+fn limits_of_the_log_reach_the_database() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = "logkv --engine hashlog,naive,floor --records 300 --operations 3000 \
+                 --delete-fraction 0.5 --hit-rate 0.7 --recovery --json --sync-interval 5ms \
+                 --recovery-budget 128KiB --checkpoint-interval 20ms";
+    let lines = lines(&bench(words, dir.path()));
+    assert_eq!(lines.len(), 3);
+    for line in lines.iter().filter(|line| line["engine"] != "floor") {
+        assert_eq!(line["recovery"]["error_rate"], 0.0, "{line}");
+    }
+}
+
+#[test]
 fn the_same_seed_does_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let words = "logkv --engine hashbrown --records 300 --operations 3000 --hit-rate 0.6 --json";
@@ -223,6 +257,13 @@ fn wrong_usage_is_one_clear_line_and_exit_code_2() {
         ("txn --engine hashlog --option second_engine=x --records 10", "not an engine"),
         ("logkv --hit-rate 2 --engine floor", "--hit-rate"),
         ("logkv --preset fig9", "fig3"),
+        ("logkv --delete-fraction 2 --engine floor", "--delete-fraction"),
+        ("logkv --preset report --delete-fraction 0.5", "--delete-fraction"),
+        ("ycsb --engine naive --sync-interval 5", "not a time such as 500ms"),
+        ("ycsb --engine naive --records 10 --sync-interval 2h", "sync_interval"),
+        ("ycsb --engine naive --records 10 --recovery-budget 1", "recovery_budget"),
+        ("ycsb --engine naive --records 10 --checkpoint-interval 1ms", "checkpoint_interval"),
+        ("ckvs --test query-1m-8192 --scale 0.0001 --recovery-budget 1", "recovery_budget"),
         ("unknown", "unknown"),
     ] {
         let output = bench(words, dir.path());

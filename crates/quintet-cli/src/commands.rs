@@ -14,7 +14,8 @@ use serde_json::json;
 use crate::{
     arguments::{self, Arguments, Command, DurabilityChoice, Selection},
     context::{
-        Context, explain_missing, is_database, must_not_be_file, open_or_create, open_table,
+        Context, explain_missing, is_database, must_not_be_file, open_existing, open_or_create,
+        open_table,
     },
     entries::EntrySelection,
     export::{self, ExportSummary, ExportTarget, NewFile, RowShape},
@@ -319,14 +320,15 @@ fn import_target(
     command: &arguments::ImportArgs,
 ) -> Outcome<(Database, Table)> {
     let name = &command.target.table;
+    let options = context.options().durability(command.writing.durability.into());
+    let options = command.log.apply(options);
     let Some(engine) = command.engine else {
-        let database = context.open_to_write(&command.target.dir, command.writing.durability)?;
+        let database = open_existing(options, &command.target.dir)?;
         let table = open_table(&database, &command.target.dir, name)?;
         return Ok((database, table));
     };
     check_table_path(name)?;
     let table_options = options::of_table(engine, &[], &command.typing)?;
-    let options = context.options().durability(command.writing.durability.into());
     let database = open_or_create(&options, &command.target.dir)?;
     let table = database.open_or_create_table(name, table_options)?;
     if table.kind() != engine {

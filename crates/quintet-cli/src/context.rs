@@ -57,8 +57,7 @@ impl Context<'_> {
         dir: &Path,
         durability: DurabilityChoice,
     ) -> Outcome<Database> {
-        must_be_database(dir)?;
-        Ok(self.options().create(false).durability(durability.into()).open(dir)?)
+        open_existing(self.options().durability(durability.into()), dir)
     }
 
     /// Opens a database for the shell.
@@ -66,9 +65,16 @@ impl Context<'_> {
         if command.read_only {
             self.open_to_read(&command.dir)
         } else {
-            self.open_to_write(&command.dir, command.writing.durability)
+            let options = self.options().durability(command.writing.durability.into());
+            open_existing(command.log.apply(options), &command.dir)
         }
     }
+}
+
+/// Opens an existing database for writing.
+pub(crate) fn open_existing(options: Options, dir: &Path) -> Outcome<Database> {
+    must_be_database(dir)?;
+    Ok(options.create(false).open(dir)?)
 }
 
 /// Opens a database for writing, and creates it if it is missing.

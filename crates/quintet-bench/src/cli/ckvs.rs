@@ -20,6 +20,7 @@ use std::{
 
 use quintet::{Database, EngineKind, Options, Table, TableOptions};
 
+use super::options::LogOptions;
 use crate::{
     args::option,
     failure::{Failure, Outcome},
@@ -50,6 +51,8 @@ pub struct CkvsArgs {
     /// Threads.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: u64,
+    #[command(flatten)]
+    log: LogOptions,
     /// Option of the engine, `name=value`.
     #[arg(long, value_parser = option)]
     option: Vec<(String, String)>,
@@ -181,7 +184,8 @@ impl TestStore<'_> {
         let cache = self.test.cache_pages * PAGE_BYTES;
         // The cache of a table is at most half of the budget.
         let budget = (2 * cache).max(cache + MEMORY_BESIDE);
-        let db = Options::new().memory_budget(budget).open(self.dir)?;
+        let options = self.args.log.apply(Options::new().memory_budget(budget));
+        let db = options.open(self.dir)?;
         let options = TableOptions::new(EngineKind::BTree)
             .set("page_bytes", PAGE_BYTES.to_string())
             .set("cache_bytes", cache.to_string());

@@ -15,6 +15,7 @@ use std::{
 use quintet::{Database, EngineKind, Options, PutOptions, Table, TableOptions};
 use serde::Serialize;
 
+use super::options::LogOptions;
 use crate::{
     args::{count, key_bytes, option, rate, value_bytes},
     data::{KeyOrder, RecordShape},
@@ -65,6 +66,8 @@ pub struct ExpiryArgs {
     /// Memory budget of the database in bytes.
     #[arg(long, value_parser = count)]
     memory_budget: Option<u64>,
+    #[command(flatten)]
+    log: LogOptions,
     /// Option of the engines, `name=value`.
     #[arg(long, value_parser = option)]
     option: Vec<(String, String)>,
@@ -216,7 +219,7 @@ fn sleep_until(time: SystemTime) {
 
 /// Loads the values that stay, then the values that expire.
 fn load(args: &ExpiryArgs, engine: EngineKind, dir: &Path) -> Outcome<LoadedTable> {
-    let options = Options::new();
+    let options = args.log.apply(Options::new());
     let options = match args.memory_budget {
         Some(bytes) => options.memory_budget(bytes),
         None => options,

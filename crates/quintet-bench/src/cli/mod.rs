@@ -23,7 +23,7 @@ use crate::{
     store::Stores,
     workload::{
         DB_BENCH, MICRO, Suite, TXN,
-        logkv::{LogKvPoint, LogKvPreset},
+        logkv::{DELETE_FRACTION, LogKvPoint, LogKvPreset},
     },
 };
 
@@ -74,7 +74,9 @@ enum SuiteCommand {
     /// The generator and the experiments of the LogKV paper.
     Logkv {
         /// One of the paper's experiments, with its stores, sizes and numbers of commands.
-        #[arg(long, conflicts_with_all = ["hit_rate", "read_fraction", "hot_fraction", "hot_rate"])]
+        #[arg(long, conflicts_with_all = [
+            "hit_rate", "read_fraction", "hot_fraction", "hot_rate", "delete_fraction",
+        ])]
         preset: Option<LogKvPreset>,
         /// Probability that a command's key is in the store.
         #[arg(long, default_value_t = 0.95)]
@@ -88,6 +90,9 @@ enum SuiteCommand {
         /// Share of the commands that go to hot keys.
         #[arg(long, default_value_t = 0.6)]
         hot_rate: f64,
+        /// Probability that a write is a delete.
+        #[arg(long, default_value_t = DELETE_FRACTION)]
+        delete_fraction: f64,
         #[command(flatten)]
         common: SuiteOptions,
     },
@@ -153,6 +158,7 @@ pub fn run_with(stores: &dyn Stores, args: &Args, out: &mut dyn Write) -> Outcom
             read_fraction,
             hot_fraction,
             hot_rate,
+            delete_fraction,
             common,
         } => {
             let point = LogKvPoint {
@@ -160,6 +166,7 @@ pub fn run_with(stores: &dyn Stores, args: &Args, out: &mut dyn Write) -> Outcom
                 read_fraction: *read_fraction,
                 hot_fraction: *hot_fraction,
                 hot_rate: *hot_rate,
+                delete_fraction: *delete_fraction,
             };
             plan::point(stores, point, common)?
         }

@@ -1,13 +1,58 @@
 //! Command-line options that all suites share.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::value_parser;
+use quintet::Options;
 
 use crate::{
-    args::{count, key_bytes, option, rate, value_bytes},
+    args::{bytes, count, duration, key_bytes, option, rate, value_bytes},
     store::Durability,
 };
+
+/// Options of the log of Quintet's databases.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(crate) struct LogOptions {
+    /// Time after which the log of Quintet's engines is synced after the first unsynced write: 1ms
+    /// to 1h [default: 100ms].
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) sync_interval: Option<Duration>,
+    /// Bound of the log that opening a database of Quintet replays, in bytes, or with KiB, MiB or
+    /// GiB: at least 64KiB [default: 256MiB].
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) recovery_budget: Option<u64>,
+    /// Time after which all tables of Quintet with unpersisted updates are checkpointed: 0s, or
+    /// 10ms to 24h [default: 0s, as the engines and the bound of the log ask].
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) checkpoint_interval: Option<Duration>,
+}
+
+impl LogOptions {
+    /// Returns the options of a database.
+    pub(crate) fn apply(self, mut options: Options) -> Options {
+        if let Some(interval) = self.sync_interval {
+            options = options.sync_interval(interval);
+        }
+        if let Some(bytes) = self.recovery_budget {
+            options = options.recovery_budget(bytes);
+        }
+        if let Some(interval) = self.checkpoint_interval {
+            options = options.checkpoint_interval(interval);
+        }
+        options
+    }
+
+    /// Returns the settings of Quintet's stores: [`crate::builtin`] reads them.
+    pub(crate) fn settings(self) -> impl Iterator<Item = (String, String)> {
+        let time = |time: Duration| format!("{}ms", time.as_millis());
+        let settings = [
+            ("sync_interval", self.sync_interval.map(time)),
+            ("recovery_budget", self.recovery_budget.map(|bytes| bytes.to_string())),
+            ("checkpoint_interval", self.checkpoint_interval.map(time)),
+        ];
+        settings.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)))
+    }
+}
 
 /// Options of every suite.
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
@@ -81,6 +126,8 @@ pub(crate) struct SuiteOptions {
     /// Memory budget of a store in bytes.
     #[arg(long, value_parser = count)]
     pub(crate) memory_budget: Option<u64>,
+    #[command(flatten)]
+    pub(crate) log: LogOptions,
     /// Option of the engines, `name=value`; of one engine, `engine.name=value`.
     #[arg(long, value_parser = option)]
     pub(crate) option: Vec<(String, String)>,

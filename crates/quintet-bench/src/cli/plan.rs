@@ -14,7 +14,7 @@ use crate::{
     store::Stores,
     workload::{
         Suite, WorkloadSpec,
-        logkv::{self, LogKvPoint, LogKvPreset},
+        logkv::{self, LogKvPoint, LogKvPreset, PresetPoint},
     },
 };
 
@@ -56,8 +56,6 @@ pub(crate) fn named(
     names: &[String],
     options: &SuiteOptions,
 ) -> Outcome<SuitePlan> {
-    let specs: Vec<WorkloadSpec> =
-        names.iter().map(|name| WorkloadSpec::Named { suite, name: name.clone() }).collect();
     let records = options.records.unwrap_or(RECORDS);
     let sizes = DefaultSizes {
         records,
@@ -69,8 +67,9 @@ pub(crate) fn named(
         Suite::Txn => &["hashlog", "btree"],
         _ => &["hashlog", "naive", "floor", "hashbrown"],
     };
+    let specs = names.iter().map(|name| (WorkloadSpec::Named { suite, name: name.clone() }, sizes));
     let engines = engines(stores, options, default)?;
-    assemble(stores, specs, engines, sizes, options)
+    assemble(stores, specs.collect(), engines, options)
 }
 
 /// Plans one point of the LogKV generator.
@@ -79,10 +78,10 @@ pub(crate) fn point(
     point: LogKvPoint,
     options: &SuiteOptions,
 ) -> Outcome<SuitePlan> {
-    let specs = vec![WorkloadSpec::LogKv { name: "logkv".to_owned(), point }];
     let operations = options.operations.or(options.records).unwrap_or(RECORDS);
+    let spec = WorkloadSpec::LogKv { name: "logkv".to_owned(), point };
     let engines = engines(stores, options, &["hashlog", "naive"])?;
-    assemble(stores, specs, engines, logkv_sizes(operations), options)
+    assemble(stores, vec![(spec, logkv_sizes(operations))], engines, options)
 }
 
 /// Plans one of LogKV's experiments.
@@ -91,8 +90,11 @@ pub(crate) fn preset(
     preset: LogKvPreset,
     options: &SuiteOptions,
 ) -> Outcome<SuitePlan> {
-    let points = preset.points().into_iter();
-    let specs = points.map(|(name, point)| WorkloadSpec::LogKv { name, point }).collect();
+    let specs = preset.points().into_iter().map(|PresetPoint { name, point, operations }| {
+        let operations = options.operations.unwrap_or(operations);
+        (WorkloadSpec::LogKv { name, point }, logkv_sizes(operations))
+    });
+    let specs = specs.collect();
     let engines = if options.engine.is_empty() {
         let variants = preset.variants().iter();
         variants
@@ -109,8 +111,7 @@ pub(crate) fn preset(
     };
     let mut options = options.clone();
     options.recovery |= preset.recovers();
-    let operations = options.operations.unwrap_or(preset.operations());
-    let mut plan = assemble(stores, specs, engines, logkv_sizes(operations), &options)?;
+    let mut plan = assemble(stores, specs, engines, &options)?;
     plan.notes.push(preset.paper().to_owned());
     Ok(plan)
 }
@@ -150,17 +151,16 @@ fn engines(
 
 fn assemble(
     stores: &dyn Stores,
-    specs: Vec<WorkloadSpec>,
+    specs: Vec<(WorkloadSpec, DefaultSizes)>,
     engines: Vec<StoreChoice>,
-    sizes: DefaultSizes,
     options: &SuiteOptions,
 ) -> Outcome<SuitePlan> {
-    let value_bytes = if options.value_bytes.is_empty() {
-        vec![sizes.value_bytes]
-    } else {
-        options.value_bytes.clone()
-    };
-    let request = |spec: WorkloadSpec| -> Outcome<StepRequest> {
+    let request = |(spec, sizes): (WorkloadSpec, DefaultSizes)| -> Outcome<StepRequest> {
+        let value_bytes = if options.value_bytes.is_empty() {
+            vec![sizes.value_bytes]
+        } else {
+            options.value_bytes.clone()
+        };
         Ok(StepRequest {
             threads: match options.threads {
                 Some(threads) => threads,
@@ -171,7 +171,7 @@ fn assemble(
             records: options.records.unwrap_or(sizes.records),
             operations: options.operations.unwrap_or(sizes.operations),
             key_bytes: options.key_bytes.unwrap_or(sizes.key_bytes),
-            value_bytes: value_bytes.clone(),
+            value_bytes,
             value_repeated_percent: options.value_repeated,
             settings: Vec::new(),
         })
@@ -179,7 +179,7 @@ fn assemble(
     let requests = specs.into_iter().map(request).collect::<Outcome<Vec<StepRequest>>>()?;
     let session_options = SessionOptions {
         stores: engines,
-        options: options.option.clone(),
+        options: options.option.iter().cloned().chain(options.log.settings()).collect(),
         durability: options.durability,
         memory: options.memory_budget.map(|_| MemoryPlan::Fits),
         budget_bytes: options.memory_budget,

@@ -56,7 +56,7 @@ fn everything() -> Vec<Workload> {
         .into_iter()
         .flat_map(|suite| names(suite).iter().map(move |name| find(suite, name).unwrap()));
     let points = LogKvPreset::Table2.points();
-    named.chain(points.iter().map(|(name, point)| point.workload(name).unwrap())).collect()
+    named.chain(points.iter().map(|one| one.point.workload(&one.name).unwrap())).collect()
 }
 
 #[test]

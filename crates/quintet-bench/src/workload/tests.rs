@@ -133,8 +133,13 @@ fn deletes_in_turn_touch_each_record_once() {
 
 #[test]
 fn an_empty_store_is_filled_by_its_own_inserts() {
-    let point =
-        logkv::LogKvPoint { hit_rate: 1.0, read_fraction: 0.5, hot_fraction: 0.2, hot_rate: 0.9 };
+    let point = logkv::LogKvPoint {
+        hit_rate: 1.0,
+        read_fraction: 0.5,
+        hot_fraction: 0.2,
+        hot_rate: 0.9,
+        delete_fraction: 0.0,
+    };
     let workload = point.workload("empty").unwrap();
     let amount = RunSize { records: 0, ..amount(1) };
     let ops: Vec<Op> = OperationStream::new(&workload, amount, 0).take(100).collect();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum};
 
-use super::shared::{TableSelection, WriteArgs};
+use super::shared::{LogArgs, TableSelection, WriteArgs};
 
 /// `stats`
 #[derive(Debug, Args)]
@@ -93,6 +93,9 @@ pub struct ShellArgs {
     /// When a write is durable
     #[command(flatten)]
     pub writing: WriteArgs,
+    /// Limits of the log
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 /// `completions`

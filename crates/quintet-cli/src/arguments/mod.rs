@@ -17,7 +17,7 @@ pub use database::{
     CheckArgs, CompactArgs, CompletionsArgs, InspectArgs, ShellArgs, StatsArgs, TableOrder,
 };
 pub use entries::{CountArgs, DelArgs, GetArgs, PutArgs, ScanArgs};
-pub use shared::{DurabilityChoice, Selection, TableSelection, TableTarget, WriteArgs};
+pub use shared::{DurabilityChoice, LogArgs, Selection, TableSelection, TableTarget, WriteArgs};
 pub use tables::{
     CreateArgs, DefaultsArgs, DropArgs, ListArgs, MountArgs, MountsArgs, OptionsArgs, RenameArgs,
     TablesArgs, UnmountArgs,

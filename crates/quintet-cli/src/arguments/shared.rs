@@ -1,8 +1,11 @@
 //! Arguments that several commands have.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
+use quintet::Options;
+
+use super::values::{parse_duration, parse_size};
 
 /// A table of a database.
 #[derive(Debug, Args)]
@@ -30,6 +33,38 @@ pub struct WriteArgs {
     /// When a write is durable
     #[arg(long, value_enum, default_value_t)]
     pub durability: DurabilityChoice,
+}
+
+/// Limits of the log, for commands that have the database open for long.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct LogArgs {
+    /// Sync the log this long after the first unsynced write: 1ms to 1h (default: 100ms)
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub sync_interval: Option<Duration>,
+    /// Bound of the log that opening replays, in bytes or with K, M or G: at least 64K (default:
+    /// 256M)
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    pub recovery_budget: Option<u64>,
+    /// Checkpoint all tables with unpersisted updates this often: 10ms to 24h (default: 0s, as the
+    /// engines and the bound of the log ask)
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub checkpoint_interval: Option<Duration>,
+}
+
+impl LogArgs {
+    /// Adds the limits that are given to the options of a database.
+    pub fn apply(self, mut options: Options) -> Options {
+        if let Some(interval) = self.sync_interval {
+            options = options.sync_interval(interval);
+        }
+        if let Some(bytes) = self.recovery_budget {
+            options = options.recovery_budget(bytes);
+        }
+        if let Some(interval) = self.checkpoint_interval {
+            options = options.checkpoint_interval(interval);
+        }
+        options
+    }
 }
 
 /// The tables that a command lists.

@@ -6,7 +6,7 @@ use clap::Args;
 use quintet::EngineKind;
 
 use super::{
-    shared::{TableTarget, WriteArgs},
+    shared::{LogArgs, TableTarget, WriteArgs},
     values::{parse_column, parse_engine},
 };
 use crate::{
@@ -82,6 +82,9 @@ pub struct ImportArgs {
     /// When a batch is durable
     #[command(flatten)]
     pub writing: WriteArgs,
+    /// Limits of the log
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 const EXPORT_HELP: &str = "\

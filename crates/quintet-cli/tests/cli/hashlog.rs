@@ -141,10 +141,12 @@ data file of a hashlog table
   number       0
   created      * ms
 byte 4096: extent of chunk serial 1 order 2, units 0 to 53, 3 entries, lsn * to *
+  created * ms, updated * ms, capacity of the chunk 65536 bytes
   unit 16: put \"long\", lsn *, large value 1
   unit 21: put \"gone\", lsn *, 5 bytes stored
   unit 25: put \"stays\", lsn *, 201 bytes stored
 byte 8192: extent of chunk serial 1 order 2, units 512 to 531, 1 entries, lsn * to *
+  created * ms, updated * ms, capacity of the chunk 65536 bytes
   unit 528: delete \"gone\", lsn *
 byte 12288: no extent for 57344 bytes
 byte 69632: large value 1 of 30001 bytes, lsn *

@@ -257,3 +257,27 @@ fn replay_exactly(total: usize) {
         assert!(found == value(rounds - 1, key), "{name} differs");
     }
 }
+
+#[test]
+fn limits_of_the_log_are_flags_of_the_shell_and_of_import() {
+    let place = Place::with_table();
+    let limits =
+        ["--sync-interval", "5ms", "--recovery-budget", "1M", "--checkpoint-interval", "20ms"];
+    let shell = place.feed(&[&["shell", "DB", "t"], &limits[..]].concat(), "put k v\nget k\n");
+    assert_eq!(shell.code, 0, "{shell:?}");
+    assert!(shell.text().ends_with("\"v\"\n"), "{shell:?}");
+    let file = place.file("in.csv", "key,value\na,b\n");
+    place.ok(&[&["import", "DB", "t", &file], &limits[..]].concat());
+    assert_eq!(place.ok(&["get", "DB", "t", "a"]), "b\n");
+    for (flag, value, expected) in [
+        ("--sync-interval", "5", "not a time such as 500ms"),
+        ("--sync-interval", "0s", "sync_interval: it must be from 1 ms to 1 hour"),
+        ("--recovery-budget", "1K", "recovery_budget: it must be at least 64 KiB"),
+        ("--recovery-budget", "much", "not a size such as"),
+        ("--checkpoint-interval", "1ms", "checkpoint_interval: it must be 0, or from 10 ms"),
+        ("--checkpoint-interval", "2d", "checkpoint_interval: it must be 0, or from 10 ms"),
+    ] {
+        place.fails(2, &["shell", "DB", "t", flag, value], expected);
+        place.fails(2, &["import", "DB", "t", &file, flag, value], expected);
+    }
+}

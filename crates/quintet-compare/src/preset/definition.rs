@@ -101,6 +101,8 @@ impl PresetPoint {
                     read_fraction: reads,
                     hot_fraction: hot_keys,
                     hot_rate: hot_share,
+                    // The committed results have no deletes.
+                    delete_fraction: 0.0,
                 },
             },
         }

@@ -7,5 +7,6 @@ pub mod format;
 pub mod mutant;
 pub(crate) mod report;
 pub(crate) mod sync;
+pub(crate) mod timed_counter;
 pub(crate) mod types;
 pub(crate) mod words;

@@ -15,6 +15,7 @@ mod hierarchy;
 mod lanes;
 mod options;
 mod own_types;
+mod periodic_checkpoints;
 mod queues;
 #[path = "../common/random.rs"]
 mod random;

@@ -26,7 +26,8 @@ fn built() -> Vec<(&'static str, TableOptions, String)> {
     built! {
         NaiveOptions { snapshot_bytes: 4096, }
         HashLogOptions {
-            compression: Compression::Lz4, live_ratio: 60, chunk_bytes: 16_384, mutable_chunks: 3,
+            compression: Compression::Lz4, live_ratio: 60, chunk_bytes: 16_384,
+            file_bytes: 8_388_608, mutable_chunks: 3,
         }
         TrieOptions {
             live_ratio: 60,
@@ -161,6 +162,20 @@ fn an_option_of_another_engine_is_refused() {
 }
 
 #[test]
+fn a_data_file_of_hashlog_has_room_for_four_chunks() {
+    let db = open();
+    let create = |name: &str, chunk_bytes| {
+        let options = HashLogOptions::new().chunk_bytes(chunk_bytes).file_bytes(8 << 20);
+        db.create_table(name, options).map(drop).map_err(|error| error.to_string())
+    };
+    create("fits", 2 << 20).unwrap();
+    let what = create("too_small", 4 << 20).unwrap_err();
+    assert!(what.contains("file_bytes") && what.contains("at least 16777216"), "{what}");
+    // Nothing is left of the refused table.
+    create("too_small", 1 << 20).unwrap();
+}
+
+#[test]
 fn options_are_checked_without_a_database() {
     assert!(check_table_options(SlmOptions::new()).is_ok());
     let packed = TableOptions::new(EngineKind::HashLog).set("compression", "zstd");
@@ -209,6 +224,7 @@ fn an_option_of_a_database_outside_its_limits_is_refused_with_them() {
         ("memory_budget", Options::new().memory_budget(1)),
         ("sync_interval", Options::new().sync_interval(Duration::ZERO)),
         ("recovery_budget", Options::new().recovery_budget(1)),
+        ("checkpoint_interval", Options::new().checkpoint_interval(Duration::from_millis(1))),
         ("segment_bytes", Options::new().segment_bytes(100_000)),
         ("snapshot_limit", Options::new().snapshot_limit(1)),
         ("snapshot_max_age", Options::new().snapshot_max_age(Duration::ZERO)),
@@ -219,7 +235,8 @@ fn an_option_of_a_database_outside_its_limits_is_refused_with_them() {
         assert_eq!(error.to_string(), format!("option {name}: it must be {}", option.allowed));
         assert_eq!(option.name, name);
     }
-    assert_eq!(options[3].allowed, "a power of two from 64 KiB to 1 GiB");
+    assert_eq!(options[3].allowed, "0, or from 10 ms to 24 hours");
+    assert_eq!(options[4].allowed, "a power of two from 64 KiB to 1 GiB");
 }
 
 #[test]

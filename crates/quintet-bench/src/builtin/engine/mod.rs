@@ -9,6 +9,7 @@ use quintet::{
 };
 
 use crate::{
+    args,
     failure::{Failure, Outcome},
     store::{
         ChangeValue, Durability, EachEntry, EachFound, NextEntry, Store, StoreOptions, StoreStats,
@@ -25,6 +26,10 @@ const SECOND_ENGINE: &str = "second_engine";
 /// second).
 const WRITE_LATENCY: &str = "write_latency_ns";
 const WRITE_BANDWIDTH: &str = "write_bandwidth";
+/// Settings of the database, not of the table: the methods of `Options` of the same name.
+const SYNC_INTERVAL: &str = "sync_interval";
+const RECOVERY_BUDGET: &str = "recovery_budget";
+const CHECKPOINT_INTERVAL: &str = "checkpoint_interval";
 /// Entries that one call of a scan returns.
 const SCAN_ENTRIES: usize = 1024;
 /// A key that no workload uses: keys of workloads have 8 bytes or more.
@@ -56,6 +61,9 @@ impl Engine {
                 SECOND_ENGINE => second_kind = engine_named(value)?,
                 WRITE_LATENCY => latency = Some(number(name, value)?),
                 WRITE_BANDWIDTH => bandwidth = Some(number(name, value)?),
+                SYNC_INTERVAL => how = how.sync_interval(time(name, value)?),
+                RECOVERY_BUDGET => how = how.recovery_budget(number(name, value)?),
+                CHECKPOINT_INTERVAL => how = how.checkpoint_interval(time(name, value)?),
                 _ => table = table.set(name, value),
             }
         }
@@ -78,6 +86,10 @@ fn engine_named(name: &str) -> Outcome<EngineKind> {
 
 fn number(name: &str, value: &str) -> Outcome<u64> {
     value.parse().map_err(|_| Failure::Usage(format!("{name}={value}: not a number")))
+}
+
+fn time(name: &str, value: &str) -> Outcome<Duration> {
+    args::duration(value).map_err(|what| Failure::Usage(format!("{name}={value}: {what}")))
 }
 
 fn durability(durability: Durability) -> quintet::Durability {

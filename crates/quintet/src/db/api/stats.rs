@@ -78,6 +78,8 @@ pub struct DatabaseStats {
     pub write_delays_total: u64,
     /// Number of checkpoint rounds.
     pub persist_rounds_total: u64,
+    /// Duration of these rounds in microseconds, failed ones included.
+    pub persist_micros_total: u64,
     /// Number of commits that were transactions.
     pub transactions_total: u64,
     /// Number of transactions that failed with
@@ -187,7 +189,8 @@ impl Core {
             expired_swept_total: count(&self.counters.expired_swept),
             write_stalls_total: count(&self.checkpoints.write_stalls),
             write_delays_total: count(&self.checkpoints.write_delays),
-            persist_rounds_total: count(&self.checkpoints.rounds),
+            persist_rounds_total: self.checkpoints.rounds.count(),
+            persist_micros_total: self.checkpoints.rounds.micros(),
             background_failure: lock(&self.background_failure).clone(),
             open_snapshots: snapshots.open,
             oldest_snapshot_age: snapshots.oldest_age,

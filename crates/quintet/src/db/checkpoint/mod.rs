@@ -27,8 +27,11 @@
 //! [`Host::is_round_due`]: crate::contract::Host::is_round_due
 
 mod mutants;
+mod periodic;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+
+use periodic::PeriodicRounds;
 
 use super::{
     catalog::edit::Progress,
@@ -42,6 +45,7 @@ use crate::{
         codec::Lsn,
         mutant::mutant,
         sync::{AtomicU64, CachePadded, Ordering, fair_mutex::FairMutex, lock},
+        timed_counter::TimedCounter,
     },
     wal::Log,
 };
@@ -51,9 +55,19 @@ const DELAY_SHARE: u64 = 4;
 /// Minimum size in bytes of that part. A smaller one is persisted too soon for delays to help.
 const DELAY_BYTES_MIN: u64 = 1 << 20;
 
+/// When all tables are checkpointed, at the latest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CheckpointLimits {
+    /// Bound of the log that opening replays, in bytes.
+    pub(crate) recovery_budget: u64,
+    /// Time between two rounds of tables with unpersisted updates. Zero: no bound.
+    pub(crate) interval: Duration,
+}
+
 /// Decides when tables are checkpointed, runs the rounds, and bounds the log that opening replays.
 #[derive(Debug)]
 pub(crate) struct CheckpointScheduler {
+    env: Arc<dyn Env>,
     log: Arc<Log>,
     host: Arc<DatabaseHost>,
     /// Bound of the log that opening replays, in bytes.
@@ -64,9 +78,10 @@ pub(crate) struct CheckpointScheduler {
     log_start: AtomicU64,
     /// The LSN that the last successful round over all tables covered.
     round_end: AtomicU64,
+    periodic: PeriodicRounds,
     /// Counters since the database was opened. Each has a cache line of its own: every write reads
     /// the fields above.
-    pub(crate) rounds: CachePadded<AtomicU64>,
+    pub(crate) rounds: CachePadded<TimedCounter>,
     pub(crate) write_stalls: CachePadded<AtomicU64>,
     pub(crate) write_delays: CachePadded<AtomicU64>,
 }
@@ -74,19 +89,22 @@ pub(crate) struct CheckpointScheduler {
 impl CheckpointScheduler {
     /// Creates the scheduler of a log that no table needs below `log_start`.
     pub(crate) fn new(
-        log: Arc<Log>,
-        host: Arc<DatabaseHost>,
-        recovery_budget: u64,
+        env: Arc<dyn Env>,
+        (log, host): (Arc<Log>, Arc<DatabaseHost>),
+        limits: CheckpointLimits,
         log_start: Lsn,
     ) -> Self {
+        let periodic = PeriodicRounds::new(limits.interval, env.monotonic());
         Self {
+            env,
             log,
             host,
-            recovery_budget,
+            recovery_budget: limits.recovery_budget,
+            periodic,
             round: FairMutex::default(),
             log_start: AtomicU64::new(log_start.0),
             round_end: AtomicU64::new(0),
-            rounds: CachePadded(AtomicU64::new(0)),
+            rounds: CachePadded(TimedCounter::default()),
             write_stalls: CachePadded(AtomicU64::new(0)),
             write_delays: CachePadded(AtomicU64::new(0)),
         }
@@ -95,6 +113,16 @@ impl CheckpointScheduler {
     /// Returns the bound of the log that opening replays, in bytes.
     pub(crate) fn recovery_budget(&self) -> u64 {
         self.recovery_budget
+    }
+
+    /// Returns the time between two periodic rounds. Zero: there are none.
+    pub(crate) fn interval(&self) -> Duration {
+        self.periodic.interval()
+    }
+
+    /// Returns the time until the next periodic round. `None`: there are none.
+    pub(crate) fn next_periodic(&self) -> Option<Duration> {
+        self.periodic.remaining(self.env.monotonic())
     }
 
     /// Returns the LSN below which no table needs the log.
@@ -196,7 +224,7 @@ impl CheckpointScheduler {
     }
 
     /// Maintains and checkpoints the tables whose engines need it, and all tables when the
-    /// unpersisted log is long.
+    /// unpersisted log is long or a periodic round is due.
     pub(crate) fn run_due_work(&self, tables: &TableRegistry) -> Result<()> {
         let _round = self.round.lock();
         let mut live = tables.all();
@@ -210,8 +238,14 @@ impl CheckpointScheduler {
                 outcome = outcome.and(retry_with_files(tables, step));
             }
         }
-        if self.is_log_long(self.log.end()) {
+        let is_due = self.periodic.is_due(self.env.monotonic());
+        if self.is_log_long(self.log.end())
+            || is_due && self.unpersisted_log_bytes(self.log.end()) > 0
+        {
             return outcome.and(self.run_whole_round(tables));
+        }
+        if is_due {
+            self.periodic.begin(self.env.monotonic());
         }
         let mut live = tables.all();
         live.retain(|table| {
@@ -279,8 +313,10 @@ impl CheckpointScheduler {
 
     /// Runs a round over all tables. The caller holds `round`.
     fn run_whole_round(&self, tables: &TableRegistry) -> Result<()> {
-        let up_to = self.log.applied();
+        let (up_to, begun) = (self.log.applied(), self.env.monotonic());
         self.run_round(tables, tables.all())?;
+        // From the start of the round: it may lack what was written meanwhile.
+        self.periodic.begin(begun);
         self.round_end.fetch_max(up_to.0, Ordering::Relaxed);
         self.host.clear_round_request();
         Ok(())
@@ -290,7 +326,14 @@ impl CheckpointScheduler {
     /// closed if the next one lacks file descriptors. The caller holds `round`.
     fn run_round(&self, tables: &TableRegistry, chosen: Vec<Arc<TableState>>) -> Result<()> {
         tables.check_open()?;
-        self.rounds.fetch_add(1, Ordering::Relaxed);
+        let begun = self.env.monotonic();
+        let outcome = self.run_steps(tables, chosen);
+        self.rounds.add(self.env.monotonic().saturating_sub(begun));
+        outcome
+    }
+
+    /// Does what [`CheckpointScheduler::run_round`] counts.
+    fn run_steps(&self, tables: &TableRegistry, chosen: Vec<Arc<TableState>>) -> Result<()> {
         let up_to = self.log.applied();
         if self.log.durable() < up_to {
             self.log.sync()?;

@@ -34,7 +34,7 @@ use target::ReplayTarget;
 
 use super::{
     catalog::{self, Catalog, edit::Progress, tree::CatalogTree},
-    checkpoint::CheckpointScheduler,
+    checkpoint::{CheckpointLimits, CheckpointScheduler},
     core::{Core, key_locks::KeyLocks, log_jobs::LogJobs, stripes::Stripes},
     expiry::ExpiryIndex,
     tables::{
@@ -185,15 +185,18 @@ fn load_and_replay(
     }
     let log_start = log_start.max(log.stats().start);
     let log_and_host = || (Arc::clone(&log), Arc::clone(&host));
-    let ((index_log, index_host), (round_log, round_host)) = (log_and_host(), log_and_host());
-    let recovery_budget = options.recovery_budget;
+    let ((index_log, index_host), round_ends) = (log_and_host(), log_and_host());
+    let limits = CheckpointLimits {
+        recovery_budget: options.recovery_budget,
+        interval: options.checkpoint_interval,
+    };
     Ok(Core {
         env: Arc::clone(env),
         dir: Arc::clone(dir),
         durability: options.durability,
         sync_interval: options.sync_interval,
         expiry: ExpiryIndex::new(index, index_log, index_host),
-        checkpoints: CheckpointScheduler::new(round_log, round_host, recovery_budget, log_start),
+        checkpoints: CheckpointScheduler::new(Arc::clone(env), round_ends, limits, log_start),
         versions: VersionStore::new(
             (env, dir),
             &log,

@@ -41,6 +41,11 @@ const SYNC_INTERVAL_DEFAULT: Duration = Duration::from_millis(100);
 const SYNC_INTERVAL_MIN: Duration = Duration::from_millis(1);
 const SYNC_INTERVAL_MAX: Duration = Duration::from_hours(1);
 
+/// Limits of the checkpoint interval, if there is one. A shorter one would write `naive` tables
+/// without a pause. A longer one is bounded by the recovery budget anyway.
+const CHECKPOINT_INTERVAL_MIN: Duration = Duration::from_millis(10);
+const CHECKPOINT_INTERVAL_MAX: Duration = Duration::from_hours(24);
+
 /// By default, earlier values for snapshots take at most the memory budget times this, in memory
 /// and in files. An export beside writers keeps each value that is replaced once. So it ends early
 /// only if much more than the memory budget is replaced meanwhile. The bound is for a snapshot that
@@ -85,6 +90,15 @@ pub fn database_options() -> Vec<DatabaseOption> {
             format!("at least {}", size(RECOVERY_BUDGET_MIN)),
         ),
         option(
+            "checkpoint_interval",
+            "0: as the engines and the recovery budget ask".to_owned(),
+            format!(
+                "0, or from {} to {}",
+                time(CHECKPOINT_INTERVAL_MIN),
+                time(CHECKPOINT_INTERVAL_MAX)
+            ),
+        ),
+        option(
             "segment_bytes",
             format!(
                 "{}; at most a 32nd of the memory budget is used; of a small one up to an \
@@ -120,6 +134,7 @@ fn size(bytes: u64) -> String {
 fn time(duration: Duration) -> String {
     match duration.as_millis() {
         3_600_000 => "1 hour".to_owned(),
+        millis if millis.is_multiple_of(3_600_000) => format!("{} hours", millis / 3_600_000),
         millis if millis.is_multiple_of(1000) => format!("{} s", millis / 1000),
         millis => format!("{millis} ms"),
     }
@@ -140,6 +155,7 @@ pub struct Options {
     pub(crate) memory_budget: Option<u64>,
     pub(crate) sync_interval: Duration,
     pub(crate) recovery_budget: u64,
+    pub(crate) checkpoint_interval: Duration,
     pub(crate) read_only: bool,
     pub(crate) create: bool,
     pub(crate) segment_bytes: u64,
@@ -163,6 +179,7 @@ impl Options {
             memory_budget: None,
             sync_interval: SYNC_INTERVAL_DEFAULT,
             recovery_budget: RECOVERY_BUDGET_DEFAULT,
+            checkpoint_interval: Duration::ZERO,
             read_only: false,
             create: true,
             segment_bytes: SEGMENT_BYTES_DEFAULT,
@@ -205,6 +222,24 @@ impl Options {
     #[must_use]
     pub fn recovery_budget(mut self, bytes: u64) -> Self {
         self.recovery_budget = bytes;
+        self
+    }
+
+    /// Sets the time after which all tables with unpersisted updates are checkpointed (default 0; 0,
+    /// or 10 ms to 24 hours). So opening replays at most the log of this time, of one checkpoint
+    /// round, and of one step of compaction, for which a round waits. With 0, an engine decides when its table is checkpointed, and [`recovery_budget`]
+    /// bounds the log. The writes of a table that changes little then stay in the log.
+    ///
+    /// A background job does it, and writes do not wait. Each round writes what has changed; a
+    /// `naive` table that has changed is written as a whole. An interval without writes costs
+    /// nothing. A failed round is repeated after a second. The durability of a write does not depend
+    /// on it: that is [`sync_interval`].
+    ///
+    /// [`recovery_budget`]: Self::recovery_budget
+    /// [`sync_interval`]: Self::sync_interval
+    #[must_use]
+    pub fn checkpoint_interval(mut self, interval: Duration) -> Self {
+        self.checkpoint_interval = interval;
         self
     }
 
@@ -322,12 +357,17 @@ impl Options {
     pub(crate) fn validate(&self) -> Result<()> {
         self.merge_operators.validate()?;
         let segments = SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX;
+        let checkpoint_intervals = CHECKPOINT_INTERVAL_MIN..=CHECKPOINT_INTERVAL_MAX;
         let name = if self.memory_budget.is_some_and(|bytes| bytes < MEMORY_BUDGET_MIN) {
             "memory_budget"
         } else if !(SYNC_INTERVAL_MIN..=SYNC_INTERVAL_MAX).contains(&self.sync_interval) {
             "sync_interval"
         } else if self.recovery_budget < RECOVERY_BUDGET_MIN {
             "recovery_budget"
+        } else if !self.checkpoint_interval.is_zero()
+            && !checkpoint_intervals.contains(&self.checkpoint_interval)
+        {
+            "checkpoint_interval"
         } else if !self.segment_bytes.is_power_of_two() || !segments.contains(&self.segment_bytes) {
             "segment_bytes"
         } else if self.snapshot_limit.is_some_and(|bytes| bytes < SNAPSHOT_LIMIT_MIN) {

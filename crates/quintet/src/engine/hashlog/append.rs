@@ -52,12 +52,14 @@ impl HashLog {
         if let Some(old) = seen.checked_sub(1) {
             self.arena.seal(old);
         }
+        let started = self.context.env.monotonic();
         let frame = self.frame_beyond_limit()?;
         roll.active_order += 2;
         let order = roll.active_order;
         let chunk = self.start_chunk(&mut roll, order, frame)?;
         self.active.store(chunk.id + 1, Ordering::Release);
         let now = self.context.env.monotonic();
+        self.counters.chunk_creations.add(now.saturating_sub(started));
         let last = roll.rolled_at.replace(now);
         let fast = last.is_some_and(|last| now.saturating_sub(last) < FILLING_TIME);
         self.arena.set_filling(fast);

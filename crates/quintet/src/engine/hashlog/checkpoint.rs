@@ -72,6 +72,7 @@ impl HashLog {
     }
 
     fn checkpoint_frozen(&self, maintenance: &mut Maintenance, complete: u64) -> Result<()> {
+        let started = self.context.env.monotonic();
         // Before the freeze: the entries that replaced these are applied, so this checkpoint holds
         // them.
         maintenance.dead_larges.append(&mut lock(&self.dead_larges));
@@ -84,6 +85,8 @@ impl HashLog {
             self.commit(maintenance, complete)?;
             self.free_dropped(maintenance);
             self.rewrite_manifest(maintenance);
+            let elapsed = self.context.env.monotonic().saturating_sub(started);
+            self.counters.checkpoints.add(elapsed);
         }
         let failures = maintenance.files.punch_freed();
         self.counters.cleanup_failures_total.fetch_add(failures, Ordering::Relaxed);

@@ -103,6 +103,7 @@ impl HashLog {
         target: u64,
         most: usize,
     ) -> Result<usize> {
+        let started = self.context.env.monotonic();
         let mut victims = 0;
         while victims < most
             && self.waste_exceeds(target)
@@ -110,6 +111,10 @@ impl HashLog {
         {
             self.compact_chunk(maintenance, &victim)?;
             victims += 1;
+        }
+        if victims > 0 {
+            let elapsed = self.context.env.monotonic().saturating_sub(started);
+            self.counters.compactions.add(elapsed);
         }
         Ok(victims)
     }
@@ -351,6 +356,7 @@ impl HashLog {
                 }
                 self.arena.seal(chunk.id);
             }
+            let started = self.context.env.monotonic();
             let frame = self.frame_beyond_limit()?;
             let mut roll = lock(&self.roll);
             // Just below the active chunk, and above every written chunk.
@@ -358,6 +364,9 @@ impl HashLog {
             let order =
                 mutant!(HashlogRanksCopiesHighest: active + 1, else active.saturating_sub(1));
             maintenance.copy_chunk = Some(self.start_chunk(&mut roll, order, frame)?);
+            drop(roll);
+            let elapsed = self.context.env.monotonic().saturating_sub(started);
+            self.counters.chunk_creations.add(elapsed);
         }
     }
 }

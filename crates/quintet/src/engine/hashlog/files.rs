@@ -1,4 +1,5 @@
-//! Data files: extents of chunks and large values, appended to files of at most 2 GiB.
+//! Data files: extents of chunks and large values, appended to files of at most `file_bytes`
+//! (2 GiB by default). A larger value has a file of its own.
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
@@ -66,8 +67,6 @@ const FORMAT: u32 = 1;
 const FILE_HEAD_BYTES: usize = 64;
 /// Size of an extent's head in bytes.
 pub(super) const EXTENT_HEAD_BYTES: usize = 128;
-/// Maximum size of a data file in bytes: the paper's value.
-const FILE_BYTES_MAX: u64 = 2 << 30;
 
 /// The database and table that files belong to. Every head repeats it.
 #[derive(Clone, Copy, Debug)]
@@ -295,6 +294,8 @@ pub(super) struct DataFiles {
     /// after opening.
     current: Option<(Arc<DataFile>, u64)>,
     next_number: u64,
+    /// Maximum size of a file in bytes.
+    file_bytes_max: u64,
     /// Files written since the last sync.
     dirty: Vec<Arc<DataFile>>,
     /// Files whose names are not durable.
@@ -320,13 +321,19 @@ pub(super) fn number_of(name: &str) -> Option<u64> {
 }
 
 impl DataFiles {
-    pub(super) fn new(dir: Arc<dyn Dir>, owner: TableIdentity, next_number: u64) -> Self {
+    pub(super) fn new(
+        dir: Arc<dyn Dir>,
+        owner: TableIdentity,
+        file_bytes_max: u64,
+        next_number: u64,
+    ) -> Self {
         Self {
             dir,
             owner,
             files: Vec::new(),
             current: None,
             next_number,
+            file_bytes_max,
             dirty: Vec::new(),
             unnamed: Vec::new(),
             freed: Vec::new(),
@@ -377,10 +384,11 @@ impl DataFiles {
     }
 
     /// Allocates a range for `bytes`, rounded up to whole blocks, in the current file or in a new
-    /// one. `now` is the creation time of a new file. Fails if the disk is full.
+    /// one. `now` is the creation time of a new file. A range above the maximum size of a file gets
+    /// a file of its own. Fails if the disk is full.
     pub(super) fn allocate(&mut self, bytes: u64, now: u64) -> Result<FileRange> {
         let bytes = round_up(bytes, BLOCK_BYTES);
-        let fits = |end: u64| end + bytes <= FILE_BYTES_MAX;
+        let fits = |end: u64| end + bytes <= self.file_bytes_max;
         if let Some((file, end)) = &self.current
             && (file.has_failed() || !fits(*end))
         {

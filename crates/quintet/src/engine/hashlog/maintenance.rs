@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::{
     chunk::Chunk,
-    files::{DataFiles, FileRange, TableIdentity},
+    files::{DataFiles, FileRange},
     large_value::LargeValue,
     manifest::{Extent, HashLogManifest},
 };
-use crate::{io::Dir, util::budget::Reservation};
+use crate::util::budget::Reservation;
 
 /// The state of the one thread that maintains the table.
 #[derive(Debug)]
@@ -52,9 +52,9 @@ pub(super) struct PendingExtent {
 }
 
 impl Maintenance {
-    pub(super) fn new(dir: Arc<dyn Dir>, owner: TableIdentity) -> Self {
+    pub(super) fn new(files: DataFiles) -> Self {
         Self {
-            files: DataFiles::new(dir, owner, 0),
+            files,
             manifest: None,
             copy_chunk: None,
             retired: Vec::new(),

@@ -11,7 +11,10 @@ use crate::{
     contract::Context,
     io::Queues,
     record_store::read_ahead::ReadAhead,
-    util::sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, read},
+    util::{
+        sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, read},
+        timed_counter::TimedCounter,
+    },
 };
 
 /// Numbers of the next chunk.
@@ -64,6 +67,12 @@ pub(super) struct HashLogCounters {
     pub(super) manifest_bytes: AtomicU64,
     pub(super) manifest_needed: AtomicU64,
     pub(super) written_bytes_total: AtomicU64,
+    /// Checkpoints that were committed in the manifest, those of compaction included.
+    pub(super) checkpoints: TimedCounter,
+    /// Passes of compaction that rewrote chunks, without the checkpoint that follows.
+    pub(super) compactions: TimedCounter,
+    /// Chunks that were started, with the wait for their memory.
+    pub(super) chunk_creations: TimedCounter,
     /// Failures of the work after a checkpoint. It is retried.
     pub(super) cleanup_failures_total: AtomicU64,
 }

@@ -54,6 +54,7 @@ use crate::{
         mutant::mutant,
         report::Report,
         sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read, write},
+        timed_counter::TimedCounter,
     },
 };
 
@@ -99,7 +100,7 @@ pub struct Naive {
     /// A checkpoint is due after few updates, because compaction dropped expired entries.
     checkpoint_wanted: AtomicBool,
     newest: Mutex<NewestCheckpoint>,
-    snapshots_total: AtomicU64,
+    snapshots: TimedCounter,
     written_bytes_total: AtomicU64,
 }
 
@@ -119,7 +120,7 @@ impl Naive {
             dead_bytes: AtomicU64::new(0),
             checkpoint_wanted: AtomicBool::new(false),
             newest: Mutex::new(NewestCheckpoint::default()),
-            snapshots_total: AtomicU64::new(0),
+            snapshots: TimedCounter::default(),
             written_bytes_total: AtomicU64::new(0),
         };
         let lsn = naive.load_newest()?;
@@ -288,6 +289,7 @@ impl Naive {
     /// one before. Fails if the disk or the log sync fails; the one before remains then.
     fn write_checkpoint(&self, lsn: Lsn) -> Result<()> {
         let dir = &self.context.dir;
+        let started = self.context.env.monotonic();
         let mut writer = checkpoint::CheckpointWriter::create(
             dir,
             self.label(checkpoint::UNFINISHED_NAME),
@@ -304,7 +306,7 @@ impl Naive {
             .map_err(|error| Error::io(format!("publish {}", self.label(&name)), error))?;
         let newest = NewestCheckpoint { name: Some(name.clone()), lsn, file_bytes };
         let old = std::mem::replace(&mut *lock(&self.newest), newest);
-        self.snapshots_total.fetch_add(1, Ordering::Relaxed);
+        self.snapshots.add(self.context.env.monotonic().saturating_sub(started));
         if let Some(old) = old.name.filter(|old| *old != name) {
             // If this fails, the next open removes it.
             let _ = dir.remove(&old);
@@ -523,7 +525,8 @@ impl Engine for Naive {
         stats.index_bytes = stats.memory_bytes - stats.live_bytes;
         stats.written_bytes_total = self.written_bytes_total.load(Ordering::Relaxed);
         stats.details = vec![
-            ("snapshots_total", self.snapshots_total.load(Ordering::Relaxed)),
+            ("snapshots_total", self.snapshots.count()),
+            ("snapshot_micros_total", self.snapshots.micros()),
             ("snapshot_lsn", newest.lsn.0),
             ("update_bytes", self.update_bytes.load(Ordering::Relaxed)),
         ];

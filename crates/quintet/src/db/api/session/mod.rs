@@ -200,6 +200,7 @@ impl Session {
             .durability(core.durability)
             .sync_interval(core.sync_interval)
             .recovery_budget(core.checkpoints.recovery_budget())
+            .checkpoint_interval(core.checkpoints.interval())
             .snapshot_max_age(core.versions.limits.age)
             .memory_budget(bytes.max(MEMORY_BUDGET_MIN));
         options.merge_operators = core.tables.merge_operators().clone();

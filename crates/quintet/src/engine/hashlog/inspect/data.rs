@@ -119,6 +119,10 @@ impl InspectedRange<'_> {
              {} to {}{packed}",
             self.offset, head.serial, head.order, head.entry_count, head.first_lsn, head.last_lsn
         ));
+        say(&format!(
+            "  created {} ms, updated {} ms, capacity of the chunk {} bytes",
+            head.created, head.updated, head.capacity
+        ));
         let (image, bytes) = if head.packing == 0 {
             let image = read(self.offset, plain_bytes)?;
             self.compare(image.get(EXTENT_HEAD_BYTES..).unwrap_or(&[]), head.body_crc)?;

@@ -57,6 +57,7 @@ impl HashLog {
     ) -> Result<(Self, Lsn)> {
         let settings = HashLogSettings::parse(options)?;
         let owner = TableIdentity { database_id: context.database_id, table_id: context.table_id };
+        let files = DataFiles::new(Arc::clone(&context.dir), owner, settings.file_bytes, 0);
         let no_memory = |error| Error::io("reserve address space for a table", error);
         let engine = Self {
             owner,
@@ -72,7 +73,7 @@ impl HashLog {
             active: AtomicU64::new(0),
             roll: Mutex::default(),
             residency: Mutex::default(),
-            maintenance: Mutex::new(Maintenance::new(Arc::clone(&context.dir), owner)),
+            maintenance: Mutex::new(Maintenance::new(files)),
             checkpoint_wanted: AtomicBool::new(false),
             opened_complete: AtomicU64::new(0),
             warm_wanted: AtomicBool::new(false),
@@ -113,7 +114,8 @@ impl HashLog {
             let what = "the next numbers in the manifest are out of range";
             return Err(Error::corruption(label(self.owner.table_id, "manifest"), 0, what));
         }
-        maintenance.files = DataFiles::new(Arc::clone(dir), self.owner, next_file);
+        maintenance.files =
+            DataFiles::new(Arc::clone(dir), self.owner, self.settings.file_bytes, next_file);
         let sources = self.adopt_chunks(&mut maintenance, &contents)?;
         self.adopt_larges(&mut maintenance, &contents)?;
         let whole = Lsn(contents.commit.complete) >= self.context.complete;

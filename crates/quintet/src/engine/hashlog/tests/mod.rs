@@ -3,6 +3,7 @@
 mod bugs;
 mod crashes;
 mod faults;
+mod file_sizes;
 mod frames;
 mod packed;
 mod reopening;
@@ -384,10 +385,9 @@ fn readers_writers_and_maintenance_agree() {
             thread.join().unwrap();
         }
     });
-    let stats = table.stats();
-    assert!(
-        stats.details.iter().any(|(name, count)| *name == "chunks_compacted_total" && *count > 0)
-    );
+    for name in ["chunks_compacted_total", "compactions_total", "checkpoints_total"] {
+        assert!(test_bench::detail(&table, name) > 0, "{name}");
+    }
     check(&table);
     let before = contents(&table);
     table.checkpoint(Lsn(lsn.load(Ordering::Relaxed))).unwrap();

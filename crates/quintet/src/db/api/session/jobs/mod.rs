@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `log-sync` | makes buffered commits durable | `sync_interval` after the first unsynced one |
 //! | `log-prepare` | prepares the log's next pages and segment | when the log asks |
-//! | `persist` | a [checkpoint round](crate::db::checkpoint), and the removal of dropped tables' files | when an engine or the log's length asks |
+//! | `persist` | a [checkpoint round](crate::db::checkpoint), and the removal of dropped tables' files | when an engine or the log's length asks, or `checkpoint_interval` is over |
 //! | `expire` | the [`sweep`] | when a value expires |
 //! | `versions` | moves versions for snapshots to files | when they take too much memory |
 //! | `memory` | orders entries of memtables | when an engine has queued a task |
@@ -117,11 +117,17 @@ fn persist(core: &Core) -> NextRun {
     let outcome = core.checkpoints.run_due_work(&core.tables);
     // Requests during the round woke no job.
     let again = outcome.is_ok() && core.checkpoints.is_round_needed(&core.tables);
-    match finish(core, &outcome) {
-        _ if again => NextRun::Now,
-        NextRun::WhenWoken if core.tables.has_idle_work() => NextRun::After(IDLE_WORK_PAUSE),
-        next => next,
+    let next = finish(core, &outcome);
+    if again {
+        return NextRun::Now;
     }
+    if next != NextRun::WhenWoken {
+        return next;
+    }
+    let idle_work = core.tables.has_idle_work().then_some(IDLE_WORK_PAUSE);
+    // Not after a failure: the round that is due then would follow at once.
+    let periodic = core.checkpoints.next_periodic().filter(|_| outcome.is_ok());
+    idle_work.into_iter().chain(periodic).min().map_or(NextRun::WhenWoken, NextRun::After)
 }
 
 /// Records the outcome of a job, and returns when it runs again.
