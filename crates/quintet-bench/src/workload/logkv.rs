@@ -1,10 +1,11 @@
 //! The generator of the LogKV paper (section 4), and its experiments as presets.
 //!
-//! A command is a read with probability `read_fraction`, otherwise a write. A write is a delete with
-//! probability `delete_fraction`, of a key that has been in the store. Other commands use such a key
-//! with probability `hit_rate`. Other reads use an absent key; other writes insert a new one. Of the
-//! keys that have been in the store, the first `hot_fraction` receive `hot_rate` of the commands (0
-//! and 0: no key is hot). A read of a deleted key finds nothing, until an update sets it again.
+//! A command is a read with probability `read_fraction`, otherwise a write. A write is a delete
+//! with probability `delete_fraction`, of a key that has been in the store. Other commands use such
+//! a key with probability `hit_rate`. Other reads use an absent key; other writes insert a new one.
+//! Of the keys that have been in the store, the first `hot_fraction` receive `hot_rate` of the
+//! commands (0 and 0: no key is hot). A read of a deleted key finds nothing, until an update sets
+//! it again.
 //!
 //! How we differ from the paper: it does not state the initial content of the store, and an empty
 //! store has no hits. The harness loads `--records` records first and does not measure that. The
@@ -112,8 +113,8 @@ pub enum LogKvPreset {
     /// the write-heavy scenarios of Table 2, 1,000,000 commands.
     Search,
     /// The report in the authors' repository: throughput of 500,000 commands at a hit rate of 0.1
-    /// and a hot rate of 0.05; recovery after 100,000, 400,000, 700,000 and 1,000,000 commands, half
-    /// puts and half deletes, for snapshots every 32 KiB, 1 MiB and 32 MiB.
+    /// and a hot rate of 0.05. Then recovery after 100,000 to 1,000,000 commands, half puts and
+    /// half deletes, for snapshots every 32 KiB, 1 MiB and 32 MiB.
     Report,
 }
 

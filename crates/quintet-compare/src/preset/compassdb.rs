@@ -146,7 +146,8 @@ const ONE_READ: Remark = remark(
     None,
     "RocksDB 10.4 keeps its index and filters of 2 million keys in memory and reads the disk as \
      often as ours (0.68 times a get in C), so the disk binds both. In the paper both exceeded its \
-     cache of 32 MB. Tried: smaller blocks, sections of keys, slots beside entries (docs/lab/tph.md).",
+     cache of 32 MB. Tried: smaller blocks, sections of keys, slots beside entries \
+     (docs/lab/tph.md).",
 );
 
 /// Bytes written.

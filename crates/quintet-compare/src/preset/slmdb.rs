@@ -378,8 +378,9 @@ pub(super) const PRESETS: &[Preset] = &[
                 "range",
                 "",
                 None,
-                "A range of 100 reads 4.3 to 4.8 times from the disk, LevelDB's 2.2: its compaction \
-                 has ended by then, ours keeps runs that overlap. docs/lab/slm.md has what was tried.",
+                "A range of 100 reads 4.3 to 4.8 times from the disk, LevelDB's 2.2: its \
+                 compaction has ended by then, ours keeps runs that overlap. What was tried: \
+                 docs/lab/slm.md.",
             ),
         ],
         ..SLMDB

@@ -34,7 +34,7 @@ use target::ReplayTarget;
 
 use super::{
     catalog::{self, Catalog, edit::Progress, tree::CatalogTree},
-    checkpoint::{CheckpointLimits, CheckpointScheduler},
+    checkpoint::CheckpointScheduler,
     core::{Core, key_locks::KeyLocks, log_jobs::LogJobs, stripes::Stripes},
     expiry::ExpiryIndex,
     tables::{
@@ -186,10 +186,7 @@ fn load_and_replay(
     let log_start = log_start.max(log.stats().start);
     let log_and_host = || (Arc::clone(&log), Arc::clone(&host));
     let ((index_log, index_host), round_ends) = (log_and_host(), log_and_host());
-    let limits = CheckpointLimits {
-        recovery_budget: options.recovery_budget,
-        interval: options.checkpoint_interval,
-    };
+    let limits = options.checkpoint_limits();
     Ok(Core {
         env: Arc::clone(env),
         dir: Arc::clone(dir),

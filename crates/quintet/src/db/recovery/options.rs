@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     Error, Result,
-    db::{core::durability::Durability, merge::MergeOperators, versions::SnapshotLimits},
+    db::{
+        checkpoint::CheckpointLimits, core::durability::Durability, merge::MergeOperators,
+        versions::SnapshotLimits,
+    },
     io::{
         Env,
         persistence::{MappedMemory, Slowness},
@@ -225,15 +228,18 @@ impl Options {
         self
     }
 
-    /// Sets the time after which all tables with unpersisted updates are checkpointed (default 0; 0,
-    /// or 10 ms to 24 hours). So opening replays at most the log of this time, of one checkpoint
-    /// round, and of one step of compaction, for which a round waits. With 0, an engine decides when its table is checkpointed, and [`recovery_budget`]
-    /// bounds the log. The writes of a table that changes little then stay in the log.
+    /// Sets the time after which all tables with unpersisted updates are checkpointed: 0 (the
+    /// default), or 10 ms to 24 hours.
+    ///
+    /// So opening replays the log of this time and of one checkpoint round, which may wait for one
+    /// step of compaction. With 0, an engine decides when its table is checkpointed, and
+    /// [`recovery_budget`] bounds the log. The writes of a table that changes little then stay in
+    /// the log.
     ///
     /// A background job does it, and writes do not wait. Each round writes what has changed; a
     /// `naive` table that has changed is written as a whole. An interval without writes costs
-    /// nothing. A failed round is repeated after a second. The durability of a write does not depend
-    /// on it: that is [`sync_interval`].
+    /// nothing. A failed round is repeated after a second. The durability of a write does not
+    /// depend on it: that is [`sync_interval`].
     ///
     /// [`recovery_budget`]: Self::recovery_budget
     /// [`sync_interval`]: Self::sync_interval
@@ -385,6 +391,14 @@ impl Options {
     /// Returns the memory budget in bytes on `env`.
     pub(crate) fn budget_on(&self, env: &dyn Env) -> u64 {
         self.memory_budget.unwrap_or_else(|| (env.memory_bytes() / 4).max(MEMORY_BUDGET_MIN))
+    }
+
+    /// Returns when all tables are checkpointed, at the latest.
+    pub(crate) const fn checkpoint_limits(&self) -> CheckpointLimits {
+        CheckpointLimits {
+            recovery_budget: self.recovery_budget,
+            interval: self.checkpoint_interval,
+        }
     }
 
     /// Returns the bounds of what snapshots hold.

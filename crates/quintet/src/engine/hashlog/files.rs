@@ -1,5 +1,5 @@
 //! Data files: extents of chunks and large values, appended to files of at most `file_bytes`
-//! (2 GiB by default). A larger value has a file of its own.
+//! (2 GiB by default). A larger value has its own file.
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
@@ -385,7 +385,7 @@ impl DataFiles {
 
     /// Allocates a range for `bytes`, rounded up to whole blocks, in the current file or in a new
     /// one. `now` is the creation time of a new file. A range above the maximum size of a file gets
-    /// a file of its own. Fails if the disk is full.
+    /// its own file. Fails if the disk is full.
     pub(super) fn allocate(&mut self, bytes: u64, now: u64) -> Result<FileRange> {
         let bytes = round_up(bytes, BLOCK_BYTES);
         let fits = |end: u64| end + bytes <= self.file_bytes_max;

@@ -14,7 +14,7 @@ fn sizes(bench: &Bench) -> Vec<u64> {
     let names = bench.dir().list().unwrap().into_iter().map(|entry| entry.name);
     let mut names: Vec<String> = names.filter(|name| name.starts_with("data-")).collect();
     names.sort_unstable();
-    let size = |name: &String| bench.env.contents(&format!("table/{name}")).unwrap().len();
+    let size = |name: &String| bench.env.contents(format!("table/{name}")).unwrap().len();
     names.iter().map(|name| to_u64(size(name))).collect()
 }
 
