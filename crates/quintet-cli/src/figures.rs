@@ -60,6 +60,7 @@ pub fn of_database(database: &Database) -> Figures {
         number("write_stalls_total", stats.write_stalls_total),
         number("write_delays_total", stats.write_delays_total),
         number("persist_rounds_total", stats.persist_rounds_total),
+        number("persist_micros_total", stats.persist_micros_total),
         number("open_snapshots", stats.open_snapshots),
         number("oldest_snapshot_ms", millis(stats.oldest_snapshot_age)),
         number("oldest_snapshot_lsn", stats.oldest_snapshot_lsn.map_or(0, |lsn| lsn.0)),

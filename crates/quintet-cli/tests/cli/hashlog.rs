@@ -37,13 +37,15 @@ fn masked(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
         let words: Vec<&str> = line.split(' ').collect();
+        let is_number = |at: usize| words.get(at).is_some_and(|word| word.parse::<u64>().is_ok());
         let is_hidden = |at: usize| {
             let before = |back: usize| at.checked_sub(back).and_then(|at| words.get(at).copied());
             before(1) == Some("lsn")
                 || before(1) == Some("to")
                     && (before(3) == Some("lsn") || before(2) == Some("complete"))
                 || before(2) == Some("id") && words.contains(&"database")
-                || before(6) == Some("created")
+                || matches!(before(1), Some("created" | "updated"))
+                || before(6) == Some("created") && is_number(at)
         };
         let shown: Vec<String> = (0..words.len())
             .map(|at| {
