@@ -81,6 +81,7 @@ pub struct ComparisonSummary {
 /// Runs a comparison.
 pub fn run(stores: &dyn Stores, comparison: &Comparison<'_>) -> Outcome<ComparisonSummary> {
     let mut runner = ComparisonRunner::new(stores, comparison)?;
+    runner.dir.remove_when_killed()?;
     for note in &comparison.notes {
         runner.progress.note(note);
     }
@@ -114,8 +115,7 @@ impl<'a> ComparisonRunner<'a> {
             let what = format!("--dir {}: there is no such directory", comparison.dir.display());
             return Err(Failure::Usage(what));
         }
-        let mut dir = ScratchDir::new(&comparison.dir, "quintet-compare")?;
-        dir.remove_when_killed()?;
+        let dir = ScratchDir::new(&comparison.dir, "quintet-compare")?;
         let (mut runs, mut work_bytes) = (0, 0_u64);
         for group in &comparison.groups {
             let work = group.jobs.iter().map(Job::work_bytes).fold(0, u64::saturating_add);
