@@ -233,7 +233,7 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "cedrusdb-fig9",
         origin: "CedrusDB, figure 9",
-        about: "Lookups and insertions, and the memory of the index, against sluggishness: in the \
+        about: "Lookups and insertions, and the memory of the index, against sluggishness. In the \
                 paper, from 4 to 16 cuts it from over 23 GB to 144 MB at 256 children a node.",
         engines: &["trie"],
         peers: &[],

@@ -134,7 +134,7 @@ const SMALL: Remark = remark(
     "",
     None,
     "400 MB leave LevelDB little to merge: it writes 2.5 times its data, in the paper's 8 GB far \
-     more. See the bars of 8 GB in docs/engines/slm-pmem.md. The design spins 500 ns for each of \
+     more. With 2 GB see the head of docs/papers.md. The design spins 500 ns for each of \
      18 lines of a put of 1 KiB, and its index takes 6 more on the other of two processors. Tried: \
      one wait for all lines of an entry (63 to 71 thousand puts a second).",
 );
@@ -190,8 +190,8 @@ pub(super) const PRESETS: &[Preset] = &[
     Preset {
         name: "slmdb-fig2",
         origin: "SLM-DB, figure 2",
-        about: "Random reads against the size of values with a fifth of the data as memory: \
-                finding the block takes up to 36.66 % of a read of LevelDB; 6.14 times the \
+        about: "Random reads against the size of values with a fifth of the data as memory. \
+                Finding the block takes up to 36.66 % of a read of LevelDB; 6.14 times the \
                 needless block reads at 64 KiB. Look at the I/Os a read.",
         points: READS,
         memory: MemoryPlan::Share(0.2),
