@@ -55,6 +55,9 @@ impl PersistentList {
                 return Err(pool.damage(node, "the nodes of a list form a cycle"));
             }
             steps -= 1;
+            if !list.is_within(node, KEY, &mut run) {
+                return Err(pool.damage(node, "a node is not within an object"));
+            }
             if !list.return_below(node, end)? {
                 // The node was new: unlink it.
                 node = list.follow(node + NEXT)?;

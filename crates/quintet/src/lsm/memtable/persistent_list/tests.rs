@@ -128,6 +128,22 @@ fn agrees_with_a_map_both_ways() {
 }
 
 #[test]
+fn a_link_to_no_object_is_damage_and_changes_nothing() {
+    let recorder = Arc::new(Recorder::zeroed(POOL_BYTES));
+    let pool = pool(&recorder);
+    let list = made(&pool);
+    list.insert(b"a", 5, 0, &[b"one"]).unwrap();
+    let at = list.at;
+    drop(list);
+    // A root that nothing uses: as a node it would be empty, and would be unlinked.
+    pool.replace(at + FIRST, link(Pool::root_at(9)));
+    let before = recorder.image();
+    let opened = PersistentList::open(&pool, at, CAPACITY, 100).map(drop);
+    assert!(matches!(opened, Err(Error::Corruption { .. })), "{opened:?}");
+    assert!(recorder.image() == before);
+}
+
+#[test]
 fn an_insert_takes_two_fences_at_most() {
     let recorder = Arc::new(Recorder::zeroed(64 * SLAB_BYTES));
     let pool = pool(&recorder);
