@@ -2,11 +2,40 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
+use quintet::Options;
+
 use crate::data::{KEY_BYTES, VALUE_BYTES};
 
 /// Largest count that [`count`] accepts. Products of two counts and a record size stay below
 /// `u64::MAX` in practice, and a larger number on a command line is a typing error.
 const COUNT_MAX: u64 = 1 << 50;
+
+/// Limits of the log that a command line gives. The parsers of sizes differ between commands.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogLimits {
+    /// See [`Options::sync_interval`].
+    pub sync_interval: Option<Duration>,
+    /// See [`Options::recovery_budget`].
+    pub recovery_budget: Option<u64>,
+    /// See [`Options::checkpoint_interval`].
+    pub checkpoint_interval: Option<Duration>,
+}
+
+impl LogLimits {
+    /// Adds the limits that are given to the options of a database.
+    pub fn apply(self, mut options: Options) -> Options {
+        if let Some(interval) = self.sync_interval {
+            options = options.sync_interval(interval);
+        }
+        if let Some(bytes) = self.recovery_budget {
+            options = options.recovery_budget(bytes);
+        }
+        if let Some(interval) = self.checkpoint_interval {
+            options = options.checkpoint_interval(interval);
+        }
+        options
+    }
+}
 
 /// Parses a count: decimal digits with optional `_` separators and an optional suffix `k`, `M` or
 /// `G` (powers of 1000).

@@ -25,7 +25,7 @@ use quintet_bench::{
 };
 
 use crate::{
-    design::DESIGNS,
+    design,
     paper::Paper,
     preset::{self, KnownPresets, Preset},
     stores::AllStores,
@@ -182,7 +182,7 @@ impl PapersArgs {
         let (names, mut notes) = Self::stores(preset);
         let pool = ("pmem_path".to_owned(), pools.display().to_string());
         let choice = |name: &'static str| {
-            let design = DESIGNS.iter().find(|design| design.name == name);
+            let design = design::find(name);
             // A control group counts files in memory. Under a limit the pool is a file of the disk
             // that the page cache holds, and shares the limit.
             let is_limited = matches!(preset.memory, MemoryPlan::Share(_) | MemoryPlan::Limit(_));

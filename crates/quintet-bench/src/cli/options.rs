@@ -6,7 +6,7 @@ use clap::value_parser;
 use quintet::Options;
 
 use crate::{
-    args::{bytes, count, duration, key_bytes, option, rate, value_bytes},
+    args::{LogLimits, bytes, count, duration, key_bytes, option, rate, value_bytes},
     store::Durability,
 };
 
@@ -29,17 +29,9 @@ pub(crate) struct LogOptions {
 
 impl LogOptions {
     /// Returns the options of a database.
-    pub(crate) fn apply(self, mut options: Options) -> Options {
-        if let Some(interval) = self.sync_interval {
-            options = options.sync_interval(interval);
-        }
-        if let Some(bytes) = self.recovery_budget {
-            options = options.recovery_budget(bytes);
-        }
-        if let Some(interval) = self.checkpoint_interval {
-            options = options.checkpoint_interval(interval);
-        }
-        options
+    pub(crate) fn apply(self, options: Options) -> Options {
+        let Self { sync_interval, recovery_budget, checkpoint_interval } = self;
+        LogLimits { sync_interval, recovery_budget, checkpoint_interval }.apply(options)
     }
 
     /// Returns the settings of Quintet's stores: [`crate::builtin`] reads them.

@@ -4,6 +4,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 use quintet::Options;
+use quintet_bench::args::LogLimits;
 
 use super::values::{parse_duration, parse_size};
 
@@ -53,17 +54,9 @@ pub struct LogArgs {
 
 impl LogArgs {
     /// Adds the limits that are given to the options of a database.
-    pub fn apply(self, mut options: Options) -> Options {
-        if let Some(interval) = self.sync_interval {
-            options = options.sync_interval(interval);
-        }
-        if let Some(bytes) = self.recovery_budget {
-            options = options.recovery_budget(bytes);
-        }
-        if let Some(interval) = self.checkpoint_interval {
-            options = options.checkpoint_interval(interval);
-        }
-        options
+    pub fn apply(self, options: Options) -> Options {
+        let Self { sync_interval, recovery_budget, checkpoint_interval } = self;
+        LogLimits { sync_interval, recovery_budget, checkpoint_interval }.apply(options)
     }
 }
 
