@@ -187,14 +187,20 @@ impl Memtable {
     ) -> io::Result<Self> {
         let (nodes, buckets) = arenas.acquire()?;
         budget.reserve_unchecked(arenas.buckets_bytes());
+        let storage = Storage::Memory {
+            list: SkipList::new(nodes, buckets).reporting_to(ranges, PUT),
+            arenas: Arc::clone(arenas),
+        };
+        Ok(Self::with(storage, group, budget))
+    }
+
+    /// Returns a memtable without entries that joins `group`.
+    fn with(storage: Storage, group: Option<&Arc<Filter>>, budget: &Arc<Budget>) -> Self {
         if let Some(group) = group {
             group.members.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(Self {
-            storage: Storage::Memory {
-                list: SkipList::new(nodes, buckets).reporting_to(ranges, PUT),
-                arenas: Arc::clone(arenas),
-            },
+        Self {
+            storage,
             group: group.cloned(),
             budget: Arc::clone(budget),
             charged: AtomicU64::new(0),
@@ -202,7 +208,7 @@ impl Memtable {
             keys: AtomicU64::new(0),
             payload_bytes: AtomicU64::new(0),
             is_queued: AtomicBool::new(false),
-        })
+        }
     }
 
     /// Returns whether its entries are in a pool of persistent memory.

@@ -35,7 +35,7 @@ use crate::{
     util::{
         budget::Budget,
         codec::{Lsn, to_u64},
-        sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
+        sync::{AtomicU64, Mutex, Ordering, lock},
     },
 };
 
@@ -170,19 +170,8 @@ impl PoolMemtables {
         group: Option<&Arc<Filter>>,
         (ranges, budget): (&Arc<EmptyRanges>, &Arc<Budget>),
     ) -> Memtable {
-        if let Some(group) = group {
-            group.members.fetch_add(1, Ordering::Relaxed);
-        }
-        Memtable {
-            storage: Storage::Pool(PoolList::new(list, ranges, &self.totals)),
-            group: group.cloned(),
-            budget: Arc::clone(budget),
-            charged: AtomicU64::new(0),
-            entries: AtomicU64::new(0),
-            keys: AtomicU64::new(0),
-            payload_bytes: AtomicU64::new(0),
-            is_queued: AtomicBool::new(false),
-        }
+        let storage = Storage::Pool(PoolList::new(list, ranges, &self.totals));
+        Memtable::with(storage, group, budget)
     }
 
     /// Replaces the directory: these memtables, newest first, and the retiring ones. Persistent on
