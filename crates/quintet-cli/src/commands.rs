@@ -15,7 +15,7 @@ use crate::{
     arguments::{self, Arguments, Command, DurabilityChoice, Selection},
     context::{
         Context, explain_missing, is_database, must_not_be_file, open_existing, open_or_create,
-        open_table,
+        open_table, warn_if_emulated,
     },
     entries::EntrySelection,
     export::{self, ExportSummary, ExportTarget, NewFile, RowShape},
@@ -81,12 +81,12 @@ fn create(context: &mut Context<'_>, command: &arguments::CreateArgs) -> Outcome
             return Err(Failure::Usage(format!("{what}; its first table needs --engine ENGINE")));
         }
         let database = context.open_to_write(dir, DurabilityChoice::Sync)?;
-        database.create_default_table(name)?;
+        warn_if_emulated(&database.create_default_table(name)?)?;
         return Ok(database.close()?);
     };
     let options = options::of_table(engine, &command.options, &command.typing)?;
     let database = open_or_create(&context.options(), dir)?;
-    database.create_table(name, options)?;
+    warn_if_emulated(&database.create_table(name, options)?)?;
     Ok(database.close()?)
 }
 
@@ -335,6 +335,7 @@ fn import_target(
         let what = format!("table {name} exists and uses the {} engine", table.kind());
         return Err(Failure::Failed(what));
     }
+    warn_if_emulated(&table)?;
     Ok((database, table))
 }
 

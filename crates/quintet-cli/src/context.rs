@@ -1,8 +1,11 @@
 //! The settings of a run, and opening databases with them.
 
-use std::{io::Write, path::Path};
+use std::{
+    io::{self, Write},
+    path::Path,
+};
 
-use quintet::{Database, Durability, Error, Options, Table};
+use quintet::{Database, Durability, EngineKind, Error, Options, Table};
 
 use crate::{
     arguments::{self, DurabilityChoice},
@@ -112,7 +115,31 @@ fn must_be_database(dir: &Path) -> Outcome {
 
 /// Opens the table of a command.
 pub(crate) fn open_table(database: &Database, dir: &Path, name: &str) -> Outcome<Table> {
-    database.table(name).map_err(|error| explain_missing(error, database, dir, name))
+    let opened = database.table(name);
+    let table = opened.map_err(|error| explain_missing(error, database, dir, name))?;
+    if !database.is_read_only() {
+        warn_if_emulated(&table)?;
+    }
+    Ok(table)
+}
+
+/// Prints one line on standard error if the table's persistent memory is emulated on an ordinary
+/// file.
+pub(crate) fn warn_if_emulated(table: &Table) -> Outcome {
+    if table.kind() != EngineKind::Slm {
+        return Ok(());
+    }
+    let stats = table.stats()?;
+    if stats.details.iter().any(|detail| *detail == ("pmem_emulated", 1)) {
+        // Standard error may be closed; there is no other place for the message.
+        let _ = writeln!(
+            io::stderr(),
+            "quintet: table {}: persistent memory is emulated on an ordinary file; a power loss \
+             while the table is open loses the table",
+            stats.name
+        );
+    }
+    Ok(())
 }
 
 /// Converts an error of a command for the table `name`. For a missing table, the message says how

@@ -8,6 +8,7 @@ mod hierarchy;
 mod import_export;
 mod kill;
 mod listing;
+mod pool;
 mod shell;
 mod trie;
 mod typed;

@@ -29,11 +29,11 @@ use std::sync::Arc;
 use super::{
     link::OFFSET_BITS,
     medium::{Access, Counts, Medium, SEGMENTS_MAX, Segments},
-    slabs::{HEAD_BYTES, Marks, SLAB_BYTES, SlabSweep, Slabs},
+    slabs::{HEAD_BYTES, Marks, SLAB_BYTES, SlabSweep, SlabUse, Slabs},
 };
 use crate::{
-    io::{File, persistence::Slowness},
-    journal::{FileHead, redo::Owner},
+    io::{File, persistence::Slowness, read_up_to},
+    journal::{FileHead, HeadFields, redo::Owner},
     util::{
         codec::{low_u64, to_usize},
         error::{Error, Result},
@@ -149,6 +149,29 @@ impl Pool {
         Self::start(&file, sizes, mode, boot, owner.label(name)).map(Some)
     }
 
+    /// Opens a private copy of any table's pool, in whatever state it is, to describe it. Returns
+    /// the fields of its head too. Changes no file.
+    ///
+    /// Fails with [`Error::Corruption`] if the head or the directory is damaged, or the file is
+    /// shorter than its first segment.
+    pub(crate) fn open_to_inspect(file: &Arc<dyn File>, label: &str) -> Result<(Self, HeadFields)> {
+        let io = |error| Error::io(format!("read {label}"), error);
+        let mut head = [0; 64];
+        let count = read_up_to(&**file, &mut head, 0).map_err(io)?;
+        let fields = FileHead::decode(head.get(..count).unwrap_or(&[]));
+        let damage = |what: String| Error::corruption(label, 0, what);
+        let fields = fields.filter(|fields| fields.magic == *MAGIC);
+        let fields = fields.ok_or_else(|| damage("the head of the pool is damaged".to_owned()))?;
+        let (first, length) = (fields.region_bytes, file.len().map_err(io)?);
+        let sizes = Sizes { first, most: length };
+        if length < first || Self::check_sizes(sizes).is_err() {
+            let what = format!("a file of {length} bytes, whose first segment has {first}");
+            return Err(damage(what));
+        }
+        let medium = Self::map(file, sizes, PoolMode::Copy)?;
+        Ok((Self::recover(medium, sizes, length, label.to_owned())?, fields))
+    }
+
     fn check_sizes(sizes: Sizes) -> Result<()> {
         let fits = sizes.first.is_power_of_two()
             && sizes.first >= 4 * SLAB_BYTES
@@ -238,6 +261,27 @@ impl Pool {
         self.sync()?;
         self.medium.store(CLOSED, 1);
         self.sync()
+    }
+
+    /// Returns whether an ordinary file takes the place of persistent memory, as of the last opening
+    /// for writing.
+    pub(crate) fn is_emulated(&self) -> bool {
+        self.medium.load(KIND) != 1
+    }
+
+    /// Returns whether an emulated pool was synced and closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.medium.load(CLOSED) == 1
+    }
+
+    /// Returns how many slabs are used for what.
+    pub(crate) fn slab_use(&self) -> SlabUse {
+        lock(&self.slabs).slab_use()
+    }
+
+    /// Returns whether an object may begin at an offset.
+    pub(crate) fn is_object(&self, offset: u64) -> bool {
+        lock(&self.slabs).is_object(offset)
     }
 
     /// Returns the pool's name, for messages.

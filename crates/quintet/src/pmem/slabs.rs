@@ -16,7 +16,7 @@
 //! Invariants: runs are within a segment and do not overlap (verified by [`Slabs::load`]). A word
 //! that says "in use" is persistent before the first object of its slab is handed out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::medium::{Medium, Segments};
 use crate::util::{
@@ -88,6 +88,20 @@ pub(super) struct Slabs {
     unknown_runs: BTreeSet<u64>,
     /// Objects of unknown slabs that were freed.
     freed: Vec<u64>,
+}
+
+/// How many slabs are used for what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SlabUse {
+    /// All slabs, those of the directory included.
+    pub(crate) total: u64,
+    pub(crate) free: u64,
+    /// For each size of objects in bytes the number of slabs.
+    pub(crate) classes: BTreeMap<u64, u64>,
+    /// Objects of whole slabs.
+    pub(crate) runs: u64,
+    /// Slabs of these objects.
+    pub(crate) run_slabs: u64,
 }
 
 /// The offset and the description of a damage.
@@ -269,6 +283,30 @@ impl Slabs {
             Slab::Run { slabs } if within == 0 => Some(Object::Run { slab, slabs: *slabs }),
             _ => None,
         }
+    }
+
+    /// Returns whether an object may begin at an offset.
+    pub(super) fn is_object(&self, offset: u64) -> bool {
+        self.object(offset).is_some()
+    }
+
+    /// Returns how many slabs are used for what.
+    pub(super) fn slab_use(&self) -> SlabUse {
+        let mut found = SlabUse { total: to_u64(self.states.len()), ..SlabUse::default() };
+        for state in &self.states {
+            match state {
+                Slab::Free => found.free += 1,
+                Slab::Small { class, .. } | Slab::Unknown { class } => {
+                    *found.classes.entry(class_bytes(*class)).or_default() += 1;
+                }
+                Slab::Run { slabs } => {
+                    found.runs += 1;
+                    found.run_slabs += slabs;
+                }
+                Slab::Directory | Slab::Rest { .. } => {}
+            }
+        }
+        found
     }
 
     /// Returns the start and the bytes of the run that contains an offset.

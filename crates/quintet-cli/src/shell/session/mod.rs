@@ -12,7 +12,7 @@ use words::Words;
 
 use crate::{
     bytes::quote,
-    context::table_name,
+    context::{table_name, warn_if_emulated},
     entries::{EntrySelection, Visit},
     failure::{Failure, Outcome},
     figures,
@@ -110,7 +110,20 @@ impl<'a> Session<'a> {
             (None, [only]) => Some(database.table(&only.name)?),
             (None, _) => None,
         };
-        Ok(Self { database, table, view: ReadView::Current, is_terminal })
+        let mut session = Self { database, table: None, view: ReadView::Current, is_terminal };
+        if let Some(table) = table {
+            session.choose(table)?;
+        }
+        Ok(session)
+    }
+
+    /// Lets the following commands use a table.
+    fn choose(&mut self, table: Table) -> Outcome {
+        if !self.database.is_read_only() {
+            warn_if_emulated(&table)?;
+        }
+        self.table = Some(table);
+        Ok(())
     }
 
     /// Returns the prompt.
@@ -155,7 +168,7 @@ impl<'a> Session<'a> {
             b"count" => self.count(words, out)?,
             b"use" => {
                 let name = table_name(last(words, "TABLE")?)?;
-                self.table = Some(self.database.table(&name)?);
+                self.choose(self.database.table(&name)?)?;
                 self.done(out)?;
             }
             b"tables" => {
@@ -403,7 +416,7 @@ impl<'a> Session<'a> {
                 _ => options = options.set(name, value),
             }
         }
-        self.table = Some(self.database.create_table(&name, typing.apply(options)?)?);
+        self.choose(self.database.create_table(&name, typing.apply(options)?)?)?;
         self.done(out)
     }
 

@@ -69,6 +69,7 @@ pub fn file(path: &Path, sink: &mut Sink<'_>) -> Result<()> {
         b"QTPHSLOT" => tph::piece(&dir, &*file, &shown, &mut |line| lines.write(line)),
         b"QTPHPIEC" => tph::sst(&dir, &*file, &shown, &mut |line| lines.write(line)),
         b"QSLMRUN\0" => slm::describe_run(&dir, &*file, &shown, &mut |line| lines.write(line)),
+        b"QNTPMEM\0" => slm::describe_pool(&file, &shown, &mut |line| lines.write(line)),
         b"QTRIENOD" | b"QTRIEDAT" | b"QTRIEEXT" => {
             trie::pages(&*file, &shown, &mut |line| lines.write(line))
         }

@@ -54,7 +54,7 @@ mod tests;
 
 use std::sync::Arc;
 
-pub(crate) use self::run::describe_run;
+pub(crate) use self::{pool::describe_pool, run::describe_run};
 use self::{
     range::SlmRangeSource,
     table::{SlmTable, SuperVersion},

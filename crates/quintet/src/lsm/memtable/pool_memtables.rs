@@ -274,6 +274,33 @@ impl PoolMemtables {
     }
 }
 
+/// A memtable in a pool, for descriptions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PoolListSummary {
+    /// Offset of the list.
+    pub(crate) at: u64,
+    pub(crate) keys: u64,
+    /// Bytes of nodes and current values.
+    pub(crate) bytes: u64,
+    /// The lowest and the highest LSN of a current value; `None` if the list is empty.
+    pub(crate) lsns: Option<(Lsn, Lsn)>,
+}
+
+impl PoolListSummary {
+    /// Reads and verifies the list at an offset. Fails with `Corruption`. The pool must be a copy.
+    pub(crate) fn read(pool: &Arc<Pool>, at: u64) -> Result<Self> {
+        let list = PersistentList::open(pool, at, DIRECTORY_BYTES, u64::MAX)?;
+        let (mut lsns, mut entry) = (None::<(Lsn, Lsn)>, list.first());
+        while let Some(one) = entry {
+            let lsn = Lsn(list.version(list.value(one)));
+            let (low, high) = lsns.unwrap_or((lsn, lsn));
+            lsns = Some((low.min(lsn), high.max(lsn)));
+            entry = list.next(one);
+        }
+        Ok(Self { at, keys: list.keys(), bytes: list.used_bytes(), lsns })
+    }
+}
+
 impl Memtable {
     /// Verifies the entries that are in a pool. Fails with `Corruption`.
     pub(crate) fn check(&self) -> Result<()> {

@@ -35,9 +35,11 @@
 //! Threads: see [`index`]. `complete` is written by checkpoints, which take turns.
 
 pub(super) mod index;
+mod inspect;
 mod roots;
 mod slm_pool;
 mod sweep;
 mod sweep_state;
 
+pub(crate) use self::inspect::describe_pool;
 pub(super) use self::slm_pool::SlmPool;

@@ -24,11 +24,11 @@ use crate::{
 /// Name of the pool's file in the table's own directory.
 const NAME: &str = "pool";
 /// Root word 0 without the byte of what is in the pool.
-const MAGIC: u64 = u64::from_le_bytes(*b"QNTSLM\0\x01");
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"QNTSLM\0\x01");
 /// Shift of that byte.
-const PARTS_SHIFT: u32 = 48;
-const HAS_MEMTABLES: u64 = 1;
-const HAS_INDEX: u64 = 2;
+pub(super) const PARTS_SHIFT: u32 = 48;
+pub(super) const HAS_MEMTABLES: u64 = 1;
+pub(super) const HAS_INDEX: u64 = 2;
 
 /// Initial bytes of a pool. It grows by doubling.
 const FIRST_BYTES: u64 = 64 << 20;
@@ -96,7 +96,10 @@ impl Place {
         mut open: impl FnMut(PoolMode) -> Result<Option<Pool>>,
     ) -> Result<Option<(Pool, bool)>> {
         if is_copy {
-            return Ok(open(PoolMode::Copy)?.map(|pool| (pool, true)));
+            return Ok(open(PoolMode::Copy)?.map(|pool| {
+                let is_emulated = pool.is_emulated();
+                (pool, is_emulated)
+            }));
         }
         match open(PoolMode::Persistent) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::Unsupported => {

@@ -408,6 +408,11 @@ impl PersistentList {
         Self::entry(after)
     }
 
+    /// Returns the entry with the lowest key.
+    pub(crate) fn first(&self) -> Option<ListEntry> {
+        Self::entry(self.after(self.at))
+    }
+
     /// Returns the last entry whose key is below `key`; with `None`, the last of all.
     pub(crate) fn seek_before(&self, key: Option<&[u8]>) -> Option<ListEntry> {
         let node = match key {

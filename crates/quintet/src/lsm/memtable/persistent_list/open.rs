@@ -39,7 +39,7 @@ impl PersistentList {
     /// above: each key returns to its newest value below. Fails with [`Error::Corruption`] if any
     /// part is damaged.
     pub(crate) fn open(pool: &Arc<Pool>, at: u64, capacity: u64, end: u64) -> Result<Self> {
-        if pool.load(at) != MAGIC {
+        if !pool.is_object(at) || pool.load(at) != MAGIC {
             return Err(pool.damage(at, "no list starts at this offset"));
         }
         let list = Self::with(Arc::clone(pool), at, capacity)?;
@@ -50,6 +50,8 @@ impl PersistentList {
         let mut node = list.follow(at + FIRST)?;
         let mut link_before = at + FIRST;
         let mut steps = pool.bytes() / KEY;
+        // No two keys share a value, so the chains of all keys together are bounded.
+        let mut values = pool.bytes() / VALUE_HEAD_BYTES;
         while node != 0 {
             if steps == 0 {
                 return Err(pool.damage(node, "the nodes of a list form a cycle"));
@@ -58,7 +60,7 @@ impl PersistentList {
             if !list.is_within(node, KEY, &mut run) {
                 return Err(pool.damage(node, "a node is not within an object"));
             }
-            if !list.return_below(node, end)? {
+            if !list.return_below(node, end, &mut values)? {
                 // The node was new: unlink it.
                 node = list.follow(node + NEXT)?;
                 pool.replace(link_before, link(node));
@@ -79,15 +81,16 @@ impl PersistentList {
     }
 
     /// Returns a node to its newest value below version `end`. Returns `false` if it has none.
-    fn return_below(&self, node: u64, end: u64) -> Result<bool> {
+    /// `steps` limits how many values are skipped.
+    fn return_below(&self, node: u64, end: u64, steps: &mut u64) -> Result<bool> {
         let newest = self.follow(node + VALUE)?;
-        let (mut value, mut steps) = (newest, self.pool.bytes() / VALUE_HEAD_BYTES);
+        let mut value = newest;
         mutant!(PersistentListKeepsLater => return Ok(true));
         while value != 0 && self.pool.load(value) >= end {
-            if steps == 0 {
+            if *steps == 0 {
                 return Err(self.pool.damage(value, "the values of a key replace one another"));
             }
-            steps -= 1;
+            *steps -= 1;
             value = self.follow(value + REPLACED)?;
         }
         if value != 0 && value != newest {

@@ -12,12 +12,14 @@
 //!
 //! Threads: lookups and scans take no lock. All changes hold `state`.
 
+mod describe;
 mod fast_fair;
 mod run_records;
 mod update_log;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+pub(super) use self::describe::describe;
 pub(in crate::engine::slm) use self::update_log::UpdateBatch;
 use self::{
     fast_fair::{FairTree, PUT_BYTES},

@@ -43,7 +43,8 @@ impl RunRecords {
         let head = pool.load(at);
         let (bytes, runs) = (u64::from(low_u32(head)), pool.load(at + 8));
         let words = to_u64(pool.words(at).len());
-        let is_within = runs < words && COUNTS / 8 + runs + bytes.div_ceil(8) <= words;
+        let is_within =
+            pool.is_object(at) && runs < words && COUNTS / 8 + runs + bytes.div_ceil(8) <= words;
         if !is_link(word) || word == 0 || !is_within {
             return Err(damage());
         }

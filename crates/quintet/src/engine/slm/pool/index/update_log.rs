@@ -108,7 +108,7 @@ impl UpdateLog {
         let word = pool.root(UPDATES);
         let at = target(word);
         let damage = || pool.damage(at, "the log of index updates is damaged");
-        if !is_link(word) || word == 0 {
+        if !is_link(word) || word == 0 || !pool.is_object(at) {
             return Err(damage());
         }
         // A later batch that needs more than the smallest object gets a new one.

@@ -70,6 +70,9 @@ const NODE_BYTES: u64 = if cfg!(test) { 256 } else { 512 };
 /// record, and a split of its leaf and of a part of an inner node.
 pub(crate) const PUT_BYTES: u64 = NODE_BYTES * 2;
 const NODE_MARK: u64 = 0x464e;
+/// Bits of a node's first word that must be [`NODE_MARK`]: the mark, and the two upper bits of the
+/// level. So no level is above 63, which no pool can have.
+const MARK_MASK: u64 = 0xc0_ffff;
 const LEFT: u64 = 8;
 const SIBLING: u64 = 16;
 const LOW: u64 = 24;
@@ -177,7 +180,7 @@ impl FairTree {
 
     fn head(&self, node: u64) -> Result<NodeHead> {
         let head = self.pool.load(node);
-        if node == 0 || head & 0xffff != NODE_MARK {
+        if node == 0 || head & MARK_MASK != NODE_MARK {
             return Err(self.pool.damage(node, "a link of the index does not point to a node"));
         }
         Ok(NodeHead { level: low_u8(head >> 16), skip: to_usize(u64::from(low_u32(head >> 32))) })

@@ -15,6 +15,14 @@ use crate::{
     },
 };
 
+/// The size of a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TreeShape {
+    pub(crate) levels: u64,
+    pub(crate) nodes: u64,
+    pub(crate) keys: u64,
+}
+
 impl FairTree {
     fn with(pool: &Arc<Pool>, at: u64) -> Self {
         Self {
@@ -45,7 +53,7 @@ impl FairTree {
     /// Fails with [`Error::Corruption`](crate::Error::Corruption) if these nodes are damaged.
     /// Others are verified when they are read.
     pub(crate) fn open_at(pool: &Arc<Pool>, at: u64, changed: &[&[u8]]) -> Result<Self> {
-        if pool.load(at) != MAGIC {
+        if !pool.is_object(at) || pool.load(at) != MAGIC {
             return Err(pool.damage(at, "no index starts at this offset"));
         }
         let tree = Self::with(pool, at);
@@ -75,7 +83,7 @@ impl FairTree {
                 return Ok(levels);
             }
             let child = self.follow(first + LEFT)?;
-            if self.head(child)?.level + 1 != head.level {
+            if self.head(child)?.level != head.level - 1 {
                 return Err(self.pool.damage(first, "a child is on another level"));
             }
             first = child;
@@ -219,6 +227,33 @@ impl FairTree {
             last = key;
         }
         Ok(count)
+    }
+
+    /// Returns the numbers of levels, nodes and keys. Reads all nodes and no key, and verifies the
+    /// links between nodes. Fails with `Corruption`. No thread may write meanwhile.
+    pub(crate) fn shape(&self) -> Result<TreeShape> {
+        let nodes_max = self.pool.bytes() / super::NODE_BYTES;
+        let mut shape = TreeShape::default();
+        let mut first = self.follow(self.at + ROOT)?;
+        loop {
+            let level = self.head(first)?.level;
+            shape.levels += 1;
+            let mut node = first;
+            while node != 0 {
+                shape.nodes += 1;
+                if self.head(node)?.level != level || shape.nodes > nodes_max {
+                    return Err(self.pool.damage(node, "a node is on another level"));
+                }
+                shape.keys += if level == 0 { self.end_of(node) } else { 0 };
+                node = self.follow(node + SIBLING)?;
+            }
+            let Some(below) = level.checked_sub(1) else { return Ok(shape) };
+            let child = self.follow(first + LEFT)?;
+            if self.head(child)?.level != below {
+                return Err(self.pool.damage(first, "a child is on another level"));
+            }
+            first = child;
+        }
     }
 
     /// Returns the numbers of levels and of nodes.
