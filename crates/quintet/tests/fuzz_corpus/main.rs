@@ -53,6 +53,11 @@ fn kept_inputs_of_hashlog_manifest() {
 }
 
 #[test]
+fn kept_inputs_of_slm_pool() {
+    run("slm_pool");
+}
+
+#[test]
 fn kept_inputs_of_slm_run() {
     run("slm_run");
 }

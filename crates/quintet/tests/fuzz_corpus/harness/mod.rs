@@ -11,6 +11,7 @@ mod hashlog;
 mod log;
 mod perfect_hash;
 mod slm;
+mod slm_pool;
 mod snapshot;
 mod ssts;
 mod tph;
@@ -30,7 +31,7 @@ use quintet::{
 pub type Target = fn(&[u8]);
 
 /// Every target of this crate, by the name of its fuzz target and of its folder of kept inputs.
-pub const TARGETS: [(&str, Target); 16] = [
+pub const TARGETS: [(&str, Target); 17] = [
     ("codec", codec),
     ("log_segment", log::log_segment),
     ("record_body", database::record_body),
@@ -41,6 +42,7 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("hashlog_manifest", hashlog::manifest),
     ("hashlog_hints", hashlog::hints),
     ("perfect_hash", perfect_hash::perfect_hash),
+    ("slm_pool", slm_pool::pool),
     ("slm_run", slm::run),
     ("tph_manifest", tph::manifest),
     ("tph_piece", tph::sst),
@@ -71,6 +73,7 @@ pub fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     samples.extend(hashlog::samples());
     samples.extend(perfect_hash::samples());
     samples.extend(slm::samples());
+    samples.extend(slm_pool::samples());
     samples.extend(tph::samples());
     samples.extend(trie::samples());
     samples
