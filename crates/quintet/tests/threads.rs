@@ -16,6 +16,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "common/modes.rs"]
+mod modes;
 #[expect(dead_code, reason = "shared with tests that use all of it")]
 #[path = "common/random.rs"]
 mod random;
@@ -35,7 +37,11 @@ use quintet::{
     TableOptions,
 };
 
-use crate::{random::Random, scratch::Scratch};
+use crate::{
+    modes::{Mode, modes, with_mode},
+    random::Random,
+    scratch::Scratch,
+};
 
 const WRITERS: u64 = 3;
 const READERS: u64 = 2;
@@ -248,18 +254,13 @@ fn assert_sound(db: &Database) {
     assert!(report.is_sound(), "{:#?}", &report.findings[..report.findings.len().min(5)]);
 }
 
-fn hammer(kind: EngineKind, operations: u64) {
+/// Lets the threads use two tables of an engine, in these modes.
+fn hammer(kind: EngineKind, pair: [Mode; 2], operations: u64) {
     let scratch = Scratch::new(&format!("threads-{kind}"));
     let db = open(&scratch.0);
-    let tables = ["first", "second"].map(|name| {
-        let options = tiny(kind);
-        let is_other = kind == EngineKind::Trie && name == "second";
-        let options =
-            if is_other { options.set("layout", "chain").set("hash", "none") } else { options };
-        let has_two_tiers = kind == EngineKind::Tph && name == "second";
-        let options = if has_two_tiers { options.set("tiers", "two") } else { options };
-        db.create_table(name, options).unwrap()
-    });
+    let [first, second] = pair;
+    let tables = [("first", first), ("second", second)]
+        .map(|(name, mode)| db.create_table(name, with_mode(tiny(kind), mode)).unwrap());
     let done = AtomicBool::new(false);
     let rows: Vec<Rows> = thread::scope(|scope| {
         let (db, tables, done) = (&db, &tables, &done);
@@ -277,7 +278,7 @@ fn hammer(kind: EngineKind, operations: u64) {
         }
         rows.into_iter().map(Result::unwrap).collect()
     });
-    println!("{kind}: {:?}", tables[0].stats().unwrap());
+    println!("{kind} {pair:?}: {:?}", tables[0].stats().unwrap());
     db.close().unwrap();
     drop((tables, db));
     let db = open(&scratch.0);
@@ -304,7 +305,9 @@ fn concurrent_threads_lose_and_mix_no_value_on_every_engine() {
     };
     for _ in 0..number("QUINTET_STRESS_ROUNDS", 1) {
         for kind in &kinds {
-            hammer(*kind, operations);
+            for pair in modes(*kind).chunks(2) {
+                hammer(*kind, [pair[0], pair[pair.len() - 1]], operations);
+            }
         }
     }
 }
@@ -325,7 +328,7 @@ mod planted {
     fn update_stores_plainly() {
         if std::env::var_os(CHILD).is_some() {
             let _planted = plant_everywhere(Bug::UpdateStoresPlainly);
-            hammer(EngineKind::HashLog, 2_000);
+            hammer(EngineKind::HashLog, [&[]; 2], 2_000);
             return;
         }
         let test = "planted::update_stores_plainly";

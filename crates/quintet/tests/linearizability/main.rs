@@ -9,12 +9,15 @@
 //! loop. The memory budget, chunks and segments are as small as possible, so that keys are updated
 //! in place, evicted, read from the disk, and moved by compaction.
 //!
-//! `QUINTET_HISTORIES` sets the number of histories (2 for each engine), `QUINTET_HISTORY_SEED` the
+//! `QUINTET_HISTORIES` sets the number of histories for each engine (2, and at least one for each
+//! of its modes), `QUINTET_HISTORY_SEED` the
 //! first seed.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod checker;
+#[path = "../common/modes.rs"]
+mod modes;
 #[expect(dead_code, reason = "shared with tests that use all of it")]
 #[path = "../common/random.rs"]
 mod random;
@@ -34,7 +37,10 @@ use quintet::{
     testing::seeded::{Bug, plant},
 };
 
-use crate::random::Random;
+use crate::{
+    modes::{modes, with_mode},
+    random::Random,
+};
 
 const THREADS: usize = 8;
 /// Number of operations of each thread in one history.
@@ -77,15 +83,12 @@ impl Bench {
                 .set("region_bytes", "65536")
                 .set("journal_bytes", "65536")
                 .set("cut_bytes", "65536")
-                .set("sluggishness", "2")
-                .set("layout", if seed.is_multiple_of(2) { "chain" } else { "lines" })
-                .set("hash", if seed % 3 == 2 { "none" } else { "siphash" }),
+                .set("sluggishness", "2"),
             EngineKind::Tph => options
                 .set("memtable_bytes", "262144")
                 .set("table_bytes", "1048576")
                 .set("level0_tables", "2")
-                .set("max_pieces", "3")
-                .set("tiers", if seed.is_multiple_of(2) { "two" } else { "one" }),
+                .set("max_pieces", "3"),
             EngineKind::Slm => options
                 .set("memtable_bytes", "262144")
                 .set("run_bytes", "262144")
@@ -93,7 +96,9 @@ impl Bench {
                 .set("leaf_threshold", "3"),
             EngineKind::BTree => options,
         };
-        let table = db.create_table("t", options).unwrap();
+        let modes = modes(kind);
+        let mode = modes[usize::try_from(seed).unwrap() % modes.len()];
+        let table = db.create_table("t", with_mode(options, mode)).unwrap();
         if matches!(kind, EngineKind::HashLog | EngineKind::Trie) {
             // As large as the budget, so that chunks and regions are evicted under any schedule.
             for number in 0..FILLING / 3 {
@@ -365,8 +370,12 @@ fn histories_of_eight_threads_are_linearizable_on_every_engine() {
         std::env::var(name).map_or(default, |text| text.parse::<u64>().unwrap())
     };
     let (first, count) = (number("QUINTET_HISTORY_SEED", 1), number("QUINTET_HISTORIES", 2));
+    let is_default = std::env::var_os("QUINTET_HISTORIES").is_none();
     for kind in EngineKind::AVAILABLE {
         let mut operations = 0;
+        // The seed chooses the mode.
+        let count =
+            if is_default { count.max(u64::try_from(modes(*kind).len()).unwrap()) } else { count };
         for seed in first..first + count {
             match check(*kind, seed, None) {
                 Ok(recorded) => operations += recorded,

@@ -13,6 +13,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod checker;
+#[path = "../common/modes.rs"]
+mod modes;
 #[path = "../common/random.rs"]
 mod random;
 
@@ -48,6 +50,8 @@ struct Bench {
     tables: Vec<Table>,
     start: Instant,
     numbers: AtomicU32,
+    /// How many benches there were before; chooses the modes of the engines.
+    number: usize,
 }
 
 fn options() -> Options {
@@ -87,6 +91,7 @@ impl Bench {
             tables: Vec::new(),
             start: Instant::now(),
             numbers: AtomicU32::new(1),
+            number: usize::try_from(number).unwrap(),
         };
         bench.open_tables();
         bench
@@ -94,7 +99,9 @@ impl Bench {
 
     fn open_tables(&mut self) {
         let open = |kind: &EngineKind| {
-            self.db.open_or_create_table(kind.name(), table_options(*kind)).unwrap()
+            let modes = modes::modes(*kind);
+            let options = modes::with_mode(table_options(*kind), modes[self.number % modes.len()]);
+            self.db.open_or_create_table(kind.name(), options).unwrap()
         };
         self.tables = EngineKind::AVAILABLE.iter().map(open).collect();
     }
