@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | `QUINTET_DAMAGE_STRIDE` | 97 | one byte of this many is tried in large files; 1: all |
 //! | `QUINTET_DAMAGE_SEED` | 1 | chooses the bytes of large files, and the cases |
-//! | `QUINTET_DAMAGE_CASES` | 10,000 | number of cases; 0: all |
+//! | `QUINTET_DAMAGE_CASES` | 7,000 and 3,000 | number of cases of disk and of persistent memory; 0: all |
 //! | `QUINTET_DAMAGE_CASE` | | repeats the case that a failure names |
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -17,6 +17,8 @@
 /// The engines that workloads use, table by table.
 const ENGINES: &[quintet::EngineKind] = quintet::EngineKind::AVAILABLE;
 
+#[path = "common/modes.rs"]
+mod modes;
 #[expect(dead_code, reason = "shared with tests that use all of it")]
 #[path = "common/random.rs"]
 mod random;
@@ -57,11 +59,13 @@ use crate::{
     workload::Workload,
 };
 
-/// The steps that write the database. Every file exists in a newer and an older state. Only the
-/// catalog has the last table's name, and only the log has the last records.
-const STAGES: [&str; 3] = [
+/// The steps that write the database. They make a table of each engine. Every file exists in a
+/// newer and an older state. Only the catalog has the last table's name, and only the log has the
+/// last records.
+const STAGES: [&str; 4] = [
     "create,put,batch,persist,put",
     "persist-table,batch,rename,put,create,sync-batch,persist",
+    "create,put,overwrite,batch,persist-table,put,create,put,batch,persist,put",
     "put,overwrite,delete,rotate,batch,create,drop,rename,put,sync-put",
 ];
 /// Bytes at the front of a log segment that are all damaged: its head and the small records.
@@ -84,11 +88,13 @@ fn files(env: &SimEnv) -> BTreeMap<String, Vec<u8>> {
     paths.map(|path| (path.clone(), env.contents(&path).unwrap())).collect()
 }
 
+/// A new disk, from a seed.
+type Disk = fn(u64) -> SimEnv;
+
 /// The files of the same database just after its catalog was created.
-fn newborn(seed: u64) -> BTreeMap<String, Vec<u8>> {
-    let env = SimEnv::new(seed);
+fn newborn(env: &SimEnv) -> BTreeMap<String, Vec<u8>> {
     env.record_history();
-    drop(open(&env).unwrap());
+    drop(open(env).unwrap());
     let named = |event: &Event| {
         event.kind == EventKind::Call(Call::Rename) && event.path.ends_with("/catalog")
     };
@@ -96,10 +102,10 @@ fn newborn(seed: u64) -> BTreeMap<String, Vec<u8>> {
     files(&env.image_at(event, Policy::Killed))
 }
 
-fn build(seed: u64) -> Place {
-    let env = SimEnv::new(seed);
+fn build(disk: Disk, seed: u64) -> Place {
+    let env = disk(seed);
     let mut trace = base(&env).unwrap();
-    let mut stages = vec![newborn(seed), files(&env)];
+    let mut stages = vec![newborn(&disk(seed)), files(&env)];
     for stage in STAGES {
         let ops = stage.parse::<Workload>().unwrap().ops;
         let bounds = Bounds::all(&trace);
@@ -299,18 +305,29 @@ fn guarded(place: &Place, case: &Case) -> Result<Option<Error>, String> {
 
 #[test]
 fn any_damage_gives_an_error_or_the_right_answer() {
+    damage_is_found(SimEnv::new, 7_000);
+}
+
+/// Log and pools are in persistent memory.
+#[test]
+fn any_damage_of_persistent_memory_gives_an_error_or_the_right_answer() {
+    damage_is_found(SimEnv::with_persistent_memory, 3_000);
+}
+
+fn damage_is_found(disk: Disk, cases_at_most: u64) {
     let setting = |name: &str| std::env::var(name).ok();
     let stride = setting("QUINTET_DAMAGE_STRIDE").map_or(97, |text| text.parse().unwrap());
     let seed = setting("QUINTET_DAMAGE_SEED").map_or(1, |text| text.parse().unwrap());
     let wanted = setting("QUINTET_DAMAGE_CASE");
     let start = Instant::now();
-    let (place, other) = (build(1), build(2));
+    let (place, other) = (build(disk, 1), build(disk, 2));
     let mut cases = cases(&place, &other, (stride, seed));
     let all = cases.len();
     if let Some(wanted) = &wanted {
         cases.retain(|case| case.name() == *wanted);
     } else {
-        let limit = setting("QUINTET_DAMAGE_CASES").map_or(10_000, |text| text.parse().unwrap());
+        let limit =
+            setting("QUINTET_DAMAGE_CASES").map_or(cases_at_most, |text| text.parse().unwrap());
         let total = u64::try_from(all).unwrap();
         let numbered = (0..total).map(|index| limit == 0 || mix(index ^ seed) % total < limit);
         let mut chosen = numbered.collect::<Vec<_>>().into_iter();

@@ -8,6 +8,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(unsafe_code, reason = "fork, _exit, alarm and waitpid")]
 
+#[path = "common/modes.rs"]
+mod modes;
+
 use std::{
     fmt::Debug,
     ops::ControlFlow,
@@ -20,6 +23,8 @@ use quintet::{
     BTreeOptions, Cursor, Database, EngineKind, Error, LoadOptions, LockHolder, MountOptions,
     Options, PutOptions, Result, Table, TableOptions, TableTypes, Transaction, TransactionOptions,
 };
+
+use crate::modes::{Mode, modes, with_mode};
 
 /// Seconds after which a child that hangs is killed. A child takes milliseconds; the rest is for a
 /// busy machine.
@@ -259,11 +264,12 @@ const FORKS: usize = 5;
 const WRITES_MAX: u32 = 20_000;
 
 /// A child makes each call while threads of the parent write.
-fn child_of_writers(kind: EngineKind) {
-    let dir = TestDir::new(&format!("writers-{kind}"));
+fn child_of_writers(name: &str, kind: EngineKind, mode: Mode) {
+    let dir = TestDir::new(&format!("writers-{name}"));
+    let options = with_mode(TableOptions::new(kind), mode);
     let db = open(&dir.0).unwrap();
-    let table = db.create_table("t", TableOptions::new(kind)).unwrap();
-    let gone = db.create_table("gone", TableOptions::new(kind)).unwrap();
+    let table = db.create_table("t", options.clone()).unwrap();
+    let gone = db.create_table("gone", options).unwrap();
     (0..3000).for_each(|number| table.put(key(number), "parent").unwrap());
     gone.put("k", "v").unwrap();
     db.drop_table("gone").unwrap();
@@ -316,11 +322,12 @@ fn child_of_writers(kind: EngineKind) {
 }
 
 /// The child drops the only handles that it can reach, and changes no file.
-fn drop_in_child(kind: EngineKind, read_only: bool) {
-    let dir = TestDir::new(&format!("drop-{kind}-{read_only}"));
+fn drop_in_child(name: &str, (kind, mode): (EngineKind, Mode), read_only: bool) {
+    let dir = TestDir::new(&format!("drop-{name}-{read_only}"));
+    let options = with_mode(TableOptions::new(kind), mode);
     let fill = || -> (Database, Table) {
         let db = open(&dir.0).unwrap();
-        let table = db.open_or_create_table("t", TableOptions::new(kind)).unwrap();
+        let table = db.open_or_create_table("t", &options).unwrap();
         (db, table)
     };
     let (db, table) = fill();
@@ -356,18 +363,32 @@ fn drop_in_child(kind: EngineKind, read_only: bool) {
     open(&dir.0).unwrap();
 }
 
+fn every_call_is_refused_in_a_child(name: &str, kind: EngineKind, mode: Mode) {
+    child_of_writers(name, kind, mode);
+    drop_in_child(name, (kind, mode), false);
+    drop_in_child(name, (kind, mode), true);
+}
+
 macro_rules! on_each_engine {
     ($($name:ident $kind:ident)*) => {$(
         #[test]
         fn $name() {
-            child_of_writers(EngineKind::$kind);
-            drop_in_child(EngineKind::$kind, false);
-            drop_in_child(EngineKind::$kind, true);
+            every_call_is_refused_in_a_child(stringify!($name), EngineKind::$kind, &[]);
         }
     )*};
 }
 
 on_each_engine! { naive Naive hashlog HashLog trie Trie btree BTree slm Slm tph Tph }
+
+/// The modes that are no default.
+#[test]
+fn modes_of_engines() {
+    for kind in EngineKind::ALL {
+        for (number, mode) in modes(kind).iter().enumerate().skip(1) {
+            every_call_is_refused_in_a_child(&format!("{kind}-{number}"), kind, mode);
+        }
+    }
+}
 
 #[test]
 fn a_load_in_a_child_is_refused() {

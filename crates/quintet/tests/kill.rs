@@ -11,6 +11,8 @@
 
 #[path = "common/lanes.rs"]
 mod lanes;
+#[path = "common/modes.rs"]
+mod modes;
 #[expect(dead_code, reason = "shared with tests that use all of it")]
 #[path = "common/random.rs"]
 mod random;
@@ -26,6 +28,7 @@ use quintet::{Durability, EngineKind, TableOptions};
 
 use crate::{
     lanes::{Lanes, change_names, found_names, options},
+    modes::{modes, with_mode},
     random::Random,
 };
 
@@ -51,7 +54,7 @@ fn child_that_writes() {
         Err(_) => options(),
     };
     let db = options.open(path).unwrap();
-    let lanes = Lanes::new(&db, Some(in_pool())).unwrap();
+    let lanes = Lanes::new(&db, &more()).unwrap();
     let acknowledge = |lane: u64, number: u64| {
         // One write per line, so that the lines of threads do not mix.
         let line = format!("acknowledged {lane} {number}\n");
@@ -77,11 +80,23 @@ fn child_that_writes() {
     });
 }
 
-/// A table with memtables and index in an emulated pool of persistent memory.
-fn in_pool() -> (&'static str, TableOptions) {
-    let options = TableOptions::new(EngineKind::Slm).set("medium", "pmem");
-    let options = options.set("memtable_bytes", "262144").set("run_bytes", "262144");
-    ("in-pool", options.set("pmem_bytes", "67108864"))
+/// Tables of the engines that the lanes lack, in all modes. Pools are in emulated persistent memory.
+fn more() -> Vec<(String, TableOptions)> {
+    let mut tables = Vec::new();
+    for kind in [EngineKind::BTree, EngineKind::Slm, EngineKind::Tph] {
+        for (number, mode) in modes(kind).iter().enumerate() {
+            let small: &[&str] = match kind {
+                EngineKind::Slm => &["memtable_bytes", "run_bytes"],
+                EngineKind::Tph => &["memtable_bytes", "table_bytes", "level_bytes"],
+                _ => &[],
+            };
+            let options = small
+                .iter()
+                .fold(TableOptions::new(kind), |options, name| options.set(*name, "262144"));
+            tables.push((format!("{kind}-{number}"), with_mode(options, mode)));
+        }
+    }
+    tables
 }
 
 fn spawn(path: &Path, starts: &[u64], is_in_memory: bool) -> Child {
@@ -127,7 +142,7 @@ fn live(path: &Path, counts: &mut [u64], life: Duration, is_in_memory: bool) {
 /// Opens the database, compares it with `counts`, and raises `counts` to the commits found.
 fn verify(path: &Path, counts: &mut [u64]) -> Result<(), String> {
     let db = options().open(path).map_err(|error| format!("open: {error}"))?;
-    let lanes = Lanes::new(&db, Some(in_pool())).map_err(|error| format!("tables: {error}"))?;
+    let lanes = Lanes::new(&db, &more()).map_err(|error| format!("tables: {error}"))?;
     let found = lanes.found(LANES)?;
     for (lane, (count, found)) in counts.iter_mut().zip(found).enumerate() {
         if found < *count || found > *count + 1 {

@@ -13,6 +13,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(target_os = "linux")]
 
+#[path = "common/modes.rs"]
+mod modes;
 #[path = "common/random.rs"]
 mod random;
 #[path = "common/scratch.rs"]
@@ -36,6 +38,7 @@ use quintet::{
 };
 
 use crate::{
+    modes::{Mode, modes, with_mode},
     random::{Random, mix},
     scratch::Scratch,
 };
@@ -69,6 +72,8 @@ const TMPFS: &str = "/dev/shm";
 /// What a round does, from its number alone.
 struct Round {
     kinds: Vec<EngineKind>,
+    /// Chooses the mode of each table.
+    mode: usize,
     budget: u64,
     threads: u64,
     keys: u64,
@@ -88,7 +93,22 @@ impl Round {
         let budget = (MIB << random.below(11)) + random.below(MIB);
         let threads = 1 << random.below(7);
         let keys = 1 << (8 + random.below(11));
-        Self { kinds, budget, threads, keys, in_memory: random.chance(2) }
+        let in_memory = random.chance(2);
+        // The default in one round of two.
+        let mode = if random.chance(2) { 0 } else { random.index(12) };
+        Self { kinds, mode, budget, threads, keys, in_memory }
+    }
+
+    fn mode(&self, kind: EngineKind) -> Mode {
+        let modes = modes(kind);
+        modes[self.mode % modes.len()]
+    }
+
+    /// Bytes of emulated pools, which are files in memory.
+    fn pools_bytes(&self) -> u64 {
+        let options = self.kinds.iter().flat_map(|kind| self.mode(*kind));
+        let pools = options.filter(|(name, _)| *name == "pmem_bytes");
+        pools.map(|(_, bytes)| bytes.parse::<u64>().unwrap()).sum()
     }
 }
 
@@ -98,10 +118,17 @@ impl fmt::Display for Round {
             [kind] => kind.name(),
             _ => "all engines",
         };
+        let mode: Vec<String> = match self.kinds.as_slice() {
+            [kind] => {
+                self.mode(*kind).iter().map(|(name, value)| format!(" {name}={value}")).collect()
+            }
+            _ => vec![format!(" (modes {})", self.mode)],
+        };
+        let mode = mode.concat();
         let place = if self.in_memory { "tmpfs" } else { "disk" };
         write!(
             f,
-            "{kinds}, budget {} KiB, {} threads, {} keys, {place}",
+            "{kinds}{mode}, budget {} KiB, {} threads, {} keys, {place}",
             self.budget >> 10,
             self.threads,
             self.keys
@@ -344,7 +371,10 @@ fn child_that_mixes() {
         let tables: Vec<Table> = round
             .kinds
             .iter()
-            .map(|kind| db.create_table(kind.name(), TableOptions::new(*kind).merge("add_i64")))
+            .map(|kind| {
+                let options = TableOptions::new(*kind).merge("add_i64");
+                db.create_table(kind.name(), with_mode(options, round.mode(*kind)))
+            })
             .collect::<Result<_>>()
             .unwrap();
         let end = Instant::now() + Duration::from_millis(millis);
@@ -372,7 +402,7 @@ fn child_that_mixes() {
     let is_small = round.budget < ENOUGH_BYTES;
     let has_lsm = [EngineKind::Slm, EngineKind::Tph].iter().any(|kind| round.kinds.contains(kind));
     let excess = if is_small && has_lsm && round.threads >= 32 { EXCESS_BYTES } else { 0 };
-    let limit = round.budget + BESIDE_BYTES + excess + in_flight;
+    let limit = round.budget + BESIDE_BYTES + excess + in_flight + round.pools_bytes();
     let most = if is_small && round.threads >= 32 { LONGEST_OF_MANY } else { LONGEST };
     let (longest, doing) = *tally.longest.lock().unwrap();
     println!(

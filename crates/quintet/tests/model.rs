@@ -13,6 +13,8 @@
 
 #[path = "common/held_snapshot.rs"]
 mod held_snapshot;
+#[path = "common/modes.rs"]
+mod modes;
 #[path = "common/random.rs"]
 mod random;
 
@@ -31,7 +33,11 @@ use quintet::{
     },
 };
 
-use crate::{held_snapshot::HeldSnapshot, random::Random};
+use crate::{
+    held_snapshot::HeldSnapshot,
+    modes::{modes, with_mode},
+    random::Random,
+};
 
 /// A value and its expiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -402,7 +408,10 @@ impl Run {
         let name = NAMES[self.random.index(6)];
         let options = TableOptions::new(self.engine);
         let options = if self.engine == EngineKind::Slm && self.env.has_persistent_memory() {
-            options.set("medium", "pmem").set("pmem_bytes", "8388608")
+            // The first mode is the default: in pages.
+            with_mode(options, modes(self.engine)[1 + self.random.index(3)])
+                // Each opening of the simulated disk copies the pool.
+                .set("pmem_bytes", "2097152")
         } else {
             options
         };

@@ -49,8 +49,8 @@ fn removed_by(number: u64) -> Option<u64> {
 }
 
 impl Lanes {
-    /// Opens the tables, and creates missing ones. `more` is one more table.
-    pub fn new(db: &Database, more: Option<(&str, TableOptions)>) -> Result<Self> {
+    /// Opens the tables, and creates missing ones. `more` are further tables.
+    pub fn new(db: &Database, more: &[(String, TableOptions)]) -> Result<Self> {
         let naive = TableOptions::new(EngineKind::Naive).set("snapshot_bytes", "262144");
         let hashlog = TableOptions::new(EngineKind::HashLog)
             .set("chunk_bytes", "65536")
@@ -64,6 +64,7 @@ impl Lanes {
             trie.clone().set("layout", "chain").set("sluggishness", "4").set("hash", "none");
         let [first, second, third, fourth] = TABLES;
         let tables = [(first, naive), (second, hashlog), (third, trie), (fourth, chained)];
+        let more = more.iter().map(|(name, options)| (&**name, options.clone()));
         let tables = tables.into_iter().chain(more);
         let tables = tables.map(|(name, options)| db.open_or_create_table(name, &options));
         Ok(Self { db: db.clone(), tables: tables.collect::<Result<_>>()? })

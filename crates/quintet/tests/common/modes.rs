@@ -18,7 +18,12 @@ pub const fn modes(engine: EngineKind) -> &'static [Mode] {
             &[("hash", "none")],
             &[("layout", "chain")],
         ],
-        EngineKind::Tph => &[&[], &[("tiers", "two")]],
+        EngineKind::Tph => &[
+            &[],
+            &[("tiers", "two")],
+            &[("tiers", "two"), ("mode", "hash_range")],
+            &[("tiers", "two"), ("mode", "one_level")],
+        ],
         EngineKind::Slm => &[
             &[],
             &[("medium", "pmem"), POOL],

@@ -19,6 +19,8 @@
 const ENGINES: &[quintet::EngineKind] = quintet::EngineKind::AVAILABLE;
 
 mod driver;
+#[path = "../common/modes.rs"]
+mod modes;
 mod oracle;
 #[expect(dead_code, reason = "shared with tests that use all of it")]
 #[path = "../common/random.rs"]

@@ -9,6 +9,7 @@ use quintet::{
 };
 
 use crate::{
+    modes::{Mode, modes, with_mode},
     oracle::{Bounds, Change, Contents, NameChange, Naming, Stored, TableId, Times, Trace},
     workload::Op,
 };
@@ -467,9 +468,7 @@ impl<'a> Runner<'a> {
     fn create_named(&mut self, db: &Database, name: &str, table: TableId) -> Result<()> {
         let kinds = crate::ENGINES;
         // A batch meets different engines; `QUINTET_CRASH_ENGINE` names the only one.
-        let chosen = std::env::var("QUINTET_CRASH_ENGINE");
-        let is_chosen = chosen.is_ok();
-        let kind = match chosen {
+        let kind = match std::env::var("QUINTET_CRASH_ENGINE") {
             Ok(name) => name.parse()?,
             Err(_) => kinds[usize::try_from(table).unwrap_or(0) % kinds.len()],
         };
@@ -488,34 +487,36 @@ impl<'a> Runner<'a> {
             options = small.iter().fold(options, |options, name| options.set(*name, "65536"));
             options = options.set("level0_tables", "2").set("max_pieces", "2");
             options = options.set("fanout", "2").set("block_bytes", "1024");
-            // Without a chosen engine, the tables of this one are a whole round of kinds apart.
-            let number = usize::try_from(table).unwrap_or(0);
-            let number = if is_chosen { number } else { number / kinds.len() };
-            let tiers = if number.is_multiple_of(2) { "one" } else { "two" };
-            options = options.set("tiers", tiers);
         }
         if kind == EngineKind::Slm {
             let small = ["memtable_bytes", "run_bytes"];
             options = small.iter().fold(options, |options, name| options.set(*name, "65536"));
             options = options.set("page_bytes", "4096").set("block_bytes", "1024");
             options = options.set("compaction_runs", "2").set("leaf_threshold", "1");
-            if self.env.has_persistent_memory() {
-                // Tables in pages meet logs in persistent memory through the other engines.
-                options = options.set("medium", "pmem").set("pmem_bytes", "2097152");
-            }
         }
         if kind == EngineKind::Trie {
             options = options.set("region_bytes", "65536").set("journal_bytes", "65536");
             options = options.set("cut_bytes", "65536").set("sluggishness", "2");
-            let layout = if table.is_multiple_of(2) { "chain" } else { "lines" };
-            options = options.set("layout", layout);
-            if !table.is_multiple_of(3) {
-                options = options.set("hash", "none");
-            }
+        }
+        let mut options = with_mode(options, self.mode(kind, table));
+        if kind == EngineKind::Slm && self.env.has_persistent_memory() {
+            // Each opening of the simulated disk copies the pool.
+            options = options.set("pmem_bytes", "2097152");
         }
         let options = with_chosen_options(options);
         let naming = Naming::Create { name: name.to_owned(), table };
         self.name(naming, || db.create_table(name, options).map(drop))
+    }
+
+    /// The mode of a table. Commits count as well, so that tables of the same number have different
+    /// modes in different workloads.
+    fn mode(&self, kind: EngineKind, table: TableId) -> Mode {
+        let (all, number) = (modes(kind), self.trace.commits.len() + table as usize);
+        let is_in_pool = |mode: &&Mode| mode.iter().any(|(name, _)| *name == "pmem_bytes");
+        // Pools are for persistent memory. There, tables in pages are those of the other engines.
+        let has_pools = kind == EngineKind::Slm && self.env.has_persistent_memory();
+        let fitting: Vec<&Mode> = all.iter().filter(|mode| is_in_pool(mode) == has_pools).collect();
+        fitting[number % fitting.len()]
     }
 
     /// Clears the current table: an empty one takes its place.

@@ -51,7 +51,7 @@ fn record(path: &Path) -> Vec<TraceEvent> {
     let env = RecordEnv::new(Arc::new(OsEnv::new()));
     for part in 0..2 {
         let db = options().open_in(Arc::new(env.clone()), path).unwrap();
-        let lanes = Lanes::new(&db, None).unwrap();
+        let lanes = Lanes::new(&db, &[]).unwrap();
         std::thread::scope(|scope| {
             for lane in 0..LANES {
                 let (env, lanes) = (&env, &lanes);
@@ -121,7 +121,7 @@ impl Known {
             return Err(format!("check: {:?}", report.findings));
         }
         found_names(&db, self.acknowledged[LANES])?;
-        let lanes = Lanes::new(&db, None).map_err(|error| format!("tables: {error}"))?;
+        let lanes = Lanes::new(&db, &[]).map_err(|error| format!("tables: {error}"))?;
         let found = lanes.found(to_u64(LANES))?;
         for (lane, count) in found.iter().enumerate() {
             let began = to_u64(self.began[lane].len());

@@ -19,6 +19,8 @@
 const ENGINES: &[quintet::EngineKind] = quintet::EngineKind::AVAILABLE;
 
 mod driver;
+#[path = "../common/modes.rs"]
+mod modes;
 #[expect(dead_code, reason = "shared with the crash enumeration, which uses all of it")]
 #[path = "../crash/oracle.rs"]
 mod oracle;
