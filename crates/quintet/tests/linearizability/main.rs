@@ -10,8 +10,7 @@
 //! in place, evicted, read from the disk, and moved by compaction.
 //!
 //! `QUINTET_HISTORIES` sets the number of histories for each engine (2, and at least one for each
-//! of its modes), `QUINTET_HISTORY_SEED` the
-//! first seed.
+//! of its modes), `QUINTET_HISTORY_SEED` the first seed. `QUINTET_HISTORY_ENGINE` chooses one engine.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -23,7 +22,7 @@ mod modes;
 mod random;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::PathBuf,
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -144,6 +143,10 @@ struct Recorder<'a> {
     bench: &'a Bench,
     thread: usize,
     operations: Vec<(u64, Operation)>,
+    /// The operation under way: the value that it writes if it writes.
+    value: u64,
+    /// Values of operations that were refused for lack of memory, which no get may return.
+    refused: HashSet<u64>,
 }
 
 impl Recorder<'_> {
@@ -159,7 +162,10 @@ impl Recorder<'_> {
         let returned = self.bench.now();
         let answer = match answer {
             Ok(answer) => answer,
-            Err(Error::OutOfMemory { .. }) => return,
+            Err(Error::OutOfMemory { .. }) => {
+                self.refused.insert(self.value);
+                return;
+            }
             Err(error) => panic!("{error}"),
         };
         for (key, action) in actions(answer) {
@@ -170,6 +176,7 @@ impl Recorder<'_> {
 
     /// One random operation that writes `value` if it writes.
     fn step(&mut self, random: &mut Random, value: u64) {
+        self.value = value;
         let (db, table) = (&self.bench.db, &self.bench.table);
         let seldom = random.below(10) == 0;
         let number =
@@ -298,6 +305,9 @@ fn maintain(bench: &Bench, done: &AtomicBool) {
     }
 }
 
+/// Operations on the key that are shown with a failure.
+const SHOWN: usize = 40;
+
 type Histories = HashMap<u64, Vec<Operation>>;
 
 /// One history of eight threads, by key. A bug is planted on those threads.
@@ -314,11 +324,17 @@ fn run(bench: &Bench, seed: u64, bug: Option<Bug>) -> Histories {
                     let _planted = bug.map(plant);
                     let number = u64::try_from(thread).unwrap();
                     let mut random = Random(seed.wrapping_mul(31).wrapping_add(number));
-                    let mut recorder = Recorder { bench, thread, operations: Vec::new() };
+                    let mut recorder = Recorder {
+                        bench,
+                        thread,
+                        operations: Vec::new(),
+                        value: 0,
+                        refused: HashSet::new(),
+                    };
                     for count in 0..OPERATIONS {
                         recorder.step(&mut random, count * 8 + number);
                     }
-                    recorder.operations
+                    (recorder.operations, recorder.refused)
                 })
             })
             .collect();
@@ -330,7 +346,13 @@ fn run(bench: &Bench, seed: u64, bug: Option<Bug>) -> Histories {
         recorded
     });
     let mut histories = Histories::new();
-    for (key, operation) in recorded.into_iter().flat_map(thread::Result::unwrap) {
+    let (recorded, refused): (Vec<_>, Vec<_>) =
+        recorded.into_iter().map(thread::Result::unwrap).unzip();
+    for (key, operation) in recorded.into_iter().flatten() {
+        if let Action::Get(Some(value)) = operation.action {
+            let is_refused = refused.iter().any(|values| values.contains(&value));
+            assert!(!is_refused, "key {key}: the write was refused: {operation}");
+        }
         histories.entry(key).or_default().push(operation);
     }
     histories
@@ -340,8 +362,19 @@ fn check(kind: EngineKind, seed: u64, bug: Option<Bug>) -> std::result::Result<u
     let bench = Bench::new(kind, seed, &format!("history-{kind}-{}", bug.is_some()));
     let histories = run(&bench, seed, bug);
     checker::check_keys(&histories).map_err(|(key, stuck)| {
-        let stuck: Vec<String> = stuck.iter().map(ToString::to_string).collect();
-        format!("engine {kind}, key {key}: no order explains\n{}", stuck.join("\n"))
+        let end = stuck.iter().map(|operation| operation.returned).max().unwrap_or(u64::MAX);
+        let mut before = histories[key].clone();
+        before.retain(|operation| operation.called <= end);
+        before.sort_by_key(|operation| operation.returned);
+        let before = before.split_off(before.len().saturating_sub(SHOWN));
+        let show = |operations: &[Operation]| {
+            operations.iter().map(|operation| format!("\n{operation}")).collect::<String>()
+        };
+        format!(
+            "engine {kind}, key {key}: no order explains{}\nlast operations:{}",
+            show(&stuck),
+            show(&before)
+        )
     })?;
     let report = bench.db.check().unwrap();
     assert!(report.is_sound(), "{report:?}");
@@ -371,7 +404,9 @@ fn histories_of_eight_threads_are_linearizable_on_every_engine() {
     };
     let (first, count) = (number("QUINTET_HISTORY_SEED", 1), number("QUINTET_HISTORIES", 2));
     let is_default = std::env::var_os("QUINTET_HISTORIES").is_none();
-    for kind in EngineKind::AVAILABLE {
+    let one = std::env::var("QUINTET_HISTORY_ENGINE").ok();
+    let is_wanted = |kind: &&EngineKind| one.as_ref().is_none_or(|one| one == kind.name());
+    for kind in EngineKind::AVAILABLE.iter().filter(is_wanted) {
         let mut operations = 0;
         // The seed chooses the mode.
         let count =

@@ -120,7 +120,7 @@ pub(super) fn flipped_bytes_of_packed_chunks_are_noticed() {
     let (path, size) =
         bench.env.files().into_iter().find(|(path, _)| path.contains("/data-")).unwrap();
     let mut refused = 0;
-    for at in (4096..size).step_by(37) {
+    for at in (4096..size).step_by(37 * stride(7)) {
         let image = bench.env.kill();
         let bit = u8::try_from(at % 8).unwrap();
         image.damage(&path, &Damage::FlipBit { offset: at, bit }).unwrap();
