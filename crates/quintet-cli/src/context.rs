@@ -130,7 +130,7 @@ pub(crate) fn warn_if_emulated(table: &Table) -> Outcome {
         return Ok(());
     }
     let stats = table.stats()?;
-    if stats.details.iter().any(|detail| *detail == ("pmem_emulated", 1)) {
+    if stats.details.contains(&("pmem_emulated", 1)) {
         // Standard error may be closed; there is no other place for the message.
         let _ = writeln!(
             io::stderr(),

@@ -80,7 +80,7 @@ fn child_that_writes() {
     });
 }
 
-/// Tables of the engines that the lanes lack, in all modes. Pools are in emulated persistent memory.
+/// Tables of the engines that the lanes lack, in all modes. Pools are in emulated memory.
 fn more() -> Vec<(String, TableOptions)> {
     let mut tables = Vec::new();
     for kind in [EngineKind::BTree, EngineKind::Slm, EngineKind::Tph] {

@@ -6,8 +6,8 @@ use crate::common::{Answer, Place, check_failure};
 
 const OPTIONS: [&str; 6] =
     ["--engine", "slm", "--option", "medium=pmem", "--option", "pmem_bytes=4194304"];
-const MESSAGE: &str = "quintet: table t: persistent memory is emulated on an ordinary file; a power \
-                       loss while the table is open loses the table\n";
+const MESSAGE: &str = "quintet: table t: persistent memory is emulated on an ordinary file; a \
+                       power loss while the table is open loses the table\n";
 
 /// A database with the table `t`, which has a run and a memtable in its pool.
 fn place() -> Place {

@@ -8,8 +8,8 @@
 use std::time::Duration;
 
 use super::{
-    Database, Durability, Options, PutOptions, Table, api::session::jobs::sweep::delete_expired,
-    expiry::ExpiryEntry,
+    Database, Durability, Options, PutOptions, Table, UpdateOptions,
+    api::session::jobs::sweep::delete_expired, expiry::ExpiryEntry,
 };
 use crate::{
     EngineKind, TableOptions,
@@ -25,7 +25,7 @@ use crate::{
 
 /// Runs `model` under schedules of two kinds: with a switch at any step, and (PCT) with a few
 /// switches at chosen ones, so that a thread can stop in the middle while others finish.
-fn explore(model: fn()) {
+fn explore(model: impl Fn() + Send + Sync + Copy + 'static) {
     let exploration = Exploration {
         priority_changes: 3,
         random_switches: true,
@@ -221,6 +221,40 @@ fn shuttle_a_value_that_is_replaced_in_time_is_never_missed() {
         table.put("k", "new").unwrap();
         env.advance(Duration::from_millis(10));
         reader.join().unwrap();
+    });
+}
+
+/// A value expires beside a write that needs it. Either a reader misses the value and the write is
+/// refused, or the write was in time and the reader finds what it wrote.
+fn a_write_that_needs_a_value_or_a_reader_is_in_time(write: fn(&Table) -> bool) {
+    explore(move || {
+        let env = SimEnv::new(4);
+        let db = open(&env);
+        let table = create(&db, "a");
+        let ttl = PutOptions::new().ttl(Duration::from_millis(10));
+        table.put_with("k", "old", ttl).unwrap();
+        let writer = thread::spawn({
+            let table = table.clone();
+            move || write(&table)
+        });
+        env.advance(Duration::from_millis(10));
+        let found = table.get("k").unwrap();
+        assert_eq!(writer.join().unwrap(), found.is_some());
+    });
+}
+
+#[test]
+fn shuttle_a_put_if_present_and_a_reader_agree_on_an_expiry() {
+    a_write_that_needs_a_value_or_a_reader_is_in_time(|table| {
+        table.put_with("k", "new", PutOptions::new().if_present()).unwrap()
+    });
+}
+
+#[test]
+fn shuttle_an_update_and_a_reader_agree_on_an_expiry() {
+    a_write_that_needs_a_value_or_a_reader_is_in_time(|table| {
+        let options = UpdateOptions::new().without_expiry();
+        table.update_with("k", options, |old| old.map(|_| "new")).unwrap().is_some()
     });
 }
 
@@ -465,6 +499,14 @@ fn shuttle_finds_log_syncs_past_holes() {
 #[test]
 fn shuttle_finds_sweep_does_not_look_again() {
     finds(Bug::SweepDoesNotLookAgain, shuttle_the_sweep_keeps_a_value_that_was_written_meanwhile);
+}
+
+#[test]
+fn shuttle_finds_writes_and_readers_that_disagree_on_an_expiry() {
+    for bug in [Bug::ExpiredReadPassesWrites, Bug::ConditionForgetsTheClock] {
+        finds(bug, shuttle_a_put_if_present_and_a_reader_agree_on_an_expiry);
+        finds(bug, shuttle_an_update_and_a_reader_agree_on_an_expiry);
+    }
 }
 
 #[test]

@@ -11,10 +11,10 @@ use std::{
 use super::{
     Batch, Database, Durability, Options, PutOptions, Table,
     api::session::jobs::sweep::delete_expired,
-    core::{Core, stripes::Stripes},
+    core::Core,
     expiry::ExpiryEntry,
     limits::KEY_BYTES_MAX,
-    tables::{job_handles::JobKind, state::TableState},
+    tables::{job_handles::JobKind, state::TableState, stripes::Stripes},
 };
 use crate::{
     Error,

@@ -263,7 +263,7 @@ impl Pool {
         self.sync()
     }
 
-    /// Returns whether an ordinary file takes the place of persistent memory, as of the last opening
+    /// Whether an ordinary file takes the place of persistent memory, as of the last opening
     /// for writing.
     pub(crate) fn is_emulated(&self) -> bool {
         self.medium.load(KIND) != 1

@@ -511,7 +511,8 @@ impl<'a> Runner<'a> {
     /// The mode of a table. Commits count as well, so that tables of the same number have different
     /// modes in different workloads.
     fn mode(&self, kind: EngineKind, table: TableId) -> Mode {
-        let (all, number) = (modes(kind), self.trace.commits.len() + table as usize);
+        let (all, number) =
+            (modes(kind), self.trace.commits.len() + usize::try_from(table).unwrap_or(0));
         let is_in_pool = |mode: &&Mode| mode.iter().any(|(name, _)| *name == "pmem_bytes");
         // Pools are for persistent memory. There, tables in pages are those of the other engines.
         let has_pools = kind == EngineKind::Slm && self.env.has_persistent_memory();

@@ -10,7 +10,8 @@
 //! in place, evicted, read from the disk, and moved by compaction.
 //!
 //! `QUINTET_HISTORIES` sets the number of histories for each engine (2, and at least one for each
-//! of its modes), `QUINTET_HISTORY_SEED` the first seed. `QUINTET_HISTORY_ENGINE` chooses one engine.
+//! of its modes), `QUINTET_HISTORY_SEED` the first seed. `QUINTET_HISTORY_ENGINE` chooses an
+//! engine.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -368,10 +369,11 @@ fn check(kind: EngineKind, seed: u64, bug: Option<Bug>) -> std::result::Result<u
         before.sort_by_key(|operation| operation.returned);
         let before = before.split_off(before.len().saturating_sub(SHOWN));
         let show = |operations: &[Operation]| {
-            operations.iter().map(|operation| format!("\n{operation}")).collect::<String>()
+            let lines: Vec<String> = operations.iter().map(ToString::to_string).collect();
+            lines.join("\n")
         };
         format!(
-            "engine {kind}, key {key}: no order explains{}\nlast operations:{}",
+            "engine {kind}, key {key}: no order explains\n{}\nlast operations:\n{}",
             show(&stuck),
             show(&before)
         )

@@ -105,7 +105,8 @@ impl Core {
             return Ok(true);
         }
         // Value and entry change together under the stripe.
-        let _held = self.stripes.hold(self.stripes.index(table.id, table.hash.hash(key)));
+        let _held =
+            self.tables.stripes.hold(self.tables.stripes.index(table.id, table.hash.hash(key)));
         Ok(table.stored_expiry(key)? != Some(time) || entry.is_in(index)?)
     }
 }

@@ -319,7 +319,7 @@ impl Core {
         self.tables.prepare_edit()?;
         self.tables.catalog.fix_types(table.id, wanted, || {
             // No write comes between the check that the table is empty and the types taking effect.
-            let _every = self.stripes.hold_every();
+            let _every = self.tables.stripes.hold_every();
             self.tables.check_takes_writes(table)?;
             if table.types().is_none() && !is_empty(table)? {
                 let expected = format!("{} (it was made without)", TableTypes::bytes());

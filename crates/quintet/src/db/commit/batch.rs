@@ -137,14 +137,17 @@ impl Core {
         for (table, op) in operations(body, tables) {
             match op {
                 Op::Put { key, .. } | Op::Delete { key } => {
-                    indexes.push(self.stripes.index(table.id, table.hash.hash(key)));
+                    indexes.push(self.tables.stripes.index(table.id, table.hash.hash(key)));
                 }
                 Op::DeleteRange { .. } => has_range = true,
             }
         }
         every |= has_range;
-        let held =
-            if every { self.stripes.hold_every() } else { self.stripes.hold_all_of(&mut indexes) };
+        let held = if every {
+            self.tables.stripes.hold_every()
+        } else {
+            self.tables.stripes.hold_all_of(&mut indexes)
+        };
         self.tables.check_open()?;
         tables.iter().try_for_each(|table| self.tables.check_takes_writes(table))?;
         operations(body, tables).try_for_each(|(table, op)| self.tables.check_types(table, &op))?;

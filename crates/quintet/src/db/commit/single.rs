@@ -96,14 +96,14 @@ impl Core {
         let entry = (op, hash, removed_entry);
         let logged = match op {
             Op::Put { .. } | Op::Delete { .. } => {
-                let stripe = self.stripes.hold(self.stripes.index(table.id, hash));
+                let stripe = self.tables.stripes.hold(self.tables.stripes.index(table.id, hash));
                 let begin = || stripe.begin_write();
                 let logged = self.log_and_apply_locked(table, entry, &pieces, condition, begin);
                 stripe.end_write();
                 logged?
             }
             Op::DeleteRange { .. } => {
-                let stripes = self.stripes.hold_every();
+                let stripes = self.tables.stripes.hold_every();
                 let begin = || stripes.begin_write();
                 let logged = self.log_and_apply_locked(table, entry, &pieces, condition, begin);
                 stripes.end_write();
@@ -114,7 +114,7 @@ impl Core {
     }
 
     /// The part of [`Self::log_and_apply`] for which the stripes are locked. Calls `begin_write`
-    /// once nothing refuses the write any more.
+    /// once nothing but the expiry of the value refuses the write any more.
     pub(super) fn log_and_apply_locked(
         &self,
         table: &TableState,
@@ -126,12 +126,15 @@ impl Core {
         self.tables.check_open()?;
         self.tables.check_takes_writes(table)?;
         self.tables.check_types(table, op)?;
-        if !self.holds(table, op, condition)? {
+        let Some(end) = self.holds_until(table, op, condition)? else {
             removed_entry.map_or(Ok(()), |entry| self.expiry.remove(&entry))?;
             return Ok(None);
-        }
+        };
         let replaced = table.replaced_expiry(op);
         begin_write();
+        if self.has_ended(end) {
+            return Ok(None);
+        }
         let mut ticket = self.log.begin()?;
         table.engine.prefetch(write_hint(op, hash, 2));
         let appended = ticket.append(pieces)?;

@@ -5,9 +5,13 @@ use crate::{
     contract::{Engine as _, Hint, Op, TRANSIENT_WAIT_MAX},
     db::{
         core::{Core, condition::Condition, durability::Durability},
+        encoding::envelope::NEVER,
         tables::state::TableState,
     },
-    util::{mutant::mutant, sync::Ordering},
+    util::{
+        mutant::mutant,
+        sync::{Ordering, fence},
+    },
     wal::Appended,
 };
 
@@ -77,35 +81,55 @@ impl Core {
         self.expiry.cancel(table, op);
     }
 
-    /// Returns whether the condition of an operation holds now.
+    /// Returns until which time the condition of an operation holds, in milliseconds since 1970;
+    /// `None` if it does not hold now.
     #[inline]
-    pub(super) fn holds(
+    pub(super) fn holds_until(
         &self,
         table: &TableState,
         op: &Op<'_>,
         condition: Condition,
-    ) -> Result<bool> {
+    ) -> Result<Option<u64>> {
         match condition {
-            Condition::Always => Ok(true),
-            _ => self.holds_now(table, op, condition),
+            Condition::Always => Ok(Some(NEVER)),
+            _ => self.holds_now_until(table, op, condition),
         }
     }
 
-    fn holds_now(&self, table: &TableState, op: &Op<'_>, condition: Condition) -> Result<bool> {
-        let (Op::Put { key, .. } | Op::Delete { key }) = op else { return Ok(true) };
-        match condition {
-            Condition::Always => Ok(true),
-            Condition::Absent => self.tables.contains(table, key).map(|has| !has),
-            Condition::Present => self.tables.contains(table, key),
+    fn holds_now_until(
+        &self,
+        table: &TableState,
+        op: &Op<'_>,
+        condition: Condition,
+    ) -> Result<Option<u64>> {
+        let (Op::Put { key, .. } | Op::Delete { key }) = op else { return Ok(Some(NEVER)) };
+        let holds = match condition {
+            Condition::Always => true,
+            Condition::Absent => !self.tables.contains(table, key)?,
+            Condition::Present => return self.tables.present_until(table, key),
             Condition::Unchanged { stripe, version } => {
-                Ok(self.stripes.is_unchanged(stripe, version))
+                self.tables.stripes.is_unchanged(stripe, version)
             }
+            Condition::Before(time) => return Ok((self.host.clock.now() < time).then_some(time)),
             Condition::Expired { .. } => {
-                mutant!(SweepDoesNotLookAgain => return Ok(true));
+                mutant!(SweepDoesNotLookAgain => return Ok(Some(NEVER)));
                 let expires_at = table.stored_expiry(key)?;
-                Ok(expires_at.is_some_and(|time| time <= self.host.clock.now()))
+                expires_at.is_some_and(|time| time <= self.host.clock.now())
             }
+        };
+        Ok(holds.then_some(NEVER))
+    }
+
+    /// Returns whether the time until which a condition holds has passed since. The write has begun
+    /// under its stripe, so a reader that reads a later clock waits for it.
+    #[inline]
+    pub(super) fn has_ended(&self, end: u64) -> bool {
+        if end == NEVER {
+            return false;
         }
+        mutant!(ConditionForgetsTheClock => return false);
+        fence(Ordering::SeqCst);
+        self.host.clock.now() >= end
     }
 
     /// Applies a logged operation. A failure stops the table, because the log holds the write and

@@ -33,7 +33,7 @@ impl Core {
             // Of a table that was cleared, the batch below tells of the conflict.
             && table.dropped_at() == 0
         {
-            let stripe = self.stripes.index(table.id, table.hash.hash(key));
+            let stripe = self.tables.stripes.index(table.id, table.hash.hash(key));
             if let Some(condition) = reads.condition(table, stripe) {
                 if self.commit_one(table, &op, condition, durability)? {
                     return Ok(());

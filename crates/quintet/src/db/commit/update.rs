@@ -27,10 +27,13 @@ use crate::{
             condition::Condition,
             durability::Durability,
             key_change::{ComputeSite, ComputedChange, KeyChange},
-            stripes::{StripeGuard, StripeIndex},
         },
         encoding::operations::{Frame, size_of_pieces},
-        tables::{state::TableState, value::Value},
+        tables::{
+            state::TableState,
+            stripes::{StripeGuard, StripeIndex},
+            value::Value,
+        },
     },
     util::mutant::mutant,
     wal::Appended,
@@ -66,14 +69,15 @@ impl Core {
         mut compute: impl FnMut(Option<&Value>) -> Result<KeyChange<B>>,
     ) -> Result<ComputedChange<B>> {
         let hash = table.hash.hash(key);
-        let updated = UpdatedKey { table, key, hash, index: self.stripes.index(table.id, hash) };
+        let updated =
+            UpdatedKey { table, key, hash, index: self.tables.stripes.index(table.id, hash) };
         loop {
             self.tables.check_writable()?;
             if let Err(error) = self.tables.check_takes_writes(table) {
                 let Some(next) = table.successor() else { return Err(error) };
                 return self.commit_update((&next, key), site, durability, compute);
             }
-            let version = self.stripes.version(updated.index);
+            let version = self.tables.stripes.version(updated.index);
             let old = self.tables.get(table, key)?;
             let change = compute(old.as_ref())?;
             // The function may have forked.
@@ -144,28 +148,20 @@ impl Core {
     ) -> Result<UpdateRound<B>> {
         let frame = Frame::alone(updated.table.id, op);
         self.log.admit(size_of_pieces(&frame.pieces(op)), frees(op))?;
-        let stripe = self.stripes.hold(updated.index);
-        if self.is_current(&stripe, computed) {
-            return self.log_change(updated, &stripe, (&frame, op));
+        let stripe = self.tables.stripes.hold(updated.index);
+        if Self::is_current(&stripe, computed) {
+            return self.log_change(updated, &stripe, (&frame, op), computed.old.as_ref());
         }
         self.log_other(updated, &stripe, computed, (&frame, op), again)
     }
 
-    /// Returns whether nothing was written under the stripe since the value was read, and the value
-    /// has not expired.
-    fn is_current<B>(&self, stripe: &StripeGuard<'_>, computed: &ComputedChange<B>) -> bool {
+    /// Returns whether nothing was written under the stripe since the value was read.
+    fn is_current<B>(stripe: &StripeGuard<'_>, computed: &ComputedChange<B>) -> bool {
         mutant!(UpdateIgnoresOtherWrites => return true);
-        stripe.version() == computed.version && !self.has_expired(computed.old.as_ref())
+        stripe.version() == computed.version
     }
 
-    fn has_expired(&self, old: Option<&Value>) -> bool {
-        mutant!(UpdateIgnoresExpiryMeanwhile => return false);
-        old.is_some_and(|old| {
-            old.expires_at_unix_millis().is_some() && old.is_expired(self.host.clock.now())
-        })
-    }
-
-    /// Steps 4 and 5: the stripe was written, or the value expired.
+    /// Steps 4 and 5: the stripe was written.
     #[cold]
     fn log_other<B: AsRef<[u8]>>(
         &self,
@@ -177,7 +173,7 @@ impl Core {
     ) -> Result<UpdateRound<B>> {
         let old = self.tables.get(updated.table, updated.key)?;
         if is_same(old.as_ref(), computed.old.as_ref()) {
-            return self.log_change(updated, stripe, (frame, op));
+            return self.log_change(updated, stripe, (frame, op), old.as_ref());
         }
         let Some(again) = again else { return Ok(UpdateRound::Lost) };
         let change = again(old.as_ref())?;
@@ -190,7 +186,7 @@ impl Core {
             return Ok(UpdateRound::Lost);
         }
         let frame = Frame::alone(updated.table.id, &op);
-        let round = self.log_change(updated, stripe, (&frame, &op))?;
+        let round = self.log_change(updated, stripe, (&frame, &op), other.old.as_ref())?;
         Ok(match round {
             UpdateRound::Logged { logged, .. } => {
                 UpdateRound::Logged { logged, other: Some(other) }
@@ -199,20 +195,24 @@ impl Core {
         })
     }
 
-    /// Logs and applies one operation under its stripe.
+    /// Logs and applies one operation under its stripe, unless the value that it was computed from
+    /// has expired.
     fn log_change<B>(
         &self,
         updated: UpdatedKey<'_>,
         stripe: &StripeGuard<'_>,
         (frame, op): (&Frame, &Op<'_>),
+        old: Option<&Value>,
     ) -> Result<UpdateRound<B>> {
         let entry = (op, updated.hash, None);
         let pieces = frame.pieces(op);
         let begin = || stripe.begin_write();
         let table = updated.table;
-        let logged = self.log_and_apply_locked(table, entry, &pieces, Condition::Always, begin);
+        let expires_at = old.and_then(Value::expires_at_unix_millis);
+        let condition = expires_at.map_or(Condition::Always, Condition::Before);
+        let condition = mutant!(UpdateIgnoresExpiryMeanwhile: Condition::Always, else condition);
+        let logged = self.log_and_apply_locked(table, entry, &pieces, condition, begin);
         stripe.end_write();
-        // `None` needs a condition that does not hold.
         Ok(logged?.map_or(UpdateRound::Lost, |logged| UpdateRound::Logged { logged, other: None }))
     }
 }

@@ -1,7 +1,10 @@
 //! The condition of a write.
 
-use super::stripes::StripeIndex;
-use crate::{contract::Op, db::expiry::ExpiryEntry, util::mutant::mutant};
+use crate::{
+    contract::Op,
+    db::{expiry::ExpiryEntry, tables::stripes::StripeIndex},
+    util::mutant::mutant,
+};
 
 /// When a write takes effect. The commit path checks it under the key's stripe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +24,9 @@ pub(crate) enum Condition {
         /// An even version.
         version: u64,
     },
+    /// If the clock has not reached this time, the expiry of the value that the write was computed
+    /// from, in milliseconds since 1970.
+    Before(u64),
     /// If the stored value has expired. For the sweep, which found the index entry of `time`. The
     /// entry is removed whether or not the condition holds.
     Expired {

@@ -18,14 +18,12 @@ pub(crate) mod durability;
 pub(crate) mod key_change;
 pub(crate) mod key_locks;
 pub(crate) mod log_jobs;
-pub(crate) mod stripes;
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use durability::Durability;
 use key_locks::KeyLocks;
 use log_jobs::LogJobs;
-use stripes::Stripes;
 
 use super::{
     catalog::edit::Progress,
@@ -80,7 +78,6 @@ pub(crate) struct Core {
     pub(crate) expiry: ExpiryIndex,
     pub(crate) checkpoints: CheckpointScheduler,
     pub(crate) versions: Arc<VersionStore>,
-    pub(crate) stripes: Stripes,
     pub(crate) key_locks: KeyLocks,
     pub(crate) log_jobs: LogJobs,
     pub(crate) counters: CachePadded<CommitCounters>,
@@ -215,7 +212,7 @@ impl Core {
         {
             // A commit checks that the database is open under a stripe, and appends its record
             // before it releases the stripe.
-            let _every = self.stripes.hold_every();
+            let _every = self.tables.stripes.hold_every();
             if !self.tables.close() {
                 return Ok(());
             }

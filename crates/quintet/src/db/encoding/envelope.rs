@@ -16,6 +16,9 @@ use crate::{
     util::{codec::Decoder, sync::AtomicU64, types::TypeTag, words::copy_out},
 };
 
+/// Stands for the expiry of a value that has none, in milliseconds since 1970.
+pub(crate) const NEVER: u64 = u64::MAX;
+
 /// Maximum size of an envelope in bytes.
 pub(crate) const ENVELOPE_BYTES_MAX: usize = 10;
 

@@ -35,7 +35,7 @@ use target::ReplayTarget;
 use super::{
     catalog::{self, Catalog, edit::Progress, tree::CatalogTree},
     checkpoint::CheckpointScheduler,
-    core::{Core, key_locks::KeyLocks, log_jobs::LogJobs, stripes::Stripes},
+    core::{Core, key_locks::KeyLocks, log_jobs::LogJobs},
     expiry::ExpiryIndex,
     tables::{
         host::DatabaseHost,
@@ -205,7 +205,6 @@ fn load_and_replay(
         budget,
         log,
         host,
-        stripes: Stripes::default(),
         key_locks: KeyLocks::default(),
         log_jobs: LogJobs::default(),
         counters: CachePadded::default(),

@@ -10,5 +10,6 @@ mod merge;
 mod reads;
 pub(crate) mod registry;
 pub(crate) mod state;
+pub(crate) mod stripes;
 mod types;
 pub(crate) mod value;

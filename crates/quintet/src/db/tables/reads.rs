@@ -4,7 +4,7 @@ use super::{registry::TableRegistry, state::TableState, value::Value};
 use crate::{
     Error, Result,
     contract::{self, Engine as _, Presence, value_sink::HeadAndBuffer},
-    db::encoding::envelope::{ENVELOPE_BYTES_MAX, Envelope, EnvelopeSink},
+    db::encoding::envelope::{ENVELOPE_BYTES_MAX, Envelope, EnvelopeSink, NEVER},
     util::mutant::mutant,
 };
 
@@ -29,6 +29,9 @@ impl TableRegistry {
     /// writer may have replaced the value in time, between the read of the value and the read of
     /// the clock; then the key was never without a value. Only a value that is expired by a clock
     /// read before the value is gone.
+    ///
+    /// A write whose condition was that the value had not expired may be logged but not applied. It
+    /// began in time, so its value is what the key has: the reader waits for it.
     #[cold]
     fn reread_expired(
         &self,
@@ -37,7 +40,9 @@ impl TableRegistry {
         mut now: u64,
     ) -> Result<Option<Value>> {
         mutant!(ExpiryIsNotLookedAtAgain => return Ok(None));
+        let stripe = self.stripes.index(table.id, table.hash.hash(key));
         loop {
+            mutant!(ExpiredReadPassesWrites: (), else self.stripes.await_write(stripe));
             let Some(stored) = table.engine.get(key)? else { return Ok(None) };
             let value = Value::open(stored).ok_or_else(|| self.bad_envelope(table))?;
             if value.is_expired(now) {
@@ -68,23 +73,28 @@ impl TableRegistry {
     /// Returns whether a reader sees a value of a key. Reads the value only if the engine cannot
     /// tell from its index, and copies no more than the envelope.
     pub(crate) fn contains(&self, table: &TableState, key: &[u8]) -> Result<bool> {
+        self.present_until(table, key).map(|end| end.is_some())
+    }
+
+    /// Returns until which time a reader sees a value of a key, in milliseconds since 1970; `None`
+    /// if it sees none, [`NEVER`] if the value does not expire.
+    pub(crate) fn present_until(&self, table: &TableState, key: &[u8]) -> Result<Option<u64>> {
         match table.engine.exists_hint(key)? {
-            Presence::Absent => return Ok(false),
-            Presence::Present => return Ok(true),
+            Presence::Absent => return Ok(None),
+            Presence::Present => return Ok(Some(NEVER)),
             Presence::InValue => {}
         }
         let Some(envelope) = table.engine.get_with(key, &mut EnvelopeSink)? else {
-            return Ok(false);
+            return Ok(None);
         };
         let envelope = envelope.ok_or_else(|| self.bad_envelope(table))?;
-        if envelope.expires_at.is_none() {
-            return Ok(true);
-        }
+        let Some(end) = envelope.expires_at else { return Ok(Some(NEVER)) };
         let now = self.host.clock.now();
         if !envelope.is_expired(now) {
-            return Ok(true);
+            return Ok(Some(end));
         }
-        self.reread_expired(table, key, now).map(|value| value.is_some())
+        let value = self.reread_expired(table, key, now)?;
+        Ok(value.map(|value| value.expires_at_unix_millis().unwrap_or(NEVER)))
     }
 
     /// Copies the visible value of a key into `out`. Returns `false` if there is none; the content

@@ -24,6 +24,7 @@ use super::{
     host::DatabaseHost,
     loader::TableLoader,
     state::{TableState, TableStatus},
+    stripes::Stripes,
 };
 use crate::{
     Error, Result,
@@ -76,6 +77,7 @@ pub(crate) struct TableRegistry {
     open_max: usize,
     /// Dropped tables whose files are still to be removed, and their state if they are open.
     pub(super) pending_removals: Mutex<Vec<(u64, Option<Arc<TableState>>)>>,
+    pub(crate) stripes: Stripes,
     pub(super) host: Arc<DatabaseHost>,
     log: Arc<Log>,
     /// 0, or [`CLOSED`].
@@ -92,6 +94,7 @@ impl TableRegistry {
     ) -> Self {
         let open_max = to_usize(loader.budget.limit() / 2 / OPEN_TABLE_BYTES);
         Self {
+            stripes: Stripes::default(),
             host: Arc::clone(&loader.host),
             loader,
             catalog,

@@ -146,6 +146,11 @@ bugs! {
     ReplayForgetsExpiryIndex = 81, "replay-forgets-expiry-index";
     /// The sweep removes an entry of the expiry index after it has unlocked the key's stripe.
     SweepUnlistsOutsideStripe = 82, "sweep-unlists-outside-stripe";
+    /// A read of an expired value does not wait for a write that found the value in time.
+    ExpiredReadPassesWrites = 400, "expired-read-passes-writes";
+    /// A write whose condition is that a value is there takes effect although the value has expired
+    /// since the condition was checked.
+    ConditionForgetsTheClock = 401, "condition-forgets-the-clock";
     /// A read of an expired value does not check whether the value was replaced before it expired.
     ExpiryIsNotLookedAtAgain = 84, "expiry-is-not-looked-at-again";
     /// The expiry index counts as complete beyond entries that its files lack.

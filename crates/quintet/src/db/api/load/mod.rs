@@ -288,7 +288,7 @@ impl SortedLoader {
                 core.versions.end_load(state, adopted.is_ok());
                 adopted?;
                 core.counters.commits.fetch_add(1, Ordering::Relaxed);
-                let stripes = core.stripes.hold_every();
+                let stripes = core.tables.stripes.hold_every();
                 stripes.begin_write();
                 stripes.end_write();
             }
@@ -316,7 +316,7 @@ impl Core {
     fn begin_load(&self, table: &TableState) -> Result<Vec<u8>> {
         {
             // A writer that checked the status before holds a stripe until its write is applied.
-            let _every = self.stripes.hold_every();
+            let _every = self.tables.stripes.hold_every();
             self.tables.check_open()?;
             self.tables.check_takes_writes(table)?;
             if !table.exchange_status(TableStatus::Open, TableStatus::Loading) {

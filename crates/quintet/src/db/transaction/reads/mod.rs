@@ -8,13 +8,10 @@ use crate::{
     Error, Result,
     contract::{Cursor, Engine as _, KeyRange, Op},
     db::{
-        core::{
-            Core,
-            condition::Condition,
-            stripes::{StripeIndex, StripesGuard},
-        },
+        core::{Core, condition::Condition},
         tables::{
             state::{TableState, TableStatus},
+            stripes::{StripeIndex, StripesGuard},
             value::{Key, Value},
         },
         versions::SnapshotState,
@@ -115,7 +112,7 @@ impl TransactionReads {
             return Ok(None);
         });
         if self.mode != ReadMode::WritesOnly {
-            let stripe = core.stripes.index(table.id, hashed.hash);
+            let stripe = core.tables.stripes.index(table.id, hashed.hash);
             self.set.add_key(table, (key, hashed.hash), (stripe, 0));
         }
         Ok(value)
@@ -127,7 +124,7 @@ impl TransactionReads {
         if self.set.key_count() >= VERSIONED_KEYS_MAX || table.status() != TableStatus::Open {
             return Ok(VersionedRead::NeedsSnapshot);
         }
-        let stripe = core.stripes.index(table.id, hash);
+        let stripe = core.tables.stripes.index(table.id, hash);
         let Some(version) = stable_version(core, stripe) else {
             return Ok(VersionedRead::NeedsSnapshot);
         };
@@ -150,7 +147,7 @@ impl TransactionReads {
     /// Fails with [`Error::Conflict`] unless all reads by versions are current.
     fn check_versions(&self, core: &Core) -> Result<()> {
         mutant!(ReadsAtTwoMoments => return Ok(()));
-        match self.set.find_new_version(&core.stripes) {
+        match self.set.find_new_version(&core.tables.stripes) {
             Some(changed) => Err(changed.conflict(core)),
             // A sorted load adds keys without a stripe. The next run reads from a snapshot.
             None => self.set.check_tables(core).map_err(|error| match error {
@@ -228,10 +225,10 @@ impl TransactionReads {
     ) -> Result<Option<Value>> {
         mutant!(LockedReadIsStale => return self.get(core, table, key));
         let hash = table.hash.hash(key);
-        let stripe = core.stripes.index(table.id, hash);
+        let stripe = core.tables.stripes.index(table.id, hash);
         if let Some(snapshot) = self.snapshot.clone() {
             let is_changed = {
-                let _held = core.stripes.hold(stripe);
+                let _held = core.tables.stripes.hold(stripe);
                 core.is_key_changed(&snapshot, table, key)?
             };
             if is_changed {
@@ -266,7 +263,7 @@ impl TransactionReads {
     /// Adds the stripes of all reads to `indexes`. Returns whether all stripes are needed instead.
     pub(crate) fn add_stripes(&self, core: &Core, indexes: &mut Vec<StripeIndex>) -> bool {
         mutant!(TransactionLocksWritesOnly => return false);
-        self.set.add_stripes(&core.stripes, indexes)
+        self.set.add_stripes(&core.tables.stripes, indexes)
     }
 
     /// Fails with [`Error::Conflict`] unless everything that the transaction depends on is current.
@@ -304,7 +301,7 @@ impl TransactionReads {
         self.set.check_tables(core)?;
         let changed = match self.snapshot() {
             Some(snapshot) => self.set.find_changed(core, snapshot)?,
-            None => self.set.find_new_version(&core.stripes),
+            None => self.set.find_new_version(&core.tables.stripes),
         };
         changed.map_or(Ok(()), |changed| Err(changed.conflict(core)))
     }
@@ -329,7 +326,7 @@ impl TransactionReads {
 
 /// Locks some or all stripes.
 fn hold<'a>(core: &'a Core, every: bool, indexes: &mut Vec<StripeIndex>) -> StripesGuard<'a> {
-    if every { core.stripes.hold_every() } else { core.stripes.hold_all_of(indexes) }
+    if every { core.tables.stripes.hold_every() } else { core.tables.stripes.hold_all_of(indexes) }
 }
 
 /// Returns the version of a stripe on which no commit is being applied. `None`: a commit takes too
@@ -337,7 +334,7 @@ fn hold<'a>(core: &'a Core, every: bool, indexes: &mut Vec<StripeIndex>) -> Stri
 fn stable_version(core: &Core, stripe: StripeIndex) -> Option<u64> {
     let mut backoff = Backoff::default();
     loop {
-        let version = core.stripes.version(stripe);
+        let version = core.tables.stripes.version(stripe);
         if version.is_multiple_of(2) {
             return Some(version);
         }

@@ -13,11 +13,11 @@ use crate::{
     Error, Result,
     contract::KeyRange,
     db::{
-        core::{
-            Core,
+        core::Core,
+        tables::{
+            state::TableState,
             stripes::{StripeIndex, Stripes},
         },
-        tables::state::TableState,
         versions::SnapshotState,
     },
     io::process::ProcessArc,

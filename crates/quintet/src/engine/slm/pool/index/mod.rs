@@ -12,14 +12,12 @@
 //!
 //! Threads: lookups and scans take no lock. All changes hold `state`.
 
-mod describe;
 mod fast_fair;
 mod run_records;
 mod update_log;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-pub(super) use self::describe::describe;
 pub(in crate::engine::slm) use self::update_log::UpdateBatch;
 use self::{
     fast_fair::{FairTree, PUT_BYTES},
@@ -34,6 +32,7 @@ use crate::{
     pmem::{Marks, Pool, is_link, link, target},
     util::{
         codec::to_u64,
+        format::LineSink,
         mutant::mutant,
         sync::{Mutex, MutexGuard, lock},
     },
@@ -235,4 +234,28 @@ impl PoolIndex {
         let _exclusive = self.exclusive();
         self.tree.check()
     }
+}
+
+/// Passes a description of the runs, the log of updates and the tree to `say`. Fails with
+/// `Corruption` at the first part that is damaged. The pool must be a copy.
+pub(super) fn describe(pool: &Arc<Pool>, say: &mut LineSink<'_>) -> Result<()> {
+    let (_, list) = RunRecords::open(pool)?;
+    say(&format!("runs: {}", list.runs.len()));
+    for run in &list.runs {
+        let (number, bytes, live) = (run.number, run.file_bytes, run.live);
+        if !say(&format!("  run {number}: {bytes} bytes, {live} live entries")) {
+            return Ok(());
+        }
+    }
+    let (_, pending) = UpdateLog::open(pool)?;
+    let updates = pending.map_or(0, |batch| batch.updates.len());
+    say(&format!("log of index updates: {updates} updates of an interrupted batch"));
+    let word = pool.root(TREE);
+    if !is_link(word) || word == 0 {
+        return Err(pool.damage(Pool::root_at(TREE), "the link to the index is damaged"));
+    }
+    // Without keys to repair: opening completes an interrupted change, a description does not.
+    let shape = FairTree::open_at(pool, target(word), &[])?.shape()?;
+    say(&format!("index: height {}, {} nodes, {} entries", shape.levels, shape.nodes, shape.keys));
+    Ok(())
 }

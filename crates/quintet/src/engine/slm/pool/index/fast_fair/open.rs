@@ -17,7 +17,7 @@ use crate::{
 
 /// The size of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TreeShape {
+pub(crate) struct FairTreeShape {
     pub(crate) levels: u64,
     pub(crate) nodes: u64,
     pub(crate) keys: u64,
@@ -231,9 +231,9 @@ impl FairTree {
 
     /// Returns the numbers of levels, nodes and keys. Reads all nodes and no key, and verifies the
     /// links between nodes. Fails with `Corruption`. No thread may write meanwhile.
-    pub(crate) fn shape(&self) -> Result<TreeShape> {
+    pub(crate) fn shape(&self) -> Result<FairTreeShape> {
         let nodes_max = self.pool.bytes() / super::NODE_BYTES;
-        let mut shape = TreeShape::default();
+        let mut shape = FairTreeShape::default();
         let mut first = self.follow(self.at + ROOT)?;
         loop {
             let level = self.head(first)?.level;

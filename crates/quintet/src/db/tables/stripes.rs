@@ -116,6 +116,16 @@ impl Stripes {
         self.stripes.get(index.0).map_or(0, |stripe| stripe.version.load(Ordering::Acquire))
     }
 
+    /// Waits until the write that is logged and applied under a stripe, if any, is applied. A write
+    /// that begins later reads a clock that is no earlier than what the caller has read of it. The
+    /// caller is not the writer.
+    pub(crate) fn await_write(&self, index: StripeIndex) {
+        fence(Ordering::SeqCst);
+        if self.version(index) % 2 == 1 {
+            drop(self.hold(index));
+        }
+    }
+
     /// Returns whether a stripe still has this even version. Then no commit on its keys was logged
     /// or applied since the version was read, as far as the reads since then can tell.
     #[inline]
