@@ -1,0 +1,259 @@
+//! Iterators over ranges and whole tables, and cursors that move both ways.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
+
+use quintet::{Cursor, Entries, Key, KeyRange, Table, TableCursor, Value};
+
+use crate::{
+    boundary::{In, Out, Slice, export, give, required},
+    error::Failure,
+    handles::Handle,
+    range::{self, Range},
+    table::{SharedTransaction, Source, TableHandle, exclusive},
+};
+
+/// Number of entries that are read at a time where the library has no iterator to keep.
+const PAGE_ENTRIES: usize = 128;
+
+/// An iterator over entries. One thread at a time uses it.
+#[derive(Debug)]
+pub struct EntryIterator(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    pages: Pages,
+    /// The entry that the program sees.
+    current: Option<(Key, Value)>,
+}
+
+/// Where entries come from.
+#[derive(Debug)]
+enum Pages {
+    Range {
+        entries: Box<Entries>,
+        is_reverse: bool,
+    },
+    Transaction {
+        transaction: Arc<SharedTransaction>,
+        table: Table,
+        /// What is not read yet. `None`: nothing.
+        rest: Option<KeyRange>,
+        is_reverse: bool,
+        page: VecDeque<(Key, Value)>,
+    },
+    Scan {
+        handle: Box<TableHandle>,
+        cursor: Option<Cursor>,
+        page: VecDeque<(Key, Value)>,
+    },
+}
+
+impl Pages {
+    fn next(&mut self) -> Result<Option<(Key, Value)>, Failure> {
+        match self {
+            Self::Range { entries, is_reverse: false } => Ok(entries.next().transpose()?),
+            Self::Range { entries, is_reverse: true } => Ok(entries.next_back().transpose()?),
+            Self::Transaction { transaction, table, rest, is_reverse, page } => {
+                if page.is_empty()
+                    && let Some(range) = rest
+                {
+                    *page = page_of(transaction, table, range, *is_reverse)?;
+                    let is_last = page.len() < PAGE_ENTRIES;
+                    match page.back() {
+                        Some((key, _)) if !is_last && *is_reverse => range.end = Some(key.clone()),
+                        Some((key, _)) if !is_last => range.start = Some(range::after(key)),
+                        _ => *rest = None,
+                    }
+                }
+                Ok(page.pop_front())
+            }
+            Self::Scan { handle, cursor, page } => {
+                while page.is_empty()
+                    && let Some(at) = cursor
+                {
+                    let (entries, next) = scan(handle, at)?;
+                    *page = entries.into();
+                    *cursor = (!next.is_start()).then_some(next);
+                }
+                Ok(page.pop_front())
+            }
+        }
+    }
+}
+
+/// Reads a page of a range of a transaction.
+fn page_of(
+    transaction: &SharedTransaction,
+    table: &Table,
+    range: &KeyRange,
+    is_reverse: bool,
+) -> Result<VecDeque<(Key, Value)>, Failure> {
+    transaction.with(|tx| {
+        let entries = tx.range(table, range.clone())?;
+        if is_reverse {
+            entries.rev().take(PAGE_ENTRIES).collect()
+        } else {
+            entries.take(PAGE_ENTRIES).collect()
+        }
+    })
+}
+
+fn scan(handle: &TableHandle, cursor: &Cursor) -> Result<(Vec<(Key, Value)>, Cursor), Failure> {
+    let table = &handle.table;
+    match &handle.source {
+        Source::Live => Ok(table.scan(cursor, PAGE_ENTRIES)?),
+        Source::Snapshot(snapshot) => Ok(snapshot.scan(table, cursor, PAGE_ENTRIES)?),
+        Source::Transaction(tx) => tx.with(|tx| tx.scan(table, cursor, PAGE_ENTRIES)),
+    }
+}
+
+fn iterator(pages: Pages) -> Result<Handle<EntryIterator>, Failure> {
+    Handle::new(EntryIterator(Mutex::new(State { pages, current: None })))
+}
+
+/// A cursor of an ordered table. One thread at a time uses it.
+#[derive(Debug)]
+pub struct CursorHandle(Mutex<TableCursor>);
+
+fn with_cursor(
+    cursor: Handle<CursorHandle>,
+    found: Out<'_, bool>,
+    step: impl FnOnce(&mut TableCursor) -> quintet::Result<bool>,
+) -> Result<(), Failure> {
+    let cursor = cursor.get()?;
+    let is_found = step(&mut *exclusive(&cursor.0)?)?;
+    give(found, is_found);
+    Ok(())
+}
+
+export! {
+    /// Opens an iterator over a range, in the direction of the range. Ordered engines only. Of a
+    /// table it shows the moment of this call; of a transaction, its writes too. Free it with
+    /// `quintet_iterator_free`. It keeps what it reads from.
+    pub fn quintet_iterate(
+        table: Handle<TableHandle>, range: In<Range>, entries: Out<Handle<EntryIterator>>,
+    ) {
+        let (handle, out) = (table.get()?, required(entries, "entries")?);
+        let (range, is_reverse) = range::bounds(range)?;
+        let pages = match &handle.source {
+            Source::Live => {
+                Pages::Range { entries: Box::new(handle.table.range(range)?), is_reverse }
+            }
+            Source::Snapshot(snapshot) => {
+                let entries = snapshot.range(&handle.table, range)?;
+                Pages::Range { entries: Box::new(entries), is_reverse }
+            }
+            Source::Transaction(transaction) => {
+                // An engine without order, or another database, is an error here.
+                transaction.with(|tx| tx.range(&handle.table, range.clone()).map(drop))?;
+                Pages::Transaction {
+                    transaction: transaction.clone(),
+                    table: handle.table.clone(),
+                    rest: Some(range),
+                    is_reverse,
+                    page: VecDeque::new(),
+                }
+            }
+        };
+        out.write(iterator(pages)?);
+        Ok(())
+    }
+
+    /// Opens an iterator over all entries of a table of any engine, in no promised order. Entries
+    /// that are present throughout are returned at least once; one may be returned twice.
+    pub fn quintet_scan(table: Handle<TableHandle>, entries: Out<Handle<EntryIterator>>) {
+        let (handle, out) = (table.get()?, required(entries, "entries")?);
+        let handle = Box::new(handle.clone());
+        let cursor = Some(Cursor::START);
+        out.write(iterator(Pages::Scan { handle, cursor, page: VecDeque::new() })?);
+        Ok(())
+    }
+
+    /// Moves to the next entry and stores its key, its value and whether there is one. The slices
+    /// are valid until the next call with this iterator.
+    pub fn quintet_next(
+        entries: Handle<EntryIterator>, key: Out<Slice>, value: Out<Slice>, found: Out<bool>,
+    ) {
+        let found = required(found, "found")?;
+        let entries = entries.get()?;
+        let state = &mut *exclusive(&entries.0)?;
+        state.current = None;
+        state.current = state.pages.next()?;
+        found.write(state.current.is_some());
+        let entry = state.current.as_ref();
+        give(key, entry.map_or(Slice::NONE, |(key, _)| Slice::of(key)));
+        give(value, entry.map_or(Slice::NONE, |(_, value)| Slice::of(value)));
+        Ok(())
+    }
+
+    /// Frees an iterator. Null is allowed.
+    pub fn quintet_iterator_free(entries: Handle<EntryIterator>) {
+        entries.free().map(drop)
+    }
+
+    /// Opens a cursor of an ordered table, at no entry. It follows the table: entries may be some
+    /// steps old, and a seek always reads the table. Not of snapshots and transactions. Free it with
+    /// `quintet_cursor_free`.
+    pub fn quintet_cursor_new(table: Handle<TableHandle>, cursor: Out<Handle<CursorHandle>>) {
+        let out = required(cursor, "cursor")?;
+        let cursor = table.get()?.table()?.cursor()?;
+        out.write(Handle::new(CursorHandle(Mutex::new(cursor)))?);
+        Ok(())
+    }
+
+    /// Moves a cursor to the first entry at `key` or above. `found` (may be null) tells whether
+    /// there is one, also in the functions below.
+    pub fn quintet_cursor_seek(cursor: Handle<CursorHandle>, key: Slice, found: Out<bool>) {
+        let key = key.bytes()?;
+        with_cursor(cursor, found, |cursor| cursor.seek(key))
+    }
+
+    /// Moves a cursor to the last entry at `key` or below.
+    pub fn quintet_cursor_seek_for_prev(
+        cursor: Handle<CursorHandle>, key: Slice, found: Out<bool>,
+    ) {
+        let key = key.bytes()?;
+        with_cursor(cursor, found, |cursor| cursor.seek_for_prev(key))
+    }
+
+    /// Moves a cursor to the first entry.
+    pub fn quintet_cursor_first(cursor: Handle<CursorHandle>, found: Out<bool>) {
+        with_cursor(cursor, found, TableCursor::seek_to_first)
+    }
+
+    /// Moves a cursor to the last entry.
+    pub fn quintet_cursor_last(cursor: Handle<CursorHandle>, found: Out<bool>) {
+        with_cursor(cursor, found, TableCursor::seek_to_last)
+    }
+
+    /// Moves a cursor to the next greater key. From no entry: to the first.
+    pub fn quintet_cursor_next(cursor: Handle<CursorHandle>, found: Out<bool>) {
+        with_cursor(cursor, found, TableCursor::next)
+    }
+
+    /// Moves a cursor to the next lesser key. From no entry: to the last.
+    pub fn quintet_cursor_prev(cursor: Handle<CursorHandle>, found: Out<bool>) {
+        with_cursor(cursor, found, TableCursor::prev)
+    }
+
+    /// Stores the entry at a cursor, and whether it is at one. The slices are valid until the
+    /// cursor moves or is freed.
+    pub fn quintet_cursor_entry(
+        cursor: Handle<CursorHandle>, key: Out<Slice>, value: Out<Slice>, found: Out<bool>,
+    ) {
+        let cursor = cursor.get()?;
+        let cursor = exclusive(&cursor.0)?;
+        give(found, cursor.key().is_some());
+        give(key, cursor.key().map_or(Slice::NONE, Slice::of));
+        give(value, cursor.value().map_or(Slice::NONE, Slice::of));
+        Ok(())
+    }
+
+    /// Frees a cursor. Null is allowed.
+    pub fn quintet_cursor_free(cursor: Handle<CursorHandle>) {
+        cursor.free().map(drop)
+    }
+}

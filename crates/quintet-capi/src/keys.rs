@@ -1,0 +1,171 @@
+//! Typed keys and values: their bytes.
+//!
+//! The keys of typed tables have the order of their values as bytes. A composite key is its parts
+//! one after the other, of which the last is appended with `last`.
+
+use quintet::{KeyRef, TypedKey, TypedValue};
+
+use crate::{
+    boundary::{Buffer, InOut, Out, Slice, export, required},
+    error::{Code, Failure},
+    options,
+};
+
+/// Appends the bytes of a number.
+fn append(key: InOut<'_, Buffer>, number: &impl KeyRef) -> Result<(), Failure> {
+    let key = required(key, "key")?;
+    let mut bytes = key.take();
+    number.encode_into(&mut bytes);
+    key.set(bytes);
+    Ok(())
+}
+
+/// Reads a number of `N` bytes from the front of `rest`.
+fn read<T: TypedKey, const N: usize>(
+    rest: InOut<'_, Slice>,
+    number: Out<'_, T>,
+) -> Result<(), Failure> {
+    let rest = required(rest, "rest")?;
+    let bytes = rest.bytes()?;
+    let decoded = bytes.split_at_checked(N).and_then(|(head, tail)| Some((T::decode(head)?, tail)));
+    let (value, tail) = decoded.ok_or_else(not_of_type)?;
+    required(number, "number")?.write(value);
+    *rest = Slice::of(tail);
+    Ok(())
+}
+
+/// Copies the bytes of a value.
+fn value_of<T: TypedValue>(bytes: Slice, number: Out<'_, T>) -> Result<(), Failure> {
+    let value = T::decode_value(bytes.bytes()?).ok_or_else(not_of_type)?;
+    required(number, "number")?.write(value);
+    Ok(())
+}
+
+fn not_of_type() -> Failure {
+    Failure::new(Code::TypeMismatch, "the bytes are not of this type")
+}
+
+export! {
+    /// Appends a `u32` to a key.
+    pub fn quintet_key_u32(key: InOut<Buffer>, number: u32) {
+        append(key, &number)
+    }
+
+    /// Appends a `u64` to a key.
+    pub fn quintet_key_u64(key: InOut<Buffer>, number: u64) {
+        append(key, &number)
+    }
+
+    /// Appends an `i64` to a key.
+    pub fn quintet_key_i64(key: InOut<Buffer>, number: i64) {
+        append(key, &number)
+    }
+
+    /// Appends an `f32` to a key.
+    pub fn quintet_key_f32(key: InOut<Buffer>, number: f32) {
+        append(key, &number)
+    }
+
+    /// Appends an `f64` to a key.
+    pub fn quintet_key_f64(key: InOut<Buffer>, number: f64) {
+        append(key, &number)
+    }
+
+    /// Appends a `string` (UTF-8) or `blob` part to a key. `last`: it is the last part.
+    pub fn quintet_key_bytes(key: InOut<Buffer>, bytes: Slice, last: bool) {
+        let key = required(key, "key")?;
+        let bytes = bytes.bytes()?;
+        let mut content = key.take();
+        if last {
+            content.extend_from_slice(bytes);
+        } else {
+            // The first part of a composite key is escaped and ended; the second is empty.
+            (bytes.to_vec(), Vec::<u8>::new()).encode_into(&mut content);
+        }
+        key.set(content);
+        Ok(())
+    }
+
+    /// Reads a `u32` from the front of `rest`, and moves `rest` behind it.
+    pub fn quintet_key_read_u32(rest: InOut<Slice>, number: Out<u32>) {
+        read::<_, 4>(rest, number)
+    }
+
+    /// Reads a `u64` from the front of `rest`, and moves `rest` behind it.
+    pub fn quintet_key_read_u64(rest: InOut<Slice>, number: Out<u64>) {
+        read::<_, 8>(rest, number)
+    }
+
+    /// Reads an `i64` from the front of `rest`, and moves `rest` behind it.
+    pub fn quintet_key_read_i64(rest: InOut<Slice>, number: Out<i64>) {
+        read::<_, 8>(rest, number)
+    }
+
+    /// Reads an `f32` from the front of `rest`, and moves `rest` behind it.
+    pub fn quintet_key_read_f32(rest: InOut<Slice>, number: Out<f32>) {
+        read::<_, 4>(rest, number)
+    }
+
+    /// Reads an `f64` from the front of `rest`, and moves `rest` behind it.
+    pub fn quintet_key_read_f64(rest: InOut<Slice>, number: Out<f64>) {
+        read::<_, 8>(rest, number)
+    }
+
+    /// Reads a `string` or `blob` part from the front of `rest` into `bytes`, and moves `rest`
+    /// behind it. `last`: it is the last part, which is all of `rest`.
+    pub fn quintet_key_read_bytes(rest: InOut<Slice>, bytes: InOut<Buffer>, last: bool) {
+        let (rest, bytes) = (required(rest, "rest")?, required(bytes, "bytes")?);
+        let all = rest.bytes()?;
+        let (part, tail) = if last {
+            (all.to_vec(), &[][..])
+        } else {
+            let end = all.windows(2).position(|pair| pair == [0, 1]).ok_or_else(not_of_type)? + 2;
+            let (head, tail) = all.split_at_checked(end).ok_or_else(not_of_type)?;
+            let (part, _) = <(Vec<u8>, Vec<u8>)>::decode(head).ok_or_else(not_of_type)?;
+            (part, tail)
+        };
+        bytes.set(part);
+        *rest = Slice::of(tail);
+        Ok(())
+    }
+
+    /// Encodes a key of the types (`string,u64 -> blob`) from text, as the command line does: a
+    /// composite key is a JSON array.
+    pub fn quintet_key_from_text(types: Slice, text: Slice, key: InOut<Buffer>) {
+        let bytes = options::types(types.text()?)?.key_from_text(text.text()?)?;
+        required(key, "key")?.set(bytes);
+        Ok(())
+    }
+
+    /// Formats a key of the types as text.
+    pub fn quintet_key_to_text(types: Slice, key: Slice, text: InOut<Buffer>) {
+        let formatted = options::types(types.text()?)?.key_to_text(key.bytes()?);
+        required(text, "text")?.set(formatted.ok_or_else(not_of_type)?.into_bytes());
+        Ok(())
+    }
+
+    /// Reads a `u32` value: 4 bytes, little-endian. Values of numbers are their bytes in that order.
+    pub fn quintet_value_u32(value: Slice, number: Out<u32>) {
+        value_of(value, number)
+    }
+
+    /// Reads a `u64` value: 8 bytes, little-endian.
+    pub fn quintet_value_u64(value: Slice, number: Out<u64>) {
+        value_of(value, number)
+    }
+
+    /// Reads an `i64` value: 8 bytes, little-endian.
+    pub fn quintet_value_i64(value: Slice, number: Out<i64>) {
+        value_of(value, number)
+    }
+
+    /// Reads an `f32` value: 4 bytes, little-endian.
+    pub fn quintet_value_f32(value: Slice, number: Out<f32>) {
+        value_of(value, number)
+    }
+
+    /// Reads an `f64` value: 8 bytes, little-endian.
+    pub fn quintet_value_f64(value: Slice, number: Out<f64>) {
+        value_of(value, number)
+    }
+}

@@ -1,0 +1,219 @@
+//! Options of databases, tables, transactions and loads, by name and value.
+
+use std::{ffi::c_int, sync::Mutex, time::Duration};
+
+use quintet::{
+    Durability, EngineKind, Error, Isolation, LoadOptions, Options, TableOptions, TableTypes,
+    TransactionOptions, TypeTag,
+};
+
+use crate::{
+    boundary::{Buffer, Context, Out, Slice, export, required},
+    error::Failure,
+    handles::Handle,
+};
+
+/// A merge operator: sets `merged` from `old` and `operand` by `quintet_buffer_set`, and returns 0.
+/// `old` is null if the key is absent. Another result refuses the operand; the text in `merged` is
+/// the reason then. It may run in several threads at once, and more than once for one merge.
+pub type MergeFunction = extern "C-unwind" fn(
+    context: Context,
+    key: Slice,
+    old: *const Slice,
+    operand: Slice,
+    merged: *mut Buffer,
+) -> c_int;
+
+/// A list of options, for one or several calls. One thread at a time changes it.
+#[derive(Debug, Default)]
+pub struct OptionList(Mutex<Lists>);
+
+#[derive(Clone, Debug, Default)]
+struct Lists {
+    settings: Vec<(String, String)>,
+    operators: Vec<(String, MergeFunction, Context)>,
+}
+
+impl OptionList {
+    fn lists(&self) -> Lists {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Lists)) {
+        change(&mut self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+    }
+}
+
+fn lists(options: Handle<OptionList>) -> Result<Lists, Failure> {
+    if options.is_null() { Ok(Lists::default()) } else { Ok(options.get()?.lists()) }
+}
+
+fn invalid(name: &str, what: impl Into<String>) -> Failure {
+    Error::InvalidOption { name: name.to_owned(), what: what.into() }.into()
+}
+
+fn number(name: &str, text: &str) -> Result<u64, Failure> {
+    text.parse().map_err(|_| invalid(name, format!("{text:?} is no whole number")))
+}
+
+fn flag(name: &str, text: &str) -> Result<bool, Failure> {
+    match text {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(invalid(name, format!("{text:?} is neither true nor false"))),
+    }
+}
+
+fn durability(name: &str, text: &str) -> Result<Durability, Failure> {
+    match text {
+        "buffered" => Ok(Durability::Buffered),
+        "sync" => Ok(Durability::Sync),
+        _ => Err(invalid(name, format!("{text:?} is neither buffered nor sync"))),
+    }
+}
+
+/// Returns the options of a database.
+pub fn of_database(options: Handle<OptionList>) -> Result<Options, Failure> {
+    let lists = lists(options)?;
+    let mut options = Options::new();
+    for (name, value) in &lists.settings {
+        let millis = || number(name, value).map(Duration::from_millis);
+        options = match name.as_str() {
+            "durability" => options.durability(durability(name, value)?),
+            "memory_budget" => options.memory_budget(number(name, value)?),
+            "sync_interval" => options.sync_interval(millis()?),
+            "recovery_budget" => options.recovery_budget(number(name, value)?),
+            "read_only" => options.read_only(flag(name, value)?),
+            "create" => options.create(flag(name, value)?),
+            "segment_bytes" => options.segment_bytes(number(name, value)?),
+            "snapshot_limit" => options.snapshot_limit(number(name, value)?),
+            "snapshot_max_age" => options.snapshot_max_age(millis()?),
+            "allow_missing_merge_operators" => {
+                options.allow_missing_merge_operators(flag(name, value)?)
+            }
+            _ => return Err(invalid(name, "a database has no such option")),
+        };
+    }
+    for (name, function, context) in lists.operators {
+        options = options.merge_operator(name, move |key, old, operand| {
+            merge(function, context, key, old, operand)
+        });
+    }
+    Ok(options)
+}
+
+/// Calls the program's merge operator.
+fn merge(
+    function: MergeFunction,
+    context: Context,
+    key: &[u8],
+    old: Option<&[u8]>,
+    operand: &[u8],
+) -> Result<Vec<u8>, String> {
+    let mut merged = Buffer::EMPTY;
+    let old = old.map(Slice::of);
+    let old = old.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let result = function(context, Slice::of(key), old, Slice::of(operand), &raw mut merged);
+    let merged = merged.take();
+    if result == 0 { Ok(merged) } else { Err(String::from_utf8_lossy(&merged).into_owned()) }
+}
+
+/// Returns the options of a table of an engine.
+pub fn of_table(engine: &str, options: Handle<OptionList>) -> Result<TableOptions, Failure> {
+    let kind: EngineKind = engine.parse()?;
+    let mut options_of_table = TableOptions::new(kind);
+    for (name, value) in lists(options)?.settings {
+        options_of_table = match name.as_str() {
+            "types" => options_of_table.types(types(&value)?),
+            _ => options_of_table.set(name, value),
+        };
+    }
+    Ok(options_of_table)
+}
+
+/// Parses `string,u64 -> blob`, the types of a table.
+pub fn types(text: &str) -> Result<TableTypes, Failure> {
+    let Some((key, value)) = text.split_once("->") else {
+        return Err(invalid("types", format!("{text:?} is not of the form `u64 -> blob`")));
+    };
+    let tags = key.split(',').map(|tag| tag.trim().parse()).collect::<Result<Vec<TypeTag>, _>>()?;
+    Ok(TableTypes::new(tags, value.trim().parse()?)?)
+}
+
+/// Returns the options of a transaction.
+pub fn of_transaction(options: Handle<OptionList>) -> Result<TransactionOptions, Failure> {
+    let mut transaction = TransactionOptions::new();
+    for (name, value) in &lists(options)?.settings {
+        transaction = match (name.as_str(), value.as_str()) {
+            ("isolation", "serializable") => transaction.isolation(Isolation::Serializable),
+            ("isolation", "snapshot") => transaction.isolation(Isolation::Snapshot),
+            ("isolation", _) => {
+                return Err(invalid(
+                    name,
+                    format!("{value:?} is neither serializable nor snapshot"),
+                ));
+            }
+            ("durability", _) => transaction.durability(durability(name, value)?),
+            ("lock_timeout", _) => {
+                transaction.lock_timeout(Duration::from_millis(number(name, value)?))
+            }
+            _ => return Err(invalid(name, "a transaction has no such option")),
+        };
+    }
+    Ok(transaction)
+}
+
+/// Returns the options of a sorted load.
+pub fn of_load(options: Handle<OptionList>) -> Result<LoadOptions, Failure> {
+    let mut load = LoadOptions::new();
+    for (name, value) in &lists(options)?.settings {
+        load = match name.as_str() {
+            "logged" if flag(name, value)? => load.logged(),
+            "logged" => load,
+            "durability" => load.durability(durability(name, value)?),
+            _ => return Err(invalid(name, "a sorted load has no such option")),
+        };
+    }
+    Ok(load)
+}
+
+export! {
+    /// Makes an empty list of options. `quintet_options_free` frees it, also while objects that
+    /// were opened with it are in use.
+    ///
+    /// Databases: `durability` (`buffered` or `sync`), `memory_budget`, `recovery_budget`,
+    /// `segment_bytes` and `snapshot_limit` in bytes, `sync_interval` and `snapshot_max_age` in
+    /// milliseconds, `read_only`, `create` and `allow_missing_merge_operators` (`true` or `false`).
+    ///
+    /// Tables: the options of the engine, `merge` (the name of a merge operator) and `types`
+    /// (`string,u64 -> blob`).
+    ///
+    /// Transactions: `isolation` (`serializable` or `snapshot`), `durability`, `lock_timeout` in
+    /// milliseconds. Sorted loads: `logged`, `durability`.
+    pub fn quintet_options_new(options: Out<Handle<OptionList>>) {
+        required(options, "options")?.write(Handle::new(OptionList::default())?);
+        Ok(())
+    }
+
+    /// Sets an option to a value. It is checked by the function that gets the list.
+    pub fn quintet_options_set(options: Handle<OptionList>, name: Slice, value: Slice) {
+        let setting = (name.text()?.to_owned(), value.text()?.to_owned());
+        options.get()?.change(|lists| lists.settings.push(setting));
+        Ok(())
+    }
+
+    /// Adds a merge operator to the options of a database. `context` is passed to each call; it must
+    /// stay valid until the database and its tables are freed, and usable by several threads.
+    pub fn quintet_options_merge_operator(
+        options: Handle<OptionList>, name: Slice, merge: Option<MergeFunction>, context: Context,
+    ) {
+        let operator = (name.text()?.to_owned(), required(merge, "merge")?, context);
+        options.get()?.change(|lists| lists.operators.push(operator));
+        Ok(())
+    }
+
+    /// Frees a list of options. Null is allowed.
+    pub fn quintet_options_free(options: Handle<OptionList>) {
+        options.free().map(drop)
+    }
+}
