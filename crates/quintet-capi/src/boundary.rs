@@ -112,7 +112,9 @@ impl Buffer {
 
     /// Moves the content out and leaves the buffer empty.
     pub fn take(&mut self) -> Vec<u8> {
-        let Self { data, size, capacity } = std::mem::replace(self, Self::EMPTY);
+        let (data, size, capacity) = (self.data, self.size, self.capacity);
+        // Field by field: an assignment of the whole would drop the vector as well.
+        (self.data, self.size, self.capacity) = (ptr::null_mut(), 0, 0);
         if data.is_null() {
             return Vec::new();
         }
@@ -220,6 +222,11 @@ impl Context {
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
+
+// SAFETY: a handle is a number that is looked up; its pointer is never dereferenced.
+unsafe impl<T> Send for crate::handles::Handle<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for crate::handles::Handle<T> {}
 
 /// Runs the body of an exported function and turns its failure, or a panic, into a code.
 pub fn run(error: ErrorOut<'_>, body: impl FnOnce() -> Result<(), Failure>) -> Code {
