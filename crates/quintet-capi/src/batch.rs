@@ -6,7 +6,7 @@ use quintet::{Batch, Database, Durability};
 
 use crate::{
     boundary::{In, Out, Slice, export, required},
-    error::{Code, Failure},
+    failure::{Code, Failure},
     handles::Handle,
     table::{TableHandle, exclusive},
     write::{self, WriteOptions},

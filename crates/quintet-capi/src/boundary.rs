@@ -15,7 +15,10 @@ use std::{
     ptr, slice,
 };
 
-use crate::error::{Code, ErrorOut, Failure};
+use crate::{
+    failure::{Code, ErrorObject, Failure},
+    handles::Handle,
+};
 
 /// Bytes of the caller or of the library: an address and a size. The bytes are not copied.
 ///
@@ -172,6 +175,9 @@ pub type InOut<'a, T> = Option<&'a mut T>;
 /// A structure of the caller that a function reads. Null: the default.
 pub type In<'a, T> = Option<&'a T>;
 
+/// The last parameter of each function that can fail. It is written only if the function fails.
+pub type ErrorOut<'a> = Out<'a, Handle<ErrorObject>>;
+
 /// Writes a result where the caller wants it.
 pub fn give<T>(out: Out<'_, T>, value: T) {
     if let Some(out) = out {
@@ -223,10 +229,10 @@ unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-// SAFETY: a handle is a number that is looked up; its pointer is never dereferenced.
-unsafe impl<T> Send for crate::handles::Handle<T> {}
+// SAFETY: a handle is a number; the registry maps it, and nothing dereferences its pointer.
+unsafe impl<T> Send for Handle<T> {}
 // SAFETY: as above.
-unsafe impl<T> Sync for crate::handles::Handle<T> {}
+unsafe impl<T> Sync for Handle<T> {}
 
 /// Runs the body of an exported function and turns its failure, or a panic, into a code.
 pub fn run(error: ErrorOut<'_>, body: impl FnOnce() -> Result<(), Failure>) -> Code {
@@ -242,8 +248,11 @@ pub fn run(error: ErrorOut<'_>, body: impl FnOnce() -> Result<(), Failure>) -> C
         }
     };
     let code = failure.code();
-    // Allocating the details may fail; the code is returned all the same.
-    let _ = catch_unwind(AssertUnwindSafe(|| failure.give(error)));
+    if error.is_some() {
+        // Making the object may fail; the code is returned all the same.
+        let object = || Handle::new(ErrorObject::new(failure)).unwrap_or(Handle::NULL);
+        give(error, catch_unwind(AssertUnwindSafe(object)).unwrap_or(Handle::NULL));
+    }
     code
 }
 
@@ -255,14 +264,17 @@ pub fn run_plain<T>(default: T, body: impl FnOnce() -> T) -> T {
 /// Exports functions with the C calling convention. A function without a result returns a `Code`
 /// and has `error` as its last parameter; its body is a `Result<(), Failure>`.
 macro_rules! export {
-    ($($(#[doc = $doc:literal])* pub fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block)*) => {
+    ($(
+        $(#[doc = $doc:literal])*
+        pub fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block
+    )*) => {
         $(
             $(#[doc = $doc])*
             #[expect(unsafe_code, reason = "the attribute that exports a symbol")]
             #[unsafe(no_mangle)]
             pub extern "C" fn $name(
-                $($arg: $type,)* error: $crate::error::ErrorOut<'_>,
-            ) -> $crate::error::Code {
+                $($arg: $type,)* error: $crate::boundary::ErrorOut<'_>,
+            ) -> $crate::failure::Code {
                 $crate::boundary::run(error, move || $body)
             }
         )*

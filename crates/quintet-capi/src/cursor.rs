@@ -9,7 +9,7 @@ use quintet::{Cursor, Entries, Key, KeyRange, Table, TableCursor, Value};
 
 use crate::{
     boundary::{In, Out, Slice, export, give, required},
-    error::Failure,
+    failure::Failure,
     handles::Handle,
     range::{self, Range},
     table::{SharedTransaction, Source, TableHandle, exclusive},

@@ -4,7 +4,7 @@ use quintet::{CheckLevel, ChildKind, Database, MountOptions, Snapshot, TableOpti
 
 use crate::{
     boundary::{Buffer, InOut, Out, Slice, export, required},
-    error::Failure,
+    failure::Failure,
     handles::Handle,
     options::{self, OptionList},
     statistics::{self, quote},

@@ -22,7 +22,7 @@ use std::{
     thread,
 };
 
-use crate::error::{Code, Failure};
+use crate::failure::{Code, Failure};
 
 /// Number of bits of the index, and of the generation.
 const HALF: u32 = usize::BITS / 2;
@@ -79,9 +79,9 @@ impl<T> fmt::Debug for Handle<T> {
 }
 
 /// The object of a handle. It lives until this is dropped, also if the handle is freed meanwhile.
-pub struct Held<T>(Arc<T>);
+pub struct ObjectRef<T>(Arc<T>);
 
-impl<T> Deref for Held<T> {
+impl<T> Deref for ObjectRef<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -89,7 +89,7 @@ impl<T> Deref for Held<T> {
     }
 }
 
-impl<T> Held<T> {
+impl<T> ObjectRef<T> {
     /// Returns the object, to be kept in another one.
     pub fn into_arc(self) -> Arc<T> {
         self.0
@@ -138,14 +138,14 @@ impl<T: Any + Send + Sync> Handle<T> {
 
     /// Returns the object of the handle. Fails with `NullArgument` for a null, `BadHandle` for a
     /// freed or unknown handle, and `WrongHandle` for one of another kind.
-    pub fn get(self) -> Result<Held<T>, Failure> {
+    pub fn get(self) -> Result<ObjectRef<T>, Failure> {
         let (slot, generation) = self.slot()?;
         let object = {
             let slot = retry(|| slot.try_read())?;
             let object = slot.object.as_ref().filter(|_| slot.generation == generation);
             object.ok_or_else(freed)?.clone()
         };
-        object.downcast().map(Held).map_err(|_| wrong_kind())
+        object.downcast().map(ObjectRef).map_err(|_| wrong_kind())
     }
 
     /// Frees the handle and returns its object. Other calls that use it now go on. A null handle is

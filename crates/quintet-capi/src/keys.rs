@@ -7,7 +7,7 @@ use quintet::{KeyRef, TypedKey, TypedValue};
 
 use crate::{
     boundary::{Buffer, InOut, Out, Slice, export, required},
-    error::{Code, Failure},
+    failure::{Code, Failure},
     options,
 };
 

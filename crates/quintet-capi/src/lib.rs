@@ -15,6 +15,7 @@ mod boundary;
 pub mod cursor;
 pub mod database;
 pub mod error;
+pub mod failure;
 pub mod handles;
 pub mod keys;
 pub mod load;
@@ -26,4 +27,4 @@ pub mod table;
 pub mod transaction;
 pub mod write;
 
-pub use boundary::{Array, Buffer, Context, In, InOut, Out, Slice};
+pub use boundary::{Array, Buffer, Context, ErrorOut, In, InOut, Out, Slice};

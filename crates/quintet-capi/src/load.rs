@@ -6,7 +6,7 @@ use quintet::SortedLoader;
 
 use crate::{
     boundary::{In, Out, Slice, export, give, required},
-    error::{Code, Failure},
+    failure::{Code, Failure},
     handles::Handle,
     options::{self, OptionList},
     table::{TableHandle, exclusive},

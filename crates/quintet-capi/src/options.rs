@@ -9,7 +9,7 @@ use quintet::{
 
 use crate::{
     boundary::{Buffer, Context, Out, Slice, export, required},
-    error::Failure,
+    failure::Failure,
     handles::Handle,
 };
 

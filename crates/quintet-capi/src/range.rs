@@ -4,7 +4,7 @@ use quintet::KeyRange;
 
 use crate::{
     boundary::{In, Slice},
-    error::Failure,
+    failure::Failure,
 };
 
 /// A range of keys. `{0}` and a null pointer are the whole table. All fields that are set apply.

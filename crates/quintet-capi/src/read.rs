@@ -6,7 +6,7 @@ use quintet::{ReadableTable, Value};
 
 use crate::{
     boundary::{Array, Buffer, Context, In, InOut, Out, Room, Slice, export, give, required},
-    error::{Code, Failure},
+    failure::{Code, Failure},
     handles::Handle,
     range::{self, Range},
     table::{Source, TableHandle, give_value},

@@ -2,7 +2,7 @@
 
 use quintet::{DatabaseStats, Error, TableStats};
 
-use crate::error::Failure;
+use crate::failure::Failure;
 
 type Statistic = (&'static str, u64);
 

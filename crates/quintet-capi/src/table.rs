@@ -10,7 +10,7 @@ use quintet::{CasOutcome, Database, Snapshot, Table, Transaction};
 
 use crate::{
     boundary::{Buffer, Context, In, InOut, Out, Slice, export, give, required},
-    error::{Code, Failure},
+    failure::{Code, Failure},
     handles::Handle,
     range::{self, Range},
     statistics,

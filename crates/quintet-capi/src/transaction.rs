@@ -6,7 +6,7 @@ use quintet::{Database, Savepoint};
 
 use crate::{
     boundary::{Buffer, InOut, Out, Slice, export, required},
-    error::{Code, Failure},
+    failure::{Code, Failure},
     handles::Handle,
     options::{self, OptionList},
     table::{SharedTransaction, Source, TableHandle, give_value},

@@ -6,7 +6,7 @@ use quintet::{DeleteOptions, Durability, PutOptions, TypeTag, UpdateOptions};
 
 use crate::{
     boundary::{In, Slice},
-    error::Failure,
+    failure::Failure,
 };
 
 /// How a write is done. `{0}` and a null pointer are the defaults. A write to which a field does
@@ -60,7 +60,7 @@ impl WriteOptions {
 
 fn unsupported(field: &str) -> Failure {
     let message = format!("field {field} of the write options does not apply to this write");
-    Failure::new(crate::error::Code::Unsupported, message)
+    Failure::new(crate::failure::Code::Unsupported, message)
 }
 
 fn refuse(is_set: bool, field: &str) -> Result<(), Failure> {

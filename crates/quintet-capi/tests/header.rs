@@ -3,7 +3,8 @@
 
 use std::{fmt::Write as _, fs, path::Path};
 
-const MODULES: [&str; 12] = [
+const MODULES: [&str; 13] = [
+    "failure",
     "error",
     "boundary",
     "options",
@@ -185,7 +186,7 @@ fn interface() -> (String, Vec<String>) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/{module}.rs"));
         let source = fs::read_to_string(path).expect("a module");
         let lines: Vec<&str> = source.lines().collect();
-        if module == "error" {
+        if module == "failure" {
             text += &codes(&lines);
         }
         let mut is_plain = false;

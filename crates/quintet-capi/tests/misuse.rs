@@ -5,7 +5,7 @@ use std::{ffi::c_int, mem::MaybeUninit};
 use quintet::{Database, EngineKind, Options, TableOptions};
 use quintet_c::{
     Buffer, Context, Slice,
-    error::Code,
+    failure::Code,
     handles::Handle,
     read::quintet_visit,
     table::{TableHandle, quintet_put, quintet_table_free, quintet_update},
