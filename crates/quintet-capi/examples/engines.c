@@ -1,10 +1,10 @@
 /* A table of every engine: conditions, counters, updates, expiry, and a scan. */
 #include "example.h"
 
-static int append(void *context, const quintet_slice *old, quintet_buffer *new_value) {
+static int append(void *context, const quintet_slice *old, quintet_buffer *value) {
   (void)context;
-  if (old == NULL) return quintet_buffer_set(new_value, S("a"), NULL);
-  return quintet_buffer_set(new_value, S("ab"), NULL);
+  if (old == NULL) return quintet_buffer_set(value, S("a"), NULL);
+  return quintet_buffer_set(value, S("ab"), NULL);
 }
 
 static void use_table(quintet_table *table) {

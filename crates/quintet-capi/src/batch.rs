@@ -26,15 +26,19 @@ fn with_batch<T>(
 }
 
 export! {
-    /// Makes an empty batch. Free it with `quintet_batch_free`.
+    /// Makes an empty batch.
+    ///
+    /// Errors: those of every function.
     pub fn quintet_batch_new(database: Handle<Database>, batch: Out<Handle<BatchHandle>>) {
         let out = required(batch, "batch")?;
         out.write(Handle::new(BatchHandle(Mutex::new(database.get()?.batch())))?);
         Ok(())
     }
 
-    /// Adds a put. `options` (may be null) have an expiry and a type only. A refused operation makes
-    /// `quintet_batch_commit` fail.
+    /// Adds a put. Of `options` (may be null), the expiry and the type apply. A write that the
+    /// table refuses makes `quintet_batch_commit` fail.
+    ///
+    /// Errors: `QUINTET_UNSUPPORTED` if `table` is of a snapshot or a transaction.
     pub fn quintet_batch_put(
         batch: Handle<BatchHandle>, table: Handle<TableHandle>, key: Slice, value: Slice,
         options: In<WriteOptions>,
@@ -47,6 +51,8 @@ export! {
     }
 
     /// Adds a delete.
+    ///
+    /// Errors: `QUINTET_UNSUPPORTED` if `table` is of a snapshot or a transaction.
     pub fn quintet_batch_delete(
         batch: Handle<BatchHandle>, table: Handle<TableHandle>, key: Slice,
     ) {
@@ -58,6 +64,8 @@ export! {
     }
 
     /// Adds a merge.
+    ///
+    /// Errors: `QUINTET_UNSUPPORTED` if `table` is of a snapshot or a transaction.
     pub fn quintet_batch_merge(
         batch: Handle<BatchHandle>, table: Handle<TableHandle>, key: Slice, operand: Slice,
     ) {
@@ -68,7 +76,9 @@ export! {
         })
     }
 
-    /// Stores the number of operations and of bytes (each may be null).
+    /// Stores the number of operations and the number of their bytes. Both may be null.
+    ///
+    /// Errors: those of every function.
     pub fn quintet_batch_size(
         batch: Handle<BatchHandle>, operations: Out<usize>, bytes: Out<u64>,
     ) {
@@ -78,13 +88,19 @@ export! {
         })
     }
 
-    /// Removes all operations, and a refusal.
+    /// Removes all operations, also one that makes the commit fail.
+    ///
+    /// Errors: those of every function.
     pub fn quintet_batch_clear(batch: Handle<BatchHandle>) {
         with_batch(batch, Batch::clear)
     }
 
-    /// Commits a batch: all of it or nothing. `durability`: 0 as the database, 1 buffered, 2 sync.
-    /// The batch is empty afterwards and may be used again; after a failure it is unchanged.
+    /// Commits a batch: all of it or nothing. `durability` is 0 as the database has it, 1 for
+    /// buffered, 2 for sync. The batch is empty afterwards and can be used again. After an error it
+    /// is unchanged.
+    ///
+    /// Errors: those of a write, `QUINTET_OTHER_DATABASE`, `QUINTET_MERGE_REFUSED`,
+    /// `QUINTET_INVALID_OPTION`, `QUINTET_UNSUPPORTED`.
     pub fn quintet_batch_commit(batch: Handle<BatchHandle>, durability: u8) {
         let durability = match durability {
             0 => None,
@@ -99,7 +115,9 @@ export! {
         .map_err(Failure::from)
     }
 
-    /// Frees a batch. Null is allowed. What was not committed is discarded.
+    /// Frees a batch and discards what was not committed. Null is allowed.
+    ///
+    /// Errors: those of every function.
     pub fn quintet_batch_free(batch: Handle<BatchHandle>) {
         batch.free().map(drop)
     }

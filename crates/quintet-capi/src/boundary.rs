@@ -20,10 +20,11 @@ use crate::{
     handles::Handle,
 };
 
-/// Bytes of the caller or of the library: an address and a size. The bytes are not copied.
+/// An address and a size: bytes of the caller or of the library. A slice does not own its bytes.
 ///
-/// As an argument, the bytes must stay unchanged until the function returns. Null with size 0 is
-/// the absent value where a function says so, and empty bytes elsewhere. See `quintet_string`.
+/// The bytes of an argument must stay unchanged until the function returns. Null with size 0 is the
+/// absent slice where a function says so. Elsewhere it has no bytes. `quintet_string` makes a slice of
+/// a text, `quintet_bytes` of other bytes, and `quintet_content` of a buffer.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Slice {
@@ -96,11 +97,11 @@ impl<T> Array<T> {
     }
 }
 
-/// Bytes that the library allocated and the program frees.
+/// Bytes that the library allocates and the program frees.
 ///
-/// A buffer begins as `{0}`. A function that returns bytes replaces its content and uses its memory
-/// again. `quintet_buffer_free` frees the memory; the buffer may be used again afterwards. The
-/// program reads `data` and `size`, and changes no field. One thread at a time uses a buffer.
+/// A buffer begins as `{0}`. A function that returns bytes replaces its content and reuses its
+/// memory. `quintet_buffer_free` frees the memory. The program reads `data` and `size`, and must
+/// change no field. A buffer is for one thread at a time.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Buffer {
@@ -153,12 +154,11 @@ impl Buffer {
 
     /// Returns the content.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: as in `take`; the reference borrows the buffer.
         if self.data.is_null() {
-            &[]
-        } else {
-            unsafe { slice::from_raw_parts(self.data, self.size) }
+            return &[];
         }
+        // SAFETY: as in `take`; the reference borrows the buffer.
+        unsafe { slice::from_raw_parts(self.data, self.size) }
     }
 }
 
@@ -297,8 +297,10 @@ macro_rules! export_plain {
 pub(crate) use {export, export_plain};
 
 export! {
-    /// Replaces the content of a buffer by a copy of `bytes`. For callbacks that return bytes.
-    /// `bytes` must not name the buffer's own content.
+    /// Replaces the content of a buffer by a copy of `bytes`. Callbacks return bytes by this
+    /// function. `bytes` must not name the buffer's own content.
+    ///
+    /// Errors: `QUINTET_NULL_ARGUMENT`.
     pub fn quintet_buffer_set(buffer: InOut<Buffer>, bytes: Slice) {
         let bytes = bytes.bytes()?;
         required(buffer, "buffer")?.fill(|content| {
@@ -307,7 +309,10 @@ export! {
         })
     }
 
-    /// Frees the memory of a buffer and empties it. A null pointer and an empty buffer are allowed.
+    /// Frees the memory of a buffer and empties it. The buffer can be used again. Null and an empty
+    /// buffer are allowed.
+    ///
+    /// Errors: none.
     pub fn quintet_buffer_free(buffer: InOut<Buffer>) {
         if let Some(buffer) = buffer {
             drop(buffer.take());

@@ -39,7 +39,7 @@ enum Pages {
     Transaction {
         transaction: Arc<SharedTransaction>,
         table: Table,
-        /// What is not read yet. `None`: nothing.
+        /// The range that is left to read. `None`: none.
         rest: Option<KeyRange>,
         is_reverse: bool,
         page: VecDeque<(Key, Value)>,
@@ -130,9 +130,11 @@ fn with_cursor(
 }
 
 export! {
-    /// Opens an iterator over a range, in the direction of the range. Ordered engines only. Of a
-    /// table it shows the moment of this call; of a transaction, its writes too. Free it with
-    /// `quintet_iterator_free`. It keeps what it reads from.
+    /// Opens an iterator over a range, in the direction of the range. A null range is the whole
+    /// table. It shows the table at the moment of this call. In a transaction it also shows later
+    /// writes of the transaction. It keeps the table open.
+    ///
+    /// Errors: those of a read; `QUINTET_UNORDERED` if the engine keeps no key order.
     pub fn quintet_iterate(
         table: Handle<TableHandle>, range: In<Range>, entries: Out<Handle<EntryIterator>>,
     ) {
@@ -162,8 +164,10 @@ export! {
         Ok(())
     }
 
-    /// Opens an iterator over all entries of a table of any engine, in no promised order. Entries
-    /// that are present throughout are returned at least once; one may be returned twice.
+    /// Opens an iterator over all entries of a table of any engine, in no order. An entry that is
+    /// present throughout is returned at least once, and may be returned twice.
+    ///
+    /// Errors: those of a read.
     pub fn quintet_scan(table: Handle<TableHandle>, entries: Out<Handle<EntryIterator>>) {
         let (handle, out) = (table.get()?, required(entries, "entries")?);
         let handle = Box::new(handle.clone());
@@ -172,8 +176,11 @@ export! {
         Ok(())
     }
 
-    /// Moves to the next entry and stores its key, its value and whether there is one. The slices
-    /// are valid until the next call with this iterator.
+    /// Moves an iterator to the next entry. `key` and `value` (may be null) get slices that are
+    /// valid until the next call with this iterator. `found` gets false at the end. After an error
+    /// the iterator is at no entry.
+    ///
+    /// Errors: those of a read.
     pub fn quintet_next(
         entries: Handle<EntryIterator>, key: Out<Slice>, value: Out<Slice>, found: Out<bool>,
     ) {
@@ -189,14 +196,18 @@ export! {
         Ok(())
     }
 
-    /// Frees an iterator. Null is allowed.
+    /// Frees an iterator and the entry that its slices name. Null is allowed.
+    ///
+    /// Errors: those of every function.
     pub fn quintet_iterator_free(entries: Handle<EntryIterator>) {
         entries.free().map(drop)
     }
 
-    /// Opens a cursor of an ordered table, at no entry. It follows the table: entries may be some
-    /// steps old, and a seek always reads the table. Not of snapshots and transactions. Free it with
-    /// `quintet_cursor_free`.
+    /// Opens a cursor of an ordered table, at no entry. A seek reads the table; a step may return
+    /// an entry as it was some steps before.
+    ///
+    /// Errors: those of a read; `QUINTET_UNORDERED` if the engine keeps no key order;
+    /// `QUINTET_UNSUPPORTED` in a snapshot or a transaction.
     pub fn quintet_cursor_new(table: Handle<TableHandle>, cursor: Out<Handle<CursorHandle>>) {
         let out = required(cursor, "cursor")?;
         let cursor = table.get()?.table()?.cursor()?;
@@ -204,14 +215,19 @@ export! {
         Ok(())
     }
 
-    /// Moves a cursor to the first entry at `key` or above. `found` (may be null) tells whether
-    /// there is one, also in the functions below.
+    /// Moves a cursor to the first entry whose key is `key` or greater. `found` (may be null) gets
+    /// whether there is one.
+    ///
+    /// Errors: those of a read.
     pub fn quintet_cursor_seek(cursor: Handle<CursorHandle>, key: Slice, found: Out<bool>) {
         let key = key.bytes()?;
         with_cursor(cursor, found, |cursor| cursor.seek(key))
     }
 
-    /// Moves a cursor to the last entry at `key` or below.
+    /// Moves a cursor to the last entry whose key is `key` or less. `found` (may be null) gets
+    /// whether there is one.
+    ///
+    /// Errors: those of a read.
     pub fn quintet_cursor_seek_for_prev(
         cursor: Handle<CursorHandle>, key: Slice, found: Out<bool>,
     ) {
@@ -219,28 +235,41 @@ export! {
         with_cursor(cursor, found, |cursor| cursor.seek_for_prev(key))
     }
 
-    /// Moves a cursor to the first entry.
+    /// Moves a cursor to the first entry. `found` (may be null) gets whether there is one.
+    ///
+    /// Errors: those of a read.
     pub fn quintet_cursor_first(cursor: Handle<CursorHandle>, found: Out<bool>) {
         with_cursor(cursor, found, TableCursor::seek_to_first)
     }
 
-    /// Moves a cursor to the last entry.
+    /// Moves a cursor to the last entry. `found` (may be null) gets whether there is one.
+    ///
+    /// Errors: those of a read.
     pub fn quintet_cursor_last(cursor: Handle<CursorHandle>, found: Out<bool>) {
         with_cursor(cursor, found, TableCursor::seek_to_last)
     }
 
-    /// Moves a cursor to the next greater key. From no entry: to the first.
+    /// Moves a cursor to the next greater key, or from no entry to the first. `found` (may be null)
+    /// gets whether there is one.
+    ///
+    /// Errors: those of a read.
     pub fn quintet_cursor_next(cursor: Handle<CursorHandle>, found: Out<bool>) {
         with_cursor(cursor, found, TableCursor::next)
     }
 
-    /// Moves a cursor to the next lesser key. From no entry: to the last.
+    /// Moves a cursor to the next lesser key, or from no entry to the last. `found` (may be null)
+    /// gets whether there is one.
+    ///
+    /// Errors: those of a read.
     pub fn quintet_cursor_prev(cursor: Handle<CursorHandle>, found: Out<bool>) {
         with_cursor(cursor, found, TableCursor::prev)
     }
 
-    /// Stores the entry at a cursor, and whether it is at one. The slices are valid until the
-    /// cursor moves or is freed.
+    /// Stores the entry at a cursor. `key` and `value` (may be null) get slices that are valid
+    /// until the cursor moves or is freed. `found` (may be null) gets whether the cursor is at an
+    /// entry.
+    ///
+    /// Errors: those of every function.
     pub fn quintet_cursor_entry(
         cursor: Handle<CursorHandle>, key: Out<Slice>, value: Out<Slice>, found: Out<bool>,
     ) {
@@ -253,6 +282,8 @@ export! {
     }
 
     /// Frees a cursor. Null is allowed.
+    ///
+    /// Errors: those of every function.
     pub fn quintet_cursor_free(cursor: Handle<CursorHandle>) {
         cursor.free().map(drop)
     }

@@ -59,24 +59,25 @@ fn detail(error: &Error, name: &str) -> Option<Vec<u8>> {
 }
 
 export_plain! {
-    /// Returns the message of an error, terminated by 0. It is valid until the error is freed. Of a
-    /// null or freed handle: an empty text.
+    /// Returns the message of an error, terminated by 0. It is valid until the error is freed.
+    /// Returns an empty text for null or a freed error.
     pub fn quintet_error_message(error: Handle<ErrorObject>) -> *const c_char, c"".as_ptr(), {
         // The registry keeps the object, and so the text, until the handle is freed.
         error.get().map_or(c"".as_ptr(), |error| error.message().as_ptr())
     }
 
-    /// Returns the code of an error; `QUINTET_BAD_HANDLE` of a null or freed one.
+    /// Returns the code of an error, or `QUINTET_BAD_HANDLE` for null or a freed error.
     pub fn quintet_error_code(error: Handle<ErrorObject>) -> Code, Code::Panic, {
         error.get().map_or(Code::BadHandle, |error| error.code())
     }
 
-    /// Returns the name of a code, such as `Conflict`, terminated by 0 and valid for ever.
+    /// Returns the name of a code, such as "Conflict", terminated by 0, or "unknown". The text is
+    /// valid until the program ends.
     pub fn quintet_code_name(code: i32) -> *const c_char, ptr::null(), {
         name_of(code)
     }
 
-    /// Frees an error. Null is allowed.
+    /// Frees an error. Null and a freed error are ignored.
     pub fn quintet_error_free(error: Handle<ErrorObject>) -> (), (), {
         drop(error.free());
     }
@@ -94,8 +95,11 @@ fn name_of(number: i32) -> *const c_char {
 }
 
 export! {
-    /// Copies a detail of an error to `value` and stores whether it has one. Names: `table`, `key`,
-    /// `name` (of a table or option), `file`, `offset`, `path`, `needed`, `budget`, `os_error`.
+    /// Copies a detail of an error to `value`. Stores whether the error has it in `found`, which
+    /// may be null. The names are `"table"`, `"key"`, `"name"` (of a table or an option), `"file"`,
+    /// `"offset"`, `"path"`, `"needed"`, `"budget"` and `"os_error"`. Numbers are decimal text.
+    ///
+    /// Errors: those of every function.
     pub fn quintet_error_detail(
         of: Handle<ErrorObject>, name: Slice, value: InOut<Buffer>, found: Out<bool>,
     ) {

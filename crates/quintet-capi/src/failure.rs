@@ -111,9 +111,10 @@ codes! {
     BadHandle = 101,
     /// The handle is one of another kind.
     WrongHandle = 102,
-    /// Another thread uses the handle, which is for one thread at a time; or a callback uses it.
+    /// Another call uses an object that is for one call at a time: of another thread, or the call
+    /// that runs this callback. Or an update lost all its rounds to other writes of the key.
     Busy = 103,
-    /// The memory of the caller is too small. The needed size was stored.
+    /// The memory of the caller is too small. Nothing was copied. The needed size was stored.
     BufferTooSmall = 104,
     /// Text is not UTF-8.
     NotUtf8 = 105,

@@ -121,13 +121,10 @@ impl<T: Any + Send + Sync> Handle<T> {
         );
         let index = {
             let mut free = retry(|| REGISTRY.free.try_lock())?;
-            match free.indexes.pop() {
-                Some(index) => index,
-                None => {
-                    free.count += 1;
-                    free.count - 1
-                }
-            }
+            free.indexes.pop().unwrap_or_else(|| {
+                free.count += 1;
+                free.count - 1
+            })
         };
         let slot = slot(index).ok_or_else(|| Failure::new(Code::Limit, "too many handles"))?;
         let mut slot = retry(|| slot.try_write())?;

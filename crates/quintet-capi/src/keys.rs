@@ -46,32 +46,45 @@ fn not_of_type() -> Failure {
 }
 
 export! {
-    /// Appends a `u32` to a key.
+    /// Appends an unsigned 32-bit number to a key: a `"u32"` part.
+    ///
+    /// Errors: `QUINTET_NULL_ARGUMENT`.
     pub fn quintet_key_u32(key: InOut<Buffer>, number: u32) {
         append(key, &number)
     }
 
-    /// Appends a `u64` to a key.
+    /// Appends an unsigned 64-bit number to a key: a `"u64"` part.
+    ///
+    /// Errors: `QUINTET_NULL_ARGUMENT`.
     pub fn quintet_key_u64(key: InOut<Buffer>, number: u64) {
         append(key, &number)
     }
 
-    /// Appends an `i64` to a key.
+    /// Appends a signed 64-bit number to a key: a `"i64"` part.
+    ///
+    /// Errors: `QUINTET_NULL_ARGUMENT`.
     pub fn quintet_key_i64(key: InOut<Buffer>, number: i64) {
         append(key, &number)
     }
 
-    /// Appends an `f32` to a key.
+    /// Appends a 32-bit floating-point number to a key: a `"f32"` part.
+    ///
+    /// Errors: `QUINTET_NULL_ARGUMENT`.
     pub fn quintet_key_f32(key: InOut<Buffer>, number: f32) {
         append(key, &number)
     }
 
-    /// Appends an `f64` to a key.
+    /// Appends a 64-bit floating-point number to a key: a `"f64"` part.
+    ///
+    /// Errors: `QUINTET_NULL_ARGUMENT`.
     pub fn quintet_key_f64(key: InOut<Buffer>, number: f64) {
         append(key, &number)
     }
 
-    /// Appends a `string` (UTF-8) or `blob` part to a key. `last`: it is the last part.
+    /// Appends bytes to a key: a `"string"` part, which is UTF-8, or a `"blob"` part. `last` must
+    /// be true for the last part of a key, and false for the others.
+    ///
+    /// Errors: `QUINTET_NULL_ARGUMENT`.
     pub fn quintet_key_bytes(key: InOut<Buffer>, bytes: Slice, last: bool) {
         let key = required(key, "key")?;
         let bytes = bytes.bytes()?;
@@ -86,33 +99,45 @@ export! {
         Ok(())
     }
 
-    /// Reads a `u32` from the front of `rest`, and moves `rest` behind it.
+    /// Reads a `"u32"` part of a key from the front of `rest`, and moves `rest` behind it.
+    ///
+    /// Errors: `QUINTET_TYPE_MISMATCH` if the bytes are not of this type.
     pub fn quintet_key_read_u32(rest: InOut<Slice>, number: Out<u32>) {
         read::<_, 4>(rest, number)
     }
 
-    /// Reads a `u64` from the front of `rest`, and moves `rest` behind it.
+    /// Reads a `"u64"` part of a key from the front of `rest`, and moves `rest` behind it.
+    ///
+    /// Errors: `QUINTET_TYPE_MISMATCH` if the bytes are not of this type.
     pub fn quintet_key_read_u64(rest: InOut<Slice>, number: Out<u64>) {
         read::<_, 8>(rest, number)
     }
 
-    /// Reads an `i64` from the front of `rest`, and moves `rest` behind it.
+    /// Reads a `"i64"` part of a key from the front of `rest`, and moves `rest` behind it.
+    ///
+    /// Errors: `QUINTET_TYPE_MISMATCH` if the bytes are not of this type.
     pub fn quintet_key_read_i64(rest: InOut<Slice>, number: Out<i64>) {
         read::<_, 8>(rest, number)
     }
 
-    /// Reads an `f32` from the front of `rest`, and moves `rest` behind it.
+    /// Reads a `"f32"` part of a key from the front of `rest`, and moves `rest` behind it.
+    ///
+    /// Errors: `QUINTET_TYPE_MISMATCH` if the bytes are not of this type.
     pub fn quintet_key_read_f32(rest: InOut<Slice>, number: Out<f32>) {
         read::<_, 4>(rest, number)
     }
 
-    /// Reads an `f64` from the front of `rest`, and moves `rest` behind it.
+    /// Reads a `"f64"` part of a key from the front of `rest`, and moves `rest` behind it.
+    ///
+    /// Errors: `QUINTET_TYPE_MISMATCH` if the bytes are not of this type.
     pub fn quintet_key_read_f64(rest: InOut<Slice>, number: Out<f64>) {
         read::<_, 8>(rest, number)
     }
 
-    /// Reads a `string` or `blob` part from the front of `rest` into `bytes`, and moves `rest`
-    /// behind it. `last`: it is the last part, which is all of `rest`.
+    /// Reads a `"string"` or `"blob"` part of a key from the front of `rest` into `bytes`, and
+    /// moves `rest` behind it. `last` as in `quintet_key_bytes`: the last part is all of `rest`.
+    ///
+    /// Errors: `QUINTET_TYPE_MISMATCH` if the bytes are not of this type.
     pub fn quintet_key_read_bytes(rest: InOut<Slice>, bytes: InOut<Buffer>, last: bool) {
         let (rest, bytes) = (required(rest, "rest")?, required(bytes, "bytes")?);
         let all = rest.bytes()?;
@@ -129,42 +154,58 @@ export! {
         Ok(())
     }
 
-    /// Encodes a key of the types (`string,u64 -> blob`) from text, as the command line does: a
-    /// composite key is a JSON array.
+    /// Encodes a key from text, as the command line does. A key of several parts is a JSON array.
+    /// `types` are such as `"string,u64 -> blob"`.
+    ///
+    /// Errors: `QUINTET_INVALID_OPTION` for bad types, `QUINTET_TYPE_MISMATCH` for text that is no
+    /// such key.
     pub fn quintet_key_from_text(types: Slice, text: Slice, key: InOut<Buffer>) {
         let bytes = options::types(types.text()?)?.key_from_text(text.text()?)?;
         required(key, "key")?.set(bytes);
         Ok(())
     }
 
-    /// Formats a key of the types as text.
+    /// Formats a key as text, as the command line does. `types` are such as `"string,u64 -> blob"`.
+    ///
+    /// Errors: `QUINTET_INVALID_OPTION` for bad types, `QUINTET_TYPE_MISMATCH` for bytes that are
+    /// no such key.
     pub fn quintet_key_to_text(types: Slice, key: Slice, text: InOut<Buffer>) {
         let formatted = options::types(types.text()?)?.key_to_text(key.bytes()?);
         required(text, "text")?.set(formatted.ok_or_else(not_of_type)?.into_bytes());
         Ok(())
     }
 
-    /// Reads a `u32` value: 4 bytes, little-endian. Values of numbers are their bytes in that order.
+    /// Reads a `"u32"` value: 4 bytes, little-endian.
+    ///
+    /// Errors: `QUINTET_TYPE_MISMATCH` if the bytes are not of this type.
     pub fn quintet_value_u32(value: Slice, number: Out<u32>) {
         value_of(value, number)
     }
 
-    /// Reads a `u64` value: 8 bytes, little-endian.
+    /// Reads a `"u64"` value: 8 bytes, little-endian.
+    ///
+    /// Errors: `QUINTET_TYPE_MISMATCH` if the bytes are not of this type.
     pub fn quintet_value_u64(value: Slice, number: Out<u64>) {
         value_of(value, number)
     }
 
-    /// Reads an `i64` value: 8 bytes, little-endian.
+    /// Reads a `"i64"` value: 8 bytes, little-endian.
+    ///
+    /// Errors: `QUINTET_TYPE_MISMATCH` if the bytes are not of this type.
     pub fn quintet_value_i64(value: Slice, number: Out<i64>) {
         value_of(value, number)
     }
 
-    /// Reads an `f32` value: 4 bytes, little-endian.
+    /// Reads a `"f32"` value: 4 bytes, little-endian.
+    ///
+    /// Errors: `QUINTET_TYPE_MISMATCH` if the bytes are not of this type.
     pub fn quintet_value_f32(value: Slice, number: Out<f32>) {
         value_of(value, number)
     }
 
-    /// Reads an `f64` value: 8 bytes, little-endian.
+    /// Reads a `"f64"` value: 8 bytes, little-endian.
+    ///
+    /// Errors: `QUINTET_TYPE_MISMATCH` if the bytes are not of this type.
     pub fn quintet_value_f64(value: Slice, number: Out<f64>) {
         value_of(value, number)
     }

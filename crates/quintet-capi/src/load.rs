@@ -22,8 +22,13 @@ fn ended() -> Failure {
 }
 
 export! {
-    /// Begins a sorted load. `options` may be null. Until it ends, other writes of the table fail
-    /// with `QUINTET_LOADING` where the load bypasses the log. Free it with `quintet_load_free`.
+    /// Begins a sorted load of a table. `options` may be null. On `"btree"`, each key must be
+    /// greater than every key of the table, and other writes of the table fail with
+    /// `QUINTET_LOADING` until the load ends. It takes effect at `quintet_load_commit`. On other
+    /// engines, and with option `"logged"`, entries are committed in batches, which stay if the
+    /// load is not committed.
+    ///
+    /// Errors: those of a write, `QUINTET_INVALID_OPTION`.
     pub fn quintet_load_new(
         table: Handle<TableHandle>, options: Handle<OptionList>, load: Out<Handle<Load>>,
     ) {
@@ -33,8 +38,10 @@ export! {
         Ok(())
     }
 
-    /// Adds an entry. Its key must be greater than the one before. `options` (may be null) have an
-    /// expiry and a type only.
+    /// Adds an entry. Its key must be greater than the one before. Of `options` (may be null), the
+    /// expiry and the type apply.
+    ///
+    /// Errors: those of a write, `QUINTET_OUT_OF_ORDER`, `QUINTET_ENDED`.
     pub fn quintet_load_put(
         load: Handle<Load>, key: Slice, value: Slice, options: In<WriteOptions>,
     ) {
@@ -44,7 +51,10 @@ export! {
         Ok(loader.put_with(key.bytes()?, value.bytes()?, write::put(options)?)?)
     }
 
-    /// Ends a load and stores the number of entries (may be null).
+    /// Ends a load. `count` (may be null) gets the number of its entries. The load ends in any
+    /// case.
+    ///
+    /// Errors: those of a write, `QUINTET_ENDED`.
     pub fn quintet_load_commit(load: Handle<Load>, count: Out<u64>) {
         let load = load.get()?;
         let loader = exclusive(&load.0)?.take().ok_or_else(ended)?;
@@ -52,7 +62,10 @@ export! {
         Ok(())
     }
 
-    /// Frees a load. Null is allowed. A load that was not committed is abandoned.
+    /// Frees a load. Null is allowed. A load that was not committed ends as `quintet_load_new`
+    /// says.
+    ///
+    /// Errors: those of every function.
     pub fn quintet_load_free(load: Handle<Load>) {
         load.free().map(drop)
     }

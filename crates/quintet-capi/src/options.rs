@@ -13,9 +13,12 @@ use crate::{
     handles::Handle,
 };
 
-/// A merge operator: sets `merged` from `old` and `operand` by `quintet_buffer_set`, and returns 0.
-/// `old` is null if the key is absent. Another result refuses the operand; the text in `merged` is
-/// the reason then. It may run in several threads at once, and more than once for one merge.
+/// A merge operator: computes `merged` from `old` and `operand`. `old` is null for an absent key.
+///
+/// Returns 0 and sets `merged` by `quintet_buffer_set`. Another number refuses the operand, and
+/// `merged` may have a text with the reason then. `merged` is empty at each call. It may run in
+/// several threads at once, and more than once for one merge, so equal arguments must have equal
+/// results. It runs without a lock.
 pub type MergeFunction = extern "C-unwind" fn(
     context: Context,
     key: Slice,
@@ -82,6 +85,7 @@ pub fn of_database(options: Handle<OptionList>) -> Result<Options, Failure> {
             "durability" => options.durability(durability(name, value)?),
             "memory_budget" => options.memory_budget(number(name, value)?),
             "sync_interval" => options.sync_interval(millis()?),
+            "checkpoint_interval" => options.checkpoint_interval(millis()?),
             "recovery_budget" => options.recovery_budget(number(name, value)?),
             "read_only" => options.read_only(flag(name, value)?),
             "create" => options.create(flag(name, value)?),
@@ -178,32 +182,41 @@ pub fn of_load(options: Handle<OptionList>) -> Result<LoadOptions, Failure> {
 }
 
 export! {
-    /// Makes an empty list of options. `quintet_options_free` frees it, also while objects that
-    /// were opened with it are in use.
+    /// Makes an empty list of options. Names and values are text.
     ///
-    /// Databases: `durability` (`buffered` or `sync`), `memory_budget`, `recovery_budget`,
-    /// `segment_bytes` and `snapshot_limit` in bytes, `sync_interval` and `snapshot_max_age` in
-    /// milliseconds, `read_only`, `create` and `allow_missing_merge_operators` (`true` or `false`).
+    /// Of databases: `"durability"` is `"buffered"` or `"sync"`. `"memory_budget"`,
+    /// `"recovery_budget"`, `"segment_bytes"` and `"snapshot_limit"` are in bytes.
+    /// `"sync_interval"`, `"checkpoint_interval"` and `"snapshot_max_age"` are in milliseconds.
+    /// `"read_only"`, `"create"` and `"allow_missing_merge_operators"` are `"true"` or `"false"`.
     ///
-    /// Tables: the options of the engine, `merge` (the name of a merge operator) and `types`
-    /// (`string,u64 -> blob`).
+    /// Of tables: the options of the engine, `"merge"` (the name of a merge operator) and
+    /// `"types"` (such as `"string,u64 -> blob"`).
     ///
-    /// Transactions: `isolation` (`serializable` or `snapshot`), `durability`, `lock_timeout` in
-    /// milliseconds. Sorted loads: `logged`, `durability`.
+    /// Of transactions: `"isolation"` is `"serializable"` or `"snapshot"`, `"lock_timeout"` is in
+    /// milliseconds, `"durability"` as above. Of sorted loads: `"logged"` is `"true"` or
+    /// `"false"`, `"durability"` as above.
+    ///
+    /// Errors: those of every function.
     pub fn quintet_options_new(options: Out<Handle<OptionList>>) {
         required(options, "options")?.write(Handle::new(OptionList::default())?);
         Ok(())
     }
 
-    /// Sets an option to a value. It is checked by the function that gets the list.
+    /// Sets an option to a value. The function that gets the list checks both. The last value of a
+    /// name counts.
+    ///
+    /// Errors: those of every function.
     pub fn quintet_options_set(options: Handle<OptionList>, name: Slice, value: Slice) {
         let setting = (name.text()?.to_owned(), value.text()?.to_owned());
         options.get()?.change(|lists| lists.settings.push(setting));
         Ok(())
     }
 
-    /// Adds a merge operator to the options of a database. `context` is passed to each call; it must
-    /// stay valid until the database and its tables are freed, and usable by several threads.
+    /// Adds a merge operator to the options of a database. The tables name it by the option
+    /// `"merge"`. Each call of `merge` gets `context`, which must stay valid until the database and
+    /// its tables are freed, and usable by several threads.
+    ///
+    /// Errors: those of every function.
     pub fn quintet_options_merge_operator(
         options: Handle<OptionList>, name: Slice, merge: Option<MergeFunction>, context: Context,
     ) {
@@ -212,7 +225,9 @@ export! {
         Ok(())
     }
 
-    /// Frees a list of options. Null is allowed.
+    /// Frees a list of options. Null is allowed. Objects that were opened with it stay as they are.
+    ///
+    /// Errors: those of every function.
     pub fn quintet_options_free(options: Handle<OptionList>) {
         options.free().map(drop)
     }

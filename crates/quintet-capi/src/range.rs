@@ -7,7 +7,8 @@ use crate::{
     failure::Failure,
 };
 
-/// A range of keys. `{0}` and a null pointer are the whole table. All fields that are set apply.
+/// A range of keys. `{0}` and a null pointer are the whole table. A key is in the range if all
+/// fields that are set allow it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Range {

@@ -12,13 +12,14 @@ use crate::{
     table::{Source, TableHandle, give_value},
 };
 
-/// A function that gets entries. The slices are valid until it returns. 0: go on; otherwise stop.
+/// Gets entries from `quintet_visit` and `quintet_get_with`. The slices are valid until it returns.
+/// Returns 0 to go on, and another number to stop.
 pub type VisitFunction = extern "C-unwind" fn(context: Context, key: Slice, value: Slice) -> c_int;
-/// A function that gets the values of several keys: the index of the key, and null for an absent
-/// one. The slice is valid until it returns.
+/// Gets values from `quintet_multi_get`: the index of the key, and its value, or null for an absent
+/// key. The slice is valid until it returns.
 pub type EachFunction = extern "C-unwind" fn(context: Context, index: usize, value: *const Slice);
 
-/// What is stored with a value.
+/// The size of a value, and the data that is stored with it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ValueInfo {
@@ -26,7 +27,7 @@ pub struct ValueInfo {
     pub size: usize,
     /// When the value expires, in milliseconds since 1970. 0: never.
     pub expires_at_ms: u64,
-    /// The type of the value, such as `u64`. Absent: none. Valid for ever.
+    /// The type of the value, such as `"u64"`. Absent: none. Valid until the program ends.
     pub type_tag: Slice,
 }
 
@@ -48,8 +49,10 @@ fn get_into(handle: &TableHandle, key: &[u8], out: &mut Vec<u8>) -> Result<bool,
 }
 
 export! {
-    /// Copies the value of a key to `value` and stores whether the key is present. The memory of
-    /// the buffer is used again, so repeated gets allocate nothing.
+    /// Copies the value of a key to `value`. `found` (may be null) gets whether the key is present.
+    /// A buffer that has enough memory is filled without an allocation.
+    ///
+    /// Errors: those of a read.
     pub fn quintet_get(
         table: Handle<TableHandle>, key: Slice, value: InOut<Buffer>, found: Out<bool>,
     ) {
@@ -59,9 +62,12 @@ export! {
         Ok(())
     }
 
-    /// Copies the value of a key to `capacity` bytes of the caller at `memory`, and stores its size
-    /// and whether the key is present. Fails with `QUINTET_BUFFER_TOO_SMALL`, having stored both and
-    /// copied nothing, if the value is larger.
+    /// Copies the value of a key to `capacity` bytes at `memory`. `size` and `found` (may be null)
+    /// get its size and whether the key is present. They are written also with
+    /// `QUINTET_BUFFER_TOO_SMALL`: `memory` is unchanged then, and `size` bytes suffice.
+    ///
+    /// Errors: those of a read; `QUINTET_BUFFER_TOO_SMALL` if the value has more than `capacity`
+    /// bytes.
     pub fn quintet_get_into(
         table: Handle<TableHandle>, key: Slice, memory: Room, capacity: usize, size: Out<usize>,
         found: Out<bool>,
@@ -77,8 +83,10 @@ export! {
         Err(Failure::new(Code::BufferTooSmall, message))
     }
 
-    /// Passes the value of a key to a function without copying it to memory of the caller. `found`
-    /// (may be null) tells whether the key is present; the function is called only then.
+    /// Passes the value of a key to `function`, whose result is ignored. `found` (may be null) gets
+    /// whether the key is present; otherwise the function is not called.
+    ///
+    /// Errors: those of a read.
     pub fn quintet_get_with(
         table: Handle<TableHandle>, key: Slice, function: Option<VisitFunction>, context: Context,
         found: Out<bool>,
@@ -92,7 +100,10 @@ export! {
         Ok(())
     }
 
-    /// Stores what is known about the value of a key: size, expiry, type.
+    /// Stores the size, the expiry and the type of a value. `found` (may be null) gets whether the
+    /// key is present; otherwise `info` gets zeros.
+    ///
+    /// Errors: those of a read.
     pub fn quintet_get_info(
         table: Handle<TableHandle>, key: Slice, info: Out<ValueInfo>, found: Out<bool>,
     ) {
@@ -110,6 +121,8 @@ export! {
     }
 
     /// Stores whether a key is present.
+    ///
+    /// Errors: those of a read.
     pub fn quintet_contains(table: Handle<TableHandle>, key: Slice, found: Out<bool>) {
         let (handle, key) = (table.get()?, key.bytes()?);
         let is_found = match &handle.source {
@@ -120,7 +133,10 @@ export! {
         Ok(())
     }
 
-    /// Reads the values of `count` keys at once and passes each to a function, in any order.
+    /// Reads the values of `count` keys and passes each to `function`, in any order. Cheaper than
+    /// single gets. The values may be of different moments, except in a snapshot.
+    ///
+    /// Errors: those of a read.
     pub fn quintet_multi_get(
         table: Handle<TableHandle>, keys: Array<Slice>, count: usize,
         function: Option<EachFunction>, context: Context,
@@ -141,8 +157,11 @@ export! {
         Ok(())
     }
 
-    /// Passes the entries of a range to a function, in ascending order, until it returns another
-    /// value than 0. Copies no values. Ordered engines only; not in a transaction.
+    /// Passes the entries of a range to `function` in ascending order, until it returns another
+    /// value than 0. Copies no entry. A null range is the whole table.
+    ///
+    /// Errors: those of a read; `QUINTET_UNORDERED` if the engine keeps no key order;
+    /// `QUINTET_UNSUPPORTED` for a reverse range or in a transaction.
     pub fn quintet_visit(
         table: Handle<TableHandle>, range: In<Range>, function: Option<VisitFunction>,
         context: Context,
@@ -165,6 +184,8 @@ export! {
     }
 
     /// Stores the exact number of entries. Reads the whole table.
+    ///
+    /// Errors: those of a read.
     pub fn quintet_count(table: Handle<TableHandle>, count: Out<u64>) {
         let handle = table.get()?;
         let number = match &handle.source {
@@ -176,7 +197,10 @@ export! {
         Ok(())
     }
 
-    /// Stores an estimate of the number of keys in a range. Cheap. Ordered engines only.
+    /// Stores an estimate of the number of keys in a range. Reads the index only. A null range is
+    /// the whole table.
+    ///
+    /// Errors: those of a read; `QUINTET_UNORDERED` if the engine keeps no key order.
     pub fn quintet_estimate_count(
         table: Handle<TableHandle>, range: In<Range>, count: Out<u64>,
     ) {
@@ -185,7 +209,10 @@ export! {
         Ok(())
     }
 
-    /// Copies the first entry, or the last if `last`. Ordered engines only.
+    /// Copies the first entry, or the last if `last`. `key` and `value` (may be null) get the
+    /// entry, `found` (may be null) whether there is one.
+    ///
+    /// Errors: those of a read; `QUINTET_UNORDERED` if the engine keeps no key order.
     pub fn quintet_end(
         table: Handle<TableHandle>, last: bool, key: InOut<Buffer>, value: InOut<Buffer>,
         found: Out<bool>,

@@ -1,5 +1,7 @@
 //! Statistics by name and as JSON.
 
+use std::fmt::Write as _;
+
 use quintet::{DatabaseStats, Error, TableStats};
 
 use crate::failure::Failure;
@@ -92,7 +94,9 @@ pub fn quote(text: &str) -> String {
     for c in text.chars() {
         match c {
             '"' | '\\' => quoted.extend(['\\', c]),
-            c if c < ' ' => quoted += &format!("\\u{:04x}", u32::from(c)),
+            c if c < ' ' => {
+                let _ = write!(quoted, "\\u{:04x}", u32::from(c));
+            }
             c => quoted.push(c),
         }
     }

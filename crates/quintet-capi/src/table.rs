@@ -17,10 +17,17 @@ use crate::{
     write::{self, WriteOptions},
 };
 
-/// A function that changes a value: sets `new` from `old` by `quintet_buffer_set`. `old` is null if
-/// the key is absent. It may run more than once.
+/// Computes a new value of a key for `quintet_update`. `old` is null if the key is absent.
+///
+/// Returns 0 to store the content of `value`, which `quintet_buffer_set` sets, and 1 to delete the
+/// key. Another number refuses the update. It runs without a lock, so it may use the table, and may
+/// run more than once. `value` is empty at each call; the library frees it.
 pub type UpdateFunction =
-    extern "C-unwind" fn(context: Context, old: *const Slice, new: *mut Buffer) -> c_int;
+    extern "C-unwind" fn(context: Context, old: *const Slice, value: *mut Buffer) -> c_int;
+
+/// Maximum number of rounds of an update. Each lost round is a write of another thread to the same
+/// key, so a thread loses a few rounds in a row. A function that writes to its own key loses all.
+const UPDATE_ROUNDS_MAX: usize = 1000;
 
 /// Result of an update function: stores `new`.
 const UPDATE_PUT: c_int = 0;
@@ -117,16 +124,16 @@ pub fn give_value(
     found: Out<'_, bool>,
 ) -> Result<(), Failure> {
     give(found, value.is_some());
-    if let Some(buffer) = buffer {
-        buffer.fill(|content| {
-            content.extend_from_slice(value.as_ref().map_or(&[][..], AsRef::as_ref));
-            Ok(())
-        })?;
-    }
-    Ok(())
+    let Some(buffer) = buffer else { return Ok(()) };
+    buffer.fill(|content| {
+        if let Some(value) = value {
+            content.extend_from_slice(value.as_ref());
+        }
+        Ok(())
+    })
 }
 
-/// Calls an update function. `failed` is set if it refuses.
+/// Calls an update function. Fails with `CallbackFailed` if it refuses.
 fn update(
     function: UpdateFunction,
     context: Context,
@@ -145,8 +152,8 @@ fn update(
     }
 }
 
-/// Updates a key. After a refusal of the function the value is written as it was, so `refused` is
-/// found before anything is committed: the function runs first on a copy.
+/// Updates a key by rounds of compare-and-swap. In `Table::update`, the function cannot refuse,
+/// and the number of rounds has no limit.
 fn update_key(
     table: &Table,
     key: &[u8],
@@ -154,20 +161,29 @@ fn update_key(
     call: impl Fn(Option<&[u8]>) -> Result<Option<Vec<u8>>, Failure>,
 ) -> Result<Option<Vec<u8>>, Failure> {
     let options = write::update(options)?;
-    loop {
-        let old = table.get(key)?;
+    let mut old = table.get(key)?;
+    for _ in 0..UPDATE_ROUNDS_MAX {
         let new = call(old.as_deref())?;
-        let outcome =
-            table.compare_and_swap_with(key, old.as_deref(), new.as_deref(), options.clone())?;
-        if let CasOutcome::Swapped = outcome {
-            return Ok(new);
+        let swap = table.compare_and_swap_with(key, old.as_deref(), new.as_deref(), options)?;
+        match swap {
+            CasOutcome::Swapped => return Ok(new),
+            CasOutcome::Different { current } => old = current,
         }
     }
+    Err(Failure::new(
+        Code::Busy,
+        format!(
+            "other writes changed the key in each of {UPDATE_ROUNDS_MAX} rounds; nothing was \
+             written"
+        ),
+    ))
 }
 
 export! {
     /// Opens a table as a snapshot shows it. The handle takes gets, ranges and scans. It keeps the
-    /// snapshot. Free it with `quintet_table_free`.
+    /// snapshot.
+    ///
+    /// Errors: `QUINTET_UNSUPPORTED` if `table` is of a snapshot or a transaction.
     pub fn quintet_snapshot_table(
         snapshot: Handle<Snapshot>, table: Handle<TableHandle>, view: Out<Handle<TableHandle>>,
     ) {
@@ -177,32 +193,43 @@ export! {
         Ok(())
     }
 
-    /// Frees the handle of a table. Null is allowed. Calls that use it in other threads go on.
+    /// Frees the handle of a table. Null is allowed. Calls that use it in other threads end as
+    /// usual.
+    ///
+    /// Errors: those of every function.
     pub fn quintet_table_free(table: Handle<TableHandle>) {
         table.free().map(drop)
     }
 
-    /// Stores the path of a table, and nothing else about it.
+    /// Stores the path of a table.
+    ///
+    /// Errors: those of every function.
     pub fn quintet_table_name(table: Handle<TableHandle>, name: InOut<Buffer>) {
         required(name, "name")?.set(table.get()?.table.name().into_bytes());
         Ok(())
     }
 
-    /// Stores the engine of a table by name.
+    /// Stores the name of a table's engine.
+    ///
+    /// Errors: those of every function.
     pub fn quintet_table_engine(table: Handle<TableHandle>, engine: InOut<Buffer>) {
         required(engine, "engine")?.set(table.get()?.table.kind().name().as_bytes().to_vec());
         Ok(())
     }
 
-    /// Stores the types of a table, such as `string,u64 -> blob`. Empty: the table is untyped.
+    /// Stores the types of a table, such as `"string,u64 -> blob"`. Empty for an untyped table.
+    ///
+    /// Errors: those of every function.
     pub fn quintet_table_types(table: Handle<TableHandle>, types: InOut<Buffer>) {
         let text = table.get()?.table.types().map(|types| types.to_string()).unwrap_or_default();
         required(types, "types")?.set(text.into_bytes());
         Ok(())
     }
 
-    /// Stores a value under a key. `options` may be null. `written` (may be null) tells whether a
-    /// condition of the options held.
+    /// Stores a value under a key, and replaces an earlier one. `options` may be null. `written`
+    /// (may be null) gets false if a condition of the options did not hold.
+    ///
+    /// Errors: those of a write.
     pub fn quintet_put(
         table: Handle<TableHandle>, key: Slice, value: Slice, options: In<WriteOptions>,
         written: Out<bool>,
@@ -219,8 +246,10 @@ export! {
         Ok(())
     }
 
-    /// Deletes a key, present or not. `options` may be null. `written` (may be null) tells whether a
-    /// condition of the options held.
+    /// Deletes a key; an absent key is no error. `options` may be null. `written` (may be null)
+    /// gets false if a condition of the options did not hold.
+    ///
+    /// Errors: those of a write.
     pub fn quintet_delete(
         table: Handle<TableHandle>, key: Slice, options: In<WriteOptions>, written: Out<bool>,
     ) {
@@ -235,7 +264,9 @@ export! {
         Ok(())
     }
 
-    /// Deletes the keys of a range, whose direction does not matter. Ordered engines only.
+    /// Deletes the keys of a range. Its direction has no effect. A null range is the whole table.
+    ///
+    /// Errors: those of a write; `QUINTET_UNORDERED` if the engine keeps no key order.
     pub fn quintet_delete_range(table: Handle<TableHandle>, range: In<Range>) {
         let (handle, (range, _)) = (table.get()?, range::bounds(range)?);
         match &handle.source {
@@ -246,8 +277,11 @@ export! {
         }
     }
 
-    /// Merges an operand into the value of a key, by the merge operator of the table. In a
-    /// transaction, `options` must be null.
+    /// Merges an operand into the value of a key, by the merge operator of the table. `options` may
+    /// be null. In a transaction it must be null.
+    ///
+    /// Errors: those of a write, `QUINTET_MERGE_REFUSED`, `QUINTET_MERGE_OPERATOR_MISSING`,
+    /// `QUINTET_INVALID_OPTION` if the table has no operator.
     pub fn quintet_merge(
         table: Handle<TableHandle>, key: Slice, operand: Slice, options: In<WriteOptions>,
     ) {
@@ -263,10 +297,12 @@ export! {
         }
     }
 
-    /// Sets a key from its value by a function, atomically. The function returns 0 to store `new`,
-    /// 1 to delete the key, and another number to change nothing: the call fails with
-    /// `QUINTET_CALLBACK_FAILED` then. It runs again if the key has changed meanwhile. It may use
-    /// the table. `value` (may be null) gets the new value, `found` whether there is one.
+    /// Replaces the value of a key by one that `function` computes from it. No other write of the
+    /// key comes between. If one does, the function runs again, 1000 times at most. `value` (may be
+    /// null) gets the new value, `found` (may be null) whether there is one.
+    ///
+    /// Errors: those of a write; `QUINTET_CALLBACK_FAILED` if the function refuses; `QUINTET_BUSY`
+    /// if other writes of the key came between each time. Nothing is written then.
     pub fn quintet_update(
         table: Handle<TableHandle>, key: Slice, options: In<WriteOptions>,
         function: Option<UpdateFunction>, context: Context, value: InOut<Buffer>, found: Out<bool>,
@@ -276,16 +312,19 @@ export! {
         give_value(update_key(handle.table()?, key.bytes()?, options, call)?, value, found)
     }
 
-    /// Sets a key to `new` if its value is `expected`. Absent slices are an absent key. Stores
-    /// whether it did; otherwise `current` (may be null) gets the present value and `found` (may be
-    /// null) whether there is one.
+    /// Sets a key to `value` if its value is `expected`. An absent slice stands for an absent key:
+    /// as `value` it deletes. `swapped` gets whether the key was set. If not, `current` (may be
+    /// null) gets the present value and `found` (may be null) whether there is one. `options` may
+    /// be null.
+    ///
+    /// Errors: those of a write.
     pub fn quintet_compare_and_swap(
-        table: Handle<TableHandle>, key: Slice, expected: Slice, new: Slice,
+        table: Handle<TableHandle>, key: Slice, expected: Slice, value: Slice,
         options: In<WriteOptions>, swapped: Out<bool>, current: InOut<Buffer>, found: Out<bool>,
     ) {
         let handle = table.get()?;
         let options = write::update(options)?;
-        let (expected, new) = (expected.optional()?, new.optional()?);
+        let (expected, new) = (expected.optional()?, value.optional()?);
         let swapped = required(swapped, "swapped")?;
         let outcome =
             handle.table()?.compare_and_swap_with(key.bytes()?, expected, new, options)?;
@@ -296,8 +335,12 @@ export! {
         }
     }
 
-    /// Adds to the integer value of a key (absent: 0) and stores the value before in `before` (may
-    /// be null). Untyped values are 8 bytes, little-endian, signed.
+    /// Adds `delta` to the integer value of a key, 0 if absent. `before` (may be null) gets the
+    /// value before. The value of an untyped table has 8 bytes, signed, little-endian. `options`
+    /// may be null.
+    ///
+    /// Errors: those of a write; `QUINTET_TYPE_MISMATCH` if the value is no integer;
+    /// `QUINTET_LIMIT` if the sum overflows.
     pub fn quintet_fetch_and_add(
         table: Handle<TableHandle>, key: Slice, delta: i64, options: In<WriteOptions>,
         before: Out<i64>,
@@ -307,21 +350,30 @@ export! {
         Ok(())
     }
 
-    /// Deletes a key and returns the value that it had.
+    /// Deletes a key. `value` (may be null) gets the value that it had, `found` (may be null)
+    /// whether it had one.
+    ///
+    /// Errors: those of a write.
     pub fn quintet_take(
         table: Handle<TableHandle>, key: Slice, value: InOut<Buffer>, found: Out<bool>,
     ) {
         give_value(table.get()?.table()?.take(key.bytes()?)?, value, found)
     }
 
-    /// Stores a value and returns the one that it replaced.
+    /// Stores `value` under a key. `old` (may be null) gets the value that the key had, `found`
+    /// (may be null) whether it had one.
+    ///
+    /// Errors: those of a write.
     pub fn quintet_replace(
-        table: Handle<TableHandle>, key: Slice, new: Slice, value: InOut<Buffer>, found: Out<bool>,
+        table: Handle<TableHandle>, key: Slice, value: Slice, old: InOut<Buffer>, found: Out<bool>,
     ) {
-        give_value(table.get()?.table()?.replace(key.bytes()?, new.bytes()?)?, value, found)
+        give_value(table.get()?.table()?.replace(key.bytes()?, value.bytes()?)?, old, found)
     }
 
-    /// Removes the first entry, or the last if `last`, and returns it. Ordered engines only.
+    /// Deletes the first entry, or the last if `last`. `key` and `value` (may be null) get the
+    /// entry, `found` (may be null) whether there was one.
+    ///
+    /// Errors: those of a write; `QUINTET_UNORDERED` if the engine keeps no key order.
     pub fn quintet_pop(
         table: Handle<TableHandle>, last: bool, key: InOut<Buffer>, value: InOut<Buffer>,
         found: Out<bool>,
@@ -334,29 +386,40 @@ export! {
         give_value(second, value, found)
     }
 
-    /// Removes all entries, in constant time.
+    /// Removes all entries. The time does not depend on their number. Handles of the table stay
+    /// valid.
+    ///
+    /// Errors: those of a write.
     pub fn quintet_clear(table: Handle<TableHandle>) {
         Ok(table.get()?.table()?.clear()?)
     }
 
     /// Checkpoints a table.
+    ///
+    /// Errors: those of a write.
     pub fn quintet_table_persist(table: Handle<TableHandle>) {
         Ok(table.get()?.table()?.persist()?)
     }
 
-    /// Rewrites the files of a table without what is dead.
+    /// Rewrites the files of a table without deleted and replaced entries.
+    ///
+    /// Errors: those of a write.
     pub fn quintet_table_compact(table: Handle<TableHandle>) {
         Ok(table.get()?.table()?.compact()?)
     }
 
     /// Stores the statistics of a table as a JSON object.
+    ///
+    /// Errors: those of a read.
     pub fn quintet_table_stats_json(table: Handle<TableHandle>, json: InOut<Buffer>) {
         let stats = table.get()?.table()?.stats()?;
         required(json, "json")?.set(statistics::table_json(&stats).into_bytes());
         Ok(())
     }
 
-    /// Stores a statistic of a table by the name that the JSON has.
+    /// Stores a statistic of a table. `name` is a name of `quintet_table_stats_json`.
+    ///
+    /// Errors: those of a read; `QUINTET_INVALID_OPTION` if there is no such statistic.
     pub fn quintet_table_stat(table: Handle<TableHandle>, name: Slice, value: Out<u64>) {
         let stats = table.get()?.table()?.stats()?;
         let number = statistics::find(&statistics::of_table(&stats), name.text()?)?;
@@ -364,7 +427,9 @@ export! {
         Ok(())
     }
 
-    /// Stores whether a table of this name exists. Opens it, so a damaged table is an error.
+    /// Stores whether a table of this name exists. Opens it, so damage of the table is an error.
+    ///
+    /// Errors: those of `quintet_open_table`, except `QUINTET_NO_SUCH_TABLE`.
     pub fn quintet_is_table(database: Handle<Database>, name: Slice, exists: Out<bool>) {
         let name = name.text()?;
         let result = database.get()?.table(name);

@@ -21,8 +21,9 @@ pub struct TransactionHandle(Arc<SharedTransaction>);
 pub struct SavepointHandle(Savepoint);
 
 export! {
-    /// Begins a transaction. `options` may be null: serializable. Free it with
-    /// `quintet_transaction_free`.
+    /// Begins a transaction. `options` may be null: it is serializable then.
+    ///
+    /// Errors: those of a read, `QUINTET_READ_ONLY`, `QUINTET_INVALID_OPTION`.
     pub fn quintet_begin(
         database: Handle<Database>, options: Handle<OptionList>,
         transaction: Out<Handle<TransactionHandle>>,
@@ -34,8 +35,9 @@ export! {
     }
 
     /// Opens a table as a transaction shows it. The handle takes gets, ranges, scans, puts, deletes
-    /// and merges. After the end of the transaction it fails with `QUINTET_ENDED`. Free it with
-    /// `quintet_table_free`.
+    /// and merges. After the end of the transaction it fails with `QUINTET_ENDED`.
+    ///
+    /// Errors: `QUINTET_UNSUPPORTED` if `table` is of a snapshot or a transaction.
     pub fn quintet_transaction_table(
         transaction: Handle<TransactionHandle>, table: Handle<TableHandle>,
         view: Out<Handle<TableHandle>>,
@@ -46,7 +48,10 @@ export! {
         Ok(())
     }
 
-    /// Locks a key and copies its value. `table` is of a transaction. Waits up to `lock_timeout`.
+    /// Locks a key and copies its value. `table` is one of a transaction. `value` and `found` may
+    /// be null. Waits for the lock up to option `"lock_timeout"`.
+    ///
+    /// Errors: those of a write; `QUINTET_UNSUPPORTED` if `table` is not of a transaction.
     pub fn quintet_get_for_update(
         table: Handle<TableHandle>, key: Slice, value: InOut<Buffer>, found: Out<bool>,
     ) {
@@ -57,7 +62,9 @@ export! {
         give_value(transaction.with(|tx| tx.get_for_update(&handle.table, key))?, value, found)
     }
 
-    /// Marks a point to which the transaction can return. Free it with `quintet_savepoint_free`.
+    /// Marks a point to which the transaction can return.
+    ///
+    /// Errors: `QUINTET_ENDED`.
     pub fn quintet_savepoint_new(
         transaction: Handle<TransactionHandle>, savepoint: Out<Handle<SavepointHandle>>,
     ) {
@@ -68,6 +75,9 @@ export! {
     }
 
     /// Undoes the writes since a savepoint, which can be used again.
+    ///
+    /// Errors: `QUINTET_ENDED`; `QUINTET_INVALID_OPTION` for a savepoint that is not of this
+    /// transaction, or that a rollback to an earlier one has ended.
     pub fn quintet_rollback_to(
         transaction: Handle<TransactionHandle>, savepoint: Handle<SavepointHandle>,
     ) {
@@ -75,20 +85,26 @@ export! {
         transaction.get()?.0.with(|tx| tx.rollback_to(point))
     }
 
-    /// Frees a savepoint. Null is allowed. The writes stay.
+    /// Frees a savepoint. Null is allowed. The transaction is not changed.
+    ///
+    /// Errors: those of every function.
     pub fn quintet_savepoint_free(savepoint: Handle<SavepointHandle>) {
         savepoint.free().map(drop)
     }
 
-    /// Commits a transaction, which ends in any case. `QUINTET_CONFLICT` and `QUINTET_DEADLOCK`:
-    /// nothing was committed, and it should run again.
+    /// Commits a transaction, which ends in any case. After `QUINTET_CONFLICT` or
+    /// `QUINTET_DEADLOCK` nothing is committed, and the program should run the transaction again.
+    ///
+    /// Errors: those of a write, `QUINTET_CONFLICT`, `QUINTET_ENDED`.
     pub fn quintet_commit(transaction: Handle<TransactionHandle>) {
         let ended = || Failure::new(Code::Ended, "the transaction has ended");
         Ok(transaction.get()?.0.end()?.ok_or_else(ended)?.commit()?)
     }
 
     /// Rolls a transaction back and frees it. Null is allowed. After `quintet_commit` it only frees
-    /// the handle. Fails with `QUINTET_BUSY`, freeing nothing, while another call uses it.
+    /// the handle.
+    ///
+    /// Errors: `QUINTET_BUSY` while another call uses the transaction; it is not freed then.
     pub fn quintet_transaction_free(transaction: Handle<TransactionHandle>) {
         if transaction.is_null() {
             return Ok(());

@@ -9,8 +9,8 @@ use crate::{
     failure::Failure,
 };
 
-/// How a write is done. `{0}` and a null pointer are the defaults. A write to which a field does
-/// not apply is refused with `QUINTET_UNSUPPORTED`.
+/// How a write is done. `{0}` and a null pointer are the defaults. A write that does not have a
+/// field which is set fails with `QUINTET_UNSUPPORTED`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct WriteOptions {
@@ -18,13 +18,13 @@ pub struct WriteOptions {
     pub ttl_ms: u64,
     /// When the value expires, in milliseconds since 1970. 0: not set.
     pub expires_at_ms: u64,
-    /// The type of the value, such as `u64`. Absent: none.
+    /// The type of the value, such as `"u64"`. Absent: none.
     pub type_tag: Slice,
     /// Not 0: writes only if the key is absent.
     pub if_absent: u8,
     /// Not 0: writes only if the key is present.
     pub if_present: u8,
-    /// Not 0: an update removes the expiry of the value, which it keeps otherwise.
+    /// Not 0: an update removes the expiry of the value. Otherwise it keeps it.
     pub without_expiry: u8,
     /// 0: as the database; 1: buffered; 2: sync.
     pub durability: u8,
@@ -51,10 +51,10 @@ impl WriteOptions {
     }
 
     fn type_tag(&self) -> Result<Option<TypeTag>, Failure> {
-        Ok(match self.type_tag.is_none() {
-            true => None,
-            false => Some(self.type_tag.text()?.parse()?),
-        })
+        if self.type_tag.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(self.type_tag.text()?.parse()?))
     }
 }
 

@@ -46,42 +46,57 @@ const TYPES: [(&str, &str); 10] = [
     ("VisitFunction", "visit_function"),
     ("EachFunction", "each_function"),
 ];
+/// Titles of paragraphs, in their order.
+const TITLES: [&str; 3] = ["Ownership: ", "Threads: ", "Errors: "];
+/// Names of types that a comment has.
+const NOT_FUNCTIONS: [&str; 2] = ["quintet_buffer", "quintet_slice"];
 const HEAD: &str = "\
-/* Quintet: a persistent key-value store. The C interface; the guide is docs/c.md.
+/*
+ * Quintet: a persistent key-value store. The C interface; the guide is docs/c.md.
  *
- * Errors: a function returns QUINTET_OK or the code of an error. `error` may be null. If it is not
- * and the call fails, it gets an object with the message, which quintet_error_free frees. It is
- * written only if the call fails. A result is written only if the call succeeds.
+ * Results. A function returns QUINTET_OK (0) or the code of an error. The last parameter, error,
+ * may be null. If it is not null and the call fails, *error gets an object with the message, which
+ * quintet_error_free() frees. It is written only if the call fails. Other results are written only
+ * if the call succeeds, with two exceptions: a call that fails may empty the buffers that it was
+ * given, and quintet_get_into() says what it writes. Pointers for results must not name the same
+ * memory.
  *
- * Ownership: a function that stores a handle gives it to the caller, who frees it. An argument is
- * not kept. Bytes that a function returns are in a buffer of the caller (quintet_buffer_free), or
- * stay with their handle, as the function says.
+ * Ownership. A function that stores a handle gives it to the caller, who frees it. Handles may be
+ * freed in any order. No argument is kept, except a callback and its context where a function says
+ * so. Bytes that a function returns are in a buffer of the caller, which quintet_buffer_free()
+ * frees, or in a slice, which is valid as long as the function says.
  *
- * Threads: databases, tables and snapshots may be used by any number of threads at once, options,
- * iterators, cursors, batches, loads and transactions by one at a time.
+ * Threads. \"Any\" means that any number of threads may make the call at once with the same
+ * handle. \"One at a time\" means that a second call fails with QUINTET_BUSY while the first one
+ * runs; the handle may move between threads. Lists of options are for all threads, buffers for one.
+ *
+ * Errors. Each function names those that a program may want to treat. Every function can fail with
+ * QUINTET_NULL_ARGUMENT, QUINTET_BAD_HANDLE, QUINTET_WRONG_HANDLE, QUINTET_FORKED,
+ * QUINTET_NOT_UTF8, QUINTET_LIMIT and QUINTET_PANIC.
+ *   A read can also fail with QUINTET_CLOSED, QUINTET_STALE_TABLE, QUINTET_TABLE_FAILED,
+ *   QUINTET_IO, QUINTET_CORRUPTION, QUINTET_NEWER_FORMAT and QUINTET_OUT_OF_MEMORY. In a snapshot
+ *   it can fail with QUINTET_SNAPSHOT_EXPIRED, in a transaction with QUINTET_ENDED and
+ *   QUINTET_OTHER_DATABASE.
+ *   A write can also fail as a read, and with QUINTET_READ_ONLY, QUINTET_LOG_FAILED,
+ *   QUINTET_DISK_FULL, QUINTET_LOADING, QUINTET_TYPE_MISMATCH, QUINTET_UNSUPPORTED and, in a
+ *   transaction, QUINTET_LOCK_TIMEOUT and QUINTET_DEADLOCK.
  *
  * Generated from crates/quintet-capi/src by `UPDATE=1 cargo test -p quintet-capi --test header`.
  */";
 const INLINE: &str = "\
-/**
- * Returns a slice of a text that ends with 0, without the 0. Null: the absent slice.
- */
+/** Returns a slice of a text that ends with 0, without the 0; of null, the absent slice. */
 static inline quintet_slice quintet_string(const char *text) {
   quintet_slice slice = {(const uint8_t *)text, text ? strlen(text) : 0};
   return slice;
 }
 
-/**
- * Returns a slice of bytes.
- */
+/** Returns a slice of size bytes at data. */
 static inline quintet_slice quintet_bytes(const void *data, size_t size) {
   quintet_slice slice = {(const uint8_t *)data, size};
   return slice;
 }
 
-/**
- * Returns a slice of the content of a buffer, valid until the buffer changes.
- */
+/** Returns a slice of the content of a buffer, valid until the buffer changes. */
 static inline quintet_slice quintet_content(const quintet_buffer *buffer) {
   return quintet_bytes(buffer->data, buffer->size);
 }
@@ -130,12 +145,112 @@ fn with_c_types(code: &str) -> String {
     code
 }
 
-/// Returns an item with the documentation above it; the documentation stays as it is.
+/// Returns the documentation above a line.
+fn documentation(lines: &[&str], start: usize) -> String {
+    let docs = lines[..start].iter().rev().map(|line| line.trim());
+    let docs: Vec<_> = docs.map_while(|line| line.strip_prefix("///")).collect();
+    docs.iter().rev().map(|line| line.trim().to_owned() + "\n").collect()
+}
+
+/// Returns the documentation as a C programmer expects it: no Markdown, and functions with `()`.
+fn plain(text: &str) -> String {
+    let mut plain = String::new();
+    for (index, part) in text.split('`').enumerate() {
+        plain += part;
+        let is_function = part.starts_with("quintet_") && !NOT_FUNCTIONS.contains(&part);
+        if index % 2 == 1 && is_function {
+            plain += "()";
+        }
+    }
+    plain
+}
+
+/// Returns documentation lines of at most 92 columns. An empty line separates paragraphs, and
+/// each paragraph with a title begins on its own line.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for paragraph in plain(text).trim().split("\n\n") {
+        let is_titled = TITLES.iter().any(|title| paragraph.starts_with(title));
+        let follows_title = TITLES.iter().any(|title| lines.iter().any(|l| l.starts_with(title)));
+        if lines.len() > 1 && !(is_titled && follows_title) {
+            lines.push(String::new());
+        }
+        lines.push(String::new());
+        for word in paragraph.split_whitespace() {
+            let line = lines.last_mut().expect("a line");
+            if line.is_empty() {
+                *line += word;
+            } else if line.len() + 1 + word.len() <= 92 {
+                line.push(' ');
+                *line += word;
+            } else {
+                let indent = if is_titled { "  " } else { "" };
+                lines.push(indent.to_owned() + word);
+            }
+        }
+    }
+    lines.iter().skip(1).map(|line| ["/// ", line, "\n"].concat()).collect()
+}
+
+/// Returns an item with the documentation above it.
 fn item(lines: &[&str], start: usize, code: &str) -> String {
-    let docs = lines[..start].iter().rev().take_while(|line| line.trim().starts_with("///"));
-    let docs: Vec<_> = docs.map(|line| line.trim()).collect();
-    let docs: Vec<_> = docs.into_iter().rev().collect();
-    format!("{}\n{}\n", docs.join("\n"), with_c_types(code))
+    format!("{}{}\n", wrapped(&documentation(lines, start)), with_c_types(code))
+}
+
+/// Returns the parameters of a signature: names and Rust types.
+fn parameters(code: &str) -> Vec<(&str, &str)> {
+    let (start, end) = (code.find('(').expect("parameters"), code.rfind(')').expect("an end"));
+    let parameters = code[start + 1..end].split(',').filter_map(|one| one.split_once(':'));
+    parameters.map(|(name, rust)| (name.trim(), rust.trim())).collect()
+}
+
+/// Returns the C name of the handle in a type such as `Handle<Database>`.
+fn handle_in(rust: &str) -> Option<&'static str> {
+    let find = |(other, name, _)| rust.contains(&format!("Handle<{other}>")).then_some(name);
+    handles().find_map(find)
+}
+
+/// Returns what follows from the types of the parameters: who frees results, and which threads may
+/// call the function.
+fn rules(code: &str) -> String {
+    let parameters = parameters(code);
+    let mut owned = Vec::new();
+    for (name, rust) in &parameters {
+        match (*rust, handle_in(rust)) {
+            (_, Some(handle)) if rust.starts_with("Out<") => {
+                owned.push(format!("*{name} with `quintet_{handle}_free`"));
+            }
+            ("InOut<Buffer>", _) if *name != "buffer" => {
+                owned.push(format!("{name} with `quintet_buffer_free`"));
+            }
+            _ => {}
+        }
+    }
+    let mut rules = String::new();
+    if !owned.is_empty() {
+        let _ = writeln!(rules, "\nOwnership: the caller frees {}.", owned.join(", "));
+    }
+    if let Some((name, _)) = parameters.first().filter(|(_, rust)| *rust == "InOut<Buffer>") {
+        return rules + &format!("\nThreads: one for each {name}.\n");
+    }
+    let is_input = |rust: &str| !rust.starts_with("Out<") && !rust.contains("<OptionList>");
+    let first = parameters.iter().find(|(_, rust)| is_input(rust) && handle_in(rust).is_some());
+    let threads = match first.map(|(name, rust)| (*name, handle_in(rust).unwrap_or_default())) {
+        None | Some((_, "database" | "snapshot" | "error" | "savepoint")) => "any".to_owned(),
+        Some(("table", "table")) => "any; in a transaction, one at a time".to_owned(),
+        Some((name, _)) => format!("one at a time for each {name}"),
+    };
+    rules + &format!("\nThreads: {threads}.\n")
+}
+
+/// Returns the documentation of a function, with [`rules`] before the errors.
+fn function_documentation(docs: &str, code: &str, is_plain: bool) -> String {
+    let rules = rules(code);
+    if let Some((text, errors)) = docs.split_once("\nErrors: ") {
+        return wrapped(&format!("{text}{rules}\nErrors: {errors}"));
+    }
+    assert!(is_plain, "the documentation of {code} has no line `Errors:`");
+    wrapped(&format!("{docs}{rules}"))
 }
 
 /// Returns the lines from `start` to the first that ends with `end`.
@@ -165,10 +280,10 @@ fn codes(lines: &[&str]) -> String {
     for line in through(lines, start + 1, "}") {
         let line = line.trim();
         if line.starts_with("///") {
-            text += &format!("{line}\n");
+            let _ = writeln!(text, "{line}");
         } else if let Some((name, number)) = line.split_once(" = ") {
             let number = number.split([',', ';']).next().expect("a number");
-            text += &format!("QUINTET_{} = {number},\n", screaming(name));
+            let _ = writeln!(text, "QUINTET_{} = {number},", screaming(name));
         }
     }
     text + "}\n"
@@ -194,9 +309,9 @@ fn interface() -> (String, Vec<String>) {
             if *line == "#[repr(C)]" {
                 let body = through(&lines, start, "}").into_iter();
                 let body: Vec<_> = body.filter(|line| !line.starts_with("#[derive")).collect();
-                let body = body.iter().map(|line| match line.trim().starts_with("///") {
-                    true => (*line).to_owned(),
-                    false => with_c_types(line),
+                let body = body.iter().map(|line| match line.trim().strip_prefix("///") {
+                    Some(text) => format!("///{}", plain(text)),
+                    None => with_c_types(line),
                 });
                 text += &item(&lines, start, "");
                 text += &(body.collect::<Vec<_>>().join("\n") + "\n");
@@ -207,11 +322,12 @@ fn interface() -> (String, Vec<String>) {
             if line.starts_with("export") {
                 is_plain = line.starts_with("export_plain!");
             }
-            let Some(signature) = line.strip_prefix("    pub fn quintet_") else { continue };
-            let name = signature.split('(').next().expect("a name");
+            let Some(name) = line.strip_prefix("    pub fn quintet_") else { continue };
+            let name = name.split('(').next().expect("a name");
             names.push(format!("quintet_{name}"));
             let code = through(&lines, start, "{").join("\n");
             let code = code.trim().trim_end_matches('{').trim();
+            let signature = &code[..=code.rfind(')').expect("an end")];
             let code = if is_plain {
                 code[..result_end(code)].to_owned()
             } else {
@@ -219,7 +335,9 @@ fn interface() -> (String, Vec<String>) {
                 format!("{inner}, error: ErrorOut) -> Code")
             };
             let code = code.replace("pub fn", "#[no_mangle]\npub extern \"C\" fn");
-            functions += &item(&lines, start, &format!("{code} {{}}"));
+            let docs = documentation(&lines, start);
+            functions += &function_documentation(&docs, signature, is_plain);
+            let _ = writeln!(functions, "{}", with_c_types(&format!("{code} {{}}")));
         }
     }
     (text + &functions, names)
@@ -231,6 +349,28 @@ fn result_end(code: &str) -> usize {
     let result = &code[arrow + 3..];
     let end = if result.starts_with("()") { 2 } else { result.find(',').expect("a default") };
     arrow + 3 + end
+}
+
+/// Puts each comment of one line on one line.
+fn with_short_comments(header: &str) -> String {
+    let lines: Vec<_> = header.lines().collect();
+    let mut short = String::new();
+    let mut at = 0;
+    while at < lines.len() {
+        let text = lines.get(at + 1).and_then(|line| line.trim_start().strip_prefix("* "));
+        let is_short = lines[at].trim() == "/**"
+            && lines.get(at + 2).is_some_and(|line| line.trim() == "*/")
+            && lines[at + 1].len() < 92;
+        if let Some(text) = text.filter(|_| is_short) {
+            let indent = lines[at].len() - lines[at].trim_start().len();
+            let _ = writeln!(short, "{:indent$}/** {text} */", "");
+            at += 3;
+        } else {
+            let _ = writeln!(short, "{}", lines[at].trim_end());
+            at += 1;
+        }
+    }
+    short
 }
 
 fn generated() -> String {
@@ -247,7 +387,7 @@ fn generated() -> String {
         sys_includes: ["stdbool.h", "stddef.h", "stdint.h", "string.h"].map(str::to_owned).into(),
         line_length: 100,
         style: cbindgen::Style::Type,
-        documentation_style: cbindgen::DocumentationStyle::C,
+        documentation_style: cbindgen::DocumentationStyle::Doxy,
         ..cbindgen::Config::default()
     };
     config.enumeration.prefix_with_name = false;
@@ -255,7 +395,7 @@ fn generated() -> String {
     let bindings = cbindgen::Builder::new().with_config(config).with_src(&source).generate();
     let mut header = Vec::new();
     bindings.expect("a header").write(&mut header);
-    let header = String::from_utf8(header).expect("text");
+    let header = with_short_comments(&String::from_utf8(header).expect("text"));
     let guard = header.rfind("#endif").expect("the guard");
     let end = header[guard..].find('\n').map_or("", |at| &header[guard + 6..guard + at]);
     format!("{}{INLINE}{end}\n", &header[..guard])

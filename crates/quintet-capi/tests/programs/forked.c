@@ -1,0 +1,84 @@
+/* Handles in a forked child: each use fails, and changes nothing of the parent. */
+#define _POSIX_C_SOURCE 200809L
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "test.h"
+
+static quintet_database *database;
+static quintet_table *table, *snapshot_view, *transaction_view;
+static quintet_snapshot *snapshot;
+static quintet_transaction *transaction;
+static quintet_iterator *entries;
+static quintet_cursor *cursor;
+static quintet_batch *batch;
+
+/* Uses handles of the parent. A failed expectation ends the child with another code than 0. */
+static void use_handles(void) {
+  quintet_error *failure = NULL;
+  quintet_buffer value = {0};
+  quintet_snapshot *other = NULL;
+  quintet_transaction *later = NULL;
+  uint64_t count = 0;
+  EXPECT(quintet_put(table, S("k"), S("child"), NULL, NULL, &failure) == QUINTET_FORKED);
+  EXPECT(quintet_error_code(failure) == QUINTET_FORKED);
+  quintet_error_free(failure);
+  FAILS(QUINTET_FORKED, quintet_get(table, S("k"), &value, NULL, NULL));
+  FAILS(QUINTET_FORKED, quintet_get(snapshot_view, S("k"), &value, NULL, NULL));
+  FAILS(QUINTET_FORKED, quintet_get(transaction_view, S("k"), &value, NULL, NULL));
+  FAILS(QUINTET_FORKED, quintet_put(transaction_view, S("k"), S("child"), NULL, NULL, NULL));
+  FAILS(QUINTET_FORKED, quintet_count(table, &count, NULL));
+  FAILS(QUINTET_FORKED, quintet_batch_commit(batch, 0, NULL));
+  FAILS(QUINTET_FORKED, quintet_cursor_first(cursor, NULL, NULL));
+  FAILS(QUINTET_FORKED, quintet_next(entries, NULL, NULL, &(bool){false}, NULL));
+  FAILS(QUINTET_FORKED, quintet_commit(transaction, NULL));
+  FAILS(QUINTET_FORKED, quintet_begin(database, NULL, &later, NULL));
+  FAILS(QUINTET_FORKED, quintet_snapshot_new(database, &other, NULL));
+  FAILS(QUINTET_FORKED, quintet_persist(database, NULL));
+  FAILS(QUINTET_FORKED, quintet_close(database, NULL));
+  CHECK(quintet_batch_free(batch, &error));
+  CHECK(quintet_table_free(table, &error));
+  CHECK(quintet_database_free(database, &error));
+}
+
+static void open_handles(const char *directory) {
+  database = open_directory(directory);
+  table = create_table(database, "t", "slm");
+  put(table, "k", "parent");
+  CHECK(quintet_snapshot_new(database, &snapshot, &error));
+  CHECK(quintet_snapshot_table(snapshot, table, &snapshot_view, &error));
+  CHECK(quintet_begin(database, NULL, &transaction, &error));
+  CHECK(quintet_transaction_table(transaction, table, &transaction_view, &error));
+  CHECK(quintet_iterate(table, NULL, &entries, &error));
+  CHECK(quintet_cursor_new(table, &cursor, &error));
+  CHECK(quintet_batch_new(database, &batch, &error));
+  CHECK(quintet_batch_put(batch, table, S("k"), S("batch"), NULL, &error));
+}
+
+static void close_handles(void) {
+  CHECK(quintet_batch_commit(batch, 0, &error));
+  expect_value(table, "k", "batch");
+  CHECK(quintet_batch_free(batch, &error));
+  CHECK(quintet_cursor_free(cursor, &error));
+  CHECK(quintet_iterator_free(entries, &error));
+  CHECK(quintet_transaction_free(transaction, &error));
+  CHECK(quintet_table_free(transaction_view, &error));
+  CHECK(quintet_table_free(snapshot_view, &error));
+  CHECK(quintet_snapshot_free(snapshot, &error));
+  CHECK(quintet_table_free(table, &error));
+  close_database(database);
+}
+
+void test_forked(const char *directory) {
+  int status = -1;
+  open_handles(directory);
+  pid_t child = fork();
+  EXPECT(child >= 0);
+  if (child == 0) {
+    use_handles();
+    _exit(0);
+  }
+  EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  expect_value(table, "k", "parent");
+  close_handles();
+}

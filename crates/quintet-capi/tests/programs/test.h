@@ -1,0 +1,102 @@
+/* The tests of the C interface. `main.c` lists them; each gets a directory of its own. */
+#ifndef TEST_H
+#define TEST_H
+
+#include "example.h"
+
+/* Expects the code of a call whose last argument is null. */
+#define FAILS(expected, call)                                                     \
+  do {                                                                            \
+    quintet_code code = (call);                                                   \
+    if (code != (expected)) {                                                     \
+      fprintf(stderr, "%s:%d: %s returned %s, not %s\n", __FILE__, __LINE__,      \
+              #call, quintet_code_name(code), quintet_code_name(expected));       \
+      exit(1);                                                                    \
+    }                                                                             \
+  } while (0)
+
+static inline quintet_database *open_directory(const char *directory) {
+  quintet_database *database = NULL;
+  CHECK(quintet_open(S(directory), NULL, &database, &error));
+  return database;
+}
+
+static inline quintet_table *create_table(quintet_database *database, const char *name,
+                                          const char *engine) {
+  quintet_table *table = NULL;
+  CHECK(quintet_create_table(database, S(name), S(engine), NULL, &table, &error));
+  return table;
+}
+
+static inline void put(quintet_table *table, const char *key, const char *value) {
+  CHECK(quintet_put(table, S(key), S(value), NULL, NULL, &error));
+}
+
+/* Expects a value; null: an absent key. */
+static inline void expect_value(quintet_table *table, const char *key, const char *value) {
+  quintet_buffer buffer = {0};
+  bool found = false;
+  CHECK(quintet_get(table, S(key), &buffer, &found, &error));
+  EXPECT(found == (value != NULL));
+  EXPECT(equals(quintet_content(&buffer), value ? value : ""));
+  CHECK(quintet_buffer_free(&buffer, &error));
+}
+
+/* Expects the keys of an iterator, each followed by a blank. Frees the iterator. */
+static inline void expect_entries(quintet_iterator *entries, const char *expected) {
+  char keys[256] = {0};
+  for (;;) {
+    quintet_slice key;
+    bool found = false;
+    CHECK(quintet_next(entries, &key, NULL, &found, &error));
+    if (!found) break;
+    strncat(keys, (const char *)key.data, key.size);
+    strcat(keys, " ");
+  }
+  if (strcmp(keys, expected) != 0) {
+    fprintf(stderr, "expected %s, found %s\n", expected, keys);
+    exit(1);
+  }
+  CHECK(quintet_iterator_free(entries, &error));
+}
+
+static inline void expect_range(quintet_table *table, const quintet_range *range,
+                                const char *expected) {
+  quintet_iterator *entries = NULL;
+  CHECK(quintet_iterate(table, range, &entries, &error));
+  expect_entries(entries, expected);
+}
+
+static inline bool contains(const quintet_buffer *buffer, const char *text) {
+  size_t size = strlen(text);
+  for (size_t i = 0; i + size <= buffer->size; i++) {
+    if (memcmp(buffer->data + i, text, size) == 0) return true;
+  }
+  return false;
+}
+
+/* Returns the decimal number of a value. */
+static inline long long number(quintet_slice value) {
+  char text[32] = {0};
+  EXPECT(value.size < sizeof text);
+  memcpy(text, value.data, value.size);
+  return atoll(text);
+}
+
+void test_callbacks(const char *directory);
+void test_closed(const char *directory);
+void test_forked(const char *directory);
+void test_keys(const char *directory);
+void test_loads(const char *directory);
+void test_merges(const char *directory);
+void test_mounts(const char *directory);
+void test_nulls(const char *directory);
+void test_reads(const char *directory);
+void test_snapshots(const char *directory);
+void test_tables(const char *directory);
+void test_threads(const char *directory);
+void test_transactions(const char *directory);
+void test_tree(const char *directory);
+void test_wrong_handles(const char *directory);
+
+#endif
