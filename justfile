@@ -113,11 +113,7 @@ mutants:
 # The C library, its header and its pkg-config file, under a prefix
 install-c prefix="/usr/local":
     cargo build --release --package quintet-capi
-    install -d "{{prefix}}/lib/pkgconfig" "{{prefix}}/include"
-    install -m 755 target/release/libquintet_c.so "{{prefix}}/lib/libquintet.so"
-    install -m 644 target/release/libquintet_c.a "{{prefix}}/lib/libquintet.a"
-    install -m 644 crates/quintet-capi/include/quintet.h "{{prefix}}/include/quintet.h"
-    sed -e 's|@prefix@|{{prefix}}|' -e 's|@version@|0.1.0|' crates/quintet-capi/quintet.pc.in > "{{prefix}}/lib/pkgconfig/quintet.pc"
+    crates/quintet-capi/install target/release "{{prefix}}"
 
 bench:
     cargo bench --workspace

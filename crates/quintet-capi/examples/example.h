@@ -34,12 +34,22 @@ static inline bool equals(quintet_slice slice, const char *text) {
   return slice.size == strlen(text) && memcmp(slice.data, text, slice.size) == 0;
 }
 
+/* Opens a database with a memory budget of 32 MiB. The address space that a database reserves
+ * grows with the budget, and valgrind has little of it. */
+static inline quintet_database *open_small(const char *directory) {
+  quintet_options *options = NULL;
+  quintet_database *database = NULL;
+  CHECK(quintet_options_new(&options, &error));
+  CHECK(quintet_options_set(options, S("memory_budget"), S("33554432"), &error));
+  CHECK(quintet_open(S(directory), options, &database, &error));
+  CHECK(quintet_options_free(options, &error));
+  return database;
+}
+
 /* Opens the database in the directory of the first argument. */
 static inline quintet_database *open_database(int count, char **arguments) {
   EXPECT(count == 2);
-  quintet_database *database = NULL;
-  CHECK(quintet_open(S(arguments[1]), NULL, &database, &error));
-  return database;
+  return open_small(arguments[1]);
 }
 
 static inline void close_database(quintet_database *database) {

@@ -7,7 +7,7 @@ int main(int count, char **arguments) {
   quintet_database *database = NULL;
   quintet_table *users = NULL;
   CHECK(quintet_options_new(&options, &error));
-  CHECK(quintet_options_set(options, S("memory_budget"), S("67108864"), &error));
+  CHECK(quintet_options_set(options, S("memory_budget"), S("33554432"), &error));
   CHECK(quintet_options_set(options, S("durability"), S("sync"), &error));
   CHECK(quintet_open(S(arguments[1]), options, &database, &error));
   CHECK(quintet_options_free(options, &error));

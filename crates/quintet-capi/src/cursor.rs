@@ -180,7 +180,8 @@ export! {
     /// valid until the next call with this iterator. `found` gets false at the end. After an error
     /// the iterator is at no entry.
     ///
-    /// Errors: those of a read.
+    /// Errors: those of a read. An iterator over a range of a table reads a snapshot, so
+    /// it can also fail with `QUINTET_SNAPSHOT_EXPIRED`, as it does after `quintet_close`.
     pub fn quintet_next(
         entries: Handle<EntryIterator>, key: Out<Slice>, value: Out<Slice>, found: Out<bool>,
     ) {

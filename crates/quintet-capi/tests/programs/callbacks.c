@@ -136,7 +136,7 @@ void test_callbacks(const char *directory) {
   const char *engines[] = {"naive", "hashlog", "trie", "btree", "slm", "tph"};
   quintet_database *database = NULL;
   quintet_options *options = NULL;
-  CHECK(quintet_options_new(&options, &error));
+  options = small_options();
   CHECK(quintet_options_merge_operator(options, S("read"), read_transaction, NULL, &error));
   FAILS(QUINTET_NULL_ARGUMENT, quintet_options_merge_operator(options, S("x"), NULL, NULL, NULL));
   CHECK(quintet_open(S(directory), options, &database, &error));

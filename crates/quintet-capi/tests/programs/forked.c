@@ -42,7 +42,7 @@ static void use_handles(void) {
 }
 
 static void open_handles(const char *directory) {
-  database = open_directory(directory);
+  database = open_small(directory);
   table = create_table(database, "t", "slm");
   put(table, "k", "parent");
   CHECK(quintet_snapshot_new(database, &snapshot, &error));

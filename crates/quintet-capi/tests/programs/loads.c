@@ -69,7 +69,7 @@ static void load_in_batches(quintet_database *database, const char *engine) {
 
 void test_loads(const char *directory) {
   const char *engines[] = {"naive", "hashlog", "trie", "slm", "tph"};
-  quintet_database *database = open_directory(directory);
+  quintet_database *database = open_small(directory);
   quintet_table *table = NULL;
   quintet_options *options = NULL;
   quintet_load *load = NULL;

@@ -159,7 +159,7 @@ static void call_frees(quintet_code expected, void *handle) {
 }
 
 static void open_table(const char *directory) {
-  database = open_directory(directory);
+  database = open_small(directory);
   table = create_table(database, "t", "btree");
 }
 
@@ -239,7 +239,7 @@ void test_wrong_handles(const char *directory) {
 void test_closed(const char *directory) {
   quintet_snapshot *snapshot = NULL, *other = NULL;
   quintet_transaction *transaction = NULL, *later = NULL;
-  quintet_table *view = NULL, *opened = NULL;
+  quintet_table *view = NULL, *own = NULL, *opened = NULL;
   quintet_iterator *entries = NULL;
   quintet_cursor *cursor = NULL;
   quintet_batch *batch = NULL;
@@ -251,11 +251,14 @@ void test_closed(const char *directory) {
   CHECK(quintet_snapshot_new(database, &snapshot, &error));
   CHECK(quintet_snapshot_table(snapshot, table, &view, &error));
   CHECK(quintet_begin(database, NULL, &transaction, &error));
+  CHECK(quintet_transaction_table(transaction, table, &own, &error));
+  put(own, "k", "3");
   CHECK(quintet_iterate(table, NULL, &entries, &error));
   CHECK(quintet_cursor_new(table, &cursor, &error));
   CHECK(quintet_batch_new(database, &batch, &error));
   CHECK(quintet_batch_put(batch, table, S("k"), S("2"), NULL, &error));
   CHECK(quintet_load_new(table, NULL, &load, &error));
+  CHECK(quintet_load_put(load, S("z"), S("v"), NULL, &error));
   CHECK(quintet_close(database, &error));
   FAILS(QUINTET_CLOSED, quintet_put(table, S("k"), S("2"), NULL, NULL, NULL));
   FAILS(QUINTET_CLOSED, quintet_get(table, S("k"), &value, NULL, NULL));
@@ -269,13 +272,14 @@ void test_closed(const char *directory) {
   FAILS(QUINTET_CLOSED, quintet_snapshot_new(database, &other, NULL));
   FAILS(QUINTET_CLOSED, quintet_open_table(database, S("t"), &opened, NULL));
   FAILS(QUINTET_CLOSED, quintet_sync(database, NULL));
-  FAILS(QUINTET_CLOSED, quintet_next(entries, NULL, NULL, &(bool){false}, NULL));
+  FAILS(QUINTET_SNAPSHOT_EXPIRED, quintet_next(entries, NULL, NULL, &(bool){false}, NULL));
   FAILS(QUINTET_OK, quintet_close(database, NULL));
   CHECK(quintet_load_free(load, &error));
   CHECK(quintet_batch_free(batch, &error));
   CHECK(quintet_cursor_free(cursor, &error));
   CHECK(quintet_iterator_free(entries, &error));
   CHECK(quintet_transaction_free(transaction, &error));
+  CHECK(quintet_table_free(own, &error));
   CHECK(quintet_table_free(view, &error));
   CHECK(quintet_snapshot_free(snapshot, &error));
   CHECK(quintet_table_free(table, &error));

@@ -4,7 +4,7 @@
 void test_mounts(const char *directory) {
   char other_directory[4200];
   snprintf(other_directory, sizeof other_directory, "%s.other", directory);
-  quintet_database *other = open_directory(other_directory), *database, *behind = NULL;
+  quintet_database *other = open_small(other_directory), *database, *behind = NULL;
   quintet_table *table = create_table(other, "shop/orders", "btree"), *own = NULL;
   quintet_batch *batch = NULL;
   quintet_buffer text = {0};
@@ -12,7 +12,7 @@ void test_mounts(const char *directory) {
   CHECK(quintet_table_free(table, &error));
   close_database(other);
 
-  database = open_directory(directory);
+  database = open_small(directory);
   own = create_table(database, "own", "btree");
   FAILS(QUINTET_MOUNT, quintet_mount(database, S("m"), S("/nowhere"), S(""), false, NULL));
   CHECK(quintet_mount(database, S("m"), S(other_directory), S("shop"), false, &error));

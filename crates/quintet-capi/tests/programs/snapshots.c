@@ -68,7 +68,7 @@ static void refuse_writes(quintet_table *view) {
 
 void test_snapshots(const char *directory) {
   const char *engines[] = {"naive", "hashlog", "trie", "btree", "slm", "tph"};
-  quintet_database *database = open_directory(directory);
+  quintet_database *database = open_small(directory);
   uint64_t open = 0;
   for (int i = 0; i < 6; i++) {
     quintet_table *table = create_table(database, engines[i], engines[i]), *view = NULL, *again;

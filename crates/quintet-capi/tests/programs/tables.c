@@ -139,7 +139,7 @@ static void use_batch(quintet_database *database, quintet_table *table) {
 
 void test_tables(const char *directory) {
   const char *engines[] = {"naive", "hashlog", "trie", "btree", "slm", "tph"};
-  quintet_database *database = open_directory(directory), *second = NULL;
+  quintet_database *database = open_small(directory), *second = NULL;
   quintet_buffer text = {0};
   quintet_options *options = NULL;
   bool is_true = true;
@@ -167,7 +167,7 @@ void test_tables(const char *directory) {
   EXPECT(is_true);
   close_database(database);
 
-  CHECK(quintet_options_new(&options, &error));
+  options = small_options();
   CHECK(quintet_options_set(options, S("checkpoint_interval"), S("60000"), &error));
   CHECK(quintet_options_set(options, S("read_only"), S("true"), &error));
   CHECK(quintet_open(S(directory), options, &database, &error));

@@ -15,10 +15,12 @@
     }                                                                             \
   } while (0)
 
-static inline quintet_database *open_directory(const char *directory) {
-  quintet_database *database = NULL;
-  CHECK(quintet_open(S(directory), NULL, &database, &error));
-  return database;
+/* Returns options with a memory budget of 32 MiB, as those of `open_small`. */
+static inline quintet_options *small_options(void) {
+  quintet_options *options = NULL;
+  CHECK(quintet_options_new(&options, &error));
+  CHECK(quintet_options_set(options, S("memory_budget"), S("33554432"), &error));
+  return options;
 }
 
 static inline quintet_table *create_table(quintet_database *database, const char *name,
@@ -32,13 +34,18 @@ static inline void put(quintet_table *table, const char *key, const char *value)
   CHECK(quintet_put(table, S(key), S(value), NULL, NULL, &error));
 }
 
-/* Expects a value; null: an absent key. */
-static inline void expect_value(quintet_table *table, const char *key, const char *value) {
+/* Expects a value of a key; null: an absent key. */
+#define expect_value(table, key, value) expect_value_at(table, key, value, __FILE__, __LINE__)
+
+static inline void expect_value_at(quintet_table *table, const char *key, const char *value,
+                                   const char *file, int line) {
   quintet_buffer buffer = {0};
   bool found = false;
   CHECK(quintet_get(table, S(key), &buffer, &found, &error));
-  EXPECT(found == (value != NULL));
-  EXPECT(equals(quintet_content(&buffer), value ? value : ""));
+  if (found != (value != NULL) || !equals(quintet_content(&buffer), value ? value : "")) {
+    fprintf(stderr, "%s:%d: %s has another value\n", file, line, key);
+    exit(1);
+  }
   CHECK(quintet_buffer_free(&buffer, &error));
 }
 

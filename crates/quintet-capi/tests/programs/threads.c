@@ -57,7 +57,7 @@ static void *share_batch(void *argument) {
 
 void test_threads(const char *directory) {
   const char *engines[] = {"hashlog", "btree", "tph"};
-  quintet_database *database = open_directory(directory);
+  quintet_database *database = open_small(directory);
   quintet_buffer value = {0};
   for (int i = 0; i < 3; i++) {
     int64_t sum = 0;

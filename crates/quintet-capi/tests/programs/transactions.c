@@ -88,20 +88,22 @@ static quintet_transaction *begin(quintet_database *database, const char *isolat
 
 static void conflicts(quintet_database *database) {
   quintet_table *table = create_table(database, "conflicts", "trie"), *first, *second;
-  quintet_transaction *one = begin(database, "serializable", "1000");
-  quintet_transaction *two = begin(database, "snapshot", "1");
+  quintet_transaction *one, *two;
   quintet_buffer value = {0};
   bool found = true;
   put(table, "k", "0");
+  one = begin(database, "serializable", "1000");
+  two = begin(database, "snapshot", "1");
   CHECK(quintet_transaction_table(one, table, &first, &error));
   CHECK(quintet_transaction_table(two, table, &second, &error));
   FAILS(QUINTET_UNSUPPORTED, quintet_transaction_table(two, first, &second, NULL));
+  expect_value(second, "k", "0");
   CHECK(quintet_get_for_update(first, S("k"), &value, &found, &error));
   EXPECT(found && equals(quintet_content(&value), "0"));
   FAILS(QUINTET_LOCK_TIMEOUT, quintet_get_for_update(second, S("k"), &value, &found, NULL));
   CHECK(quintet_put(first, S("k"), S("1"), NULL, NULL, &error));
   CHECK(quintet_commit(one, &error));
-  /* The second began before that commit. */
+  /* The second read before that commit. */
   expect_value(second, "k", "0");
   CHECK(quintet_delete(second, S("k"), NULL, NULL, &error));
   FAILS(QUINTET_CONFLICT, quintet_commit(two, NULL));
@@ -141,7 +143,7 @@ static void savepoints(quintet_database *database) {
 
 void test_transactions(const char *directory) {
   const char *engines[] = {"btree", "slm", "tph"};
-  quintet_database *database = open_directory(directory);
+  quintet_database *database = open_small(directory);
   quintet_options *options = NULL;
   quintet_transaction *transaction = NULL;
   for (int i = 0; i < 3; i++) iterate_with_own_writes(database, engines[i]);

@@ -73,7 +73,7 @@ static void use_defaults(quintet_database *database) {
 }
 
 void test_tree(const char *directory) {
-  quintet_database *database = open_directory(directory);
+  quintet_database *database = open_small(directory);
   quintet_table *table = NULL;
   rename_and_drop(database);
   use_defaults(database);
