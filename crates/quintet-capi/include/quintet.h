@@ -183,8 +183,8 @@ typedef struct quintet_transaction quintet_transaction;
  * bytes.
  *
  * The bytes of an argument must stay unchanged until the function returns. Null with size 0 is
- * the absent slice where a function says so, and no bytes elsewhere. quintet_string() makes a
- * slice of a text, quintet_bytes() of other bytes, and quintet_content() of a buffer.
+ * the absent slice where a function says so. Elsewhere it has no bytes. quintet_string() makes
+ * a slice of a text, quintet_bytes() of other bytes, and quintet_content() of a buffer.
  */
 typedef struct {
   const uint8_t *data;
@@ -205,11 +205,12 @@ typedef struct {
 } quintet_buffer;
 
 /**
- * A merge operator: computes merged from old and operand. old is null if the key is absent.
+ * A merge operator: computes merged from old and operand. old is null for an absent key.
  *
- * Returns 0 and sets merged by quintet_buffer_set(). Another number refuses the operand;
- * merged may have a text with the reason then. It may run in several threads at once, and more
- * than once for one merge. It must not use the database.
+ * Returns 0 and sets merged by quintet_buffer_set(). Another number refuses the operand, and
+ * merged may have a text with the reason then. merged is empty at each call. It may run in
+ * several threads at once, and more than once for one merge, so equal arguments must have
+ * equal results. It runs without a lock.
  */
 typedef int (*quintet_merge_function)(void *context,
                                       quintet_slice key,
@@ -1145,7 +1146,8 @@ quintet_code quintet_scan(quintet_table *table, quintet_iterator **entries, quin
  * iterator is at no entry.
  *
  * Threads: one at a time for each entries.
- * Errors: those of a read.
+ * Errors: those of a read. An iterator over a range of a table reads a snapshot, so it can
+ *   also fail with QUINTET_SNAPSHOT_EXPIRED, as it does after quintet_close().
  */
 quintet_code quintet_next(quintet_iterator *entries,
                           quintet_slice *key,

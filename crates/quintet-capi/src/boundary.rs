@@ -23,8 +23,8 @@ use crate::{
 /// An address and a size: bytes of the caller or of the library. A slice does not own its bytes.
 ///
 /// The bytes of an argument must stay unchanged until the function returns. Null with size 0 is the
-/// absent slice where a function says so. Elsewhere it has no bytes. `quintet_string` makes a slice of
-/// a text, `quintet_bytes` of other bytes, and `quintet_content` of a buffer.
+/// absent slice where a function says so. Elsewhere it has no bytes. `quintet_string` makes a slice
+/// of a text, `quintet_bytes` of other bytes, and `quintet_content` of a buffer.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Slice {

@@ -4,7 +4,7 @@
 #include "test.h"
 
 #define THREADS 64
-#define ROUNDS 20
+#define ROUNDS 10
 
 static quintet_table *shared;
 static quintet_batch *batch;
@@ -45,7 +45,7 @@ static void *share_table(void *argument) {
 
 /* Calls on a handle for one thread at a time: each works, or another is at it. */
 static void *share_batch(void *argument) {
-  for (int i = 0; i < 10 * ROUNDS; i++) {
+  for (int i = 0; i < 20 * ROUNDS; i++) {
     quintet_code code = argument ? quintet_batch_put(batch, shared, S("k"), S("v"), NULL, NULL)
                                  : quintet_batch_commit(batch, 0, NULL);
     EXPECT(code == QUINTET_OK || code == QUINTET_BUSY);
