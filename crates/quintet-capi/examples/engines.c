@@ -39,7 +39,7 @@ static void use_table(quintet_table *table) {
   int number = 0;
   CHECK(quintet_scan(table, &entries, &error));
   for (;;) {
-    CHECK(quintet_next(entries, &key, NULL, &found, &error));
+    CHECK(quintet_iterator_next(entries, &key, NULL, &found, &error));
     if (!found) break;
     number++;
   }

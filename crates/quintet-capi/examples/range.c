@@ -8,7 +8,7 @@ static void expect_keys(quintet_table *table, const quintet_range *range, const 
   for (;;) {
     quintet_slice key;
     bool found = false;
-    CHECK(quintet_next(entries, &key, NULL, &found, &error));
+    CHECK(quintet_iterator_next(entries, &key, NULL, &found, &error));
     if (!found) break;
     strncat(keys, (const char *)key.data, key.size);
     strcat(keys, " ");
@@ -51,8 +51,8 @@ int main(int count, char **arguments) {
   CHECK(quintet_options_set(options, S("types"), S("string,i64 -> blob"), &error));
   CHECK(quintet_create_table(database, S("events"), S("btree"), options, &events, &error));
   CHECK(quintet_options_free(options, &error));
-  CHECK(quintet_key_bytes(&buffer, S("door"), false, &error));
-  CHECK(quintet_key_i64(&buffer, -7, &error));
+  CHECK(quintet_key_append_bytes(&buffer, S("door"), false, &error));
+  CHECK(quintet_key_append_i64(&buffer, -7, &error));
   CHECK(quintet_put(events, quintet_content(&buffer), S("open"), NULL, NULL, &error));
   EXPECT(quintet_put(events, S("door"), S("open"), NULL, NULL, NULL) == QUINTET_TYPE_MISMATCH);
   quintet_slice rest = quintet_content(&buffer);

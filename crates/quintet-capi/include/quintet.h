@@ -1,12 +1,12 @@
 /*
  * Quintet: a persistent key-value store. The C interface; the guide is docs/c.md.
  *
- * Results. A function returns QUINTET_OK (0) or the code of an error. The last parameter, error,
- * may be null. If it is not null and the call fails, *error gets an object with the message, which
- * quintet_error_free() frees. It is written only if the call fails. Other results are written only
- * if the call succeeds, with two exceptions: a call that fails may empty the buffers that it was
- * given, and quintet_get_into() says what it writes. Pointers for results must not name the same
- * memory.
+ * Results. A function returns QUINTET_OK (0) or the code of an error. The last parameter,
+ * 'error', may be null. If it is not null and the call fails, '*error' gets an object with the
+ * message, which quintet_error_free() frees. It is written only if the call fails. Other
+ * results are written only if the call succeeds, with two exceptions: a call that fails may empty
+ * the buffers that it was given, and quintet_get_into() says what it writes. Pointers for results
+ * must not name the same memory.
  *
  * Ownership. A function that stores a handle gives it to the caller, who frees it. Handles may be
  * freed in any order. No argument is kept, except a callback and its context where a function says
@@ -195,8 +195,8 @@ typedef struct {
  * Bytes that the library allocates and the program frees.
  *
  * A buffer begins as {0}. A function that returns bytes replaces its content and reuses its
- * memory. quintet_buffer_free() frees the memory. The program reads data and size, and must
- * change no field. A buffer is for one thread at a time.
+ * memory. quintet_buffer_free() frees the memory. The program reads 'data' and 'size', and
+ * must change no field. A buffer is for one thread at a time.
  */
 typedef struct {
   uint8_t *data;
@@ -205,10 +205,11 @@ typedef struct {
 } quintet_buffer;
 
 /**
- * A merge operator: computes merged from old and operand. old is null for an absent key.
+ * A merge operator: computes 'merged' from 'old' and 'operand'. 'old' is null for an absent
+ * key.
  *
- * Returns 0 and sets merged by quintet_buffer_set(). Another number refuses the operand, and
- * merged may have a text with the reason then. merged is empty at each call. It may run in
+ * Returns 0 and sets 'merged' by quintet_buffer_set(). Another number refuses the operand, and
+ * 'merged' may have a text with the reason then. 'merged' is empty at each call. It may run in
  * several threads at once, and more than once for one merge, so equal arguments must have
  * equal results. It runs without a lock.
  */
@@ -246,24 +247,24 @@ typedef struct {
 typedef struct {
   /** Only keys that start with these bytes. Absent or empty: all. */
   quintet_slice prefix;
-  /** The lower bound, in the range unless start_excluded. Absent: none. */
+  /** The lower bound, in the range unless 'start_excluded'. Absent: none. */
   quintet_slice start;
-  /** The upper bound, not in the range unless end_included. Absent: none. */
+  /** The upper bound, not in the range unless 'end_included'. Absent: none. */
   quintet_slice end;
-  /** Not 0: the range begins after start. */
+  /** Not 0: the range begins after 'start'. */
   uint8_t start_excluded;
-  /** Not 0: the range contains end. */
+  /** Not 0: the range contains 'end'. */
   uint8_t end_included;
   /** Not 0: from the greatest key to the least. */
   uint8_t reverse;
 } quintet_range;
 
 /**
- * Computes a new value of a key for quintet_update(). old is null if the key is absent.
+ * Computes a new value of a key for quintet_update(). 'old' is null if the key is absent.
  *
- * Returns 0 to store the content of value, which quintet_buffer_set() sets, and 1 to delete
+ * Returns 0 to store the content of 'value', which quintet_buffer_set() sets, and 1 to delete
  * the key. Another number refuses the update. It runs without a lock, so it may use the table,
- * and may run more than once. value is empty at each call; the library frees it.
+ * and may run more than once. 'value' is empty at each call; the library frees it.
  */
 typedef int (*quintet_update_function)(void *context,
                                        const quintet_slice *old,
@@ -326,11 +327,11 @@ const char *quintet_code_name(int32_t code);
 void quintet_error_free(quintet_error *error);
 
 /**
- * Copies a detail of an error to value. Stores whether the error has it in found, which may be
- * null. The names are "table", "key", "name" (of a table or an option), "file", "offset",
- * "path", "needed", "budget" and "os_error". Numbers are decimal text.
+ * Copies a detail of an error to 'value'. Stores whether the error has it in 'found', which
+ * may be null. The names are "table", "key", "name" (of a table or an option), "file",
+ * "offset", "path", "needed", "budget" and "os_error". Numbers are decimal text.
  *
- * Ownership: the caller frees value with quintet_buffer_free().
+ * Ownership: the caller frees 'value' with quintet_buffer_free().
  * Threads: any.
  * Errors: those of every function.
  */
@@ -341,8 +342,8 @@ quintet_code quintet_error_detail(quintet_error *of,
                                   quintet_error **error);
 
 /**
- * Replaces the content of a buffer by a copy of bytes. Callbacks return bytes by this
- * function. bytes must not name the buffer's own content.
+ * Replaces the content of a buffer by a copy of 'bytes'. Callbacks return bytes by this
+ * function. 'bytes' must not name the buffer's own content.
  *
  * Threads: one for each buffer.
  * Errors: QUINTET_NULL_ARGUMENT.
@@ -373,7 +374,7 @@ quintet_code quintet_buffer_free(quintet_buffer *buffer, quintet_error **error);
  * milliseconds, "durability" as above. Of sorted loads: "logged" is "true" or "false",
  * "durability" as above.
  *
- * Ownership: the caller frees *options with quintet_options_free().
+ * Ownership: the caller frees '*options' with quintet_options_free().
  * Threads: any.
  * Errors: those of every function.
  */
@@ -393,17 +394,17 @@ quintet_code quintet_options_set(quintet_options *options,
 
 /**
  * Adds a merge operator to the options of a database. The tables name it by the option
- * "merge". Each call of merge gets context, which must stay valid until the database and its
- * tables are freed, and usable by several threads.
+ * "merge". Each call of 'merge' gets 'context', which must stay valid until the database and
+ * its tables are freed, and usable by several threads.
  *
  * Threads: any.
  * Errors: those of every function.
  */
-quintet_code quintet_options_merge_operator(quintet_options *options,
-                                            quintet_slice name,
-                                            quintet_merge_function merge,
-                                            void *context,
-                                            quintet_error **error);
+quintet_code quintet_options_add_merge_operator(quintet_options *options,
+                                                quintet_slice name,
+                                                quintet_merge_function merge,
+                                                void *context,
+                                                quintet_error **error);
 
 /**
  * Frees a list of options. Null is allowed. Objects that were opened with it stay as they are.
@@ -414,10 +415,10 @@ quintet_code quintet_options_merge_operator(quintet_options *options,
 quintet_code quintet_options_free(quintet_options *options, quintet_error **error);
 
 /**
- * Opens the database in directory path, which is UTF-8. Creates it unless option "create" is
- * "false". options may be null. A directory can be open once at a time.
+ * Opens the database in directory 'path', which is UTF-8. Creates it unless option "create" is
+ * "false". 'options' may be null. A directory can be open once at a time.
  *
- * Ownership: the caller frees *database with quintet_database_free().
+ * Ownership: the caller frees '*database' with quintet_database_free().
  * Threads: any.
  * Errors: QUINTET_LOCKED, QUINTET_NOT_A_DATABASE, QUINTET_INVALID_OPTION,
  *   QUINTET_MERGE_OPERATOR_MISSING, QUINTET_CORRUPTION, QUINTET_NEWER_FORMAT, QUINTET_IO,
@@ -430,8 +431,8 @@ quintet_code quintet_open(quintet_slice path,
 
 /**
  * Closes a database: writes what is in memory, stops its threads and releases the directory.
- * Handles of its tables and snapshots fail with QUINTET_CLOSED from then on. They and database
- * must still be freed.
+ * Handles of its tables and snapshots fail with QUINTET_CLOSED from then on. They and
+ * 'database' must still be freed.
  *
  * Threads: any.
  * Errors: those of a write.
@@ -475,11 +476,11 @@ quintet_code quintet_is_read_only(quintet_database *database,
                                   quintet_error **error);
 
 /**
- * Checks the catalog and the log, and if deep every file and entry. Stores whether the
- * database is sound. report (may be null) gets one line for each defect or fact. Damage is
+ * Checks the catalog and the log, and if 'deep' every file and entry. Stores whether the
+ * database is sound. 'report' (may be null) gets one line for each defect or fact. Damage is
  * reported and is no error of this function.
  *
- * Ownership: the caller frees report with quintet_buffer_free().
+ * Ownership: the caller frees 'report' with quintet_buffer_free().
  * Threads: any.
  * Errors: those of a read.
  */
@@ -493,7 +494,7 @@ quintet_code quintet_check(quintet_database *database,
  * Stores the statistics of a database as a JSON object: a number for each statistic, and under
  * "tables" an object for each open table.
  *
- * Ownership: the caller frees json with quintet_buffer_free().
+ * Ownership: the caller frees 'json' with quintet_buffer_free().
  * Threads: any.
  * Errors: those of every function.
  */
@@ -502,7 +503,7 @@ quintet_code quintet_stats_json(quintet_database *database,
                                 quintet_error **error);
 
 /**
- * Stores a statistic of a database. name is a name of quintet_stats_json().
+ * Stores a statistic of a database. 'name' is a name of quintet_stats_json().
  *
  * Threads: any.
  * Errors: QUINTET_INVALID_OPTION if there is no such statistic.
@@ -516,7 +517,7 @@ quintet_code quintet_stat(quintet_database *database,
  * Takes a snapshot: all tables at one moment. Its cost is independent of the size of the
  * tables.
  *
- * Ownership: the caller frees *snapshot with quintet_snapshot_free().
+ * Ownership: the caller frees '*snapshot' with quintet_snapshot_free().
  * Threads: any.
  * Errors: those of every function; QUINTET_CLOSED.
  */
@@ -534,10 +535,11 @@ quintet_code quintet_snapshot_new(quintet_database *database,
 quintet_code quintet_snapshot_free(quintet_snapshot *snapshot, quintet_error **error);
 
 /**
- * Creates a table and opens it. engine is "naive", "hashlog", "trie", "btree", "slm" or "tph".
- * options may be null; see quintet_options_new(). A / in the name separates directories.
+ * Creates a table and opens it. 'engine' is "naive", "hashlog", "trie", "btree", "slm" or
+ * "tph". 'options' may be null; see quintet_options_new(). A / in the name separates
+ * directories.
  *
- * Ownership: the caller frees *table with quintet_table_free().
+ * Ownership: the caller frees '*table' with quintet_table_free().
  * Threads: any.
  * Errors: those of a write, QUINTET_TABLE_EXISTS, QUINTET_UNKNOWN_ENGINE,
  *   QUINTET_INVALID_OPTION, QUINTET_MERGE_OPERATOR_MISSING, QUINTET_MOUNT.
@@ -553,7 +555,7 @@ quintet_code quintet_create_table(quintet_database *database,
  * Creates a table with the default options of its directory and opens it. See
  * quintet_set_default_options().
  *
- * Ownership: the caller frees *table with quintet_table_free().
+ * Ownership: the caller frees '*table' with quintet_table_free().
  * Threads: any.
  * Errors: those of quintet_create_table(); QUINTET_INVALID_OPTION if the directory has no
  *   default options.
@@ -566,7 +568,7 @@ quintet_code quintet_create_default_table(quintet_database *database,
 /**
  * Opens a table. Several handles of one table are allowed.
  *
- * Ownership: the caller frees *table with quintet_table_free().
+ * Ownership: the caller frees '*table' with quintet_table_free().
  * Threads: any.
  * Errors: those of a read, QUINTET_NO_SUCH_TABLE, QUINTET_MERGE_OPERATOR_MISSING,
  *   QUINTET_MOUNT.
@@ -580,7 +582,7 @@ quintet_code quintet_open_table(quintet_database *database,
  * Opens a table, or creates it as quintet_create_table() does. Engine and options of a table
  * that exists stay as they are.
  *
- * Ownership: the caller frees *table with quintet_table_free().
+ * Ownership: the caller frees '*table' with quintet_table_free().
  * Threads: any.
  * Errors: those of quintet_create_table(), except QUINTET_TABLE_EXISTS for a table.
  */
@@ -627,7 +629,7 @@ quintet_code quintet_drop_tree(quintet_database *database,
  * Stores the tables in a directory and below it as a JSON array of objects with "name",
  * "engine" and "types". The empty directory is the whole database.
  *
- * Ownership: the caller frees json with quintet_buffer_free().
+ * Ownership: the caller frees 'json' with quintet_buffer_free().
  * Threads: any.
  * Errors: those of a read, QUINTET_NO_SUCH_TABLE, QUINTET_MOUNT.
  */
@@ -640,7 +642,7 @@ quintet_code quintet_tables_json(quintet_database *database,
  * Stores the children of a directory as a JSON array of objects with "name" and "kind": the
  * engine of a table, "directory" or "mount". The empty directory is the top of the database.
  *
- * Ownership: the caller frees json with quintet_buffer_free().
+ * Ownership: the caller frees 'json' with quintet_buffer_free().
  * Threads: any.
  * Errors: those of a read, QUINTET_NO_SUCH_TABLE, QUINTET_MOUNT.
  */
@@ -651,7 +653,7 @@ quintet_code quintet_children_json(quintet_database *database,
 
 /**
  * Sets the options for tables that quintet_create_default_table() creates in a directory and
- * below it. An absent engine removes them. options may be null.
+ * below it. An absent 'engine' removes them. 'options' may be null.
  *
  * Threads: any.
  * Errors: those of a write, QUINTET_UNKNOWN_ENGINE, QUINTET_INVALID_OPTION, QUINTET_MOUNT.
@@ -664,9 +666,9 @@ quintet_code quintet_set_default_options(quintet_database *database,
 
 /**
  * Stores the default options of a directory, one line for each name and value, the engine
- * first. Stores whether there are any in found.
+ * first. Stores whether there are any in 'found'.
  *
- * Ownership: the caller frees options with quintet_buffer_free().
+ * Ownership: the caller frees 'options' with quintet_buffer_free().
  * Threads: any.
  * Errors: those of a read.
  */
@@ -677,8 +679,8 @@ quintet_code quintet_default_options(quintet_database *database,
                                      quintet_error **error);
 
 /**
- * Mounts the database in directory target at path. subtree is a directory of its tables, or
- * empty for all of them.
+ * Mounts the database in directory 'target' at 'path'. 'subtree' is a directory of its tables,
+ * or empty for all of them.
  *
  * Threads: any.
  * Errors: those of a write, QUINTET_MOUNT, QUINTET_TABLE_EXISTS.
@@ -702,7 +704,7 @@ quintet_code quintet_unmount(quintet_database *database, quintet_slice path, qui
  * Opens a handle of the database behind a mount. Batches, snapshots and transactions of
  * mounted tables need it.
  *
- * Ownership: the caller frees *mounted with quintet_database_free().
+ * Ownership: the caller frees '*mounted' with quintet_database_free().
  * Threads: any.
  * Errors: those of a read, QUINTET_MOUNT, QUINTET_NO_SUCH_TABLE.
  */
@@ -715,7 +717,7 @@ quintet_code quintet_mounted(quintet_database *database,
  * Stores the mounts as a JSON array of objects with "name", "target", "subtree" and
  * "read_only".
  *
- * Ownership: the caller frees json with quintet_buffer_free().
+ * Ownership: the caller frees 'json' with quintet_buffer_free().
  * Threads: any.
  * Errors: those of every function.
  */
@@ -727,9 +729,9 @@ quintet_code quintet_mounts_json(quintet_database *database,
  * Opens a table as a snapshot shows it. The handle takes gets, ranges and scans. It keeps the
  * snapshot.
  *
- * Ownership: the caller frees *view with quintet_table_free().
+ * Ownership: the caller frees '*view' with quintet_table_free().
  * Threads: any.
- * Errors: QUINTET_UNSUPPORTED if table is of a snapshot or a transaction.
+ * Errors: QUINTET_UNSUPPORTED if 'table' is of a snapshot or a transaction.
  */
 quintet_code quintet_snapshot_table(quintet_snapshot *snapshot,
                                     quintet_table *table,
@@ -740,7 +742,7 @@ quintet_code quintet_snapshot_table(quintet_snapshot *snapshot,
  * Frees the handle of a table. Null is allowed. Calls that use it in other threads end as
  * usual.
  *
- * Threads: any; in a transaction, one at a time.
+ * Threads: any.
  * Errors: those of every function.
  */
 quintet_code quintet_table_free(quintet_table *table, quintet_error **error);
@@ -748,8 +750,8 @@ quintet_code quintet_table_free(quintet_table *table, quintet_error **error);
 /**
  * Stores the path of a table.
  *
- * Ownership: the caller frees name with quintet_buffer_free().
- * Threads: any; in a transaction, one at a time.
+ * Ownership: the caller frees 'name' with quintet_buffer_free().
+ * Threads: any.
  * Errors: those of every function.
  */
 quintet_code quintet_table_name(quintet_table *table, quintet_buffer *name, quintet_error **error);
@@ -757,8 +759,8 @@ quintet_code quintet_table_name(quintet_table *table, quintet_buffer *name, quin
 /**
  * Stores the name of a table's engine.
  *
- * Ownership: the caller frees engine with quintet_buffer_free().
- * Threads: any; in a transaction, one at a time.
+ * Ownership: the caller frees 'engine' with quintet_buffer_free().
+ * Threads: any.
  * Errors: those of every function.
  */
 quintet_code quintet_table_engine(quintet_table *table,
@@ -768,8 +770,8 @@ quintet_code quintet_table_engine(quintet_table *table,
 /**
  * Stores the types of a table, such as "string,u64 -> blob". Empty for an untyped table.
  *
- * Ownership: the caller frees types with quintet_buffer_free().
- * Threads: any; in a transaction, one at a time.
+ * Ownership: the caller frees 'types' with quintet_buffer_free().
+ * Threads: any.
  * Errors: those of every function.
  */
 quintet_code quintet_table_types(quintet_table *table,
@@ -777,8 +779,8 @@ quintet_code quintet_table_types(quintet_table *table,
                                  quintet_error **error);
 
 /**
- * Stores a value under a key, and replaces an earlier one. options may be null. written (may
- * be null) gets false if a condition of the options did not hold.
+ * Stores a value under a key, and replaces an earlier one. 'options' may be null. 'written'
+ * (may be null) gets false if a condition of the options did not hold.
  *
  * Threads: any; in a transaction, one at a time.
  * Errors: those of a write.
@@ -791,8 +793,8 @@ quintet_code quintet_put(quintet_table *table,
                          quintet_error **error);
 
 /**
- * Deletes a key; an absent key is no error. options may be null. written (may be null) gets
- * false if a condition of the options did not hold.
+ * Deletes a key; an absent key is no error. 'options' may be null. 'written' (may be null)
+ * gets false if a condition of the options did not hold.
  *
  * Threads: any; in a transaction, one at a time.
  * Errors: those of a write.
@@ -814,7 +816,7 @@ quintet_code quintet_delete_range(quintet_table *table,
                                   quintet_error **error);
 
 /**
- * Merges an operand into the value of a key, by the merge operator of the table. options may
+ * Merges an operand into the value of a key, by the merge operator of the table. 'options' may
  * be null. In a transaction it must be null.
  *
  * Threads: any; in a transaction, one at a time.
@@ -828,14 +830,15 @@ quintet_code quintet_merge(quintet_table *table,
                            quintet_error **error);
 
 /**
- * Replaces the value of a key by one that function computes from it. No other write of the key
- * comes between. If one does, the function runs again, 1000 times at most. value (may be null)
- * gets the new value, found (may be null) whether there is one.
+ * Replaces the value of a key by one that 'function' computes from it. The new value is stored
+ * only if no other write of the key came between. Otherwise the function runs again, 1000
+ * times in all. 'options' may be null. 'value' (may be null) gets the new value, 'found' (may
+ * be null) whether there is one.
  *
- * Ownership: the caller frees value with quintet_buffer_free().
- * Threads: any; in a transaction, one at a time.
+ * Ownership: the caller frees 'value' with quintet_buffer_free().
+ * Threads: any.
  * Errors: those of a write; QUINTET_CALLBACK_FAILED if the function refuses; QUINTET_BUSY if
- *   other writes of the key came between each time. Nothing is written then.
+ *   another write came between each time. Nothing is written then.
  */
 quintet_code quintet_update(quintet_table *table,
                             quintet_slice key,
@@ -847,12 +850,13 @@ quintet_code quintet_update(quintet_table *table,
                             quintet_error **error);
 
 /**
- * Sets a key to value if its value is expected. An absent slice stands for an absent key: as
- * value it deletes. swapped gets whether the key was set. If not, current (may be null) gets
- * the present value and found (may be null) whether there is one. options may be null.
+ * Sets a key to 'value' if its value is 'expected'. An absent slice stands for an absent key:
+ * as 'value' it deletes. 'swapped' gets whether the key was set. If not, 'current' (may be
+ * null) gets the present value and 'found' (may be null) whether there is one. 'options' may
+ * be null.
  *
- * Ownership: the caller frees current with quintet_buffer_free().
- * Threads: any; in a transaction, one at a time.
+ * Ownership: the caller frees 'current' with quintet_buffer_free().
+ * Threads: any.
  * Errors: those of a write.
  */
 quintet_code quintet_compare_and_swap(quintet_table *table,
@@ -866,11 +870,11 @@ quintet_code quintet_compare_and_swap(quintet_table *table,
                                       quintet_error **error);
 
 /**
- * Adds delta to the integer value of a key, 0 if absent. before (may be null) gets the value
- * before. The value of an untyped table has 8 bytes, signed, little-endian. options may be
- * null.
+ * Adds 'delta' to the integer value of a key, 0 if absent. 'before' (may be null) gets the
+ * value before. The value of an untyped table has 8 bytes, signed, little-endian. 'options'
+ * may be null.
  *
- * Threads: any; in a transaction, one at a time.
+ * Threads: any.
  * Errors: those of a write; QUINTET_TYPE_MISMATCH if the value is no integer; QUINTET_LIMIT if
  *   the sum overflows.
  */
@@ -882,11 +886,11 @@ quintet_code quintet_fetch_and_add(quintet_table *table,
                                    quintet_error **error);
 
 /**
- * Deletes a key. value (may be null) gets the value that it had, found (may be null) whether
- * it had one.
+ * Deletes a key. 'value' (may be null) gets the value that it had, 'found' (may be null)
+ * whether it had one.
  *
- * Ownership: the caller frees value with quintet_buffer_free().
- * Threads: any; in a transaction, one at a time.
+ * Ownership: the caller frees 'value' with quintet_buffer_free().
+ * Threads: any.
  * Errors: those of a write.
  */
 quintet_code quintet_take(quintet_table *table,
@@ -896,11 +900,11 @@ quintet_code quintet_take(quintet_table *table,
                           quintet_error **error);
 
 /**
- * Stores value under a key. old (may be null) gets the value that the key had, found (may be
- * null) whether it had one.
+ * Stores 'value' under a key. 'old' (may be null) gets the value that the key had, 'found'
+ * (may be null) whether it had one.
  *
- * Ownership: the caller frees old with quintet_buffer_free().
- * Threads: any; in a transaction, one at a time.
+ * Ownership: the caller frees 'old' with quintet_buffer_free().
+ * Threads: any.
  * Errors: those of a write.
  */
 quintet_code quintet_replace(quintet_table *table,
@@ -911,26 +915,37 @@ quintet_code quintet_replace(quintet_table *table,
                              quintet_error **error);
 
 /**
- * Deletes the first entry, or the last if last. key and value (may be null) get the entry,
- * found (may be null) whether there was one.
+ * Deletes the first entry. 'key' and 'value' (may be null) get the entry, 'found' (may be
+ * null) whether there was one.
  *
- * Ownership: the caller frees key with quintet_buffer_free(), value with
- *   quintet_buffer_free().
- * Threads: any; in a transaction, one at a time.
+ * Ownership: the caller frees 'key' and 'value' with quintet_buffer_free().
+ * Threads: any.
  * Errors: those of a write; QUINTET_UNORDERED if the engine keeps no key order.
  */
-quintet_code quintet_pop(quintet_table *table,
-                         bool last,
-                         quintet_buffer *key,
-                         quintet_buffer *value,
-                         bool *found,
-                         quintet_error **error);
+quintet_code quintet_pop_first(quintet_table *table,
+                               quintet_buffer *key,
+                               quintet_buffer *value,
+                               bool *found,
+                               quintet_error **error);
+
+/**
+ * Deletes the last entry. Otherwise as quintet_pop_first().
+ *
+ * Ownership: the caller frees 'key' and 'value' with quintet_buffer_free().
+ * Threads: any.
+ * Errors: those of a write; QUINTET_UNORDERED if the engine keeps no key order.
+ */
+quintet_code quintet_pop_last(quintet_table *table,
+                              quintet_buffer *key,
+                              quintet_buffer *value,
+                              bool *found,
+                              quintet_error **error);
 
 /**
  * Removes all entries. The time does not depend on their number. Handles of the table stay
  * valid.
  *
- * Threads: any; in a transaction, one at a time.
+ * Threads: any.
  * Errors: those of a write.
  */
 quintet_code quintet_clear(quintet_table *table, quintet_error **error);
@@ -938,7 +953,7 @@ quintet_code quintet_clear(quintet_table *table, quintet_error **error);
 /**
  * Checkpoints a table.
  *
- * Threads: any; in a transaction, one at a time.
+ * Threads: any.
  * Errors: those of a write.
  */
 quintet_code quintet_table_persist(quintet_table *table, quintet_error **error);
@@ -946,7 +961,7 @@ quintet_code quintet_table_persist(quintet_table *table, quintet_error **error);
 /**
  * Rewrites the files of a table without deleted and replaced entries.
  *
- * Threads: any; in a transaction, one at a time.
+ * Threads: any.
  * Errors: those of a write.
  */
 quintet_code quintet_table_compact(quintet_table *table, quintet_error **error);
@@ -954,19 +969,20 @@ quintet_code quintet_table_compact(quintet_table *table, quintet_error **error);
 /**
  * Stores the statistics of a table as a JSON object.
  *
- * Ownership: the caller frees json with quintet_buffer_free().
- * Threads: any; in a transaction, one at a time.
- * Errors: those of a read.
+ * Ownership: the caller frees 'json' with quintet_buffer_free().
+ * Threads: any.
+ * Errors: those of a read; QUINTET_UNSUPPORTED in a snapshot or a transaction.
  */
 quintet_code quintet_table_stats_json(quintet_table *table,
                                       quintet_buffer *json,
                                       quintet_error **error);
 
 /**
- * Stores a statistic of a table. name is a name of quintet_table_stats_json().
+ * Stores a statistic of a table. 'name' is a name of quintet_table_stats_json().
  *
- * Threads: any; in a transaction, one at a time.
- * Errors: those of a read; QUINTET_INVALID_OPTION if there is no such statistic.
+ * Threads: any.
+ * Errors: those of a read; QUINTET_INVALID_OPTION if there is no such statistic;
+ *   QUINTET_UNSUPPORTED in a snapshot or a transaction.
  */
 quintet_code quintet_table_stat(quintet_table *table,
                                 quintet_slice name,
@@ -985,10 +1001,10 @@ quintet_code quintet_is_table(quintet_database *database,
                               quintet_error **error);
 
 /**
- * Copies the value of a key to value. found (may be null) gets whether the key is present. A
- * buffer that has enough memory is filled without an allocation.
+ * Copies the value of a key to 'value'. 'found' (may be null) gets whether the key is present.
+ * A buffer that has enough memory is filled without an allocation.
  *
- * Ownership: the caller frees value with quintet_buffer_free().
+ * Ownership: the caller frees 'value' with quintet_buffer_free().
  * Threads: any; in a transaction, one at a time.
  * Errors: those of a read.
  */
@@ -999,12 +1015,13 @@ quintet_code quintet_get(quintet_table *table,
                          quintet_error **error);
 
 /**
- * Copies the value of a key to capacity bytes at memory. size and found (may be null) get its
- * size and whether the key is present. They are written also with QUINTET_BUFFER_TOO_SMALL:
- * memory is unchanged then, and size bytes suffice.
+ * Copies the value of a key to 'capacity' bytes at 'memory'. 'size' and 'found' (may be null)
+ * get its size and whether the key is present. They are written also with
+ * QUINTET_BUFFER_TOO_SMALL: 'memory' is unchanged then, and 'size' bytes suffice.
  *
  * Threads: any; in a transaction, one at a time.
- * Errors: those of a read; QUINTET_BUFFER_TOO_SMALL if the value has more than capacity bytes.
+ * Errors: those of a read; QUINTET_BUFFER_TOO_SMALL if the value has more than 'capacity'
+ *   bytes.
  */
 quintet_code quintet_get_into(quintet_table *table,
                               quintet_slice key,
@@ -1015,7 +1032,7 @@ quintet_code quintet_get_into(quintet_table *table,
                               quintet_error **error);
 
 /**
- * Passes the value of a key to function, whose result is ignored. found (may be null) gets
+ * Passes the value of a key to 'function', whose result is ignored. 'found' (may be null) gets
  * whether the key is present; otherwise the function is not called.
  *
  * Threads: any; in a transaction, one at a time.
@@ -1029,8 +1046,8 @@ quintet_code quintet_get_with(quintet_table *table,
                               quintet_error **error);
 
 /**
- * Stores the size, the expiry and the type of a value. found (may be null) gets whether the
- * key is present; otherwise info gets zeros.
+ * Stores the size, the expiry and the type of a value. 'found' (may be null) gets whether the
+ * key is present; otherwise 'info' gets zeros.
  *
  * Threads: any; in a transaction, one at a time.
  * Errors: those of a read.
@@ -1053,7 +1070,7 @@ quintet_code quintet_contains(quintet_table *table,
                               quintet_error **error);
 
 /**
- * Reads the values of count keys and passes each to function, in any order. Cheaper than
+ * Reads the values of 'count' keys and passes each to 'function', in any order. Cheaper than
  * single gets. The values may be of different moments, except in a snapshot.
  *
  * Threads: any; in a transaction, one at a time.
@@ -1067,10 +1084,10 @@ quintet_code quintet_multi_get(quintet_table *table,
                                quintet_error **error);
 
 /**
- * Passes the entries of a range to function in ascending order, until it returns another value
- * than 0. Copies no entry. A null range is the whole table.
+ * Passes the entries of a range to 'function' in ascending order, until it returns another
+ * value than 0. Copies no entry. A null range is the whole table.
  *
- * Threads: any; in a transaction, one at a time.
+ * Threads: any.
  * Errors: those of a read; QUINTET_UNORDERED if the engine keeps no key order;
  *   QUINTET_UNSUPPORTED for a reverse range or in a transaction.
  */
@@ -1092,8 +1109,9 @@ quintet_code quintet_count(quintet_table *table, uint64_t *count, quintet_error 
  * Stores an estimate of the number of keys in a range. Reads the index only. A null range is
  * the whole table.
  *
- * Threads: any; in a transaction, one at a time.
- * Errors: those of a read; QUINTET_UNORDERED if the engine keeps no key order.
+ * Threads: any.
+ * Errors: those of a read; QUINTET_UNORDERED if the engine keeps no key order;
+ *   QUINTET_UNSUPPORTED in a snapshot or a transaction.
  */
 quintet_code quintet_estimate_count(quintet_table *table,
                                     const quintet_range *range,
@@ -1101,74 +1119,85 @@ quintet_code quintet_estimate_count(quintet_table *table,
                                     quintet_error **error);
 
 /**
- * Copies the first entry, or the last if last. key and value (may be null) get the entry,
- * found (may be null) whether there is one.
+ * Copies the first entry. 'key' and 'value' (may be null) get the entry, 'found' (may be null)
+ * whether there is one.
  *
- * Ownership: the caller frees key with quintet_buffer_free(), value with
- *   quintet_buffer_free().
+ * Ownership: the caller frees 'key' and 'value' with quintet_buffer_free().
  * Threads: any; in a transaction, one at a time.
  * Errors: those of a read; QUINTET_UNORDERED if the engine keeps no key order.
  */
-quintet_code quintet_end(quintet_table *table,
-                         bool last,
-                         quintet_buffer *key,
-                         quintet_buffer *value,
-                         bool *found,
-                         quintet_error **error);
+quintet_code quintet_first(quintet_table *table,
+                           quintet_buffer *key,
+                           quintet_buffer *value,
+                           bool *found,
+                           quintet_error **error);
+
+/**
+ * Copies the last entry. Otherwise as quintet_first().
+ *
+ * Ownership: the caller frees 'key' and 'value' with quintet_buffer_free().
+ * Threads: any; in a transaction, one at a time.
+ * Errors: those of a read; QUINTET_UNORDERED if the engine keeps no key order.
+ */
+quintet_code quintet_last(quintet_table *table,
+                          quintet_buffer *key,
+                          quintet_buffer *value,
+                          bool *found,
+                          quintet_error **error);
 
 /**
  * Opens an iterator over a range, in the direction of the range. A null range is the whole
  * table. It shows the table at the moment of this call. In a transaction it also shows later
  * writes of the transaction. It keeps the table open.
  *
- * Ownership: the caller frees *entries with quintet_iterator_free().
+ * Ownership: the caller frees '*iterator' with quintet_iterator_free().
  * Threads: any; in a transaction, one at a time.
  * Errors: those of a read; QUINTET_UNORDERED if the engine keeps no key order.
  */
 quintet_code quintet_iterate(quintet_table *table,
                              const quintet_range *range,
-                             quintet_iterator **entries,
+                             quintet_iterator **iterator,
                              quintet_error **error);
 
 /**
  * Opens an iterator over all entries of a table of any engine, in no order. An entry that is
  * present throughout is returned at least once, and may be returned twice.
  *
- * Ownership: the caller frees *entries with quintet_iterator_free().
+ * Ownership: the caller frees '*iterator' with quintet_iterator_free().
  * Threads: any; in a transaction, one at a time.
  * Errors: those of a read.
  */
-quintet_code quintet_scan(quintet_table *table, quintet_iterator **entries, quintet_error **error);
+quintet_code quintet_scan(quintet_table *table, quintet_iterator **iterator, quintet_error **error);
 
 /**
- * Moves an iterator to the next entry. key and value (may be null) get slices that are valid
- * until the next call with this iterator. found gets false at the end. After an error the
- * iterator is at no entry.
+ * Moves an iterator to the next entry. 'key' and 'value' (may be null) get slices that are
+ * valid until the next call with this iterator. 'found' gets false at the end. After an error
+ * the iterator is at no entry.
  *
- * Threads: one at a time for each entries.
+ * Threads: one at a time for each iterator.
  * Errors: those of a read. An iterator over a range of a table reads a snapshot, so it can
  *   also fail with QUINTET_SNAPSHOT_EXPIRED, as it does after quintet_close().
  */
-quintet_code quintet_next(quintet_iterator *entries,
-                          quintet_slice *key,
-                          quintet_slice *value,
-                          bool *found,
-                          quintet_error **error);
+quintet_code quintet_iterator_next(quintet_iterator *iterator,
+                                   quintet_slice *key,
+                                   quintet_slice *value,
+                                   bool *found,
+                                   quintet_error **error);
 
 /**
  * Frees an iterator and the entry that its slices name. Null is allowed.
  *
- * Threads: one at a time for each entries.
+ * Threads: one at a time for each iterator.
  * Errors: those of every function.
  */
-quintet_code quintet_iterator_free(quintet_iterator *entries, quintet_error **error);
+quintet_code quintet_iterator_free(quintet_iterator *iterator, quintet_error **error);
 
 /**
  * Opens a cursor of an ordered table, at no entry. A seek reads the table; a step may return
  * an entry as it was some steps before.
  *
- * Ownership: the caller frees *cursor with quintet_cursor_free().
- * Threads: any; in a transaction, one at a time.
+ * Ownership: the caller frees '*cursor' with quintet_cursor_free().
+ * Threads: any.
  * Errors: those of a read; QUINTET_UNORDERED if the engine keeps no key order;
  *   QUINTET_UNSUPPORTED in a snapshot or a transaction.
  */
@@ -1177,7 +1206,7 @@ quintet_code quintet_cursor_new(quintet_table *table,
                                 quintet_error **error);
 
 /**
- * Moves a cursor to the first entry whose key is key or greater. found (may be null) gets
+ * Moves a cursor to the first entry whose key is 'key' or greater. 'found' (may be null) gets
  * whether there is one.
  *
  * Threads: one at a time for each cursor.
@@ -1189,8 +1218,8 @@ quintet_code quintet_cursor_seek(quintet_cursor *cursor,
                                  quintet_error **error);
 
 /**
- * Moves a cursor to the last entry whose key is key or less. found (may be null) gets whether
- * there is one.
+ * Moves a cursor to the last entry whose key is 'key' or less. 'found' (may be null) gets
+ * whether there is one.
  *
  * Threads: one at a time for each cursor.
  * Errors: those of a read.
@@ -1201,7 +1230,7 @@ quintet_code quintet_cursor_seek_for_prev(quintet_cursor *cursor,
                                           quintet_error **error);
 
 /**
- * Moves a cursor to the first entry. found (may be null) gets whether there is one.
+ * Moves a cursor to the first entry. 'found' (may be null) gets whether there is one.
  *
  * Threads: one at a time for each cursor.
  * Errors: those of a read.
@@ -1209,7 +1238,7 @@ quintet_code quintet_cursor_seek_for_prev(quintet_cursor *cursor,
 quintet_code quintet_cursor_first(quintet_cursor *cursor, bool *found, quintet_error **error);
 
 /**
- * Moves a cursor to the last entry. found (may be null) gets whether there is one.
+ * Moves a cursor to the last entry. 'found' (may be null) gets whether there is one.
  *
  * Threads: one at a time for each cursor.
  * Errors: those of a read.
@@ -1217,7 +1246,7 @@ quintet_code quintet_cursor_first(quintet_cursor *cursor, bool *found, quintet_e
 quintet_code quintet_cursor_last(quintet_cursor *cursor, bool *found, quintet_error **error);
 
 /**
- * Moves a cursor to the next greater key, or from no entry to the first. found (may be null)
+ * Moves a cursor to the next greater key, or from no entry to the first. 'found' (may be null)
  * gets whether there is one.
  *
  * Threads: one at a time for each cursor.
@@ -1226,7 +1255,7 @@ quintet_code quintet_cursor_last(quintet_cursor *cursor, bool *found, quintet_er
 quintet_code quintet_cursor_next(quintet_cursor *cursor, bool *found, quintet_error **error);
 
 /**
- * Moves a cursor to the next lesser key, or from no entry to the last. found (may be null)
+ * Moves a cursor to the next lesser key, or from no entry to the last. 'found' (may be null)
  * gets whether there is one.
  *
  * Threads: one at a time for each cursor.
@@ -1235,8 +1264,9 @@ quintet_code quintet_cursor_next(quintet_cursor *cursor, bool *found, quintet_er
 quintet_code quintet_cursor_prev(quintet_cursor *cursor, bool *found, quintet_error **error);
 
 /**
- * Stores the entry at a cursor. key and value (may be null) get slices that are valid until
- * the cursor moves or is freed. found (may be null) gets whether the cursor is at an entry.
+ * Stores the entry at a cursor. 'key' and 'value' (may be null) get slices that are valid
+ * until the cursor moves or is freed. 'found' (may be null) gets whether the cursor is at an
+ * entry.
  *
  * Threads: one at a time for each cursor.
  * Errors: those of every function.
@@ -1258,7 +1288,7 @@ quintet_code quintet_cursor_free(quintet_cursor *cursor, quintet_error **error);
 /**
  * Makes an empty batch.
  *
- * Ownership: the caller frees *batch with quintet_batch_free().
+ * Ownership: the caller frees '*batch' with quintet_batch_free().
  * Threads: any.
  * Errors: those of every function.
  */
@@ -1267,11 +1297,11 @@ quintet_code quintet_batch_new(quintet_database *database,
                                quintet_error **error);
 
 /**
- * Adds a put. Of options (may be null), the expiry and the type apply. A write that the table
- * refuses makes quintet_batch_commit() fail.
+ * Adds a put. Of 'options' (may be null), the expiry and the type apply. A write that the
+ * table refuses makes quintet_batch_commit() fail.
  *
  * Threads: one at a time for each batch.
- * Errors: QUINTET_UNSUPPORTED if table is of a snapshot or a transaction.
+ * Errors: QUINTET_UNSUPPORTED if 'table' is of a snapshot or a transaction.
  */
 quintet_code quintet_batch_put(quintet_batch *batch,
                                quintet_table *table,
@@ -1284,7 +1314,7 @@ quintet_code quintet_batch_put(quintet_batch *batch,
  * Adds a delete.
  *
  * Threads: one at a time for each batch.
- * Errors: QUINTET_UNSUPPORTED if table is of a snapshot or a transaction.
+ * Errors: QUINTET_UNSUPPORTED if 'table' is of a snapshot or a transaction.
  */
 quintet_code quintet_batch_delete(quintet_batch *batch,
                                   quintet_table *table,
@@ -1295,7 +1325,7 @@ quintet_code quintet_batch_delete(quintet_batch *batch,
  * Adds a merge.
  *
  * Threads: one at a time for each batch.
- * Errors: QUINTET_UNSUPPORTED if table is of a snapshot or a transaction.
+ * Errors: QUINTET_UNSUPPORTED if 'table' is of a snapshot or a transaction.
  */
 quintet_code quintet_batch_merge(quintet_batch *batch,
                                  quintet_table *table,
@@ -1323,7 +1353,7 @@ quintet_code quintet_batch_size(quintet_batch *batch,
 quintet_code quintet_batch_clear(quintet_batch *batch, quintet_error **error);
 
 /**
- * Commits a batch: all of it or nothing. durability is 0 as the database has it, 1 for
+ * Commits a batch: all of it or nothing. 'durability' is 0 as the database has it, 1 for
  * buffered, 2 for sync. The batch is empty afterwards and can be used again. After an error it
  * is unchanged.
  *
@@ -1342,13 +1372,13 @@ quintet_code quintet_batch_commit(quintet_batch *batch, uint8_t durability, quin
 quintet_code quintet_batch_free(quintet_batch *batch, quintet_error **error);
 
 /**
- * Begins a sorted load of a table. options may be null. On "btree", each key must be greater
+ * Begins a sorted load of a table. 'options' may be null. On "btree", each key must be greater
  * than every key of the table, and other writes of the table fail with QUINTET_LOADING until
  * the load ends. It takes effect at quintet_load_commit(). On other engines, and with option
  * "logged", entries are committed in batches, which stay if the load is not committed.
  *
- * Ownership: the caller frees *load with quintet_load_free().
- * Threads: any; in a transaction, one at a time.
+ * Ownership: the caller frees '*load' with quintet_load_free().
+ * Threads: any.
  * Errors: those of a write, QUINTET_INVALID_OPTION.
  */
 quintet_code quintet_load_new(quintet_table *table,
@@ -1357,7 +1387,7 @@ quintet_code quintet_load_new(quintet_table *table,
                               quintet_error **error);
 
 /**
- * Adds an entry. Its key must be greater than the one before. Of options (may be null), the
+ * Adds an entry. Its key must be greater than the one before. Of 'options' (may be null), the
  * expiry and the type apply.
  *
  * Threads: one at a time for each load.
@@ -1370,7 +1400,8 @@ quintet_code quintet_load_put(quintet_load *load,
                               quintet_error **error);
 
 /**
- * Ends a load. count (may be null) gets the number of its entries. The load ends in any case.
+ * Ends a load. 'count' (may be null) gets the number of its entries. The load ends in any
+ * case.
  *
  * Threads: one at a time for each load.
  * Errors: those of a write, QUINTET_ENDED.
@@ -1387,9 +1418,9 @@ quintet_code quintet_load_commit(quintet_load *load, uint64_t *count, quintet_er
 quintet_code quintet_load_free(quintet_load *load, quintet_error **error);
 
 /**
- * Begins a transaction. options may be null: it is serializable then.
+ * Begins a transaction. 'options' may be null: it is serializable then.
  *
- * Ownership: the caller frees *transaction with quintet_transaction_free().
+ * Ownership: the caller frees '*transaction' with quintet_transaction_free().
  * Threads: any.
  * Errors: those of a read, QUINTET_READ_ONLY, QUINTET_INVALID_OPTION.
  */
@@ -1402,9 +1433,9 @@ quintet_code quintet_begin(quintet_database *database,
  * Opens a table as a transaction shows it. The handle takes gets, ranges, scans, puts, deletes
  * and merges. After the end of the transaction it fails with QUINTET_ENDED.
  *
- * Ownership: the caller frees *view with quintet_table_free().
+ * Ownership: the caller frees '*view' with quintet_table_free().
  * Threads: one at a time for each transaction.
- * Errors: QUINTET_UNSUPPORTED if table is of a snapshot or a transaction.
+ * Errors: QUINTET_UNSUPPORTED if 'table' is of a snapshot or a transaction.
  */
 quintet_code quintet_transaction_table(quintet_transaction *transaction,
                                        quintet_table *table,
@@ -1412,12 +1443,12 @@ quintet_code quintet_transaction_table(quintet_transaction *transaction,
                                        quintet_error **error);
 
 /**
- * Locks a key and copies its value. table is one of a transaction. value and found may be
- * null. Waits for the lock up to option "lock_timeout".
+ * Locks a key and copies its value. 'table' is one of a transaction. 'value' and 'found' may
+ * be null. Waits for the lock up to option "lock_timeout".
  *
- * Ownership: the caller frees value with quintet_buffer_free().
+ * Ownership: the caller frees 'value' with quintet_buffer_free().
  * Threads: any; in a transaction, one at a time.
- * Errors: those of a write; QUINTET_UNSUPPORTED if table is not of a transaction.
+ * Errors: those of a write; QUINTET_UNSUPPORTED if 'table' is not of a transaction.
  */
 quintet_code quintet_get_for_update(quintet_table *table,
                                     quintet_slice key,
@@ -1428,7 +1459,7 @@ quintet_code quintet_get_for_update(quintet_table *table,
 /**
  * Marks a point to which the transaction can return.
  *
- * Ownership: the caller frees *savepoint with quintet_savepoint_free().
+ * Ownership: the caller frees '*savepoint' with quintet_savepoint_free().
  * Threads: one at a time for each transaction.
  * Errors: QUINTET_ENDED.
  */
@@ -1476,63 +1507,63 @@ quintet_code quintet_transaction_free(quintet_transaction *transaction, quintet_
 /**
  * Appends an unsigned 32-bit number to a key: a "u32" part.
  *
- * Ownership: the caller frees key with quintet_buffer_free().
- * Threads: one for each key.
+ * Ownership: the caller frees 'key' with quintet_buffer_free().
+ * Threads: one for each buffer.
  * Errors: QUINTET_NULL_ARGUMENT.
  */
-quintet_code quintet_key_u32(quintet_buffer *key, uint32_t number, quintet_error **error);
+quintet_code quintet_key_append_u32(quintet_buffer *key, uint32_t number, quintet_error **error);
 
 /**
  * Appends an unsigned 64-bit number to a key: a "u64" part.
  *
- * Ownership: the caller frees key with quintet_buffer_free().
- * Threads: one for each key.
+ * Ownership: the caller frees 'key' with quintet_buffer_free().
+ * Threads: one for each buffer.
  * Errors: QUINTET_NULL_ARGUMENT.
  */
-quintet_code quintet_key_u64(quintet_buffer *key, uint64_t number, quintet_error **error);
+quintet_code quintet_key_append_u64(quintet_buffer *key, uint64_t number, quintet_error **error);
 
 /**
  * Appends a signed 64-bit number to a key: a "i64" part.
  *
- * Ownership: the caller frees key with quintet_buffer_free().
- * Threads: one for each key.
+ * Ownership: the caller frees 'key' with quintet_buffer_free().
+ * Threads: one for each buffer.
  * Errors: QUINTET_NULL_ARGUMENT.
  */
-quintet_code quintet_key_i64(quintet_buffer *key, int64_t number, quintet_error **error);
+quintet_code quintet_key_append_i64(quintet_buffer *key, int64_t number, quintet_error **error);
 
 /**
  * Appends a 32-bit floating-point number to a key: a "f32" part.
  *
- * Ownership: the caller frees key with quintet_buffer_free().
- * Threads: one for each key.
+ * Ownership: the caller frees 'key' with quintet_buffer_free().
+ * Threads: one for each buffer.
  * Errors: QUINTET_NULL_ARGUMENT.
  */
-quintet_code quintet_key_f32(quintet_buffer *key, float number, quintet_error **error);
+quintet_code quintet_key_append_f32(quintet_buffer *key, float number, quintet_error **error);
 
 /**
  * Appends a 64-bit floating-point number to a key: a "f64" part.
  *
- * Ownership: the caller frees key with quintet_buffer_free().
- * Threads: one for each key.
+ * Ownership: the caller frees 'key' with quintet_buffer_free().
+ * Threads: one for each buffer.
  * Errors: QUINTET_NULL_ARGUMENT.
  */
-quintet_code quintet_key_f64(quintet_buffer *key, double number, quintet_error **error);
+quintet_code quintet_key_append_f64(quintet_buffer *key, double number, quintet_error **error);
 
 /**
- * Appends bytes to a key: a "string" part, which is UTF-8, or a "blob" part. last must be true
- * for the last part of a key, and false for the others.
+ * Appends bytes to a key: a "string" part, which is UTF-8, or a "blob" part. 'last' must be
+ * true for the last part of a key, and false for the others.
  *
- * Ownership: the caller frees key with quintet_buffer_free().
- * Threads: one for each key.
+ * Ownership: the caller frees 'key' with quintet_buffer_free().
+ * Threads: one for each buffer.
  * Errors: QUINTET_NULL_ARGUMENT.
  */
-quintet_code quintet_key_bytes(quintet_buffer *key,
-                               quintet_slice bytes,
-                               bool last,
-                               quintet_error **error);
+quintet_code quintet_key_append_bytes(quintet_buffer *key,
+                                      quintet_slice bytes,
+                                      bool last,
+                                      quintet_error **error);
 
 /**
- * Reads a "u32" part of a key from the front of rest, and moves rest behind it.
+ * Reads a "u32" part of a key from the front of 'rest', and moves 'rest' behind it.
  *
  * Threads: any.
  * Errors: QUINTET_TYPE_MISMATCH if the bytes are not of this type.
@@ -1540,7 +1571,7 @@ quintet_code quintet_key_bytes(quintet_buffer *key,
 quintet_code quintet_key_read_u32(quintet_slice *rest, uint32_t *number, quintet_error **error);
 
 /**
- * Reads a "u64" part of a key from the front of rest, and moves rest behind it.
+ * Reads a "u64" part of a key from the front of 'rest', and moves 'rest' behind it.
  *
  * Threads: any.
  * Errors: QUINTET_TYPE_MISMATCH if the bytes are not of this type.
@@ -1548,7 +1579,7 @@ quintet_code quintet_key_read_u32(quintet_slice *rest, uint32_t *number, quintet
 quintet_code quintet_key_read_u64(quintet_slice *rest, uint64_t *number, quintet_error **error);
 
 /**
- * Reads a "i64" part of a key from the front of rest, and moves rest behind it.
+ * Reads a "i64" part of a key from the front of 'rest', and moves 'rest' behind it.
  *
  * Threads: any.
  * Errors: QUINTET_TYPE_MISMATCH if the bytes are not of this type.
@@ -1556,7 +1587,7 @@ quintet_code quintet_key_read_u64(quintet_slice *rest, uint64_t *number, quintet
 quintet_code quintet_key_read_i64(quintet_slice *rest, int64_t *number, quintet_error **error);
 
 /**
- * Reads a "f32" part of a key from the front of rest, and moves rest behind it.
+ * Reads a "f32" part of a key from the front of 'rest', and moves 'rest' behind it.
  *
  * Threads: any.
  * Errors: QUINTET_TYPE_MISMATCH if the bytes are not of this type.
@@ -1564,7 +1595,7 @@ quintet_code quintet_key_read_i64(quintet_slice *rest, int64_t *number, quintet_
 quintet_code quintet_key_read_f32(quintet_slice *rest, float *number, quintet_error **error);
 
 /**
- * Reads a "f64" part of a key from the front of rest, and moves rest behind it.
+ * Reads a "f64" part of a key from the front of 'rest', and moves 'rest' behind it.
  *
  * Threads: any.
  * Errors: QUINTET_TYPE_MISMATCH if the bytes are not of this type.
@@ -1572,10 +1603,11 @@ quintet_code quintet_key_read_f32(quintet_slice *rest, float *number, quintet_er
 quintet_code quintet_key_read_f64(quintet_slice *rest, double *number, quintet_error **error);
 
 /**
- * Reads a "string" or "blob" part of a key from the front of rest into bytes, and moves rest
- * behind it. last as in quintet_key_bytes(): the last part is all of rest.
+ * Reads a "string" or "blob" part of a key from the front of 'rest' into 'bytes', and moves
+ * 'rest' behind it. 'last' is that of quintet_key_append_bytes(): the last part is all of
+ * 'rest'.
  *
- * Ownership: the caller frees bytes with quintet_buffer_free().
+ * Ownership: the caller frees 'bytes' with quintet_buffer_free().
  * Threads: any.
  * Errors: QUINTET_TYPE_MISMATCH if the bytes are not of this type.
  */
@@ -1586,9 +1618,9 @@ quintet_code quintet_key_read_bytes(quintet_slice *rest,
 
 /**
  * Encodes a key from text, as the command line does. A key of several parts is a JSON array.
- * types are such as "string,u64 -> blob".
+ * 'types' are such as "string,u64 -> blob".
  *
- * Ownership: the caller frees key with quintet_buffer_free().
+ * Ownership: the caller frees 'key' with quintet_buffer_free().
  * Threads: any.
  * Errors: QUINTET_INVALID_OPTION for bad types, QUINTET_TYPE_MISMATCH for text that is no such
  *   key.
@@ -1599,9 +1631,9 @@ quintet_code quintet_key_from_text(quintet_slice types,
                                    quintet_error **error);
 
 /**
- * Formats a key as text, as the command line does. types are such as "string,u64 -> blob".
+ * Formats a key as text, as the command line does. 'types' are such as "string,u64 -> blob".
  *
- * Ownership: the caller frees text with quintet_buffer_free().
+ * Ownership: the caller frees 'text' with quintet_buffer_free().
  * Threads: any.
  * Errors: QUINTET_INVALID_OPTION for bad types, QUINTET_TYPE_MISMATCH for bytes that are no
  *   such key.
@@ -1617,7 +1649,7 @@ quintet_code quintet_key_to_text(quintet_slice types,
  * Threads: any.
  * Errors: QUINTET_TYPE_MISMATCH if the bytes are not of this type.
  */
-quintet_code quintet_value_u32(quintet_slice value, uint32_t *number, quintet_error **error);
+quintet_code quintet_value_read_u32(quintet_slice value, uint32_t *number, quintet_error **error);
 
 /**
  * Reads a "u64" value: 8 bytes, little-endian.
@@ -1625,7 +1657,7 @@ quintet_code quintet_value_u32(quintet_slice value, uint32_t *number, quintet_er
  * Threads: any.
  * Errors: QUINTET_TYPE_MISMATCH if the bytes are not of this type.
  */
-quintet_code quintet_value_u64(quintet_slice value, uint64_t *number, quintet_error **error);
+quintet_code quintet_value_read_u64(quintet_slice value, uint64_t *number, quintet_error **error);
 
 /**
  * Reads a "i64" value: 8 bytes, little-endian.
@@ -1633,7 +1665,7 @@ quintet_code quintet_value_u64(quintet_slice value, uint64_t *number, quintet_er
  * Threads: any.
  * Errors: QUINTET_TYPE_MISMATCH if the bytes are not of this type.
  */
-quintet_code quintet_value_i64(quintet_slice value, int64_t *number, quintet_error **error);
+quintet_code quintet_value_read_i64(quintet_slice value, int64_t *number, quintet_error **error);
 
 /**
  * Reads a "f32" value: 4 bytes, little-endian.
@@ -1641,7 +1673,7 @@ quintet_code quintet_value_i64(quintet_slice value, int64_t *number, quintet_err
  * Threads: any.
  * Errors: QUINTET_TYPE_MISMATCH if the bytes are not of this type.
  */
-quintet_code quintet_value_f32(quintet_slice value, float *number, quintet_error **error);
+quintet_code quintet_value_read_f32(quintet_slice value, float *number, quintet_error **error);
 
 /**
  * Reads a "f64" value: 8 bytes, little-endian.
@@ -1649,7 +1681,7 @@ quintet_code quintet_value_f32(quintet_slice value, float *number, quintet_error
  * Threads: any.
  * Errors: QUINTET_TYPE_MISMATCH if the bytes are not of this type.
  */
-quintet_code quintet_value_f64(quintet_slice value, double *number, quintet_error **error);
+quintet_code quintet_value_read_f64(quintet_slice value, double *number, quintet_error **error);
 
 #ifdef __cplusplus
 }  // extern "C"

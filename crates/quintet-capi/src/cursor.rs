@@ -110,7 +110,7 @@ fn scan(handle: &TableHandle, cursor: &Cursor) -> Result<(Vec<(Key, Value)>, Cur
     }
 }
 
-fn iterator(pages: Pages) -> Result<Handle<EntryIterator>, Failure> {
+fn new_iterator(pages: Pages) -> Result<Handle<EntryIterator>, Failure> {
     Handle::new(EntryIterator(Mutex::new(State { pages, current: None })))
 }
 
@@ -136,9 +136,9 @@ export! {
     ///
     /// Errors: those of a read; `QUINTET_UNORDERED` if the engine keeps no key order.
     pub fn quintet_iterate(
-        table: Handle<TableHandle>, range: In<Range>, entries: Out<Handle<EntryIterator>>,
+        table: Handle<TableHandle>, range: In<Range>, iterator: Out<Handle<EntryIterator>>,
     ) {
-        let (handle, out) = (table.get()?, required(entries, "entries")?);
+        let (handle, out) = (table.get()?, required(iterator, "iterator")?);
         let (range, is_reverse) = range::bounds(range)?;
         let pages = match &handle.source {
             Source::Live => {
@@ -160,7 +160,7 @@ export! {
                 }
             }
         };
-        out.write(iterator(pages)?);
+        out.write(new_iterator(pages)?);
         Ok(())
     }
 
@@ -168,11 +168,11 @@ export! {
     /// present throughout is returned at least once, and may be returned twice.
     ///
     /// Errors: those of a read.
-    pub fn quintet_scan(table: Handle<TableHandle>, entries: Out<Handle<EntryIterator>>) {
-        let (handle, out) = (table.get()?, required(entries, "entries")?);
+    pub fn quintet_scan(table: Handle<TableHandle>, iterator: Out<Handle<EntryIterator>>) {
+        let (handle, out) = (table.get()?, required(iterator, "iterator")?);
         let handle = Box::new(handle.clone());
         let cursor = Some(Cursor::START);
-        out.write(iterator(Pages::Scan { handle, cursor, page: VecDeque::new() })?);
+        out.write(new_iterator(Pages::Scan { handle, cursor, page: VecDeque::new() })?);
         Ok(())
     }
 
@@ -182,12 +182,12 @@ export! {
     ///
     /// Errors: those of a read. An iterator over a range of a table reads a snapshot, so
     /// it can also fail with `QUINTET_SNAPSHOT_EXPIRED`, as it does after `quintet_close`.
-    pub fn quintet_next(
-        entries: Handle<EntryIterator>, key: Out<Slice>, value: Out<Slice>, found: Out<bool>,
+    pub fn quintet_iterator_next(
+        iterator: Handle<EntryIterator>, key: Out<Slice>, value: Out<Slice>, found: Out<bool>,
     ) {
         let found = required(found, "found")?;
-        let entries = entries.get()?;
-        let state = &mut *exclusive(&entries.0)?;
+        let iterator = iterator.get()?;
+        let state = &mut *exclusive(&iterator.0)?;
         state.current = None;
         state.current = state.pages.next()?;
         found.write(state.current.is_some());
@@ -200,8 +200,8 @@ export! {
     /// Frees an iterator and the entry that its slices name. Null is allowed.
     ///
     /// Errors: those of every function.
-    pub fn quintet_iterator_free(entries: Handle<EntryIterator>) {
-        entries.free().map(drop)
+    pub fn quintet_iterator_free(iterator: Handle<EntryIterator>) {
+        iterator.free().map(drop)
     }
 
     /// Opens a cursor of an ordered table, at no entry. A seek reads the table; a step may return

@@ -49,35 +49,35 @@ export! {
     /// Appends an unsigned 32-bit number to a key: a `"u32"` part.
     ///
     /// Errors: `QUINTET_NULL_ARGUMENT`.
-    pub fn quintet_key_u32(key: InOut<Buffer>, number: u32) {
+    pub fn quintet_key_append_u32(key: InOut<Buffer>, number: u32) {
         append(key, &number)
     }
 
     /// Appends an unsigned 64-bit number to a key: a `"u64"` part.
     ///
     /// Errors: `QUINTET_NULL_ARGUMENT`.
-    pub fn quintet_key_u64(key: InOut<Buffer>, number: u64) {
+    pub fn quintet_key_append_u64(key: InOut<Buffer>, number: u64) {
         append(key, &number)
     }
 
     /// Appends a signed 64-bit number to a key: a `"i64"` part.
     ///
     /// Errors: `QUINTET_NULL_ARGUMENT`.
-    pub fn quintet_key_i64(key: InOut<Buffer>, number: i64) {
+    pub fn quintet_key_append_i64(key: InOut<Buffer>, number: i64) {
         append(key, &number)
     }
 
     /// Appends a 32-bit floating-point number to a key: a `"f32"` part.
     ///
     /// Errors: `QUINTET_NULL_ARGUMENT`.
-    pub fn quintet_key_f32(key: InOut<Buffer>, number: f32) {
+    pub fn quintet_key_append_f32(key: InOut<Buffer>, number: f32) {
         append(key, &number)
     }
 
     /// Appends a 64-bit floating-point number to a key: a `"f64"` part.
     ///
     /// Errors: `QUINTET_NULL_ARGUMENT`.
-    pub fn quintet_key_f64(key: InOut<Buffer>, number: f64) {
+    pub fn quintet_key_append_f64(key: InOut<Buffer>, number: f64) {
         append(key, &number)
     }
 
@@ -85,7 +85,7 @@ export! {
     /// be true for the last part of a key, and false for the others.
     ///
     /// Errors: `QUINTET_NULL_ARGUMENT`.
-    pub fn quintet_key_bytes(key: InOut<Buffer>, bytes: Slice, last: bool) {
+    pub fn quintet_key_append_bytes(key: InOut<Buffer>, bytes: Slice, last: bool) {
         let key = required(key, "key")?;
         let bytes = bytes.bytes()?;
         let mut content = key.take();
@@ -135,7 +135,8 @@ export! {
     }
 
     /// Reads a `"string"` or `"blob"` part of a key from the front of `rest` into `bytes`, and
-    /// moves `rest` behind it. `last` as in `quintet_key_bytes`: the last part is all of `rest`.
+    /// moves `rest` behind it. `last` is that of `quintet_key_append_bytes`: the last
+    /// part is all of `rest`.
     ///
     /// Errors: `QUINTET_TYPE_MISMATCH` if the bytes are not of this type.
     pub fn quintet_key_read_bytes(rest: InOut<Slice>, bytes: InOut<Buffer>, last: bool) {
@@ -178,35 +179,35 @@ export! {
     /// Reads a `"u32"` value: 4 bytes, little-endian.
     ///
     /// Errors: `QUINTET_TYPE_MISMATCH` if the bytes are not of this type.
-    pub fn quintet_value_u32(value: Slice, number: Out<u32>) {
+    pub fn quintet_value_read_u32(value: Slice, number: Out<u32>) {
         value_of(value, number)
     }
 
     /// Reads a `"u64"` value: 8 bytes, little-endian.
     ///
     /// Errors: `QUINTET_TYPE_MISMATCH` if the bytes are not of this type.
-    pub fn quintet_value_u64(value: Slice, number: Out<u64>) {
+    pub fn quintet_value_read_u64(value: Slice, number: Out<u64>) {
         value_of(value, number)
     }
 
     /// Reads a `"i64"` value: 8 bytes, little-endian.
     ///
     /// Errors: `QUINTET_TYPE_MISMATCH` if the bytes are not of this type.
-    pub fn quintet_value_i64(value: Slice, number: Out<i64>) {
+    pub fn quintet_value_read_i64(value: Slice, number: Out<i64>) {
         value_of(value, number)
     }
 
     /// Reads a `"f32"` value: 4 bytes, little-endian.
     ///
     /// Errors: `QUINTET_TYPE_MISMATCH` if the bytes are not of this type.
-    pub fn quintet_value_f32(value: Slice, number: Out<f32>) {
+    pub fn quintet_value_read_f32(value: Slice, number: Out<f32>) {
         value_of(value, number)
     }
 
     /// Reads a `"f64"` value: 8 bytes, little-endian.
     ///
     /// Errors: `QUINTET_TYPE_MISMATCH` if the bytes are not of this type.
-    pub fn quintet_value_f64(value: Slice, number: Out<f64>) {
+    pub fn quintet_value_read_f64(value: Slice, number: Out<f64>) {
         value_of(value, number)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Why: programs in C, Go and other languages use databases without Rust in their build.
 //!
-//! How: each function is written inside [`boundary::export`], which gives it the C calling
+//! How: each function is written inside `boundary::export`, which gives it the C calling
 //! convention, an error as result, and a guard that no panic passes. A handle that a program holds
 //! is a number with the type of a pointer; [`handles`] finds the object behind it. Functions are
 //! safe code over checked arguments; `boundary` has the conversions.

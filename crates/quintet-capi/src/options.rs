@@ -217,7 +217,7 @@ export! {
     /// its tables are freed, and usable by several threads.
     ///
     /// Errors: those of every function.
-    pub fn quintet_options_merge_operator(
+    pub fn quintet_options_add_merge_operator(
         options: Handle<OptionList>, name: Slice, merge: Option<MergeFunction>, context: Context,
     ) {
         let operator = (name.text()?.to_owned(), required(merge, "merge")?, context);
@@ -230,5 +230,46 @@ export! {
     /// Errors: those of every function.
     pub fn quintet_options_free(options: Handle<OptionList>) {
         options.free().map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Code;
+
+    /// Returns the list of one option, `?`, which no option accepts.
+    fn list(name: &str) -> Handle<OptionList> {
+        let list = OptionList::default();
+        list.change(|lists| lists.settings.push((name.to_owned(), "?".to_owned())));
+        Handle::new(list).expect("a handle")
+    }
+
+    #[test]
+    fn each_option_of_a_database_has_its_name() {
+        for option in quintet::database_options() {
+            let message = of_database(list(option.name)).expect_err("a bad value").message();
+            assert!(!message.contains("no such option"), "{message}");
+        }
+        let message = of_database(list("colour")).expect_err("a bad name").message();
+        assert!(message.contains("no such option"), "{message}");
+    }
+
+    #[test]
+    fn options_of_transactions_and_loads_are_checked() {
+        for name in ["isolation", "durability", "lock_timeout", "colour"] {
+            assert_eq!(of_transaction(list(name)).expect_err(name).code(), Code::InvalidOption);
+        }
+        for name in ["logged", "durability", "colour"] {
+            assert_eq!(of_load(list(name)).expect_err(name).code(), Code::InvalidOption);
+        }
+    }
+
+    #[test]
+    fn types_are_parsed() {
+        assert_eq!(types("string, u64 -> blob").expect("types").to_string(), "string,u64 -> blob");
+        for text in ["", "u64", "-> u64", "u64 ->", "tree -> blob"] {
+            assert!(types(text).is_err(), "{text:?}");
+        }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::{ffi::c_int, ops::ControlFlow};
 
-use quintet::{ReadableTable, Value};
+use quintet::{Key, ReadableTable, Value};
 
 use crate::{
     boundary::{Array, Buffer, Context, In, InOut, Out, Room, Slice, export, give, required},
     failure::{Code, Failure},
     handles::Handle,
     range::{self, Range},
-    table::{Source, TableHandle, give_value},
+    table::{Source, TableHandle, give_entry},
 };
 
 /// Gets entries from `quintet_visit` and `quintet_get_with`. The slices are valid until it returns.
@@ -45,6 +45,22 @@ fn get_into(handle: &TableHandle, key: &[u8], out: &mut Vec<u8>) -> Result<bool,
         Source::Live => Ok(handle.table.get_into(key, out)?),
         Source::Snapshot(snapshot) => Ok(snapshot.get_into(&handle.table, key, out)?),
         Source::Transaction(tx) => tx.with(|tx| tx.get_into(&handle.table, key, out)),
+    }
+}
+
+/// Returns the first entry as the handle shows it, or the last.
+fn entry_at(handle: &TableHandle, is_last: bool) -> Result<Option<(Key, Value)>, Failure> {
+    match &handle.source {
+        Source::Live if is_last => Ok(handle.table.last()?),
+        Source::Live => Ok(handle.table.first()?),
+        Source::Snapshot(snapshot) => {
+            let table = snapshot.table(&handle.table);
+            Ok(if is_last { table.last()? } else { table.first()? })
+        }
+        Source::Transaction(tx) => tx.with(|tx| {
+            let table = tx.table(&handle.table);
+            if is_last { table.last() } else { table.first() }
+        }),
     }
 }
 
@@ -200,7 +216,8 @@ export! {
     /// Stores an estimate of the number of keys in a range. Reads the index only. A null range is
     /// the whole table.
     ///
-    /// Errors: those of a read; `QUINTET_UNORDERED` if the engine keeps no key order.
+    /// Errors: those of a read; `QUINTET_UNORDERED` if the engine keeps no key order;
+    /// `QUINTET_UNSUPPORTED` in a snapshot or a transaction.
     pub fn quintet_estimate_count(
         table: Handle<TableHandle>, range: In<Range>, count: Out<u64>,
     ) {
@@ -209,29 +226,22 @@ export! {
         Ok(())
     }
 
-    /// Copies the first entry, or the last if `last`. `key` and `value` (may be null) get the
-    /// entry, `found` (may be null) whether there is one.
+    /// Copies the first entry. `key` and `value` (may be null) get the entry, `found` (may be null)
+    /// whether there is one.
     ///
     /// Errors: those of a read; `QUINTET_UNORDERED` if the engine keeps no key order.
-    pub fn quintet_end(
-        table: Handle<TableHandle>, last: bool, key: InOut<Buffer>, value: InOut<Buffer>,
-        found: Out<bool>,
+    pub fn quintet_first(
+        table: Handle<TableHandle>, key: InOut<Buffer>, value: InOut<Buffer>, found: Out<bool>,
     ) {
-        let handle = table.get()?;
-        let entry = match &handle.source {
-            Source::Live if last => handle.table.last()?,
-            Source::Live => handle.table.first()?,
-            Source::Snapshot(snapshot) => {
-                let table = snapshot.table(&handle.table);
-                if last { table.last()? } else { table.first()? }
-            }
-            Source::Transaction(tx) => tx.with(|tx| {
-                let table = tx.table(&handle.table);
-                if last { table.last() } else { table.first() }
-            })?,
-        };
-        let (first, second) = entry.unzip();
-        give_value(first, key, None)?;
-        give_value(second, value, found)
+        give_entry(entry_at(&*table.get()?, false)?, key, value, found)
+    }
+
+    /// Copies the last entry. Otherwise as `quintet_first`.
+    ///
+    /// Errors: those of a read; `QUINTET_UNORDERED` if the engine keeps no key order.
+    pub fn quintet_last(
+        table: Handle<TableHandle>, key: InOut<Buffer>, value: InOut<Buffer>, found: Out<bool>,
+    ) {
+        give_entry(entry_at(&*table.get()?, true)?, key, value, found)
     }
 }

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, TryLockError},
 };
 
-use quintet::{CasOutcome, Database, Snapshot, Table, Transaction};
+use quintet::{CasOutcome, Database, Key, Snapshot, Table, Transaction, Value};
 
 use crate::{
     boundary::{Buffer, Context, In, InOut, Out, Slice, export, give, required},
@@ -131,6 +131,18 @@ pub fn give_value(
         }
         Ok(())
     })
+}
+
+/// Copies an optional entry to buffers, and stores whether there is one.
+pub fn give_entry(
+    entry: Option<(Key, Value)>,
+    key: InOut<'_, Buffer>,
+    value: InOut<'_, Buffer>,
+    found: Out<'_, bool>,
+) -> Result<(), Failure> {
+    let (first, second) = entry.unzip();
+    give_value(first, key, None)?;
+    give_value(second, value, found)
 }
 
 /// Calls an update function. Fails with `CallbackFailed` if it refuses.
@@ -297,12 +309,13 @@ export! {
         }
     }
 
-    /// Replaces the value of a key by one that `function` computes from it. No other write of the
-    /// key comes between. If one does, the function runs again, 1000 times at most. `value` (may be
-    /// null) gets the new value, `found` (may be null) whether there is one.
+    /// Replaces the value of a key by one that `function` computes from it. The new value is stored
+    /// only if no other write of the key came between. Otherwise the function runs again, 1000
+    /// times in all. `options` may be null. `value` (may be null) gets the new value, `found` (may
+    /// be null) whether there is one.
     ///
     /// Errors: those of a write; `QUINTET_CALLBACK_FAILED` if the function refuses; `QUINTET_BUSY`
-    /// if other writes of the key came between each time. Nothing is written then.
+    /// if another write came between each time. Nothing is written then.
     pub fn quintet_update(
         table: Handle<TableHandle>, key: Slice, options: In<WriteOptions>,
         function: Option<UpdateFunction>, context: Context, value: InOut<Buffer>, found: Out<bool>,
@@ -370,20 +383,23 @@ export! {
         give_value(table.get()?.table()?.replace(key.bytes()?, value.bytes()?)?, old, found)
     }
 
-    /// Deletes the first entry, or the last if `last`. `key` and `value` (may be null) get the
-    /// entry, `found` (may be null) whether there was one.
+    /// Deletes the first entry. `key` and `value` (may be null) get the entry, `found` (may be
+    /// null) whether there was one.
     ///
     /// Errors: those of a write; `QUINTET_UNORDERED` if the engine keeps no key order.
-    pub fn quintet_pop(
-        table: Handle<TableHandle>, last: bool, key: InOut<Buffer>, value: InOut<Buffer>,
-        found: Out<bool>,
+    pub fn quintet_pop_first(
+        table: Handle<TableHandle>, key: InOut<Buffer>, value: InOut<Buffer>, found: Out<bool>,
     ) {
-        let handle = table.get()?;
-        let table = handle.table()?;
-        let entry = if last { table.pop_last()? } else { table.pop_first()? };
-        let (first, second) = entry.unzip();
-        give_value(first, key, None)?;
-        give_value(second, value, found)
+        give_entry(table.get()?.table()?.pop_first()?, key, value, found)
+    }
+
+    /// Deletes the last entry. Otherwise as `quintet_pop_first`.
+    ///
+    /// Errors: those of a write; `QUINTET_UNORDERED` if the engine keeps no key order.
+    pub fn quintet_pop_last(
+        table: Handle<TableHandle>, key: InOut<Buffer>, value: InOut<Buffer>, found: Out<bool>,
+    ) {
+        give_entry(table.get()?.table()?.pop_last()?, key, value, found)
     }
 
     /// Removes all entries. The time does not depend on their number. Handles of the table stay
@@ -410,7 +426,8 @@ export! {
 
     /// Stores the statistics of a table as a JSON object.
     ///
-    /// Errors: those of a read.
+    /// Errors: those of a read; `QUINTET_UNSUPPORTED` in a snapshot or a
+    /// transaction.
     pub fn quintet_table_stats_json(table: Handle<TableHandle>, json: InOut<Buffer>) {
         let stats = table.get()?.table()?.stats()?;
         required(json, "json")?.set(statistics::table_json(&stats).into_bytes());
@@ -419,7 +436,8 @@ export! {
 
     /// Stores a statistic of a table. `name` is a name of `quintet_table_stats_json`.
     ///
-    /// Errors: those of a read; `QUINTET_INVALID_OPTION` if there is no such statistic.
+    /// Errors: those of a read; `QUINTET_INVALID_OPTION` if there is no such statistic;
+    /// `QUINTET_UNSUPPORTED` in a snapshot or a transaction.
     pub fn quintet_table_stat(table: Handle<TableHandle>, name: Slice, value: Out<u64>) {
         let stats = table.get()?.table()?.stats()?;
         let number = statistics::find(&statistics::of_table(&stats), name.text()?)?;

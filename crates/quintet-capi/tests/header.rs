@@ -48,18 +48,37 @@ const TYPES: [(&str, &str); 10] = [
 ];
 /// Titles of paragraphs, in their order.
 const TITLES: [&str; 3] = ["Ownership: ", "Threads: ", "Errors: "];
+/// Functions that take a table of a transaction, and use the transaction.
+const IN_TRANSACTIONS: [&str; 16] = [
+    "put",
+    "delete",
+    "delete_range",
+    "merge",
+    "get",
+    "get_into",
+    "get_with",
+    "get_info",
+    "get_for_update",
+    "contains",
+    "multi_get",
+    "count",
+    "first",
+    "last",
+    "iterate",
+    "scan",
+];
 /// Names of types that a comment has.
 const NOT_FUNCTIONS: [&str; 2] = ["quintet_buffer", "quintet_slice"];
 const HEAD: &str = "\
 /*
  * Quintet: a persistent key-value store. The C interface; the guide is docs/c.md.
  *
- * Results. A function returns QUINTET_OK (0) or the code of an error. The last parameter, error,
- * may be null. If it is not null and the call fails, *error gets an object with the message, which
- * quintet_error_free() frees. It is written only if the call fails. Other results are written only
- * if the call succeeds, with two exceptions: a call that fails may empty the buffers that it was
- * given, and quintet_get_into() says what it writes. Pointers for results must not name the same
- * memory.
+ * Results. A function returns QUINTET_OK (0) or the code of an error. The last parameter,
+ * 'error', may be null. If it is not null and the call fails, '*error' gets an object with the
+ * message, which quintet_error_free() frees. It is written only if the call fails. Other
+ * results are written only if the call succeeds, with two exceptions: a call that fails may empty
+ * the buffers that it was given, and quintet_get_into() says what it writes. Pointers for results
+ * must not name the same memory.
  *
  * Ownership. A function that stores a handle gives it to the caller, who frees it. Handles may be
  * freed in any order. No argument is kept, except a callback and its context where a function says
@@ -152,14 +171,20 @@ fn documentation(lines: &[&str], start: usize) -> String {
     docs.iter().rev().map(|line| line.trim().to_owned() + "\n").collect()
 }
 
-/// Returns the documentation as a C programmer expects it: no Markdown, and functions with `()`.
+/// Returns the documentation as a C programmer expects it: no Markdown, functions with `()`, and
+/// parameters and fields in quotes.
 fn plain(text: &str) -> String {
+    let is_name = |c: char| c.is_ascii_lowercase() || c == '_' || c == '*';
     let mut plain = String::new();
     for (index, part) in text.split('`').enumerate() {
-        plain += part;
-        let is_function = part.starts_with("quintet_") && !NOT_FUNCTIONS.contains(&part);
-        if index % 2 == 1 && is_function {
-            plain += "()";
+        let is_code = index % 2 == 1;
+        if is_code && part.starts_with("quintet_") {
+            plain += part;
+            plain += if NOT_FUNCTIONS.contains(&part) { "" } else { "()" };
+        } else if is_code && part.chars().all(is_name) {
+            let _ = write!(plain, "'{part}'");
+        } else {
+            plain += part;
         }
     }
     plain
@@ -214,33 +239,40 @@ fn handle_in(rust: &str) -> Option<&'static str> {
 /// call the function.
 fn rules(code: &str) -> String {
     let parameters = parameters(code);
-    let mut owned = Vec::new();
-    for (name, rust) in &parameters {
-        match (*rust, handle_in(rust)) {
-            (_, Some(handle)) if rust.starts_with("Out<") => {
-                owned.push(format!("*{name} with `quintet_{handle}_free`"));
-            }
-            ("InOut<Buffer>", _) if *name != "buffer" => {
-                owned.push(format!("{name} with `quintet_buffer_free`"));
-            }
-            _ => {}
-        }
+    let handles = parameters.iter().filter(|(_, rust)| rust.starts_with("Out<"));
+    let handles = handles.filter_map(|(name, rust)| Some((name, handle_in(rust)?)));
+    let mut owned: Vec<_> =
+        handles.map(|(name, kind)| format!("`*{name}` with `quintet_{kind}_free`")).collect();
+    let is_buffer = |(name, rust): &&(&str, &str)| *rust == "InOut<Buffer>" && *name != "buffer";
+    let buffers = parameters.iter().filter(is_buffer).map(|(name, _)| format!("`{name}`"));
+    let buffers: Vec<_> = buffers.collect();
+    if !buffers.is_empty() {
+        owned.push(format!("{} with `quintet_buffer_free`", buffers.join(" and ")));
     }
     let mut rules = String::new();
     if !owned.is_empty() {
         let _ = writeln!(rules, "\nOwnership: the caller frees {}.", owned.join(", "));
     }
-    if let Some((name, _)) = parameters.first().filter(|(_, rust)| *rust == "InOut<Buffer>") {
-        return rules + &format!("\nThreads: one for each {name}.\n");
+    rules + &format!("\nThreads: {}.\n", threads(code, &parameters))
+}
+
+/// Returns which threads may call a function.
+fn threads(code: &str, parameters: &[(&str, &str)]) -> String {
+    if parameters.first().is_some_and(|(_, rust)| *rust == "InOut<Buffer>") {
+        return "one for each buffer".to_owned();
     }
     let is_input = |rust: &str| !rust.starts_with("Out<") && !rust.contains("<OptionList>");
-    let first = parameters.iter().find(|(_, rust)| is_input(rust) && handle_in(rust).is_some());
-    let threads = match first.map(|(name, rust)| (*name, handle_in(rust).unwrap_or_default())) {
-        None | Some((_, "database" | "snapshot" | "error" | "savepoint")) => "any".to_owned(),
-        Some(("table", "table")) => "any; in a transaction, one at a time".to_owned(),
-        Some((name, _)) => format!("one at a time for each {name}"),
-    };
-    rules + &format!("\nThreads: {threads}.\n")
+    let mut inputs = parameters.iter().filter(|(_, rust)| is_input(rust));
+    match inputs.find_map(|(_, rust)| handle_in(rust)) {
+        Some("table") => {
+            let name = code.split("quintet_").nth(1).and_then(|rest| rest.split('(').next());
+            let uses_transaction = name.is_some_and(|name| IN_TRANSACTIONS.contains(&name));
+            let limit = if uses_transaction { "; in a transaction, one at a time" } else { "" };
+            format!("any{limit}")
+        }
+        None | Some("database" | "snapshot" | "error" | "savepoint") => "any".to_owned(),
+        Some(kind) => format!("one at a time for each {kind}"),
+    }
 }
 
 /// Returns the documentation of a function, with [`rules`] before the errors.

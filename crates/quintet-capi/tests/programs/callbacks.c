@@ -132,18 +132,72 @@ static int free_table(void *context, quintet_slice key, quintet_slice value) {
   return 0;
 }
 
+/* Reads and writes the key that it is called for, and another one. */
+static void change(Context *own, quintet_slice key) {
+  bool found = false;
+  own->calls++;
+  CHECK(quintet_put(own->table, key, S("new"), NULL, NULL, &error));
+  CHECK(quintet_contains(own->table, key, &found, &error));
+  EXPECT(found);
+  put(own->table, "other", "x");
+  CHECK(quintet_delete(own->table, S("other"), NULL, NULL, &error));
+}
+
+static int change_visited(void *context, quintet_slice key, quintet_slice value) {
+  EXPECT(equals(value, "old"));
+  change(context, key);
+  return 0;
+}
+
+static void change_read(void *context, size_t index, const quintet_slice *value) {
+  EXPECT(index < 2 && (value != NULL) == (index == 0) && (!value || equals(*value, "old")));
+  change(context, S("a"));
+}
+
+/* Callbacks of reads may write to the table, also to the key that is read. */
+static void write_while_reading(quintet_database *database, Context *own) {
+  quintet_snapshot *snapshot = NULL;
+  quintet_table *view = NULL;
+  quintet_slice keys[] = {S("a"), S("absent")};
+  quintet_code code;
+  CHECK(quintet_clear(own->table, &error));
+  put(own->table, "a", "old");
+  CHECK(quintet_snapshot_new(database, &snapshot, &error));
+  CHECK(quintet_snapshot_table(snapshot, own->table, &view, &error));
+  own->calls = 0;
+  CHECK(quintet_multi_get(own->table, keys, 2, change_read, own, &error));
+  put(own->table, "a", "old");
+  CHECK(quintet_multi_get(view, keys, 2, change_read, own, &error));
+  EXPECT(own->calls == 4);
+  put(own->table, "a", "old");
+  CHECK(quintet_get_with(own->table, S("a"), change_visited, own, NULL, &error));
+  CHECK(quintet_get_with(view, S("a"), change_visited, own, NULL, &error));
+  EXPECT(own->calls == 6);
+  code = quintet_visit(view, NULL, change_visited, own, NULL);
+  if (code == QUINTET_OK) {
+    put(own->table, "a", "old");
+    CHECK(quintet_visit(own->table, NULL, change_visited, own, &error));
+    EXPECT(own->calls == 8);
+  } else {
+    EXPECT(code == QUINTET_UNORDERED && own->calls == 6);
+  }
+  CHECK(quintet_table_free(view, &error));
+  CHECK(quintet_snapshot_free(snapshot, &error));
+}
+
 void test_callbacks(const char *directory) {
   const char *engines[] = {"naive", "hashlog", "trie", "btree", "slm", "tph"};
   quintet_database *database = NULL;
   quintet_options *options = NULL;
   options = small_options();
-  CHECK(quintet_options_merge_operator(options, S("read"), read_transaction, NULL, &error));
-  FAILS(QUINTET_NULL_ARGUMENT, quintet_options_merge_operator(options, S("x"), NULL, NULL, NULL));
+  CHECK(quintet_options_add_merge_operator(options, S("read"), read_transaction, NULL, &error));
+  FAILS(QUINTET_NULL_ARGUMENT, quintet_options_add_merge_operator(options, S("x"), NULL, NULL, NULL));
   CHECK(quintet_open(S(directory), options, &database, &error));
   CHECK(quintet_options_free(options, &error));
   for (int i = 0; i < 6; i++) {
     Context own = {.table = create_table(database, engines[i], engines[i])};
     update(&own);
+    write_while_reading(database, &own);
     CHECK(quintet_table_free(own.table, &error));
   }
   merge_in_transaction(database);

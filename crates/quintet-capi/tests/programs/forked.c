@@ -30,7 +30,7 @@ static void use_handles(void) {
   FAILS(QUINTET_FORKED, quintet_count(table, &count, NULL));
   FAILS(QUINTET_FORKED, quintet_batch_commit(batch, 0, NULL));
   FAILS(QUINTET_FORKED, quintet_cursor_first(cursor, NULL, NULL));
-  FAILS(QUINTET_FORKED, quintet_next(entries, NULL, NULL, &(bool){false}, NULL));
+  FAILS(QUINTET_FORKED, quintet_iterator_next(entries, NULL, NULL, &(bool){false}, NULL));
   FAILS(QUINTET_FORKED, quintet_commit(transaction, NULL));
   FAILS(QUINTET_FORKED, quintet_begin(database, NULL, &later, NULL));
   FAILS(QUINTET_FORKED, quintet_snapshot_new(database, &other, NULL));

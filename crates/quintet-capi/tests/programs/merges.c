@@ -98,7 +98,7 @@ void test_merges(const char *directory) {
   quintet_database *database = NULL;
   quintet_table *table = NULL;
   options = small_options();
-  CHECK(quintet_options_merge_operator(options, S("join"), join, context, &error));
+  CHECK(quintet_options_add_merge_operator(options, S("join"), join, context, &error));
   CHECK(quintet_open(S(directory), options, &database, &error));
   for (size_t i = 0; i < sizeof engines / sizeof *engines; i++) use_operator(database, engines[i]);
   merge_in_transaction(database);
@@ -110,7 +110,7 @@ void test_merges(const char *directory) {
   CHECK(quintet_merge(table, S("n"), quintet_bytes(one, 8), NULL, &error));
   CHECK(quintet_merge(table, S("n"), quintet_bytes(two, 8), NULL, &error));
   CHECK(quintet_get(table, S("n"), &sum, NULL, &error));
-  CHECK(quintet_value_u64(quintet_content(&sum), &value, &error));
+  CHECK(quintet_value_read_u64(quintet_content(&sum), &value, &error));
   EXPECT(value == 3);
   FAILS(QUINTET_MERGE_REFUSED, quintet_merge(table, S("n"), S("short"), NULL, NULL));
   CHECK(quintet_buffer_free(&sum, &error));

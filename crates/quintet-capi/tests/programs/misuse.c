@@ -89,7 +89,8 @@ static void call_tables(quintet_code expected, void *handle) {
   FAILS(expected, quintet_fetch_and_add(handle, key, 1, NULL, NULL, NULL));
   FAILS(expected, quintet_take(handle, key, &text, &flag, NULL));
   FAILS(expected, quintet_replace(handle, key, S("v"), &text, &flag, NULL));
-  FAILS(expected, quintet_pop(handle, true, &text, NULL, &flag, NULL));
+  FAILS(expected, quintet_pop_first(handle, &text, NULL, &flag, NULL));
+  FAILS(expected, quintet_pop_last(handle, &text, NULL, &flag, NULL));
   FAILS(expected, quintet_clear(handle, NULL));
   FAILS(expected, quintet_table_persist(handle, NULL));
   FAILS(expected, quintet_table_compact(handle, NULL));
@@ -104,7 +105,8 @@ static void call_tables(quintet_code expected, void *handle) {
   FAILS(expected, quintet_visit(handle, NULL, visit, NULL, NULL));
   FAILS(expected, quintet_count(handle, &number, NULL));
   FAILS(expected, quintet_estimate_count(handle, NULL, &number, NULL));
-  FAILS(expected, quintet_end(handle, false, &text, NULL, &flag, NULL));
+  FAILS(expected, quintet_first(handle, &text, NULL, &flag, NULL));
+  FAILS(expected, quintet_last(handle, &text, NULL, &flag, NULL));
   FAILS(expected, quintet_iterate(handle, NULL, &entries, NULL));
   FAILS(expected, quintet_scan(handle, &entries, NULL));
   FAILS(expected, quintet_cursor_new(handle, &cursor, NULL));
@@ -121,9 +123,9 @@ static void call_others(quintet_code expected, void *handle) {
   quintet_savepoint *savepoint = NULL;
   bool flag = true;
   FAILS(expected, quintet_options_set(handle, S("a"), S("b"), NULL));
-  FAILS(expected, quintet_options_merge_operator(handle, S("a"), merge, NULL, NULL));
+  FAILS(expected, quintet_options_add_merge_operator(handle, S("a"), merge, NULL, NULL));
   FAILS(expected, quintet_snapshot_table(handle, table, &view, NULL));
-  FAILS(expected, quintet_next(handle, &slice, NULL, &flag, NULL));
+  FAILS(expected, quintet_iterator_next(handle, &slice, NULL, &flag, NULL));
   FAILS(expected, quintet_cursor_seek(handle, S("k"), &flag, NULL));
   FAILS(expected, quintet_cursor_seek_for_prev(handle, S("k"), &flag, NULL));
   FAILS(expected, quintet_cursor_first(handle, &flag, NULL));
@@ -198,8 +200,8 @@ void test_nulls(const char *directory) {
   FAILS(QUINTET_NULL_ARGUMENT, quintet_put(table, quintet_bytes(NULL, 1), S("v"), NULL, NULL, NULL));
   FAILS(QUINTET_NULL_ARGUMENT, quintet_buffer_set(NULL, S("x"), NULL));
   FAILS(QUINTET_NULL_ARGUMENT, quintet_buffer_set(&buffer, quintet_bytes(NULL, 1), NULL));
-  FAILS(QUINTET_NULL_ARGUMENT, quintet_key_u64(NULL, 1, NULL));
-  FAILS(QUINTET_NULL_ARGUMENT, quintet_key_bytes(NULL, S("x"), true, NULL));
+  FAILS(QUINTET_NULL_ARGUMENT, quintet_key_append_u64(NULL, 1, NULL));
+  FAILS(QUINTET_NULL_ARGUMENT, quintet_key_append_bytes(NULL, S("x"), true, NULL));
   FAILS(QUINTET_NULL_ARGUMENT, quintet_key_read_u64(NULL, NULL, NULL));
   FAILS(QUINTET_NULL_ARGUMENT, quintet_key_read_bytes(&rest, NULL, true, NULL));
   free_table();
@@ -272,7 +274,7 @@ void test_closed(const char *directory) {
   FAILS(QUINTET_CLOSED, quintet_snapshot_new(database, &other, NULL));
   FAILS(QUINTET_CLOSED, quintet_open_table(database, S("t"), &opened, NULL));
   FAILS(QUINTET_CLOSED, quintet_sync(database, NULL));
-  FAILS(QUINTET_SNAPSHOT_EXPIRED, quintet_next(entries, NULL, NULL, &(bool){false}, NULL));
+  FAILS(QUINTET_SNAPSHOT_EXPIRED, quintet_iterator_next(entries, NULL, NULL, &(bool){false}, NULL));
   FAILS(QUINTET_OK, quintet_close(database, NULL));
   CHECK(quintet_load_free(load, &error));
   CHECK(quintet_batch_free(batch, &error));

@@ -79,9 +79,9 @@ static void read_in_order(quintet_table *table) {
   EXPECT(calls == 2);
   FAILS(QUINTET_UNSUPPORTED, quintet_visit(table, &(quintet_range){.reverse = 1}, stop_at_second,
                                            &calls, NULL));
-  CHECK(quintet_end(table, false, &key, &value, &found, &error));
+  CHECK(quintet_first(table, &key, &value, &found, &error));
   EXPECT(found && equals(quintet_content(&key), "a") && equals(quintet_content(&value), "1"));
-  CHECK(quintet_end(table, true, &key, NULL, NULL, &error));
+  CHECK(quintet_last(table, &key, NULL, NULL, &error));
   EXPECT(equals(quintet_content(&key), "d"));
   CHECK(quintet_estimate_count(table, NULL, &estimate, &error));
 
@@ -121,8 +121,8 @@ static void refuse_order(quintet_table *table) {
   FAILS(QUINTET_UNORDERED, quintet_iterate(table, NULL, &entries, NULL));
   FAILS(QUINTET_UNORDERED, quintet_cursor_new(table, &cursor, NULL));
   FAILS(QUINTET_UNORDERED, quintet_visit(table, NULL, stop_at_second, &calls, NULL));
-  FAILS(QUINTET_UNORDERED, quintet_end(table, true, NULL, NULL, NULL, NULL));
-  FAILS(QUINTET_UNORDERED, quintet_pop(table, true, NULL, NULL, NULL, NULL));
+  FAILS(QUINTET_UNORDERED, quintet_last(table, NULL, NULL, NULL, NULL));
+  FAILS(QUINTET_UNORDERED, quintet_pop_last(table, NULL, NULL, NULL, NULL));
   FAILS(QUINTET_UNORDERED, quintet_delete_range(table, NULL, NULL));
   FAILS(QUINTET_UNORDERED, quintet_estimate_count(table, NULL, &estimate, NULL));
   EXPECT(entries == NULL && cursor == NULL && calls == 0);
@@ -165,7 +165,7 @@ void test_reads(const char *directory) {
     get_several(table);
     get_one(table);
     read_all_views(database, table);
-    if (quintet_end(table, false, NULL, NULL, NULL, NULL) == QUINTET_OK) {
+    if (quintet_first(table, NULL, NULL, NULL, NULL) == QUINTET_OK) {
       read_in_order(table);
     } else {
       refuse_order(table);

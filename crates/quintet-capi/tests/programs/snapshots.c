@@ -34,7 +34,7 @@ static void expect_unchanged(quintet_table *view, bool is_ordered) {
   count = 0;
   CHECK(quintet_scan(view, &entries, &error));
   for (; found || count == 0; count += found) {
-    CHECK(quintet_next(entries, NULL, NULL, &found, &error));
+    CHECK(quintet_iterator_next(entries, NULL, NULL, &found, &error));
   }
   EXPECT(count == 4);
   CHECK(quintet_iterator_free(entries, &error));
@@ -52,7 +52,7 @@ static void refuse_writes(quintet_table *view) {
   FAILS(QUINTET_UNSUPPORTED, quintet_merge(view, S("a"), S("x"), NULL, NULL));
   FAILS(QUINTET_UNSUPPORTED, quintet_take(view, S("a"), &value, NULL, NULL));
   FAILS(QUINTET_UNSUPPORTED, quintet_replace(view, S("a"), S("x"), &value, NULL, NULL));
-  FAILS(QUINTET_UNSUPPORTED, quintet_pop(view, false, NULL, NULL, NULL, NULL));
+  FAILS(QUINTET_UNSUPPORTED, quintet_pop_first(view, NULL, NULL, NULL, NULL));
   FAILS(QUINTET_UNSUPPORTED, quintet_fetch_and_add(view, S("n"), 1, NULL, NULL, NULL));
   FAILS(QUINTET_UNSUPPORTED, quintet_compare_and_swap(view, S("a"), S("1"), S("2"), NULL, &done,
                                                       NULL, NULL, NULL));
@@ -73,7 +73,7 @@ void test_snapshots(const char *directory) {
   for (int i = 0; i < 6; i++) {
     quintet_table *table = create_table(database, engines[i], engines[i]), *view = NULL, *again;
     quintet_snapshot *snapshot = NULL;
-    bool is_ordered = quintet_end(table, false, NULL, NULL, NULL, NULL) == QUINTET_OK;
+    bool is_ordered = quintet_first(table, NULL, NULL, NULL, NULL) == QUINTET_OK;
     put(table, "a", "1");
     put(table, "b", "2");
     put(table, "c", "3");

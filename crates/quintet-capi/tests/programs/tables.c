@@ -99,13 +99,13 @@ static void pop(quintet_database *database) {
     put(table, "a", "1");
     put(table, "b", "2");
     put(table, "c", "3");
-    CHECK(quintet_pop(table, false, &key, &value, &found, &error));
+    CHECK(quintet_pop_first(table, &key, &value, &found, &error));
     EXPECT(found && equals(quintet_content(&key), "a") && equals(quintet_content(&value), "1"));
-    CHECK(quintet_pop(table, true, &key, NULL, NULL, &error));
+    CHECK(quintet_pop_last(table, &key, NULL, NULL, &error));
     EXPECT(equals(quintet_content(&key), "c"));
-    CHECK(quintet_pop(table, true, NULL, &value, &found, &error));
+    CHECK(quintet_pop_last(table, NULL, &value, &found, &error));
     EXPECT(found && equals(quintet_content(&value), "2"));
-    CHECK(quintet_pop(table, true, &key, &value, &found, &error));
+    CHECK(quintet_pop_last(table, &key, &value, &found, &error));
     EXPECT(!found && key.size == 0 && value.size == 0);
     CHECK(quintet_buffer_free(&key, &error));
     CHECK(quintet_buffer_free(&value, &error));

@@ -55,7 +55,7 @@ static inline void expect_entries(quintet_iterator *entries, const char *expecte
   for (;;) {
     quintet_slice key;
     bool found = false;
-    CHECK(quintet_next(entries, &key, NULL, &found, &error));
+    CHECK(quintet_iterator_next(entries, &key, NULL, &found, &error));
     if (!found) break;
     strncat(keys, (const char *)key.data, key.size);
     strcat(keys, " ");

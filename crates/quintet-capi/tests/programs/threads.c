@@ -49,7 +49,7 @@ static void *share_batch(void *argument) {
     quintet_code code = argument ? quintet_batch_put(batch, shared, S("k"), S("v"), NULL, NULL)
                                  : quintet_batch_commit(batch, 0, NULL);
     EXPECT(code == QUINTET_OK || code == QUINTET_BUSY);
-    code = quintet_next(entries, NULL, NULL, &(bool){false}, NULL);
+    code = quintet_iterator_next(entries, NULL, NULL, &(bool){false}, NULL);
     EXPECT(code == QUINTET_OK || code == QUINTET_BUSY);
   }
   return NULL;

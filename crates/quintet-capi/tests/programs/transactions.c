@@ -12,7 +12,7 @@ static void iterate(quintet_table *view, bool reverse, int expected) {
     quintet_slice key, value;
     bool found = false;
     char wanted[16];
-    CHECK(quintet_next(entries, &key, &value, &found, &error));
+    CHECK(quintet_iterator_next(entries, &key, &value, &found, &error));
     if (!found) break;
     snprintf(wanted, sizeof wanted, "%05d", reverse ? expected - 1 - count : count);
     EXPECT(equals(key, wanted) && equals(value, count % 2 == reverse ? "even" : "odd") &&
@@ -20,7 +20,7 @@ static void iterate(quintet_table *view, bool reverse, int expected) {
     count++;
   }
   EXPECT(count == expected);
-  CHECK(quintet_next(entries, NULL, NULL, &(bool){false}, &error));
+  CHECK(quintet_iterator_next(entries, NULL, NULL, &(bool){false}, &error));
   CHECK(quintet_iterator_free(entries, &error));
 }
 
@@ -46,23 +46,23 @@ static void iterate_with_own_writes(quintet_database *database, const char *engi
   iterate(view, true, ENTRIES);
   CHECK(quintet_scan(view, &entries, &error));
   for (found = true; found; count += found) {
-    CHECK(quintet_next(entries, NULL, NULL, &found, &error));
+    CHECK(quintet_iterator_next(entries, NULL, NULL, &found, &error));
   }
   EXPECT(count >= ENTRIES);
   CHECK(quintet_iterator_free(entries, &error));
 
   /* A delete behind the page that was read is seen; the iterator fails after the end. */
   CHECK(quintet_iterate(view, NULL, &entries, &error));
-  CHECK(quintet_next(entries, NULL, NULL, &found, &error));
+  CHECK(quintet_iterator_next(entries, NULL, NULL, &found, &error));
   CHECK(quintet_delete_range(view, &(quintet_range){.start = S("00200")}, &error));
   for (count = 1; found; count += found) {
-    CHECK(quintet_next(entries, NULL, NULL, &found, &error));
+    CHECK(quintet_iterator_next(entries, NULL, NULL, &found, &error));
   }
   EXPECT(count == 200);
   CHECK(quintet_iterator_free(entries, &error));
   CHECK(quintet_iterate(view, NULL, &entries, &error));
   CHECK(quintet_commit(transaction, &error));
-  FAILS(QUINTET_ENDED, quintet_next(entries, NULL, NULL, &found, NULL));
+  FAILS(QUINTET_ENDED, quintet_iterator_next(entries, NULL, NULL, &found, NULL));
   FAILS(QUINTET_ENDED, quintet_count(view, &count, NULL));
   FAILS(QUINTET_ENDED, quintet_commit(transaction, NULL));
   CHECK(quintet_iterator_free(entries, &error));
