@@ -109,7 +109,12 @@ export! {
         if transaction.is_null() {
             return Ok(());
         }
-        drop(transaction.get()?.0.end()?);
+        match transaction.get() {
+            Ok(transaction) => drop(transaction.0.end()?),
+            // Of the process that forked this one: there is nothing to roll back here.
+            Err(failure) if failure.code() == Code::Forked => {}
+            Err(failure) => return Err(failure),
+        }
         transaction.free().map(drop)
     }
 }

@@ -1,5 +1,6 @@
 /* Handles in a forked child: each use fails, and changes nothing of the parent. */
 #define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,9 +21,7 @@ static void use_handles(void) {
   quintet_snapshot *other = NULL;
   quintet_transaction *later = NULL;
   uint64_t count = 0;
-  EXPECT(quintet_put(table, S("k"), S("child"), NULL, NULL, &failure) == QUINTET_FORKED);
-  EXPECT(quintet_error_code(failure) == QUINTET_FORKED);
-  quintet_error_free(failure);
+  FAILS(QUINTET_FORKED, quintet_put(table, S("k"), S("child"), NULL, NULL, NULL));
   FAILS(QUINTET_FORKED, quintet_get(table, S("k"), &value, NULL, NULL));
   FAILS(QUINTET_FORKED, quintet_get(snapshot_view, S("k"), &value, NULL, NULL));
   FAILS(QUINTET_FORKED, quintet_get(transaction_view, S("k"), &value, NULL, NULL));
@@ -36,9 +35,52 @@ static void use_handles(void) {
   FAILS(QUINTET_FORKED, quintet_snapshot_new(database, &other, NULL));
   FAILS(QUINTET_FORKED, quintet_persist(database, NULL));
   FAILS(QUINTET_FORKED, quintet_close(database, NULL));
+  /* The error is the first handle that the child makes. */
+  EXPECT(quintet_put(table, S("k"), S("child"), NULL, NULL, &failure) == QUINTET_FORKED);
+  EXPECT(quintet_error_code(failure) == QUINTET_FORKED);
+  quintet_error_free(failure);
+}
+
+/* Makes and frees handles in a thread of the child. */
+static void *iterate(void *argument) {
+  quintet_table *own = argument;
+  for (int i = 0; i < 50; i++) {
+    quintet_iterator *all = NULL;
+    bool found = false;
+    CHECK(quintet_scan(own, &all, &error));
+    CHECK(quintet_iterator_next(all, NULL, NULL, &found, &error));
+    EXPECT(found);
+    CHECK(quintet_iterator_free(all, &error));
+  }
+  return NULL;
+}
+
+/* A child may open a database of its own, and use it in many threads. */
+static void open_own(const char *directory) {
+  quintet_database *own = open_small(directory);
+  quintet_table *own_table = create_table(own, "t", "btree");
+  pthread_t threads[8];
+  put(own_table, "k", "child");
+  for (int i = 0; i < 8; i++) {
+    EXPECT(pthread_create(&threads[i], NULL, iterate, own_table) == 0);
+  }
+  for (int i = 0; i < 8; i++) EXPECT(pthread_join(threads[i], NULL) == 0);
+  expect_value(own_table, "k", "child");
+  FAILS(QUINTET_FORKED, quintet_put(transaction_view, S("k"), S("child"), NULL, NULL, NULL));
+  FAILS(QUINTET_FORKED, quintet_sync(database, NULL));
+  CHECK(quintet_table_free(own_table, &error));
+  close_database(own);
+}
+
+static void free_handles(void) {
   CHECK(quintet_batch_free(batch, &error));
+  CHECK(quintet_cursor_free(cursor, &error));
+  CHECK(quintet_iterator_free(entries, &error));
+  CHECK(quintet_transaction_free(transaction, &error));
+  CHECK(quintet_table_free(transaction_view, &error));
+  CHECK(quintet_table_free(snapshot_view, &error));
+  CHECK(quintet_snapshot_free(snapshot, &error));
   CHECK(quintet_table_free(table, &error));
-  CHECK(quintet_database_free(database, &error));
 }
 
 static void open_handles(const char *directory) {
@@ -58,27 +100,33 @@ static void open_handles(const char *directory) {
 static void close_handles(void) {
   CHECK(quintet_batch_commit(batch, 0, &error));
   expect_value(table, "k", "batch");
-  CHECK(quintet_batch_free(batch, &error));
-  CHECK(quintet_cursor_free(cursor, &error));
-  CHECK(quintet_iterator_free(entries, &error));
-  CHECK(quintet_transaction_free(transaction, &error));
-  CHECK(quintet_table_free(transaction_view, &error));
-  CHECK(quintet_table_free(snapshot_view, &error));
-  CHECK(quintet_snapshot_free(snapshot, &error));
-  CHECK(quintet_table_free(table, &error));
+  free_handles();
   close_database(database);
 }
 
-void test_forked(const char *directory) {
+/* Runs a child that frees the handles, and that uses them and makes its own before if it should. */
+static void run_child(const char *own_directory, bool makes_handles) {
   int status = -1;
-  open_handles(directory);
   pid_t child = fork();
   EXPECT(child >= 0);
   if (child == 0) {
-    use_handles();
+    if (makes_handles) {
+      use_handles();
+      open_own(own_directory);
+    }
+    free_handles();
+    CHECK(quintet_database_free(database, &error));
     _exit(0);
   }
   EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
   expect_value(table, "k", "parent");
+}
+
+void test_forked(const char *directory) {
+  char own_directory[4200];
+  snprintf(own_directory, sizeof own_directory, "%s.child", directory);
+  open_handles(directory);
+  run_child(own_directory, false);
+  run_child(own_directory, true);
   close_handles();
 }
