@@ -28,7 +28,8 @@
  *   QUINTET_DISK_FULL, QUINTET_LOADING, QUINTET_TYPE_MISMATCH, QUINTET_UNSUPPORTED and, in a
  *   transaction, QUINTET_LOCK_TIMEOUT and QUINTET_DEADLOCK.
  *
- * Generated from crates/quintet-capi/src by `UPDATE=1 cargo test -p quintet-capi --test header`.
+ * Generated from crates/quintet-capi/src by the command
+ *   UPDATE=1 cargo test -p quintet-capi --test header
  */
 
 #ifndef QUINTET_H
@@ -1422,7 +1423,7 @@ quintet_code quintet_load_free(quintet_load *load, quintet_error **error);
  *
  * Ownership: the caller frees '*transaction' with quintet_transaction_free().
  * Threads: any.
- * Errors: those of a read, QUINTET_READ_ONLY, QUINTET_INVALID_OPTION.
+ * Errors: those of every function; QUINTET_CLOSED, QUINTET_INVALID_OPTION.
  */
 quintet_code quintet_begin(quintet_database *database,
                            quintet_options *options,

@@ -3,10 +3,10 @@
 //! Why: a program may use a handle after it freed it, pass one of another kind, or a null. Each is
 //! an error here, not a crash.
 //!
-//! How: a handle is a number with the type of a pointer: the index of a slot and of a registry in
-//! its lower half, the slot's generation in its upper half. Freeing raises the generation, so an
-//! earlier number names nothing. No handle is ever dereferenced. A slot whose generations are used
-//! up is not used again.
+//! How: a handle is a number with the type of a pointer, which is never dereferenced. Its lower
+//! half has the index of a registry and of a slot there, its upper half the generation of the slot.
+//! Freeing raises the generation, so an earlier number names nothing. A slot whose generations are
+//! used up is not used again.
 //!
 //! Fork: each process makes its handles in a separate registry. A forked child finds the handles of
 //! its parent until it makes the first one; the database refuses their use. From then on they fail

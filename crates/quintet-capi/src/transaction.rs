@@ -23,7 +23,7 @@ pub struct SavepointHandle(Savepoint);
 export! {
     /// Begins a transaction. `options` may be null: it is serializable then.
     ///
-    /// Errors: those of a read, `QUINTET_READ_ONLY`, `QUINTET_INVALID_OPTION`.
+    /// Errors: those of every function; `QUINTET_CLOSED`, `QUINTET_INVALID_OPTION`.
     pub fn quintet_begin(
         database: Handle<Database>, options: Handle<OptionList>,
         transaction: Out<Handle<TransactionHandle>>,

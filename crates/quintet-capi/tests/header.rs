@@ -100,7 +100,8 @@ const HEAD: &str = "\
  *   QUINTET_DISK_FULL, QUINTET_LOADING, QUINTET_TYPE_MISMATCH, QUINTET_UNSUPPORTED and, in a
  *   transaction, QUINTET_LOCK_TIMEOUT and QUINTET_DEADLOCK.
  *
- * Generated from crates/quintet-capi/src by `UPDATE=1 cargo test -p quintet-capi --test header`.
+ * Generated from crates/quintet-capi/src by the command
+ *   UPDATE=1 cargo test -p quintet-capi --test header
  */";
 const INLINE: &str = "\
 /** Returns a slice of a text that ends with 0, without the 0; of null, the absent slice. */
@@ -440,6 +441,7 @@ fn header_is_up_to_date() {
     for name in interface().1 {
         assert!(header.contains(&format!("{name}(")), "the header declares {name}");
     }
+    assert!(!header.contains(['`', '[']), "the comments of the header have no Markdown");
     if std::env::var_os("UPDATE").is_some() {
         fs::write(&path, &header).expect("the header");
     }
