@@ -244,7 +244,8 @@ pub fn run<T>(mut error: ErrorOut, default: T, body: impl FnOnce() -> Result<T, 
 macro_rules! export {
     ($(
         $(#[doc = $doc:literal])*
-        pub fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty, $default:expr,)? $body:block
+        pub fn $name:ident($($arg:ident: $type:ty),* $(,)?)
+            $(-> $result:ty, $default:expr,)? $body:block
     )*) => {
         $(
             $(#[doc = $doc])*
@@ -262,7 +263,8 @@ macro_rules! export {
 macro_rules! export_fallible {
     ($(
         $(#[doc = $doc:literal])*
-        pub fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty, $default:expr,)? $body:block
+        pub fn $name:ident($($arg:ident: $type:ty),* $(,)?)
+            $(-> $result:ty, $default:expr,)? $body:block
     )*) => {
         $(
             $(#[doc = $doc])*

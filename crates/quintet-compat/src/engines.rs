@@ -10,6 +10,10 @@ use crate::status::Status;
 /// The environment variable.
 pub const VARIABLE: &str = "QUINTET_ENGINE";
 
+/// The merge operator of every table. The library with RocksDB's interface registers it and finds
+/// the program's operator by the operand. Without it, a table takes all operations but merges.
+pub const MERGE_OPERATOR: &str = "rocksdb";
+
 /// What a program asks of a table that is created. `None`: the default of the engine.
 #[derive(Clone, Debug, Default)]
 pub struct TableRequest {
@@ -21,8 +25,6 @@ pub struct TableRequest {
     pub compression: Option<&'static str>,
     /// The engine, instead of the variable.
     pub engine: Option<String>,
-    /// The name of the merge operator.
-    pub merge: Option<String>,
 }
 
 /// Returns the engine of the table of a column family.
@@ -53,7 +55,7 @@ pub fn table_options(family: &str, request: &TableRequest) -> Result<TableOption
     let variable = std::env::var(VARIABLE).unwrap_or_default();
     let choice = request.engine.as_deref().unwrap_or(&variable);
     let kind = engine_of(family, choice)?;
-    let mut options = TableOptions::new(kind);
+    let mut options = TableOptions::new(kind).merge(MERGE_OPERATOR);
     if kind != EngineKind::BTree {
         if let Some(bytes) = request.memtable_bytes {
             options = options.set("memtable_bytes", bytes.clamp(65_536, 1 << 32).to_string());
@@ -64,9 +66,6 @@ pub fn table_options(family: &str, request: &TableRequest) -> Result<TableOption
         if let Some(name) = request.compression {
             options = options.set("compression", name);
         }
-    }
-    if let Some(name) = &request.merge {
-        options = options.merge(name.clone());
     }
     Ok(options)
 }

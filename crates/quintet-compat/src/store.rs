@@ -99,6 +99,7 @@ impl Store {
         }
         let options = request.options.clone().create(request.create_if_missing);
         let options = options.snapshot_max_age(SNAPSHOT_AGE).snapshot_limit(SNAPSHOT_BYTES);
+        let options = options.allow_missing_merge_operators(true);
         let store = Self { database: options.open(path).map_err(|error| opening(path, error))? };
         let exists = store.find(DEFAULT_FAMILY)?.is_some();
         let opened = if !exists && !request.create_if_missing {

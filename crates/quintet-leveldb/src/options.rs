@@ -127,7 +127,7 @@ export! {
         set(options, |options| options.comparator = comparator.map(Comparator::calls));
     }
 
-    /// Has no effect: the engines find absent keys without a filter.
+    /// Does nothing: the engines find absent keys without a filter.
     pub fn leveldb_options_set_filter_policy(
         _options: Option<&mut DatabaseOptions>, _policy: Option<&FilterPolicy>,
     ) {}
@@ -146,15 +146,15 @@ export! {
         set(options, |options| options.error_if_exists = value != 0);
     }
 
-    /// Has no effect: checksums are always verified.
+    /// Does nothing: checksums are always verified.
     pub fn leveldb_options_set_paranoid_checks(
         _options: Option<&mut DatabaseOptions>, _value: u8,
     ) {}
 
-    /// Has no effect: there is one environment.
+    /// Does nothing: there is one environment.
     pub fn leveldb_options_set_env(_options: Option<&mut DatabaseOptions>, _env: Option<&Env>) {}
 
-    /// Has no effect: there is no log of messages.
+    /// Does nothing: there is no log of messages.
     pub fn leveldb_options_set_info_log(_options: Option<&mut DatabaseOptions>, _log: Foreign) {}
 
     /// Sets the size of a memtable of a new database.
@@ -164,7 +164,7 @@ export! {
         set(options, |options| options.write_buffer_size = Some(size));
     }
 
-    /// Has no effect: the database bounds its open files by itself.
+    /// Does nothing: the database bounds its open files by itself.
     pub fn leveldb_options_set_max_open_files(
         _options: Option<&mut DatabaseOptions>, _count: c_int,
     ) {}
@@ -181,12 +181,12 @@ export! {
         set(options, |options| options.block_size = Some(size));
     }
 
-    /// Has no effect: blocks have an offset for each entry.
+    /// Does nothing: blocks have an offset for each entry.
     pub fn leveldb_options_set_block_restart_interval(
         _options: Option<&mut DatabaseOptions>, _interval: c_int,
     ) {}
 
-    /// Has no effect: the engine chooses the size of its files.
+    /// Does nothing: the engine chooses the size of its files.
     pub fn leveldb_options_set_max_file_size(
         _options: Option<&mut DatabaseOptions>, _size: usize,
     ) {}
@@ -206,12 +206,12 @@ export! {
         drop(options);
     }
 
-    /// Has no effect: checksums are always verified.
+    /// Does nothing: checksums are always verified.
     pub fn leveldb_readoptions_set_verify_checksums(
         _options: Option<&mut ReadOptions>, _value: u8,
     ) {}
 
-    /// Has no effect: the cache admits blocks by their use.
+    /// Does nothing: the cache admits blocks by their use.
     pub fn leveldb_readoptions_set_fill_cache(_options: Option<&mut ReadOptions>, _value: u8) {}
 
     /// Sets the snapshot to read. Null: the present state.

@@ -62,16 +62,20 @@ static uint8_t never_matches(void *state, const char *key, size_t length, const 
 
 typedef int (*compare_function)(void *, const char *, size_t, const char *, size_t);
 
+static leveldb_comparator_t *comparator;
+
+static void drop_comparator(test_db *t) {
+  leveldb_comparator_destroy(comparator);
+  leveldb_options_set_comparator(t->options, NULL);
+}
+
 /* Opens the database with a comparator. */
 static leveldb_t *open_with(test_db *t, const char *directory, compare_function compare,
                             const char *(*name)(void *), char **err) {
-  leveldb_comparator_t *comparator = leveldb_comparator_create(NULL, on_destroy, compare, name);
+  comparator = leveldb_comparator_create(NULL, on_destroy, compare, name);
   leveldb_options_set_comparator(t->options, comparator);
   leveldb_t *db = leveldb_open(t->options, directory, err);
-  if (db == NULL) {
-    leveldb_comparator_destroy(comparator);
-    leveldb_options_set_comparator(t->options, NULL);
-  }
+  if (db == NULL) drop_comparator(t);
   return db;
 }
 
@@ -112,6 +116,7 @@ void test_callbacks(const char *directory) {
   OK(err);
   put(&t, "a", "1");
   leveldb_close(t.db);
+  drop_comparator(&t);
   leveldb_destroy_db(t.options, directory, &err);
   OK(err);
 
@@ -146,7 +151,7 @@ void test_callbacks(const char *directory) {
   failed(&err, "does not order keys by their bytes");
   leveldb_iter_destroy(it);
   leveldb_close(t.db);
-  leveldb_options_set_comparator(t.options, NULL);
+  drop_comparator(&t);
   EXPECT(leveldb_open(t.options, directory, &err) == NULL);
   failed(&err, "own does not match existing comparator : leveldb.BytewiseComparator");
   free_options(&t);
