@@ -115,6 +115,11 @@ install-c prefix="/usr/local":
     cargo build --release --package quintet-capi
     crates/quintet-capi/install target/release "{{prefix}}"
 
+# Builds and installs the library with LevelDB's interface: `just install-leveldb /opt/quintet`
+install-leveldb prefix:
+    cargo build --release --package quintet-leveldb
+    crates/quintet-leveldb/install target/release "{{prefix}}"
+
 bench:
     cargo bench --workspace
 

@@ -1,0 +1,320 @@
+//! Memory that crosses the boundary between a C program and a compatible library, and the macros
+//! that export functions.
+//!
+//! Why: a pointer from C is a promise of the caller. Here it becomes a Rust type once, so that all
+//! other modules are safe code.
+//!
+//! How: the fields of the types here are private, so safe Rust cannot make one that names foreign
+//! memory. A null pointer with a size is an error. An object of the interface is a `Box` whose
+//! address the program holds: `Option<Box<T>>` takes it back, `Option<&T>` uses it, and null is
+//! `None`. Results are allocated by `malloc`, because programs release them by `free`.
+#![expect(unsafe_code, reason = "pointers of the C program; see UNSAFE.md")]
+
+use std::{
+    ffi::{CStr, c_char, c_void},
+    mem::MaybeUninit,
+    panic::{AssertUnwindSafe, catch_unwind},
+    ptr, slice,
+};
+
+use crate::status::Status;
+
+/// The allocator of the C library.
+mod c {
+    use std::ffi::c_void;
+
+    unsafe extern "C" {
+        pub safe fn malloc(size: usize) -> *mut c_void;
+        pub fn free(memory: *mut c_void);
+    }
+}
+
+/// The address of the first of several items of the program.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub struct Array<T>(*const T);
+
+/// The address of bytes of the program.
+pub type Bytes = Array<u8>;
+
+impl<T> Array<T> {
+    /// Returns `count` items. Fails for null with a count, and for more than any memory has.
+    pub fn items(&self, count: usize) -> Result<&[T], Status> {
+        if count == 0 {
+            return Ok(&[]);
+        }
+        if self.0.is_null() || count > isize::MAX.unsigned_abs() / size_of::<T>().max(1) {
+            return Err(Status::invalid("null or too large an array"));
+        }
+        // SAFETY: the caller promises `count` initialised items that stay unchanged in the call.
+        // The value is an argument or a copy of one, so the result does not outlive the call.
+        Ok(unsafe { slice::from_raw_parts(self.0, count) })
+    }
+
+    /// Returns whether the address is null.
+    pub fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+}
+
+impl<T> Array<T> {
+    /// The null address.
+    pub const NULL: Self = Self(ptr::null());
+
+    /// Returns the address of `items`, for a callback that reads them during its call.
+    pub fn of(items: &[T]) -> Self {
+        Self(items.as_ptr())
+    }
+}
+
+/// A zero-terminated text of the program.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub struct Text(*const c_char);
+
+impl Text {
+    /// Returns the bytes of the text. Fails for null.
+    pub fn bytes(&self) -> Result<&[u8], Status> {
+        if self.0.is_null() {
+            return Err(Status::invalid("a text is null"));
+        }
+        // SAFETY: the caller promises a terminated text that stays unchanged in the call.
+        Ok(unsafe { CStr::from_ptr(self.0) }.to_bytes())
+    }
+
+    /// Returns the text, with replacements where it is not UTF-8.
+    pub fn text(&self) -> Result<String, Status> {
+        Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
+    }
+
+    /// Returns a text that lives as long as the program.
+    pub const fn of(text: &'static CStr) -> Self {
+        Self(text.as_ptr())
+    }
+}
+
+/// The address of items of the program that a function writes.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct OutArray<T>(*mut T);
+
+impl<T: Copy> OutArray<T> {
+    /// Returns `count` items to write. Fails for null with a count.
+    pub fn items(&mut self, count: usize) -> Result<&mut [MaybeUninit<T>], Status> {
+        if count == 0 {
+            return Ok(&mut []);
+        }
+        if self.0.is_null() || count > isize::MAX.unsigned_abs() / size_of::<T>().max(1) {
+            return Err(Status::invalid("null or too large an array of results"));
+        }
+        // SAFETY: the caller promises room for `count` items, which nothing else uses during the
+        // call. The value is an argument, so the result does not outlive the call.
+        Ok(unsafe { slice::from_raw_parts_mut(self.0.cast(), count) })
+    }
+}
+
+/// Where a function writes a result. Null: the program does not want it.
+pub type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
+
+/// Writes a result where the program wants it.
+pub fn give<T>(out: Out<'_, T>, value: T) {
+    if let Some(out) = out {
+        out.write(value);
+    }
+}
+
+/// Returns an object that must be given.
+pub fn required<T>(object: Option<T>, name: &str) -> Result<T, Status> {
+    object.ok_or_else(|| Status::invalid(format!("{name} is null")))
+}
+
+/// Memory from `malloc`: a result that the program releases, or an argument to be released. Null:
+/// there is none.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Allocated(*mut c_char);
+
+impl Allocated {
+    /// No memory.
+    pub const NULL: Self = Self(ptr::null_mut());
+
+    /// Copies bytes to new memory, with a zero after them. Returns null if there is no memory.
+    pub fn copy(bytes: &[u8]) -> Self {
+        let memory = c::malloc(bytes.len().saturating_add(1)).cast::<u8>();
+        if memory.is_null() {
+            return Self::NULL;
+        }
+        // SAFETY: `malloc` returned `bytes.len() + 1` bytes, which belong to nothing else.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), memory, bytes.len());
+            memory.add(bytes.len()).write(0);
+        }
+        Self(memory.cast())
+    }
+
+    /// Returns whether there is none.
+    pub fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Releases the memory.
+    pub fn free(self) {
+        // SAFETY: the value is memory of `copy`, or an argument whose caller promises such memory.
+        // It cannot be copied, so this is its only release.
+        unsafe { c::free(self.0.cast()) };
+    }
+}
+
+/// The last parameter of a function that can fail. It is written only if the function fails; the
+/// message that was there before is released.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct ErrorOut(*mut *mut c_char);
+
+impl ErrorOut {
+    /// Stores a message for the program.
+    pub fn set(&mut self, message: &str) {
+        if self.0.is_null() {
+            return;
+        }
+        let message = message.replace('\0', "\\0");
+        // SAFETY: the caller promises a pointer that is null or names a message from `malloc`.
+        unsafe {
+            c::free((*self.0).cast());
+            *self.0 = Allocated::copy(message.as_bytes()).0;
+        }
+    }
+}
+
+/// A pointer of the program that its callbacks get back. The library does not read it.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub struct Context(*mut c_void);
+
+// SAFETY: the library passes the pointer on and never reads it. The original interfaces require
+// that callbacks may run in several threads.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+/// An object that the library does not have, such as a logger. It is never read.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub struct Foreign(*const c_void);
+
+/// The address of bytes of the library, for the program to read.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub struct View(*const u8);
+
+impl View {
+    /// Null.
+    pub const NULL: Self = Self(ptr::null());
+
+    /// Returns the address of `bytes`. The function that returns it says how long it is valid.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(bytes.as_ptr())
+    }
+}
+
+/// Runs the body of an exported function. Returns `default` after a panic.
+pub fn guard<T>(default: T, body: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+        // The payload may be the program's own, and its drop may panic again.
+        std::mem::forget(panic);
+        default
+    })
+}
+
+/// Runs the body of an exported function that can fail. Stores the message of a failure.
+pub fn run<T>(mut error: ErrorOut, default: T, body: impl FnOnce() -> Result<T, Status>) -> T {
+    let panicked = || Err(Status::corruption("the library panicked; close the database"));
+    match guard(panicked(), body) {
+        Ok(value) => value,
+        Err(status) => {
+            guard((), || error.set(&status.to_string()));
+            default
+        }
+    }
+}
+
+/// Exports functions with the C calling convention. `default` is returned after a failure or a
+/// panic. The body of a function with `errptr` is a `Result`, of another one a value.
+#[macro_export]
+macro_rules! export {
+    ($(
+        $(#[doc = $doc:literal])*
+        pub fn $name:ident($($arg:ident: $type:ty),* $(,)?)
+            $(-> $result:ty, $default:expr,)? $body:block
+    )*) => {
+        $(
+            $(#[doc = $doc])*
+            #[expect(unsafe_code, reason = "the attribute that exports a symbol")]
+            #[unsafe(no_mangle)]
+            pub extern "C" fn $name($($arg: $type),*) $(-> $result)? {
+                $crate::boundary::guard($crate::or_unit!($($default)?), move || $body)
+            }
+        )*
+    };
+}
+
+/// Exports functions as `export` does, with `errptr` as the last parameter.
+#[macro_export]
+macro_rules! export_fallible {
+    ($(
+        $(#[doc = $doc:literal])*
+        pub fn $name:ident($($arg:ident: $type:ty),* $(,)?)
+            $(-> $result:ty, $default:expr,)? $body:block
+    )*) => {
+        $(
+            $(#[doc = $doc])*
+            #[expect(unsafe_code, reason = "the attribute that exports a symbol")]
+            #[unsafe(no_mangle)]
+            pub extern "C" fn $name($($arg: $type,)* errptr: $crate::boundary::ErrorOut)
+                $(-> $result)?
+            {
+                $crate::boundary::run(errptr, $crate::or_unit!($($default)?), move || $body)
+            }
+        )*
+    };
+}
+
+/// Returns its argument, or the unit.
+#[macro_export]
+macro_rules! or_unit {
+    () => {
+        ()
+    };
+    ($value:expr) => {
+        $value
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_the_default_and_a_message() {
+        assert_eq!(guard(7, || panic!("on purpose")), 7);
+        let mut message = ptr::null_mut();
+        let run_once = |message: *mut *mut c_char, body: fn() -> Result<u8, Status>| {
+            run(ErrorOut(message), 7, body)
+        };
+        assert_eq!(run_once(&raw mut message, || panic!("on purpose")), 7);
+        assert!(!message.is_null());
+        assert_eq!(run_once(&raw mut message, || Err(Status::invalid("a\0b"))), 7);
+        let text = Text(message).text().expect("a text");
+        assert_eq!(text, "Invalid argument: a\\0b");
+        assert_eq!(run_once(&raw mut message, || Ok(8)), 8);
+        Allocated(message).free();
+    }
+
+    #[test]
+    fn null_is_an_error_only_with_a_size() {
+        assert_eq!(Bytes::NULL.items(0).expect("nothing"), b"");
+        assert!(Bytes::NULL.items(1).is_err());
+        assert!(Bytes::of(b"a").items(usize::MAX).is_err());
+        assert!(Text(ptr::null()).bytes().is_err());
+    }
+}

@@ -1,0 +1,59 @@
+//! Removes the files of a database.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io,
+    path::Path,
+};
+
+use crate::status::{Code, Status};
+
+/// The file that is locked while a database is open.
+const LOCK: &str = "LOCK";
+/// The file without which a directory is no database.
+const CATALOG: &str = "catalog";
+/// What a database has in its directory, in the order in which it is removed. The catalog is the
+/// last but one, so an interrupted removal can be repeated.
+const NAMES: [&str; 6] = ["versions", "log", "tables", "catalog.tmp", CATALOG, LOCK];
+
+fn failed(path: &Path, error: &io::Error) -> Status {
+    Status::new(Code::Io, format!("{}: {error}", path.display()))
+}
+
+fn locked(path: &Path) -> Status {
+    let path = path.join(LOCK);
+    Status::new(Code::Io, format!("lock {}: already held: the database is open", path.display()))
+}
+
+/// Removes the database in a directory, and the directory if it is empty then. Other files stay.
+/// Does nothing if there is no database. Fails if the database is open.
+pub fn destroy(path: &Path) -> Result<(), Status> {
+    if !path.join(CATALOG).exists() {
+        return Ok(());
+    }
+    let lock = path.join(LOCK);
+    let file = File::options().read(true).append(true).create(true).open(&lock);
+    let file = file.map_err(|error| failed(&lock, &error))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(locked(path)),
+        Err(TryLockError::Error(error)) => return Err(failed(&lock, &error)),
+    }
+    for name in NAMES {
+        let entry = path.join(name);
+        let removed = match fs::symlink_metadata(&entry) {
+            Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(&entry),
+            Ok(_) => fs::remove_file(&entry),
+            Err(error) => Err(error),
+        };
+        match removed {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed(&entry, &error));
+            }
+            _ => {}
+        }
+    }
+    // Fails if the program has files of its own there, which is no error.
+    let _ = fs::remove_dir(path);
+    Ok(())
+}

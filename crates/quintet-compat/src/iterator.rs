@@ -1,0 +1,194 @@
+//! An iterator of the program: it moves both ways over a snapshot, within bounds.
+//!
+//! How: a range of the snapshot runs upwards, and another one downwards. Each is opened when the
+//! iterator first moves that way from a key, and kept while it goes on. So a change of direction
+//! costs a search, and a step in one direction costs none.
+
+use std::fmt;
+
+use quintet::{Entries, Key, KeyRange, Snapshot, Table, Value};
+
+use crate::{comparator::ComparatorCalls, keys, status::Status};
+
+/// Where an iterator may be.
+#[derive(Clone, Debug, Default)]
+pub struct Bounds {
+    /// The first key, in its stored form.
+    pub lower: Option<Vec<u8>>,
+    /// The first key past the end, in its stored form.
+    pub upper: Option<Vec<u8>>,
+}
+
+/// An iterator. One thread at a time uses it.
+pub struct StoreIterator {
+    table: Table,
+    snapshot: Snapshot,
+    bounds: Bounds,
+    comparator: Option<ComparatorCalls>,
+    /// The entries above the current one, if the last step was upwards.
+    above: Option<Box<Entries>>,
+    /// The entries below the current one, if the last step was downwards.
+    below: Option<Box<Entries>>,
+    current: Option<(Key, Value)>,
+    failure: Option<Status>,
+}
+
+impl fmt::Debug for StoreIterator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreIterator").field("bounds", &self.bounds).finish_non_exhaustive()
+    }
+}
+
+/// The direction of a step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Up,
+    Down,
+}
+
+impl StoreIterator {
+    /// Makes an iterator at no entry.
+    pub fn new(
+        table: Table,
+        snapshot: Snapshot,
+        bounds: Bounds,
+        comparator: Option<ComparatorCalls>,
+    ) -> Self {
+        Self {
+            table,
+            snapshot,
+            bounds,
+            comparator,
+            above: None,
+            below: None,
+            current: None,
+            failure: None,
+        }
+    }
+
+    /// Returns whether the iterator is at an entry.
+    pub fn is_valid(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// Returns the key of the entry. It is valid until the iterator moves.
+    pub fn key(&self) -> Option<&[u8]> {
+        self.current.as_ref().map(|(key, _)| keys::key(key))
+    }
+
+    /// Returns the value of the entry. It is valid until the iterator moves.
+    pub fn value(&self) -> Option<&[u8]> {
+        self.current.as_ref().map(|(_, value)| &**value)
+    }
+
+    /// Returns why the last movement failed. A seek forgets it.
+    pub fn failure(&self) -> Option<&Status> {
+        self.failure.as_ref()
+    }
+
+    /// Forgets a failure, before a seek.
+    fn reset(&mut self) {
+        (self.above, self.below, self.failure) = (None, None, None);
+    }
+
+    /// Reads the next entry in a direction.
+    fn step(&mut self, step: Step) -> Result<Option<(Key, Value)>, Status> {
+        let next = match step {
+            Step::Up => self.above.as_mut().and_then(Iterator::next),
+            Step::Down => self.below.as_mut().and_then(DoubleEndedIterator::next_back),
+        };
+        let next = next.transpose()?;
+        if let (Some(comparator), Some((before, _)), Some((after, _))) =
+            (&self.comparator, &self.current, &next)
+        {
+            comparator.check(keys::key(before), keys::key(after))?;
+        }
+        Ok(next)
+    }
+
+    /// Moves to the first entry of a range, or to the last one.
+    fn enter(&mut self, start: Option<Vec<u8>>, end: Option<Vec<u8>>, step: Step) {
+        let entered = self.snapshot.range(&self.table, KeyRange { start, end });
+        let entered = entered.map_err(Status::from).and_then(|entries| {
+            let entries = Some(Box::new(entries));
+            (self.above, self.below) =
+                if step == Step::Up { (entries, None) } else { (None, entries) };
+            self.step(step)
+        });
+        self.set(entered);
+    }
+
+    fn set(&mut self, entry: Result<Option<(Key, Value)>, Status>) {
+        match entry {
+            Ok(entry) => self.current = entry,
+            Err(status) => {
+                self.reset();
+                (self.current, self.failure) = (None, Some(status));
+            }
+        }
+        if self.current.is_none() {
+            (self.above, self.below) = (None, None);
+        }
+    }
+
+    fn jump(&mut self, start: Option<Vec<u8>>, end: Option<Vec<u8>>, step: Step) {
+        self.reset();
+        self.current = None;
+        let start = start.max(self.bounds.lower.clone());
+        let end = match (end, self.bounds.upper.clone()) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        self.enter(start, end, step);
+    }
+
+    /// Moves to the first entry.
+    pub fn seek_to_first(&mut self) {
+        self.jump(None, None, Step::Up);
+    }
+
+    /// Moves to the last entry.
+    pub fn seek_to_last(&mut self) {
+        self.jump(None, None, Step::Down);
+    }
+
+    /// Moves to the first entry whose key is `key` or greater.
+    pub fn seek(&mut self, key: &[u8]) {
+        self.jump(Some(keys::stored(key).into_owned()), None, Step::Up);
+    }
+
+    /// Moves to the last entry whose key is `key` or less.
+    pub fn seek_for_prev(&mut self, key: &[u8]) {
+        self.jump(None, Some(keys::stored_after(key)), Step::Down);
+    }
+
+    /// Moves to the next greater key. Does nothing if the iterator is at no entry.
+    pub fn next(&mut self) {
+        let Some((key, _)) = &self.current else { return };
+        if self.above.is_none() {
+            let mut after = key.clone();
+            after.push(0);
+            self.enter(Some(after), self.bounds.upper.clone(), Step::Up);
+            return;
+        }
+        let entry = self.step(Step::Up);
+        self.set(entry);
+    }
+
+    /// Moves to the next lesser key. Does nothing if the iterator is at no entry.
+    pub fn prev(&mut self) {
+        let Some((key, _)) = &self.current else { return };
+        if self.below.is_none() {
+            let end = key.clone();
+            self.enter(self.bounds.lower.clone(), Some(end), Step::Down);
+            return;
+        }
+        let entry = self.step(Step::Down);
+        self.set(entry);
+    }
+
+    /// Stores a failure: the iterator is at no entry, and `failure` returns it.
+    pub fn fail(&mut self, status: Status) {
+        self.set(Err(status));
+    }
+}

@@ -1,0 +1,450 @@
+//! A write batch of the program, in the format that LevelDB and RocksDB share.
+//!
+//! Why: programs read and store the bytes of a batch, and iterate over it after it was written.
+//!
+//! # Layout
+//!
+//! | offset | size | name |
+//! |---|---|---|
+//! | 0 | 8 | sequence number, zero here |
+//! | 8 | 4 | number of records, little-endian; log data is not counted |
+//! | 12 | | records |
+//!
+//! A record is a tag, the column family as a varint if the tag names one, the key, and the value if
+//! the tag has one. Key and value are a varint with the size, and the bytes.
+
+use quintet::{Database, Durability, Isolation, PutOptions, Table, TransactionOptions};
+
+use crate::{
+    keys,
+    status::{Code, Status},
+};
+
+/// Size of the header in bytes.
+const HEADER: usize = 12;
+/// Offset of the number of records.
+const COUNT: usize = 8;
+/// Added to the tag of a record of a family other than the default one, except for range deletes.
+const FAMILY: u8 = 4;
+
+const DELETE: u8 = 0;
+const PUT: u8 = 1;
+const MERGE: u8 = 2;
+const LOG_DATA: u8 = 3;
+const SINGLE_DELETE: u8 = 7;
+const SINGLE_DELETE_OF_FAMILY: u8 = 8;
+const DELETE_RANGE_OF_FAMILY: u8 = 14;
+const DELETE_RANGE: u8 = 15;
+
+/// What a record does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Stores a value.
+    Put,
+    /// Removes a key.
+    Delete,
+    /// Removes a key that was written once.
+    SingleDelete,
+    /// Merges an operand.
+    Merge,
+    /// Removes the keys from the key to the value, which is not included.
+    DeleteRange,
+    /// Bytes of the program that are not applied.
+    LogData,
+}
+
+/// A record of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'b> {
+    /// What it does.
+    pub action: Action,
+    /// The column family.
+    pub family: u32,
+    /// The key.
+    pub key: &'b [u8],
+    /// The value, the operand, or the end of a range. Empty for a delete.
+    pub value: &'b [u8],
+}
+
+/// A write batch.
+#[derive(Clone, Debug)]
+pub struct Operations {
+    bytes: Vec<u8>,
+    /// Sizes of the batch in bytes and records, at each save point.
+    save_points: Vec<(usize, u32)>,
+    /// Why the batch cannot be written.
+    refused: Option<Status>,
+}
+
+impl Default for Operations {
+    fn default() -> Self {
+        Self { bytes: vec![0; HEADER], save_points: Vec::new(), refused: None }
+    }
+}
+
+impl Operations {
+    /// Returns the batch that `bytes` encode. A defect is found when the records are read.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let mut batch = Self::default();
+        match bytes.get(..HEADER) {
+            Some(_) => batch.bytes = bytes.to_vec(),
+            None => batch.refuse(malformed()),
+        }
+        batch
+    }
+
+    /// Returns the encoded batch.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Returns the number of records.
+    pub fn count(&self) -> u32 {
+        let count = self.bytes.get(COUNT..HEADER).and_then(|bytes| bytes.try_into().ok());
+        count.map_or(0, u32::from_le_bytes)
+    }
+
+    fn set_count(&mut self, count: u32) {
+        if let Some(bytes) = self.bytes.get_mut(COUNT..HEADER) {
+            bytes.copy_from_slice(&count.to_le_bytes());
+        }
+    }
+
+    /// Removes all records and save points.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Makes the write of the batch fail, unless an earlier call did.
+    pub fn refuse(&mut self, status: Status) {
+        self.refused.get_or_insert(status);
+    }
+
+    /// Adds a record.
+    pub fn add(&mut self, record: Record<'_>) {
+        let room = record.key.len().saturating_add(record.value.len()).saturating_add(32);
+        if self.bytes.try_reserve(room).is_err() {
+            let message = "there is no memory for the batch";
+            return self.refuse(Status::new(Code::TryAgain, message));
+        }
+        let is_default = record.family == 0;
+        let tag = match (record.action, is_default) {
+            (Action::Put, _) => PUT,
+            (Action::Delete, _) => DELETE,
+            (Action::Merge, _) => MERGE,
+            (Action::LogData, _) => LOG_DATA,
+            (Action::SingleDelete, true) => SINGLE_DELETE,
+            (Action::SingleDelete, false) => SINGLE_DELETE_OF_FAMILY,
+            (Action::DeleteRange, true) => DELETE_RANGE,
+            (Action::DeleteRange, false) => DELETE_RANGE_OF_FAMILY,
+        };
+        let has_plain_tag = is_default || tag > FAMILY || record.action == Action::LogData;
+        self.bytes.push(if has_plain_tag { tag } else { tag + FAMILY });
+        if !is_default && record.action != Action::LogData {
+            put_varint(&mut self.bytes, u64::from(record.family));
+        }
+        put_bytes(&mut self.bytes, record.key);
+        if has_value(record.action) {
+            put_bytes(&mut self.bytes, record.value);
+        }
+        if record.action != Action::LogData {
+            self.set_count(self.count().saturating_add(1));
+        }
+    }
+
+    /// Adds the records of another batch.
+    pub fn append(&mut self, other: &Self) {
+        self.bytes.extend_from_slice(other.bytes.get(HEADER..).unwrap_or_default());
+        self.set_count(self.count().saturating_add(other.count()));
+        if let Some(status) = &other.refused {
+            self.refuse(status.clone());
+        }
+    }
+
+    /// Remembers the present size.
+    pub fn set_save_point(&mut self) {
+        self.save_points.push((self.bytes.len(), self.count()));
+    }
+
+    /// Removes the records since the last save point, and the save point.
+    pub fn rollback_to_save_point(&mut self) -> Result<(), Status> {
+        let (size, count) = self.take_save_point()?;
+        self.bytes.truncate(size);
+        self.set_count(count);
+        Ok(())
+    }
+
+    /// Removes the last save point.
+    pub fn pop_save_point(&mut self) -> Result<(), Status> {
+        self.take_save_point().map(drop)
+    }
+
+    fn take_save_point(&mut self) -> Result<(usize, u32), Status> {
+        let none = || Status::new(Code::NotFound, "the batch has no save point");
+        self.save_points.pop().ok_or_else(none)
+    }
+
+    /// Returns the records in order. Ends after a failure.
+    pub fn records(&self) -> Records<'_> {
+        Records(self.bytes.get(HEADER..).unwrap_or_default())
+    }
+
+    /// Commits the batch: all of it or nothing. `table` returns the table of a column family. A
+    /// batch without records waits for earlier writes if `durability` is `Sync`.
+    pub fn commit<'t>(
+        &self,
+        database: &Database,
+        durability: Durability,
+        table: impl Fn(u32) -> Result<&'t Table, Status>,
+    ) -> Result<(), Status> {
+        if let Some(status) = &self.refused {
+            return Err(status.clone());
+        }
+        let mut batch = database.batch();
+        for record in self.records() {
+            let record = record?;
+            let key = keys::stored(record.key);
+            match record.action {
+                Action::Put if self.count() == 1 => {
+                    let options = PutOptions::new().durability(durability);
+                    table(record.family)?.put_with(key, record.value, options)?;
+                    return Ok(());
+                }
+                Action::Put => {
+                    batch.put(table(record.family)?, key, record.value);
+                }
+                Action::Delete | Action::SingleDelete => {
+                    batch.delete(table(record.family)?, key);
+                }
+                Action::Merge => {
+                    batch.merge(table(record.family)?, key, record.value);
+                }
+                Action::DeleteRange => return self.commit_ranges(database, durability, table),
+                Action::LogData => {}
+            }
+        }
+        if batch.is_empty() && durability == Durability::Sync {
+            return Ok(database.sync()?);
+        }
+        Ok(batch.commit_with(durability)?)
+    }
+
+    /// Commits a batch with range deletes. They read the keys, so this is a transaction.
+    fn commit_ranges<'t>(
+        &self,
+        database: &Database,
+        durability: Durability,
+        table: impl Fn(u32) -> Result<&'t Table, Status>,
+    ) -> Result<(), Status> {
+        let options =
+            TransactionOptions::new().isolation(Isolation::Snapshot).durability(durability);
+        database.transaction_with(options, |transaction| -> Result<(), Failure> {
+            for record in self.records() {
+                let record = record.map_err(Failure::Status)?;
+                let table = table(record.family).map_err(Failure::Status)?;
+                let key = keys::stored(record.key);
+                match record.action {
+                    Action::Put => transaction.put(table, key, record.value)?,
+                    Action::Delete | Action::SingleDelete => transaction.delete(table, key)?,
+                    Action::Merge => transaction.merge(table, key, record.value)?,
+                    Action::DeleteRange => {
+                        let end = keys::stored(record.value);
+                        transaction.delete_range(table, &*key..&*end)?;
+                    }
+                    Action::LogData => {}
+                }
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
+
+/// Why a transaction of range deletes fails. The library repeats it after a conflict.
+enum Failure {
+    Library(quintet::Error),
+    Status(Status),
+}
+
+impl From<quintet::Error> for Failure {
+    fn from(error: quintet::Error) -> Self {
+        Self::Library(error)
+    }
+}
+
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Library(error) => error.into(),
+            Failure::Status(status) => status,
+        }
+    }
+}
+
+/// The records of a batch.
+#[derive(Clone, Debug)]
+pub struct Records<'b>(&'b [u8]);
+
+impl<'b> Records<'b> {
+    fn record(&mut self) -> Option<Record<'b>> {
+        let (&tag, rest) = self.0.split_first()?;
+        self.0 = rest;
+        let (action, has_family) = match tag {
+            DELETE | PUT | MERGE => (plain_action(tag), false),
+            LOG_DATA => (Action::LogData, false),
+            SINGLE_DELETE => (Action::SingleDelete, false),
+            DELETE_RANGE => (Action::DeleteRange, false),
+            SINGLE_DELETE_OF_FAMILY => (Action::SingleDelete, true),
+            DELETE_RANGE_OF_FAMILY => (Action::DeleteRange, true),
+            4..=6 => (plain_action(tag - FAMILY), true),
+            _ => return None,
+        };
+        let family = if has_family { u32::try_from(self.varint()?).ok()? } else { 0 };
+        let key = self.bytes()?;
+        let value = if has_value(action) { self.bytes()? } else { &[] };
+        Some(Record { action, family, key, value })
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            value |= u64::from(byte & 0x7F) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn bytes(&mut self) -> Option<&'b [u8]> {
+        let size = usize::try_from(self.varint()?).ok()?;
+        let (bytes, rest) = self.0.split_at_checked(size)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+}
+
+impl<'b> Iterator for Records<'b> {
+    type Item = Result<Record<'b>, Status>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let record = self.record().ok_or_else(malformed);
+        if record.is_err() {
+            self.0 = &[];
+        }
+        Some(record)
+    }
+}
+
+fn plain_action(tag: u8) -> Action {
+    match tag {
+        PUT => Action::Put,
+        MERGE => Action::Merge,
+        _ => Action::Delete,
+    }
+}
+
+fn has_value(action: Action) -> bool {
+    matches!(action, Action::Put | Action::Merge | Action::DeleteRange)
+}
+
+fn malformed() -> Status {
+    Status::corruption("malformed write batch")
+}
+
+fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value.to_le_bytes()[0] | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value.to_le_bytes()[0]);
+}
+
+fn put_bytes(bytes: &mut Vec<u8>, content: &[u8]) {
+    // A size fits: a slice has at most `isize::MAX` bytes.
+    put_varint(bytes, u64::try_from(content.len()).unwrap_or(u64::MAX));
+    bytes.extend_from_slice(content);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ACTIONS: [Action; 6] = [
+        Action::Put,
+        Action::Delete,
+        Action::SingleDelete,
+        Action::Merge,
+        Action::DeleteRange,
+        Action::LogData,
+    ];
+
+    #[test]
+    fn records_are_read_as_they_were_added() {
+        let mut batch = Operations::default();
+        for family in [0, 1, 127, 128, u32::MAX] {
+            for action in ACTIONS {
+                batch.add(Record { action, family, key: &[7; 200], value: b"value" });
+            }
+        }
+        assert_eq!(batch.count(), 25);
+        let records: Vec<_> = batch.records().map(|record| record.expect("a record")).collect();
+        assert_eq!(records.len(), 30);
+        for (index, record) in records.iter().enumerate() {
+            assert_eq!(record.action, ACTIONS[index % 6]);
+            assert_eq!(record.key, [7; 200]);
+            assert_eq!(record.value.is_empty(), !has_value(record.action));
+            let is_of_default = index < 6 || record.action == Action::LogData;
+            assert_eq!(record.family == 0, is_of_default, "{index}");
+        }
+    }
+
+    /// The bytes of a batch that LevelDB's own tests and documents show.
+    #[test]
+    fn format_is_that_of_leveldb() {
+        let mut batch = Operations::default();
+        batch.add(Record { action: Action::Put, family: 0, key: b"foo", value: b"bar" });
+        batch.add(Record { action: Action::Delete, family: 0, key: b"box", value: b"" });
+        batch.add(Record { action: Action::Put, family: 3, key: b"k", value: b"" });
+        let expected = b"\0\0\0\0\0\0\0\0\x03\0\0\0\x01\x03foo\x03bar\x00\x03box\x05\x03\x01k\x00";
+        assert_eq!(batch.bytes(), expected);
+    }
+
+    #[test]
+    fn truncated_and_foreign_bytes_are_corruption() {
+        let mut batch = Operations::default();
+        batch.add(Record { action: Action::Put, family: 5, key: b"key", value: b"value" });
+        for size in HEADER + 1..batch.bytes().len() {
+            let cut = Operations::from_bytes(&batch.bytes()[..size]);
+            assert!(cut.records().any(|record| record.is_err()), "{size}");
+        }
+        assert!(Operations::from_bytes(b"short").refused.is_some());
+        for tag in 0..=u8::MAX {
+            let bytes = [&[0; HEADER][..], &[tag], &[0xFF; 11]].concat();
+            assert!(Operations::from_bytes(&bytes).records().any(|record| record.is_err()));
+        }
+    }
+
+    #[test]
+    fn save_points_are_a_stack() {
+        let mut batch = Operations::default();
+        let add = |batch: &mut Operations| {
+            batch.add(Record { action: Action::Put, family: 0, key: b"k", value: b"v" });
+        };
+        add(&mut batch);
+        batch.set_save_point();
+        add(&mut batch);
+        batch.set_save_point();
+        add(&mut batch);
+        batch.pop_save_point().expect("a save point");
+        assert_eq!(batch.count(), 3);
+        batch.rollback_to_save_point().expect("a save point");
+        assert_eq!((batch.count(), batch.records().count()), (1, 1));
+        assert_eq!(batch.rollback_to_save_point().expect_err("none").code(), Code::NotFound);
+    }
+}
