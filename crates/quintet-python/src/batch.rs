@@ -1,0 +1,265 @@
+//! Batches: writes to any number of tables that are committed atomically.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use pyo3::{prelude::*, sync::MutexExt, types::PyTuple};
+
+use crate::{
+    errors::{OrRaise, poisoned},
+    options::{PutArguments, durability},
+    table::PyTable,
+    view::TableView,
+};
+
+/// A batch that several objects fill.
+pub(crate) type SharedBatch = Arc<Mutex<quintet::Batch>>;
+
+/// Writes to any number of tables of one database, committed atomically.
+///
+/// As a context manager it commits at the end of the block, and discards everything if the block
+/// raises. Operations apply in the order of addition. An operation that is refused, for example for
+/// its size, is reported by the commit.
+#[pyclass(frozen, module = "quintet", name = "Batch")]
+pub(crate) struct Batch {
+    shared: SharedBatch,
+    sync: Option<bool>,
+}
+
+impl Batch {
+    pub(crate) fn new(batch: quintet::Batch, sync: Option<bool>) -> Self {
+        Self { shared: Self::shared(batch), sync }
+    }
+
+    pub(crate) fn shared(batch: quintet::Batch) -> SharedBatch {
+        Arc::new(Mutex::new(batch))
+    }
+}
+
+fn lock<'a>(py: Python<'_>, shared: &'a SharedBatch) -> PyResult<MutexGuard<'a, quintet::Batch>> {
+    shared.lock_py_attached(py).map_err(|_| poisoned())
+}
+
+fn commit(py: Python<'_>, shared: &SharedBatch, sync: Option<bool>) -> PyResult<()> {
+    let mut batch = lock(py, shared)?;
+    let batch = &mut *batch;
+    py.detach(|| match sync {
+        Some(sync) => batch.commit_with(durability(sync)),
+        None => batch.commit(),
+    })
+    .or_raise(py)
+}
+
+/// Commits if the block ended without an exception; else discards everything.
+fn leave(
+    py: Python<'_>,
+    shared: &SharedBatch,
+    sync: Option<bool>,
+    exception: &Bound<'_, PyTuple>,
+) -> PyResult<()> {
+    if exception.iter().all(|part| part.is_none()) {
+        return commit(py, shared, sync);
+    }
+    lock(py, shared)?.clear();
+    Ok(())
+}
+
+fn add_put(
+    shared: &SharedBatch,
+    view: &TableView,
+    (key, value): (&Bound<'_, PyAny>, &Bound<'_, PyAny>),
+    arguments: &PutArguments<'_, '_>,
+) -> PyResult<()> {
+    let py = key.py();
+    view.check_open(py)?;
+    let (key, value) = (view.codecs.keys.encode(key)?, view.codecs.values.encode(value)?);
+    let mut batch = lock(py, shared)?;
+    if arguments.is_plain() {
+        batch.put(&view.table, &*key, &*value);
+    } else {
+        batch.put_with(&view.table, &*key, &*value, arguments.options()?);
+    }
+    Ok(())
+}
+
+fn add_delete(shared: &SharedBatch, view: &TableView, key: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = key.py();
+    view.check_open(py)?;
+    let key = view.codecs.keys.encode(key)?;
+    lock(py, shared)?.delete(&view.table, &*key);
+    Ok(())
+}
+
+fn add_merge(
+    shared: &SharedBatch,
+    view: &TableView,
+    key: &Bound<'_, PyAny>,
+    operand: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let py = key.py();
+    view.check_open(py)?;
+    let (key, operand) = (view.codecs.keys.encode(key)?, view.codecs.values.encode(operand)?);
+    lock(py, shared)?.merge(&view.table, &*key, &*operand);
+    Ok(())
+}
+
+/// Returns the arguments of a put that can only expire.
+fn expiring<'a, 'py>(
+    ttl: Option<&'a Bound<'py, PyAny>>,
+    expires_at: Option<&'a Bound<'py, PyAny>>,
+) -> PutArguments<'a, 'py> {
+    PutArguments { ttl, expires_at, if_absent: false, if_present: false, sync: None }
+}
+
+#[pymethods]
+impl Batch {
+    /// Adds a put.
+    #[pyo3(signature = (table, key, value, *, ttl=None, expires_at=None))]
+    fn put(
+        &self,
+        table: &Bound<'_, PyTable>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        ttl: Option<&Bound<'_, PyAny>>,
+        expires_at: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let view = table.as_super().get();
+        add_put(&self.shared, view, (key, value), &expiring(ttl, expires_at))
+    }
+
+    /// Adds a delete.
+    fn delete(&self, table: &Bound<'_, PyTable>, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        add_delete(&self.shared, table.as_super().get(), key)
+    }
+
+    /// Adds a merge by the table's merge operator.
+    fn merge(
+        &self,
+        table: &Bound<'_, PyTable>,
+        key: &Bound<'_, PyAny>,
+        operand: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        add_merge(&self.shared, table.as_super().get(), key, operand)
+    }
+
+    /// Returns a view of this batch for one table: `batch[table][key] = value`.
+    fn __getitem__(&self, py: Python<'_>, table: &Bound<'_, PyTable>) -> PyResult<TableBatch> {
+        TableBatch::new(py, &self.shared, table)
+    }
+
+    /// Commits all operations, or none, and empties the batch. After an error the batch is
+    /// unchanged.
+    #[pyo3(signature = (*, sync=None))]
+    fn commit(&self, py: Python<'_>, sync: Option<bool>) -> PyResult<()> {
+        commit(py, &self.shared, sync.or(self.sync))
+    }
+
+    /// Removes all operations.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        lock(py, &self.shared)?.clear();
+        Ok(())
+    }
+
+    /// Returns the number of operations.
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(lock(py, &self.shared)?.len())
+    }
+
+    /// The size of the encoded operations in bytes. The limit is 1 GiB.
+    #[getter]
+    fn nbytes(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(lock(py, &self.shared)?.bytes())
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*exception))]
+    fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        leave(py, &self.shared, self.sync, exception)
+    }
+}
+
+/// The part of a batch that writes to one table: `batch[key] = value`, `del batch[key]`.
+#[pyclass(frozen, generic, module = "quintet", name = "TableBatch")]
+pub(crate) struct TableBatch {
+    shared: SharedBatch,
+    table: Py<PyTable>,
+}
+
+impl TableBatch {
+    pub(crate) fn new(
+        py: Python<'_>,
+        shared: &SharedBatch,
+        table: &Bound<'_, PyTable>,
+    ) -> PyResult<Self> {
+        table.as_super().get().check_open(py)?;
+        Ok(Self { shared: Arc::clone(shared), table: table.clone().unbind() })
+    }
+
+    fn view<'a>(&'a self, py: Python<'a>) -> &'a TableView {
+        self.table.bind(py).as_super().get()
+    }
+}
+
+#[pymethods]
+impl TableBatch {
+    /// Adds a put.
+    fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        add_put(&self.shared, self.view(key.py()), (key, value), &expiring(None, None))
+    }
+
+    /// Adds a delete. The key need not have a value.
+    fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        add_delete(&self.shared, self.view(key.py()), key)
+    }
+
+    /// Adds a put.
+    #[pyo3(signature = (key, value, *, ttl=None, expires_at=None))]
+    fn put(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        ttl: Option<&Bound<'_, PyAny>>,
+        expires_at: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let arguments = expiring(ttl, expires_at);
+        add_put(&self.shared, self.view(key.py()), (key, value), &arguments)
+    }
+
+    /// Adds a delete.
+    fn delete(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        add_delete(&self.shared, self.view(key.py()), key)
+    }
+
+    /// Adds a merge by the table's merge operator.
+    fn merge(&self, key: &Bound<'_, PyAny>, operand: &Bound<'_, PyAny>) -> PyResult<()> {
+        add_merge(&self.shared, self.view(key.py()), key, operand)
+    }
+
+    /// Commits all operations of the batch, or none, and empties it.
+    #[pyo3(signature = (*, sync=None))]
+    fn commit(&self, py: Python<'_>, sync: Option<bool>) -> PyResult<()> {
+        commit(py, &self.shared, sync)
+    }
+
+    /// Removes all operations of the batch.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        lock(py, &self.shared)?.clear();
+        Ok(())
+    }
+
+    /// Returns the number of operations of the batch.
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(lock(py, &self.shared)?.len())
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*exception))]
+    fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        leave(py, &self.shared, None, exception)
+    }
+}
