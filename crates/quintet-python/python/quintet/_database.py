@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import atexit
 import os
-import threading
 import weakref
 from collections.abc import ItemsView, Iterator, KeysView, MutableMapping, ValuesView
-from typing import Any
+from typing import TYPE_CHECKING, Any, Optional, cast
 
 from ._quintet import Database as _Database
+
+if TYPE_CHECKING:
+    from ._quintet import Table
 
 _open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
@@ -37,6 +39,10 @@ class Database(_Database):
     default_table = "default"
     """The path of the table that the mapping shows."""
 
+    _choice: tuple[str, Any, Any]
+    _default: Optional[Table[Any, Any]]
+    _pid: int
+
     def __new__(
         cls,
         path: Any,
@@ -47,28 +53,25 @@ class Database(_Database):
         **options: Any,
     ) -> Database:
         """Opens the database in the directory `path`; see `quintet.open`."""
-        self: Database = super().__new__(cls, path, **options)
+        self = cast(Database, super().__new__(cls, path, **options))
         self._choice = (engine, keys, values)
         self._default = None
-        self._lock = threading.Lock()
         self._pid = os.getpid()
         _open_databases.add(self)
         return self
 
     @property
-    def default(self) -> Any:
+    def default(self) -> Table[Any, Any]:
         """The table that the mapping shows."""
         table = self._default
         if table is None:
-            with self._lock:
-                engine, keys, values = self._choice
-                table = self._default = self.table(
-                    self.default_table,
-                    engine=engine,
-                    keys=keys,
-                    values=values,
-                    create=not self.is_read_only,
-                )
+            engine, keys, values = self._choice
+            create = not self.is_read_only
+            table = self.table(
+                self.default_table, engine=engine, keys=keys, values=values, create=create
+            )
+            # Of two threads that come first, both get the same table of the store.
+            self._default = table
         return table
 
     def __enter__(self) -> Database:
@@ -94,7 +97,8 @@ class Database(_Database):
         return iter(self.default)
 
     def __reversed__(self) -> Iterator[Any]:
-        return reversed(self.default)
+        keys: Iterator[Any] = reversed(self.default)
+        return keys
 
     def __len__(self) -> int:
         return len(self.default)

@@ -19,7 +19,8 @@ class TableKeys(KeysView[K]):
         return iter(self._mapping)
 
     def __reversed__(self) -> Iterator[K]:
-        return reversed(self._mapping)
+        keys: Iterator[K] = reversed(self._mapping)
+        return keys
 
 
 class TableValues(ValuesView[V]):

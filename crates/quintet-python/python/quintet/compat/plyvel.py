@@ -233,9 +233,11 @@ class DB:
         """Returns `leveldb.stats` and `leveldb.approximate-memory-usage`; `None` for others."""
         self._open()
         if name == b"leveldb.stats":
-            return "\n".join(f"{key}: {value}" for key, value in self._db.stats().items()).encode()
+            lines = [f"{key}: {value}" for key, value in self._db.stats().items()]
+            return "\n".join(lines).encode()
         if name == b"leveldb.approximate-memory-usage":
-            return str(self._db.stats()["memory_bytes"]).encode()
+            used: int = self._db.stats()["memory_bytes"]
+            return b"%d" % used
         return None
 
     def compact_range(
