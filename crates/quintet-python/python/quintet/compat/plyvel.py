@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Any, Callable, Iterator as _Iterator, Optional, Union
+from typing import Any, Callable, Iterator as _Iterator, Optional, Tuple, Union
 
 import quintet as _quintet
 
@@ -479,6 +479,11 @@ class _Arguments:
         self.include_value = include_value
 
 
+_Gap = Tuple[Optional[bytes], bool]
+_BEFORE_ALL: _Gap = (None, False)
+_AFTER_ALL: _Gap = (None, True)
+
+
 class Iterator:
     """An iterator over a range of entries, which moves both ways.
 
@@ -498,52 +503,50 @@ class Iterator:
         self._stop = prefix + _bytes(stop) if stop is not None else _after(prefix)
         self._include_start = arguments.include_start or start is None
         self._include_stop = arguments.include_stop and stop is not None
-        # The entries on the side of the last move, and the key next to the position.
         self._ahead: Any = None
-        self._is_forward = True
-        self._position: Optional[bytes] = None
-        self._is_after = False
-        self.seek_to_start()
+        self._is_ahead_ascending = True
+        # The gap between two entries: its side of a key, or one of the two ends.
+        self._gap: _Gap = _AFTER_ALL if self._reverse else _BEFORE_ALL
 
     def _entries(self, ascending: bool) -> Any:
-        """Returns the entries from the position on, upwards or downwards in key order."""
-        start: Optional[bytes] = self._start or None
-        stop, include_start, include_stop = self._stop, self._include_start, self._include_stop
-        if self._position is not None:
-            if ascending and (start is None or self._position >= start):
-                keeps = self._position != start or include_start
-                start, include_start = self._position, not self._is_after and keeps
-            elif not ascending and (stop is None or self._position <= stop):
-                keeps = self._position != stop or include_stop
-                stop, include_stop = self._position, self._is_after and keeps
-        if stop is not None and not stop:
+        """Returns the entries above the position in ascending order, or those below in descending
+        order.
+        """
+        start, stop = self._start, self._stop
+        include_start, include_stop = self._include_start, self._include_stop
+        if self._gap is (_AFTER_ALL if ascending else _BEFORE_ALL) or stop == b"":
             return iter(())
-        return iter(
-            self._view.range(
-                start,
-                stop,
-                reverse=not ascending,
-                include_start=include_start,
-                include_stop=include_stop,
-            )
+        key, is_after = self._gap
+        if key is not None and ascending and key >= start:
+            include_start = not is_after and (include_start or key > start)
+            start = key
+        elif key is not None and not ascending and (stop is None or key <= stop):
+            include_stop = is_after and (include_stop or stop is None or key < stop)
+            stop = key
+            if not stop:
+                return iter(())
+        entries = self._view.range(
+            start or None,
+            stop,
+            reverse=not ascending,
+            include_start=include_start or not start,
+            include_stop=include_stop,
         )
+        return iter(entries)
 
-    def _move(self, forward: bool) -> Any:
+    def _move(self, ascending: bool) -> Any:
         if self._view is None or self._db.closed:
             raise RuntimeError("Database or iterator is closed")
         with _translate:
-            ascending = forward is not self._reverse
-            if self._ahead is None or self._is_forward is not forward:
+            if self._ahead is None or self._is_ahead_ascending is not ascending:
                 self._ahead = self._entries(ascending)
-                self._is_forward = forward
+                self._is_ahead_ascending = ascending
             entry = next(self._ahead, None)
         if entry is None:
-            # The position is behind the last entry of this direction.
-            self._ahead = None
-            self._to_end(forward)
+            self._ahead, self._gap = None, _AFTER_ALL if ascending else _BEFORE_ALL
             raise StopIteration
         key, value = entry
-        self._position, self._is_after = key, ascending
+        self._gap = (key, ascending)
         if self._strip:
             key = key[self._strip :]
         keys, values = self._include
@@ -551,50 +554,36 @@ class Iterator:
             return (key, value) if values else key
         return value if values else None
 
-    def _to_end(self, forward: bool) -> None:
-        """Moves behind the last entry in this direction."""
-        ascending = forward is not self._reverse
-        self._position = self._stop if ascending else (self._start or None)
-        self._is_after = ascending and self._include_stop
-        if not ascending:
-            self._is_after = not self._include_start
-        if ascending and self._position is None:
-            last = next(iter(self._view.range(self._start or None, reverse=True)), None)
-            if last is not None:
-                self._position, self._is_after = last[0], True
+    def _go(self, gap: _Gap) -> None:
+        if self._view is None or self._db.closed:
+            raise RuntimeError("Database or iterator is closed")
+        self._ahead, self._gap = None, gap
 
     def __iter__(self) -> Iterator:
         return self
 
     def __next__(self) -> Any:
-        return self._move(True)
+        return self._move(not self._reverse)
 
     def next(self) -> Any:
         """Returns the next entry, or raises `StopIteration`."""
-        return self._move(True)
+        return self._move(not self._reverse)
 
     def prev(self) -> Any:
         """Returns the entry before, or raises `StopIteration`."""
-        return self._move(False)
+        return self._move(self._reverse)
 
     def seek(self, target: bytes) -> None:
-        """Moves in front of the first entry whose key is `target` or greater."""
-        if self._view is None or self._db.closed:
-            raise RuntimeError("Database or iterator is closed")
-        self._ahead = None
-        self._position, self._is_after = self._prefix + _bytes(target), False
-        if not self._position:
-            self._position = None if not self._reverse else self._start or None
+        """Moves in front of the first entry whose key is `target` or greater, in key order."""
+        self._go((self._prefix + _bytes(target), False))
 
     def seek_to_start(self) -> None:
-        """Moves in front of the first entry, in the order of the iterator."""
-        self._ahead = None
-        self._to_end(False)
+        """Moves below the entry with the least key, also if the iterator is reverse."""
+        self._go(_BEFORE_ALL)
 
     def seek_to_stop(self) -> None:
-        """Moves behind the last entry, in the order of the iterator."""
-        self._ahead = None
-        self._to_end(True)
+        """Moves above the entry with the greatest key, also if the iterator is reverse."""
+        self._go(_AFTER_ALL)
 
     def close(self) -> None:
         """Ends the iterator."""
