@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
 import quintet
 
@@ -227,6 +227,8 @@ def test_iterator_positions(
     ldb: Any, steps: Any, start: Any, stop: Any, above: bool, upto: bool, reverse: bool
 ) -> None:
     """An iterator is a position between the entries of its range."""
+    # plyvel returns nothing for a range of one key in reverse.
+    assume(IS_OURS or start is None or stop is None or start < stop)
     keys = [b"b", b"c", b"d", b"e", b"f", b"g", b"h"]
     for key in keys:
         ldb.put(key, key)

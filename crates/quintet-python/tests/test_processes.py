@@ -134,7 +134,7 @@ def test_the_interpreter_ends_with_open_handles(tmp_path: Path) -> None:
                 while True:
                     table.get(b"1")
                     list(table[b"1":b"2"])
-            except quintet.ClosedError:
+            except quintet.QuintetError:
                 pass
         threading.Thread(target=reads, daemon=True).start()
         table[b"last"] = b"1"
