@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use pyo3::{prelude::*, sync::MutexExt, types::PyTuple};
+use pyo3::{exceptions::PyTypeError, prelude::*, sync::MutexExt, types::PyTuple};
 
 use crate::{
     errors::{OrRaise, poisoned},
     options::{PutArguments, durability},
-    table::PyTable,
+    source::Source,
     view::TableView,
 };
 
@@ -63,6 +63,15 @@ fn leave(
     Ok(())
 }
 
+/// Raises unless the table is open and can be written to.
+fn check(py: Python<'_>, view: &TableView) -> PyResult<()> {
+    view.check_open(py)?;
+    match &view.source {
+        Source::Now(_) => Ok(()),
+        _ => Err(PyTypeError::new_err("a batch writes to a Table, not to a view of one")),
+    }
+}
+
 fn add_put(
     shared: &SharedBatch,
     view: &TableView,
@@ -70,7 +79,7 @@ fn add_put(
     arguments: &PutArguments<'_, '_>,
 ) -> PyResult<()> {
     let py = key.py();
-    view.check_open(py)?;
+    check(py, view)?;
     let (key, value) = (view.codecs.keys.encode(key)?, view.codecs.values.encode(value)?);
     let mut batch = lock(py, shared)?;
     if arguments.is_plain() {
@@ -83,7 +92,7 @@ fn add_put(
 
 fn add_delete(shared: &SharedBatch, view: &TableView, key: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = key.py();
-    view.check_open(py)?;
+    check(py, view)?;
     let key = view.codecs.keys.encode(key)?;
     lock(py, shared)?.delete(&view.table, &*key);
     Ok(())
@@ -96,7 +105,7 @@ fn add_merge(
     operand: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     let py = key.py();
-    view.check_open(py)?;
+    check(py, view)?;
     let (key, operand) = (view.codecs.keys.encode(key)?, view.codecs.values.encode(operand)?);
     lock(py, shared)?.merge(&view.table, &*key, &*operand);
     Ok(())
@@ -116,33 +125,33 @@ impl Batch {
     #[pyo3(signature = (table, key, value, *, ttl=None, expires_at=None))]
     fn put(
         &self,
-        table: &Bound<'_, PyTable>,
+        table: &Bound<'_, TableView>,
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
         ttl: Option<&Bound<'_, PyAny>>,
         expires_at: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let view = table.as_super().get();
+        let view = table.get();
         add_put(&self.shared, view, (key, value), &expiring(ttl, expires_at))
     }
 
     /// Adds a delete.
-    fn delete(&self, table: &Bound<'_, PyTable>, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        add_delete(&self.shared, table.as_super().get(), key)
+    fn delete(&self, table: &Bound<'_, TableView>, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        add_delete(&self.shared, table.get(), key)
     }
 
     /// Adds a merge by the table's merge operator.
     fn merge(
         &self,
-        table: &Bound<'_, PyTable>,
+        table: &Bound<'_, TableView>,
         key: &Bound<'_, PyAny>,
         operand: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        add_merge(&self.shared, table.as_super().get(), key, operand)
+        add_merge(&self.shared, table.get(), key, operand)
     }
 
     /// Returns a view of this batch for one table: `batch[table][key] = value`.
-    fn __getitem__(&self, py: Python<'_>, table: &Bound<'_, PyTable>) -> PyResult<TableBatch> {
+    fn __getitem__(&self, py: Python<'_>, table: &Bound<'_, TableView>) -> PyResult<TableBatch> {
         TableBatch::new(py, &self.shared, table)
     }
 
@@ -184,21 +193,21 @@ impl Batch {
 #[pyclass(frozen, generic, module = "quintet", name = "TableBatch")]
 pub(crate) struct TableBatch {
     shared: SharedBatch,
-    table: Py<PyTable>,
+    table: Py<TableView>,
 }
 
 impl TableBatch {
     pub(crate) fn new(
         py: Python<'_>,
         shared: &SharedBatch,
-        table: &Bound<'_, PyTable>,
+        table: &Bound<'_, TableView>,
     ) -> PyResult<Self> {
-        table.as_super().get().check_open(py)?;
+        check(py, table.get())?;
         Ok(Self { shared: Arc::clone(shared), table: table.clone().unbind() })
     }
 
-    fn view<'a>(&'a self, py: Python<'a>) -> &'a TableView {
-        self.table.bind(py).as_super().get()
+    fn view(&self) -> &TableView {
+        self.table.get()
     }
 }
 
@@ -206,12 +215,12 @@ impl TableBatch {
 impl TableBatch {
     /// Adds a put.
     fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        add_put(&self.shared, self.view(key.py()), (key, value), &expiring(None, None))
+        add_put(&self.shared, self.view(), (key, value), &expiring(None, None))
     }
 
     /// Adds a delete. The key need not have a value.
     fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        add_delete(&self.shared, self.view(key.py()), key)
+        add_delete(&self.shared, self.view(), key)
     }
 
     /// Adds a put.
@@ -224,17 +233,17 @@ impl TableBatch {
         expires_at: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let arguments = expiring(ttl, expires_at);
-        add_put(&self.shared, self.view(key.py()), (key, value), &arguments)
+        add_put(&self.shared, self.view(), (key, value), &arguments)
     }
 
     /// Adds a delete.
     fn delete(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        add_delete(&self.shared, self.view(key.py()), key)
+        add_delete(&self.shared, self.view(), key)
     }
 
     /// Adds a merge by the table's merge operator.
     fn merge(&self, key: &Bound<'_, PyAny>, operand: &Bound<'_, PyAny>) -> PyResult<()> {
-        add_merge(&self.shared, self.view(key.py()), key, operand)
+        add_merge(&self.shared, self.view(), key, operand)
     }
 
     /// Commits all operations of the batch, or none, and empties it.

@@ -4,6 +4,8 @@
 //! fields of the variant as attributes. An error is rare, so a lookup by name costs nothing that
 //! matters.
 
+use std::path::Path;
+
 use pyo3::{
     exceptions::{PyKeyError, PyRuntimeError},
     prelude::*,
@@ -14,7 +16,7 @@ use quintet::{Error, LockHolder};
 /// The module of the exception classes.
 const CLASSES: &str = "quintet._errors";
 
-/// Turns a result of the library into one of PyO3.
+/// Turns a result of the library into one of Python.
 pub(crate) trait OrRaise<T> {
     /// Returns the value, or the exception of the error.
     fn or_raise(self, py: Python<'_>) -> PyResult<T>;
@@ -48,10 +50,21 @@ pub(crate) fn closed(py: Python<'_>, what: &str) -> PyErr {
 /// Returns the exception of an error.
 #[cold]
 pub(crate) fn raised(py: Python<'_>, error: &Error) -> PyErr {
-    let fields = PyDict::new(py);
-    let built = set_fields(py, error, &fields)
-        .and_then(|name| build(py, name, &error.to_string(), &fields));
-    built.unwrap_or_else(|failure| failure)
+    let (name, fields) = describe(error);
+    let set = || -> PyResult<PyErr> {
+        let named = PyDict::new(py);
+        for (field, value) in fields {
+            match value {
+                Field::Text(text) => named.set_item(field, text)?,
+                Field::Number(number) => named.set_item(field, number)?,
+                Field::Bytes(bytes) => named.set_item(field, PyBytes::new(py, bytes))?,
+                Field::Path(path) => named.set_item(field, path)?,
+                Field::Absent => named.set_item(field, py.None())?,
+            }
+        }
+        build(py, name, &error.to_string(), &named)
+    };
+    set().unwrap_or_else(|failure| failure)
 }
 
 fn build(py: Python<'_>, name: &str, message: &str, fields: &Bound<'_, PyDict>) -> PyResult<PyErr> {
@@ -59,158 +72,124 @@ fn build(py: Python<'_>, name: &str, message: &str, fields: &Bound<'_, PyDict>) 
     Ok(PyErr::from_value(class.call((message,), Some(fields))?))
 }
 
-/// Sets the fields of an error. Returns the name of its class.
-fn set_fields(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResult<&'static str> {
-    let text = |name: &str, value: &str| fields.set_item(name, value);
-    let number = |name: &str, value: u64| fields.set_item(name, value);
-    let bytes = |name: &str, value: &[u8]| fields.set_item(name, PyBytes::new(py, value));
-    Ok(match error {
+/// The value of a field of an error.
+enum Field<'a> {
+    Text(&'a str),
+    Number(i64),
+    Bytes(&'a [u8]),
+    Path(&'a Path),
+    Absent,
+}
+
+/// The class of an exception, and its fields by name.
+type Description<'a> = (&'static str, Vec<(&'static str, Field<'a>)>);
+
+/// Returns a number as Python shows it. All of ours are far below the limit.
+fn number<'a>(value: impl TryInto<i64>) -> Field<'a> {
+    Field::Number(value.try_into().unwrap_or(i64::MAX))
+}
+
+fn describe(error: &Error) -> Description<'_> {
+    use Field::{Absent, Bytes, Path as Directory, Text};
+
+    match error {
         Error::Locked { path, holder } => {
-            fields.set_item("path", path)?;
-            set_holder(holder, fields)?;
-            "LockedError"
+            let (pid, program) = match holder {
+                LockHolder::ThisProcess => (number(std::process::id()), Absent),
+                LockHolder::Process { id, name } => {
+                    (number(*id), name.as_deref().map_or(Absent, Text))
+                }
+                _ => (Absent, Absent),
+            };
+            let path = ("path", Directory(path));
+            ("LockedError", vec![path, ("pid", pid), ("program", program)])
         }
         Error::NotADatabase { path, what } => {
-            fields.set_item("path", path)?;
-            text("what", what)?;
-            "NotADatabaseError"
+            ("NotADatabaseError", vec![("path", Directory(path)), ("what", Text(what))])
         }
         Error::Io { doing, source } => {
-            text("doing", doing)?;
-            fields.set_item("errno", source.raw_os_error())?;
-            "IoError"
+            let errno = source.raw_os_error().map_or(Absent, number);
+            ("IoError", vec![("doing", Text(doing)), ("errno", errno)])
         }
-        Error::DiskFull { doing } => {
-            text("doing", doing)?;
-            "DiskFullError"
-        }
+        Error::DiskFull { doing } => ("DiskFullError", vec![("doing", Text(doing))]),
         Error::Corruption { file, offset, what } => {
-            (text("file", file)?, number("offset", *offset)?, text("what", what)?);
-            "CorruptionError"
+            let place = [("file", Text(file)), ("offset", number(*offset))];
+            ("CorruptionError", place.into_iter().chain([("what", Text(what))]).collect())
         }
         Error::NewerFormat { file, found, supported } => {
-            text("file", file)?;
-            (number("found", u64::from(*found))?, number("supported", u64::from(*supported))?);
-            "NewerFormatError"
+            let versions = [("found", number(*found)), ("supported", number(*supported))];
+            ("NewerFormatError", versions.into_iter().chain([("file", Text(file))]).collect())
         }
-        Error::LogFailed { reason } => {
-            text("reason", reason)?;
-            "LogFailedError"
-        }
+        Error::LogFailed { reason } => ("LogFailedError", vec![("reason", Text(reason))]),
         Error::OutOfMemory { budget, needed } => {
-            (number("budget", *budget)?, number("needed", *needed)?);
-            "OutOfMemoryError"
+            let bytes = vec![("budget", number(*budget)), ("needed", number(*needed))];
+            ("OutOfMemoryError", bytes)
         }
-        Error::Limit { what } => {
-            text("what", what)?;
-            "LimitError"
-        }
+        Error::Limit { what } => ("LimitError", vec![("what", Text(what))]),
         Error::InvalidOption { name, what } => {
-            (text("name", name)?, text("what", what)?);
-            "InvalidOptionError"
+            ("InvalidOptionError", vec![("name", Text(name)), ("what", Text(what))])
         }
         Error::OutOfOrder { key, after } => {
-            (bytes("key", key)?, bytes("after", after)?);
-            "OutOfOrderError"
+            ("OutOfOrderError", vec![("key", Bytes(key)), ("after", Bytes(after))])
         }
         Error::SnapshotExpired { reason } => {
-            text("reason", reason)?;
-            "SnapshotExpiredError"
+            ("SnapshotExpiredError", vec![("reason", Text(reason))])
         }
         Error::Mount { path, what } => {
-            (text("path", path)?, text("what", what)?);
-            "MountError"
+            ("MountError", vec![("path", Text(path)), ("what", Text(what))])
         }
         Error::UnknownEngine { name, available } => {
-            (text("name", name)?, text("available", available)?);
-            "UnknownEngineError"
+            ("UnknownEngineError", vec![("name", Text(name)), ("available", Text(available))])
         }
         Error::NotEncodable { value, reason } => {
-            (text("value", value)?, text("reason", reason)?);
-            "NotEncodableError"
+            ("NotEncodableError", vec![("value", Text(value)), ("reason", Text(reason))])
         }
-        Error::ReadOnly => "ReadOnlyError",
-        Error::Closed => "ClosedError",
-        Error::Forked => "ForkedError",
-        of_table => set_table_fields(py, of_table, fields)?,
-    })
+        Error::ReadOnly => ("ReadOnlyError", Vec::new()),
+        Error::Closed => ("ClosedError", Vec::new()),
+        Error::Forked => ("ForkedError", Vec::new()),
+        of_table => describe_of_table(of_table),
+    }
 }
 
-/// Sets the fields of an error that names a table. Returns the name of its class.
-fn set_table_fields(
-    py: Python<'_>,
-    error: &Error,
-    fields: &Bound<'_, PyDict>,
-) -> PyResult<&'static str> {
-    let text = |name: &str, value: &str| fields.set_item(name, value);
-    let bytes = |name: &str, value: &[u8]| fields.set_item(name, PyBytes::new(py, value));
-    Ok(match error {
+/// Describes an error that names a table.
+fn describe_of_table(error: &Error) -> Description<'_> {
+    use Field::{Bytes, Text};
+
+    match error {
         Error::TableFailed { table, reason } => {
-            (text("table", table)?, text("reason", reason)?);
-            "TableFailedError"
+            ("TableFailedError", vec![("table", Text(table)), ("reason", Text(reason))])
         }
-        Error::Loading { table } => {
-            text("table", table)?;
-            "LoadingError"
-        }
-        Error::NoSuchTable { name } => {
-            text("name", name)?;
-            "NoSuchTableError"
-        }
-        Error::TableExists { name } => {
-            text("name", name)?;
-            "TableExistsError"
-        }
-        Error::StaleTable { name } => {
-            text("name", name)?;
-            "StaleTableError"
-        }
+        Error::Loading { table } => ("LoadingError", vec![("table", Text(table))]),
+        Error::NoSuchTable { name } => ("NoSuchTableError", vec![("name", Text(name))]),
+        Error::TableExists { name } => ("TableExistsError", vec![("name", Text(name))]),
+        Error::StaleTable { name } => ("StaleTableError", vec![("name", Text(name))]),
         Error::TypeMismatch { table, expected, found } => {
-            (text("table", table)?, text("expected", expected)?, text("found", found)?);
-            "TypeMismatchError"
+            let types = [("expected", Text(expected)), ("found", Text(found))];
+            ("TypeMismatchError", types.into_iter().chain([("table", Text(table))]).collect())
         }
-        Error::OtherDatabase { table } => {
-            text("table", table)?;
-            "OtherDatabaseError"
-        }
+        Error::OtherDatabase { table } => ("OtherDatabaseError", vec![("table", Text(table))]),
         Error::Unordered { table, engine } => {
-            (text("table", table)?, text("engine", engine)?);
-            "UnorderedError"
+            ("UnorderedError", vec![("table", Text(table)), ("engine", Text(engine))])
         }
         Error::MergeOperatorMissing { table, operator } => {
-            (text("table", table)?, text("operator", operator)?);
-            "MergeOperatorMissingError"
+            let fields = vec![("table", Text(table)), ("operator", Text(operator))];
+            ("MergeOperatorMissingError", fields)
         }
         Error::MergeRefused { table, key, operator, reason } => {
-            (text("table", table)?, bytes("key", key)?);
-            (text("operator", operator)?, text("reason", reason)?);
-            "MergeRefusedError"
+            let place = [("table", Text(table)), ("key", Bytes(key))];
+            let refusal = [("operator", Text(operator)), ("reason", Text(reason))];
+            ("MergeRefusedError", place.into_iter().chain(refusal).collect())
         }
-        Error::Conflict { table, key } => {
-            (text("table", table)?, bytes("key", key)?);
-            "ConflictError"
-        }
-        Error::Deadlock { table, key } => {
-            (text("table", table)?, bytes("key", key)?);
-            "DeadlockError"
-        }
-        Error::LockTimeout { table, key } => {
-            (text("table", table)?, bytes("key", key)?);
-            "LockTimeoutError"
-        }
+        Error::Conflict { table, key } => ("ConflictError", key_of_table(table, key)),
+        Error::Deadlock { table, key } => ("DeadlockError", key_of_table(table, key)),
+        Error::LockTimeout { table, key } => ("LockTimeoutError", key_of_table(table, key)),
         // A variant that is newer than this function.
-        _ => "QuintetError",
-    })
+        _ => ("QuintetError", Vec::new()),
+    }
 }
 
-fn set_holder(holder: &LockHolder, fields: &Bound<'_, PyDict>) -> PyResult<()> {
-    let (pid, program) = match holder {
-        LockHolder::ThisProcess => (Some(std::process::id()), None),
-        LockHolder::Process { id, name } => (Some(*id), name.clone()),
-        _ => (None, None),
-    };
-    fields.set_item("pid", pid)?;
-    fields.set_item("program", program)
+fn key_of_table<'a>(table: &'a str, key: &'a [u8]) -> Vec<(&'static str, Field<'a>)> {
+    vec![("table", Field::Text(table)), ("key", Field::Bytes(key))]
 }
 
 /// Returns the exception of a lock that another thread left broken by a panic.

@@ -5,9 +5,9 @@
 //! How: the classes that programs call are here, with their codecs. What needs no speed is in
 //! `python/quintet`: exceptions, views of mappings, asyncio, the plyvel interface.
 //!
-//! Threads: every object may be used from any number of threads, also without the global interpreter
-//! lock. Calls that can wait or read run detached from the interpreter. No lock is waited for while
-//! a thread is attached; see [`source`].
+//! Threads: every object may be used from any number of threads, also without the global
+//! interpreter lock. Calls that can wait or read run detached from the interpreter. No lock is
+//! waited for while a thread is attached; see [`source`].
 //!
 //! Start at [`database`], [`view`] and [`table`].
 #![forbid(unsafe_code)]

@@ -166,15 +166,15 @@ impl RangeArguments<'_, '_> {
 /// Returns the bounds of `table[start:stop:step]`, and whether it is read backwards.
 pub(crate) fn slice(keys: &Codec, slice: &Bound<'_, PySlice>) -> PyResult<(Bounds, bool)> {
     let part = |name| slice.getattr(name).map(|part| (!part.is_none()).then_some(part));
-    let (start, stop, step) = (part("start")?, part("stop")?, part("step")?);
-    let step = step.map_or(Ok(1), |step| step.extract::<i64>()).unwrap_or(0);
-    if !matches!(step, 1 | -1) {
+    let stride = part("step")?.map_or(Ok(1), |step| step.extract::<i64>()).unwrap_or(0);
+    if !matches!(stride, 1 | -1) {
         return Err(PyValueError::new_err(
             "the step of a range of keys is 1, or -1 for descending keys; \
              the bounds stay start:stop",
         ));
     }
+    let (start, stop) = (part("start")?, part("stop")?);
     let (start, stop) = (start.as_ref(), stop.as_ref());
     let bounds = RangeArguments { start, stop, ..RangeArguments::default() }.bounds(keys)?;
-    Ok((bounds, step == -1))
+    Ok((bounds, stride == -1))
 }

@@ -73,7 +73,7 @@ impl Source {
 
 /// Returns a snapshot that is not closed.
 pub(crate) fn open_snapshot(py: Python<'_>, shared: &SharedSnapshot) -> PyResult<Snapshot> {
-    // Nobody holds this lock for longer than a clone.
+    // No thread holds this lock for longer than a clone takes.
     let snapshot = shared.read().map_err(|_| poisoned())?;
     snapshot.clone().ok_or_else(|| closed(py, "snapshot"))
 }

@@ -227,7 +227,6 @@ impl PyTable {
     /// Sets the value of `key` to `new` if it is `expected`, and returns whether it was. `None` is
     /// a key without a value. Encoded values are compared.
     #[pyo3(signature = (key, expected, new, *, ttl=None, expires_at=None, sync=None))]
-    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn compare_and_swap(
         slf: &Bound<'_, Self>,
         key: &Bound<'_, PyAny>,
@@ -316,7 +315,7 @@ impl PyTable {
     fn batch(slf: &Bound<'_, Self>, py: Python<'_>) -> PyResult<TableBatch> {
         let view = open(slf)?;
         let batch = batch_of(view).ok_or_else(|| PyTypeError::new_err("the table is read-only"))?;
-        TableBatch::new(py, &Batch::shared(batch), slf)
+        TableBatch::new(py, &Batch::shared(batch), slf.as_super())
     }
 
     /// Checkpoints the table: makes every earlier write durable in the table's files.

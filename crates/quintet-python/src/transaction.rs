@@ -432,7 +432,6 @@ impl TransactionTable {
     /// Sets the value of `key`. Returns whether the condition holds.
     #[pyo3(signature = (key, value, *, ttl=None, expires_at=None, if_absent=false,
         if_present=false))]
-    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn put(
         slf: &Bound<'_, Self>,
         key: &Bound<'_, PyAny>,

@@ -35,8 +35,8 @@ thread_local! {
 
 /// A table as it can be read: now, in a snapshot, or in a transaction. A `Mapping` of its entries.
 ///
-/// Keys and values are `bytes`, or what the codecs of the table make of them. Iteration yields keys,
-/// in key order on an ordered engine. `table[start:stop]` is a `Range`.
+/// Keys and values are `bytes`, or what the codecs of the table make of them. Iteration yields
+/// keys, in key order on an ordered engine. `table[start:stop]` is a `Range`.
 #[pyclass(frozen, subclass, weakref, generic, module = "quintet", name = "TableView")]
 pub(crate) struct TableView {
     pub(crate) source: Source,
@@ -215,7 +215,7 @@ impl TableView {
     }
 
     /// Returns the values of `keys`, in their order, with `None` for each key that has none. Faster
-    /// than a get for each, and no snapshot: values may be of different moments.
+    /// than a get for each. It is no snapshot: values may be of different moments.
     fn get_many<'py>(
         &self,
         py: Python<'py>,
@@ -258,8 +258,13 @@ impl TableView {
         include_start: bool,
         include_stop: bool,
     ) -> PyResult<PyRange> {
-        let (excludes_start, includes_stop) = (!include_start, include_stop);
-        let arguments = RangeArguments { start, stop, prefix, excludes_start, includes_stop };
+        let arguments = RangeArguments {
+            start,
+            stop,
+            prefix,
+            excludes_start: !include_start,
+            includes_stop: include_stop,
+        };
         self.select(py, &arguments, reverse)
     }
 
@@ -337,7 +342,8 @@ impl TableView {
         Ok(format!("<{} {:?} ({})>", class.name()?, view.table.name(), view.table.kind()))
     }
 
-    fn __reduce__(&self) -> PyResult<()> {
+    #[staticmethod]
+    fn __reduce__() -> PyResult<()> {
         Err(PyTypeError::new_err(
             "a table cannot be pickled or sent to another process; open the database there",
         ))

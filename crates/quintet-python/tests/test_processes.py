@@ -176,10 +176,10 @@ def test_an_interrupt_ends_long_work(tmp_path: Path, work: str) -> None:
         db = quintet.open(sys.argv[1], memory_budget=256 << 20)
         table = db.table("t")
         table.load_sorted((b"%09d" % number, b"") for number in range(50_000))
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         print("ready", flush=True)
         try:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
             while True:
                 {work}
         except KeyboardInterrupt:

@@ -77,8 +77,8 @@ class Struct:
 json = Json()
 
 _PICKLE = (
-    "pickle is refused: reading a pickled value runs whatever code its bytes name, so whoever can "
-    "write to the database, or to its files, runs code in every program that reads it. Use "
+    "pickle is refused: reading a pickled value runs whatever code its bytes name, so a program "
+    "that can write to the database, or to its files, runs code in every reader. Use "
     '"json", a struct, or a codec of your own. If every writer is trusted: '
     "quintet.codecs.pickle(trust_every_writer=True)"
 )

@@ -1,8 +1,8 @@
 //! Keys and values of typed tables, by the types of the catalog.
 //!
-//! The bytes are those of the library: a table that Rust wrote is read here, and the reverse. A part
-//! of a composite key goes through the library's [`KeyPart`], one part at a time, because its types
-//! are known only at run time.
+//! The bytes are those of the library, so programs in both languages read the same table. A part of
+//! a composite key goes through the library's [`KeyPart`], one part at a time. Its types are known
+//! only at run time.
 
 use pyo3::{
     IntoPyObjectExt,
@@ -12,7 +12,7 @@ use pyo3::{
 };
 use quintet::{KeyPart, TypeTag, TypedValue, ValueRef};
 
-use super::{Encoded, bytes_like, text, wrong_type};
+use super::encoded::{Encoded, bytes_like, text, wrong_type};
 
 /// Encodes a key: one value, or a tuple of its parts. A shorter tuple encodes as the prefix of the
 /// keys that begin with it, and so comes before them.

@@ -128,9 +128,9 @@ impl PyDatabase {
     /// are those of a new table; an existing one keeps its own. With `create=False`, raises
     /// `NoSuchTableError` for a missing table.
     ///
-    /// `keys` and `values` choose the codecs: `bytes`, `str`, "json", a `struct.Struct`, or an object
-    /// with `encode` and `decode`. Without them, a typed table has those of its types, and any other
-    /// has bytes.
+    /// `keys` and `values` choose the codecs: `bytes`, `str`, "json", a `struct.Struct`, or an
+    /// object with `encode` and `decode`. Without them, a typed table has those of its types. Any
+    /// other table has bytes.
     #[pyo3(signature = (path, *, engine="btree", keys=None, values=None, merge=None, options=None,
         create=true))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
@@ -364,10 +364,11 @@ impl PyDatabase {
     }
 
     fn __repr__(&self) -> String {
-        format!("<quintet.Database {:?}>", self.path)
+        format!("<quintet.Database {}>", self.path.display())
     }
 
-    fn __reduce__(&self) -> PyResult<()> {
+    #[staticmethod]
+    fn __reduce__() -> PyResult<()> {
         Err(PyTypeError::new_err(
             "a database cannot be pickled or sent to another process; open it there",
         ))

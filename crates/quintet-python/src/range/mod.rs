@@ -24,6 +24,7 @@ use pyo3::{
     types::{PyBytes, PyList, PyTuple},
 };
 use quintet::Table;
+pub(crate) use reader::Part;
 use reader::{CHUNK_ENTRIES_MAX, Reader};
 
 use crate::{
@@ -35,16 +36,6 @@ use crate::{
 
 /// Entries that are counted between two looks at signals.
 const COUNTED_ENTRIES: usize = 1 << 16;
-
-/// The part of entries that an iterator returns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    Keys,
-    Values,
-    Items,
-    /// Nothing: entries are only counted.
-    Count,
-}
 
 /// The entries of a table whose keys lie between two bounds, in the order of the keys.
 ///

@@ -5,7 +5,6 @@ use std::ops::{Bound as End, ControlFlow};
 use pyo3::prelude::*;
 use quintet::{Cursor, Entries, Snapshot, Table, Transaction};
 
-use super::Part;
 use crate::{
     errors::OrRaise,
     options::Bounds,
@@ -15,10 +14,20 @@ use crate::{
 /// Entries of the first chunk. Small: many iterations end after a few entries.
 const CHUNK_ENTRIES_FIRST: usize = 16;
 /// Maximum number of entries of a chunk. Below 700, the number of new containers that starts a
-/// garbage collection of CPython.
+/// garbage collection of Python.
 pub(super) const CHUNK_ENTRIES_MAX: usize = 256;
 /// A chunk ends at this many bytes, so that large values are not read far ahead.
 const CHUNK_BYTES_MAX: usize = 256 << 10;
+
+/// The part of entries that an iterator returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Keys,
+    Values,
+    Items,
+    /// Nothing: entries are only counted.
+    Count,
+}
 
 /// Where the chunks come from, fixed for the whole iteration.
 enum Pinned {
@@ -158,6 +167,9 @@ impl Reader {
     }
 }
 
+/// A page of a scan, and the cursor of the next one.
+type Page = (Vec<(quintet::Key, quintet::Value)>, Cursor);
+
 /// One read of a chunk.
 struct Step<'a> {
     table: &'a Table,
@@ -231,7 +243,7 @@ impl Step<'_> {
     fn read_pages(
         &mut self,
         mut cursor: Cursor,
-        scan: impl Fn(&Cursor, usize) -> quintet::Result<(Vec<(quintet::Key, quintet::Value)>, Cursor)>,
+        scan: impl Fn(&Cursor, usize) -> quintet::Result<Page>,
     ) -> quintet::Result<Place> {
         loop {
             let (entries, next) = scan(&cursor, self.wanted.min(CHUNK_ENTRIES_MAX))?;

@@ -237,7 +237,7 @@ class DB:
             return "\n".join(lines).encode()
         if name == b"leveldb.approximate-memory-usage":
             used: int = self._db.stats()["memory_bytes"]
-            return b"%d" % used
+            return str(used).encode()
         return None
 
     def compact_range(
@@ -271,10 +271,10 @@ class DB:
 
 def _key(key: Any) -> bytes:
     """Returns a key that Quintet accepts. LevelDB has an empty key, Quintet has none."""
-    key = _bytes(key)
-    if not key:
+    encoded = _bytes(key)
+    if not encoded:
         raise Error("Quintet has no empty key")
-    return key
+    return encoded
 
 
 def _get(table: Any, key: Any, default: Any) -> Any:
