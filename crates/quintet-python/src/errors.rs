@@ -4,10 +4,10 @@
 //! fields of the variant as attributes. An error is rare, so a lookup by name costs nothing that
 //! matters.
 
-use std::path::Path;
+use std::{cell::Cell, path::Path};
 
 use pyo3::{
-    exceptions::{PyKeyError, PyRuntimeError},
+    exceptions::{PyException, PyKeyError, PyRuntimeError},
     prelude::*,
     types::{PyBytes, PyDict},
 };
@@ -47,9 +47,38 @@ pub(crate) fn closed(py: Python<'_>, what: &str) -> PyErr {
     named(py, "ClosedError", &format!("the {what} is closed"))
 }
 
+thread_local! {
+    /// What a merge operator in Python has raised. The library passes only its text on. The
+    /// operator runs in the thread of the call that fails because of it.
+    static MERGE_FAILURE: Cell<Option<PyErr>> = const { Cell::new(None) };
+}
+
+/// Keeps what a merge operator has raised, and returns its text.
+pub(crate) fn keep_merge_failure(failure: PyErr) -> String {
+    let text = failure.to_string();
+    MERGE_FAILURE.set(Some(failure));
+    text
+}
+
 /// Returns the exception of an error.
+///
+/// That of a refused merge has the exception of the operator as its cause. An exception that asks
+/// the program to end, such as `KeyboardInterrupt`, is returned itself.
 #[cold]
 pub(crate) fn raised(py: Python<'_>, error: &Error) -> PyErr {
+    let exception = exception(py, error);
+    let Error::MergeRefused { .. } = error else { return exception };
+    match MERGE_FAILURE.take() {
+        Some(failure) if failure.is_instance_of::<PyException>(py) => {
+            exception.set_cause(py, Some(failure));
+            exception
+        }
+        Some(failure) => failure,
+        None => exception,
+    }
+}
+
+fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let (name, fields) = describe(error);
     let set = || -> PyResult<PyErr> {
         let named = PyDict::new(py);

@@ -142,6 +142,10 @@ def test_merge_operators_in_python(reopened: Any) -> None:
         calls.append((key, old, operand))
         if operand == b"!":
             raise ValueError("no exclamations")
+        if operand == b"stop":
+            raise KeyboardInterrupt
+        if operand == b"text":
+            return "no bytes"  # type: ignore[return-value]
         return max(old or b"", operand, key=len)
 
     db = reopened(merge_operators={"longest": longest})
@@ -149,8 +153,16 @@ def test_merge_operators_in_python(reopened: Any) -> None:
     for operand in (b"aa", b"b", b"cccc"):
         table.merge(b"k", operand)
     assert table[b"k"] == b"cccc" and calls[0] == (b"k", None, b"aa")
-    with pytest.raises(quintet.MergeRefusedError, match="no exclamations"):
+    with pytest.raises(quintet.MergeRefusedError, match="no exclamations") as refused:
         table.merge(b"k", b"!")
+    assert isinstance(refused.value.__cause__, ValueError)
+    with pytest.raises(quintet.MergeRefusedError) as refused:
+        with table.batch() as batch:
+            batch.merge(b"k", b"text")
+    assert isinstance(refused.value.__cause__, TypeError)
+    with pytest.raises(KeyboardInterrupt):
+        table.merge(b"k", b"stop")
+    assert table[b"k"] == b"cccc"
     with db.transaction() as transaction:
         transaction.merge(table, b"k", b"ddddd")
     with pytest.raises(quintet.MergeOperatorMissingError) as missing:

@@ -3,7 +3,10 @@
 use pyo3::{exceptions::PyTypeError, prelude::*, types::PyDict};
 use quintet::Options;
 
-use crate::options::{durability, duration};
+use crate::{
+    errors::keep_merge_failure,
+    options::{durability, duration},
+};
 
 /// Reads the options to open a database.
 pub(super) fn options(given: Option<&Bound<'_, PyDict>>) -> PyResult<Options> {
@@ -36,17 +39,14 @@ pub(super) fn options(given: Option<&Bound<'_, PyDict>>) -> PyResult<Options> {
 }
 
 /// Adds merge operators: `function(key, old, operand)` returns the new value, all as bytes; `old`
-/// is `None` for a key without a value. What a function raises is the reason of the refusal.
+/// is `None` for a key without a value. What a function raises is the cause of the refusal.
 fn merge_operators(mut options: Options, given: &Bound<'_, PyAny>) -> PyResult<Options> {
     for (name, function) in given.cast::<PyDict>()? {
         let function = function.unbind();
         let operator = move |key: &[u8], old: Option<&[u8]>, operand: &[u8]| {
             Python::attach(|py| {
                 let merged = function.call1(py, (key, old, operand));
-                merged.and_then(|merged| merged.extract::<Vec<u8>>(py)).map_err(|error| {
-                    // The caller sees the exception's text; an interrupt stays an interrupt.
-                    error.to_string()
-                })
+                merged.and_then(|merged| merged.extract::<Vec<u8>>(py)).map_err(keep_merge_failure)
             })
         };
         options = options.merge_operator(name.extract::<String>()?, operator);
