@@ -1,18 +1,19 @@
 //! Batches: writes to any number of tables that are committed atomically.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
-use pyo3::{exceptions::PyTypeError, prelude::*, sync::MutexExt, types::PyTuple};
+use pyo3::{exceptions::PyTypeError, prelude::*, types::PyTuple};
 
 use crate::{
-    errors::{OrRaise, poisoned},
+    errors::OrRaise,
+    guarded::Guarded,
     options::{PutArguments, durability},
     source::Source,
     view::TableView,
 };
 
 /// A batch that several objects fill.
-pub(crate) type SharedBatch = Arc<Mutex<quintet::Batch>>;
+pub(crate) type SharedBatch = Arc<Guarded<quintet::Batch>>;
 
 /// Writes to any number of tables of one database, committed atomically.
 ///
@@ -31,16 +32,12 @@ impl Batch {
     }
 
     pub(crate) fn shared(batch: quintet::Batch) -> SharedBatch {
-        Arc::new(Mutex::new(batch))
+        Arc::new(Guarded::new(batch))
     }
 }
 
-fn lock<'a>(py: Python<'_>, shared: &'a SharedBatch) -> PyResult<MutexGuard<'a, quintet::Batch>> {
-    shared.lock_py_attached(py).map_err(|_| poisoned())
-}
-
 fn commit(py: Python<'_>, shared: &SharedBatch, sync: Option<bool>) -> PyResult<()> {
-    let mut batch = lock(py, shared)?;
+    let mut batch = shared.lock(py)?;
     let batch = &mut *batch;
     py.detach(|| match sync {
         Some(sync) => batch.commit_with(durability(sync)),
@@ -59,7 +56,7 @@ fn leave(
     if exception.iter().all(|part| part.is_none()) {
         return commit(py, shared, sync);
     }
-    lock(py, shared)?.clear();
+    shared.lock(py)?.clear();
     Ok(())
 }
 
@@ -81,7 +78,7 @@ fn add_put(
     let py = key.py();
     check(py, view)?;
     let (key, value) = (view.codecs.keys.encode(key)?, view.codecs.values.encode(value)?);
-    let mut batch = lock(py, shared)?;
+    let mut batch = shared.lock(py)?;
     if arguments.is_plain() {
         batch.put(&view.table, &*key, &*value);
     } else {
@@ -94,7 +91,7 @@ fn add_delete(shared: &SharedBatch, view: &TableView, key: &Bound<'_, PyAny>) ->
     let py = key.py();
     check(py, view)?;
     let key = view.codecs.keys.encode(key)?;
-    lock(py, shared)?.delete(&view.table, &*key);
+    shared.lock(py)?.delete(&view.table, &*key);
     Ok(())
 }
 
@@ -107,7 +104,7 @@ fn add_merge(
     let py = key.py();
     check(py, view)?;
     let (key, operand) = (view.codecs.keys.encode(key)?, view.codecs.values.encode(operand)?);
-    lock(py, shared)?.merge(&view.table, &*key, &*operand);
+    shared.lock(py)?.merge(&view.table, &*key, &*operand);
     Ok(())
 }
 
@@ -164,19 +161,19 @@ impl Batch {
 
     /// Removes all operations.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
-        lock(py, &self.shared)?.clear();
+        self.shared.lock(py)?.clear();
         Ok(())
     }
 
     /// Returns the number of operations.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(lock(py, &self.shared)?.len())
+        Ok(self.shared.lock(py)?.len())
     }
 
     /// The size of the encoded operations in bytes. The limit is 1 GiB.
     #[getter]
     fn nbytes(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(lock(py, &self.shared)?.bytes())
+        Ok(self.shared.lock(py)?.bytes())
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -254,13 +251,13 @@ impl TableBatch {
 
     /// Removes all operations of the batch.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
-        lock(py, &self.shared)?.clear();
+        self.shared.lock(py)?.clear();
         Ok(())
     }
 
     /// Returns the number of operations of the batch.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(lock(py, &self.shared)?.len())
+        Ok(self.shared.lock(py)?.len())
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {

@@ -221,6 +221,12 @@ fn key_of_table<'a>(table: &'a str, key: &'a [u8]) -> Vec<(&'static str, Field<'
     vec![("table", Field::Text(table)), ("key", Field::Bytes(key))]
 }
 
+/// Returns the exception of a handle of the parent of a forked process.
+#[cold]
+pub(crate) fn forked(py: Python<'_>) -> PyErr {
+    exception(py, &Error::Forked)
+}
+
 /// Returns the exception of a lock that another thread left broken by a panic.
 #[cold]
 pub(crate) fn poisoned() -> PyErr {

@@ -7,7 +7,7 @@
 //!
 //! Threads: every object may be used from any number of threads, also without the global
 //! interpreter lock. Calls that can wait or read run detached from the interpreter. No lock is
-//! waited for while a thread is attached; see [`source`].
+//! waited for while a thread is attached; see [`guarded`].
 //!
 //! Start at [`database`], [`view`] and [`table`].
 #![forbid(unsafe_code)]
@@ -16,6 +16,7 @@ mod batch;
 mod codec;
 mod database;
 mod errors;
+mod guarded;
 mod options;
 mod range;
 mod snapshot;
@@ -40,11 +41,20 @@ mod _quintet {
         transaction::{PySavepoint, PyTransaction, TransactionTable},
         view::{Bytes, TableView},
     };
-    use pyo3::prelude::*;
+    use pyo3::{prelude::*, types::PyDict};
 
-    /// Adds the limits of the library.
+    /// Counts a fork, in the child.
+    #[pyfunction]
+    fn _after_fork() {
+        crate::guarded::count_fork();
+    }
+
+    /// Adds the limits of the library, and asks Python to report forks.
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let named = PyDict::new(module.py());
+        named.set_item("after_in_child", module.getattr("_after_fork")?)?;
+        module.py().import("os")?.call_method("register_at_fork", (), Some(&named))?;
         module.add("KEY_BYTES_MAX", quintet::KEY_BYTES_MAX)?;
         module.add("VALUE_BYTES_MAX", quintet::VALUE_BYTES_MAX)?;
         module.add("BATCH_BYTES_MAX", quintet::BATCH_BYTES_MAX)?;

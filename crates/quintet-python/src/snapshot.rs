@@ -1,11 +1,11 @@
 //! Snapshots: all tables of a database at one moment.
 
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use pyo3::{prelude::*, types::PyTuple};
 
 use crate::{
-    errors::poisoned,
+    guarded::Guarded,
     source::{SharedSnapshot, Source, open_snapshot},
     table::PyTable,
     view::TableView,
@@ -24,7 +24,7 @@ pub(crate) struct PySnapshot {
 impl PySnapshot {
     pub(crate) fn new(snapshot: quintet::Snapshot) -> Self {
         let lsn = snapshot.lsn().0;
-        Self { shared: Arc::new(RwLock::new(Some(snapshot))), lsn }
+        Self { shared: Arc::new(Guarded::new(Some(snapshot))), lsn }
     }
 
     fn source(&self) -> Source {
@@ -65,13 +65,13 @@ impl PySnapshot {
 
     /// Whether the snapshot was closed.
     #[getter]
-    fn closed(&self) -> PyResult<bool> {
-        Ok(self.shared.read().map_err(|_| poisoned())?.is_none())
+    fn closed(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.shared.lock(py)?.is_none())
     }
 
     /// Ends the snapshot. Later reads raise `ClosedError`; iterators that have begun go on.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let ended = self.shared.write().map_err(|_| poisoned())?.take();
+        let ended = self.shared.lock(py)?.take();
         py.detach(|| drop(ended));
         Ok(())
     }

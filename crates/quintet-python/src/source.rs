@@ -1,20 +1,22 @@
 //! Where reads come from: a table now, a snapshot, or a transaction.
 //!
 //! A transaction is behind a mutex, because Python may use it from several threads. The mutex is
-//! held while the call is detached from the interpreter. So a thread that is attached must never
-//! block on it: every lock goes through [`MutexExt::lock_py_attached`], which detaches first.
+//! held while a call runs detached from the interpreter; see [`Guarded`].
 
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::Arc;
 
-use pyo3::{prelude::*, sync::MutexExt};
+use pyo3::prelude::*;
 use quintet::{Database, Snapshot, Table, Transaction, Value};
 
-use crate::errors::{OrRaise, closed, poisoned};
+use crate::{
+    errors::{OrRaise, closed},
+    guarded::Guarded,
+};
 
 /// A snapshot until it is closed.
-pub(crate) type SharedSnapshot = Arc<RwLock<Option<Snapshot>>>;
+pub(crate) type SharedSnapshot = Arc<Guarded<Option<Snapshot>>>;
 /// A transaction until it is committed or rolled back.
-pub(crate) type SharedTransaction = Arc<Mutex<Option<Transaction>>>;
+pub(crate) type SharedTransaction = Arc<Guarded<Option<Transaction>>>;
 
 /// Where the entries of a table are read.
 #[derive(Clone)]
@@ -73,9 +75,7 @@ impl Source {
 
 /// Returns a snapshot that is not closed.
 pub(crate) fn open_snapshot(py: Python<'_>, shared: &SharedSnapshot) -> PyResult<Snapshot> {
-    // No thread holds this lock for longer than a clone takes.
-    let snapshot = shared.read().map_err(|_| poisoned())?;
-    snapshot.clone().ok_or_else(|| closed(py, "snapshot"))
+    shared.lock(py)?.clone().ok_or_else(|| closed(py, "snapshot"))
 }
 
 /// Runs `operation` on a transaction that has not ended, detached from the interpreter.
@@ -84,7 +84,7 @@ pub(crate) fn with_transaction<T: Send>(
     shared: &SharedTransaction,
     operation: impl FnOnce(&mut Transaction) -> quintet::Result<T> + Send,
 ) -> PyResult<T> {
-    let mut guard = shared.lock_py_attached(py).map_err(|_| poisoned())?;
+    let mut guard = shared.lock(py)?;
     let transaction = guard.as_mut().ok_or_else(|| closed(py, "transaction"))?;
     py.detach(|| operation(transaction)).or_raise(py)
 }

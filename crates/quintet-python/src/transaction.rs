@@ -1,18 +1,18 @@
 //! Transactions: reads and writes of any number of tables that take effect at one moment, or not at
 //! all.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use pyo3::{
     exceptions::{PyKeyError, PyTypeError},
     prelude::*,
-    sync::MutexExt,
     types::{PyDict, PyMapping, PySlice, PyTuple},
 };
 use quintet::{Isolation, Savepoint, Transaction, TransactionOptions};
 
 use crate::{
-    errors::{OrRaise, closed, missing, poisoned, raised},
+    errors::{OrRaise, closed, missing, raised},
+    guarded::Guarded,
     options::{PutArguments, delete_options, durability, duration},
     range::Part,
     source::{SharedTransaction, Source, with_transaction},
@@ -79,7 +79,7 @@ impl From<quintet::Error> for Failure {
 
 impl PyTransaction {
     pub(crate) fn new(transaction: Transaction) -> Self {
-        Self { shared: Arc::new(Mutex::new(Some(transaction))) }
+        Self { shared: Arc::new(Guarded::new(Some(transaction))) }
     }
 
     fn source(&self) -> Source {
@@ -87,7 +87,7 @@ impl PyTransaction {
     }
 
     fn end(&self, py: Python<'_>) -> PyResult<Option<Transaction>> {
-        Ok(self.shared.lock_py_attached(py).map_err(|_| poisoned())?.take())
+        Ok(self.shared.lock(py)?.take())
     }
 }
 
@@ -259,7 +259,7 @@ impl PyTransaction {
     /// Whether the transaction was committed or rolled back.
     #[getter]
     fn closed(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.shared.lock_py_attached(py).map_err(|_| poisoned())?.is_none())
+        Ok(self.shared.lock(py)?.is_none())
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {

@@ -18,7 +18,7 @@ use quintet::{Table, Value};
 
 use crate::{
     codec::Codecs,
-    errors::{closed, missing, named, raised},
+    errors::{closed, forked, missing, raised},
     options::{self, RangeArguments},
     range::{Part, PyRange, everything},
     source::Source,
@@ -160,11 +160,7 @@ impl TableView {
     #[getter]
     fn name(&self, py: Python<'_>) -> PyResult<String> {
         match self.table.name() {
-            name if name.is_empty() => {
-                let message = "the handle belongs to the parent of this forked process; open the \
-                               database in the process that uses it";
-                Err(named(py, "ForkedError", message))
-            }
+            name if name.is_empty() => Err(forked(py)),
             name => Ok(name),
         }
     }

@@ -33,6 +33,8 @@ def in_child(function: Callable[[], None]) -> str:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
+        # A child that waits for ever ends as killed.
+        signal.alarm(60)
         try:
             function()
             text = "nothing"
@@ -81,6 +83,31 @@ def test_handles_raise_in_a_forked_child(db: quintet.Database, engine: str) -> N
         assert raised.startswith("ForkedError: "), (number, raised)
         assert "forked" in raised or "fork" in raised
     assert table[b"001"] == b"1" and len(table) == 500, "the parent is not affected"
+
+
+def test_a_child_never_waits_for_a_lock_of_a_thread_of_its_parent(db: quintet.Database) -> None:
+    table = db.table("t")
+    holder, waiter = db.transaction(), db.transaction(lock_timeout=60)
+    holder.get_for_update(table, b"a")
+    batch, snapshot, iterator = db.batch(), db.snapshot(), iter(table)
+    # This thread holds the lock of `waiter` while it waits for the key.
+    thread = threading.Thread(target=lambda: waiter.get_for_update(table, b"a"))
+    thread.start()
+    time.sleep(0.1)
+    for call in (
+        lambda: waiter.get(table, b"a"),
+        lambda: waiter.rollback(),
+        lambda: holder.put(table, b"a", b"1"),
+        lambda: batch.put(table, b"a", b"1"),
+        lambda: batch.clear(),
+        lambda: snapshot.get(table, b"a"),
+        lambda: snapshot.close(),
+        lambda: next(iterator),
+    ):
+        assert in_child(call).startswith("ForkedError: ")
+    holder.rollback()
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 def worker(table: Any, path: str) -> str:

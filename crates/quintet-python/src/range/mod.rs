@@ -12,15 +12,12 @@
 
 mod reader;
 
-use std::{
-    ops::Bound as End,
-    sync::{Arc, Mutex},
-};
+use std::{ops::Bound as End, sync::Arc};
 
 use pyo3::{
     exceptions::PyTypeError,
     prelude::*,
-    sync::{MutexExt, PyOnceLock},
+    sync::PyOnceLock,
     types::{PyBytes, PyList, PyTuple},
 };
 use quintet::Table;
@@ -29,7 +26,8 @@ use reader::{CHUNK_ENTRIES_MAX, Reader};
 
 use crate::{
     codec::Codecs,
-    errors::{OrRaise, poisoned},
+    errors::OrRaise,
+    guarded::Guarded,
     options::Bounds,
     source::{Source, with_transaction},
 };
@@ -59,7 +57,7 @@ impl PyRange {
         part: Part,
         reverse: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let reader = Mutex::new(self.reader(py, part, reverse, CHUNK_ENTRIES_MAX)?);
+        let reader = Guarded::new(self.reader(py, part, reverse, CHUNK_ENTRIES_MAX)?);
         let chunks = Chunks { codecs: Arc::clone(&self.codecs), part, reader };
         chain(py)?.call1((chunks,))
     }
@@ -168,7 +166,7 @@ impl PyRange {
 pub(crate) struct Chunks {
     codecs: Arc<Codecs>,
     part: Part,
-    reader: Mutex<Reader>,
+    reader: Guarded<Reader>,
 }
 
 #[pymethods]
@@ -179,7 +177,7 @@ impl Chunks {
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
         py.check_signals()?;
-        let mut reader = self.reader.lock_py_attached(py).map_err(|_| poisoned())?;
+        let mut reader = self.reader.lock(py)?;
         if reader.read(py)? == 0 {
             return Ok(None);
         }
