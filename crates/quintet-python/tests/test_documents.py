@@ -132,6 +132,8 @@ MISUSES = [
     "db.table(5)",
     'text.put("k", "v", tt=5)',
     "plain.get_many([1])",
+    'quintet.open("db", speed=11)',
+    'quintet.open("db", memory_budget="much")',
 ]
 
 

@@ -6,12 +6,15 @@ import atexit
 import os
 import weakref
 from collections.abc import ItemsView, Iterator, KeysView, MutableMapping, ValuesView
-from typing import TYPE_CHECKING, Any, Optional, cast
+from typing import TYPE_CHECKING, Any, Optional, Union, cast
 
 from ._quintet import Database as _Database
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from ._quintet import Table
+    from ._records import Options
 
 _open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
@@ -45,12 +48,12 @@ class Database(_Database):
 
     def __new__(
         cls,
-        path: Any,
+        path: Union[str, bytes, os.PathLike[Any]],
         *,
         engine: str = "btree",
         keys: Any = None,
         values: Any = None,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> Database:
         """Opens the database in the directory `path`; see `quintet.open`."""
         self = cast(Database, super().__new__(cls, path, **options))
@@ -146,7 +149,14 @@ class Database(_Database):
 MutableMapping.register(Database)
 
 
-def open(path: Any, **options: Any) -> Database:
+def open(
+    path: Union[str, bytes, os.PathLike[Any]],
+    *,
+    engine: str = "btree",
+    keys: Any = None,
+    values: Any = None,
+    **options: Unpack[Options],
+) -> Database:
     """Opens the database in the directory `path`, and creates it if it is missing.
 
     `keys`, `values` and `engine` are those of the default table. The other options are keyword
@@ -159,4 +169,4 @@ def open(path: Any, **options: Any) -> Database:
     Raises `LockedError`, `NotADatabaseError`, `CorruptionError`, `NewerFormatError`,
     `InvalidOptionError` and `IoError`.
     """
-    return Database(path, **options)
+    return Database(path, engine=engine, keys=keys, values=values, **options)

@@ -2,7 +2,29 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Tuple
+import datetime
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple, TypedDict, Union
+
+_Seconds = Union[float, datetime.timedelta]
+MergeOperator = Callable[[bytes, Optional[bytes], bytes], bytes]
+"""Gets a key, its value or `None`, and an operand, and returns the new value."""
+
+
+class Options(TypedDict, total=False):
+    """The options to open a database; `quintet.open` describes them."""
+
+    sync: Optional[bool]
+    memory_budget: Optional[int]
+    sync_interval: Optional[_Seconds]
+    recovery_budget: Optional[int]
+    checkpoint_interval: Optional[_Seconds]
+    read_only: Optional[bool]
+    create: Optional[bool]
+    segment_bytes: Optional[int]
+    snapshot_limit: Optional[int]
+    snapshot_max_age: Optional[_Seconds]
+    merge_operators: Optional[Dict[str, MergeOperator]]
+    allow_missing_merge_operators: Optional[bool]
 
 
 class TableInfo(NamedTuple):

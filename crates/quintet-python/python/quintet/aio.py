@@ -23,12 +23,18 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from ._database import Database
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._records import Options
 
 __all__ = [
     "AsyncBatch",
@@ -320,10 +326,20 @@ class AsyncDatabase(_Wrapper):
         await self.close()
 
 
-async def open(path: Any, *, threads: int = THREADS, **options: Any) -> AsyncDatabase:
+async def open(
+    path: Union[str, bytes, os.PathLike[Any]],
+    *,
+    threads: int = THREADS,
+    engine: str = "btree",
+    keys: Any = None,
+    values: Any = None,
+    **options: Unpack[Options],
+) -> AsyncDatabase:
     """Opens a database for `asyncio`; see `quintet.open`. Calls run in `threads` threads."""
     pool = ThreadPoolExecutor(threads, thread_name_prefix="quintet")
-    call = functools.partial(Database, path, **options)
+    call = functools.partial(
+        Database, path, engine=engine, keys=keys, values=values, **options
+    )
     try:
         database = await asyncio.get_running_loop().run_in_executor(pool, call)
     except BaseException:
