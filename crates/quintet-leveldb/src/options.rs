@@ -6,7 +6,7 @@ use quintet::{Durability, Options, Snapshot};
 use quintet_compat::{
     boundary::Foreign,
     comparator::{Comparator, ComparatorCalls},
-    engines::TableRequest,
+    engines::{MERGE_OPERATOR, TableRequest},
     export,
     status::Status,
     store::{DEFAULT_FAMILY, FamilyRequest, FamilyRules, OpenRequest},
@@ -64,7 +64,10 @@ impl DatabaseOptions {
             create_if_missing: self.create_if_missing,
             error_if_exists: self.error_if_exists,
             family_rules: FamilyRules::default(),
-            options: self.options(),
+            // Tables name the operator, so that programs of RocksDB's interface can merge later.
+            options: self
+                .options()
+                .merge_operator(MERGE_OPERATOR, |_, _, _| Err("LevelDB has no merges".to_owned())),
             families: vec![family],
         }
     }
