@@ -126,7 +126,7 @@ impl Log {
         ahead
     }
 
-    /// Returns whether [`Self::prepare`] has work to do. [`Appended`] has the answer after an append.
+    /// Returns whether [`Self::prepare`] has work to do. [`Appended`] says so after an append.
     ///
     /// [`Appended`]: super::Appended
     pub fn wants_preparation(&self) -> bool {
