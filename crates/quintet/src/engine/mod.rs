@@ -148,6 +148,10 @@ impl Engine for AnyEngine {
         dispatch!(self, engine => engine.checkpoint(up_to))
     }
 
+    fn note_durable(&self, up_to: Lsn) -> Option<Lsn> {
+        dispatch!(self, engine => engine.note_durable(up_to))
+    }
+
     fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
         dispatch!(self, engine => engine.maintain(mode))
     }

@@ -22,14 +22,22 @@
 //! - The catalog records an engine's LSN only after the engine's files are durable to it, and
 //!   records the log's new start before segments are removed.
 //!
-//! Locks: the round, then the `maintenance` of one table after the other; see `ARCHITECTURE.md`.
+//! - What a checkpoint has completed is in the catalog before another edit removes the log for it:
+//!   `advancing` is held between the two.
+//!
+//! Tables in persistent memory are complete without a checkpoint. After a sync of the log, one edit
+//! of the catalog records that and shortens the log ([`CheckpointScheduler::note_durable`]), also
+//! while a table is maintained.
+//!
+//! Locks: the round, `advancing`, then the `maintenance` of one table after the other; see
+//! `ARCHITECTURE.md`.
 //!
 //! [`Host::is_round_due`]: crate::contract::Host::is_round_due
 
 mod mutants;
 mod periodic;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use periodic::PeriodicRounds;
 
@@ -44,7 +52,7 @@ use crate::{
     util::{
         codec::Lsn,
         mutant::mutant,
-        sync::{AtomicU64, CachePadded, Ordering, fair_mutex::FairMutex, lock},
+        sync::{AtomicU64, CachePadded, Mutex, Ordering, fair_mutex::FairMutex, lock},
         timed_counter::TimedCounter,
     },
     wal::Log,
@@ -54,6 +62,9 @@ use crate::{
 const DELAY_SHARE: u64 = 4;
 /// Minimum size in bytes of that part. A smaller one is persisted too soon for delays to help.
 const DELAY_BYTES_MIN: u64 = 1 << 20;
+/// Without a round, the log is shortened by at least this many bytes: opening reads about so much
+/// log of tables that are always complete.
+const SHORTENED_BYTES_MIN: u64 = 8 << 20;
 
 /// When all tables are checkpointed, at the latest.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +90,8 @@ pub(crate) struct CheckpointScheduler {
     /// The LSN that the last successful round over all tables covered.
     round_end: AtomicU64,
     periodic: PeriodicRounds,
+    /// Held from the first checkpoint of a round to the edit of the catalog that records it.
+    advancing: Mutex<()>,
     /// Counters since the database was opened. Each has a cache line of its own: every write reads
     /// the fields above.
     pub(crate) rounds: CachePadded<TimedCounter>,
@@ -101,6 +114,7 @@ impl CheckpointScheduler {
             host,
             recovery_budget: limits.recovery_budget,
             periodic,
+            advancing: Mutex::default(),
             round: FairMutex::default(),
             log_start: AtomicU64::new(log_start.0),
             round_end: AtomicU64::new(0),
@@ -183,6 +197,43 @@ impl CheckpointScheduler {
         self.write_stalls.fetch_add(1, Ordering::Relaxed);
         let outcome = self.checkpoint_all_above(tables, self.recovery_budget);
         if frees { Ok(()) } else { outcome }
+    }
+
+    /// Tells the tables how far the log is durable, after a sync. Some are complete to there without
+    /// a checkpoint. If only they keep the log long, shortens it, which waits for no maintenance.
+    pub(crate) fn note_durable(&self, tables: &TableRegistry) -> Result<()> {
+        let up_to = self.log.applied().min(self.log.durable());
+        // A table that has failed lacks an operation that the log has.
+        let note = |table: &TableState| {
+            let lsn = table.is_live().then(|| table.engine.note_durable(up_to)).flatten()?;
+            Some((table.id, lsn))
+        };
+        let complete = BTreeMap::from_iter(tables.filter_map(note));
+        if complete.is_empty() || !self.is_shorter_by_enough(tables, up_to, &complete) {
+            return Ok(());
+        }
+        // A round that is at work shortens the log itself.
+        let Ok(_advancing) = self.advancing.try_lock() else { return Ok(()) };
+        tables.check_open()?;
+        let mut progress = Progress::default();
+        for table in tables.all() {
+            if let Some(lsn) = complete.get(&table.id) {
+                table.record_persisted(*lsn);
+                progress.tables.push((table.id, *lsn));
+            }
+        }
+        self.advance_log(tables, up_to, progress)
+    }
+
+    /// Returns whether the log would be much shorter with what these tables are complete to.
+    fn is_shorter_by_enough(
+        &self,
+        tables: &TableRegistry,
+        up_to: Lsn,
+        complete: &BTreeMap<u64, Lsn>,
+    ) -> bool {
+        let start = tables.needed_from(up_to, complete);
+        self.replayed_log_bytes(start) >= SHORTENED_BYTES_MIN
     }
 
     /// Checkpoints `chosen` now, even if little is unpersisted.
@@ -273,6 +324,7 @@ impl CheckpointScheduler {
         also: Option<&Arc<TableState>>,
     ) -> Result<()> {
         let _round = self.round.lock();
+        let _advancing = lock(&self.advancing);
         tables.check_writable()?;
         let up_to = self.log.applied();
         self.log.sync()?;
@@ -335,6 +387,7 @@ impl CheckpointScheduler {
 
     /// Does what [`CheckpointScheduler::run_round`] counts.
     fn run_steps(&self, tables: &TableRegistry, chosen: Vec<Arc<TableState>>) -> Result<()> {
+        let _advancing = lock(&self.advancing);
         let up_to = self.log.applied();
         if self.log.durable() < up_to {
             self.log.sync()?;
@@ -371,7 +424,7 @@ impl CheckpointScheduler {
         up_to: Lsn,
         mut progress: Progress,
     ) -> Result<()> {
-        let log_start = tables.needed_from(up_to);
+        let log_start = tables.needed_from(up_to, &BTreeMap::new());
         let advanced = log_start > self.log_start();
         if !advanced && progress.tables.is_empty() {
             return Ok(());

@@ -321,6 +321,9 @@ impl<'a> BatchBuilder<'_, 'a> {
     fn push_op(&mut self, lsn: Lsn, id: u64, op: &Op<'_>) -> Result<()> {
         let Some(table) = self.table(lsn, id)? else { return Ok(()) };
         let Some(table) = open_for(self.replay.target, table, lsn, op)? else { return Ok(()) };
+        if lsn < complete_of(self.replay.target, table) && ExpiryEntry::of(id, op).is_none() {
+            return Ok(());
+        }
         if table.kind.allocates_per_entry() {
             if apply_op(self.replay.target, table, lsn, op)? {
                 table.record_applied(Lsn(lsn.0 + 1));
@@ -472,6 +475,11 @@ pub(super) fn apply_op(
     Ok(true)
 }
 
+/// Returns the LSN below which a table's files need no replay.
+fn complete_of(target: &ReplayTarget<'_>, table: &TableState) -> Lsn {
+    mutant!(ReplayIgnoresComplete: mutants::newest_complete(target), else table.persisted())
+}
+
 /// Returns what to apply for an operation if the table's files lack it: the operation, or a delete
 /// in place of a value that the sweep has found expired. Adds the expiry entry of a value if the
 /// index's files lack it.
@@ -482,10 +490,8 @@ fn missing_op<'a>(
     op: &Op<'a>,
 ) -> Result<Option<Op<'a>>> {
     mutant!(ReplaySkipsDeletes => if matches!(op, Op::Delete { .. }) { return Ok(None) });
-    let complete = mutant!(ReplayIgnoresComplete:
-        mutants::newest_complete(target), else table.persisted());
     add_expiry_entry(target, table.id, lsn, op)?;
-    if lsn < complete {
+    if lsn < complete_of(target, table) {
         return Ok(None);
     }
     match op {

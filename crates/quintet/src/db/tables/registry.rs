@@ -18,7 +18,11 @@
 //! only tries another. The map of tables and the pending removals are leaves; see
 //! `ARCHITECTURE.md`.
 
-use std::{collections::HashMap, io, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+    sync::Arc,
+};
 
 use super::{
     host::DatabaseHost,
@@ -350,16 +354,24 @@ impl TableRegistry {
         read(&self.tables).values().any(holds)
     }
 
+    /// Returns what `each` returns for the tables. Calls it under the lock of the map.
+    pub(crate) fn filter_map<T>(&self, each: impl Fn(&TableState) -> Option<T>) -> Vec<T> {
+        read(&self.tables).values().filter_map(|table| each(table)).collect()
+    }
+
     /// Returns whether an engine has work for an idle time.
     pub(crate) fn has_idle_work(&self) -> bool {
         let mut all = self.all().into_iter();
         all.any(|table| table.is_live() && table.engine.pending_work() == PendingWork::Later)
     }
 
-    /// Returns the first LSN that some table still needs the log for, at most `up_to`.
-    pub(crate) fn needed_from(&self, up_to: Lsn) -> Lsn {
+    /// Returns the first LSN that some table still needs the log for, at most `up_to`. `complete`
+    /// has tables that are complete to more than a checkpoint has recorded.
+    pub(crate) fn needed_from(&self, up_to: Lsn, complete: &BTreeMap<u64, Lsn>) -> Lsn {
         let needed = |table: &Arc<TableState>| {
-            if table.is_dirty() { table.persisted().min(up_to) } else { up_to }
+            let complete = complete.get(&table.id).copied().unwrap_or_default();
+            let persisted = table.persisted().max(complete);
+            if table.is_dirty() { persisted.min(up_to) } else { up_to }
         };
         read(&self.tables).values().map(needed).min().unwrap_or(up_to)
     }

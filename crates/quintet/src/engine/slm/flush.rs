@@ -62,6 +62,20 @@ impl SlmTable {
         Ok(complete)
     }
 
+    /// Records in a pool with memtables that the table is complete to `up_to`: everything below is
+    /// applied, and durable in the log. It is not recorded while an entry below may be in ordinary
+    /// memory, or in a page that is not written. Returns the LSN to which the table is complete.
+    pub(super) fn note_durable(&self, up_to: Lsn) -> Option<Lsn> {
+        let pool = self.memtable_pool().filter(|_| !self.context.read_only)?;
+        // Entries leave ordinary memory for pages before the memtable leaves the super version.
+        let has_unpooled =
+            mutant!(SlmPoolClaimsTooMuch: false, else self.write_buffer.has_unpooled());
+        if !has_unpooled && (pool.index.is_some() || !self.paged.has_pending_changes()) {
+            pool.set_complete(up_to);
+        }
+        Some(pool.complete())
+    }
+
     /// Flushes all memtables.
     pub(super) fn flush_all(&self) -> Result<()> {
         let _flushing = lock(&self.flushing);

@@ -163,6 +163,10 @@ impl Engine for Slm {
         self.table.flush_to(up_to)
     }
 
+    fn note_durable(&self, up_to: Lsn) -> Option<Lsn> {
+        self.table.note_durable(up_to)
+    }
+
     fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
         self.table.context.check_writable()?;
         match mode {

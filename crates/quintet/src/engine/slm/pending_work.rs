@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{Error, Result, contract::PendingWork, util::sync::Ordering};
 
-/// A table with memtables in a pool records how far it is complete after this many bytes of
-/// entries: opening replays at most about so much log. Each record costs a sync of the log.
+/// A table with memtables in a pool is checkpointed after this many bytes of entries: opening reads
+/// about so much log. Each checkpoint costs a sync of the log and an edit of the catalog.
 const MARK_BYTES: u64 = if cfg!(test) { 16 << 10 } else { 16 << 20 };
 
 impl SlmTable {
@@ -16,6 +16,9 @@ impl SlmTable {
         let view = self.write_buffer.view.load();
         if self.context.read_only {
             PendingWork::None
+        } else if self.is_mark_due() {
+            // Before flushes and merges: under a constant load, one of them is always due.
+            PendingWork::Checkpoint
         } else if self.write_buffer.is_flush_due(&view)
             || self.compaction_wanted.load(Ordering::Relaxed)
             || self.pool.as_ref().is_some_and(SlmPool::is_sweep_due)
@@ -64,13 +67,19 @@ impl SlmTable {
         }
     }
 
+    /// Returns whether a pool has got many bytes of entries since the last checkpoint.
+    pub(super) fn is_mark_due(&self) -> bool {
+        let memtables = self.memtable_pool().and_then(|pool| pool.memtables.as_ref());
+        memtables.is_some_and(|memtables| memtables.unmarked_bytes() >= MARK_BYTES)
+    }
+
     /// Returns the work of a table with a pool that needs no flush and no merge.
     fn pending_in_pool(&self, view: &SuperVersion) -> PendingWork {
         let memtables = self.memtable_pool().and_then(|pool| pool.memtables.as_ref());
         let unmarked = memtables.map_or(0, |memtables| memtables.unmarked_bytes());
         let has_pages = self.pool_index().is_none();
-        let is_due = unmarked >= MARK_BYTES
-            || has_pages && (self.paged.is_checkpoint_due() || self.paged.is_overlay_too_large());
+        let is_due =
+            has_pages && (self.paged.is_checkpoint_due() || self.paged.is_overlay_too_large());
         let is_clean = match memtables {
             Some(_) => unmarked == 0 && !self.write_buffer.has_unpooled(),
             None => view.is_unwritten(),

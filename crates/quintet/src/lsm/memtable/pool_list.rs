@@ -134,16 +134,6 @@ impl PoolList {
         }
     }
 
-    /// Calls `each` for every key.
-    pub(super) fn each_key(&self, mut each: impl FnMut(&[u8])) {
-        let (mut entry, mut key) = (self.list.seek(&[]), Vec::new());
-        while let Some(one) = entry {
-            self.list.copy_key(one, &mut key);
-            each(&key);
-            entry = self.list.next(one);
-        }
-    }
-
     #[cold]
     #[inline(never)]
     pub(super) fn is_empty(&self) -> bool {

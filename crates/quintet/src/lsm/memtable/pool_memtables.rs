@@ -129,11 +129,14 @@ impl PoolMemtables {
         (group, hash): (Option<&Arc<Filter>>, &HashKey<'_>),
         (ranges, budget): (&Arc<EmptyRanges>, &Arc<Budget>),
     ) -> Result<Arc<Memtable>> {
-        let list = PersistentList::open(&self.pool, at, self.totals.list_bytes, end.0)?;
+        let mut add = |key: &[u8]| {
+            if let Some(group) = group {
+                group.add(hash(key));
+            }
+        };
+        let capacity = self.totals.list_bytes;
+        let list = PersistentList::open(&self.pool, at, capacity, end.0, &mut add)?;
         let memtable = self.memtable(list, group, (ranges, budget));
-        if let (Some(group), Some(list)) = (group, memtable.pool_list()) {
-            list.each_key(|key| group.add(hash(key)));
-        }
         let (keys, bytes) = memtable.pool_list().map_or((0, 0), PoolList::size);
         memtable.entries.store(keys, Ordering::Relaxed);
         memtable.keys.store(keys, Ordering::Relaxed);
@@ -289,7 +292,7 @@ pub(crate) struct PoolListSummary {
 impl PoolListSummary {
     /// Reads and verifies the list at an offset. Fails with `Corruption`. The pool must be a copy.
     pub(crate) fn read(pool: &Arc<Pool>, at: u64) -> Result<Self> {
-        let list = PersistentList::open(pool, at, DIRECTORY_BYTES, u64::MAX)?;
+        let list = PersistentList::open(pool, at, DIRECTORY_BYTES, u64::MAX, &mut |_| {})?;
         let (mut lsns, mut entry) = (None::<(Lsn, Lsn)>, list.first());
         while let Some(one) = entry {
             let lsn = Lsn(list.version(list.value(one)));

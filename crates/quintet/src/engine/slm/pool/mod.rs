@@ -32,7 +32,8 @@
 //! - A table that the catalog records as complete is refused if its pool is missing or lost. A
 //!   table without a checkpoint is made again, and the log has all of it.
 //!
-//! Threads: see [`index`]. `complete` is written by checkpoints, which take turns.
+//! Threads: see [`index`]. `complete` is raised by checkpoints and after syncs of the log, under a
+//! lock.
 
 pub(super) mod index;
 mod inspect;

@@ -17,7 +17,7 @@ use crate::{
     pmem::{Pool, PoolMode, Sizes},
     util::{
         codec::Lsn,
-        sync::{AtomicU64, Mutex, Ordering},
+        sync::{AtomicU64, Mutex, Ordering, lock},
     },
 };
 
@@ -44,6 +44,8 @@ pub(in crate::engine::slm) struct SlmPool {
     /// The memtables, if they are in the pool.
     pub(in crate::engine::slm) memtables: Option<Arc<PoolMemtables>>,
     complete: AtomicU64,
+    /// Held while `complete` changes in the pool: checkpoints and syncs of the log raise it.
+    completing: Mutex<()>,
     /// See [`Place::lock`].
     _lock: Option<Box<dyn LockGuard>>,
     pub(super) sweep: Mutex<PoolSweep>,
@@ -165,7 +167,16 @@ impl SlmPool {
         }
         let complete = AtomicU64::new(pool.root(COMPLETE));
         let sweep = Mutex::new(PoolSweep::new(&pool));
-        Ok(Self { pool, is_emulated, index, memtables: None, complete, _lock: lock, sweep })
+        Ok(Self {
+            pool,
+            is_emulated,
+            index,
+            memtables: None,
+            complete,
+            completing: Mutex::default(),
+            _lock: lock,
+            sweep,
+        })
     }
 
     /// Opens the directory of memtables, which are frozen at `list_bytes`.
@@ -198,9 +209,10 @@ impl SlmPool {
     /// Records that the table is complete to an LSN: everything below is in the pool or in a run,
     /// and the log is durable to there. Returns the LSN to which it is complete.
     pub(in crate::engine::slm) fn set_complete(&self, lsn: Lsn) -> Lsn {
-        let before = self.complete.fetch_max(lsn.0, Ordering::AcqRel);
-        if lsn.0 > before {
+        let _completing = lock(&self.completing);
+        if lsn > self.complete() {
             self.pool.replace(Pool::root_at(COMPLETE), lsn.0);
+            self.complete.store(lsn.0, Ordering::Release);
         }
         self.complete()
     }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::{
     Error,
+    contract::Host as _,
     contract::test_bench::{Logged, contents, replay},
     io::sim::{Damage, SimEnv},
 };
@@ -77,6 +78,10 @@ impl CrashRun {
                 }
                 6 if random.below(4) == 0 => engine.maintain(MaintenanceMode::Full).unwrap(),
                 7 => engine.table.flush_all().unwrap(),
+                8 if random.below(2) == 0 => {
+                    bench.host.sync_log().unwrap();
+                    engine.note_durable(Lsn(lsn));
+                }
                 _ => {
                     let value = vec![low(lsn); to_usize(20 + random.below(300))];
                     put(&engine, lsn, &key, &value);
@@ -258,8 +263,27 @@ fn a_checkpoint_flushes_nothing() {
     assert_eq!(engine.pending_work(), PendingWork::None);
 }
 
+/// After a sync of the log the table is complete, without a checkpoint.
+#[test]
+fn a_sync_of_the_log_leaves_nothing_to_replay() {
+    let bench = pooled(77, MODES[0], false);
+    let (engine, _) = bench.open();
+    (1..100).for_each(|lsn| put(&engine, lsn, &lsn.to_be_bytes(), b"value"));
+    assert_eq!(engine.note_durable(Lsn(100)), Some(Lsn(100)));
+    assert_eq!(detail(&engine, "pmem_complete"), 100);
+    assert_eq!(engine.note_durable(Lsn(50)), Some(Lsn(100)), "it never falls");
+    for lsn in 100..1000 {
+        put(&engine, lsn, &lsn.to_be_bytes(), b"value");
+    }
+    assert_eq!(engine.note_durable(Lsn(1000)), Some(Lsn(1000)));
+    assert_eq!(engine.pending_work(), PendingWork::Checkpoint);
+    drop(engine);
+    assert_eq!(bench.open().1, Lsn(1000));
+}
+
 /// A full pool: memtables go to ordinary memory, and the table is complete to what it has flushed.
-fn full_pool() {
+/// `mark` tells the table that everything below an LSN is applied and in the log.
+fn full_pool(mark: fn(&Slm, Lsn)) {
     let bench = pooled(73, MODES[2], true).set("pmem_bytes", "262144");
     let (engine, _) = bench.open();
     let mut rows = Rows::new();
@@ -271,7 +295,7 @@ fn full_pool() {
         rows.insert(key.clone(), vec![low(lsn); 900]);
         log.push((lsn, key, Some(vec![low(lsn); 900])));
     }
-    assert_eq!(engine.checkpoint(Lsn(lsn)).unwrap(), Lsn(lsn));
+    mark(&engine, Lsn(lsn));
     compare(&engine, &rows);
     drop(engine);
     let other = bench.after_power_loss();
@@ -282,8 +306,13 @@ fn full_pool() {
 
 #[test]
 fn a_full_pool_loses_nothing() {
-    full_pool();
-    finds(Bug::SlmPoolClaimsTooMuch, full_pool);
+    let checkpoint: fn() =
+        || full_pool(|engine, lsn| assert_eq!(engine.checkpoint(lsn).unwrap(), lsn));
+    let sync: fn() = || full_pool(|engine, lsn| assert!(engine.note_durable(lsn).is_some()));
+    checkpoint();
+    sync();
+    finds(Bug::SlmPoolClaimsTooMuch, checkpoint);
+    finds(Bug::SlmPoolClaimsTooMuch, sync);
 }
 
 #[test]

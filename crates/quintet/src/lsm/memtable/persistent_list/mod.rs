@@ -158,9 +158,8 @@ const fn words(bytes: usize) -> u64 {
 }
 
 fn value_crc(version: u64, shape: u64, pieces: &[&[u8]]) -> u32 {
-    let mut head = version.to_le_bytes().to_vec();
-    head.extend_from_slice(&low_u32(shape).to_le_bytes());
-    pieces.iter().fold(crc32c(&head), |crc, piece| crc32c_append(crc, piece))
+    let crc = crc32c_append(crc32c(&version.to_le_bytes()), &low_u32(shape).to_le_bytes());
+    pieces.iter().fold(crc, |crc, piece| crc32c_append(crc, piece))
 }
 
 /// Returns the number of tower levels of the node at an offset, which may be none.

@@ -8,13 +8,23 @@ use super::{
 };
 use crate::{
     Result,
-    pmem::{Pool, link},
+    io::prefetch,
+    pmem::{Pool, link, target},
     util::{
         codec::{crc32c, key_prefix, widen},
         mutant::mutant,
         sync::{Ordering, lock},
     },
 };
+
+/// The buffers of a walk over all nodes.
+#[derive(Debug, Default)]
+struct NodeReader {
+    /// The object that has the last node or value.
+    run: Range<u64>,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
 
 impl PersistentList {
     /// As [`create`](Self::create), with space for `capacity` bytes of nodes and values. Fails with
@@ -36,17 +46,22 @@ impl PersistentList {
     }
 
     /// Opens the list at offset `at` and reads all of it. Removes the values of version `end` and
-    /// above: each key returns to its newest value below. Fails with [`Error::Corruption`] if any
-    /// part is damaged.
-    pub(crate) fn open(pool: &Arc<Pool>, at: u64, capacity: u64, end: u64) -> Result<Self> {
+    /// above: each key returns to its newest value below. Calls `each_key` for every key that is
+    /// left. Fails with [`Error::Corruption`] if any part is damaged.
+    pub(crate) fn open(
+        pool: &Arc<Pool>,
+        at: u64,
+        capacity: u64,
+        end: u64,
+        each_key: &mut dyn FnMut(&[u8]),
+    ) -> Result<Self> {
         if !pool.is_object(at) || pool.load(at) != MAGIC {
             return Err(pool.damage(at, "no list starts at this offset"));
         }
         let list = Self::with(Arc::clone(pool), at, capacity)?;
         let mut before = Vec::new();
         let mut latest = [HEAD; LEVELS];
-        let mut run = 0..0;
-        let mut key = Vec::new();
+        let mut reader = NodeReader::default();
         let mut node = list.follow(at + FIRST)?;
         let mut link_before = at + FIRST;
         let mut steps = pool.bytes() / KEY;
@@ -57,9 +72,12 @@ impl PersistentList {
                 return Err(pool.damage(node, "the nodes of a list form a cycle"));
             }
             steps -= 1;
-            if !list.is_within(node, KEY, &mut run) {
+            if !list.is_within(node, KEY, &mut reader.run) {
                 return Err(pool.damage(node, "a node is not within an object"));
             }
+            // Nodes and values lie in the order of inserts: each is a cache miss.
+            list.prefetch(node + VALUE);
+            list.prefetch(node + NEXT);
             if !list.return_below(node, end, &mut values)? {
                 // The node was new: unlink it.
                 node = list.follow(node + NEXT)?;
@@ -67,14 +85,15 @@ impl PersistentList {
                 continue;
             }
             link_before = node + NEXT;
-            let used = list.verify(node, &mut run, &mut key)?;
+            let used = list.verify(node, &mut reader)?;
             list.used_bytes.fetch_add(used, Ordering::Relaxed);
-            if list.keys() > 0 && before >= key {
+            if list.keys() > 0 && before >= reader.key {
                 return Err(pool.damage(node, "keys of a list are out of order"));
             }
             list.keys.fetch_add(1, Ordering::Relaxed);
             list.add_tower(node, &mut latest);
-            std::mem::swap(&mut before, &mut key);
+            each_key(&reader.key);
+            std::mem::swap(&mut before, &mut reader.key);
             node = list.follow(node + NEXT)?;
         }
         Ok(list)
@@ -99,9 +118,17 @@ impl PersistentList {
         Ok(value != 0)
     }
 
+    /// Brings the target of the link at an offset into the processor's cache.
+    fn prefetch(&self, at: u64) {
+        if let Some(word) = self.pool.words(target(self.pool.load(at))).first() {
+            prefetch(word);
+        }
+    }
+
     /// Verifies the checksums of a node and its value, and records the objects that contain them.
-    /// Returns the bytes of both.
-    fn verify(&self, node: u64, run: &mut Range<u64>, key: &mut Vec<u8>) -> Result<u64> {
+    /// Leaves the key in the reader. Returns the bytes of both.
+    fn verify(&self, node: u64, reader: &mut NodeReader) -> Result<u64> {
+        let NodeReader { run, key, value: bytes } = reader;
         let pool = &*self.pool;
         let damage = |what: &str| Err(pool.damage(node, what));
         if !self.is_within(node, KEY, run) || !self.is_within(node, KEY + self.key_words(node), run)
@@ -122,10 +149,11 @@ impl PersistentList {
         {
             return damage("its value is not within an object");
         }
-        let mut bytes = vec![0; self.value_bytes(stored)];
-        self.copy_value(stored, &mut bytes);
+        bytes.clear();
+        bytes.resize(self.value_bytes(stored), 0);
+        self.copy_value(stored, bytes);
         let shape = pool.load(value + 8);
-        if widen(value_crc(pool.load(value), shape, &[&bytes])) != shape >> 32 {
+        if widen(value_crc(pool.load(value), shape, &[bytes])) != shape >> 32 {
             return Err(pool.damage(value, "a value's checksum is wrong"));
         }
         Ok(KEY + self.key_words(node) + VALUE_HEAD_BYTES + words(bytes.len()))
@@ -171,14 +199,14 @@ impl PersistentList {
 
     /// Verifies all nodes and values. Fails with [`Error::Corruption`].
     pub(crate) fn check(&self) -> Result<()> {
-        let (mut before, mut key, mut run) = (Vec::new(), Vec::new(), 0..0);
+        let (mut before, mut reader) = (Vec::new(), NodeReader::default());
         let mut node = self.follow(self.at + FIRST)?;
         while node != 0 {
-            self.verify(node, &mut run, &mut key)?;
-            if !before.is_empty() && before >= key {
+            self.verify(node, &mut reader)?;
+            if !before.is_empty() && before >= reader.key {
                 return Err(self.pool.damage(node, "keys of a list are out of order"));
             }
-            std::mem::swap(&mut before, &mut key);
+            std::mem::swap(&mut before, &mut reader.key);
             node = self.follow(node + NEXT)?;
         }
         Ok(())

@@ -116,7 +116,7 @@ fn agrees_with_a_map_both_ways() {
         assert_eq!(Some(&key), model.keys().next_back());
     };
     check(&list);
-    let opened = PersistentList::open(&pool, list.root(), CAPACITY, u64::MAX).unwrap();
+    let opened = PersistentList::open(&pool, list.root(), CAPACITY, u64::MAX, &mut |_| {}).unwrap();
     check(&opened);
     pool.sweep(|marks| opened.mark(marks)).unwrap();
     check(&opened);
@@ -138,7 +138,7 @@ fn a_link_to_no_object_is_damage_and_changes_nothing() {
     // A root that nothing uses: as a node it would be empty, and would be unlinked.
     pool.replace(at + FIRST, link(Pool::root_at(9)));
     let before = recorder.image();
-    let opened = PersistentList::open(&pool, at, CAPACITY, 100).map(drop);
+    let opened = PersistentList::open(&pool, at, CAPACITY, 100, &mut |_| {}).map(drop);
     assert!(matches!(opened, Err(Error::Corruption { .. })), "{opened:?}");
     assert!(recorder.image() == before);
 }
@@ -237,7 +237,8 @@ fn crash(seed: u64, operations: u64, limit: u64) -> u64 {
 fn recover(image: &[u64], expected: &[&Model], is_kept: bool) -> Option<(Model, Vec<Event>)> {
     let recorder = Arc::new(Recorder::new(image));
     let pool = pool(&recorder);
-    let list = PersistentList::open(&pool, pool.root(ROOT), CAPACITY, u64::MAX).unwrap();
+    let list =
+        PersistentList::open(&pool, pool.root(ROOT), CAPACITY, u64::MAX, &mut |_| {}).unwrap();
     let found = contents(&list);
     assert!(expected.contains(&&found), "found {found:?}, expected {expected:?}");
     if found.len().is_multiple_of(2) {
@@ -255,7 +256,8 @@ fn recover(image: &[u64], expected: &[&Model], is_kept: bool) -> Option<(Model, 
 
 fn recover_nested(image: &[u64], found: &Model) {
     let pool = pool(&Arc::new(Recorder::new(image)));
-    let list = PersistentList::open(&pool, pool.root(ROOT), CAPACITY, u64::MAX).unwrap();
+    let list =
+        PersistentList::open(&pool, pool.root(ROOT), CAPACITY, u64::MAX, &mut |_| {}).unwrap();
     let again = contents(&list);
     let is_new = |(key, stored): (&Vec<u8>, &(u64, u8, Vec<u8>))| {
         found.get(key) != Some(stored) && stored.0 < 1000
@@ -288,7 +290,7 @@ fn damage_is_found() {
             let Ok(pool) = Pool::on_recorder(&Arc::new(Recorder::new(&damaged))) else { continue };
             let pool = Arc::new(pool);
             // Some words no longer count: what was replaced, the rest of a chunk.
-            match PersistentList::open(&pool, pool.root(ROOT), CAPACITY, u64::MAX) {
+            match PersistentList::open(&pool, pool.root(ROOT), CAPACITY, u64::MAX, &mut |_| {}) {
                 Ok(list) => assert_eq!(contents(&list), model, "word {place}, bit {bit}"),
                 Err(_) => found += 1,
             }

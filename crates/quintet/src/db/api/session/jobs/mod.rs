@@ -151,6 +151,10 @@ impl DatabaseJob {
             // The log has failed for good and reports it to every writer.
             return NextRun::WhenWoken;
         }
+        let shortened = core.checkpoints.note_durable(&core.tables);
+        if shortened.is_err() {
+            core.record_background(&shortened);
+        }
         if core.log_jobs.end_sync(&core.log) {
             self.interval_begun.store(true, Ordering::Relaxed);
             return NextRun::After(core.sync_interval);

@@ -381,7 +381,9 @@ impl Store {
     }
 
     fn open(pool: &Arc<Pool>) -> Self {
-        let list = PersistentList::open(pool, pool.root(LIST), CAPACITY_OF_LIST, u64::MAX).unwrap();
+        let list =
+            PersistentList::open(pool, pool.root(LIST), CAPACITY_OF_LIST, u64::MAX, &mut |_| {})
+                .unwrap();
         // A flush may have changed any of them.
         let (mut changed, mut entry) = (Vec::new(), list.seek(b""));
         while let Some(one) = entry {
