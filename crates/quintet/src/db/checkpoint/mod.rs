@@ -199,8 +199,8 @@ impl CheckpointScheduler {
         if frees { Ok(()) } else { outcome }
     }
 
-    /// Tells the tables how far the log is durable, after a sync. Some are complete to there without
-    /// a checkpoint. If only they keep the log long, shortens it, which waits for no maintenance.
+    /// Tells the tables how far the log is durable, after a sync. Some are complete to there
+    /// without a checkpoint. If only they keep the log long, shortens it. Waits for no maintenance.
     pub(crate) fn note_durable(&self, tables: &TableRegistry) -> Result<()> {
         let up_to = self.log.applied().min(self.log.durable());
         // A table that has failed lacks an operation that the log has.
