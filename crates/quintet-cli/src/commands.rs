@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::{
     arguments::{self, Arguments, Command, DurabilityChoice, Selection},
     context::{
-        Context, explain_missing, is_database, must_not_be_file, open_existing, open_or_create,
+        Context, explain_missing, is_database, must_not_be_file, open_import_table, open_or_create,
         open_table, warn_if_emulated,
     },
     entries::EntrySelection,
@@ -28,6 +28,7 @@ use crate::{
     inspect, listing, options,
     progress::Meter,
     shell,
+    store_import::{self, StoreKind},
 };
 
 /// Runs one command.
@@ -266,7 +267,17 @@ fn count(context: &mut Context<'_>, command: &arguments::CountArgs) -> Outcome {
 }
 
 fn run_import(context: &mut Context<'_>, command: &arguments::ImportArgs) -> Outcome {
-    let name = command.file.to_string_lossy().into_owned();
+    if let Some((kind, dir)) = StoreKind::of_arguments(&command.store) {
+        return store_import::run(context, command, kind, dir);
+    }
+    if command.store.library.is_some() || !command.store.family.is_empty() {
+        let what = "--library and --family are for --rocksdb and --leveldb";
+        return Err(Failure::Usage(what.to_owned()));
+    }
+    let (Some(table_name), Some(file)) = (&command.table, &command.file) else {
+        return Err(Failure::Usage("give a TABLE and a FILE".to_owned()));
+    };
+    let name = file.to_string_lossy().into_owned();
     let format = command
         .format
         .or_else(|| Format::of_name(&name))
@@ -281,10 +292,10 @@ fn run_import(context: &mut Context<'_>, command: &arguments::ImportArgs) -> Out
         database: command.database.clone(),
     };
     source.check()?;
-    let size = std::fs::metadata(&command.file).ok().filter(std::fs::Metadata::is_file);
+    let size = std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file);
     let meter = Meter::bytes(size.map(|found| found.len()));
-    let mut rows = source.open(Box::new(meter.wrap(open_input(&command.file)?)))?;
-    let (database, table) = import_target(context, command)?;
+    let mut rows = source.open(Box::new(meter.wrap(open_input(file)?)))?;
+    let (database, table) = import_target(context, command, table_name)?;
     // A dump is bytes; every other format is text.
     let form = Form::of(&table, &command.typing, false)?;
     let form = Some(form).filter(|_| format != Format::Dump);
@@ -309,33 +320,25 @@ fn run_import(context: &mut Context<'_>, command: &arguments::ImportArgs) -> Out
         let summary = json!({ "rows": rows, "replaced": replaced, "batches": batches });
         writeln!(context.out, "{summary}")?;
     } else {
-        let table = &command.target.table;
-        writeln!(context.out, "imported {rows} rows into {table}; {replaced} replaced a value")?;
+        let what = format!("{rows} rows into {table_name}; {replaced} replaced a value");
+        writeln!(context.out, "imported {what}")?;
     }
     Ok(())
 }
 
+/// Opens the database and the table of an import. A wrong name or option creates nothing.
 fn import_target(
     context: &Context<'_>,
     command: &arguments::ImportArgs,
+    name: &str,
 ) -> Outcome<(Database, Table)> {
-    let name = &command.target.table;
-    let options = context.options().durability(command.writing.durability.into());
-    let options = command.log.apply(options);
-    let Some(engine) = command.engine else {
-        let database = open_existing(options, &command.target.dir)?;
-        let table = open_table(&database, &command.target.dir, name)?;
-        return Ok((database, table));
+    let of_engine = |engine| {
+        check_table_path(name)?;
+        options::of_table(engine, &[], &command.typing)
     };
-    check_table_path(name)?;
-    let table_options = options::of_table(engine, &[], &command.typing)?;
-    let database = open_or_create(&options, &command.target.dir)?;
-    let table = database.open_or_create_table(name, table_options)?;
-    if table.kind() != engine {
-        let what = format!("table {name} exists and uses the {} engine", table.kind());
-        return Err(Failure::Failed(what));
-    }
-    warn_if_emulated(&table)?;
+    let table_options = command.engine.map(of_engine).transpose()?;
+    let database = context.open_to_import(command)?;
+    let table = open_import_table(&database, &command.dir, name, table_options)?;
     Ok((database, table))
 }
 

@@ -5,7 +5,8 @@ use std::{
     path::Path,
 };
 
-use quintet::{Database, Durability, EngineKind, Error, Options, Table};
+use quintet::{Database, Durability, EngineKind, Error, Options, Table, TableOptions};
+use quintet_compat::engines::MERGE_OPERATOR;
 
 use crate::{
     arguments::{self, DurabilityChoice},
@@ -61,6 +62,21 @@ impl Context<'_> {
         durability: DurabilityChoice,
     ) -> Outcome<Database> {
         open_existing(self.options().durability(durability.into()), dir)
+    }
+
+    /// Opens the database of an import. With `--engine` a missing one is created.
+    pub(crate) fn open_to_import(&self, command: &arguments::ImportArgs) -> Outcome<Database> {
+        let options = self.options().durability(command.writing.durability.into());
+        let mut options = command.log.apply(options);
+        if command.store.is_given() {
+            // A table with this operator can only be created with it. An import merges nothing.
+            let refuse = |_: &[u8], _: Option<&[u8]>, _: &[u8]| Err("no merges".to_owned());
+            options = options.merge_operator(MERGE_OPERATOR, refuse);
+        }
+        match command.engine {
+            Some(_) => open_or_create(&options, &command.dir),
+            None => open_existing(options, &command.dir),
+        }
     }
 
     /// Opens a database for the shell.
@@ -120,6 +136,25 @@ pub(crate) fn open_table(database: &Database, dir: &Path, name: &str) -> Outcome
     if !database.is_read_only() {
         warn_if_emulated(&table)?;
     }
+    Ok(table)
+}
+
+/// Opens a table of an import. With `options`, a missing one is created, and one with another
+/// engine is refused.
+pub(crate) fn open_import_table(
+    database: &Database,
+    dir: &Path,
+    name: &str,
+    options: Option<TableOptions>,
+) -> Outcome<Table> {
+    let Some(options) = options else { return open_table(database, dir, name) };
+    let engine = options.kind();
+    let table = database.open_or_create_table(name, options)?;
+    if table.kind() != engine {
+        let what = format!("table {name} exists and uses the {} engine", table.kind());
+        return Err(Failure::Failed(what));
+    }
+    warn_if_emulated(&table)?;
     Ok(table)
 }
 

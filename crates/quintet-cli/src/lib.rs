@@ -1,7 +1,7 @@
 //! The `quintet` command. It is a library so that tests and fuzz targets can call its parsers.
 //!
 //! API Boundary: this crate sees only the public surface of the `quintet` crate.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod arguments;
 pub mod bytes;
@@ -20,6 +20,7 @@ mod listing;
 pub mod options;
 pub mod progress;
 pub mod shell;
+mod store_import;
 
 use std::{
     ffi::OsString,
@@ -104,6 +105,7 @@ fn command_of(words: &[OsString]) -> Option<String> {
 fn missing_arguments(command: &str, message: &str) -> &'static str {
     match command {
         "put" if message.contains("<VALUE>") => "; give a VALUE or --value-file",
+        "import" if message.contains("<FILE>") => "; or give --rocksdb or --leveldb",
         "del" if message.contains("KEYS") => "; give KEYS, or --from and --to",
         _ => "",
     }

@@ -90,7 +90,7 @@ impl Store {
             if path.join(CURRENT).exists() {
                 return Err(Status::invalid(format!(
                     "{name}: is a database of LevelDB or RocksDB, which Quintet does not read; \
-                     copy its entries with the library that wrote it"
+                     `quintet import` with --leveldb or --rocksdb copies its entries"
                 )));
             }
             if !request.create_if_missing {

@@ -65,7 +65,7 @@ pub enum Command {
     Scan(ScanArgs),
     /// Print the number of entries
     Count(CountArgs),
-    /// Read a file into a table
+    /// Read a file into a table, or a RocksDB or LevelDB database into tables
     Import(ImportArgs),
     /// Write a table to a file
     Export(ExportArgs),

@@ -22,4 +22,4 @@ pub use tables::{
     CreateArgs, DefaultsArgs, DropArgs, ListArgs, MountArgs, MountsArgs, OptionsArgs, RenameArgs,
     TablesArgs, UnmountArgs,
 };
-pub use transfer::{ExportArgs, ImportArgs};
+pub use transfer::{ExportArgs, ImportArgs, StoreArgs};

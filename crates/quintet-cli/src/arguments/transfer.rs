@@ -14,6 +14,11 @@ use crate::{
     formats::{Column, Format},
 };
 
+const IMPORT_USAGE: &str = "\
+quintet import [OPTIONS] <DIR> <TABLE> <FILE>
+       quintet import [OPTIONS] <DIR> [TABLE] --rocksdb <DIR>
+       quintet import [OPTIONS] <DIR> [TABLE] --leveldb <DIR>";
+
 const IMPORT_HELP: &str = "\
 CSV and TSV: with --value, the text of the key column is the key and the text of the value column \
 is the value, byte for byte. Without --value, the value is the whole row as a JSON object. The \
@@ -29,18 +34,38 @@ Dump: a file that mdb_dump wrote, with or without -p.
 Rows are written in atomic batches of --batch rows, or fewer if the rows are large. If the import \
 fails or is interrupted or killed, the table has all acknowledged batches and no partial batch. If \
 a key occurs again, its new value replaces the earlier one; import prints the number of replaced \
-values.";
+values.
+
+RocksDB and LevelDB: --rocksdb DIR and --leveldb DIR read a database through the library of that \
+store, which must be installed. Column family NAME is imported into table cf/NAME, where a program \
+with the compatible library finds it. An empty key is stored as one zero byte there, and a key of \
+zeros only has one zero more. With TABLE, one column family is imported into that table, with its \
+keys unchanged. Keys and values are bytes, whatever the types of the table are.
+
+The database is locked during the import and is not changed. RocksDB opens it read-only. LevelDB \
+cannot; it opens a directory beside DIR with hard links to the tables and copies of the other \
+files, which is removed afterwards.";
 
 /// `import`
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[derive(Debug, Args)]
-#[command(after_long_help = IMPORT_HELP, after_help = "See --help for how rows become values.")]
+#[command(
+    after_long_help = IMPORT_HELP,
+    after_help = "See --help for how rows become values.",
+    override_usage = IMPORT_USAGE
+)]
 pub struct ImportArgs {
-    /// The table
-    #[command(flatten)]
-    pub target: TableTarget,
+    /// The database directory
+    pub dir: PathBuf,
+    /// The table: a path of names, such as app/users
+    #[arg(required_unless_present_any = ["rocksdb", "leveldb"])]
+    pub table: Option<String>,
     /// The file (- for standard input)
-    pub file: PathBuf,
+    #[arg(required_unless_present_any = ["rocksdb", "leveldb"])]
+    pub file: Option<PathBuf>,
+    /// A database of RocksDB or LevelDB, instead of a file
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// The format (default: from the file's extension: csv, tsv, jsonl, dump)
     #[arg(long, value_enum)]
     pub format: Option<Format>,
@@ -85,6 +110,34 @@ pub struct ImportArgs {
     /// Limits of the log
     #[command(flatten)]
     pub log: LogArgs,
+}
+
+/// Arguments of files, which do not apply to a database.
+const OF_FILES: [&str; 7] =
+    ["file", "format", "key", "value", "no_header", "no_quotes", "database"];
+
+/// The database of `import --rocksdb` or `--leveldb`.
+#[derive(Debug, Args)]
+pub struct StoreArgs {
+    /// Import the RocksDB database in this directory: each column family into a table
+    #[arg(long, value_name = "DIR", conflicts_with_all = OF_FILES)]
+    pub rocksdb: Option<PathBuf>,
+    /// Import the LevelDB database in this directory
+    #[arg(long, value_name = "DIR", conflicts_with = "rocksdb", conflicts_with_all = OF_FILES)]
+    pub leveldb: Option<PathBuf>,
+    /// RocksDB and LevelDB: the file of the store's library (default: the installed one)
+    #[arg(long, value_name = "FILE")]
+    pub library: Option<PathBuf>,
+    /// RocksDB: import only this column family; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub family: Vec<String>,
+}
+
+impl StoreArgs {
+    /// Returns whether a database is imported, not a file.
+    pub fn is_given(&self) -> bool {
+        self.rocksdb.is_some() || self.leveldb.is_some()
+    }
 }
 
 const EXPORT_HELP: &str = "\

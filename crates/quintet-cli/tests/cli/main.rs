@@ -10,5 +10,6 @@ mod kill;
 mod listing;
 mod pool;
 mod shell;
+mod store_import;
 mod trie;
 mod typed;

@@ -134,7 +134,8 @@ class DB:
         if not exists and not create_if_missing:
             raise Error(f"Invalid argument: {path}: does not exist (create_if_missing is false)")
         if os.path.exists(os.path.join(path, "CURRENT")):
-            raise Error(f"{path} holds a LevelDB database; copy its entries with plyvel itself")
+            copy = f"quintet import NEW default --leveldb {path} --engine btree"
+            raise Error(f"{path} holds a LevelDB database; copy its entries by `{copy}`")
         tuned = (write_buffer_size or 0) + (lru_cache_size or 0)
         budget = max(tuned, 64 << 20) if tuned else None
         with _translate:
