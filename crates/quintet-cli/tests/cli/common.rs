@@ -90,6 +90,18 @@ impl Place {
         String::from_utf8(found.out).unwrap()
     }
 
+    /// Runs the command with so many MiB of address space.
+    pub(crate) fn limited(&self, mib: u64, words: &[&str]) -> Answer {
+        let script = format!("ulimit -v {}; exec \"$@\"", mib << 10);
+        let output = std::process::Command::new("sh")
+            .args(["-c", &script, "sh", QUINTET])
+            .args(self.words(words))
+            .output()
+            .unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        Answer { code: output.status.code().unwrap_or(-1), out: output.stdout, error }
+    }
+
     /// Runs a command that must fail with this code and one clear line that has `expected` in it.
     pub(crate) fn fails(&self, code: i32, words: &[&str], expected: &str) {
         let found = self.run(words);

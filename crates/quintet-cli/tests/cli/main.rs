@@ -1,6 +1,7 @@
 //! The `quintet` command as its users run it: the real binary on real files.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod address_space;
 mod commands;
 mod common;
 mod hashlog;

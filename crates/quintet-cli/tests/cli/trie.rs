@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::common::{Answer, Place, QUINTET, check_failure};
+use crate::common::{Place, QUINTET, check_failure};
 
 /// A database whose table `t` is of `trie` and has been persisted, images included.
 fn place() -> Place {
@@ -135,19 +135,6 @@ fn figures_of_a_trie_table_add_up() {
     place.ok(&["check", "DB"]);
 }
 
-/// The command with so many KiB of address space.
-fn limited(place: &Place, kib: u64, words: &[&str]) -> Answer {
-    let script = format!("ulimit -v {kib}; exec \"$@\"");
-    let output = std::process::Command::new("sh")
-        .args(["-c", &script, "sh", QUINTET])
-        .args(place.words(words))
-        .args(["--memory-budget", "32M"])
-        .output()
-        .unwrap();
-    let error = String::from_utf8(output.stderr).unwrap();
-    Answer { code: output.status.code().unwrap_or(-1), out: output.stdout, error }
-}
-
 #[test]
 fn regions_that_cannot_be_mapped_are_an_error_and_nothing_is_lost() {
     let place = place();
@@ -155,8 +142,9 @@ fn regions_that_cannot_be_mapped_are_an_error_and_nothing_is_lost() {
     let (mut refused, mut served) = ([0; 2], [0; 2]);
     let mut last = None;
     for mib in [300_u64, 600, 900, 1_200, 1_500, 1_800, 2_500, 4_000, 8_000] {
-        let found = limited(&place, mib << 10, &["get", "DB", "t", "key-7"]);
-        let put = limited(&place, mib << 10, &["put", "DB", "t", "new", &format!("{mib}")]);
+        let found = place.limited(mib, &["--memory-budget", "32M", "get", "DB", "t", "key-7"]);
+        let put = place
+            .limited(mib, &["--memory-budget", "32M", "put", "DB", "t", "new", &format!("{mib}")]);
         if found.code == 0 {
             assert_eq!(found.text(), "value-3-7\n", "{mib} MiB");
         }

@@ -17,6 +17,19 @@ use crate::util::{
     sync::{AtomicU64, Ordering},
 };
 
+/// A reservation takes at most one part in this many of the address space that a process may use.
+const ADDRESS_PARTS: u64 = 16;
+
+/// Returns how many bytes of address space to reserve: `wanted`, or fewer if the address space of
+/// the process is limited (`RLIMIT_AS`), but at least `least`.
+pub fn reservation(wanted: u64, least: u64) -> u64 {
+    reservation_within(backing::address_space(), wanted, least)
+}
+
+fn reservation_within(limit: Option<u64>, wanted: u64, least: u64) -> u64 {
+    limit.map_or(wanted, |limit| (limit / ADDRESS_PARTS).max(least).min(wanted))
+}
+
 /// A reserved range of words. See the module documentation.
 #[derive(Debug)]
 pub struct Region(backing::Words);
@@ -111,6 +124,11 @@ mod backing {
     unsafe impl Send for Words {}
     // SAFETY: as above.
     unsafe impl Sync for Words {}
+
+    /// Returns the limit of the address space of the process.
+    pub(super) fn address_space() -> Option<u64> {
+        rustix::process::getrlimit(rustix::process::Resource::As).current
+    }
 
     impl Words {
         pub(super) fn reserve(bytes: u64) -> io::Result<Self> {
@@ -247,6 +265,11 @@ mod backing {
     #[derive(Debug)]
     pub(super) struct Words(Box<[AtomicU64]>);
 
+    /// Models have no limit.
+    pub(super) fn address_space() -> Option<u64> {
+        None
+    }
+
     impl Words {
         pub(super) fn reserve(bytes: u64) -> io::Result<Self> {
             let words = bytes / 8;
@@ -312,6 +335,14 @@ mod tests {
         pagemap.read_exact_at(&mut entry, 8 * u64::try_from(page).unwrap()).unwrap();
         // Bit 63 of an entry: the page is present.
         u64::from_le_bytes(entry) >> 63 == 1
+    }
+
+    #[test]
+    fn a_limited_process_reserves_a_part_of_its_addresses() {
+        assert_eq!(reservation_within(None, 1 << 36, 0), 1 << 36);
+        assert_eq!(reservation_within(Some(1 << 31), 1 << 36, 1 << 20), 1 << 27);
+        assert_eq!(reservation_within(Some(1 << 31), 1 << 36, 1 << 29), 1 << 29, "at least");
+        assert_eq!(reservation_within(Some(1 << 31), 1 << 10, 1 << 8), 1 << 10, "no more");
     }
 
     #[test]

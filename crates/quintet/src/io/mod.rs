@@ -45,6 +45,6 @@ pub use buffer::AlignedBuffer;
 pub use env::{Env, Job, JobControl, JobHandle, NextRun};
 pub use file::{Dir, DirEntry, File, LockGuard, Open, read_exact_at, read_up_to, write_all_at};
 pub use map::Mapping;
-pub use memory::{Region, prefetch, store};
+pub use memory::{Region, prefetch, reservation, store};
 pub use queue::{DEPTH as QUEUE_DEPTH, Flow, Pending, Queues};
 pub use request::{Completion, Queue, Request};

@@ -8,7 +8,7 @@
 use std::{io, sync::Arc};
 
 use crate::{
-    io::Region,
+    io::{Region, reservation},
     util::{
         budget::Budget,
         codec::to_u64,
@@ -16,6 +16,8 @@ use crate::{
     },
 };
 
+/// Fewest frames beyond the budget that have addresses.
+const FRAMES_BESIDE_MIN: u64 = 16;
 /// Number of spare frames that are kept when a frame is released.
 pub(crate) const SPARE_FRAMES: usize = 2;
 /// Number of frames in ordinary pages: a small table should not take whole huge pages.
@@ -48,7 +50,10 @@ impl Frames {
     /// Reserves address space for frames of `frame_bytes`. Fails if the system grants none.
     pub(crate) fn new(frame_bytes: u64, budget: Arc<Budget>) -> io::Result<Self> {
         // Replay of acknowledged writes may exceed the limit: reserve addresses for twice as much.
-        let count_max = (budget.limit() / frame_bytes * 2 + 256).min(1 << 31);
+        let within = budget.limit() / frame_bytes;
+        let count_max = (within * 2 + 256).min(1 << 31);
+        let least = (within + FRAMES_BESIDE_MIN).min(count_max);
+        let count_max = reservation(count_max * frame_bytes, least * frame_bytes) / frame_bytes;
         Ok(Self {
             memory: Region::reserve(count_max * frame_bytes)?,
             frame_bytes,

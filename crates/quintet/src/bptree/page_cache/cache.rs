@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    io::{Env, File, Queues, Region},
+    io::{Env, File, Queues, Region, reservation},
     util::{
         budget::Budget,
         codec::to_u64,
@@ -147,11 +147,14 @@ impl PageCache {
         let most = (options.frames_max * 4).max(1 << 14).min(u64::from(u32::MAX) - 1);
         // A model checker allocates every word again for each execution.
         let most = if cfg!(model) { options.frames_max } else { most };
+        let page_bytes = to_u64(options.page_bytes);
+        let least = (options.frames_max + options.frames_max / 4).min(most);
+        let most = reservation(most * page_bytes, least * page_bytes) / page_bytes;
         let reserve = |bytes: u64| {
-            Region::reserve(bytes).map_err(|error| Error::io("reserve memory for pages", error))
+            Region::reserve(bytes).map_err(|error| Error::address_space("a page cache", error))
         };
-        let frames = reserve(most * to_u64(options.page_bytes))?;
-        frames.advise_huge(HUGE_FROM_BYTES..options.frames_max * to_u64(options.page_bytes));
+        let frames = reserve(most * page_bytes)?;
+        frames.advise_huge(HUGE_FROM_BYTES..options.frames_max * page_bytes);
         let descriptors = reserve(most * to_u64(FRAME_WORDS) * 8)?;
         descriptors.advise_huge(HUGE_FROM_BYTES..options.frames_max * to_u64(FRAME_WORDS) * 8);
         let bucket_count = (options.frames_max * 2).next_power_of_two().min(1 << 26);

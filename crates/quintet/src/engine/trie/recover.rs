@@ -24,7 +24,7 @@ use crate::{
             space::{SPACE, WordSpace},
         },
     },
-    io::Queues,
+    io::{Queues, reservation},
     journal::redo::{Owner, RedoGroup, RedoJournal},
     record_store::read_ahead::ReadAhead,
     util::{
@@ -39,8 +39,8 @@ const INDEX_REGION_BYTES: u64 = 64 << 10;
 const JOURNAL_PART: u64 = 2;
 /// Bytes. The least that the journal gets, however small the budget is.
 const JOURNAL_BYTES_MIN: u64 = 64 << 10;
-/// Bytes of address space for the trie beyond twice the budget, because replay may exceed it.
-const SPACE_BYTES_BESIDE: u64 = 256 << 20;
+/// Fewest bytes of address space for the trie beyond the budget, because replay may exceed it.
+const SPACE_BYTES_BESIDE: u64 = 32 << 20;
 /// Bytes of address space that links can reach. The budget, not this, bounds the memory of the
 /// trie.
 const SPACE_BYTES_MAX: u64 = 64 << 30;
@@ -170,10 +170,15 @@ impl Trie {
 
 /// Reserves address space for all that links can reach, or as much of it as the system grants.
 fn reserve(owner: &Owner, read_only: bool, limit: u64) -> std::io::Result<WordSpace> {
+    let least = limit + SPACE_BYTES_BESIDE;
+    let within = reservation(SPACE_BYTES_MAX, least);
     let mut bytes_max = SPACE_BYTES_MAX;
+    while bytes_max / 2 >= within {
+        bytes_max /= 2;
+    }
     loop {
         let space = WordSpace::new(owner.clone(), read_only, bytes_max, INDEX_REGION_BYTES);
-        if space.is_ok() || bytes_max / 2 < limit * 2 + SPACE_BYTES_BESIDE {
+        if space.is_ok() || bytes_max / 2 < least {
             return space;
         }
         bytes_max /= 2;

@@ -8,7 +8,7 @@ use super::{
     tag::{Tag, placing},
 };
 use crate::{
-    io::Region,
+    io::{Region, reservation},
     util::{
         codec::to_usize,
         sync::{AtomicU64, Mutex, Ordering, fence, lock, spin_loop, yield_now},
@@ -63,20 +63,29 @@ pub struct GroupGuard<'a> {
 }
 
 impl SlotTable {
-    /// Creates an empty table that can grow to about `keys_max` keys. Beyond, chains get longer.
+    /// Creates an empty table that can grow to about `keys_max` keys, or fewer if the address space
+    /// of the process is limited. Beyond, chains get longer.
     /// Fails if the address space cannot be reserved.
     pub fn new(keys_max: u64) -> io::Result<Self> {
         let keys_max = keys_max.clamp(LOCK_COUNT * LINE_SLOTS, 1 << 33);
-        let pairs_max = (keys_max / LINE_SLOTS).next_power_of_two();
+        let (line_bytes, node_bytes) = (LINE_SLOTS * 8, NODE_SLOTS * 8);
+        let lines_max = (keys_max / LINE_SLOTS).next_power_of_two();
+        let lines_within = reservation(lines_max * line_bytes, keys_max / 4 * 8) / line_bytes;
+        let pairs_max = if lines_within < lines_max {
+            1 << lines_within.max(LOCK_COUNT).ilog2()
+        } else {
+            lines_max
+        };
         let nodes_max = keys_max.clamp(16, 1 << 32);
-        let line_bytes = LINE_SLOTS * 8;
+        let nodes_max =
+            reservation(nodes_max * node_bytes, nodes_max / 4 * node_bytes) / node_bytes;
         Ok(Self {
             shape: AtomicU64::new(IndexShape::new(LOCK_BITS).0),
             lines: [
                 Region::reserve(pairs_max * line_bytes)?,
                 Region::reserve(pairs_max * line_bytes)?,
             ],
-            nodes: Region::reserve(nodes_max * NODE_SLOTS * 8)?,
+            nodes: Region::reserve(nodes_max * node_bytes)?,
             pairs_max,
             nodes_max,
             groups: (0..LOCK_COUNT).map(|_| GroupLock(AtomicU64::new(0))).collect(),
