@@ -98,7 +98,7 @@ impl Text {
 #[derive(Debug)]
 pub struct OutArray<T>(*mut T);
 
-impl<T: Copy> OutArray<T> {
+impl<T> OutArray<T> {
     /// Returns `count` items to write. Fails for null with a count.
     pub fn items(&mut self, count: usize) -> Result<&mut [MaybeUninit<T>], Status> {
         if count == 0 {
@@ -157,11 +157,57 @@ impl Allocated {
         self.0.is_null()
     }
 
+    /// Returns a copy of `size` bytes that a callback has returned. Fails for null with a size.
+    pub fn to_vec(&self, size: usize) -> Result<Vec<u8>, Status> {
+        Ok(Array(self.0.cast_const().cast()).items(size)?.to_vec())
+    }
+
+    /// Returns the address, for the callback that releases it.
+    pub fn view(&self) -> View {
+        View(self.0.cast())
+    }
+
     /// Releases the memory.
     pub fn free(self) {
         // SAFETY: the value is memory of `copy`, or an argument whose caller promises such memory.
         // It cannot be copied, so this is its only release.
         unsafe { c::free(self.0.cast()) };
+    }
+}
+
+/// A list of texts from `malloc`, itself from `malloc`.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct AllocatedList(*mut Allocated);
+
+impl AllocatedList {
+    /// No list.
+    pub const NULL: Self = Self(ptr::null_mut());
+
+    /// Copies texts. Returns null if there is no memory for the list.
+    pub fn copy<T: AsRef<[u8]>>(texts: &[T]) -> Self {
+        let size = texts.len().max(1).saturating_mul(size_of::<Allocated>());
+        let list = c::malloc(size).cast::<Allocated>();
+        if !list.is_null() {
+            for (index, text) in texts.iter().enumerate() {
+                // SAFETY: the list has an element for each text, and a pointer is aligned there.
+                unsafe { list.add(index).write(Allocated::copy(text.as_ref())) };
+            }
+        }
+        Self(list)
+    }
+
+    /// Releases a list of `count` texts.
+    pub fn free(self, count: usize) {
+        if !self.0.is_null() {
+            for index in 0..count {
+                // SAFETY: the value is a list of `copy`, whose length the caller gives. Each text
+                // is read once, since the list is released below.
+                unsafe { self.0.add(index).read() }.free();
+            }
+            // SAFETY: as above.
+            unsafe { c::free(self.0.cast()) };
+        }
     }
 }
 

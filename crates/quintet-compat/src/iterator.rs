@@ -19,6 +19,20 @@ pub struct Bounds {
     pub upper: Option<Vec<u8>>,
 }
 
+impl Bounds {
+    /// Leaves only the keys that begin with `prefix`.
+    pub fn narrow_to_prefix(&mut self, prefix: &[u8]) {
+        // The stored form of a prefix of zeros has one more, so such a prefix bounds less.
+        let prefix = if prefix.iter().all(|byte| *byte == 0) { &[] } else { prefix };
+        let range = KeyRange::prefix(prefix);
+        self.lower = self.lower.take().max(range.start);
+        self.upper = match (self.upper.take(), range.end) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+    }
+}
+
 /// An iterator. One thread at a time uses it.
 pub struct StoreIterator {
     table: Table,
@@ -64,6 +78,16 @@ impl StoreIterator {
             current: None,
             failure: None,
         }
+    }
+
+    /// Sets the snapshot for the next seek.
+    pub fn set_snapshot(&mut self, snapshot: Snapshot) {
+        self.snapshot = snapshot;
+    }
+
+    /// Sets the bounds for the next seek.
+    pub fn set_bounds(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
     }
 
     /// Returns whether the iterator is at an entry.

@@ -19,5 +19,6 @@ pub mod iterator;
 pub mod keys;
 pub mod operations;
 pub mod sizes;
+pub mod snapshot;
 pub mod status;
 pub mod store;

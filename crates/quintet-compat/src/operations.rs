@@ -66,6 +66,23 @@ pub struct Record<'b> {
     pub value: &'b [u8],
 }
 
+/// The table of a column family, for a commit.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'t> {
+    /// The table.
+    pub table: &'t Table,
+    /// The number of the family's merge operator, which [`Target::operand`] puts before each operand.
+    pub operator: Option<u32>,
+}
+
+impl Target<'_> {
+    /// Returns the operand that the table merges. Fails if the family has no merge operator.
+    pub fn operand(&self, operand: &[u8]) -> Result<Vec<u8>, Status> {
+        let none = || Status::unsupported("Provide a merge_operator when opening DB");
+        Ok([&self.operator.ok_or_else(none)?.to_le_bytes(), operand].concat())
+    }
+}
+
 /// A write batch.
 #[derive(Clone, Debug)]
 pub struct Operations {
@@ -189,13 +206,13 @@ impl Operations {
         Records(self.bytes.get(HEADER..).unwrap_or_default())
     }
 
-    /// Commits the batch: all of it or nothing. `table` returns the table of a column family. A
+    /// Commits the batch: all of it or nothing. `target` returns the table of a column family. A
     /// batch without records waits for earlier writes if `durability` is `Sync`.
     pub fn commit<'t>(
         &self,
         database: &Database,
         durability: Durability,
-        table: impl Fn(u32) -> Result<&'t Table, Status>,
+        target: impl Fn(u32) -> Result<Target<'t>, Status>,
     ) -> Result<(), Status> {
         if let Some(status) = &self.refused {
             return Err(status.clone());
@@ -207,19 +224,20 @@ impl Operations {
             match record.action {
                 Action::Put if self.count() == 1 => {
                     let options = PutOptions::new().durability(durability);
-                    table(record.family)?.put_with(key, record.value, options)?;
+                    target(record.family)?.table.put_with(key, record.value, options)?;
                     return Ok(());
                 }
                 Action::Put => {
-                    batch.put(table(record.family)?, key, record.value);
+                    batch.put(target(record.family)?.table, key, record.value);
                 }
                 Action::Delete | Action::SingleDelete => {
-                    batch.delete(table(record.family)?, key);
+                    batch.delete(target(record.family)?.table, key);
                 }
                 Action::Merge => {
-                    batch.merge(table(record.family)?, key, record.value);
+                    let target = target(record.family)?;
+                    batch.merge(target.table, key, target.operand(record.value)?);
                 }
-                Action::DeleteRange => return self.commit_ranges(database, durability, table),
+                Action::DeleteRange => return self.commit_ranges(database, durability, target),
                 Action::LogData => {}
             }
         }
@@ -229,24 +247,28 @@ impl Operations {
         Ok(batch.commit_with(durability)?)
     }
 
-    /// Commits a batch with range deletes. They read the keys, so this is a transaction.
+    /// Commits a batch with range deletes, which only a transaction has.
     fn commit_ranges<'t>(
         &self,
         database: &Database,
         durability: Durability,
-        table: impl Fn(u32) -> Result<&'t Table, Status>,
+        target: impl Fn(u32) -> Result<Target<'t>, Status>,
     ) -> Result<(), Status> {
         let options =
             TransactionOptions::new().isolation(Isolation::Snapshot).durability(durability);
         database.transaction_with(options, |transaction| -> Result<(), Failure> {
             for record in self.records() {
                 let record = record.map_err(Failure::Status)?;
-                let table = table(record.family).map_err(Failure::Status)?;
+                let target = target(record.family).map_err(Failure::Status)?;
+                let table = target.table;
                 let key = keys::stored(record.key);
                 match record.action {
                     Action::Put => transaction.put(table, key, record.value)?,
                     Action::Delete | Action::SingleDelete => transaction.delete(table, key)?,
-                    Action::Merge => transaction.merge(table, key, record.value)?,
+                    Action::Merge => {
+                        let operand = target.operand(record.value).map_err(Failure::Status)?;
+                        transaction.merge(table, key, operand)?;
+                    }
                     Action::DeleteRange => {
                         let end = keys::stored(record.value);
                         transaction.delete_range(table, &*key..&*end)?;

@@ -172,6 +172,20 @@ impl Store {
         Ok(())
     }
 
+    /// Returns the names of the families of a database that is not open for writing elsewhere.
+    pub fn families_in(path: &Path) -> Result<Vec<String>, Status> {
+        if !path.join(CATALOG).exists() {
+            let message = format!("{}: there is no database", path.display());
+            return Err(Status::new(Code::Io, message));
+        }
+        let options = Options::new().read_only(true).allow_missing_merge_operators(true);
+        let database = options.open(path).map_err(|error| opening(path, error))?;
+        let store = Self { database };
+        let families = store.families();
+        store.database.close()?;
+        families
+    }
+
     /// Returns the names of the families, the default one first.
     pub fn families(&self) -> Result<Vec<String>, Status> {
         let mut families = Vec::new();

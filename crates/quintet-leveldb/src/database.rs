@@ -11,16 +11,14 @@ use quintet_compat::{
     boundary::{Allocated, Array, Bytes, Out, OutArray, Text, give, required},
     comparator::ComparatorCalls,
     destroy, export, export_fallible, keys,
-    operations::Operations,
+    operations::{Operations, Target},
     sizes,
+    snapshot::SnapshotObject,
     status::Status,
     store::Store,
 };
 
-use crate::{
-    objects::SnapshotObject,
-    options::{DatabaseOptions, ReadOptions, WriteOptions},
-};
+use crate::options::{DatabaseOptions, ReadOptions, WriteOptions};
 
 /// Number of levels of LevelDB. Here all files are of level 0.
 const LEVELS: usize = 7;
@@ -77,7 +75,7 @@ fn get(
     key: &[u8],
 ) -> Result<Option<quintet::Value>, Status> {
     let (db, key) = (required(db, "the database")?, keys::stored(key));
-    Ok(match options.map(ReadOptions::snapshot).transpose()?.flatten() {
+    Ok(match options.map(|options| options.snapshot.get()).transpose()?.flatten() {
         Some(snapshot) => snapshot.get(&db.table, key)?,
         None => db.table.get(key)?,
     })
@@ -121,7 +119,7 @@ export_fallible! {
     ) {
         let (db, batch) = (required(db, "the database")?, required(batch, "the batch")?);
         let durability = required(options, "the write options")?.durability();
-        batch.commit(&db.store.database, durability, |_| Ok(&db.table))
+        batch.commit(&db.store.database, durability, |_| Ok(Target { table: &db.table, operator: None }))
     }
 
     /// Returns the value of a key, to be released by `leveldb_free`. Null if there is none.

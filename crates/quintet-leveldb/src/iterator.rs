@@ -28,10 +28,11 @@ fn move_to(iterator: Option<&mut IteratorObject>, movement: impl FnOnce(&mut Sto
 
 fn new_iterator(db: Option<&Db>, options: Option<&ReadOptions>) -> Result<StoreIterator, Status> {
     let db = db.ok_or_else(|| Status::invalid("the database is null"))?;
-    let snapshot: Snapshot = match options.map(ReadOptions::snapshot).transpose()?.flatten() {
-        Some(snapshot) => (*snapshot).clone(),
-        None => db.store.database.snapshot()?,
-    };
+    let snapshot: Snapshot =
+        match options.map(|options| options.snapshot.get()).transpose()?.flatten() {
+            Some(snapshot) => (*snapshot).clone(),
+            None => db.store.database.snapshot()?,
+        };
     Ok(StoreIterator::new(db.table.clone(), snapshot, Bounds::default(), db.comparator))
 }
 
