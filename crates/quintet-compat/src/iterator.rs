@@ -4,7 +4,7 @@
 //! iterator first moves that way from a key, and kept while it goes on. So a change of direction
 //! costs a search, and a step in one direction costs none.
 
-use std::fmt;
+use std::{collections::VecDeque, fmt, sync::Arc};
 
 use quintet::{Entries, Key, KeyRange, Snapshot, Table, Value};
 
@@ -33,16 +33,95 @@ impl Bounds {
     }
 }
 
+/// Entries of a table that are read a page at a time, such as those of a transaction.
+pub trait PageSource: Send + Sync {
+    /// Returns up to `count` entries of a range, from its end if `is_reverse`.
+    fn page(
+        &self,
+        table: &Table,
+        range: KeyRange,
+        is_reverse: bool,
+        count: usize,
+    ) -> Result<VecDeque<(Key, Value)>, Status>;
+}
+
+/// What an iterator reads.
+pub enum Source {
+    /// A snapshot.
+    Snapshot(Snapshot),
+    /// Pages.
+    Pages(Arc<dyn PageSource>),
+}
+
+/// Number of entries of a page. The first page has one, because a seek is often for one entry.
+const PAGE_ENTRIES: usize = 64;
+
+/// A range that is read in one direction.
+enum OpenRange {
+    Entries(Box<Entries>),
+    Pages {
+        source: Arc<dyn PageSource>,
+        rest: Option<KeyRange>,
+        page: VecDeque<(Key, Value)>,
+        count: usize,
+    },
+}
+
+impl OpenRange {
+    fn new(source: &Source, table: &Table, range: KeyRange) -> Result<Self, Status> {
+        Ok(match source {
+            Source::Snapshot(snapshot) => Self::Entries(Box::new(snapshot.range(table, range)?)),
+            Source::Pages(source) => Self::Pages {
+                source: source.clone(),
+                rest: Some(range),
+                page: VecDeque::new(),
+                count: 1,
+            },
+        })
+    }
+
+    /// Returns the next entry in a direction, which is the same in each call.
+    fn next(&mut self, table: &Table, step: Step) -> Result<Option<(Key, Value)>, Status> {
+        match self {
+            Self::Entries(entries) => Ok(match step {
+                Step::Up => entries.next(),
+                Step::Down => entries.next_back(),
+            }
+            .transpose()?),
+            Self::Pages { source, rest, page, count } => {
+                if page.is_empty()
+                    && let Some(range) = rest
+                {
+                    *page = source.page(table, range.clone(), step == Step::Down, *count)?;
+                    let last = page.back().filter(|_| page.len() == *count);
+                    match (last, step) {
+                        (Some((key, _)), Step::Down) => range.end = Some(key.clone()),
+                        (Some((key, _)), Step::Up) => range.start = Some(after(key)),
+                        (None, _) => *rest = None,
+                    }
+                    *count = PAGE_ENTRIES;
+                }
+                Ok(page.pop_front())
+            }
+        }
+    }
+}
+
+/// Returns the least key above a stored key.
+fn after(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
 /// An iterator. One thread at a time uses it.
 pub struct StoreIterator {
     table: Table,
-    snapshot: Snapshot,
+    source: Source,
     bounds: Bounds,
     comparator: Option<ComparatorCalls>,
     /// The entries above the current one, if the last step was upwards.
-    above: Option<Box<Entries>>,
+    above: Option<OpenRange>,
     /// The entries below the current one, if the last step was downwards.
-    below: Option<Box<Entries>>,
+    below: Option<OpenRange>,
     current: Option<(Key, Value)>,
     failure: Option<Status>,
 }
@@ -64,13 +143,13 @@ impl StoreIterator {
     /// Makes an iterator at no entry.
     pub fn new(
         table: Table,
-        snapshot: Snapshot,
+        source: Source,
         bounds: Bounds,
         comparator: Option<ComparatorCalls>,
     ) -> Self {
         Self {
             table,
-            snapshot,
+            source,
             bounds,
             comparator,
             above: None,
@@ -82,7 +161,7 @@ impl StoreIterator {
 
     /// Sets the snapshot for the next seek.
     pub fn set_snapshot(&mut self, snapshot: Snapshot) {
-        self.snapshot = snapshot;
+        self.source = Source::Snapshot(snapshot);
     }
 
     /// Sets the bounds for the next seek.
@@ -117,11 +196,11 @@ impl StoreIterator {
 
     /// Reads the next entry in a direction.
     fn step(&mut self, step: Step) -> Result<Option<(Key, Value)>, Status> {
-        let next = match step {
-            Step::Up => self.above.as_mut().and_then(Iterator::next),
-            Step::Down => self.below.as_mut().and_then(DoubleEndedIterator::next_back),
+        let range = match step {
+            Step::Up => self.above.as_mut(),
+            Step::Down => self.below.as_mut(),
         };
-        let next = next.transpose()?;
+        let next = range.map(|range| range.next(&self.table, step)).transpose()?.flatten();
         if let (Some(comparator), Some((before, _)), Some((after, _))) =
             (&self.comparator, &self.current, &next)
         {
@@ -132,9 +211,9 @@ impl StoreIterator {
 
     /// Moves to the first entry of a range, or to the last one.
     fn enter(&mut self, start: Option<Vec<u8>>, end: Option<Vec<u8>>, step: Step) {
-        let entered = self.snapshot.range(&self.table, KeyRange { start, end });
-        let entered = entered.map_err(Status::from).and_then(|entries| {
-            let entries = Some(Box::new(entries));
+        let opened = OpenRange::new(&self.source, &self.table, KeyRange { start, end });
+        let entered = opened.and_then(|range| {
+            let entries = Some(range);
             (self.above, self.below) =
                 if step == Step::Up { (entries, None) } else { (None, entries) };
             self.step(step)
@@ -190,9 +269,8 @@ impl StoreIterator {
     pub fn next(&mut self) {
         let Some((key, _)) = &self.current else { return };
         if self.above.is_none() {
-            let mut after = key.clone();
-            after.push(0);
-            self.enter(Some(after), self.bounds.upper.clone(), Step::Up);
+            let start = after(key);
+            self.enter(Some(start), self.bounds.upper.clone(), Step::Up);
             return;
         }
         let entry = self.step(Step::Up);

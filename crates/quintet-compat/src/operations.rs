@@ -71,7 +71,7 @@ pub struct Record<'b> {
 pub struct Target<'t> {
     /// The table.
     pub table: &'t Table,
-    /// The number of the family's merge operator, which [`Target::operand`] puts before each operand.
+    /// The number of the family's merge operator. [`Target::operand`] puts it before an operand.
     pub operator: Option<u32>,
 }
 
@@ -206,6 +206,11 @@ impl Operations {
         Records(self.bytes.get(HEADER..).unwrap_or_default())
     }
 
+    /// Fails if the batch cannot be written.
+    pub fn check(&self) -> Result<(), Status> {
+        self.refused.clone().map_or(Ok(()), Err)
+    }
+
     /// Commits the batch: all of it or nothing. `target` returns the table of a column family. A
     /// batch without records waits for earlier writes if `durability` is `Sync`.
     pub fn commit<'t>(
@@ -214,9 +219,7 @@ impl Operations {
         durability: Durability,
         target: impl Fn(u32) -> Result<Target<'t>, Status>,
     ) -> Result<(), Status> {
-        if let Some(status) = &self.refused {
-            return Err(status.clone());
-        }
+        self.check()?;
         let mut batch = database.batch();
         for record in self.records() {
             let record = record?;

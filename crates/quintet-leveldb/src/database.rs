@@ -119,7 +119,8 @@ export_fallible! {
     ) {
         let (db, batch) = (required(db, "the database")?, required(batch, "the batch")?);
         let durability = required(options, "the write options")?.durability();
-        batch.commit(&db.store.database, durability, |_| Ok(Target { table: &db.table, operator: None }))
+        let target = Target { table: &db.table, operator: None };
+        batch.commit(&db.store.database, durability, |_| Ok(target))
     }
 
     /// Returns the value of a key, to be released by `leveldb_free`. Null if there is none.

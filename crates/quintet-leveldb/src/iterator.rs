@@ -4,7 +4,7 @@ use quintet::Snapshot;
 use quintet_compat::{
     boundary::{Bytes, Out, View, give},
     export, export_fallible,
-    iterator::{Bounds, StoreIterator},
+    iterator::{Bounds, Source, StoreIterator},
     status::Status,
 };
 
@@ -33,7 +33,12 @@ fn new_iterator(db: Option<&Db>, options: Option<&ReadOptions>) -> Result<StoreI
             Some(snapshot) => (*snapshot).clone(),
             None => db.store.database.snapshot()?,
         };
-    Ok(StoreIterator::new(db.table.clone(), snapshot, Bounds::default(), db.comparator))
+    Ok(StoreIterator::new(
+        db.table.clone(),
+        Source::Snapshot(snapshot),
+        Bounds::default(),
+        db.comparator,
+    ))
 }
 
 /// Returns the address of bytes of the current entry, and stores their size.

@@ -6,7 +6,7 @@ use quintet::{Durability, Options};
 use quintet_compat::{
     boundary::Foreign,
     comparator::{Comparator, ComparatorCalls},
-    engines::TableRequest,
+    engines::{MERGE_OPERATOR, TableRequest},
     export,
     snapshot::{SnapshotObject, SnapshotReference},
     store::{DEFAULT_FAMILY, FamilyRequest, FamilyRules, OpenRequest},
@@ -37,10 +37,13 @@ pub struct DatabaseOptions {
 impl DatabaseOptions {
     /// Returns the options of the database.
     pub fn options(&self) -> Options {
-        let Some(cache) = self.cache_bytes else { return Options::new() };
+        // Tables name the operator, so that the library with RocksDB's interface can merge there.
+        let options = Options::new()
+            .merge_operator(MERGE_OPERATOR, |_, _, _| Err("LevelDB has no merges".to_owned()));
+        let Some(cache) = self.cache_bytes else { return options };
         let buffers =
             bytes(self.write_buffer_size.unwrap_or_default()).saturating_mul(WRITE_BUFFERS);
-        Options::new().memory_budget(bytes(cache).saturating_add(buffers).max(MEMORY_BUDGET_MIN))
+        options.memory_budget(bytes(cache).saturating_add(buffers).max(MEMORY_BUDGET_MIN))
     }
 
     /// Returns the callbacks of the comparator, unless it is the default one.
@@ -209,7 +212,8 @@ export! {
     pub fn leveldb_readoptions_set_snapshot(
         options: Option<&mut ReadOptions>, snapshot: Option<&SnapshotObject>,
     ) {
-        set(options, |options| options.snapshot = snapshot.map(SnapshotObject::share).unwrap_or_default());
+        let snapshot = snapshot.map(SnapshotObject::share).unwrap_or_default();
+        set(options, |options| options.snapshot = snapshot);
     }
 
     /// Makes write options without `sync`.

@@ -7,12 +7,16 @@
 //! Locks: `families` and `operators` are held only for a lookup or a replacement.
 
 use std::{
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt as _,
     path::Path,
     sync::{Arc, PoisonError, RwLock},
+    time::Duration,
 };
 
 use quintet::{Snapshot, Table, Value};
 use quintet_compat::{
+    boundary::Text,
     comparator::ComparatorCalls,
     engines::MERGE_OPERATOR,
     iterator::Bounds,
@@ -77,13 +81,30 @@ pub struct Core {
     operators: Operators,
 }
 
-/// `rocksdb_t`.
+/// `rocksdb_t`, `rocksdb_transactiondb_t` and `rocksdb_optimistictransactiondb_t`.
 #[derive(Debug)]
 pub struct Db {
     /// The database.
     pub core: Arc<Core>,
+    /// Longest wait of a transaction for a lock.
+    pub lock_timeout: Duration,
     /// Whether the object closes the database when it is freed.
     pub is_owner: bool,
+}
+
+impl Db {
+    /// Makes the object of an open database.
+    pub fn new(core: Arc<Core>) -> Self {
+        Self { core, lock_timeout: Duration::ZERO, is_owner: true }
+    }
+
+    /// Closes the database, unless the object is of its base.
+    pub fn close(&self) {
+        if self.is_owner {
+            // The interface has no way to report a failure. Writes that returned are in the log.
+            let _ = self.core.store.database.close();
+        }
+    }
 }
 
 fn merge(
@@ -218,4 +239,9 @@ pub fn bounds(options: Option<&ReadOptions>) -> Bounds {
         lower: options.lower.clone(),
         upper: options.upper.clone(),
     })
+}
+
+/// Returns the path that a text names.
+pub fn path(name: &Text) -> Result<&Path, Status> {
+    Ok(Path::new(OsStr::from_bytes(name.bytes()?)))
 }

@@ -1,10 +1,8 @@
 //! Writes of single keys, flushes, compactions and snapshots.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, path::Path};
-
 use quintet::{DeleteOptions, PutOptions, UpdateOptions};
 use quintet_compat::{
-    boundary::{Bytes, Text, required},
+    boundary::{Bytes, required},
     export, export_fallible, keys,
     operations::{Action, Operations, Record},
     snapshot::SnapshotObject,
@@ -16,11 +14,6 @@ use crate::{
     families::{FamilyHandle, family_of},
     options::writes::{CompactOptions, FlushOptions, WriteOptions},
 };
-
-/// Returns the path that a text names.
-pub fn path(name: &Text) -> Result<&Path, Status> {
-    Ok(Path::new(OsStr::from_bytes(name.bytes()?)))
-}
 
 /// Stores a value under a key.
 pub fn put(

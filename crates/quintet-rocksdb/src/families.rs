@@ -10,8 +10,7 @@ use quintet_compat::{
 };
 
 use crate::{
-    core::{Core, Db, Family},
-    database::path,
+    core::{Core, Db, Family, path},
     options::database::DatabaseOptions,
 };
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quintet_compat::{
     boundary::{Array, Bytes, Out, OutArray, View, give, required},
     export, export_fallible,
-    iterator::StoreIterator,
+    iterator::{Source, StoreIterator},
     status::Status,
 };
 
@@ -38,9 +38,9 @@ impl IteratorObject {
         options: Option<&ReadOptions>,
         family: &Arc<Family>,
     ) -> Result<Self, Status> {
-        let snapshot = core.snapshot(options)?;
+        let source = Source::Snapshot(core.snapshot(options)?);
         let entries =
-            StoreIterator::new(family.table.clone(), snapshot, bounds(options), family.comparator);
+            StoreIterator::new(family.table.clone(), source, bounds(options), family.comparator);
         let wants_rules = |options: &&ReadOptions| {
             options.is_tailing() || (options.is_prefix_same_as_start() && family.prefix.is_some())
         };
@@ -50,6 +50,13 @@ impl IteratorObject {
             options: options.clone(),
         });
         Ok(Self { entries: Ok(entries), seek })
+    }
+
+    /// Makes an iterator of a family in a transaction.
+    pub fn in_source(source: Source, options: Option<&ReadOptions>, family: &Family) -> Self {
+        let entries =
+            StoreIterator::new(family.table.clone(), source, bounds(options), family.comparator);
+        Self { entries: Ok(entries), seek: None }
     }
 
     /// Makes an iterator that has only a failure.

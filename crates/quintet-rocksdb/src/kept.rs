@@ -55,9 +55,9 @@ impl Scalar for f64 {
 
 /// The options that were set, by the names of their setters.
 #[derive(Clone, Debug, Default)]
-pub struct Kept(BTreeMap<&'static str, Number>);
+pub struct OptionNumbers(BTreeMap<&'static str, Number>);
 
-impl Kept {
+impl OptionNumbers {
     /// Sets an option.
     pub fn set(&mut self, name: &'static str, value: impl Scalar) {
         self.0.insert(name, value.number());
@@ -69,9 +69,8 @@ impl Kept {
     }
 }
 
-/// Exports setters that keep their value, and getters of it: the type of the object, and then for
-/// each option the setter, the type of the value, and the getter with the type of its result and
-/// the default.
+/// Exports setters that keep their value, and getters of it. The first argument is the type of the
+/// object. A line has the setter with its type, and the getter with its type and default.
 macro_rules! kept {
     ($object:ty {
         $($set:ident($type:ty) $(=> $get:ident -> $result:ty = $default:expr)?;)*

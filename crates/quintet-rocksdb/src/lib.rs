@@ -23,3 +23,4 @@ mod open;
 mod options;
 mod properties;
 mod reads;
+mod transactions;

@@ -15,7 +15,7 @@ use quintet_compat::{
     status::{Code, Status},
 };
 
-use crate::kept::{Kept, kept};
+use crate::kept::{OptionNumbers, kept};
 
 /// `rocksdb_cache_t`: the capacity of a cache. The database has its own.
 #[derive(Clone, Debug, Default)]
@@ -35,13 +35,13 @@ impl Cache {
 /// `rocksdb_lru_cache_options_t`.
 #[derive(Debug, Default)]
 pub struct CacheOptions {
-    pub(crate) kept: Kept,
+    pub(crate) kept: OptionNumbers,
 }
 
 /// `rocksdb_env_t`. There is one environment.
 #[derive(Debug, Default)]
 pub struct Env {
-    pub(crate) kept: Kept,
+    pub(crate) kept: OptionNumbers,
 }
 
 /// `rocksdb_envoptions_t`.
@@ -82,7 +82,7 @@ export! {
         drop(cache);
     }
 
-    /// Does nothing: a cache has no data of its own.
+    /// Does nothing: the object of a cache has no data.
     pub fn rocksdb_cache_disown_data(_cache: Option<&Cache>) {}
 
     /// Sets the capacity for databases that are opened later.

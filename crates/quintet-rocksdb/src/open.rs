@@ -1,5 +1,7 @@
 //! Opening and closing databases.
 
+use std::sync::Arc;
+
 use quintet_compat::{
     boundary::{Array, OutArray, Text, required},
     destroy, export, export_fallible,
@@ -8,12 +10,10 @@ use quintet_compat::{
 };
 
 use crate::{
-    core::{Core, Db, Family},
-    database::path,
+    core::{Core, Db, Family, path},
     families::FamilyHandle,
     options::database::DatabaseOptions,
 };
-use std::sync::Arc;
 
 /// Opens a database with the default column family only.
 pub fn open_default(
@@ -66,23 +66,19 @@ pub fn open_families(
     Ok(core)
 }
 
-fn db(core: Arc<Core>) -> Db {
-    Db { core, is_owner: true }
-}
-
 export_fallible! {
     /// Opens a database that has the default column family only.
     pub fn rocksdb_open(
         options: Option<&DatabaseOptions>, name: Text,
     ) -> Option<Box<Db>>, None, {
-        Ok(Some(Box::new(db(open_default(options, name, false)?))))
+        Ok(Some(Box::new(Db::new(open_default(options, name, false)?))))
     }
 
     /// Opens the default column family of a database for reading.
     pub fn rocksdb_open_for_read_only(
         options: Option<&DatabaseOptions>, name: Text, _error_if_wal_file_exists: u8,
     ) -> Option<Box<Db>>, None, {
-        Ok(Some(Box::new(db(open_default(options, name, true)?))))
+        Ok(Some(Box::new(Db::new(open_default(options, name, true)?))))
     }
 
     /// Opens a database with all its column families.
@@ -92,7 +88,7 @@ export_fallible! {
         handles: OutArray<Option<Box<FamilyHandle>>>,
     ) -> Option<Box<Db>>, None, {
         let arguments = FamilyArguments { count, names, options: family_options, handles };
-        Ok(Some(Box::new(db(open_families(options, name, arguments, false)?))))
+        Ok(Some(Box::new(Db::new(open_families(options, name, arguments, false)?))))
     }
 
     /// Opens some column families of a database for reading.
@@ -102,7 +98,7 @@ export_fallible! {
         handles: OutArray<Option<Box<FamilyHandle>>>, _error_if_wal_file_exists: u8,
     ) -> Option<Box<Db>>, None, {
         let arguments = FamilyArguments { count, names, options: family_options, handles };
-        Ok(Some(Box::new(db(open_families(options, name, arguments, true)?))))
+        Ok(Some(Box::new(Db::new(open_families(options, name, arguments, true)?))))
     }
 
     /// Removes a database. Does nothing if there is none. Fails if it is open.
@@ -120,11 +116,8 @@ export_fallible! {
 export! {
     /// Closes a database.
     pub fn rocksdb_close(db: Option<Box<Db>>) {
-        if let Some(db) = db
-            && db.is_owner
-        {
-            // The interface has no way to report a failure. Writes that returned are in the log.
-            let _ = db.core.store.database.close();
+        if let Some(db) = db {
+            db.close();
         }
     }
 }

@@ -26,6 +26,9 @@ impl PinnedValue {
     }
 }
 
+/// The key and the value of a record, or why an argument is unsuitable.
+pub type KeyAndValue<'a> = (Result<&'a [u8], Status>, Result<&'a [u8], Status>);
+
 fn core(db: Option<&Db>) -> Result<&Core, Status> {
     Ok(&required(db, "the database")?.core)
 }
@@ -98,7 +101,9 @@ fn may_exist(
         Ok(Some(value)) => {
             give(found, 1);
             give(size, value.len());
-            give(out, Allocated::copy(&value));
+            if let Some(out) = out {
+                out.write(Allocated::copy(&value));
+            }
             1
         }
         Ok(None) => {

@@ -31,6 +31,8 @@ typedef struct rocksdb_iterator_t rocksdb_iterator_t;
 typedef struct rocksdb_logger_t rocksdb_logger_t;
 typedef struct rocksdb_lru_cache_options_t rocksdb_lru_cache_options_t;
 typedef struct rocksdb_mergeoperator_t rocksdb_mergeoperator_t;
+typedef struct rocksdb_optimistictransaction_options_t rocksdb_optimistictransaction_options_t;
+typedef struct rocksdb_optimistictransactiondb_t rocksdb_optimistictransactiondb_t;
 typedef struct rocksdb_options_t rocksdb_options_t;
 typedef struct rocksdb_pinnableslice_t rocksdb_pinnableslice_t;
 typedef struct rocksdb_ratelimiter_t rocksdb_ratelimiter_t;
@@ -38,6 +40,10 @@ typedef struct rocksdb_readoptions_t rocksdb_readoptions_t;
 typedef struct rocksdb_slicetransform_t rocksdb_slicetransform_t;
 typedef struct rocksdb_snapshot_t rocksdb_snapshot_t;
 typedef struct rocksdb_t rocksdb_t;
+typedef struct rocksdb_transaction_options_t rocksdb_transaction_options_t;
+typedef struct rocksdb_transaction_t rocksdb_transaction_t;
+typedef struct rocksdb_transactiondb_options_t rocksdb_transactiondb_options_t;
+typedef struct rocksdb_transactiondb_t rocksdb_transactiondb_t;
 typedef struct rocksdb_universal_compaction_options_t rocksdb_universal_compaction_options_t;
 typedef struct rocksdb_writebatch_t rocksdb_writebatch_t;
 typedef struct rocksdb_writeoptions_t rocksdb_writeoptions_t;
@@ -165,7 +171,7 @@ void rocksdb_iter_prev(rocksdb_iterator_t*);
 const char *rocksdb_iter_key(const rocksdb_iterator_t*, size_t *klen);
 const char *rocksdb_iter_value(const rocksdb_iterator_t*, size_t *vlen);
 void rocksdb_iter_get_error(const rocksdb_iterator_t*, char**errptr);
-uint64_t rocksdb_get_latest_sequence_number (rocksdb_t *db);
+uint64_t rocksdb_get_latest_sequence_number(rocksdb_t *db);
 rocksdb_writebatch_t *rocksdb_writebatch_create(void);
 rocksdb_writebatch_t *rocksdb_writebatch_create_from(const char *rep, size_t size);
 void rocksdb_writebatch_destroy(rocksdb_writebatch_t*);
@@ -681,6 +687,172 @@ uint64_t rocksdb_fifo_compaction_options_get_max_table_files_size(
 void rocksdb_fifo_compaction_options_destroy(rocksdb_fifo_compaction_options_t *fifo_opts);
 void rocksdb_get_options_from_string(const rocksdb_options_t *base_options, const char
     *opts_str, rocksdb_options_t *new_options, char**errptr);
+rocksdb_column_family_handle_t
+    *rocksdb_transactiondb_create_column_family(rocksdb_transactiondb_t *txn_db, const
+    rocksdb_options_t *column_family_options, const char *column_family_name, char**errptr);
+rocksdb_transactiondb_t *rocksdb_transactiondb_open(const rocksdb_options_t *options, const
+    rocksdb_transactiondb_options_t *txn_db_options, const char *name, char**errptr);
+rocksdb_transactiondb_t *rocksdb_transactiondb_open_column_families(const rocksdb_options_t
+    *options, const rocksdb_transactiondb_options_t *txn_db_options, const char *name, int
+    num_column_families, const char *const *column_family_names, const rocksdb_options_t *const
+    *column_family_options, rocksdb_column_family_handle_t**column_family_handles,
+    char**errptr);
+const rocksdb_snapshot_t *rocksdb_transactiondb_create_snapshot(rocksdb_transactiondb_t
+    *txn_db);
+void rocksdb_transactiondb_release_snapshot(rocksdb_transactiondb_t *txn_db, const
+    rocksdb_snapshot_t *snapshot);
+char *rocksdb_transactiondb_property_value(rocksdb_transactiondb_t *db, const char *propname);
+int rocksdb_transactiondb_property_int(rocksdb_transactiondb_t *db, const char *propname,
+    uint64_t *out_val);
+rocksdb_transaction_t *rocksdb_transaction_begin(rocksdb_transactiondb_t *txn_db, const
+    rocksdb_writeoptions_t *write_options, const rocksdb_transaction_options_t *txn_options,
+    rocksdb_transaction_t *old_txn);
+void rocksdb_transaction_commit(rocksdb_transaction_t *txn, char**errptr);
+void rocksdb_transaction_rollback(rocksdb_transaction_t *txn, char**errptr);
+void rocksdb_transaction_set_savepoint(rocksdb_transaction_t *txn);
+void rocksdb_transaction_rollback_to_savepoint(rocksdb_transaction_t *txn, char**errptr);
+void rocksdb_transaction_destroy(rocksdb_transaction_t *txn);
+char *rocksdb_transaction_get(rocksdb_transaction_t *txn, const rocksdb_readoptions_t *options,
+    const char *key, size_t klen, size_t *vlen, char**errptr);
+rocksdb_pinnableslice_t *rocksdb_transaction_get_pinned(rocksdb_transaction_t *txn, const
+    rocksdb_readoptions_t *options, const char *key, size_t klen, char**errptr);
+char *rocksdb_transaction_get_cf(rocksdb_transaction_t *txn, const rocksdb_readoptions_t
+    *options, rocksdb_column_family_handle_t *column_family, const char *key, size_t klen,
+    size_t *vlen, char**errptr);
+rocksdb_pinnableslice_t *rocksdb_transaction_get_pinned_cf(rocksdb_transaction_t *txn, const
+    rocksdb_readoptions_t *options, rocksdb_column_family_handle_t *column_family, const char
+    *key, size_t klen, char**errptr);
+char *rocksdb_transaction_get_for_update(rocksdb_transaction_t *txn, const rocksdb_readoptions_t
+    *options, const char *key, size_t klen, size_t *vlen, unsigned char exclusive,
+    char**errptr);
+rocksdb_pinnableslice_t *rocksdb_transaction_get_pinned_for_update(rocksdb_transaction_t *txn,
+    const rocksdb_readoptions_t *options, const char *key, size_t klen, unsigned char exclusive,
+    char**errptr);
+char *rocksdb_transaction_get_for_update_cf(rocksdb_transaction_t *txn, const
+    rocksdb_readoptions_t *options, rocksdb_column_family_handle_t *column_family, const char
+    *key, size_t klen, size_t *vlen, unsigned char exclusive, char**errptr);
+rocksdb_pinnableslice_t *rocksdb_transaction_get_pinned_for_update_cf(rocksdb_transaction_t
+    *txn, const rocksdb_readoptions_t *options, rocksdb_column_family_handle_t *column_family,
+    const char *key, size_t klen, unsigned char exclusive, char**errptr);
+void rocksdb_transaction_multi_get(rocksdb_transaction_t *txn, const rocksdb_readoptions_t
+    *options, size_t num_keys, const char *const *keys_list, const size_t *keys_list_sizes,
+    char**values_list, size_t *values_list_sizes, char**errs);
+void rocksdb_transaction_multi_get_cf(rocksdb_transaction_t *txn, const rocksdb_readoptions_t
+    *options, const rocksdb_column_family_handle_t *const *column_families, size_t num_keys,
+    const char *const *keys_list, const size_t *keys_list_sizes, char**values_list, size_t
+    *values_list_sizes, char**errs);
+char *rocksdb_transactiondb_get(rocksdb_transactiondb_t *txn_db, const rocksdb_readoptions_t
+    *options, const char *key, size_t klen, size_t *vlen, char**errptr);
+rocksdb_pinnableslice_t *rocksdb_transactiondb_get_pinned(rocksdb_transactiondb_t *txn_db, const
+    rocksdb_readoptions_t *options, const char *key, size_t klen, char**errptr);
+char *rocksdb_transactiondb_get_cf(rocksdb_transactiondb_t *txn_db, const rocksdb_readoptions_t
+    *options, rocksdb_column_family_handle_t *column_family, const char *key, size_t keylen,
+    size_t *vallen, char**errptr);
+rocksdb_pinnableslice_t *rocksdb_transactiondb_get_pinned_cf(rocksdb_transactiondb_t *txn_db,
+    const rocksdb_readoptions_t *options, rocksdb_column_family_handle_t *column_family, const
+    char *key, size_t keylen, char**errptr);
+void rocksdb_transactiondb_multi_get(rocksdb_transactiondb_t *txn_db, const
+    rocksdb_readoptions_t *options, size_t num_keys, const char *const *keys_list, const size_t
+    *keys_list_sizes, char**values_list, size_t *values_list_sizes, char**errs);
+void rocksdb_transactiondb_multi_get_cf(rocksdb_transactiondb_t *txn_db, const
+    rocksdb_readoptions_t *options, const rocksdb_column_family_handle_t *const
+    *column_families, size_t num_keys, const char *const *keys_list, const size_t
+    *keys_list_sizes, char**values_list, size_t *values_list_sizes, char**errs);
+void rocksdb_transaction_put(rocksdb_transaction_t *txn, const char *key, size_t klen, const
+    char *val, size_t vlen, char**errptr);
+void rocksdb_transaction_put_cf(rocksdb_transaction_t *txn, rocksdb_column_family_handle_t
+    *column_family, const char *key, size_t klen, const char *val, size_t vlen, char**errptr);
+void rocksdb_transactiondb_put(rocksdb_transactiondb_t *txn_db, const rocksdb_writeoptions_t
+    *options, const char *key, size_t klen, const char *val, size_t vlen, char**errptr);
+void rocksdb_transactiondb_put_cf(rocksdb_transactiondb_t *txn_db, const rocksdb_writeoptions_t
+    *options, rocksdb_column_family_handle_t *column_family, const char *key, size_t keylen,
+    const char *val, size_t vallen, char**errptr);
+void rocksdb_transactiondb_write(rocksdb_transactiondb_t *txn_db, const rocksdb_writeoptions_t
+    *options, rocksdb_writebatch_t *batch, char**errptr);
+void rocksdb_transaction_merge(rocksdb_transaction_t *txn, const char *key, size_t klen, const
+    char *val, size_t vlen, char**errptr);
+void rocksdb_transaction_merge_cf(rocksdb_transaction_t *txn, rocksdb_column_family_handle_t
+    *column_family, const char *key, size_t klen, const char *val, size_t vlen, char**errptr);
+void rocksdb_transactiondb_merge(rocksdb_transactiondb_t *txn_db, const rocksdb_writeoptions_t
+    *options, const char *key, size_t klen, const char *val, size_t vlen, char**errptr);
+void rocksdb_transactiondb_merge_cf(rocksdb_transactiondb_t *txn_db, const
+    rocksdb_writeoptions_t *options, rocksdb_column_family_handle_t *column_family, const char
+    *key, size_t klen, const char *val, size_t vlen, char**errptr);
+void rocksdb_transaction_delete(rocksdb_transaction_t *txn, const char *key, size_t klen,
+    char**errptr);
+void rocksdb_transaction_delete_cf(rocksdb_transaction_t *txn, rocksdb_column_family_handle_t
+    *column_family, const char *key, size_t klen, char**errptr);
+void rocksdb_transactiondb_delete(rocksdb_transactiondb_t *txn_db, const rocksdb_writeoptions_t
+    *options, const char *key, size_t klen, char**errptr);
+void rocksdb_transactiondb_delete_cf(rocksdb_transactiondb_t *txn_db, const
+    rocksdb_writeoptions_t *options, rocksdb_column_family_handle_t *column_family, const char
+    *key, size_t keylen, char**errptr);
+rocksdb_iterator_t *rocksdb_transaction_create_iterator(rocksdb_transaction_t *txn, const
+    rocksdb_readoptions_t *options);
+rocksdb_iterator_t *rocksdb_transaction_create_iterator_cf(rocksdb_transaction_t *txn, const
+    rocksdb_readoptions_t *options, rocksdb_column_family_handle_t *column_family);
+rocksdb_iterator_t *rocksdb_transactiondb_create_iterator(rocksdb_transactiondb_t *txn_db, const
+    rocksdb_readoptions_t *options);
+rocksdb_iterator_t *rocksdb_transactiondb_create_iterator_cf(rocksdb_transactiondb_t *txn_db,
+    const rocksdb_readoptions_t *options, rocksdb_column_family_handle_t *column_family);
+void rocksdb_transactiondb_close(rocksdb_transactiondb_t *txn_db);
+void rocksdb_transactiondb_flush(rocksdb_transactiondb_t *txn_db, const rocksdb_flushoptions_t
+    *options, char**errptr);
+void rocksdb_transactiondb_flush_cf(rocksdb_transactiondb_t *txn_db, const
+    rocksdb_flushoptions_t *options, rocksdb_column_family_handle_t *column_family,
+    char**errptr);
+void rocksdb_transactiondb_flush_wal(rocksdb_transactiondb_t *txn_db, unsigned char sync,
+    char**errptr);
+rocksdb_optimistictransactiondb_t *rocksdb_optimistictransactiondb_open(const rocksdb_options_t
+    *options, const char *name, char**errptr);
+rocksdb_optimistictransactiondb_t *rocksdb_optimistictransactiondb_open_column_families( const
+    rocksdb_options_t *options, const char *name, int num_column_families, const char *const
+    *column_family_names, const rocksdb_options_t *const *column_family_options,
+    rocksdb_column_family_handle_t**column_family_handles, char**errptr);
+rocksdb_t *rocksdb_optimistictransactiondb_get_base_db(rocksdb_optimistictransactiondb_t
+    *otxn_db);
+void rocksdb_optimistictransactiondb_close_base_db(rocksdb_t *base_db);
+rocksdb_transaction_t *rocksdb_optimistictransaction_begin(rocksdb_optimistictransactiondb_t
+    *otxn_db, const rocksdb_writeoptions_t *write_options, const
+    rocksdb_optimistictransaction_options_t *otxn_options, rocksdb_transaction_t *old_txn);
+void rocksdb_optimistictransactiondb_write(rocksdb_optimistictransactiondb_t *otxn_db, const
+    rocksdb_writeoptions_t *options, rocksdb_writebatch_t *batch, char**errptr);
+void rocksdb_optimistictransactiondb_close(rocksdb_optimistictransactiondb_t *otxn_db);
+rocksdb_transactiondb_options_t *rocksdb_transactiondb_options_create(void);
+void rocksdb_transactiondb_options_destroy(rocksdb_transactiondb_options_t *opt);
+void rocksdb_transactiondb_options_set_max_num_locks(rocksdb_transactiondb_options_t *opt,
+    int64_t max_num_locks);
+void rocksdb_transactiondb_options_set_num_stripes(rocksdb_transactiondb_options_t *opt, size_t
+    num_stripes);
+void rocksdb_transactiondb_options_set_transaction_lock_timeout( rocksdb_transactiondb_options_t
+    *opt, int64_t txn_lock_timeout);
+void rocksdb_transactiondb_options_set_default_lock_timeout( rocksdb_transactiondb_options_t
+    *opt, int64_t default_lock_timeout);
+rocksdb_transaction_options_t *rocksdb_transaction_options_create(void);
+void rocksdb_transaction_options_destroy(rocksdb_transaction_options_t *opt);
+void rocksdb_transaction_options_set_set_snapshot(rocksdb_transaction_options_t *opt, unsigned
+    char v);
+void rocksdb_transaction_options_set_deadlock_detect(rocksdb_transaction_options_t *opt,
+    unsigned char v);
+void rocksdb_transaction_options_set_lock_timeout(rocksdb_transaction_options_t *opt, int64_t
+    lock_timeout);
+void rocksdb_transaction_options_set_expiration(rocksdb_transaction_options_t *opt, int64_t
+    expiration);
+void rocksdb_transaction_options_set_deadlock_detect_depth( rocksdb_transaction_options_t *opt,
+    int64_t depth);
+void rocksdb_transaction_options_set_max_write_batch_size( rocksdb_transaction_options_t *opt,
+    size_t size);
+void rocksdb_transaction_options_set_skip_prepare(rocksdb_transaction_options_t *opt, unsigned
+    char v);
+rocksdb_optimistictransaction_options_t *rocksdb_optimistictransaction_options_create(void);
+void rocksdb_optimistictransaction_options_destroy(rocksdb_optimistictransaction_options_t
+    *opt);
+void rocksdb_optimistictransaction_options_set_set_snapshot(
+    rocksdb_optimistictransaction_options_t *opt, unsigned char v);
+char *rocksdb_optimistictransactiondb_property_value(rocksdb_optimistictransactiondb_t *db,
+    const char *propname);
+int rocksdb_optimistictransactiondb_property_int(rocksdb_optimistictransactiondb_t *db, const
+    char *propname, uint64_t *out_val);
 void rocksdb_free(void *ptr);
 rocksdb_pinnableslice_t *rocksdb_get_pinned(rocksdb_t *db, const rocksdb_readoptions_t *options,
     const char *key, size_t keylen, char**errptr);

@@ -4,5 +4,4 @@ pub mod database;
 mod kept;
 pub mod reads;
 mod styles;
-pub mod table;
 pub mod writes;

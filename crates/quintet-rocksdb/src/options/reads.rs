@@ -6,12 +6,12 @@ use quintet_compat::{
     snapshot::{SnapshotObject, SnapshotReference},
 };
 
-use crate::kept::{Kept, kept};
+use crate::kept::{OptionNumbers, kept};
 
 /// `rocksdb_readoptions_t`.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
-    pub(crate) kept: Kept,
+    pub(crate) kept: OptionNumbers,
     /// The snapshot to read.
     pub(crate) snapshot: SnapshotReference,
     /// The first key of iterators, in its stored form.

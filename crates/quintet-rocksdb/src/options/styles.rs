@@ -3,14 +3,14 @@
 use quintet_compat::{boundary::Foreign, export};
 
 use crate::{
-    kept::{Kept, kept},
+    kept::{OptionNumbers, kept},
     options::database::DatabaseOptions,
 };
 
 /// `rocksdb_universal_compaction_options_t`.
 #[derive(Clone, Debug, Default)]
 pub struct UniversalOptions {
-    pub(crate) kept: Kept,
+    pub(crate) kept: OptionNumbers,
 }
 
 export! {
@@ -43,7 +43,7 @@ kept! { UniversalOptions {
 /// `rocksdb_fifo_compaction_options_t`.
 #[derive(Clone, Debug, Default)]
 pub struct FifoOptions {
-    pub(crate) kept: Kept,
+    pub(crate) kept: OptionNumbers,
 }
 
 export! {
@@ -66,7 +66,7 @@ kept! { FifoOptions {
 /// `rocksdb_cuckoo_table_options_t`.
 #[derive(Clone, Debug, Default)]
 pub struct CuckooOptions {
-    pub(crate) kept: Kept,
+    pub(crate) kept: OptionNumbers,
 }
 
 export! {

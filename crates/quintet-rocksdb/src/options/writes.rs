@@ -3,7 +3,7 @@
 use quintet::Durability;
 use quintet_compat::export;
 
-use crate::kept::{Kept, kept};
+use crate::kept::{OptionNumbers, kept};
 
 impl WriteOptions {
     /// Returns the durability of a write.
@@ -18,7 +18,7 @@ impl WriteOptions {
 /// `rocksdb_writeoptions_t`.
 #[derive(Clone, Debug, Default)]
 pub struct WriteOptions {
-    pub(crate) kept: Kept,
+    pub(crate) kept: OptionNumbers,
 }
 
 export! {
@@ -47,7 +47,7 @@ kept! { WriteOptions {
 /// `rocksdb_flushoptions_t`.
 #[derive(Clone, Debug, Default)]
 pub struct FlushOptions {
-    pub(crate) kept: Kept,
+    pub(crate) kept: OptionNumbers,
 }
 
 export! {
@@ -69,7 +69,7 @@ kept! { FlushOptions {
 /// `rocksdb_compactoptions_t`.
 #[derive(Clone, Debug, Default)]
 pub struct CompactOptions {
-    pub(crate) kept: Kept,
+    pub(crate) kept: OptionNumbers,
 }
 
 export! {

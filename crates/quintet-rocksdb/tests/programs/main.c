@@ -15,6 +15,8 @@ static const struct {
     {"numbers", test_numbers},
     {"objects", test_objects},
     {"threads", test_threads},
+    {"optimistic", test_optimistic},
+    {"transactions", test_transactions},
 };
 
 int main(int count, char **arguments) {

@@ -143,5 +143,7 @@ void test_nulls(const char *directory);
 void test_numbers(const char *directory);
 void test_objects(const char *directory);
 void test_threads(const char *directory);
+void test_optimistic(const char *directory);
+void test_transactions(const char *directory);
 
 #endif

@@ -3,15 +3,14 @@
 use quintet_compat::export;
 
 use crate::{
-    kept::{Kept, kept},
+    kept::{OptionNumbers, kept},
     objects::{Cache, FilterPolicy},
-    options::database::DatabaseOptions,
 };
 
 /// `rocksdb_block_based_table_options_t`.
 #[derive(Clone, Debug, Default)]
 pub struct BlockBasedOptions {
-    pub(crate) kept: Kept,
+    pub(crate) kept: OptionNumbers,
     cache: Option<Cache>,
 }
 
@@ -59,15 +58,6 @@ export! {
     pub fn rocksdb_block_based_options_set_block_cache_compressed(
         _options: Option<&mut BlockBasedOptions>, _cache: Option<&Cache>,
     ) {}
-
-    /// Sets the size of blocks of a new column family, and the cache.
-    pub fn rocksdb_options_set_block_based_table_factory(
-        options: Option<&mut DatabaseOptions>, table: Option<&BlockBasedOptions>,
-    ) {
-        if let Some(options) = options {
-            options.table = table.cloned();
-        }
-    }
 }
 
 kept! { BlockBasedOptions {

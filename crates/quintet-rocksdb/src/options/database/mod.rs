@@ -1,5 +1,7 @@
 //! Options of databases and column families.
 
+mod table;
+
 use std::sync::Arc;
 
 use quintet::Options;
@@ -14,10 +16,11 @@ use quintet_compat::{
 
 use crate::{
     callbacks::{MergeOperator, PrefixExtractor},
-    kept::Kept,
+    kept::OptionNumbers,
     objects::{Cache, Env, RateLimiter},
-    options::table::BlockBasedOptions,
 };
+
+use table::BlockBasedOptions;
 
 /// Size of a write buffer in bytes, as RocksDB has it.
 const WRITE_BUFFER_BYTES: u64 = 64 << 20;
@@ -34,7 +37,7 @@ const ZSTD: i32 = 7;
 /// `rocksdb_options_t`.
 #[derive(Clone, Debug, Default)]
 pub struct DatabaseOptions {
-    pub(crate) kept: Kept,
+    pub(crate) kept: OptionNumbers,
     pub(crate) table: Option<BlockBasedOptions>,
     comparator: Option<ComparatorCalls>,
     merge: Option<Arc<MergeOperator>>,
@@ -182,6 +185,15 @@ export! {
     /// Sets the merge operator that adds numbers of 64 bits, little-endian.
     pub fn rocksdb_options_set_uint64add_merge_operator(options: Option<&mut DatabaseOptions>) {
         set(options, |options| options.merge = Some(Arc::new(MergeOperator::ADD)));
+    }
+
+    /// Sets the size of blocks of a new column family, and the cache.
+    pub fn rocksdb_options_set_block_based_table_factory(
+        options: Option<&mut DatabaseOptions>, table: Option<&BlockBasedOptions>,
+    ) {
+        if let Some(options) = options {
+            options.table = table.cloned();
+        }
     }
 
     /// Sets the prefix extractor, which belongs to the options and to the databases then.
