@@ -133,6 +133,10 @@ bench:
 compare *args:
     cargo run --release --manifest-path crates/quintet-compare/Cargo.toml -- run {{args}}
 
+# The Python package: lints, a wheel, its tests on the wheel
+python:
+    .ci/python
+
 # Licences, advisories, yanked crates (needs cargo-deny)
 deny:
     cargo deny check

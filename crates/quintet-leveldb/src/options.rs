@@ -37,13 +37,10 @@ pub struct DatabaseOptions {
 impl DatabaseOptions {
     /// Returns the options of the database.
     pub fn options(&self) -> Options {
-        // Tables name the operator, so that the library with RocksDB's interface can merge there.
-        let options = Options::new()
-            .merge_operator(MERGE_OPERATOR, |_, _, _| Err("LevelDB has no merges".to_owned()));
-        let Some(cache) = self.cache_bytes else { return options };
+        let Some(cache) = self.cache_bytes else { return Options::new() };
         let buffers =
             bytes(self.write_buffer_size.unwrap_or_default()).saturating_mul(WRITE_BUFFERS);
-        options.memory_budget(bytes(cache).saturating_add(buffers).max(MEMORY_BUDGET_MIN))
+        Options::new().memory_budget(bytes(cache).saturating_add(buffers).max(MEMORY_BUDGET_MIN))
     }
 
     /// Returns the callbacks of the comparator, unless it is the default one.
@@ -67,7 +64,10 @@ impl DatabaseOptions {
             create_if_missing: self.create_if_missing,
             error_if_exists: self.error_if_exists,
             family_rules: FamilyRules::default(),
-            options: self.options(),
+            // Tables name the operator, so that programs of RocksDB's interface can merge later.
+            options: self
+                .options()
+                .merge_operator(MERGE_OPERATOR, |_, _, _| Err("LevelDB has no merges".to_owned())),
             families: vec![family],
         }
     }

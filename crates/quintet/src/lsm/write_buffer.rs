@@ -122,7 +122,7 @@ pub(crate) struct WriteBuffer<V> {
 }
 
 fn no_space(error: std::io::Error) -> Error {
-    Error::io("reserve address space for a memtable", error)
+    Error::address_space("a memtable", error)
 }
 
 pub(super) fn new_memtable(

@@ -296,6 +296,13 @@ impl Error {
         }
     }
 
+    /// Builds `Io` for address space that the system refuses. A table reserves several times the
+    /// memory that it uses, so a limit of the process is the usual cause.
+    pub(crate) fn address_space(part: &str, source: io::Error) -> Self {
+        let advice = "raise the limit of the process (ulimit -v), or set a smaller memory budget";
+        Self::io(format!("reserve address space for {part}; {advice}"), source)
+    }
+
     /// Builds `Corruption` for byte `offset` of `file`.
     pub fn corruption(file: impl Into<String>, offset: u64, what: impl Into<String>) -> Self {
         Self::Corruption { file: file.into(), offset, what: what.into() }

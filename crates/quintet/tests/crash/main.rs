@@ -41,7 +41,7 @@ fn setting<T: FromStr<Err: Debug>>(name: &str, default: T) -> T {
 fn every_crash_leaves_a_prefix_with_all_acknowledged_commits() {
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     let plan = Plan {
-        states: setting("QUINTET_CRASH_STATES", 100_000),
+        states: setting("QUINTET_CRASH_STATES", 50_000),
         seed: setting("QUINTET_CRASH_SEED", 1),
         threads: setting("QUINTET_CRASH_THREADS", threads),
         failures: 3,

@@ -297,9 +297,9 @@ fn the_sum_of_a_bank_is_the_same_in_every_transaction() {
         let accounts = tables.iter().flat_map(|table| (0..ACCOUNTS).map(move |of| (table, of)));
         accounts.map(|(table, of)| Ok(number(tx.get(table, name(of))?))).sum()
     };
-    let (done, sums) = (AtomicBool::new(false), AtomicU64::new(0));
+    let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        let (db, sum, done, sums) = (&db, &sum, &done, &sums);
+        let (db, sum, done) = (&db, &sum, &done);
         let movers: Vec<_> = (0..THREADS)
             .map(|thread| {
                 scope.spawn(move || {
@@ -330,14 +330,17 @@ fn the_sum_of_a_bank_is_the_same_in_every_transaction() {
             })
             .collect();
         scope.spawn(move || {
-            while !done.load(Ordering::Relaxed) {
+            // At least once: on a busy machine the movers may be done before.
+            loop {
                 assert_eq!(db.transaction(|tx| sum(tx)).unwrap(), expected);
                 for isolation in BOTH {
                     let tx = begin(db, isolation);
                     assert_eq!(sum(&tx).unwrap(), expected);
                     tx.commit().unwrap();
                 }
-                sums.fetch_add(1, Ordering::Relaxed);
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
             }
         });
         for mover in movers {
@@ -346,7 +349,6 @@ fn the_sum_of_a_bank_is_the_same_in_every_transaction() {
         done.store(true, Ordering::Relaxed);
     });
     assert_eq!(sum(&begin(&db, Isolation::Serializable)).unwrap(), expected);
-    assert!(sums.load(Ordering::Relaxed) > 0);
 }
 
 /// A hot key that every transaction locks: none is in vain.

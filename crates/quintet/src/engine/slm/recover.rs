@@ -125,7 +125,7 @@ impl SlmTable {
 fn new_location_cache(settings: &SlmSettings, context: &Context) -> Result<LocationCache> {
     let bytes = settings.cache_bytes.min(context.budget.limit()) / LOCATION_CACHE_SHARE;
     let cache = LocationCache::new(bytes)
-        .map_err(|error| Error::io("reserve address space for the location cache", error))?;
+        .map_err(|error| Error::address_space("the location cache", error))?;
     // Not transient: the memory stays reserved until the table is closed, so no writer may wait for
     // it.
     context.budget.reserve_unchecked(cache.memory_bytes());

@@ -58,7 +58,7 @@ impl Trie {
             database_id: context.database_id,
             table_id: context.table_id,
         };
-        let no_memory = |error| Error::io("reserve address space for a table", error);
+        let no_memory = |error| Error::address_space("a table", error);
         let read_only = context.read_only;
         let budget = Arc::clone(&context.budget);
         let space = reserve(&owner, read_only, budget.limit()).map_err(no_memory)?;

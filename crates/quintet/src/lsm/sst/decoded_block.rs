@@ -83,7 +83,7 @@ impl DecodedBlockCache {
         let payload = payload_bytes(block_bytes);
         let secret = context.hash.hash(b"frames of blocks");
         let blocks = BlockCache::new((bytes, payload), secret, (&context.budget, context.table_id))
-            .map_err(|error| Error::io("reserve address space for a cache", error))?;
+            .map_err(|error| Error::address_space("a cache", error))?;
         let blocks = Arc::new(blocks);
         let spare = Arc::downgrade(&blocks);
         context.budget.register_reclaimable(spare);

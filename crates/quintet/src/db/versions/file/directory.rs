@@ -72,7 +72,7 @@ impl VersionDirectory {
         let bytes = if cfg!(model) { 0 } else { self.budget.limit() / CACHE_SHARE };
         let shape = (bytes, BLOCK_BYTES);
         let cache = BlockCache::new(shape, self.secret, (&self.budget, NO_TABLE));
-        let cache = cache.map_err(|error| Error::io("reserve address space for a cache", error))?;
+        let cache = cache.map_err(|error| Error::address_space("a cache", error))?;
         let cache = Arc::new(cache);
         let reclaimable = Arc::downgrade(&cache);
         self.budget.register_reclaimable(reclaimable);

@@ -58,7 +58,7 @@ impl HashLog {
         let settings = HashLogSettings::parse(options)?;
         let owner = TableIdentity { database_id: context.database_id, table_id: context.table_id };
         let files = DataFiles::new(Arc::clone(&context.dir), owner, settings.file_bytes, 0);
-        let no_memory = |error| Error::io("reserve address space for a table", error);
+        let no_memory = |error| Error::address_space("a table", error);
         let engine = Self {
             owner,
             settings,

@@ -174,8 +174,8 @@ impl PersistentList {
     fn with(pool: Arc<Pool>, at: u64, capacity: u64) -> Result<Self> {
         // A node has at least 48 bytes. One node in four has a tower, of 27 bytes on average.
         let bytes = capacity / 4 + 4096;
-        let towers = Region::reserve(bytes)
-            .map_err(|error| Error::io("reserve address space for a memtable", error))?;
+        let towers =
+            Region::reserve(bytes).map_err(|error| Error::address_space("a memtable", error))?;
         Ok(Self {
             pool,
             at,
