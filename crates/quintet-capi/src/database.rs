@@ -126,7 +126,7 @@ export! {
     /// Errors: `QUINTET_INVALID_OPTION` if there is no such statistic.
     pub fn quintet_stat(database: Handle<Database>, name: Slice, value: Out<u64>) {
         let stats = database.get()?.stats();
-        let number = statistics::find(&statistics::of_database(&stats), name.text()?)?;
+        let number = statistics::find(&stats.numbers(), name.text()?)?;
         required(value, "value")?.write(number);
         Ok(())
     }

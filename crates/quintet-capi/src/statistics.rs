@@ -10,50 +10,9 @@ type Statistic = (&'static str, u64);
 
 /// Returns the statistics of a table.
 pub fn of_table(stats: &TableStats) -> Vec<Statistic> {
-    let mut list = vec![
-        ("keys", stats.keys),
-        ("live_bytes", stats.live_bytes),
-        ("dead_bytes", stats.dead_bytes),
-        ("file_bytes", stats.file_bytes),
-        ("memory_bytes", stats.memory_bytes),
-        ("index_bytes", stats.index_bytes),
-        ("reclaimable_bytes", stats.reclaimable_bytes),
-        ("written_bytes_total", stats.written_bytes_total),
-    ];
+    let mut list = stats.numbers();
     list.extend_from_slice(&stats.details);
     list
-}
-
-/// Returns the statistics of a database without those of its tables.
-pub fn of_database(stats: &DatabaseStats) -> Vec<Statistic> {
-    let age = u64::try_from(stats.oldest_snapshot_age.as_millis()).unwrap_or(u64::MAX);
-    vec![
-        ("open_tables", stats.open_tables),
-        ("log_file_bytes", stats.log.file_bytes),
-        ("log_syncs_total", stats.log.syncs_total),
-        ("log_synced_commits_total", stats.log.synced_commits_total),
-        ("log_appended_bytes_total", stats.log.appended_bytes_total),
-        ("unpersisted_bytes", stats.unpersisted_bytes),
-        ("memory_bytes", stats.memory_bytes),
-        ("memory_budget_bytes", stats.memory_budget_bytes),
-        ("catalog_bytes", stats.catalog_bytes),
-        ("file_bytes", stats.file_bytes),
-        ("commits_total", stats.commits_total),
-        ("expiries_pending", stats.expiries_pending),
-        ("expiry_index_bytes", stats.expiry_index_bytes),
-        ("expired_swept_total", stats.expired_swept_total),
-        ("write_stalls_total", stats.write_stalls_total),
-        ("write_delays_total", stats.write_delays_total),
-        ("persist_rounds_total", stats.persist_rounds_total),
-        ("transactions_total", stats.transactions_total),
-        ("transaction_conflicts_total", stats.transaction_conflicts_total),
-        ("transaction_deadlocks_total", stats.transaction_deadlocks_total),
-        ("open_snapshots", stats.open_snapshots),
-        ("oldest_snapshot_age_ms", age),
-        ("snapshot_bytes", stats.snapshot_bytes),
-        ("snapshot_file_bytes", stats.snapshot_file_bytes),
-        ("snapshots_expired_total", stats.snapshots_expired_total),
-    ]
 }
 
 /// Returns a statistic by name.
@@ -82,7 +41,7 @@ pub fn table_json(stats: &TableStats) -> String {
 /// Returns the statistics of a database as a JSON object.
 pub fn database_json(stats: &DatabaseStats) -> String {
     let tables = stats.tables.iter().map(table_json).collect::<Vec<_>>().join(",");
-    let members = members(&of_database(stats));
+    let members = members(&stats.numbers());
     let failure = failure(stats.background_failure.as_deref());
     format!("{{{members},\"background_failure\":{failure},\"tables\":[{tables}]}}")
 }

@@ -1,6 +1,6 @@
 //! `stats`: statistics by name, as text or JSON.
 
-use std::{fmt::Write as _, time::Duration};
+use std::fmt::Write as _;
 
 use quintet::{Database, Table, TableStats};
 use serde_json::{Map, Value};
@@ -17,19 +17,8 @@ pub fn of_table(table: &Table) -> Outcome<Figures> {
 
 /// Returns statistics of one table by name.
 pub fn of_table_stats(stats: &TableStats) -> Figures {
-    let mut figures = vec![
-        text("table", &stats.name),
-        text("engine", stats.kind.name()),
-        number("keys", stats.keys),
-        number("live_bytes", stats.live_bytes),
-        number("dead_bytes", stats.dead_bytes),
-        number("file_bytes", stats.file_bytes),
-        number("memory_bytes", stats.memory_bytes),
-        number("index_bytes", stats.index_bytes),
-        number("reclaimable_bytes", stats.reclaimable_bytes),
-        number("written_bytes_total", stats.written_bytes_total),
-        number("persisted_lsn", stats.persisted.0),
-    ];
+    let mut figures = vec![text("table", &stats.name), text("engine", stats.kind.name())];
+    figures.extend(stats.numbers().into_iter().map(|(name, value)| number(name, value)));
     figures.extend(stats.failure.iter().map(|failure| text("failure", failure)));
     figures.extend(stats.details.iter().map(|(name, value)| number(name, *value)));
     figures
@@ -44,43 +33,11 @@ pub fn of_database(database: &Database) -> Figures {
         number("keys", sum(|table| table.keys)),
         number("live_bytes", sum(|table| table.live_bytes)),
         number("dead_bytes", sum(|table| table.dead_bytes)),
-        number("file_bytes", stats.file_bytes),
-        number("catalog_bytes", stats.catalog_bytes),
-        number("open_tables", stats.open_tables),
-        number("memory_bytes", stats.memory_bytes),
-        number("memory_budget_bytes", stats.memory_budget_bytes),
-        number("unpersisted_bytes", stats.unpersisted_bytes),
-        number("commits_total", stats.commits_total),
-        number("transactions_total", stats.transactions_total),
-        number("transaction_conflicts_total", stats.transaction_conflicts_total),
-        number("transaction_deadlocks_total", stats.transaction_deadlocks_total),
-        number("expiries_pending", stats.expiries_pending),
-        number("expiry_index_bytes", stats.expiry_index_bytes),
-        number("expired_swept_total", stats.expired_swept_total),
-        number("write_stalls_total", stats.write_stalls_total),
-        number("write_delays_total", stats.write_delays_total),
-        number("persist_rounds_total", stats.persist_rounds_total),
-        number("persist_micros_total", stats.persist_micros_total),
-        number("open_snapshots", stats.open_snapshots),
-        number("oldest_snapshot_ms", millis(stats.oldest_snapshot_age)),
-        number("oldest_snapshot_lsn", stats.oldest_snapshot_lsn.map_or(0, |lsn| lsn.0)),
-        number("snapshot_bytes", stats.snapshot_bytes),
-        number("snapshot_file_bytes", stats.snapshot_file_bytes),
-        number("snapshots_expired_total", stats.snapshots_expired_total),
-        number("log_start_lsn", stats.log.start.0),
-        number("log_end_lsn", stats.log.end.0),
-        number("log_durable_lsn", stats.log.durable.0),
-        number("log_file_bytes", stats.log.file_bytes),
-        number("log_syncs_total", stats.log.syncs_total),
-        number("log_appended_bytes_total", stats.log.appended_bytes_total),
     ];
+    figures.extend(stats.numbers().into_iter().map(|(name, value)| number(name, value)));
     let failure = stats.background_failure.iter();
     figures.extend(failure.map(|failure| text("background_failure", failure)));
     figures
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn text(name: &str, value: &str) -> (String, Value) {

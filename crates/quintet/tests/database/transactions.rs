@@ -277,78 +277,93 @@ fn compare(
     assert!(prefix.eq(model.keys().filter(|key| key[0] == b'1').cloned()));
 }
 
+/// Accounts of each table of a bank.
+const ACCOUNTS: u64 = 20;
+
+fn account(number: u64) -> String {
+    format!("account-{number:02}")
+}
+
+/// Moves an amount from one account to another, if it is there.
+fn move_an_amount(db: &Database, tables: &[Table], random: &mut Random) {
+    let (from, to) = (random.index(4), random.index(4));
+    let (source, target) = (account(random.below(ACCOUNTS)), account(random.below(ACCOUNTS)));
+    let amount = random.below(30);
+    let locks = random.chance(4);
+    db.transaction(|tx| {
+        let has = if locks {
+            tx.get_for_update(&tables[from], &source)?
+        } else {
+            tx.get(&tables[from], &source)?
+        };
+        let has = number(has);
+        if has < amount {
+            return Ok(());
+        }
+        tx.put(&tables[from], &source, (has - amount).to_le_bytes())?;
+        let has = number(tx.get(&tables[to], &target)?);
+        tx.put(&tables[to], &target, (has + amount).to_le_bytes())
+    })
+    .unwrap();
+}
+
 /// Each thread moves amounts between accounts of four engines. Readers see one sum in every
 /// transaction.
 #[test]
 fn the_sum_of_a_bank_is_the_same_in_every_transaction() {
-    const ACCOUNTS: u64 = 20;
     const MOVES: u64 = 300;
     const THREADS: u64 = 8;
     let Bench { _scratch, db, tables } = bench("tx-bank");
     let tables = &tables[..4];
-    let name = |number: u64| format!("account-{number:02}");
     for table in tables {
         for number in 0..ACCOUNTS {
-            table.put(name(number), 100_u64.to_le_bytes()).unwrap();
+            table.put(account(number), 100_u64.to_le_bytes()).unwrap();
         }
     }
     let expected = 100 * ACCOUNTS * 4;
     let sum = |tx: &Transaction| -> Result<u64> {
         let accounts = tables.iter().flat_map(|table| (0..ACCOUNTS).map(move |of| (table, of)));
-        accounts.map(|(table, of)| Ok(number(tx.get(table, name(of))?))).sum()
+        accounts.map(|(table, of)| Ok(number(tx.get(table, account(of))?))).sum()
     };
-    let done = AtomicBool::new(false);
+    let (done, sums) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
-        let (db, sum, done) = (&db, &sum, &done);
+        let (db, sum, done, sums) = (&db, &sum, &done, &sums);
+        scope.spawn(move || {
+            while !done.load(Ordering::Relaxed) {
+                let once = |isolation| {
+                    let tx = begin(db, isolation);
+                    let found = sum(&tx)?;
+                    tx.commit().map(|()| found)
+                };
+                let [serializable, snapshot] = BOTH.map(once);
+                let found = [db.transaction(|tx| sum(tx)), serializable, snapshot];
+                // Before the assertions: the movers wait for it.
+                sums.fetch_add(1, Ordering::Relaxed);
+                for sum in found {
+                    assert_eq!(sum.unwrap(), expected);
+                }
+            }
+        });
         let movers: Vec<_> = (0..THREADS)
             .map(|thread| {
                 scope.spawn(move || {
                     let mut random = Random(thread);
-                    for _ in 0..MOVES {
-                        let (from, to) = (random.index(4), random.index(4));
-                        let (source, target) =
-                            (name(random.below(ACCOUNTS)), name(random.below(ACCOUNTS)));
-                        let amount = random.below(30);
-                        let locks = random.chance(4);
-                        db.transaction(|tx| {
-                            let has = if locks {
-                                tx.get_for_update(&tables[from], &source)?
-                            } else {
-                                tx.get(&tables[from], &source)?
-                            };
-                            let has = number(has);
-                            if has < amount {
-                                return Ok(());
-                            }
-                            tx.put(&tables[from], &source, (has - amount).to_le_bytes())?;
-                            let has = number(tx.get(&tables[to], &target)?);
-                            tx.put(&tables[to], &target, (has + amount).to_le_bytes())
-                        })
-                        .unwrap();
+                    let mut moves = 0;
+                    // The reader reads once at least, however the threads are scheduled.
+                    while moves < MOVES || sums.load(Ordering::Relaxed) == 0 {
+                        moves += 1;
+                        move_an_amount(db, tables, &mut random);
                     }
                 })
             })
             .collect();
-        scope.spawn(move || {
-            // At least once: on a busy machine the movers may be done before.
-            loop {
-                assert_eq!(db.transaction(|tx| sum(tx)).unwrap(), expected);
-                for isolation in BOTH {
-                    let tx = begin(db, isolation);
-                    assert_eq!(sum(&tx).unwrap(), expected);
-                    tx.commit().unwrap();
-                }
-                if done.load(Ordering::Relaxed) {
-                    break;
-                }
-            }
-        });
         for mover in movers {
             mover.join().unwrap();
         }
         done.store(true, Ordering::Relaxed);
     });
     assert_eq!(sum(&begin(&db, Isolation::Serializable)).unwrap(), expected);
+    assert!(sums.load(Ordering::Relaxed) > 0);
 }
 
 /// A hot key that every transaction locks: none is in vain.

@@ -139,6 +139,63 @@ impl TableStats {
     }
 }
 
+impl TableStats {
+    /// Returns the numbers that every engine has, by the names that `docs/reference/statistics.md`
+    /// explains. `details` has the others.
+    pub fn numbers(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("keys", self.keys),
+            ("live_bytes", self.live_bytes),
+            ("dead_bytes", self.dead_bytes),
+            ("file_bytes", self.file_bytes),
+            ("memory_bytes", self.memory_bytes),
+            ("index_bytes", self.index_bytes),
+            ("reclaimable_bytes", self.reclaimable_bytes),
+            ("written_bytes_total", self.written_bytes_total),
+            ("persisted_lsn", self.persisted.0),
+        ]
+    }
+}
+
+impl DatabaseStats {
+    /// Returns the numbers of what the tables share, by name, as [`TableStats::numbers`] does.
+    pub fn numbers(&self) -> Vec<(&'static str, u64)> {
+        let snapshot_age = u64::try_from(self.oldest_snapshot_age.as_millis()).unwrap_or(u64::MAX);
+        vec![
+            ("file_bytes", self.file_bytes),
+            ("catalog_bytes", self.catalog_bytes),
+            ("open_tables", self.open_tables),
+            ("memory_bytes", self.memory_bytes),
+            ("memory_budget_bytes", self.memory_budget_bytes),
+            ("unpersisted_bytes", self.unpersisted_bytes),
+            ("commits_total", self.commits_total),
+            ("transactions_total", self.transactions_total),
+            ("transaction_conflicts_total", self.transaction_conflicts_total),
+            ("transaction_deadlocks_total", self.transaction_deadlocks_total),
+            ("expiries_pending", self.expiries_pending),
+            ("expiry_index_bytes", self.expiry_index_bytes),
+            ("expired_swept_total", self.expired_swept_total),
+            ("write_stalls_total", self.write_stalls_total),
+            ("write_delays_total", self.write_delays_total),
+            ("persist_rounds_total", self.persist_rounds_total),
+            ("persist_micros_total", self.persist_micros_total),
+            ("open_snapshots", self.open_snapshots),
+            ("oldest_snapshot_ms", snapshot_age),
+            ("oldest_snapshot_lsn", self.oldest_snapshot_lsn.map_or(0, |lsn| lsn.0)),
+            ("snapshot_bytes", self.snapshot_bytes),
+            ("snapshot_file_bytes", self.snapshot_file_bytes),
+            ("snapshots_expired_total", self.snapshots_expired_total),
+            ("log_start_lsn", self.log.start.0),
+            ("log_end_lsn", self.log.end.0),
+            ("log_durable_lsn", self.log.durable.0),
+            ("log_file_bytes", self.log.file_bytes),
+            ("log_syncs_total", self.log.syncs_total),
+            ("log_synced_commits_total", self.log.synced_commits_total),
+            ("log_appended_bytes_total", self.log.appended_bytes_total),
+        ]
+    }
+}
+
 impl Core {
     pub(crate) fn table_stats(&self, table: &TableState) -> TableStats {
         let failure = table.failure().map(ToOwned::to_owned);

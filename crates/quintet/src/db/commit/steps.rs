@@ -110,7 +110,8 @@ impl Core {
             Condition::Unchanged { stripe, version } => {
                 self.tables.stripes.is_unchanged(stripe, version)
             }
-            Condition::Before(time) => return Ok((self.host.clock.now() < time).then_some(time)),
+            // The clock is read once, when the write has begun.
+            Condition::Before(time) => return Ok(Some(time)),
             Condition::Expired { .. } => {
                 mutant!(SweepDoesNotLookAgain => return Ok(Some(NEVER)));
                 let expires_at = table.stored_expiry(key)?;

@@ -71,13 +71,9 @@ impl PoolIndex {
         }
         let (records, mut list) = RunRecords::open(pool)?;
         let (log, pending) = UpdateLog::open(pool)?;
-        let word = pool.root(TREE);
-        if !is_link(word) || word == 0 {
-            return Err(pool.damage(Pool::root_at(TREE), "the link to the index is damaged"));
-        }
         let updates = pending.iter().flat_map(|batch| &batch.updates);
         let changed: Vec<&[u8]> = updates.map(|(key, _)| key.as_slice()).collect();
-        let tree = FairTree::open_at(pool, target(word), &changed)?;
+        let tree = open_tree(pool, &changed)?;
         for (run, count) in pending.iter().flat_map(|batch| &batch.counts) {
             if let Some(record) = list.runs.iter_mut().find(|record| record.number == *run) {
                 record.live = *count;
@@ -236,6 +232,15 @@ impl PoolIndex {
     }
 }
 
+/// Opens the tree that the pool's root links to, and repairs the nodes of the keys `changed`.
+fn open_tree(pool: &Arc<Pool>, changed: &[&[u8]]) -> Result<FairTree> {
+    let word = pool.root(TREE);
+    if !is_link(word) || word == 0 {
+        return Err(pool.damage(Pool::root_at(TREE), "the link to the index is damaged"));
+    }
+    FairTree::open_at(pool, target(word), changed)
+}
+
 /// Passes a description of the runs, the log of updates and the tree to `say`. Fails with
 /// `Corruption` at the first part that is damaged. The pool must be a copy.
 pub(super) fn describe(pool: &Arc<Pool>, say: &mut LineSink<'_>) -> Result<()> {
@@ -250,12 +255,8 @@ pub(super) fn describe(pool: &Arc<Pool>, say: &mut LineSink<'_>) -> Result<()> {
     let (_, pending) = UpdateLog::open(pool)?;
     let updates = pending.map_or(0, |batch| batch.updates.len());
     say(&format!("log of index updates: {updates} updates of an interrupted batch"));
-    let word = pool.root(TREE);
-    if !is_link(word) || word == 0 {
-        return Err(pool.damage(Pool::root_at(TREE), "the link to the index is damaged"));
-    }
     // Without keys to repair: opening completes an interrupted change, a description does not.
-    let shape = FairTree::open_at(pool, target(word), &[])?.shape()?;
+    let shape = open_tree(pool, &[])?.shape()?;
     say(&format!("index: height {}, {} nodes, {} entries", shape.levels, shape.nodes, shape.keys));
     Ok(())
 }

@@ -255,14 +255,6 @@ impl FairTree {
             first = child;
         }
     }
-
-    /// Returns the numbers of levels and of nodes.
-    #[cfg(test)]
-    pub(crate) fn size(&self) -> Result<(u64, u64)> {
-        let levels = self.levels()?;
-        let nodes: usize = levels.iter().map(Vec::len).sum();
-        Ok((to_u64(levels.len()), to_u64(nodes)))
-    }
 }
 
 const _: () = assert!(to_usize(SLOTS) < 256);

@@ -97,15 +97,16 @@ fn agrees_with_a_map() {
         check_scans(&tree, &model, &mut random);
         recorder.take();
     }
-    let (levels, nodes) = tree.size().unwrap();
+    let shape = tree.shape().unwrap();
+    let (levels, nodes) = (shape.levels, shape.nodes);
     assert!(levels >= 3, "{levels} levels, {nodes} nodes");
     // All of it goes, and comes back to an empty tree.
     for key in model.keys() {
         assert!(tree.delete(key).unwrap().is_some());
     }
     assert_eq!((tree.check().unwrap(), contents(&tree)), (0, Model::new()));
-    let after = tree.size().unwrap();
-    assert!(after.1 < nodes / 2, "{nodes} nodes, {} of them without a key stay", after.1);
+    let after = tree.shape().unwrap().nodes;
+    assert!(after < nodes / 2, "{nodes} nodes, {after} of them without a key stay");
     let opened = opened(&pool, tree.root(), &[]);
     pool.sweep(|marks| opened.mark(marks)).unwrap();
     assert_eq!(opened.check().unwrap(), 0);
@@ -164,7 +165,7 @@ fn keys_that_grow_fill_their_nodes() {
     for number in 0..3000_u64 {
         tree.put(format!("key-{number:08}").as_bytes(), number).unwrap();
     }
-    let (_, nodes) = tree.size().unwrap();
+    let nodes = tree.shape().unwrap().nodes;
     assert!(nodes * (CAPACITY - 1) < 3000 * 12 / 10, "{nodes} nodes");
     assert_eq!(tree.check().unwrap(), 3000);
 }
@@ -565,7 +566,7 @@ fn beside_the_tree_of_pages() {
             },
             &mut |number| assert_eq!(fair.get(&key(number)).unwrap(), Some(number)),
         );
-        let (_, nodes) = fair.size().unwrap();
+        let nodes = fair.shape().unwrap().nodes;
         println!(
             "pool: {:.1} bytes a key, {:.1} of them nodes of {NODE_BYTES}",
             percent(pool.used_bytes() * 100, KEYS),
