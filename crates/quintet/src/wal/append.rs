@@ -31,32 +31,35 @@ pub struct Appended {
     pub lsn: Lsn,
     /// LSN past the record.
     pub end: Lsn,
+    /// Whether [`Log::prepare`] has work to do.
+    pub wants_preparation: bool,
 }
 
 impl Log {
     /// Refuses a write before it begins: a body over [`BODY_BYTES_MAX`], a failed log, a full
     /// disk. `may_use_reserve` lets writes that free space use the room that is reserved for them.
-    pub fn admit(&self, body_bytes: u64, may_use_reserve: bool) -> Result<()> {
+    /// Returns the end of the log.
+    pub fn admit(&self, body_bytes: u64, may_use_reserve: bool) -> Result<Lsn> {
         self.check_failure()?;
         if body_bytes > BODY_BYTES_MAX {
             return Err(Error::Limit {
                 what: format!("the batch has {body_bytes} bytes; the limit is {BODY_BYTES_MAX}"),
             });
         }
-        if !may_use_reserve && self.is_in_reserve()? {
+        let segment = self.current()?.load();
+        if !may_use_reserve && self.is_in_reserve(&segment) {
             self.prepare()?;
         }
-        Ok(())
+        Ok(segment.reserved_end())
     }
 
     /// Returns whether the remaining room is reserved for writes that free space. It is if the last
     /// attempt to prepare a segment met a full disk, and if the current segment is three quarters
     /// full without a successor.
-    fn is_in_reserve(&self) -> Result<bool> {
-        let segment = self.current()?.load();
-        let low = segment.used() > segment.head.capacity / 4 * 3
+    fn is_in_reserve(&self, current: &Segment) -> bool {
+        let low = current.used() > current.head.capacity / 4 * 3
             && !self.has_spare.load(Ordering::Relaxed);
-        Ok(low || self.is_disk_full.load(Ordering::Relaxed))
+        low || self.is_disk_full.load(Ordering::Relaxed)
     }
 
     /// Claims an in-flight slot. Lock the stripes first, then append, apply, and drop the ticket
@@ -99,7 +102,8 @@ impl Log {
             }
             let words = record::words_at(segment.mapping.words(), offset, size);
             record::store(words, head.encode(segment.salt), body);
-            return Ok(Appended { lsn, end: Lsn(lsn.0 + size) });
+            let wants_preparation = self.is_unprepared(segment);
+            return Ok(Appended { lsn, end: Lsn(lsn.0 + size), wants_preparation });
         }
     }
 

@@ -126,13 +126,19 @@ impl Log {
         ahead
     }
 
-    /// Returns whether [`Self::prepare`] has work to do. Costs a few loads.
+    /// Returns whether [`Self::prepare`] has work to do. [`Appended`] says so after an append.
+    ///
+    /// [`Appended`]: super::Appended
     pub fn wants_preparation(&self) -> bool {
-        let Some(current) = &self.current else { return false };
-        let segment = current.load();
-        let low = segment.prepared_ahead() < self.prepared_bytes.load(Ordering::Relaxed) / 2;
-        let full = segment.prepared_ahead() + segment.used() >= segment.head.capacity;
-        (low && !full) || self.wants_spare(&segment)
+        self.current.as_ref().is_some_and(|current| self.is_unprepared(&current.load()))
+    }
+
+    /// Returns whether the pages or the segment after the end of `current` should be prepared.
+    pub(super) fn is_unprepared(&self, current: &Segment) -> bool {
+        let ahead = current.prepared_ahead();
+        let low = ahead < self.prepared_bytes.load(Ordering::Relaxed) / 2;
+        let full = ahead + current.used() >= current.head.capacity;
+        (low && !full) || self.wants_spare(current)
     }
 
     /// Returns whether the next segment should be made: there is none, and the current one is half

@@ -372,7 +372,7 @@ fn a_full_disk_refuses_puts_before_the_last_room_and_takes_them_again_when_there
     rig.env.set_capacity(Some(SEGMENT_BYTES));
     let mut count = 0;
     let refusal = loop {
-        match log.admit(500, false).and_then(|()| append(&log, &body(count, 500))) {
+        match log.admit(500, false).and_then(|_| append(&log, &body(count, 500))) {
             Ok(_) => count += 1,
             Err(error) => break error,
         }

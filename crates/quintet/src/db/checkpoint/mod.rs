@@ -159,15 +159,16 @@ impl CheckpointScheduler {
     }
 
     /// Delays a writer, or makes it run a checkpoint round, if background work has fallen behind.
-    /// So recovery stays bounded. A write that `frees` space continues if the round fails, because
-    /// the disk may be full.
+    /// So recovery stays bounded. `end` is that of the log. A write that `frees` space continues if
+    /// the round fails, because the disk may be full.
     pub(crate) fn bound_recovery(
         &self,
         env: &dyn Env,
         tables: &TableRegistry,
+        end: Lsn,
         frees: bool,
     ) -> Result<()> {
-        let unpersisted = self.unpersisted_log_bytes(self.log.end());
+        let unpersisted = self.unpersisted_log_bytes(end);
         let delay_bytes = self.recovery_budget / DELAY_SHARE;
         let excess = unpersisted.saturating_sub(self.recovery_budget - delay_bytes);
         if excess == 0 {

@@ -94,11 +94,11 @@ impl Core {
             return Ok(());
         }
         let all_free = operations(body, tables).all(|(_, op)| frees(&op));
-        self.checkpoints.bound_recovery(&*self.env, &self.tables, all_free)?;
+        self.admit_to_log(to_u64(body.len()), all_free)?;
         let mut admitted = 0;
         let logged = self
             .admit_batch(body, tables, &mut admitted)
-            .and_then(|()| self.log_batch((body, tables), reads, all_free));
+            .and_then(|()| self.log_batch((body, tables), reads));
         match logged {
             Ok((appended, applied)) => {
                 self.finish(appended, durability)?;
@@ -128,9 +128,7 @@ impl Core {
         &self,
         (body, tables): (&[u8], &[BatchTable]),
         reads: Option<&mut TransactionReads>,
-        frees: bool,
     ) -> Result<(Appended, Result<()>)> {
-        self.log.admit(to_u64(body.len()), frees)?;
         let mut indexes = Vec::new();
         let mut every = reads.as_ref().is_some_and(|reads| reads.add_stripes(self, &mut indexes));
         let mut has_range = false;

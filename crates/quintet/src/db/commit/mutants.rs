@@ -31,7 +31,8 @@ pub(super) fn log_split<'a>(
     core: &Core,
     operations: impl Iterator<Item = (&'a ProcessArc<TableState>, Op<'a>)>,
 ) -> Result<(Appended, Result<()>)> {
-    let mut last = Appended { lsn: core.log.end(), end: core.log.end() };
+    let end = core.log.end();
+    let mut last = Appended { lsn: end, end, wants_preparation: false };
     for (table, op) in operations {
         let frame = Frame::new(table.id, &op);
         let mut ticket = core.log.begin()?;

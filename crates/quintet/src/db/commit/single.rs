@@ -33,8 +33,12 @@ impl Core {
         if let Err(error) = self.tables.check_takes_writes(table) {
             return self.commit_to_successor((table, error), op, condition, durability);
         }
-        let bounded = self.checkpoints.bound_recovery(&*self.env, &self.tables, frees(op));
-        if let Err(error) = bounded.and_then(|()| self.admit_first(table, op)) {
+        let frame = Frame::alone(table.id, op);
+        let pieces = frame.pieces(op);
+        let admitted = self
+            .admit_to_log(size_of_pieces(&pieces), frees(op))
+            .and_then(|()| self.admit_first(table, op));
+        if let Err(error) = admitted {
             // A table that was cleared meanwhile may have no files any more.
             return self.commit_to_successor((table, error), op, condition, durability);
         }
@@ -42,7 +46,7 @@ impl Core {
         let logged = self
             .expiry
             .admit(&self.tables, table, op)
-            .and_then(|()| self.log_and_apply(table, (op, hash), condition));
+            .and_then(|()| self.log_and_apply(table, (op, hash), &pieces, condition));
         match logged {
             Ok(Some((appended, applied))) => {
                 self.finish(appended, durability)?;
@@ -83,11 +87,9 @@ impl Core {
         &self,
         table: &TableState,
         (op, hash): (&Op<'_>, u64),
+        pieces: &[&[u8]; 5],
         condition: Condition,
     ) -> Result<Option<(Appended, Result<()>)>> {
-        let frame = Frame::alone(table.id, op);
-        let pieces = frame.pieces(op);
-        self.log.admit(size_of_pieces(&pieces), frees(op))?;
         let removed_entry = condition.removed_entry(table.id, op);
         mutant!(ConditionOutsideStripe => if !mutants::holds_early(self, table, op, condition)? {
             return removed_entry.map_or(Ok(()), |entry| self.expiry.remove(&entry)).map(|()| None);
@@ -98,14 +100,14 @@ impl Core {
             Op::Put { .. } | Op::Delete { .. } => {
                 let stripe = self.tables.stripes.hold(self.tables.stripes.index(table.id, hash));
                 let begin = || stripe.begin_write();
-                let logged = self.log_and_apply_locked(table, entry, &pieces, condition, begin);
+                let logged = self.log_and_apply_locked(table, entry, pieces, condition, begin);
                 stripe.end_write();
                 logged?
             }
             Op::DeleteRange { .. } => {
                 let stripes = self.tables.stripes.hold_every();
                 let begin = || stripes.begin_write();
-                let logged = self.log_and_apply_locked(table, entry, &pieces, condition, begin);
+                let logged = self.log_and_apply_locked(table, entry, pieces, condition, begin);
                 stripes.end_write();
                 logged?
             }

@@ -43,6 +43,13 @@ pub(super) fn frees(op: &Op<'_>) -> bool {
 }
 
 impl Core {
+    /// Admits a record of `body_bytes` to the log. Waits while recovery would take too long.
+    #[inline]
+    pub(super) fn admit_to_log(&self, body_bytes: u64, frees: bool) -> Result<()> {
+        let end = self.log.admit(body_bytes, frees)?;
+        self.checkpoints.bound_recovery(&*self.env, &self.tables, end, frees)
+    }
+
     /// Admits the operation of a commit that has admitted no other. Closes tables without a handle
     /// if there is no memory for it.
     #[inline]
@@ -147,7 +154,9 @@ impl Core {
     /// the sync if asked.
     pub(super) fn finish(&self, appended: Appended, durability: Durability) -> Result<()> {
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
-        self.log_jobs.request_prepare(&self.log, &self.host);
+        if appended.wants_preparation {
+            self.log_jobs.request_prepare(&self.host);
+        }
         self.checkpoints.request_round_if_due(appended.end);
         if durability == Durability::Sync {
             return self.log.wait_durable(appended.end);

@@ -110,12 +110,13 @@ impl Core {
         let table = updated.table;
         let head = computed.change.head();
         let Some(op) = computed.change.op(updated.key, &head) else { return Ok(Some(computed)) };
-        self.checkpoints.bound_recovery(&*self.env, &self.tables, frees(&op))?;
+        let frame = Frame::alone(table.id, &op);
+        self.admit_to_log(size_of_pieces(&frame.pieces(&op)), frees(&op))?;
         self.admit_first(table, &op)?;
         let round = self
             .expiry
             .admit(&self.tables, table, &op)
-            .and_then(|()| self.log_update(updated, &computed, &op, again));
+            .and_then(|()| self.log_update(updated, &computed, (&frame, &op), again));
         match round {
             Ok(UpdateRound::Logged { logged: (appended, applied), other }) => {
                 self.finish(appended, durability)?;
@@ -143,16 +144,14 @@ impl Core {
         &self,
         updated: UpdatedKey<'_>,
         computed: &ComputedChange<B>,
-        op: &Op<'_>,
+        (frame, op): (&Frame, &Op<'_>),
         again: Option<&mut impl FnMut(Option<&Value>) -> Result<KeyChange<B>>>,
     ) -> Result<UpdateRound<B>> {
-        let frame = Frame::alone(updated.table.id, op);
-        self.log.admit(size_of_pieces(&frame.pieces(op)), frees(op))?;
         let stripe = self.tables.stripes.hold(updated.index);
         if Self::is_current(&stripe, computed) {
-            return self.log_change(updated, &stripe, (&frame, op), computed.old.as_ref());
+            return self.log_change(updated, &stripe, (frame, op), computed.old.as_ref());
         }
-        self.log_other(updated, &stripe, computed, (&frame, op), again)
+        self.log_other(updated, &stripe, computed, (frame, op), again)
     }
 
     /// Returns whether nothing was written under the stripe since the value was read.

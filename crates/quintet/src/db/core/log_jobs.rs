@@ -15,10 +15,10 @@ pub(crate) struct LogJobs {
 }
 
 impl LogJobs {
-    /// Wakes the job that prepares the log, if the log needs it and the job is not yet woken.
+    /// Wakes the job that prepares the log, unless it is already woken.
     #[inline]
-    pub(crate) fn request_prepare(&self, log: &Log, host: &DatabaseHost) {
-        if log.wants_preparation() && !self.prepare_requested.swap(true, Ordering::AcqRel) {
+    pub(crate) fn request_prepare(&self, host: &DatabaseHost) {
+        if !self.prepare_requested.swap(true, Ordering::AcqRel) {
             host.jobs.wake(JobKind::LogPrepare);
         }
     }

@@ -63,7 +63,9 @@ pub(super) fn start(core: &Arc<Core>) {
         };
         core.host.jobs.set(kind, core.env.start(Arc::new(job)));
     }
-    core.log_jobs.request_prepare(&core.log, &core.host);
+    if core.log.wants_preparation() {
+        core.log_jobs.request_prepare(&core.host);
+    }
     if core.expiry.table().is_some() {
         core.host.jobs.wake(JobKind::Expire);
     }
