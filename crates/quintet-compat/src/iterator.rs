@@ -4,7 +4,7 @@
 //! iterator first moves that way from a key, and kept while it goes on. So a change of direction
 //! costs a search, and a step in one direction costs none.
 
-use std::{collections::VecDeque, fmt, sync::Arc};
+use std::{collections::VecDeque, fmt, ops::Deref, sync::Arc};
 
 use quintet::{Entries, Key, KeyRange, Snapshot, Table, Value};
 
@@ -33,16 +33,83 @@ impl Bounds {
     }
 }
 
+/// The direction of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From lesser keys to greater ones.
+    Up,
+    /// From greater keys to lesser ones.
+    Down,
+}
+
+/// A value that an iterator shows.
+#[derive(Debug)]
+pub enum EntryValue {
+    /// One of a table.
+    Stored(Value),
+    /// One that is not in a table, such as that of a batch.
+    Own(Vec<u8>),
+}
+
+impl Deref for EntryValue {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Stored(value) => value,
+            Self::Own(value) => value,
+        }
+    }
+}
+
+/// An entry that an iterator shows. The key is in its stored form.
+pub type Entry = (Key, EntryValue);
+
+/// A part of a range.
+#[derive(Debug)]
+pub struct Page {
+    /// The entries, in the direction of the read. There may be none before the end.
+    pub entries: VecDeque<Entry>,
+    /// The range after the page. `None`: there is nothing.
+    pub rest: Option<KeyRange>,
+}
+
+impl Page {
+    /// Makes a page of up to `count` entries of a range.
+    pub fn of(
+        entries: impl DoubleEndedIterator<Item = quintet::Result<(Key, Value)>>,
+        mut range: KeyRange,
+        direction: Direction,
+        count: usize,
+    ) -> Result<Self, Status> {
+        let stored =
+            |entry: quintet::Result<_>| entry.map(|(key, value)| (key, EntryValue::Stored(value)));
+        let entries: quintet::Result<VecDeque<_>> = match direction {
+            Direction::Up => entries.take(count).map(stored).collect(),
+            Direction::Down => entries.rev().take(count).map(stored).collect(),
+        };
+        let entries = entries?;
+        let last = entries.back().filter(|_| entries.len() >= count).map(|(key, _)| key);
+        let is_last = last.is_none();
+        match (last, direction) {
+            (Some(key), Direction::Up) => range.start = Some(after(key)),
+            (Some(key), Direction::Down) => range.end = Some(key.clone()),
+            (None, _) => {}
+        }
+        Ok(Self { entries, rest: (!is_last).then_some(range) })
+    }
+}
+
 /// Entries of a table that are read a page at a time, such as those of a transaction.
 pub trait PageSource: Send + Sync {
-    /// Returns up to `count` entries of a range, from its end if `is_reverse`.
+    /// Returns about `count` entries of a range.
     fn page(
         &self,
         table: &Table,
         range: KeyRange,
-        is_reverse: bool,
+        direction: Direction,
         count: usize,
-    ) -> Result<VecDeque<(Key, Value)>, Status>;
+    ) -> Result<Page, Status>;
 }
 
 /// What an iterator reads.
@@ -53,18 +120,30 @@ pub enum Source {
     Pages(Arc<dyn PageSource>),
 }
 
+impl PageSource for Source {
+    fn page(
+        &self,
+        table: &Table,
+        range: KeyRange,
+        direction: Direction,
+        count: usize,
+    ) -> Result<Page, Status> {
+        match self {
+            Self::Snapshot(snapshot) => {
+                Page::of(snapshot.range(table, range.clone())?, range, direction, count)
+            }
+            Self::Pages(source) => source.page(table, range, direction, count),
+        }
+    }
+}
+
 /// Number of entries of a page. The first page has one, because a seek is often for one entry.
 const PAGE_ENTRIES: usize = 64;
 
 /// A range that is read in one direction.
 enum OpenRange {
     Entries(Box<Entries>),
-    Pages {
-        source: Arc<dyn PageSource>,
-        rest: Option<KeyRange>,
-        page: VecDeque<(Key, Value)>,
-        count: usize,
-    },
+    Pages { source: Arc<dyn PageSource>, page: Page, count: usize },
 }
 
 impl OpenRange {
@@ -73,36 +152,30 @@ impl OpenRange {
             Source::Snapshot(snapshot) => Self::Entries(Box::new(snapshot.range(table, range)?)),
             Source::Pages(source) => Self::Pages {
                 source: source.clone(),
-                rest: Some(range),
-                page: VecDeque::new(),
+                page: Page { entries: VecDeque::new(), rest: Some(range) },
                 count: 1,
             },
         })
     }
 
     /// Returns the next entry in a direction, which is the same in each call.
-    fn next(&mut self, table: &Table, step: Step) -> Result<Option<(Key, Value)>, Status> {
+    fn next(&mut self, table: &Table, direction: Direction) -> Result<Option<Entry>, Status> {
         match self {
-            Self::Entries(entries) => Ok(match step {
-                Step::Up => entries.next(),
-                Step::Down => entries.next_back(),
+            Self::Entries(entries) => {
+                let entry = match direction {
+                    Direction::Up => entries.next(),
+                    Direction::Down => entries.next_back(),
+                };
+                Ok(entry.transpose()?.map(|(key, value)| (key, EntryValue::Stored(value))))
             }
-            .transpose()?),
-            Self::Pages { source, rest, page, count } => {
-                if page.is_empty()
-                    && let Some(range) = rest
-                {
-                    *page = source.page(table, range.clone(), step == Step::Down, *count)?;
-                    let last = page.back().filter(|_| page.len() == *count);
-                    match (last, step) {
-                        (Some((key, _)), Step::Down) => range.end = Some(key.clone()),
-                        (Some((key, _)), Step::Up) => range.start = Some(after(key)),
-                        (None, _) => *rest = None,
-                    }
-                    *count = PAGE_ENTRIES;
+            Self::Pages { source, page, count } => loop {
+                if let Some(entry) = page.entries.pop_front() {
+                    return Ok(Some(entry));
                 }
-                Ok(page.pop_front())
-            }
+                let Some(range) = page.rest.take() else { return Ok(None) };
+                *page = source.page(table, range, direction, *count)?;
+                *count = PAGE_ENTRIES;
+            },
         }
     }
 }
@@ -122,7 +195,7 @@ pub struct StoreIterator {
     above: Option<OpenRange>,
     /// The entries below the current one, if the last step was downwards.
     below: Option<OpenRange>,
-    current: Option<(Key, Value)>,
+    current: Option<Entry>,
     failure: Option<Status>,
 }
 
@@ -130,13 +203,6 @@ impl fmt::Debug for StoreIterator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoreIterator").field("bounds", &self.bounds).finish_non_exhaustive()
     }
-}
-
-/// The direction of a step.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
-    Up,
-    Down,
 }
 
 impl StoreIterator {
@@ -162,6 +228,15 @@ impl StoreIterator {
     /// Sets the snapshot for the next seek.
     pub fn set_snapshot(&mut self, snapshot: Snapshot) {
         self.source = Source::Snapshot(snapshot);
+    }
+
+    /// Replaces what the iterator reads. It is at no entry then.
+    #[must_use]
+    pub fn map_source(mut self, map: impl FnOnce(Source) -> Source) -> Self {
+        self.reset();
+        self.current = None;
+        self.source = map(self.source);
+        self
     }
 
     /// Sets the bounds for the next seek.
@@ -195,12 +270,12 @@ impl StoreIterator {
     }
 
     /// Reads the next entry in a direction.
-    fn step(&mut self, step: Step) -> Result<Option<(Key, Value)>, Status> {
-        let range = match step {
-            Step::Up => self.above.as_mut(),
-            Step::Down => self.below.as_mut(),
+    fn step(&mut self, direction: Direction) -> Result<Option<Entry>, Status> {
+        let range = match direction {
+            Direction::Up => self.above.as_mut(),
+            Direction::Down => self.below.as_mut(),
         };
-        let next = range.map(|range| range.next(&self.table, step)).transpose()?.flatten();
+        let next = range.map(|range| range.next(&self.table, direction)).transpose()?.flatten();
         if let (Some(comparator), Some((before, _)), Some((after, _))) =
             (&self.comparator, &self.current, &next)
         {
@@ -210,18 +285,18 @@ impl StoreIterator {
     }
 
     /// Moves to the first entry of a range, or to the last one.
-    fn enter(&mut self, start: Option<Vec<u8>>, end: Option<Vec<u8>>, step: Step) {
+    fn enter(&mut self, start: Option<Vec<u8>>, end: Option<Vec<u8>>, direction: Direction) {
         let opened = OpenRange::new(&self.source, &self.table, KeyRange { start, end });
         let entered = opened.and_then(|range| {
             let entries = Some(range);
             (self.above, self.below) =
-                if step == Step::Up { (entries, None) } else { (None, entries) };
-            self.step(step)
+                if direction == Direction::Up { (entries, None) } else { (None, entries) };
+            self.step(direction)
         });
         self.set(entered);
     }
 
-    fn set(&mut self, entry: Result<Option<(Key, Value)>, Status>) {
+    fn set(&mut self, entry: Result<Option<Entry>, Status>) {
         match entry {
             Ok(entry) => self.current = entry,
             Err(status) => {
@@ -234,7 +309,7 @@ impl StoreIterator {
         }
     }
 
-    fn jump(&mut self, start: Option<Vec<u8>>, end: Option<Vec<u8>>, step: Step) {
+    fn jump(&mut self, start: Option<Vec<u8>>, end: Option<Vec<u8>>, direction: Direction) {
         self.reset();
         self.current = None;
         let start = start.max(self.bounds.lower.clone());
@@ -242,27 +317,27 @@ impl StoreIterator {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
-        self.enter(start, end, step);
+        self.enter(start, end, direction);
     }
 
     /// Moves to the first entry.
     pub fn seek_to_first(&mut self) {
-        self.jump(None, None, Step::Up);
+        self.jump(None, None, Direction::Up);
     }
 
     /// Moves to the last entry.
     pub fn seek_to_last(&mut self) {
-        self.jump(None, None, Step::Down);
+        self.jump(None, None, Direction::Down);
     }
 
     /// Moves to the first entry whose key is `key` or greater.
     pub fn seek(&mut self, key: &[u8]) {
-        self.jump(Some(keys::stored(key).into_owned()), None, Step::Up);
+        self.jump(Some(keys::stored(key).into_owned()), None, Direction::Up);
     }
 
     /// Moves to the last entry whose key is `key` or less.
     pub fn seek_for_prev(&mut self, key: &[u8]) {
-        self.jump(None, Some(keys::stored_after(key)), Step::Down);
+        self.jump(None, Some(keys::stored_after(key)), Direction::Down);
     }
 
     /// Moves to the next greater key. Does nothing if the iterator is at no entry.
@@ -270,10 +345,10 @@ impl StoreIterator {
         let Some((key, _)) = &self.current else { return };
         if self.above.is_none() {
             let start = after(key);
-            self.enter(Some(start), self.bounds.upper.clone(), Step::Up);
+            self.enter(Some(start), self.bounds.upper.clone(), Direction::Up);
             return;
         }
-        let entry = self.step(Step::Up);
+        let entry = self.step(Direction::Up);
         self.set(entry);
     }
 
@@ -282,10 +357,10 @@ impl StoreIterator {
         let Some((key, _)) = &self.current else { return };
         if self.below.is_none() {
             let end = key.clone();
-            self.enter(self.bounds.lower.clone(), Some(end), Step::Down);
+            self.enter(self.bounds.lower.clone(), Some(end), Direction::Down);
             return;
         }
-        let entry = self.step(Step::Down);
+        let entry = self.step(Direction::Down);
         self.set(entry);
     }
 

@@ -13,8 +13,10 @@
 
 pub mod boundary;
 pub mod comparator;
+pub mod copy;
 pub mod destroy;
 pub mod engines;
+pub mod files;
 pub mod iterator;
 pub mod keys;
 pub mod operations;

@@ -1,29 +1,32 @@
 //! The snapshot object of a program, and the reference that read options keep.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use quintet::Snapshot;
 
-use crate::status::Status;
+use crate::{boundary::Reference, status::Status};
 
-/// A snapshot that the program releases.
-#[derive(Debug)]
-pub struct SnapshotObject(Arc<Snapshot>);
+/// A snapshot that the program releases, or a reference to that of a transaction.
+pub type SnapshotObject = Reference<SnapshotCell>;
 
-impl SnapshotObject {
-    /// Makes the object of a snapshot.
+/// Where a snapshot is. A transaction replaces it when it begins again.
+#[derive(Debug, Default)]
+pub struct SnapshotCell(Mutex<Option<Arc<Snapshot>>>);
+
+impl SnapshotCell {
+    /// Makes a cell with a snapshot.
     pub fn new(snapshot: Snapshot) -> Self {
-        Self(Arc::new(snapshot))
+        Self(Mutex::new(Some(Arc::new(snapshot))))
+    }
+
+    /// Replaces the snapshot.
+    pub fn set(&self, snapshot: Option<Snapshot>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = snapshot.map(Arc::new);
     }
 
     /// Returns the snapshot.
-    pub fn snapshot(&self) -> &Snapshot {
-        &self.0
-    }
-
-    /// Returns a reference for read options. It does not keep the snapshot.
-    pub fn share(&self) -> SnapshotReference {
-        SnapshotReference(Some(Arc::downgrade(&self.0)))
+    pub fn get(&self) -> Option<Arc<Snapshot>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -32,6 +35,12 @@ impl SnapshotObject {
 pub struct SnapshotReference(Option<Weak<Snapshot>>);
 
 impl SnapshotReference {
+    /// Returns a reference to the snapshot of an object. It does not keep the snapshot.
+    pub fn to(object: Option<&SnapshotObject>) -> Self {
+        let snapshot = object.and_then(Reference::get).and_then(SnapshotCell::get);
+        Self(snapshot.map(|snapshot| Arc::downgrade(&snapshot)))
+    }
+
     /// Returns the snapshot to read. Fails if it was released.
     pub fn get(&self) -> Result<Option<Arc<Snapshot>>, Status> {
         let released = || Status::invalid("the snapshot of the read options was released");

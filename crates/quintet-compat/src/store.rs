@@ -2,7 +2,8 @@
 //!
 //! The table of a family is `cf/NAME`, or `cf-hex/...` with the bytes of a name that no table can
 //! have, 32 bytes a component. The table `meta` holds what the originals keep beside the entries:
-//! the name of a comparator that is not the default one, under `comparator/NAME`.
+//! the name of a comparator that is not the default one, under `comparator/NAME`. The table
+//! `prepared` has transactions that were prepared and not committed.
 
 use std::{fmt::Write as _, path::Path, time::Duration};
 
@@ -17,11 +18,13 @@ use crate::{
 /// The name of the column family that every database has.
 pub const DEFAULT_FAMILY: &str = "default";
 /// The file without which a directory is no database of Quintet.
-const CATALOG: &str = "catalog";
+pub const CATALOG: &str = "catalog";
 /// The file without which a directory is no database of LevelDB or RocksDB.
 const CURRENT: &str = "CURRENT";
 /// The table of what the originals keep beside the entries.
-const META: &str = "meta";
+pub const META: &str = "meta";
+/// The table of prepared transactions, by name.
+pub const PREPARED: &str = "prepared";
 /// Directory of the tables of families.
 const FAMILIES: &str = "cf";
 /// Directory of the tables of families whose names no table can have.
@@ -149,15 +152,19 @@ impl Store {
 
     /// Creates the table of a family.
     pub fn create_family(&self, family: &FamilyRequest) -> Result<Table, Status> {
+        let mut name = BYTEWISE.to_owned();
         if let Some(comparator) = &family.comparator {
             comparator.check_samples()?;
-            let name = comparator.name()?;
-            if name != BYTEWISE {
-                let meta = TableOptions::new(EngineKind::Naive);
-                let meta = self.database.open_or_create_table(META, meta)?;
-                meta.put(comparator_key(&family.name), name)?;
-                self.database.sync()?;
-            }
+            name = comparator.name()?;
+        }
+        if name != BYTEWISE {
+            let meta = TableOptions::new(EngineKind::Naive);
+            let meta = self.database.open_or_create_table(META, meta)?;
+            meta.put(comparator_key(&family.name), name)?;
+            self.database.sync()?;
+        } else if let Some(meta) = found(self.database.table(META))? {
+            // An earlier creation may have failed after this entry.
+            meta.delete(comparator_key(&family.name))?;
         }
         let options = table_options(&family.name, &family.table)?;
         Ok(self.database.create_table(&table_name(&family.name), options)?)
@@ -243,7 +250,8 @@ impl Store {
     }
 }
 
-fn found(table: quintet::Result<Table>) -> Result<Option<Table>, Status> {
+/// Returns a table, or `None` if there is none.
+pub fn found(table: quintet::Result<Table>) -> Result<Option<Table>, Status> {
     match table {
         Ok(table) => Ok(Some(table)),
         Err(Error::NoSuchTable { .. }) => Ok(None),

@@ -13,7 +13,7 @@ use quintet_compat::{
     destroy, export, export_fallible, keys,
     operations::{Operations, Target},
     sizes,
-    snapshot::SnapshotObject,
+    snapshot::{SnapshotCell, SnapshotObject},
     status::Status,
     store::Store,
 };
@@ -119,7 +119,7 @@ export_fallible! {
     ) {
         let (db, batch) = (required(db, "the database")?, required(batch, "the batch")?);
         let durability = required(options, "the write options")?.durability();
-        let target = Target { table: &db.table, operator: None };
+        let target = Target { table: &db.table, operator: None, ttl: None };
         batch.commit(&db.store.database, durability, |_| Ok(target))
     }
 
@@ -130,7 +130,7 @@ export_fallible! {
     ) -> Allocated, Allocated::NULL, {
         let value = key.items(key_size).and_then(|key| get(db, options, key));
         give(value_size, value.as_ref().map_or(0, |value| value.as_ref().map_or(0, |v| v.len())));
-        Ok(value?.map_or(Allocated::NULL, |value| Allocated::copy(&value)))
+        Allocated::of(value?.as_deref())
     }
 
     /// Removes a database. Does nothing if there is none. Fails if it is open.
@@ -157,7 +157,7 @@ export! {
     /// Takes a snapshot. Returns null if the database was closed.
     pub fn leveldb_create_snapshot(db: Option<&Db>) -> Option<Box<SnapshotObject>>, None, {
         let snapshot = db?.store.database.snapshot().ok()?;
-        Some(Box::new(SnapshotObject::new(snapshot)))
+        Some(SnapshotObject::new(SnapshotCell::new(snapshot)))
     }
 
     /// Releases a snapshot. Read options that name it fail from then on.

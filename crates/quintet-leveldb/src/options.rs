@@ -6,7 +6,7 @@ use quintet::{Durability, Options};
 use quintet_compat::{
     boundary::Foreign,
     comparator::{Comparator, ComparatorCalls},
-    engines::{MERGE_OPERATOR, TableRequest},
+    engines::{TableRequest, without_merges},
     export,
     snapshot::{SnapshotObject, SnapshotReference},
     store::{DEFAULT_FAMILY, FamilyRequest, FamilyRules, OpenRequest},
@@ -65,9 +65,7 @@ impl DatabaseOptions {
             error_if_exists: self.error_if_exists,
             family_rules: FamilyRules::default(),
             // Tables name the operator, so that programs of RocksDB's interface can merge later.
-            options: self
-                .options()
-                .merge_operator(MERGE_OPERATOR, |_, _, _| Err("LevelDB has no merges".to_owned())),
+            options: without_merges(self.options()),
             families: vec![family],
         }
     }
@@ -212,7 +210,7 @@ export! {
     pub fn leveldb_readoptions_set_snapshot(
         options: Option<&mut ReadOptions>, snapshot: Option<&SnapshotObject>,
     ) {
-        let snapshot = snapshot.map(SnapshotObject::share).unwrap_or_default();
+        let snapshot = SnapshotReference::to(snapshot);
         set(options, |options| options.snapshot = snapshot);
     }
 

@@ -1,17 +1,18 @@
 //! Writes of single keys, flushes, compactions and snapshots.
 
-use quintet::{DeleteOptions, PutOptions, UpdateOptions};
+use quintet::{DeleteOptions, KeyRange, UpdateOptions};
 use quintet_compat::{
     boundary::{Bytes, required},
     export, export_fallible, keys,
     operations::{Action, Operations, Record},
-    snapshot::SnapshotObject,
+    snapshot::{SnapshotCell, SnapshotObject},
     status::Status,
 };
 
 use crate::{
     core::{Core, Db, Family},
     families::{FamilyHandle, family_of},
+    filters::{FilterCalls, Verdict},
     options::writes::{CompactOptions, FlushOptions, WriteOptions},
 };
 
@@ -23,7 +24,7 @@ pub fn put(
     value: &[u8],
 ) -> Result<(), Status> {
     let durability = required(options, "the write options")?.durability();
-    let options = PutOptions::new().durability(durability);
+    let options = family.target().put_options().durability(durability);
     family.table.put_with(keys::stored(key), value, options)?;
     Ok(())
 }
@@ -45,7 +46,10 @@ pub fn merge(
 ) -> Result<(), Status> {
     let durability = required(options, "the write options")?.durability();
     let operand = family.target().operand(operand)?;
-    let options = UpdateOptions::new().durability(durability);
+    let mut options = UpdateOptions::new().durability(durability);
+    if let Some(ttl) = family.ttl {
+        options = options.ttl(ttl);
+    }
     family.table.merge_with(keys::stored(key), operand, options)?;
     Ok(())
 }
@@ -61,7 +65,7 @@ export_fallible! {
         value: Bytes, size: usize,
     ) {
         let family = core(db)?.default_family()?;
-        put(options, &family, key.items(key_size)?, value.items(size)?)
+        put(options, family, key.items(key_size)?, value.items(size)?)
     }
 
     /// Stores a value under a key of a column family.
@@ -77,7 +81,7 @@ export_fallible! {
     pub fn rocksdb_delete(
         db: Option<&Db>, options: Option<&WriteOptions>, key: Bytes, key_size: usize,
     ) {
-        delete(options, &*core(db)?.default_family()?, key.items(key_size)?)
+        delete(options, core(db)?.default_family()?, key.items(key_size)?)
     }
 
     /// Deletes a key of a column family.
@@ -93,7 +97,7 @@ export_fallible! {
     pub fn rocksdb_singledelete(
         db: Option<&Db>, options: Option<&WriteOptions>, key: Bytes, key_size: usize,
     ) {
-        delete(options, &*core(db)?.default_family()?, key.items(key_size)?)
+        delete(options, core(db)?.default_family()?, key.items(key_size)?)
     }
 
     /// Deletes a key of a column family that was written once.
@@ -123,7 +127,7 @@ export_fallible! {
         value: Bytes, size: usize,
     ) {
         let family = core(db)?.default_family()?;
-        merge(options, &family, key.items(key_size)?, value.items(size)?)
+        merge(options, family, key.items(key_size)?, value.items(size)?)
     }
 
     /// Merges an operand into the value of a key of a column family.
@@ -154,20 +158,21 @@ export_fallible! {
         if sync == 0 { Ok(()) } else { Ok(core.store.database.sync()?) }
     }
 
-    /// Compacts the default column family, whatever the range is.
+    /// Compacts the default column family, and filters the range.
     pub fn rocksdb_suggest_compact_range(
-        db: Option<&Db>, _start: Bytes, _start_size: usize, _limit: Bytes, _limit_size: usize,
+        db: Option<&Db>, start: Bytes, start_size: usize, limit: Bytes, limit_size: usize,
     ) {
-        Ok(core(db)?.default_family()?.table.compact()?)
+        let range = range((start, start_size), (limit, limit_size))?;
+        compact_filtered(core(db)?.default_family()?, range)
     }
 
-    /// Compacts a column family, whatever the range is.
+    /// Compacts a column family, and filters the range.
     pub fn rocksdb_suggest_compact_range_cf(
-        db: Option<&Db>, family: Option<&FamilyHandle>, _start: Bytes, _start_size: usize,
-        _limit: Bytes, _limit_size: usize,
+        db: Option<&Db>, family: Option<&FamilyHandle>, start: Bytes, start_size: usize,
+        limit: Bytes, limit_size: usize,
     ) {
         core(db)?;
-        Ok(family_of(family)?.table.compact()?)
+        compact_filtered(family_of(family)?, range((start, start_size), (limit, limit_size))?)
     }
 
     /// Does nothing: a copy of a database is made by other means.
@@ -181,50 +186,90 @@ export_fallible! {
     }
 }
 
+/// A key of the program with its size.
+type KeyArgument = (Bytes, usize);
+
+/// Returns a range of keys in stored form. A null bound is none.
+fn range(start: KeyArgument, limit: KeyArgument) -> Result<KeyRange, Status> {
+    let bound = |(key, size): KeyArgument| {
+        let key = (!key.is_null()).then(|| key.items(size).map(|key| keys::stored(key).into()));
+        key.transpose()
+    };
+    Ok(KeyRange { start: bound(start)?, end: bound(limit)? })
+}
+
+/// Filters the entries of a range, and compacts the table of a family.
+fn compact_filtered(family: &Family, range: KeyRange) -> Result<(), Status> {
+    if let Some(filter) = &family.filter {
+        let is_full = range.start.is_none() && range.end.is_none();
+        filter.filter(is_full, |calls| sweep(family, range, calls))?;
+    }
+    Ok(family.table.compact()?)
+}
+
+/// Asks a filter for each entry of a range.
+fn sweep(family: &Family, range: KeyRange, calls: &FilterCalls) -> Result<(), Status> {
+    for entry in family.table.range(range)? {
+        let (key, value) = entry?;
+        let new = match calls.decide(keys::key(&key), &value)? {
+            Verdict::Keep => continue,
+            Verdict::Remove => None,
+            Verdict::Change(new) => Some(new),
+        };
+        // Keeps the expiry. An entry that has another value by now waits for the next compaction.
+        let options = UpdateOptions::new();
+        family.table.compare_and_swap_with(&key, Some(&value), new.as_deref(), options)?;
+    }
+    Ok(())
+}
+
 /// Compacts a column family. The interface has no way to report a failure; the next compaction
 /// repeats it.
-fn compact(family: Option<&Family>) {
-    if let Some(family) = family {
-        let _ = family.table.compact();
-    }
+fn compact(family: Result<&Family, Status>, start: KeyArgument, limit: KeyArgument) {
+    let _ = family.and_then(|family| compact_filtered(family, range(start, limit)?));
+}
+
+/// Returns the default column family.
+fn default_family(db: Option<&Db>) -> Result<&Family, Status> {
+    Ok(core(db)?.default_family()?)
 }
 
 export! {
-    /// Compacts the default column family, whatever the range is.
+    /// Compacts the default column family, and filters the range.
     pub fn rocksdb_compact_range(
-        db: Option<&Db>, _start: Bytes, _start_size: usize, _limit: Bytes, _limit_size: usize,
+        db: Option<&Db>, start: Bytes, start_size: usize, limit: Bytes, limit_size: usize,
     ) {
-        compact(core(db).and_then(Core::default_family).ok().as_deref());
+        compact(default_family(db), (start, start_size), (limit, limit_size));
     }
 
-    /// Compacts a column family, whatever the range is.
+    /// Compacts a column family, and filters the range.
     pub fn rocksdb_compact_range_cf(
-        _db: Option<&Db>, family: Option<&FamilyHandle>, _start: Bytes, _start_size: usize,
-        _limit: Bytes, _limit_size: usize,
+        _db: Option<&Db>, family: Option<&FamilyHandle>, start: Bytes, start_size: usize,
+        limit: Bytes, limit_size: usize,
     ) {
-        compact(family.map(|handle| &*handle.family));
+        compact(family_of(family).map(|f| &**f), (start, start_size), (limit, limit_size));
     }
 
-    /// Compacts the default column family, whatever the range and the options are.
+    /// Compacts the default column family, and filters the range, whatever the options are.
     pub fn rocksdb_compact_range_opt(
-        db: Option<&Db>, _options: Option<&CompactOptions>, _start: Bytes, _start_size: usize,
-        _limit: Bytes, _limit_size: usize,
+        db: Option<&Db>, _options: Option<&CompactOptions>, start: Bytes, start_size: usize,
+        limit: Bytes, limit_size: usize,
     ) {
-        compact(core(db).and_then(Core::default_family).ok().as_deref());
+        compact(default_family(db), (start, start_size), (limit, limit_size));
     }
 
-    /// Compacts a column family, whatever the range and the options are.
+    /// Compacts a column family, and filters the range, whatever the options are.
     pub fn rocksdb_compact_range_cf_opt(
         _db: Option<&Db>, family: Option<&FamilyHandle>, _options: Option<&CompactOptions>,
-        _start: Bytes, _start_size: usize, _limit: Bytes, _limit_size: usize,
+        start: Bytes, start_size: usize, limit: Bytes, limit_size: usize,
     ) {
-        compact(family.map(|handle| &*handle.family));
+        compact(family_of(family).map(|f| &**f), (start, start_size), (limit, limit_size));
     }
 
     /// Takes a snapshot of all column families. Returns null if the database was closed.
     pub fn rocksdb_create_snapshot(db: Option<&Db>) -> Option<Box<SnapshotObject>>, None, {
         let snapshot = db?.core.store.database.snapshot().ok()?;
-        Some(Box::new(SnapshotObject::new(snapshot)))
+        Some(SnapshotObject::new(SnapshotCell::new(snapshot)))
     }
 
     /// Releases a snapshot. Read options that name it fail from then on.

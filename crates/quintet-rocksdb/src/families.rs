@@ -1,16 +1,16 @@
 //! Column families: handles, creation and removal.
 
-use std::sync::Arc;
+use std::{ffi::c_int, sync::Arc, time::Duration};
 
 use quintet_compat::{
     boundary::{Allocated, AllocatedList, Out, Text, give, required},
     export_fallible,
-    status::Status,
+    status::{Code, Status},
     store::{DEFAULT_FAMILY, Store},
 };
 
 use crate::{
-    core::{Core, Db, Family, path},
+    core::{Core, Db, Family, NewFamily, path},
     options::database::DatabaseOptions,
 };
 
@@ -33,14 +33,20 @@ pub fn family_of(handle: Option<&FamilyHandle>) -> Result<&Arc<Family>, Status> 
     Ok(&required(handle, "the column family")?.family)
 }
 
+/// Returns the time for which values are kept. Zero and less: until they are deleted.
+pub fn ttl(seconds: c_int) -> Option<Duration> {
+    u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
+}
+
 /// Creates a column family of any kind of database.
 pub fn create(
     core: &Core,
     options: Option<&DatabaseOptions>,
     name: Text,
+    ttl: Option<Duration>,
 ) -> Result<Option<Box<FamilyHandle>>, Status> {
-    let options = required(options, "options")?;
-    Ok(Some(Box::new(FamilyHandle::new(core.create_family(&name.text()?, options)?))))
+    let new = NewFamily { name: name.text()?, options: required(options, "options")?, ttl };
+    Ok(Some(Box::new(FamilyHandle::new(core.create_family(&new)?))))
 }
 
 export_fallible! {
@@ -48,7 +54,15 @@ export_fallible! {
     pub fn rocksdb_create_column_family(
         db: Option<&Db>, options: Option<&DatabaseOptions>, name: Text,
     ) -> Option<Box<FamilyHandle>>, None, {
-        create(&required(db, "the database")?.core, options, name)
+        create(&required(db, "the database")?.core, options, name, None)
+    }
+
+    /// Creates a column family. Values that are written expire after `seconds`, unless that is zero
+    /// or less.
+    pub fn rocksdb_create_column_family_with_ttl(
+        db: Option<&Db>, options: Option<&DatabaseOptions>, name: Text, seconds: c_int,
+    ) -> Option<Box<FamilyHandle>>, None, {
+        create(&required(db, "the database")?.core, options, name, ttl(seconds))
     }
 
     /// Drops a column family. Reads through its handles fail from then on.
@@ -66,8 +80,12 @@ export_fallible! {
         _options: Option<&DatabaseOptions>, name: Text, count: Out<'_, usize>,
     ) -> AllocatedList, AllocatedList::NULL, {
         let names = Store::families_in(path(&name)?)?;
+        let list = AllocatedList::copy(&names);
+        if list.is_null() {
+            return Err(Status::new(Code::TryAgain, "there is no memory for the names"));
+        }
         give(count, names.len());
-        Ok(AllocatedList::copy(&names))
+        Ok(list)
     }
 }
 

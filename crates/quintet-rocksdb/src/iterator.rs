@@ -19,6 +19,7 @@ use crate::{
 #[derive(Debug)]
 pub struct IteratorObject {
     entries: Result<StoreIterator, Status>,
+    family: Option<Arc<Family>>,
     /// What a seek needs, beside the entries.
     seek: Option<SeekRules>,
 }
@@ -49,19 +50,32 @@ impl IteratorObject {
             family: family.clone(),
             options: options.clone(),
         });
-        Ok(Self { entries: Ok(entries), seek })
+        Ok(Self { entries: Ok(entries), family: Some(family.clone()), seek })
     }
 
     /// Makes an iterator of a family in a transaction.
-    pub fn in_source(source: Source, options: Option<&ReadOptions>, family: &Family) -> Self {
+    pub fn in_source(source: Source, options: Option<&ReadOptions>, family: &Arc<Family>) -> Self {
         let entries =
             StoreIterator::new(family.table.clone(), source, bounds(options), family.comparator);
-        Self { entries: Ok(entries), seek: None }
+        Self { entries: Ok(entries), family: Some(family.clone()), seek: None }
     }
 
     /// Makes an iterator that has only a failure.
     pub fn failed(status: Status) -> Self {
-        Self { entries: Err(status), seek: None }
+        Self { entries: Err(status), family: None, seek: None }
+    }
+
+    /// Returns the family.
+    pub fn family(&self) -> Option<&Arc<Family>> {
+        self.family.as_ref()
+    }
+
+    /// Replaces what the iterator reads. It does not read the present state at a seek then.
+    #[must_use]
+    pub fn map_source(mut self, map: impl FnOnce(Source) -> Source) -> Self {
+        self.entries = self.entries.map(|entries| entries.map_source(map));
+        self.seek = self.seek.filter(|rules| !rules.options.is_tailing());
+        self
     }
 
     fn get(&self) -> Option<&StoreIterator> {
@@ -145,7 +159,7 @@ export! {
     pub fn rocksdb_create_iterator(
         db: Option<&Db>, options: Option<&ReadOptions>,
     ) -> Option<Box<IteratorObject>>, None, {
-        let new = || IteratorObject::new(core(db)?, options, &core(db)?.default_family()?);
+        let new = || IteratorObject::new(core(db)?, options, core(db)?.default_family()?);
         Some(object(new()))
     }
 
@@ -225,11 +239,16 @@ export_fallible! {
         let families: Vec<_> =
             families.iter().map(|handle| family_of(*handle)).collect::<Result<_, _>>()?;
         let snapshot = core.snapshot(options)?;
-        for (family, out) in families.into_iter().zip(iterators) {
+        // All of them are made before one is written, so that a failure leaves none.
+        let made = families.into_iter().map(|family| {
             let mut iterator = IteratorObject::new(core, options, family)?;
             if let Ok(entries) = &mut iterator.entries {
                 entries.set_snapshot(snapshot.clone());
             }
+            Ok(iterator)
+        });
+        let made: Vec<_> = made.collect::<Result<_, Status>>()?;
+        for (iterator, out) in made.into_iter().zip(iterators) {
             out.write(Some(Box::new(iterator)));
         }
         Ok(())

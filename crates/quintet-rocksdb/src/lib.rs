@@ -11,16 +11,23 @@
 //! Start at `core`.
 #![deny(unsafe_code)]
 
+mod backup;
 mod batch;
 mod callbacks;
+mod checkpoint;
 mod core;
 mod database;
 mod families;
+mod files;
+mod filters;
+mod indexed;
 mod iterator;
 mod kept;
+mod memory;
 mod objects;
 mod open;
 mod options;
 mod properties;
 mod reads;
+mod sst;
 mod transactions;

@@ -1,6 +1,6 @@
 //! Opening and closing databases.
 
-use std::sync::Arc;
+use std::{ffi::c_int, sync::Arc, time::Duration};
 
 use quintet_compat::{
     boundary::{Array, OutArray, Text, required},
@@ -10,8 +10,8 @@ use quintet_compat::{
 };
 
 use crate::{
-    core::{Core, Db, Family, path},
-    families::FamilyHandle,
+    core::{Core, Db, Family, NewFamily, path},
+    families::{FamilyHandle, ttl},
     options::database::DatabaseOptions,
 };
 
@@ -19,10 +19,11 @@ use crate::{
 pub fn open_default(
     options: Option<&DatabaseOptions>,
     name: Text,
+    ttl: Option<Duration>,
     is_read_only: bool,
 ) -> Result<Arc<Core>, Status> {
     let options = required(options, "options")?;
-    let families = [(DEFAULT_FAMILY.to_owned(), options)];
+    let families = [NewFamily { name: DEFAULT_FAMILY.to_owned(), options, ttl }];
     Ok(Core::open(path(&name)?, options, &families, is_read_only)?.0)
 }
 
@@ -35,6 +36,8 @@ pub struct FamilyArguments<'a> {
     pub names: Array<Text>,
     /// Their options.
     pub options: Array<Option<&'a DatabaseOptions>>,
+    /// How long their values are kept in seconds. `None`: until they are deleted.
+    pub ttls: Option<Array<c_int>>,
     /// Where their handles are written.
     pub handles: OutArray<Option<Box<FamilyHandle>>>,
 }
@@ -46,16 +49,19 @@ pub fn open_families(
     arguments: FamilyArguments<'_>,
     is_read_only: bool,
 ) -> Result<Arc<Core>, Status> {
-    let FamilyArguments { count, names, options: family_options, mut handles } = arguments;
+    let FamilyArguments { count, names, options: family_options, ttls, mut handles } = arguments;
     let options = required(options, "options")?;
     let count = usize::try_from(count).map_err(|_| Status::invalid("the count is negative"))?;
     let (names, family_options) = (names.items(count)?, family_options.items(count)?);
     let handles = handles.items(count)?;
     let mut families = Vec::with_capacity(count);
-    for (name, family) in names.iter().zip(family_options) {
-        families.push((name.text()?, required(*family, "options of a column family")?));
+    let ttls = ttls.as_ref().map(|ttls| ttls.items(count)).transpose()?;
+    for (index, (name, family)) in names.iter().zip(family_options).enumerate() {
+        let options = required(*family, "options of a column family")?;
+        let ttl = ttls.and_then(|ttls| ttls.get(index)).and_then(|seconds| ttl(*seconds));
+        families.push(NewFamily { name: name.text()?, options, ttl });
     }
-    if !families.iter().any(|(name, _)| name == DEFAULT_FAMILY) {
+    if !families.iter().any(|new| new.name == DEFAULT_FAMILY) {
         return Err(Status::invalid("Default column family not specified"));
     }
     let (core, opened): (_, Vec<Arc<Family>>) =
@@ -71,14 +77,14 @@ export_fallible! {
     pub fn rocksdb_open(
         options: Option<&DatabaseOptions>, name: Text,
     ) -> Option<Box<Db>>, None, {
-        Ok(Some(Box::new(Db::new(open_default(options, name, false)?))))
+        Ok(Some(Box::new(Db::new(open_default(options, name, None, false)?))))
     }
 
     /// Opens the default column family of a database for reading.
     pub fn rocksdb_open_for_read_only(
         options: Option<&DatabaseOptions>, name: Text, _error_if_wal_file_exists: u8,
     ) -> Option<Box<Db>>, None, {
-        Ok(Some(Box::new(Db::new(open_default(options, name, true)?))))
+        Ok(Some(Box::new(Db::new(open_default(options, name, None, true)?))))
     }
 
     /// Opens a database with all its column families.
@@ -87,7 +93,28 @@ export_fallible! {
         family_options: Array<Option<&DatabaseOptions>>,
         handles: OutArray<Option<Box<FamilyHandle>>>,
     ) -> Option<Box<Db>>, None, {
-        let arguments = FamilyArguments { count, names, options: family_options, handles };
+        let arguments =
+            FamilyArguments { count, names, options: family_options, ttls: None, handles };
+        Ok(Some(Box::new(Db::new(open_families(options, name, arguments, false)?))))
+    }
+
+    /// Opens a database that has the default column family only. Values that are written expire
+    /// after `seconds`, unless that is zero or less.
+    pub fn rocksdb_open_with_ttl(
+        options: Option<&DatabaseOptions>, name: Text, seconds: c_int,
+    ) -> Option<Box<Db>>, None, {
+        Ok(Some(Box::new(Db::new(open_default(options, name, ttl(seconds), false)?))))
+    }
+
+    /// Opens a database with all its column families, each with a time after which values that
+    /// are written expire.
+    pub fn rocksdb_open_column_families_with_ttl(
+        options: Option<&DatabaseOptions>, name: Text, count: i32, names: Array<Text>,
+        family_options: Array<Option<&DatabaseOptions>>,
+        handles: OutArray<Option<Box<FamilyHandle>>>, ttls: Array<c_int>,
+    ) -> Option<Box<Db>>, None, {
+        let ttls = Some(ttls);
+        let arguments = FamilyArguments { count, names, options: family_options, ttls, handles };
         Ok(Some(Box::new(Db::new(open_families(options, name, arguments, false)?))))
     }
 
@@ -97,7 +124,8 @@ export_fallible! {
         family_options: Array<Option<&DatabaseOptions>>,
         handles: OutArray<Option<Box<FamilyHandle>>>, _error_if_wal_file_exists: u8,
     ) -> Option<Box<Db>>, None, {
-        let arguments = FamilyArguments { count, names, options: family_options, handles };
+        let arguments =
+            FamilyArguments { count, names, options: family_options, ttls: None, handles };
         Ok(Some(Box::new(Db::new(open_families(options, name, arguments, true)?))))
     }
 

@@ -104,7 +104,7 @@ pub fn give_number(
 
 /// Returns the text of a property of the default family.
 pub fn default_property(core: &Core, name: Text) -> Allocated {
-    copied((|| property(core, &*core.default_family()?, name.bytes()?))())
+    copied((|| property(core, core.default_family()?, name.bytes()?))())
 }
 
 fn core(db: Option<&Db>) -> Result<&Core, Status> {
@@ -145,7 +145,7 @@ export_fallible! {
     ) {
         let mut results = results;
         let ranges = Ranges { count, starts, start_sizes, limits, limit_sizes };
-        approximate_sizes(&*core(db)?.default_family()?, &ranges, &mut results)
+        approximate_sizes(core(db)?.default_family()?, &ranges, &mut results)
     }
 
     /// Stores about how many bytes the entries of each range of a column family take.
@@ -178,7 +178,7 @@ export! {
     pub fn rocksdb_property_int(
         db: Option<&Db>, name: Text, out: Out<'_, u64>,
     ) -> c_int, -1, {
-        let give = || give_number(core(db)?, &*core(db)?.default_family()?, name, out);
+        let give = || give_number(core(db)?, core(db)?.default_family()?, name, out);
         give().unwrap_or(-1)
     }
 

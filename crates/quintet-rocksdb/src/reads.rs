@@ -39,7 +39,7 @@ pub fn copied(
     size: Out<'_, usize>,
 ) -> Result<Allocated, Status> {
     give(size, value.as_ref().map_or(0, |value| value.as_ref().map_or(0, |value| value.len())));
-    Ok(value?.map_or(Allocated::NULL, |value| Allocated::copy(&value)))
+    Allocated::of(value?.as_deref())
 }
 
 /// Where a get of several keys writes its results.
@@ -67,9 +67,11 @@ pub fn multi_get(
     };
     let outputs = values.iter_mut().zip(sizes).zip(errors);
     for (index, ((value, size), error)) in outputs.enumerate() {
-        let (copy, bytes, message) = match get(index) {
-            Ok(Some(found)) => (Allocated::copy(&found), found.len(), Allocated::NULL),
-            Ok(None) => (Allocated::NULL, 0, Allocated::NULL),
+        let copied = get(index).and_then(|found| {
+            Ok((Allocated::of(found.as_deref())?, found.map_or(0, |found| found.len())))
+        });
+        let (copy, bytes, message) = match copied {
+            Ok((copy, bytes)) => (copy, bytes, Allocated::NULL),
             Err(status) => (Allocated::NULL, 0, Allocated::copy(status.to_string().as_bytes())),
         };
         value.write(copy);

@@ -59,7 +59,7 @@ export! {
         options: Option<&mut ReadOptions>, snapshot: Option<&SnapshotObject>,
     ) {
         if let Some(options) = options {
-            options.snapshot = snapshot.map(SnapshotObject::share).unwrap_or_default();
+            options.snapshot = SnapshotReference::to(snapshot);
         }
     }
 

@@ -1,22 +1,26 @@
 //! The object of a transaction.
 
 use std::{
-    collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use quintet::{
-    Durability, Isolation, Key, KeyRange, Savepoint, Table, Transaction, TransactionOptions, Value,
+    Durability, Isolation, KeyRange, Savepoint, Table, Transaction, TransactionOptions, Value,
 };
 use quintet_compat::{
-    iterator::PageSource,
+    iterator::{Direction, Page, PageSource},
     keys,
-    operations::{Action, Record},
+    operations::{Action, Operations, Record},
+    snapshot::SnapshotCell,
     status::{Code, Status},
 };
 
-use crate::core::{Core, Family};
+use super::prepared;
+use crate::{
+    core::{Core, Family, NamedObject},
+    indexed::IndexedCell,
+};
 
 /// Shortest wait for a lock: a transaction that must not wait.
 const LOCK_TIMEOUT_MIN: Duration = Duration::from_millis(1);
@@ -51,40 +55,70 @@ pub struct TransactionObject {
     shared: Arc<SharedTransaction>,
 }
 
+/// A transaction that objects and iterators share.
 #[derive(Debug)]
-struct SharedTransaction(Mutex<Open>);
+pub struct SharedTransaction {
+    open: Mutex<Open>,
+    rules: Rules,
+    /// The moment of the begin, if the transaction reads that.
+    snapshot: Arc<SnapshotCell>,
+    /// The operations.
+    batch: Arc<IndexedCell>,
+}
 
-#[derive(Debug)]
+/// What a transaction may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Writes,
+    Prepared,
+}
+
+#[derive(Debug, Default)]
 struct Open {
     /// `None`: the transaction was committed.
     transaction: Option<Transaction>,
     save_points: Vec<Savepoint>,
+    name: Option<Vec<u8>>,
+    phase: Phase,
 }
 
 impl Open {
-    fn begin(core: &Core, rules: Rules) -> Result<Self, Status> {
-        let options = TransactionOptions::new()
-            .isolation(Isolation::Snapshot)
-            .durability(rules.durability)
-            .lock_timeout(rules.lock_timeout.max(LOCK_TIMEOUT_MIN));
-        let transaction = core.store.database.begin(options)?;
-        if rules.sets_snapshot {
-            // The first read fixes the moment that the transaction shows.
-            let family = core.default_family()?;
-            transaction.contains(&family.table, keys::stored(&[]))?;
-        }
-        Ok(Self { transaction: Some(transaction), save_points: Vec::new() })
-    }
-
     fn get(&mut self) -> Result<&mut Transaction, Status> {
         let ended = || Status::new(Code::Expired, "the transaction was committed");
         self.transaction.as_mut().ok_or_else(ended)
     }
+
+    /// Returns the transaction for a write.
+    fn writable(&mut self) -> Result<&mut Transaction, Status> {
+        if self.phase == Phase::Prepared {
+            return Err(Status::invalid("the transaction is prepared: commit it or roll it back"));
+        }
+        self.get()
+    }
+}
+
+/// Begins a transaction of the library.
+fn begin(core: &Core, rules: Rules, snapshot: &SnapshotCell) -> Result<Transaction, Status> {
+    let options = TransactionOptions::new()
+        .isolation(Isolation::Snapshot)
+        .durability(rules.durability)
+        .lock_timeout(rules.lock_timeout.max(LOCK_TIMEOUT_MIN));
+    let transaction = core.store.database.begin(options)?;
+    let mut moment = None;
+    if rules.sets_snapshot {
+        // The first read fixes the moment that the transaction shows.
+        let family = core.default_family()?;
+        transaction.contains(&family.table, keys::stored(&[]))?;
+        moment = Some(transaction.snapshot()?);
+    }
+    snapshot.set(moment);
+    Ok(transaction)
 }
 
 impl SharedTransaction {
     fn lock(&self) -> MutexGuard<'_, Open> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,17 +127,11 @@ impl PageSource for SharedTransaction {
         &self,
         table: &Table,
         range: KeyRange,
-        is_reverse: bool,
+        direction: Direction,
         count: usize,
-    ) -> Result<VecDeque<(Key, Value)>, Status> {
+    ) -> Result<Page, Status> {
         let mut open = self.lock();
-        let entries = open.get()?.range(table, range)?;
-        let page: quintet::Result<_> = if is_reverse {
-            entries.rev().take(count).collect()
-        } else {
-            entries.take(count).collect()
-        };
-        Ok(page?)
+        Page::of(open.get()?.range(table, range.clone())?, range, direction, count)
     }
 }
 
@@ -124,29 +152,96 @@ pub fn apply(
             Locking::Optimistic => drop(transaction.contains(table, &key)?),
         }
     }
-    match record.action {
-        Action::Put => transaction.put(table, key, record.value)?,
-        Action::Delete | Action::SingleDelete => transaction.delete(table, key)?,
-        Action::Merge => transaction.merge(table, key, family.target().operand(record.value)?)?,
-        Action::DeleteRange => {
-            transaction.delete_range(table, &*key..&*keys::stored(record.value))?;
-        }
-        Action::LogData => {}
-    }
-    Ok(())
+    family.target().apply(transaction, record)
 }
 
 impl TransactionObject {
     /// Begins a transaction.
     pub fn begin(core: &Arc<Core>, rules: Rules) -> Result<Self, Status> {
-        let open = Open::begin(core, rules)?;
-        let shared = Arc::new(SharedTransaction(Mutex::new(open)));
+        let snapshot = Arc::new(SnapshotCell::default());
+        let transaction = Some(begin(core, rules, &snapshot)?);
+        let open = Open { transaction, ..Open::default() };
+        let batch = Arc::default();
+        let shared = Arc::new(SharedTransaction { open: Mutex::new(open), rules, snapshot, batch });
         Ok(Self { core: core.clone(), rules, shared })
+    }
+
+    /// Begins the transaction that was prepared under a name, with its locks.
+    pub fn recover(core: &Arc<Core>, name: &[u8], batch: &Operations) -> Result<(), Status> {
+        let rules = Rules {
+            locking: Locking::Pessimistic,
+            sets_snapshot: false,
+            durability: Durability::Sync,
+            lock_timeout: LOCK_TIMEOUT_MIN,
+        };
+        let transaction = Self::begin(core, rules)?;
+        transaction.write_batch(batch)?;
+        let mut open = transaction.shared.lock();
+        open.name = Some(name.to_vec());
+        open.phase = Phase::Prepared;
+        core.named.prepare(name, transaction.shared.clone());
+        Ok(())
+    }
+
+    /// Returns objects of the transactions that are prepared.
+    pub fn prepared(core: &Arc<Core>) -> Vec<Self> {
+        let prepared = core.named.prepared().into_iter();
+        let prepared = prepared.filter_map(|object| object.downcast::<SharedTransaction>().ok());
+        prepared.map(|shared| Self { core: core.clone(), rules: shared.rules, shared }).collect()
+    }
+
+    fn named(&self) -> Arc<NamedObject> {
+        self.shared.clone()
     }
 
     /// Returns the entries for iterators.
     pub fn pages(&self) -> Arc<dyn PageSource> {
         self.shared.clone()
+    }
+
+    /// Returns where the snapshot of the begin is.
+    pub fn snapshot(&self) -> &Arc<SnapshotCell> {
+        &self.shared.snapshot
+    }
+
+    /// Returns the operations.
+    pub fn batch(&self) -> &Arc<IndexedCell> {
+        &self.shared.batch
+    }
+
+    /// Returns the name.
+    pub fn name(&self) -> Option<Vec<u8>> {
+        self.shared.lock().name.clone()
+    }
+
+    /// Names the transaction.
+    pub fn set_name(&self, name: &[u8]) -> Result<(), Status> {
+        let mut open = self.shared.lock();
+        open.writable()?;
+        if open.name.is_some() {
+            return Err(Status::invalid("Transaction has already been named."));
+        }
+        self.core.named.add(name, &self.named())?;
+        open.name = Some(name.to_vec());
+        Ok(())
+    }
+
+    /// Stores the operations durably. The transaction takes none then.
+    pub fn prepare(&self) -> Result<(), Status> {
+        let mut open = self.shared.lock();
+        open.writable()?;
+        if self.rules.locking == Locking::Optimistic {
+            let message = "Two phase commit not supported for optimistic transactions.";
+            return Err(Status::invalid(message));
+        }
+        let Some(name) = open.name.clone() else {
+            let message = "Cannot prepare a transaction that has not been named.";
+            return Err(Status::invalid(message));
+        };
+        prepared::store(&self.core, &name, self.batch().lock().operations())?;
+        open.phase = Phase::Prepared;
+        self.core.named.prepare(&name, self.shared.clone());
+        Ok(())
     }
 
     /// Returns the value of a key as the transaction shows it.
@@ -157,7 +252,7 @@ impl TransactionObject {
     /// Returns the value of a key after locking it.
     pub fn get_for_update(&self, family: &Family, key: &[u8]) -> Result<Option<Value>, Status> {
         let mut open = self.shared.lock();
-        let value = open.get()?.get_for_update(&family.table, keys::stored(key));
+        let value = open.writable()?.get_for_update(&family.table, keys::stored(key));
         value.map_err(|error| self.conflict(error))
     }
 
@@ -173,39 +268,77 @@ impl TransactionObject {
 
     /// Applies a record.
     pub fn write(&self, family: &Family, record: &Record<'_>) -> Result<(), Status> {
-        apply(self.shared.lock().get()?, self.rules.locking, family, record)
+        let mut open = self.shared.lock();
+        apply(open.writable()?, self.rules.locking, family, record)?;
+        self.batch().lock().edit(|batch| batch.add(*record));
+        Ok(())
     }
 
-    /// Commits. The transaction takes no operation then.
+    /// Applies the records of a batch.
+    pub fn write_batch(&self, batch: &Operations) -> Result<(), Status> {
+        batch.check()?;
+        let families = self.core.families();
+        for record in batch.records() {
+            let record = record?;
+            let family = usize::try_from(record.family).ok().and_then(|id| families.get(id));
+            let none = || Status::invalid("Invalid column family specified in write batch");
+            self.write(family.ok_or_else(none)?, &record)?;
+        }
+        Ok(())
+    }
+
+    /// Commits. The transaction takes no operation then. A prepared one stays if that fails.
     pub fn commit(&self) -> Result<(), Status> {
         let mut open = self.shared.lock();
         open.get()?;
-        let transaction = open.transaction.take();
-        Ok(transaction.map_or(Ok(()), Transaction::commit)?)
+        if let (Phase::Prepared, Some(name)) = (open.phase, &open.name) {
+            // The locks keep out other transactions until the batch is committed.
+            let batch = self.batch().lock().operations().clone();
+            prepared::commit(&self.core, self.rules.durability, &batch, name)?;
+            open.transaction = None;
+        }
+        let committed = open.transaction.take().map_or(Ok(()), Transaction::commit);
+        if let Some(name) = open.name.take() {
+            self.core.named.remove(&name);
+        }
+        self.shared.snapshot.set(None);
+        Ok(committed?)
     }
 
-    /// Discards the writes. The transaction begins again.
+    /// Discards the writes. The transaction begins again, without a name.
     pub fn rollback(&self) -> Result<(), Status> {
         let mut open = self.shared.lock();
         open.get()?;
-        *open = Open { transaction: None, save_points: Vec::new() };
-        *open = Open::begin(&self.core, self.rules)?;
+        if let Some(name) = &open.name {
+            if open.phase == Phase::Prepared {
+                prepared::remove(&self.core, name)?;
+            }
+            self.core.named.remove(name);
+        }
+        self.batch().lock().edit(Operations::clear);
+        // Ends the old one, and its locks, first.
+        *open =
+            Open { transaction: None, save_points: Vec::new(), name: None, phase: Phase::Writes };
+        open.transaction = Some(begin(&self.core, self.rules, &self.shared.snapshot)?);
         Ok(())
     }
 
     /// Remembers the present writes.
     pub fn set_save_point(&self) -> Result<(), Status> {
         let mut open = self.shared.lock();
-        let save_point = open.get()?.savepoint();
+        let save_point = open.writable()?.savepoint();
         open.save_points.push(save_point);
+        self.batch().lock().edit(Operations::set_save_point);
         Ok(())
     }
 
     /// Discards the writes since the last save point, and the save point.
     pub fn rollback_to_save_point(&self) -> Result<(), Status> {
         let mut open = self.shared.lock();
+        open.writable()?;
         let none = || Status::new(Code::NotFound, "the transaction has no save point");
         let save_point = open.save_points.pop().ok_or_else(none)?;
+        self.batch().lock().edit(Operations::rollback_to_save_point)?;
         Ok(open.get()?.rollback_to(save_point)?)
     }
 }

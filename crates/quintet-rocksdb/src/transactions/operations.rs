@@ -1,11 +1,14 @@
 //! Operations of a transaction.
 
+use std::sync::Arc;
+
 use quintet::Value;
 use quintet_compat::{
-    boundary::{Allocated, Array, Bytes, Out, OutArray, required},
+    boundary::{Allocated, AllocatedArray, Array, Bytes, Out, OutArray, give, required},
     export, export_fallible,
     iterator::Source,
-    operations::{Action, Record},
+    operations::{Action, Operations, Record},
+    snapshot::SnapshotObject,
     status::Status,
 };
 
@@ -13,6 +16,7 @@ use super::handle::TransactionObject;
 use crate::{
     core::Family,
     families::{FamilyHandle, family_of},
+    indexed::IndexedObject,
     iterator::{IteratorObject, object},
     options::reads::ReadOptions,
     reads::{KeyAndValue, PinnedValue, Results, copied, key_at, multi_get},
@@ -27,12 +31,12 @@ type Object<'a> = Option<&'a TransactionObject>;
 fn with<T>(
     transaction: Object<'_>,
     family: FamilyArgument<'_>,
-    body: impl FnOnce(&TransactionObject, &Family) -> Result<T, Status>,
+    body: impl FnOnce(&TransactionObject, &Arc<Family>) -> Result<T, Status>,
 ) -> Result<T, Status> {
     let transaction = required(transaction, "the transaction")?;
     match family {
         Some(handle) => body(transaction, family_of(handle)?),
-        None => body(transaction, &*transaction.core.default_family()?),
+        None => body(transaction, transaction.core.default_family()?),
     }
 }
 
@@ -83,6 +87,36 @@ export_fallible! {
     /// Discards the writes since the last save point, and the save point.
     pub fn rocksdb_transaction_rollback_to_savepoint(transaction: Option<&TransactionObject>) {
         required(transaction, "the transaction")?.rollback_to_save_point()
+    }
+
+    /// Names a transaction, which it needs for two-phase commit. Fails if another one has the name.
+    pub fn rocksdb_transaction_set_name(
+        transaction: Option<&TransactionObject>, name: Bytes, size: usize,
+    ) {
+        required(transaction, "the transaction")?.set_name(name.items(size)?)
+    }
+
+    /// Stores the writes of a transaction durably. It takes no other operation then, until it is
+    /// committed or rolled back: by this process, or by one that opens the database later.
+    pub fn rocksdb_transaction_prepare(transaction: Option<&TransactionObject>) {
+        required(transaction, "the transaction")?.prepare()
+    }
+
+    /// Adds the operations of a batch.
+    pub fn rocksdb_transaction_rebuild_from_writebatch(
+        transaction: Option<&TransactionObject>, batch: Option<&Operations>,
+    ) {
+        let transaction = required(transaction, "the transaction")?;
+        transaction.write_batch(required(batch, "the batch")?)
+    }
+
+    /// Adds the operations of a batch with an index.
+    pub fn rocksdb_transaction_rebuild_from_writebatch_wi(
+        transaction: Option<&TransactionObject>, batch: Option<&IndexedObject>,
+    ) {
+        let batch = required(batch.and_then(IndexedObject::get), "the batch")?;
+        let operations = batch.lock().operations().clone();
+        required(transaction, "the transaction")?.write_batch(&operations)
     }
 
     /// Returns the value of a key, to be released by `rocksdb_free`.
@@ -213,6 +247,34 @@ export! {
     /// Frees a transaction, and discards its writes unless it was committed.
     pub fn rocksdb_transaction_destroy(transaction: Option<Box<TransactionObject>>) {
         drop(transaction);
+    }
+
+    /// Returns the name of a transaction, to be released by `rocksdb_free`.
+    pub fn rocksdb_transaction_get_name(
+        transaction: Option<&TransactionObject>, size: Out<'_, usize>,
+    ) -> Allocated, Allocated::NULL, {
+        let name = transaction.and_then(TransactionObject::name).unwrap_or_default();
+        give(size, name.len());
+        Allocated::copy(&name)
+    }
+
+    /// Returns the snapshot of a transaction that was begun with one, else an object without a
+    /// snapshot. It is valid while the transaction is, and to be released by `rocksdb_free`.
+    pub fn rocksdb_transaction_get_snapshot(
+        transaction: Option<&TransactionObject>,
+    ) -> AllocatedArray<SnapshotObject>, AllocatedArray::NULL, {
+        SnapshotObject::to(transaction.map(TransactionObject::snapshot))
+    }
+
+    /// Returns the operations of a transaction. They are valid while the transaction is, and change
+    /// with it only. The object is to be released by `rocksdb_free`.
+    pub fn rocksdb_transaction_get_writebatch_wi(
+        transaction: Option<&TransactionObject>,
+    ) -> AllocatedArray<IndexedObject>, AllocatedArray::NULL, {
+        match transaction {
+            Some(transaction) => IndexedObject::to(Some(transaction.batch())),
+            None => AllocatedArray::NULL,
+        }
     }
 
     /// Remembers the present writes.

@@ -1,12 +1,6 @@
 /* Options that are numbers: what is set is returned, for each kind of options. */
 #include "test.h"
 
-#define BOTH(object, set, get, value) \
-  do {                                \
-    set(object, value);               \
-    EXPECT(get(object) == (value));   \
-  } while (0)
-
 static void options_numbers(void) {
   rocksdb_options_t *options = rocksdb_options_create();
   rocksdb_options_increase_parallelism(options, 1);

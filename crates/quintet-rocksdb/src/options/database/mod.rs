@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quintet::Options;
 use quintet_compat::{
-    boundary::{Foreign, Text},
+    boundary::{Aliased, Foreign, Text},
     comparator::{Comparator, ComparatorCalls},
     engines::TableRequest,
     export, export_fallible,
@@ -16,6 +16,7 @@ use quintet_compat::{
 
 use crate::{
     callbacks::{MergeOperator, PrefixExtractor},
+    filters::{CompactionFilter, FilterFactory, FilterSource},
     kept::OptionNumbers,
     objects::{Cache, Env, RateLimiter},
 };
@@ -42,6 +43,7 @@ pub struct DatabaseOptions {
     comparator: Option<ComparatorCalls>,
     merge: Option<Arc<MergeOperator>>,
     prefix: Option<Arc<PrefixExtractor>>,
+    filter: Option<FilterSource>,
     engine: Option<String>,
 }
 
@@ -103,6 +105,21 @@ impl DatabaseOptions {
     /// Returns the merge operator.
     pub fn merge(&self) -> Option<&Arc<MergeOperator>> {
         self.merge.as_ref()
+    }
+
+    /// Returns the callbacks of the comparator.
+    pub fn comparator(&self) -> Option<ComparatorCalls> {
+        self.comparator
+    }
+
+    /// Returns the compaction filter.
+    pub fn filter(&self) -> Option<&FilterSource> {
+        self.filter.as_ref()
+    }
+
+    /// Returns whether files may be ingested behind the entries.
+    pub fn allows_ingest_behind(&self) -> bool {
+        self.is_set("rocksdb_options_set_allow_ingest_behind")
     }
 
     /// Returns the prefix extractor.
@@ -182,6 +199,22 @@ export! {
         set(options, |options| options.merge = operator.map(Arc::from));
     }
 
+    /// Sets the compaction filter, which must live longer than the databases.
+    pub fn rocksdb_options_set_compaction_filter(
+        options: Option<&mut DatabaseOptions>, filter: Option<&CompactionFilter>,
+    ) {
+        let filter = filter.map(|filter| FilterSource::One(filter.calls()));
+        set(options, |options| options.filter = filter);
+    }
+
+    /// Sets what makes compaction filters, which belongs to the options and to the databases then.
+    pub fn rocksdb_options_set_compaction_filter_factory(
+        options: Option<&mut DatabaseOptions>, factory: Option<Box<FilterFactory>>,
+    ) {
+        let factory = factory.map(|factory| FilterSource::Factory(factory.into()));
+        set(options, |options| options.filter = factory);
+    }
+
     /// Sets the merge operator that adds numbers of 64 bits, little-endian.
     pub fn rocksdb_options_set_uint64add_merge_operator(options: Option<&mut DatabaseOptions>) {
         set(options, |options| options.merge = Some(Arc::new(MergeOperator::ADD)));
@@ -246,11 +279,12 @@ export_fallible! {
     /// Copies options, and changes those that a text names. `engine` is the engine of new column
     /// families. Names without an effect are ignored.
     pub fn rocksdb_get_options_from_string(
-        base: Option<&DatabaseOptions>, text: Text, options: Option<&mut DatabaseOptions>,
+        base: Aliased<DatabaseOptions>, text: Text, options: Aliased<DatabaseOptions>,
     ) {
+        let mut options = options;
         let mut new = base.cloned().unwrap_or_default();
         set_from_text(&mut new, &text.text()?)?;
-        set(options, |options| *options = new);
+        options.replace(new);
         Ok(())
     }
 }

@@ -7,16 +7,19 @@ use std::{ffi::c_int, sync::Arc, time::Duration};
 
 use quintet::{Isolation, TransactionOptions};
 use quintet_compat::{
-    boundary::{Allocated, Array, Bytes, Out, OutArray, Text, required},
+    boundary::{Allocated, AllocatedArray, Array, Bytes, Out, OutArray, Text, give, required},
     export, export_fallible,
     operations::{Action, Operations, Record},
-    snapshot::SnapshotObject,
+    snapshot::{SnapshotCell, SnapshotObject},
     status::Status,
 };
 
 use options::{OptimisticOptions, TransactionDbOptions, TransactionOptionsObject};
 
-use super::handle::{Locking, Rules, TransactionObject, apply};
+use super::{
+    handle::{Locking, Rules, TransactionObject, apply},
+    prepared::recover,
+};
 use crate::{
     core::{Core, Db, Families},
     families::{FamilyHandle, create, family_of},
@@ -30,18 +33,6 @@ use crate::{
     properties::{default_property, give_number},
     reads::{KeyAndValue, PinnedValue, Results, copied, key_at, multi_get},
 };
-
-/// Why a write of several keys fails. The library repeats it after a conflict.
-enum Failure {
-    Library(quintet::Error),
-    Status(Status),
-}
-
-impl From<quintet::Error> for Failure {
-    fn from(error: quintet::Error) -> Self {
-        Self::Library(error)
-    }
-}
 
 fn apply_all(
     transaction: &mut quintet::Transaction,
@@ -65,13 +56,10 @@ fn write(db: &Db, options: Option<&WriteOptions>, batch: &Operations) -> Result<
         .durability(required(options, "the write options")?.durability())
         .lock_timeout(db.lock_timeout.max(Duration::from_millis(1)));
     let families = db.core.families();
-    let written = db.core.store.database.transaction_with(options, |transaction| {
-        apply_all(transaction, &families, batch).map_err(Failure::Status)
-    });
-    written.map_err(|failure| match failure {
-        Failure::Library(error) => error.into(),
-        Failure::Status(status) => status,
-    })
+    db.core
+        .store
+        .database
+        .transaction_with(options, |transaction| apply_all(transaction, &families, batch))
 }
 
 /// Writes one record.
@@ -91,9 +79,16 @@ fn id(family: Option<&FamilyHandle>) -> Result<u32, Status> {
     Ok(family_of(family)?.id)
 }
 
-fn with_locks(core: Arc<Core>, options: &TransactionDbOptions) -> Db {
+/// Makes the object of a database whose transactions lock keys, and locks those of prepared ones.
+fn with_locks(core: Arc<Core>, options: &TransactionDbOptions) -> Result<Db, Status> {
     let lock_timeout = options.lock_timeout();
-    Db { lock_timeout, ..Db::new(core) }
+    let begin = |name: &[u8], batch: &Operations| TransactionObject::recover(&core, name, batch);
+    if let Err(status) = recover(&core, begin) {
+        // The first failure counts.
+        let _ = core.store.database.close();
+        return Err(status);
+    }
+    Ok(Db { lock_timeout, ..Db::new(core) })
 }
 
 export_fallible! {
@@ -102,7 +97,7 @@ export_fallible! {
         options: Option<&DatabaseOptions>, locks: Option<&TransactionDbOptions>, name: Text,
     ) -> Option<Box<Db>>, None, {
         let locks = required(locks, "options of transactions")?;
-        Ok(Some(Box::new(with_locks(open_default(options, name, false)?, locks))))
+        Ok(Some(Box::new(with_locks(open_default(options, name, None, false)?, locks)?)))
     }
 
     /// Opens a database whose transactions lock keys, with all its column families.
@@ -112,15 +107,16 @@ export_fallible! {
         handles: OutArray<Option<Box<FamilyHandle>>>,
     ) -> Option<Box<Db>>, None, {
         let locks = required(locks, "options of transactions")?;
-        let arguments = FamilyArguments { count, names, options: family_options, handles };
-        Ok(Some(Box::new(with_locks(open_families(options, name, arguments, false)?, locks))))
+        let arguments =
+            FamilyArguments { count, names, options: family_options, ttls: None, handles };
+        Ok(Some(Box::new(with_locks(open_families(options, name, arguments, false)?, locks)?)))
     }
 
     /// Opens a database whose transactions find conflicts at the commit.
     pub fn rocksdb_optimistictransactiondb_open(
         options: Option<&DatabaseOptions>, name: Text,
     ) -> Option<Box<Db>>, None, {
-        Ok(Some(Box::new(Db::new(open_default(options, name, false)?))))
+        Ok(Some(Box::new(Db::new(open_default(options, name, None, false)?))))
     }
 
     /// Opens a database whose transactions find conflicts at the commit, with all its column
@@ -130,7 +126,8 @@ export_fallible! {
         family_options: Array<Option<&DatabaseOptions>>,
         handles: OutArray<Option<Box<FamilyHandle>>>,
     ) -> Option<Box<Db>>, None, {
-        let arguments = FamilyArguments { count, names, options: family_options, handles };
+        let arguments =
+            FamilyArguments { count, names, options: family_options, ttls: None, handles };
         Ok(Some(Box::new(Db::new(open_families(options, name, arguments, false)?))))
     }
 
@@ -138,7 +135,7 @@ export_fallible! {
     pub fn rocksdb_transactiondb_create_column_family(
         db: Option<&Db>, options: Option<&DatabaseOptions>, name: Text,
     ) -> Option<Box<FamilyHandle>>, None, {
-        create(&required(db, "the database")?.core, options, name)
+        create(&required(db, "the database")?.core, options, name, None)
     }
 
     /// Stores a value under a key, after waiting for its lock.
@@ -270,13 +267,13 @@ fn begin(
 
 fn snapshot(db: Option<&Db>) -> Option<Box<SnapshotObject>> {
     let snapshot = db?.core.store.database.snapshot().ok()?;
-    Some(Box::new(SnapshotObject::new(snapshot)))
+    Some(SnapshotObject::new(SnapshotCell::new(snapshot)))
 }
 
 fn property_int(db: Option<&Db>, name: Text, out: Out<'_, u64>) -> c_int {
     let give = || {
         let core = &required(db, "the database")?.core;
-        give_number(core, &*core.default_family()?, name, out)
+        give_number(core, core.default_family()?, name, out)
     };
     give().unwrap_or(-1)
 }
@@ -306,6 +303,18 @@ export! {
     /// Frees the object of `rocksdb_optimistictransactiondb_get_base_db`.
     pub fn rocksdb_optimistictransactiondb_close_base_db(db: Option<Box<Db>>) {
         drop(db);
+    }
+
+    /// Returns the transactions that are prepared, also those that were when the database was
+    /// opened. The array is to be released by `rocksdb_free`, each transaction to be destroyed.
+    pub fn rocksdb_transactiondb_get_prepared_transactions(
+        db: Option<&Db>, count: Out<'_, usize>,
+    ) -> AllocatedArray<Box<TransactionObject>>, AllocatedArray::NULL, {
+        let prepared = db.map(|db| TransactionObject::prepared(&db.core)).unwrap_or_default();
+        let number = prepared.len();
+        let list = AllocatedArray::of(prepared.into_iter().map(Box::new).collect());
+        give(count, if list.is_null() { 0 } else { number });
+        list
     }
 
     /// Begins a transaction that locks the keys that it writes. The old object is freed.
@@ -385,7 +394,7 @@ export! {
     ) -> Option<Box<IteratorObject>>, None, {
         let new = || {
             let core = &required(db, "the database")?.core;
-            IteratorObject::new(core, options, &core.default_family()?)
+            IteratorObject::new(core, options, core.default_family()?)
         };
         Some(object(new()))
     }

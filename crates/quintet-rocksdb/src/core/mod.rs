@@ -6,19 +6,22 @@
 //!
 //! Locks: `families` and `operators` are held only for a lookup or a replacement.
 
+mod named;
+
 use std::{
     ffi::OsStr,
     os::unix::ffi::OsStrExt as _,
     path::Path,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, OnceLock, PoisonError, RwLock},
     time::Duration,
 };
 
-use quintet::{Snapshot, Table, Value};
+use quintet::{Durability, Snapshot, Table, Value};
 use quintet_compat::{
     boundary::Text,
     comparator::ComparatorCalls,
-    engines::MERGE_OPERATOR,
+    copy::copy,
+    engines::{MERGE_OPERATOR, TableRequest},
     iterator::Bounds,
     keys,
     operations::{Operations, Target},
@@ -26,8 +29,12 @@ use quintet_compat::{
     store::{FamilyRules, OpenRequest, Store},
 };
 
+pub use named::NamedObject;
+use named::NamedTransactions;
+
 use crate::{
     callbacks::{MergeOperator, PrefixExtractor},
+    filters::FilterSource,
     options::{database::DatabaseOptions, reads::ReadOptions, writes::WriteOptions},
 };
 
@@ -47,13 +54,34 @@ pub struct Family {
     pub comparator: Option<ComparatorCalls>,
     /// Its prefix extractor.
     pub prefix: Option<Arc<PrefixExtractor>>,
-    has_operator: bool,
+    /// Its merge operator.
+    pub operator: Option<Arc<MergeOperator>>,
+    /// Its compaction filter.
+    pub filter: Option<FilterSource>,
+    /// How long values are kept. `None`: until they are deleted.
+    pub ttl: Option<Duration>,
+    /// Whether files may be ingested behind the entries.
+    pub allows_ingest_behind: bool,
+    /// What its table was asked for.
+    pub request: TableRequest,
+}
+
+/// A column family that is opened or created.
+#[derive(Clone, Debug)]
+pub struct NewFamily<'a> {
+    /// Its name.
+    pub name: String,
+    /// Its options.
+    pub options: &'a DatabaseOptions,
+    /// How long values are kept. `None`: until they are deleted.
+    pub ttl: Option<Duration>,
 }
 
 impl Family {
     /// Returns the table for a commit.
     pub fn target(&self) -> Target<'_> {
-        Target { table: &self.table, operator: self.has_operator.then_some(self.id) }
+        let operator = self.operator.as_ref().map(|_| self.id);
+        Target { table: &self.table, operator, ttl: self.ttl }
     }
 
     /// Returns the value of a key.
@@ -78,7 +106,11 @@ pub struct Core {
     /// The tables.
     pub store: Store,
     families: RwLock<Families>,
+    /// The default family, which operations find without a lock.
+    default_family: OnceLock<Arc<Family>>,
     operators: Operators,
+    /// The transactions that have a name.
+    pub named: NamedTransactions,
 }
 
 /// `rocksdb_t`, `rocksdb_transactiondb_t` and `rocksdb_optimistictransactiondb_t`.
@@ -131,7 +163,7 @@ impl Core {
     pub fn open(
         path: &Path,
         options: &DatabaseOptions,
-        families: &[(String, &DatabaseOptions)],
+        families: &[NewFamily<'_>],
         is_read_only: bool,
     ) -> Result<(Arc<Self>, Vec<Arc<Family>>), Status> {
         let operators = Operators::default();
@@ -150,53 +182,69 @@ impl Core {
                 .options()
                 .read_only(is_read_only)
                 .merge_operator(MERGE_OPERATOR, merge),
-            families: families.iter().map(|(name, o)| o.family(name.clone())).collect(),
+            families: families.iter().map(|new| new.options.family(new.name.clone())).collect(),
         };
         let (store, tables) = Store::open(path, &request)?;
-        let core = Self { store, families: RwLock::default(), operators };
+        let default_family = OnceLock::new();
+        let core = Self {
+            store,
+            families: RwLock::default(),
+            default_family,
+            operators,
+            named: NamedTransactions::default(),
+        };
         // The default family has number 0, whatever its place among the names is.
         let mut order: Vec<_> = families.iter().zip(tables).enumerate().collect();
-        order.sort_by_key(|(_, ((name, _), _))| name != quintet_compat::store::DEFAULT_FAMILY);
+        order.sort_by_key(|(_, (new, _))| new.name != quintet_compat::store::DEFAULT_FAMILY);
         let mut opened = Vec::new();
-        for (place, ((name, options), table)) in order {
-            opened.push((place, core.add(name.clone(), table, options)?));
+        for (place, (new, table)) in order {
+            opened.push((place, core.add(new, table)?));
         }
         opened.sort_by_key(|(place, _)| *place);
         Ok((Arc::new(core), opened.into_iter().map(|(_, family)| family).collect()))
     }
 
     /// Adds the table of a family.
-    fn add(
-        &self,
-        name: String,
-        table: Table,
-        options: &DatabaseOptions,
-    ) -> Result<Arc<Family>, Status> {
+    fn add(&self, new: &NewFamily<'_>, table: Table) -> Result<Arc<Family>, Status> {
         let mut families = self.families.write().unwrap_or_else(PoisonError::into_inner);
         let id = u32::try_from(families.len());
         let id = id.map_err(|_| Status::invalid("there are too many column families"))?;
+        let options = new.options;
+        let request = options.family(new.name.clone());
         let family = Arc::new(Family {
             id,
-            name: name.clone(),
+            name: request.name,
             table,
-            comparator: options.family(name).comparator,
+            comparator: request.comparator,
             prefix: options.prefix().cloned(),
-            has_operator: options.merge().is_some(),
+            operator: options.merge().cloned(),
+            filter: options.filter().cloned(),
+            ttl: new.ttl,
+            allows_ingest_behind: options.allows_ingest_behind(),
+            request: request.table,
         });
         let mut operators = self.operators.write().unwrap_or_else(PoisonError::into_inner);
         operators.push(options.merge().cloned());
         Arc::make_mut(&mut families).push(family.clone());
+        // The first family is the default one.
+        self.default_family.get_or_init(|| family.clone());
         Ok(family)
     }
 
     /// Creates a column family.
-    pub fn create_family(
-        &self,
-        name: &str,
-        options: &DatabaseOptions,
-    ) -> Result<Arc<Family>, Status> {
-        let table = self.store.create_family(&options.family(name.to_owned()))?;
-        self.add(name.to_owned(), table, options)
+    pub fn create_family(&self, new: &NewFamily<'_>) -> Result<Arc<Family>, Status> {
+        let table = self.store.create_family(&new.options.family(new.name.clone()))?;
+        self.add(new, table)
+    }
+
+    /// Copies the present state to a directory that does not exist.
+    pub fn copy(&self, target: &Path) -> Result<(), Status> {
+        let families = self.families();
+        copy(&self.store, target, |name| {
+            // A family that was dropped and created again is there twice.
+            let family = families.iter().rev().find(|family| family.name == name);
+            family.map_or_else(TableRequest::default, |family| family.request.clone())
+        })
     }
 
     /// Returns the families.
@@ -205,19 +253,35 @@ impl Core {
     }
 
     /// Returns the default family.
-    pub fn default_family(&self) -> Result<Arc<Family>, Status> {
+    pub fn default_family(&self) -> Result<&Arc<Family>, Status> {
         let none = || Status::corruption("the database has no default column family");
-        self.families().first().cloned().ok_or_else(none)
+        self.default_family.get().ok_or_else(none)
     }
 
     /// Writes a batch: all of it or nothing.
     pub fn write(&self, options: &WriteOptions, batch: &Operations) -> Result<(), Status> {
+        self.write_with(options.durability(), batch)
+    }
+
+    /// Writes a batch with a durability.
+    pub fn write_with(&self, durability: Durability, batch: &Operations) -> Result<(), Status> {
+        self.write_and_delete(durability, batch, None)
+    }
+
+    /// Writes a batch with a durability, and deletes a key of another table with it.
+    pub fn write_and_delete(
+        &self,
+        durability: Durability,
+        batch: &Operations,
+        deleted: Option<(&Table, &[u8])>,
+    ) -> Result<(), Status> {
         let families = self.families();
-        batch.commit(&self.store.database, options.durability(), |id| {
+        let target = |id: u32| {
             let family = usize::try_from(id).ok().and_then(|id| families.get(id));
             let none = || Status::invalid("Invalid column family specified in write batch");
             Ok(family.ok_or_else(none)?.target())
-        })
+        };
+        batch.commit_and_delete(&self.store.database, durability, target, deleted)
     }
 
     /// Returns the snapshot that an iterator reads.
