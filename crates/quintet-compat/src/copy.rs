@@ -20,12 +20,14 @@ use crate::{
     destroy,
     engines::{MERGE_OPERATOR, TableRequest, is_ordered, set_options, without_merges},
     files::rename,
-    status::Status,
+    status::{Code, Status},
     store::{META, PREPARED, Store, found, table_name},
 };
 
 /// Number of entries of a table without key order that are read at a time.
 const SCAN_ENTRIES: usize = 1000;
+/// Number of times that a moment is tried: column families change rarely.
+const MOMENT_ATTEMPTS: usize = 100;
 
 /// Copies the present state of a database to a directory that does not exist. `request` returns
 /// what the table of a column family is asked for; its engine is that of the copied one.
@@ -43,7 +45,7 @@ pub fn copy(
     destroy::destroy(&unfinished)?;
     let options = without_merges(Options::new());
     let copied = options.open(&unfinished).map_err(Status::from).and_then(|database| {
-        let tables = copy_tables(store, &Store { database: database.clone() }, request);
+        let tables = copy_tables(store, &Store::from(database.clone()), request);
         tables.and(database.close().map_err(Status::from))
     });
     match copied.and_then(|()| rename(&unfinished, target)) {
@@ -56,15 +58,32 @@ pub fn copy(
     }
 }
 
+/// Returns a snapshot, and the tables of the column families that existed at its moment.
+fn moment(store: &Store) -> Result<(Vec<(String, Table)>, Snapshot), Status> {
+    for _ in 0..MOMENT_ATTEMPTS {
+        let names = store.families()?;
+        let mut tables = Vec::new();
+        for name in &names {
+            // A handle can be read in the snapshot if the family is dropped after that.
+            if let Some(table) = store.find(name)? {
+                tables.push((name.clone(), table));
+            }
+        }
+        let snapshot = store.database.snapshot()?;
+        if store.families()? == names && tables.len() == names.len() {
+            return Ok((tables, snapshot));
+        }
+    }
+    Err(Status::new(Code::TryAgain, "column families are created or dropped all the time"))
+}
+
 fn copy_tables(
     from: &Store,
     to: &Store,
     request: impl Fn(&str) -> TableRequest,
 ) -> Result<(), Status> {
-    let snapshot = from.database.snapshot()?;
-    for name in from.families()? {
-        // A family may have been dropped since.
-        let Some(table) = from.find(&name)? else { continue };
+    let (tables, snapshot) = moment(from)?;
+    for (name, table) in tables {
         let options = TableOptions::new(table.kind()).merge(MERGE_OPERATOR);
         let options = set_options(options, table.kind(), &request(&name));
         copy_table(&snapshot, &table, &to.database.create_table(&table_name(&name), options)?)?;

@@ -5,7 +5,13 @@
 //! the name of a comparator that is not the default one, under `comparator/NAME`. The table
 //! `prepared` has transactions that were prepared and not committed.
 
-use std::{fmt::Write as _, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use quintet::{CheckLevel, Database, EngineKind, Error, Options, Table, TableOptions};
 
@@ -76,6 +82,21 @@ pub struct OpenRequest {
 pub struct Store {
     /// The database.
     pub database: Database,
+    /// Its directory, under which [`open_stores`] has it.
+    path: Option<PathBuf>,
+}
+
+/// Returns the databases that are open in this process, by directory. Another handle cannot open
+/// one again, but a program may ask for its column families.
+fn open_stores() -> MutexGuard<'static, BTreeMap<PathBuf, Store>> {
+    static OPEN: Mutex<BTreeMap<PathBuf, Store>> = Mutex::new(BTreeMap::new());
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl From<Database> for Store {
+    fn from(database: Database) -> Self {
+        Self { database, path: None }
+    }
 }
 
 impl Store {
@@ -103,7 +124,7 @@ impl Store {
         let options = request.options.clone().create(request.create_if_missing);
         let options = options.snapshot_max_age(SNAPSHOT_AGE).snapshot_limit(SNAPSHOT_BYTES);
         let options = options.allow_missing_merge_operators(true);
-        let store = Self { database: options.open(path).map_err(|error| opening(path, error))? };
+        let mut store = Self::from(options.open(path).map_err(|error| opening(path, error))?);
         let exists = store.find(DEFAULT_FAMILY)?.is_some();
         let opened = if !exists && !request.create_if_missing {
             Err(missing())
@@ -113,7 +134,13 @@ impl Store {
             store.open_families(request)
         };
         match opened {
-            Ok(tables) => Ok((store, tables)),
+            Ok(tables) => {
+                store.path = path.canonicalize().ok();
+                if let Some(path) = &store.path {
+                    open_stores().insert(path.clone(), store.clone());
+                }
+                Ok((store, tables))
+            }
             Err(status) => {
                 // The first failure counts.
                 let _ = store.database.close();
@@ -179,15 +206,26 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the names of the families of a database that is not open for writing elsewhere.
+    /// Closes the database.
+    pub fn close(&self) -> Result<(), Status> {
+        if let Some(path) = &self.path {
+            open_stores().remove(path);
+        }
+        Ok(self.database.close()?)
+    }
+
+    /// Returns the names of the families of a database that no other process has open for writing.
     pub fn families_in(path: &Path) -> Result<Vec<String>, Status> {
         if !path.join(CATALOG).exists() {
             let message = format!("{}: there is no database", path.display());
             return Err(Status::new(Code::Io, message));
         }
+        let open = path.canonicalize().ok().and_then(|path| open_stores().get(&path).cloned());
+        if let Some(store) = open {
+            return store.families();
+        }
         let options = Options::new().read_only(true).allow_missing_merge_operators(true);
-        let database = options.open(path).map_err(|error| opening(path, error))?;
-        let store = Self { database };
+        let store = Self::from(options.open(path).map_err(|error| opening(path, error))?);
         let families = store.families();
         store.database.close()?;
         families
@@ -263,7 +301,7 @@ fn opening(path: &Path, error: Error) -> Status {
     match error {
         Error::Locked { holder, .. } => {
             let lock = path.join("LOCK");
-            Status::new(Code::Io, format!("lock {}: already held by {holder}", lock.display()))
+            Status::new(Code::Io, format!("lock {}: already held: open {holder}", lock.display()))
         }
         error => error.into(),
     }

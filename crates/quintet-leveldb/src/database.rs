@@ -150,7 +150,7 @@ export! {
     pub fn leveldb_close(db: Option<Box<Db>>) {
         if let Some(db) = db {
             // The interface has no way to report a failure. Writes that returned are in the log.
-            let _ = db.store.database.close();
+            let _ = db.store.close();
         }
     }
 

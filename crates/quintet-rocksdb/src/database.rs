@@ -175,6 +175,24 @@ export_fallible! {
         compact_filtered(family_of(family)?, range((start, start_size), (limit, limit_size))?)
     }
 
+    /// Deletes the entries of a range of the default column family. A null bound is none.
+    pub fn rocksdb_delete_file_in_range(
+        db: Option<&Db>, start: Bytes, start_size: usize, limit: Bytes, limit_size: usize,
+    ) {
+        let range = range((start, start_size), (limit, limit_size))?;
+        Ok(default_family(db)?.table.delete_range(range)?)
+    }
+
+    /// Deletes the entries of a range of a column family. A null bound is none.
+    pub fn rocksdb_delete_file_in_range_cf(
+        db: Option<&Db>, family: Option<&FamilyHandle>, start: Bytes, start_size: usize,
+        limit: Bytes, limit_size: usize,
+    ) {
+        core(db)?;
+        let range = range((start, start_size), (limit, limit_size))?;
+        Ok(family_of(family)?.table.delete_range(range)?)
+    }
+
     /// Does nothing: a copy of a database is made by other means.
     pub fn rocksdb_disable_file_deletions(db: Option<&Db>) {
         core(db).map(drop)

@@ -26,18 +26,10 @@ pub struct MemoryUsage {
 impl MemoryUsage {
     fn add(&mut self, core: &Core) -> Result<(), Status> {
         for family in core.families().iter() {
-            // A family that was dropped uses none.
-            let Ok(stats) = family.table.stats() else { continue };
-            let detail = |name| {
-                let found = stats.details.iter().find(|(other, _)| *other == name);
-                found.map_or(0, |(_, value)| *value)
-            };
-            let memtables = detail("memtable_bytes");
-            self.memtables += memtables;
-            self.indexes += stats.index_bytes;
-            // What else an engine has in memory are blocks and pages of its files.
-            let others = memtables.saturating_add(stats.index_bytes);
-            self.caches += stats.memory_bytes.saturating_sub(others);
+            let memory = family.memory();
+            self.memtables += memory.memtables;
+            self.indexes += memory.indexes;
+            self.caches += memory.caches;
         }
         Ok(core.store.database.snapshot().map(drop)?)
     }

@@ -2,9 +2,9 @@
 
 use std::{
     ffi::c_int,
-    fs,
+    fmt, fs,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -17,18 +17,51 @@ use quintet_compat::{
 
 use crate::kept::{OptionNumbers, kept};
 
-/// `rocksdb_cache_t`: the capacity of a cache. The database has its own.
+/// `rocksdb_cache_t`: the capacity of a cache, and the databases that were opened with it. Each has
+/// a separate cache.
 #[derive(Clone, Debug, Default)]
-pub struct Cache(Arc<AtomicUsize>);
+pub struct Cache(Arc<CacheState>);
+
+#[derive(Default)]
+struct CacheState {
+    capacity: AtomicUsize,
+    users: Mutex<Vec<CacheUser>>,
+}
+
+/// Returns the bytes of a database's cache. `None`: the database was closed.
+type CacheUser = Box<dyn Fn() -> Option<u64> + Send + Sync>;
+
+impl fmt::Debug for CacheState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheState").field("capacity", &self.capacity).finish_non_exhaustive()
+    }
+}
 
 impl Cache {
     fn new(capacity: usize) -> Self {
-        Self(Arc::new(AtomicUsize::new(capacity)))
+        Self(Arc::new(CacheState { capacity: AtomicUsize::new(capacity), ..CacheState::default() }))
     }
 
     /// Returns the capacity in bytes.
     pub fn capacity(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.0.capacity.load(Ordering::Relaxed)
+    }
+
+    /// Adds a database.
+    pub fn add_user(&self, user: CacheUser) {
+        self.0.users.lock().unwrap_or_else(PoisonError::into_inner).push(user);
+    }
+
+    /// Returns the bytes of the caches of the databases.
+    fn usage(&self) -> u64 {
+        let mut users = self.0.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = 0_u64;
+        users.retain(|user| {
+            let used = user();
+            bytes = bytes.saturating_add(used.unwrap_or_default());
+            used.is_some()
+        });
+        bytes
     }
 }
 
@@ -51,6 +84,10 @@ pub struct EnvOptions(());
 /// `rocksdb_filterpolicy_t`. It is kept and not used.
 #[derive(Debug)]
 pub struct FilterPolicy(());
+
+/// `rocksdb_dbpath_t`. It is kept and not used.
+#[derive(Debug)]
+pub struct DbPath(());
 
 /// `rocksdb_ratelimiter_t`. It is kept and not used.
 #[derive(Debug)]
@@ -88,13 +125,33 @@ export! {
     /// Sets the capacity for databases that are opened later.
     pub fn rocksdb_cache_set_capacity(cache: Option<&Cache>, capacity: usize) {
         if let Some(cache) = cache {
-            cache.0.store(capacity, Ordering::Relaxed);
+            cache.0.capacity.store(capacity, Ordering::Relaxed);
         }
     }
 
     /// Returns the capacity.
     pub fn rocksdb_cache_get_capacity(cache: Option<&Cache>) -> usize, 0, {
         cache.map_or(0, Cache::capacity)
+    }
+
+    /// Returns the bytes that the databases use which were opened with the cache.
+    pub fn rocksdb_cache_get_usage(cache: Option<&Cache>) -> usize, 0, {
+        cache.map_or(0, |cache| usize::try_from(cache.usage()).unwrap_or(usize::MAX))
+    }
+
+    /// Returns 0: values are copied, or hold memory beside the cache.
+    pub fn rocksdb_cache_get_pinned_usage(_cache: Option<&Cache>) -> usize, 0, {
+        0
+    }
+
+    /// Makes the object of a path, which has no effect.
+    pub fn rocksdb_dbpath_create(_path: Text, _size: u64) -> Option<Box<DbPath>>, None, {
+        Some(Box::new(DbPath(())))
+    }
+
+    /// Frees the object of a path.
+    pub fn rocksdb_dbpath_destroy(path: Option<Box<DbPath>>) {
+        drop(path);
     }
 
     /// Makes cache options.

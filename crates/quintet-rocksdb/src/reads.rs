@@ -92,32 +92,26 @@ pub fn key_at(
     keys.items(count)?.get(index).ok_or_else(none)?.items(*size)
 }
 
-/// Returns whether a key may exist, and its value where the program wants it.
+/// Returns whether a key may exist, and its value where the program wants it. As in RocksDB,
+/// `found` says that the result is certain, and an absent key has an empty value then.
 fn may_exist(
     value: Result<Option<Value>, Status>,
     out: Out<'_, Allocated>,
     size: Out<'_, usize>,
     found: Out<'_, u8>,
 ) -> u8 {
-    match value {
-        Ok(Some(value)) => {
-            give(found, 1);
-            give(size, value.len());
-            if let Some(out) = out {
-                out.write(Allocated::copy(&value));
-            }
-            1
-        }
-        Ok(None) => {
-            give(found, 0);
-            0
-        }
-        // A read that failed tells nothing.
-        Err(_) => {
-            give(found, 0);
-            1
-        }
+    let Some(found) = found else {
+        return value.map_or(1, |value| value.is_some().into());
+    };
+    // A read that failed tells nothing.
+    found.write(value.is_ok().into());
+    let Ok(value) = value else { return 1 };
+    if let Some(out) = out {
+        let bytes = value.as_deref().unwrap_or_default();
+        give(size, bytes.len());
+        out.write(Allocated::copy(bytes));
     }
+    value.is_some().into()
 }
 
 /// Returns the family of a handle, if there is a database.

@@ -30,6 +30,7 @@ typedef struct rocksdb_compactionfilterfactory_t rocksdb_compactionfilterfactory
 typedef struct rocksdb_compactoptions_t rocksdb_compactoptions_t;
 typedef struct rocksdb_comparator_t rocksdb_comparator_t;
 typedef struct rocksdb_cuckoo_table_options_t rocksdb_cuckoo_table_options_t;
+typedef struct rocksdb_dbpath_t rocksdb_dbpath_t;
 typedef struct rocksdb_env_t rocksdb_env_t;
 typedef struct rocksdb_envoptions_t rocksdb_envoptions_t;
 typedef struct rocksdb_fifo_compaction_options_t rocksdb_fifo_compaction_options_t;
@@ -496,6 +497,8 @@ void rocksdb_options_set_error_if_exists(rocksdb_options_t*, unsigned char);
 unsigned char rocksdb_options_get_error_if_exists(rocksdb_options_t*);
 void rocksdb_options_set_paranoid_checks(rocksdb_options_t*, unsigned char);
 unsigned char rocksdb_options_get_paranoid_checks(rocksdb_options_t*);
+void rocksdb_options_set_db_paths(rocksdb_options_t*, const rocksdb_dbpath_t **path_values, size_t
+    num_paths);
 void rocksdb_options_set_env(rocksdb_options_t*, rocksdb_env_t*);
 void rocksdb_options_set_info_log(rocksdb_options_t*, rocksdb_logger_t*);
 void rocksdb_options_set_info_log_level(rocksdb_options_t*, int);
@@ -817,6 +820,10 @@ void rocksdb_cache_destroy(rocksdb_cache_t *cache);
 void rocksdb_cache_disown_data(rocksdb_cache_t *cache);
 void rocksdb_cache_set_capacity(rocksdb_cache_t *cache, size_t capacity);
 size_t rocksdb_cache_get_capacity(rocksdb_cache_t *cache);
+size_t rocksdb_cache_get_usage(rocksdb_cache_t *cache);
+size_t rocksdb_cache_get_pinned_usage(rocksdb_cache_t *cache);
+rocksdb_dbpath_t *rocksdb_dbpath_create(const char *path, uint64_t target_size);
+void rocksdb_dbpath_destroy(rocksdb_dbpath_t*);
 rocksdb_env_t *rocksdb_create_default_env(void);
 void rocksdb_env_set_background_threads(rocksdb_env_t *env, int n);
 int rocksdb_env_get_background_threads(rocksdb_env_t *env);
@@ -923,6 +930,11 @@ uint64_t rocksdb_livefiles_deletions(const rocksdb_livefiles_t*, int index);
 void rocksdb_livefiles_destroy(const rocksdb_livefiles_t*);
 void rocksdb_get_options_from_string(const rocksdb_options_t *base_options, const char *opts_str,
     rocksdb_options_t *new_options, char **errptr);
+void rocksdb_delete_file_in_range(rocksdb_t *db, const char *start_key, size_t start_key_len, const
+    char *limit_key, size_t limit_key_len, char **errptr);
+void rocksdb_delete_file_in_range_cf(rocksdb_t *db, rocksdb_column_family_handle_t *column_family,
+    const char *start_key, size_t start_key_len, const char *limit_key, size_t limit_key_len, char
+    **errptr);
 rocksdb_column_family_metadata_t *rocksdb_get_column_family_metadata(rocksdb_t *db);
 rocksdb_column_family_metadata_t *rocksdb_get_column_family_metadata_cf(rocksdb_t *db,
     rocksdb_column_family_handle_t *column_family);

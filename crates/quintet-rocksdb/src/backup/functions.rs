@@ -16,6 +16,9 @@ use crate::{
     options::database::DatabaseOptions,
 };
 
+/// How RocksDB names shared files: by the session and the size. Bit 31 and 2.
+const NAMING: i32 = i32::MIN + 2;
+
 /// `rocksdb_backup_engine_options_t`.
 #[derive(Clone, Debug, Default)]
 pub struct BackupOptions {
@@ -211,7 +214,7 @@ kept! { BackupOptions {
     rocksdb_backup_engine_options_set_max_valid_backups_to_open(i32)
         => rocksdb_backup_engine_options_get_max_valid_backups_to_open -> i32 = 2_147_483_647;
     rocksdb_backup_engine_options_set_share_files_with_checksum_naming(i32)
-        => rocksdb_backup_engine_options_get_share_files_with_checksum_naming -> i32 = 2;
+        => rocksdb_backup_engine_options_get_share_files_with_checksum_naming -> i32 = NAMING;
 } }
 
 kept! { RestoreOptions {

@@ -66,6 +66,17 @@ pub struct Family {
     pub request: TableRequest,
 }
 
+/// Memory of a column family in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FamilyMemory {
+    /// Memtables.
+    pub memtables: u64,
+    /// Indexes.
+    pub indexes: u64,
+    /// Blocks and pages of files.
+    pub caches: u64,
+}
+
 /// A column family that is opened or created.
 #[derive(Clone, Debug)]
 pub struct NewFamily<'a> {
@@ -82,6 +93,16 @@ impl Family {
     pub fn target(&self) -> Target<'_> {
         let operator = self.operator.as_ref().map(|_| self.id);
         Target { table: &self.table, operator, ttl: self.ttl }
+    }
+
+    /// Returns the memory of the table. A family that was dropped uses none.
+    pub fn memory(&self) -> FamilyMemory {
+        let Ok(stats) = self.table.stats() else { return FamilyMemory::default() };
+        let memtables = stats.details.iter().find(|(name, _)| *name == "memtable_bytes");
+        let memtables = memtables.map_or(0, |(_, bytes)| *bytes);
+        let indexes = stats.index_bytes;
+        let others = memtables.saturating_add(indexes);
+        FamilyMemory { memtables, indexes, caches: stats.memory_bytes.saturating_sub(others) }
     }
 
     /// Returns the value of a key.
@@ -134,7 +155,7 @@ impl Db {
     pub fn close(&self) {
         if self.is_owner {
             // The interface has no way to report a failure. Writes that returned are in the log.
-            let _ = self.core.store.database.close();
+            let _ = self.core.store.close();
         }
     }
 }
@@ -201,7 +222,12 @@ impl Core {
             opened.push((place, core.add(new, table)?));
         }
         opened.sort_by_key(|(place, _)| *place);
-        Ok((Arc::new(core), opened.into_iter().map(|(_, family)| family).collect()))
+        let core = Arc::new(core);
+        if let Some(cache) = options.cache() {
+            let user = Arc::downgrade(&core);
+            cache.add_user(Box::new(move || Some(user.upgrade()?.cache_bytes())));
+        }
+        Ok((core, opened.into_iter().map(|(_, family)| family).collect()))
     }
 
     /// Adds the table of a family.
@@ -245,6 +271,11 @@ impl Core {
             let family = families.iter().rev().find(|family| family.name == name);
             family.map_or_else(TableRequest::default, |family| family.request.clone())
         })
+    }
+
+    /// Returns the memory of blocks and pages of files in bytes.
+    fn cache_bytes(&self) -> u64 {
+        self.families().iter().map(|family| family.memory().caches).sum()
     }
 
     /// Returns the families.

@@ -88,14 +88,6 @@ impl Open {
         let ended = || Status::new(Code::Expired, "the transaction was committed");
         self.transaction.as_mut().ok_or_else(ended)
     }
-
-    /// Returns the transaction for a write.
-    fn writable(&mut self) -> Result<&mut Transaction, Status> {
-        if self.phase == Phase::Prepared {
-            return Err(Status::invalid("the transaction is prepared: commit it or roll it back"));
-        }
-        self.get()
-    }
 }
 
 /// Begins a transaction of the library.
@@ -217,7 +209,7 @@ impl TransactionObject {
     /// Names the transaction.
     pub fn set_name(&self, name: &[u8]) -> Result<(), Status> {
         let mut open = self.shared.lock();
-        open.writable()?;
+        open.get()?;
         if open.name.is_some() {
             return Err(Status::invalid("Transaction has already been named."));
         }
@@ -226,10 +218,13 @@ impl TransactionObject {
         Ok(())
     }
 
-    /// Stores the operations durably. The transaction takes none then.
+    /// Stores the operations durably. Later ones are lost if the process ends before the commit.
     pub fn prepare(&self) -> Result<(), Status> {
         let mut open = self.shared.lock();
-        open.writable()?;
+        open.get()?;
+        if open.phase == Phase::Prepared {
+            return Err(Status::invalid("the transaction is prepared"));
+        }
         if self.rules.locking == Locking::Optimistic {
             let message = "Two phase commit not supported for optimistic transactions.";
             return Err(Status::invalid(message));
@@ -252,7 +247,7 @@ impl TransactionObject {
     /// Returns the value of a key after locking it.
     pub fn get_for_update(&self, family: &Family, key: &[u8]) -> Result<Option<Value>, Status> {
         let mut open = self.shared.lock();
-        let value = open.writable()?.get_for_update(&family.table, keys::stored(key));
+        let value = open.get()?.get_for_update(&family.table, keys::stored(key));
         value.map_err(|error| self.conflict(error))
     }
 
@@ -269,7 +264,7 @@ impl TransactionObject {
     /// Applies a record.
     pub fn write(&self, family: &Family, record: &Record<'_>) -> Result<(), Status> {
         let mut open = self.shared.lock();
-        apply(open.writable()?, self.rules.locking, family, record)?;
+        apply(open.get()?, self.rules.locking, family, record)?;
         self.batch().lock().edit(|batch| batch.add(*record));
         Ok(())
     }
@@ -326,7 +321,7 @@ impl TransactionObject {
     /// Remembers the present writes.
     pub fn set_save_point(&self) -> Result<(), Status> {
         let mut open = self.shared.lock();
-        let save_point = open.writable()?.savepoint();
+        let save_point = open.get()?.savepoint();
         open.save_points.push(save_point);
         self.batch().lock().edit(Operations::set_save_point);
         Ok(())
@@ -335,7 +330,7 @@ impl TransactionObject {
     /// Discards the writes since the last save point, and the save point.
     pub fn rollback_to_save_point(&self) -> Result<(), Status> {
         let mut open = self.shared.lock();
-        open.writable()?;
+        open.get()?;
         let none = || Status::new(Code::NotFound, "the transaction has no save point");
         let save_point = open.save_points.pop().ok_or_else(none)?;
         self.batch().lock().edit(Operations::rollback_to_save_point)?;

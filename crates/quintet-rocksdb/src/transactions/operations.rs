@@ -96,8 +96,8 @@ export_fallible! {
         required(transaction, "the transaction")?.set_name(name.items(size)?)
     }
 
-    /// Stores the writes of a transaction durably. It takes no other operation then, until it is
-    /// committed or rolled back: by this process, or by one that opens the database later.
+    /// Stores the writes of a transaction durably. It stays until it is committed or rolled back:
+    /// by this process, or by one that opens the database later. Later writes end with the process.
     pub fn rocksdb_transaction_prepare(transaction: Option<&TransactionObject>) {
         required(transaction, "the transaction")?.prepare()
     }

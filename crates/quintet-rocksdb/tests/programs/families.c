@@ -29,6 +29,11 @@ void test_families(const char *directory) {
   put_in(&t, odd, "k", "odd");
   rocksdb_column_family_handle_destroy(users);
   rocksdb_column_family_handle_destroy(odd);
+  /* Also while the database is open. */
+  char **open_names = rocksdb_list_column_families(t.options, directory, &count, &err);
+  OK(err);
+  EXPECT(count == 3 && strcmp(open_names[2], "users") == 0);
+  rocksdb_list_column_families_destroy(open_names, count);
   rocksdb_close(t.db);
 
   char **names = rocksdb_list_column_families(t.options, directory, &count, &err);

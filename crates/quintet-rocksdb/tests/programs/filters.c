@@ -131,6 +131,65 @@ static void expires(test_db *t, family *cf, const char *key) {
   abort();
 }
 
+/* Entries of a range are deleted. */
+static void ranges(const char *directory) {
+  char *err = NULL;
+  test_db t = open_new(directory);
+  family *cf = rocksdb_create_column_family(t.db, t.options, "cf", &err);
+  OK(err);
+  fill(&t);
+  put_in(&t, cf, "a", "1");
+  put_in(&t, cf, "b", "1");
+  rocksdb_delete_file_in_range(t.db, "r", 1, "r2", 2, &err);
+  OK(err);
+  has(&t, "r1", NULL);
+  has(&t, "r2", "removed");
+  rocksdb_delete_file_in_range_cf(t.db, cf, "b", 1, NULL, 0, &err);
+  OK(err);
+  has_in(&t, cf, "a", "1");
+  has_in(&t, cf, "b", NULL);
+  rocksdb_delete_file_in_range_cf(t.db, NULL, NULL, 0, NULL, 0, &err);
+  failed(&err, "the column family is null");
+  rocksdb_column_family_handle_destroy(cf);
+  close_db(&t);
+}
+
+/* A cache counts the databases that were opened with it. */
+static void caches(const char *directory) {
+  char *err = NULL;
+  test_db t = new_options(directory);
+  rocksdb_cache_t *cache = rocksdb_cache_create_lru(64 << 20);
+  rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
+  rocksdb_block_based_options_set_block_cache(table, cache);
+  rocksdb_options_set_block_based_table_factory(t.options, table);
+  rocksdb_block_based_options_destroy(table);
+  rocksdb_dbpath_t *path = rocksdb_dbpath_create(directory, 1000);
+  const rocksdb_dbpath_t *paths[] = {path};
+  rocksdb_options_set_db_paths(t.options, paths, 1);
+  rocksdb_dbpath_destroy(path);
+  EXPECT(rocksdb_cache_get_usage(cache) == 0);
+  open_db(&t, directory);
+  for (int i = 0; i < 2000; i++) {
+    char key[16], value[200];
+    snprintf(key, sizeof key, "%06d", i);
+    memset(value, 'v', sizeof value);
+    rocksdb_put(t.db, t.write, key, 6, value, sizeof value, &err);
+    OK(err);
+  }
+  rocksdb_flushoptions_t *flush = rocksdb_flushoptions_create();
+  rocksdb_flush(t.db, flush, &err);
+  OK(err);
+  rocksdb_flushoptions_destroy(flush);
+  has(&t, "none", NULL);
+  size_t size = 0;
+  rocksdb_free(rocksdb_get(t.db, t.read, "000100", 6, &size, &err));
+  EXPECT(size == 200 && rocksdb_cache_get_usage(cache) > 0);
+  EXPECT(rocksdb_cache_get_pinned_usage(cache) == 0);
+  close_db(&t);
+  EXPECT(rocksdb_cache_get_usage(cache) == 0);
+  rocksdb_cache_destroy(cache);
+}
+
 static void lifetimes(const char *directory) {
   char *err = NULL;
   test_db t = new_options(directory);
@@ -177,5 +236,7 @@ void test_filters(const char *directory) {
   destroyed = asked = 0;
   one_filter(directory);
   factory(directory);
+  ranges(directory);
+  caches(directory);
   lifetimes(directory);
 }

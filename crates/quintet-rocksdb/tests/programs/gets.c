@@ -51,7 +51,10 @@ void test_gets(const char *directory) {
   EXPECT(found == 1);
   expect_value(copy, size, "b");
   EXPECT(rocksdb_key_may_exist(t.db, t.read, "c", 1, NULL, NULL, NULL, 0, &found) == 0);
-  EXPECT(found == 0);
+  /* As in RocksDB: the result is certain, and the value is empty. */
+  EXPECT(found == 1);
+  EXPECT(rocksdb_key_may_exist(t.db, t.read, "c", 1, &copy, &size, NULL, 0, &found) == 0);
+  expect_value(copy, size, "");
   EXPECT(rocksdb_key_may_exist_cf(t.db, t.read, cf, "a", 1, NULL, NULL, NULL, 0, NULL) == 1);
 
   /* A snapshot shows all families at one moment. */

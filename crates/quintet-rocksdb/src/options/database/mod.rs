@@ -107,6 +107,11 @@ impl DatabaseOptions {
         self.merge.as_ref()
     }
 
+    /// Returns the cache.
+    pub fn cache(&self) -> Option<&Cache> {
+        self.table.as_ref().and_then(BlockBasedOptions::cache)
+    }
+
     /// Returns the callbacks of the comparator.
     pub fn comparator(&self) -> Option<ComparatorCalls> {
         self.comparator
@@ -241,6 +246,11 @@ export! {
 
     /// Does nothing: there is no log of messages.
     pub fn rocksdb_options_set_info_log(_options: Option<&mut DatabaseOptions>, _log: Foreign) {}
+
+    /// Does nothing: all files are in the directory of the database.
+    pub fn rocksdb_options_set_db_paths(
+        _options: Option<&mut DatabaseOptions>, _paths: Foreign, _count: usize,
+    ) {}
 
     /// Does nothing: all files are in the directory of the database.
     pub fn rocksdb_options_set_db_log_dir(_options: Option<&mut DatabaseOptions>, _path: Text) {}

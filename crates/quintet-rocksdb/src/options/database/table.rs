@@ -20,6 +20,11 @@ impl BlockBasedOptions {
         self.kept.get("rocksdb_block_based_options_set_block_size")
     }
 
+    /// Returns the cache.
+    pub fn cache(&self) -> Option<&Cache> {
+        self.cache.as_ref()
+    }
+
     /// Returns the capacity of the cache, if it was set.
     pub fn cache_bytes(&self) -> Option<usize> {
         self.cache.as_ref().map(Cache::capacity)

@@ -85,7 +85,7 @@ fn with_locks(core: Arc<Core>, options: &TransactionDbOptions) -> Result<Db, Sta
     let begin = |name: &[u8], batch: &Operations| TransactionObject::recover(&core, name, batch);
     if let Err(status) = recover(&core, begin) {
         // The first failure counts.
-        let _ = core.store.database.close();
+        let _ = core.store.close();
         return Err(status);
     }
     Ok(Db { lock_timeout, ..Db::new(core) })

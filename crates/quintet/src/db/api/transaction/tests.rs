@@ -665,7 +665,8 @@ fn snapshot_of_a_transaction_shows_what_it_reads_without_its_writes() {
         assert!(snapshot.get(&table, "c").unwrap().is_none());
         assert_eq!(snapshot.get(&table, "b").unwrap().unwrap(), "1");
         assert_eq!(transaction.snapshot().unwrap().lsn(), snapshot.lsn());
-        transaction.commit().unwrap();
+        transaction.rollback();
+        table.put("b", "3").unwrap();
         assert_eq!(snapshot.get(&table, "b").unwrap().unwrap(), "1");
     }
     // A read before that is not current any more is a conflict.
