@@ -146,6 +146,106 @@ static void merges(test_db *t, family *cf) {
   rocksdb_writebatch_wi_destroy(batch);
 }
 
+enum { KEYS = 1000 };
+
+/* The number of each key that exists: 0 for none, 1 for one of the database, 2 of the batch. */
+static char model[KEYS];
+static uint32_t seed = 7;
+
+static uint32_t chance(uint32_t count) {
+  seed = seed * 1664525 + 1013904223;
+  return (seed >> 8) % count;
+}
+
+static void name_of(char *key, uint32_t number) { snprintf(key, 16, "m%06u", number); }
+
+/* Fails unless the iterator is at the key of the model from `number` on, in a direction. */
+static void is_at(rocksdb_iterator_t *it, int number, int step) {
+  while (number >= 0 && number < KEYS && model[number] == 0) number += step;
+  EXPECT(rocksdb_iter_valid(it) == (number >= 0 && number < KEYS));
+  if (number < 0 || number >= KEYS) return;
+  char key[16];
+  name_of(key, (uint32_t)number);
+  at(it, key, model[number] == 1 ? "db" : "batch");
+}
+
+static void change_at_random(void) {
+  for (int i = 0; i < 150; i++) {
+    uint32_t number = chance(KEYS), end = number + chance(20);
+    char key[16], limit[16];
+    name_of(key, number);
+    name_of(limit, end);
+    switch (chance(4)) {
+      case 0:
+        rocksdb_writebatch_wi_delete(batch, key, 7);
+        model[number] = 0;
+        break;
+      case 1:
+        rocksdb_writebatch_wi_delete_range(batch, key, 7, limit, 7);
+        for (uint32_t k = number; k < end && k < KEYS; k++) model[k] = 0;
+        break;
+      default:
+        rocksdb_writebatch_wi_put(batch, key, 7, "batch", 5);
+        model[number] = 2;
+    }
+  }
+}
+
+/* A batch over many entries, which are read in pages, against a model. */
+static void pages(const char *directory) {
+  char *err = NULL;
+  test_db t = open_new(directory);
+  char key[16];
+  for (uint32_t i = 0; i < KEYS; i++) {
+    model[i] = chance(3) != 0;
+    name_of(key, i);
+    if (model[i]) put(&t, key, "db");
+  }
+  batch = rocksdb_writebatch_wi_create(0, 1);
+  for (int round = 0; round < 4; round++) {
+    change_at_random();
+    rocksdb_iterator_t *it = over(&t);
+    int steps = 0;
+    for (rocksdb_iter_seek_to_first(it); rocksdb_iter_valid(it); rocksdb_iter_next(it)) steps++;
+    for (int i = 0; i < KEYS; i++) steps -= model[i] != 0;
+    EXPECT(steps == 0);
+    for (int i = 0; i < 40; i++) {
+      int number = (int)chance(KEYS);
+      name_of(key, (uint32_t)number);
+      rocksdb_iter_seek(it, key, 7);
+      is_at(it, number, 1);
+      rocksdb_iter_seek_for_prev(it, key, 7);
+      is_at(it, number, -1);
+      for (int k = 0; k < 100 && rocksdb_iter_valid(it); k++) {
+        size_t size = 0;
+        const char *bytes = rocksdb_iter_key(it, &size);
+        EXPECT(size == 7);
+        memcpy(key, bytes, size);
+        key[size] = 0;
+        int here = atoi(key + 1);
+        int step = k < 80 ? -1 : 1;
+        if (step < 0) rocksdb_iter_prev(it);
+        if (step > 0) rocksdb_iter_next(it);
+        is_at(it, here + step, step);
+      }
+    }
+    rocksdb_iter_destroy(it);
+  }
+  rocksdb_write_writebatch_wi(t.db, t.write, batch, &err);
+  OK(err);
+  rocksdb_writebatch_wi_destroy(batch);
+  rocksdb_iterator_t *it = rocksdb_create_iterator(t.db, t.read);
+  rocksdb_iter_seek_to_first(it);
+  for (int i = 0; i < KEYS; i++) {
+    if (model[i] == 0) continue;
+    is_at(it, i, 1);
+    rocksdb_iter_next(it);
+  }
+  EXPECT(!rocksdb_iter_valid(it));
+  rocksdb_iter_destroy(it);
+  close_db(&t);
+}
+
 static int puts_seen, deletes_seen;
 
 static void on_put(void *state, const char *key, size_t key_size, const char *value, size_t size) {
@@ -233,4 +333,5 @@ void test_indexed(const char *directory) {
   nulls(&t);
   rocksdb_column_family_handle_destroy(cf);
   close_db(&t);
+  pages(directory);
 }
