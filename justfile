@@ -120,6 +120,11 @@ install-leveldb prefix:
     cargo build --release --package quintet-leveldb
     crates/quintet-leveldb/install target/release "{{prefix}}"
 
+# Builds and installs the library with RocksDB's interface: `just install-rocksdb /opt/quintet`
+install-rocksdb prefix:
+    cargo build --release --package quintet-rocksdb
+    crates/quintet-rocksdb/install target/release "{{prefix}}"
+
 bench:
     cargo bench --workspace
 

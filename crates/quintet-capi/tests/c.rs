@@ -6,35 +6,21 @@
 
 use std::{
     collections::BTreeSet,
-    env,
-    ffi::OsStr,
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
     thread,
 };
 
-/// Warnings are errors in the programs.
-const FLAGS: [&str; 5] = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-g"];
+use quintet_ctest::{
+    Compiler, Leaks, check_header, functions as named_functions, have, library_directory, run,
+    run_under_valgrind, sources, tests, text,
+};
+
+/// The library as Cargo names it.
+const LIBRARY: &str = "quintet_c";
 /// Functions that the header defines itself.
 const INLINE: [&str; 3] = ["quintet_string", "quintet_bytes", "quintet_content"];
-/// The tests of `tests/programs/main.c` that valgrind checks for leaks too.
-const TESTS: [&str; 14] = [
-    "callbacks",
-    "closed",
-    "keys",
-    "loads",
-    "merges",
-    "mounts",
-    "nulls",
-    "reads",
-    "snapshots",
-    "tables",
-    "threads",
-    "transactions",
-    "tree",
-    "wrong_handles",
-];
 /// The test that forks. Its child exits while the parent's database is open. Memory that only the
 /// stacks of the parent's other threads name is lost there, since the child has no such threads. So
 /// the check for leaks fails in the child, and reads all address space that the database reserved:
@@ -45,82 +31,30 @@ fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The directory of the shared library that Cargo built for this test.
-fn library_directory() -> PathBuf {
-    let program = env::current_exe().expect("a path");
-    let deps = program.parent().expect("a directory");
-    let candidates = [deps.to_path_buf(), deps.parent().expect("a directory").to_path_buf()];
-    let name = format!("{}quintet_c{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
-    let found = candidates.into_iter().find(|directory| directory.join(&name).exists());
-    found.unwrap_or_else(|| panic!("{name} is not beside {}", program.display()))
-}
-
-/// Returns whether the tools exist. Prints that the test is skipped if one does not.
-fn have(tools: &[&str]) -> bool {
-    tools.iter().all(|tool| {
-        let argument = if *tool == "go" { "version" } else { "--version" };
-        let run = Command::new(tool).arg(argument).output();
-        let works = run.is_ok_and(|run| run.status.success());
-        if !works {
-            println!("skipped: there is no {tool}");
-        }
-        works
-    })
-}
-
-/// Runs a command that must succeed, and returns its output.
-fn run(command: &mut Command) -> String {
-    // Cargo's value names a directory where an older build of the library may be.
-    if !command.get_envs().any(|(name, _)| name == "LD_LIBRARY_PATH") {
-        command.env_remove("LD_LIBRARY_PATH");
+/// Returns how the programs are compiled.
+fn compiler() -> Compiler<'static> {
+    Compiler {
+        standard: "c11",
+        headers: vec![here("include"), here("examples")],
+        libraries: library_directory(LIBRARY),
+        links: &[LIBRARY, "m"],
     }
-    let output = command.output().expect("the command starts");
-    let (out, err) = (&output.stdout, String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {}\n{err}", output.status);
-    String::from_utf8_lossy(out).into_owned()
-}
-
-/// Compiles C files into one program.
-fn compile(sources: &[impl AsRef<OsStr>], program: &Path) {
-    let libraries = library_directory();
-    run(Command::new("cc")
-        .args(FLAGS)
-        .args(["-I".as_ref(), here("include").as_os_str(), "-I".as_ref()])
-        .arg(here("examples"))
-        .args(sources)
-        .arg("-o")
-        .arg(program)
-        .arg("-L")
-        .arg(&libraries)
-        .args(["-lquintet_c", "-lpthread", "-lm"])
-        .arg(format!("-Wl,-rpath,{}", libraries.display())));
-}
-
-/// Returns the C files of a directory, by name.
-fn sources(directory: &str) -> Vec<PathBuf> {
-    let files = fs::read_dir(here(directory)).expect("the programs");
-    let files = files.map(|file| file.expect("a file").path());
-    let mut files: Vec<_> =
-        files.filter(|file| file.extension().is_some_and(|e| e == "c")).collect();
-    files.sort();
-    assert!(files.len() >= 7, "{files:?}");
-    files
 }
 
 /// Compiles the examples, and returns the programs.
 fn examples(directory: &Path) -> Vec<PathBuf> {
-    let compiled = sources("examples").into_iter().map(|source| {
+    let compiled = sources(&here("examples")).into_iter().map(|source| {
         let program = directory.join(source.file_stem().expect("a name"));
-        compile(&[source], &program);
+        compiler().compile(&[source], &program);
         program
     });
     compiled.collect()
 }
 
 /// Compiles the tests into one program.
-fn tests(directory: &Path) -> PathBuf {
+fn compile_tests(directory: &Path) -> PathBuf {
     let program = directory.join("tests");
-    compile(&sources("tests/programs"), &program);
+    compiler().compile_tests(&here("tests/programs"), &program);
     program
 }
 
@@ -131,22 +65,9 @@ fn on(program: &Path, tests: &[&str]) -> Command {
     command
 }
 
-/// Runs a program under valgrind. `leaks` is `full` or `no`.
-fn run_under_valgrind(program: &Path, leaks: &str, tests: &[&str]) {
-    let data = program.with_extension(format!("valgrind-{leaks}"));
-    // Without inlined functions, valgrind reads the symbols of the library in half of the time.
-    run(Command::new("valgrind")
-        .args(["--quiet", "--read-inline-info=no", "--error-exitcode=9"])
-        .arg(format!("--leak-check={leaks}"))
-        .args(["--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"])
-        .arg(program)
-        .arg(data)
-        .args(tests));
-}
-
 /// Returns the functions that the header declares or defines.
 fn functions() -> BTreeSet<String> {
-    let header = fs::read_to_string(here("include/quintet.h")).expect("the header");
+    let header = text(&here("include/quintet.h"));
     // The text outside comments.
     let code: String = header
         .split("/*")
@@ -156,20 +77,9 @@ fn functions() -> BTreeSet<String> {
             code.expect("comments end")
         })
         .collect();
-    let names = called(&code);
+    let names = named_functions(&code, "quintet_");
     assert!(names.len() > 100, "{}", names.len());
     names
-}
-
-/// Returns the names that begin with `quintet_` and are followed by a parenthesis.
-fn called(code: &str) -> BTreeSet<String> {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    let starts = code.match_indices("quintet_").map(|(at, _)| at);
-    let starts = starts.filter(|at| !code[..*at].ends_with(is_word));
-    let ends = starts.map(|at| (at, code[at..].find(|c| !is_word(c)).map(|size| at + size)));
-    let names = ends.filter_map(|(start, end)| end.map(|end| (&code[start..end], &code[end..])));
-    let names = names.filter(|(_, rest)| rest.starts_with('('));
-    names.map(|(name, _)| name.to_owned()).collect()
 }
 
 #[test]
@@ -189,9 +99,9 @@ fn tests_in_c_pass() {
         return;
     }
     let directory = tempfile::tempdir().expect("a directory");
-    let program = tests(directory.path());
-    for test in TESTS.into_iter().chain([FORKING_TEST]) {
-        run(&mut on(&program, &[test]));
+    let program = compile_tests(directory.path());
+    for test in tests(&here("tests/programs")) {
+        run(&mut on(&program, &[&test]));
     }
 }
 
@@ -202,38 +112,28 @@ fn programs_in_c_have_no_leak_and_no_wrong_access() {
     }
     let directory = tempfile::tempdir().expect("a directory");
     let examples = examples(directory.path());
-    let tests = tests(directory.path());
+    let program = compile_tests(directory.path());
+    let mut others = tests(&here("tests/programs"));
+    others.retain(|test| test != FORKING_TEST);
     thread::scope(|scope| {
         scope.spawn(|| {
             for example in &examples {
-                run_under_valgrind(example, "full", &[]);
+                run_under_valgrind(example, Leaks::Fail, &[] as &[&str]);
             }
         });
-        run_under_valgrind(&tests, "full", &TESTS);
-        run_under_valgrind(&tests, "no", &[FORKING_TEST]);
+        run_under_valgrind(&program, Leaks::Fail, &others);
+        run_under_valgrind(&program, Leaks::Ignore, &[FORKING_TEST]);
     });
 }
 
 #[test]
-fn main_program_lists_each_test() {
-    let main = fs::read_to_string(here("tests/programs/main.c")).expect("the program");
-    let header = fs::read_to_string(here("tests/programs/test.h")).expect("the header");
-    let tests: Vec<_> = TESTS.into_iter().chain([FORKING_TEST]).collect();
-    for test in &tests {
-        assert!(main.contains(&format!("{{\"{test}\", test_{test}}}")), "{test}");
-    }
-    assert_eq!(header.matches("void test_").count(), tests.len());
-}
-
-#[test]
 fn each_function_is_called_by_a_program_in_c() {
-    let files = sources("examples").into_iter().chain(sources("tests/programs"));
+    let files = sources(&here("examples")).into_iter().chain(sources(&here("tests/programs")));
     let headers = [here("examples/example.h"), here("tests/programs/test.h")];
-    let programs: String =
-        files.chain(headers).map(|file| fs::read_to_string(file).expect("a program")).collect();
+    let programs: String = files.chain(headers).map(|file| text(&file)).collect();
     // `S` is `quintet_string`.
     let programs = programs.replace("S(", "quintet_string(");
-    let called = called(&programs);
+    let called = named_functions(&programs, "quintet_");
     let missing: Vec<_> = functions().difference(&called).cloned().collect();
     assert!(missing.is_empty(), "no program in C calls {missing:?}");
 }
@@ -254,30 +154,17 @@ fn each_declared_function_is_exported() {
          {{\n{addresses}}};\nint main(void) {{ return all[0] == 0; }}\n"
     );
     fs::write(&source, text).expect("the source");
-    compile(&[source], &directory.path().join("all"));
+    compiler().compile(&[source], &directory.path().join("all"));
 }
 
 #[test]
 fn header_is_valid_in_all_languages() {
-    let header = here("include/quintet.h");
-    let languages =
-        [("cc", "c", ["c99", "c11", "c17"]), ("c++", "c++", ["c++11", "c++17", "c++20"])];
-    for (compiler, language, standards) in languages {
-        if !have(&[compiler]) {
-            continue;
-        }
-        for standard in standards {
-            run(Command::new(compiler)
-                .args(["-x", language, "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic"])
-                .args(["-Werror", &format!("-std={standard}")])
-                .arg(&header));
-        }
-    }
+    check_header(&here("include/quintet.h"), &["c99", "c11", "c17"], &["c++11", "c++17", "c++20"]);
 }
 
 /// Writes the example of the page to a file.
 fn example_of_the_page(directory: &Path) -> PathBuf {
-    let page = fs::read_to_string(here("../../docs/c.md")).expect("the page");
+    let page = text(&here("../../docs/c.md"));
     let example = page.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
     let source = directory.join("page.c");
     fs::write(&source, example.expect("an example")).expect("the source");
@@ -291,7 +178,7 @@ fn example_of_the_page_runs() {
     }
     let directory = tempfile::tempdir().expect("a directory");
     let program = directory.path().join("page");
-    compile(&[example_of_the_page(directory.path())], &program);
+    compiler().compile(&[example_of_the_page(directory.path())], &program);
     run(Command::new(&program).current_dir(directory.path()));
 }
 
@@ -302,7 +189,7 @@ fn installed_library_is_found_by_pkg_config() {
     }
     let directory = tempfile::tempdir().expect("a directory");
     let prefix = directory.path().join("prefix");
-    run(Command::new("bash").arg(here("install")).arg(library_directory()).arg(&prefix));
+    run(Command::new("bash").arg(here("install")).arg(library_directory(LIBRARY)).arg(&prefix));
     let flags = |arguments: &[&str]| {
         let mut command = Command::new("pkg-config");
         command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
@@ -313,7 +200,11 @@ fn installed_library_is_found_by_pkg_config() {
     let build = |name: &str, libraries: &str| {
         let program = directory.path().join(name);
         let mut command = Command::new("cc");
-        command.args(FLAGS).arg(&source).arg("-o").arg(&program);
+        command
+            .args(["-std=c11", "-Wall", "-Wextra", "-Werror"])
+            .arg(&source)
+            .arg("-o")
+            .arg(&program);
         run(command
             .args(flags(&["--cflags"]).split_whitespace())
             .args(libraries.split_whitespace()));
@@ -336,7 +227,7 @@ fn example_in_go_runs() {
         return;
     }
     let directory = tempfile::tempdir().expect("a directory");
-    let libraries = library_directory();
+    let libraries = library_directory(LIBRARY);
     let libraries = libraries.display();
     let program = directory.path().join("example");
     run(Command::new("go")

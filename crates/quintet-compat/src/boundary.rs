@@ -15,9 +15,10 @@ use std::{
     mem::MaybeUninit,
     panic::{AssertUnwindSafe, catch_unwind},
     ptr, slice,
+    sync::Arc,
 };
 
-use crate::status::Status;
+use crate::status::{Code, Status};
 
 /// The allocator of the C library.
 mod c {
@@ -98,7 +99,7 @@ impl Text {
 #[derive(Debug)]
 pub struct OutArray<T>(*mut T);
 
-impl<T: Copy> OutArray<T> {
+impl<T> OutArray<T> {
     /// Returns `count` items to write. Fails for null with a count.
     pub fn items(&mut self, count: usize) -> Result<&mut [MaybeUninit<T>], Status> {
         if count == 0 {
@@ -128,6 +129,28 @@ pub fn required<T>(object: Option<T>, name: &str) -> Result<T, Status> {
     object.ok_or_else(|| Status::invalid(format!("{name} is null")))
 }
 
+/// The address of an object that two arguments of a call may name. Null: there is none.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Aliased<T>(*mut T);
+
+impl<T: Clone> Aliased<T> {
+    /// Returns a copy of the object.
+    pub fn cloned(&self) -> Option<T> {
+        // SAFETY: the caller promises null or an object that was created here and not freed. No
+        // reference to it exists, since each argument that may name it has this type.
+        unsafe { self.0.as_ref() }.cloned()
+    }
+
+    /// Replaces the object.
+    pub fn replace(&mut self, new: T) {
+        // SAFETY: as above.
+        if let Some(object) = unsafe { self.0.as_mut() } {
+            *object = new;
+        }
+    }
+}
+
 /// Memory from `malloc`: a result that the program releases, or an argument to be released. Null:
 /// there is none.
 #[repr(transparent)]
@@ -152,9 +175,30 @@ impl Allocated {
         Self(memory.cast())
     }
 
+    /// Copies a result of a read. Null if there is none. Fails if there is no memory, because null
+    /// says that the key is absent.
+    pub fn of(value: Option<&[u8]>) -> Result<Self, Status> {
+        match value.map(Self::copy) {
+            Some(copy) if copy.is_null() => {
+                Err(Status::new(Code::TryAgain, "there is no memory for the result"))
+            }
+            copy => Ok(copy.unwrap_or(Self::NULL)),
+        }
+    }
+
     /// Returns whether there is none.
     pub fn is_null(&self) -> bool {
         self.0.is_null()
+    }
+
+    /// Returns a copy of `size` bytes that a callback has returned. Fails for null with a size.
+    pub fn to_vec(&self, size: usize) -> Result<Vec<u8>, Status> {
+        Ok(Array(self.0.cast_const().cast()).items(size)?.to_vec())
+    }
+
+    /// Returns the address, for the callback that releases it.
+    pub fn view(&self) -> View {
+        View(self.0.cast())
     }
 
     /// Releases the memory.
@@ -162,6 +206,114 @@ impl Allocated {
         // SAFETY: the value is memory of `copy`, or an argument whose caller promises such memory.
         // It cannot be copied, so this is its only release.
         unsafe { c::free(self.0.cast()) };
+    }
+}
+
+/// A list of texts from `malloc`, itself from `malloc`.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct AllocatedList(*mut Allocated);
+
+impl AllocatedList {
+    /// No list.
+    pub const NULL: Self = Self(ptr::null_mut());
+
+    /// Copies texts. Returns null if there is no memory for the list.
+    pub fn copy<T: AsRef<[u8]>>(texts: &[T]) -> Self {
+        let size = texts.len().max(1).saturating_mul(size_of::<Allocated>());
+        let list = c::malloc(size).cast::<Allocated>();
+        if !list.is_null() {
+            for (index, text) in texts.iter().enumerate() {
+                // SAFETY: the list has an element for each text, and a pointer is aligned there.
+                unsafe { list.add(index).write(Allocated::copy(text.as_ref())) };
+            }
+        }
+        Self(list)
+    }
+
+    /// Returns whether there is none.
+    pub fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Releases a list of `count` texts.
+    pub fn free(self, count: usize) {
+        if !self.0.is_null() {
+            for index in 0..count {
+                // SAFETY: the value is a list of `copy`, whose length the caller gives. Each text
+                // is read once, since the list is released below.
+                unsafe { self.0.add(index).read() }.free();
+            }
+            // SAFETY: as above.
+            unsafe { c::free(self.0.cast()) };
+        }
+    }
+}
+
+/// Items in memory from `malloc`, which the program releases by `free`.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct AllocatedArray<T>(*mut T);
+
+impl<T> AllocatedArray<T> {
+    /// No array.
+    pub const NULL: Self = Self(ptr::null_mut());
+
+    /// Returns whether there is none.
+    pub fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Moves items to new memory. Returns null for none, and if there is no memory.
+    pub fn of(items: Vec<T>) -> Self {
+        // `malloc` aligns for all types that the interfaces have.
+        const { assert!(align_of::<T>() <= align_of::<u128>()) };
+        if items.is_empty() {
+            return Self::NULL;
+        }
+        let memory = c::malloc(items.len().saturating_mul(size_of::<T>())).cast::<T>();
+        if !memory.is_null() {
+            for (index, item) in items.into_iter().enumerate() {
+                // SAFETY: the memory has an element for each item.
+                unsafe { memory.add(index).write(item) };
+            }
+        }
+        Self(memory)
+    }
+}
+
+/// An object of the interface that refers to a value: one that it owns, or one that another object
+/// owns. The latter is in memory of `malloc`, and the program may release it by `free`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Reference<T> {
+    value: *const T,
+    owned: Option<Arc<T>>,
+}
+
+impl<T> Reference<T> {
+    /// Makes an object that owns a value.
+    pub fn new(value: T) -> Box<Self> {
+        let owned = Arc::new(value);
+        Box::new(Self { value: Arc::as_ptr(&owned), owned: Some(owned) })
+    }
+
+    /// Makes an object that refers to a value which another object owns. `None`: it refers to none.
+    pub fn to(value: Option<&Arc<T>>) -> AllocatedArray<Self> {
+        let value = value.map_or(ptr::null(), Arc::as_ptr);
+        AllocatedArray::of(vec![Self { value, owned: None }])
+    }
+
+    /// Returns the value. `None`: the object refers to none.
+    pub fn get(&self) -> Option<&T> {
+        // SAFETY: the address is null, or that of a value which this object owns, or of one whose
+        // owner lives: the caller promises that for each object that refers to another one.
+        unsafe { self.value.as_ref() }
+    }
+
+    /// Returns the value if the object owns it.
+    pub fn owned(&self) -> Option<&Arc<T>> {
+        self.owned.as_ref()
     }
 }
 
@@ -228,10 +380,11 @@ pub fn guard<T>(default: T, body: impl FnOnce() -> T) -> T {
 
 /// Runs the body of an exported function that can fail. Stores the message of a failure.
 pub fn run<T>(mut error: ErrorOut, default: T, body: impl FnOnce() -> Result<T, Status>) -> T {
-    let panicked = || Err(Status::corruption("the library panicked; close the database"));
-    match guard(panicked(), body) {
-        Ok(value) => value,
-        Err(status) => {
+    match guard(None, || Some(body())) {
+        Some(Ok(value)) => value,
+        failed => {
+            let panicked = || Status::corruption("the library panicked; close the database");
+            let status = failed.and_then(Result::err).unwrap_or_else(panicked);
             guard((), || error.set(&status.to_string()));
             default
         }

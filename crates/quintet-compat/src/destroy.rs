@@ -6,19 +6,19 @@ use std::{
     path::Path,
 };
 
-use crate::status::{Code, Status};
+use crate::{
+    files::failed,
+    status::{Code, Status},
+    store::CATALOG,
+};
 
 /// The file that is locked while a database is open.
 const LOCK: &str = "LOCK";
-/// The file without which a directory is no database.
-const CATALOG: &str = "catalog";
-/// What a database has in its directory, in the order in which it is removed. The catalog is the
-/// last but one, so an interrupted removal can be repeated.
-const NAMES: [&str; 6] = ["versions", "log", "tables", "catalog.tmp", CATALOG, LOCK];
-
-fn failed(path: &Path, error: &io::Error) -> Status {
-    Status::new(Code::Io, format!("{}: {error}", path.display()))
-}
+/// What a database has in its directory, in the order in which it is removed. The catalog is
+/// after the data, so an interrupted removal can be repeated.
+const NAMES: [&str; 7] = ["versions", "log", "tables", "catalog.tmp", CATALOG, RESTORING, LOCK];
+/// The file that is there while a backup is restored: without a catalog, a part of a database.
+pub const RESTORING: &str = "restoring";
 
 fn locked(path: &Path) -> Status {
     let path = path.join(LOCK);
@@ -28,7 +28,7 @@ fn locked(path: &Path) -> Status {
 /// Removes the database in a directory, and the directory if it is empty then. Other files stay.
 /// Does nothing if there is no database. Fails if the database is open.
 pub fn destroy(path: &Path) -> Result<(), Status> {
-    if !path.join(CATALOG).exists() {
+    if !path.join(CATALOG).exists() && !path.join(RESTORING).exists() {
         return Ok(());
     }
     let lock = path.join(LOCK);

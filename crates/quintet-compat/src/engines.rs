@@ -3,7 +3,7 @@
 //! Its value is an engine (`btree`), or a list of `NAME=ENGINE` for column families, with at most
 //! one engine without a name for all others: `index=btree,slm`. An existing table keeps its engine.
 
-use quintet::{EngineKind, TableOptions};
+use quintet::{EngineKind, Options, TableOptions};
 
 use crate::status::Status;
 
@@ -13,6 +13,11 @@ pub const VARIABLE: &str = "QUINTET_ENGINE";
 /// The merge operator of every table. The library with RocksDB's interface registers it and finds
 /// the program's operator by the operand. Without it, a table takes all operations but merges.
 pub const MERGE_OPERATOR: &str = "rocksdb";
+
+/// Returns options of a database whose tables take all operations but merges.
+pub fn without_merges(options: Options) -> Options {
+    options.merge_operator(MERGE_OPERATOR, |_, _, _| Err("there are no merges".to_owned()))
+}
 
 /// What a program asks of a table that is created. `None`: the default of the engine.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +51,8 @@ pub fn engine_of(family: &str, choice: &str) -> Result<EngineKind, Status> {
     Err(Status::invalid(format!("{VARIABLE}: {name} keeps no key order; use slm, btree or tph")))
 }
 
-fn is_ordered(kind: EngineKind) -> bool {
+/// Returns whether an engine keeps the order of keys.
+pub fn is_ordered(kind: EngineKind) -> bool {
     matches!(kind, EngineKind::Slm | EngineKind::BTree | EngineKind::Tph)
 }
 
@@ -55,7 +61,15 @@ pub fn table_options(family: &str, request: &TableRequest) -> Result<TableOption
     let variable = std::env::var(VARIABLE).unwrap_or_default();
     let choice = request.engine.as_deref().unwrap_or(&variable);
     let kind = engine_of(family, choice)?;
-    let mut options = TableOptions::new(kind).merge(MERGE_OPERATOR);
+    Ok(set_options(TableOptions::new(kind).merge(MERGE_OPERATOR), kind, request))
+}
+
+/// Sets the options that an engine has.
+pub fn set_options(
+    mut options: TableOptions,
+    kind: EngineKind,
+    request: &TableRequest,
+) -> TableOptions {
     if kind != EngineKind::BTree {
         if let Some(bytes) = request.memtable_bytes {
             options = options.set("memtable_bytes", bytes.clamp(65_536, 1 << 32).to_string());
@@ -67,7 +81,7 @@ pub fn table_options(family: &str, request: &TableRequest) -> Result<TableOption
             options = options.set("compression", name);
         }
     }
-    Ok(options)
+    options
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! iterator first moves that way from a key, and kept while it goes on. So a change of direction
 //! costs a search, and a step in one direction costs none.
 
-use std::fmt;
+use std::{collections::VecDeque, fmt, ops::Deref, sync::Arc};
 
 use quintet::{Entries, Key, KeyRange, Snapshot, Table, Value};
 
@@ -19,17 +19,183 @@ pub struct Bounds {
     pub upper: Option<Vec<u8>>,
 }
 
+impl Bounds {
+    /// Leaves only the keys that begin with `prefix`.
+    pub fn narrow_to_prefix(&mut self, prefix: &[u8]) {
+        // The stored form of a prefix of zeros has one more, so such a prefix bounds less.
+        let prefix = if prefix.iter().all(|byte| *byte == 0) { &[] } else { prefix };
+        let range = KeyRange::prefix(prefix);
+        self.lower = self.lower.take().max(range.start);
+        self.upper = match (self.upper.take(), range.end) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+    }
+}
+
+/// The direction of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From lesser keys to greater ones.
+    Up,
+    /// From greater keys to lesser ones.
+    Down,
+}
+
+/// A value that an iterator shows.
+#[derive(Debug)]
+pub enum EntryValue {
+    /// One of a table.
+    Stored(Value),
+    /// One that is not in a table, such as that of a batch.
+    Own(Vec<u8>),
+}
+
+impl Deref for EntryValue {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Stored(value) => value,
+            Self::Own(value) => value,
+        }
+    }
+}
+
+/// An entry that an iterator shows. The key is in its stored form.
+pub type Entry = (Key, EntryValue);
+
+/// A part of a range.
+#[derive(Debug)]
+pub struct Page {
+    /// The entries, in the direction of the read. There may be none before the end.
+    pub entries: VecDeque<Entry>,
+    /// The range after the page. `None`: there is nothing.
+    pub rest: Option<KeyRange>,
+}
+
+impl Page {
+    /// Makes a page of up to `count` entries of a range.
+    pub fn of(
+        entries: impl DoubleEndedIterator<Item = quintet::Result<(Key, Value)>>,
+        mut range: KeyRange,
+        direction: Direction,
+        count: usize,
+    ) -> Result<Self, Status> {
+        let stored =
+            |entry: quintet::Result<_>| entry.map(|(key, value)| (key, EntryValue::Stored(value)));
+        let entries: quintet::Result<VecDeque<_>> = match direction {
+            Direction::Up => entries.take(count).map(stored).collect(),
+            Direction::Down => entries.rev().take(count).map(stored).collect(),
+        };
+        let entries = entries?;
+        let last = entries.back().filter(|_| entries.len() >= count).map(|(key, _)| key);
+        let is_last = last.is_none();
+        match (last, direction) {
+            (Some(key), Direction::Up) => range.start = Some(after(key)),
+            (Some(key), Direction::Down) => range.end = Some(key.clone()),
+            (None, _) => {}
+        }
+        Ok(Self { entries, rest: (!is_last).then_some(range) })
+    }
+}
+
+/// Entries of a table that are read a page at a time, such as those of a transaction.
+pub trait PageSource: Send + Sync {
+    /// Returns about `count` entries of a range.
+    fn page(
+        &self,
+        table: &Table,
+        range: KeyRange,
+        direction: Direction,
+        count: usize,
+    ) -> Result<Page, Status>;
+}
+
+/// What an iterator reads.
+pub enum Source {
+    /// A snapshot.
+    Snapshot(Snapshot),
+    /// Pages.
+    Pages(Arc<dyn PageSource>),
+}
+
+impl PageSource for Source {
+    fn page(
+        &self,
+        table: &Table,
+        range: KeyRange,
+        direction: Direction,
+        count: usize,
+    ) -> Result<Page, Status> {
+        match self {
+            Self::Snapshot(snapshot) => {
+                Page::of(snapshot.range(table, range.clone())?, range, direction, count)
+            }
+            Self::Pages(source) => source.page(table, range, direction, count),
+        }
+    }
+}
+
+/// Number of entries of a page. The first page has one, because a seek is often for one entry.
+const PAGE_ENTRIES: usize = 64;
+
+/// A range that is read in one direction.
+enum OpenRange {
+    Entries(Box<Entries>),
+    Pages { source: Arc<dyn PageSource>, page: Page, count: usize },
+}
+
+impl OpenRange {
+    fn new(source: &Source, table: &Table, range: KeyRange) -> Result<Self, Status> {
+        Ok(match source {
+            Source::Snapshot(snapshot) => Self::Entries(Box::new(snapshot.range(table, range)?)),
+            Source::Pages(source) => Self::Pages {
+                source: source.clone(),
+                page: Page { entries: VecDeque::new(), rest: Some(range) },
+                count: 1,
+            },
+        })
+    }
+
+    /// Returns the next entry in a direction, which is the same in each call.
+    fn next(&mut self, table: &Table, direction: Direction) -> Result<Option<Entry>, Status> {
+        match self {
+            Self::Entries(entries) => {
+                let entry = match direction {
+                    Direction::Up => entries.next(),
+                    Direction::Down => entries.next_back(),
+                };
+                Ok(entry.transpose()?.map(|(key, value)| (key, EntryValue::Stored(value))))
+            }
+            Self::Pages { source, page, count } => loop {
+                if let Some(entry) = page.entries.pop_front() {
+                    return Ok(Some(entry));
+                }
+                let Some(range) = page.rest.take() else { return Ok(None) };
+                *page = source.page(table, range, direction, *count)?;
+                *count = PAGE_ENTRIES;
+            },
+        }
+    }
+}
+
+/// Returns the least key above a stored key.
+fn after(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
 /// An iterator. One thread at a time uses it.
 pub struct StoreIterator {
     table: Table,
-    snapshot: Snapshot,
+    source: Source,
     bounds: Bounds,
     comparator: Option<ComparatorCalls>,
     /// The entries above the current one, if the last step was upwards.
-    above: Option<Box<Entries>>,
+    above: Option<OpenRange>,
     /// The entries below the current one, if the last step was downwards.
-    below: Option<Box<Entries>>,
-    current: Option<(Key, Value)>,
+    below: Option<OpenRange>,
+    current: Option<Entry>,
     failure: Option<Status>,
 }
 
@@ -39,24 +205,17 @@ impl fmt::Debug for StoreIterator {
     }
 }
 
-/// The direction of a step.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
-    Up,
-    Down,
-}
-
 impl StoreIterator {
     /// Makes an iterator at no entry.
     pub fn new(
         table: Table,
-        snapshot: Snapshot,
+        source: Source,
         bounds: Bounds,
         comparator: Option<ComparatorCalls>,
     ) -> Self {
         Self {
             table,
-            snapshot,
+            source,
             bounds,
             comparator,
             above: None,
@@ -64,6 +223,25 @@ impl StoreIterator {
             current: None,
             failure: None,
         }
+    }
+
+    /// Sets the snapshot for the next seek.
+    pub fn set_snapshot(&mut self, snapshot: Snapshot) {
+        self.source = Source::Snapshot(snapshot);
+    }
+
+    /// Replaces what the iterator reads. It is at no entry then.
+    #[must_use]
+    pub fn map_source(mut self, map: impl FnOnce(Source) -> Source) -> Self {
+        self.reset();
+        self.current = None;
+        self.source = map(self.source);
+        self
+    }
+
+    /// Sets the bounds for the next seek.
+    pub fn set_bounds(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
     }
 
     /// Returns whether the iterator is at an entry.
@@ -92,12 +270,12 @@ impl StoreIterator {
     }
 
     /// Reads the next entry in a direction.
-    fn step(&mut self, step: Step) -> Result<Option<(Key, Value)>, Status> {
-        let next = match step {
-            Step::Up => self.above.as_mut().and_then(Iterator::next),
-            Step::Down => self.below.as_mut().and_then(DoubleEndedIterator::next_back),
+    fn step(&mut self, direction: Direction) -> Result<Option<Entry>, Status> {
+        let range = match direction {
+            Direction::Up => self.above.as_mut(),
+            Direction::Down => self.below.as_mut(),
         };
-        let next = next.transpose()?;
+        let next = range.map(|range| range.next(&self.table, direction)).transpose()?.flatten();
         if let (Some(comparator), Some((before, _)), Some((after, _))) =
             (&self.comparator, &self.current, &next)
         {
@@ -107,18 +285,18 @@ impl StoreIterator {
     }
 
     /// Moves to the first entry of a range, or to the last one.
-    fn enter(&mut self, start: Option<Vec<u8>>, end: Option<Vec<u8>>, step: Step) {
-        let entered = self.snapshot.range(&self.table, KeyRange { start, end });
-        let entered = entered.map_err(Status::from).and_then(|entries| {
-            let entries = Some(Box::new(entries));
+    fn enter(&mut self, start: Option<Vec<u8>>, end: Option<Vec<u8>>, direction: Direction) {
+        let opened = OpenRange::new(&self.source, &self.table, KeyRange { start, end });
+        let entered = opened.and_then(|range| {
+            let entries = Some(range);
             (self.above, self.below) =
-                if step == Step::Up { (entries, None) } else { (None, entries) };
-            self.step(step)
+                if direction == Direction::Up { (entries, None) } else { (None, entries) };
+            self.step(direction)
         });
         self.set(entered);
     }
 
-    fn set(&mut self, entry: Result<Option<(Key, Value)>, Status>) {
+    fn set(&mut self, entry: Result<Option<Entry>, Status>) {
         match entry {
             Ok(entry) => self.current = entry,
             Err(status) => {
@@ -131,7 +309,7 @@ impl StoreIterator {
         }
     }
 
-    fn jump(&mut self, start: Option<Vec<u8>>, end: Option<Vec<u8>>, step: Step) {
+    fn jump(&mut self, start: Option<Vec<u8>>, end: Option<Vec<u8>>, direction: Direction) {
         self.reset();
         self.current = None;
         let start = start.max(self.bounds.lower.clone());
@@ -139,39 +317,38 @@ impl StoreIterator {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
-        self.enter(start, end, step);
+        self.enter(start, end, direction);
     }
 
     /// Moves to the first entry.
     pub fn seek_to_first(&mut self) {
-        self.jump(None, None, Step::Up);
+        self.jump(None, None, Direction::Up);
     }
 
     /// Moves to the last entry.
     pub fn seek_to_last(&mut self) {
-        self.jump(None, None, Step::Down);
+        self.jump(None, None, Direction::Down);
     }
 
     /// Moves to the first entry whose key is `key` or greater.
     pub fn seek(&mut self, key: &[u8]) {
-        self.jump(Some(keys::stored(key).into_owned()), None, Step::Up);
+        self.jump(Some(keys::stored(key).into_owned()), None, Direction::Up);
     }
 
     /// Moves to the last entry whose key is `key` or less.
     pub fn seek_for_prev(&mut self, key: &[u8]) {
-        self.jump(None, Some(keys::stored_after(key)), Step::Down);
+        self.jump(None, Some(keys::stored_after(key)), Direction::Down);
     }
 
     /// Moves to the next greater key. Does nothing if the iterator is at no entry.
     pub fn next(&mut self) {
         let Some((key, _)) = &self.current else { return };
         if self.above.is_none() {
-            let mut after = key.clone();
-            after.push(0);
-            self.enter(Some(after), self.bounds.upper.clone(), Step::Up);
+            let start = after(key);
+            self.enter(Some(start), self.bounds.upper.clone(), Direction::Up);
             return;
         }
-        let entry = self.step(Step::Up);
+        let entry = self.step(Direction::Up);
         self.set(entry);
     }
 
@@ -180,10 +357,10 @@ impl StoreIterator {
         let Some((key, _)) = &self.current else { return };
         if self.below.is_none() {
             let end = key.clone();
-            self.enter(self.bounds.lower.clone(), Some(end), Step::Down);
+            self.enter(self.bounds.lower.clone(), Some(end), Direction::Down);
             return;
         }
-        let entry = self.step(Step::Down);
+        let entry = self.step(Direction::Down);
         self.set(entry);
     }
 

@@ -13,11 +13,14 @@
 
 pub mod boundary;
 pub mod comparator;
+pub mod copy;
 pub mod destroy;
 pub mod engines;
+pub mod files;
 pub mod iterator;
 pub mod keys;
 pub mod operations;
 pub mod sizes;
+pub mod snapshot;
 pub mod status;
 pub mod store;

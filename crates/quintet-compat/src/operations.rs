@@ -13,7 +13,11 @@
 //! A record is a tag, the column family as a varint if the tag names one, the key, and the value if
 //! the tag has one. Key and value are a varint with the size, and the bytes.
 
-use quintet::{Database, Durability, Isolation, PutOptions, Table, TransactionOptions};
+use std::time::Duration;
+
+use quintet::{
+    Database, Durability, Isolation, PutOptions, Table, Transaction, TransactionOptions,
+};
 
 use crate::{
     keys,
@@ -66,6 +70,55 @@ pub struct Record<'b> {
     pub value: &'b [u8],
 }
 
+/// The table of a column family, for a commit.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'t> {
+    /// The table.
+    pub table: &'t Table,
+    /// The number of the family's merge operator. [`Target::operand`] puts it before an operand.
+    pub operator: Option<u32>,
+    /// How long values are kept. `None`: until they are deleted.
+    pub ttl: Option<Duration>,
+}
+
+impl Target<'_> {
+    /// Returns the operand that the table merges. Fails if the family has no merge operator.
+    pub fn operand(&self, operand: &[u8]) -> Result<Vec<u8>, Status> {
+        let none = || Status::unsupported("Provide a merge_operator when opening DB");
+        Ok([&self.operator.ok_or_else(none)?.to_le_bytes(), operand].concat())
+    }
+
+    /// Returns the options of a put.
+    pub fn put_options(&self) -> PutOptions {
+        self.ttl.map_or_else(PutOptions::new, |ttl| PutOptions::new().ttl(ttl))
+    }
+
+    /// Applies a record to a transaction.
+    pub fn apply(&self, transaction: &mut Transaction, record: &Record<'_>) -> Result<(), Status> {
+        let (table, key) = (self.table, keys::stored(record.key));
+        match record.action {
+            Action::Put => {
+                transaction.put_with(table, key, record.value, self.put_options())?;
+            }
+            Action::Delete | Action::SingleDelete => transaction.delete(table, key)?,
+            Action::Merge => {
+                transaction.merge(table, &key, self.operand(record.value)?)?;
+                // A merge keeps the expiry of the value that it replaces.
+                if self.ttl.is_some()
+                    && let Some(merged) = transaction.get(table, &key)?
+                {
+                    transaction.put_with(table, key, merged, self.put_options())?;
+                }
+            }
+            Action::DeleteRange => {
+                transaction.delete_range(table, &*key..&*keys::stored(record.value))?;
+            }
+            Action::LogData => {}
+        }
+        Ok(())
+    }
+}
+
 /// A write batch.
 #[derive(Clone, Debug)]
 pub struct Operations {
@@ -83,12 +136,27 @@ impl Default for Operations {
 }
 
 impl Operations {
-    /// Returns the batch that `bytes` encode. A defect is found when the records are read.
+    /// Returns the batch that `bytes` encode. The write of a malformed one fails.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let mut batch = Self::default();
-        match bytes.get(..HEADER) {
-            Some(_) => batch.bytes = bytes.to_vec(),
-            None => batch.refuse(malformed()),
+        if bytes.len() < HEADER {
+            batch.refuse(malformed());
+            return batch;
+        }
+        batch.bytes = bytes.to_vec();
+        let mut count = 0_u32;
+        for record in batch.records() {
+            match record {
+                Ok(record) if record.action == Action::LogData => {}
+                Ok(_) => count = count.saturating_add(1),
+                Err(status) => {
+                    batch.refuse(status);
+                    return batch;
+                }
+            }
+        }
+        if count != batch.count() {
+            batch.refuse(Status::corruption("WriteBatch has wrong count"));
         }
         batch
     }
@@ -186,40 +254,70 @@ impl Operations {
 
     /// Returns the records in order. Ends after a failure.
     pub fn records(&self) -> Records<'_> {
-        Records(self.bytes.get(HEADER..).unwrap_or_default())
+        self.records_from(HEADER)
     }
 
-    /// Commits the batch: all of it or nothing. `table` returns the table of a column family. A
+    /// Returns the records from an offset, which is that of a record, in order.
+    pub fn records_from(&self, offset: usize) -> Records<'_> {
+        Records(self.bytes.get(offset.max(HEADER)..).unwrap_or_default())
+    }
+
+    /// Fails if the batch cannot be written.
+    pub fn check(&self) -> Result<(), Status> {
+        self.refused.clone().map_or(Ok(()), Err)
+    }
+
+    /// Commits the batch: all of it or nothing. `target` returns the table of a column family. A
     /// batch without records waits for earlier writes if `durability` is `Sync`.
     pub fn commit<'t>(
         &self,
         database: &Database,
         durability: Durability,
-        table: impl Fn(u32) -> Result<&'t Table, Status>,
+        target: impl Fn(u32) -> Result<Target<'t>, Status>,
     ) -> Result<(), Status> {
-        if let Some(status) = &self.refused {
-            return Err(status.clone());
-        }
+        self.commit_and_delete(database, durability, target, None)
+    }
+
+    /// Commits the batch, and deletes a key of another table with it.
+    pub fn commit_and_delete<'t>(
+        &self,
+        database: &Database,
+        durability: Durability,
+        target: impl Fn(u32) -> Result<Target<'t>, Status>,
+        deleted: Option<(&Table, &[u8])>,
+    ) -> Result<(), Status> {
+        self.check()?;
         let mut batch = database.batch();
+        if let Some((table, key)) = deleted {
+            batch.delete(table, key);
+        }
         for record in self.records() {
             let record = record?;
             let key = keys::stored(record.key);
             match record.action {
-                Action::Put if self.count() == 1 => {
-                    let options = PutOptions::new().durability(durability);
-                    table(record.family)?.put_with(key, record.value, options)?;
+                Action::Put if self.count() == 1 && deleted.is_none() => {
+                    let target = target(record.family)?;
+                    let options = target.put_options().durability(durability);
+                    target.table.put_with(key, record.value, options)?;
                     return Ok(());
                 }
                 Action::Put => {
-                    batch.put(table(record.family)?, key, record.value);
+                    let target = target(record.family)?;
+                    batch.put_with(target.table, key, record.value, target.put_options());
                 }
                 Action::Delete | Action::SingleDelete => {
-                    batch.delete(table(record.family)?, key);
+                    batch.delete(target(record.family)?.table, key);
                 }
                 Action::Merge => {
-                    batch.merge(table(record.family)?, key, record.value);
+                    let of_record = target(record.family)?;
+                    if of_record.ttl.is_some() {
+                        return self.commit_in_transaction(database, durability, target, deleted);
+                    }
+                    batch.merge(of_record.table, key, of_record.operand(record.value)?);
                 }
-                Action::DeleteRange => return self.commit_ranges(database, durability, table),
+                Action::DeleteRange => {
+                    return self.commit_in_transaction(database, durability, target, deleted);
+                }
                 Action::LogData => {}
             }
         }
@@ -229,55 +327,28 @@ impl Operations {
         Ok(batch.commit_with(durability)?)
     }
 
-    /// Commits a batch with range deletes. They read the keys, so this is a transaction.
-    fn commit_ranges<'t>(
+    /// Commits a batch with operations that only a transaction has.
+    fn commit_in_transaction<'t>(
         &self,
         database: &Database,
         durability: Durability,
-        table: impl Fn(u32) -> Result<&'t Table, Status>,
+        target: impl Fn(u32) -> Result<Target<'t>, Status>,
+        deleted: Option<(&Table, &[u8])>,
     ) -> Result<(), Status> {
         let options =
             TransactionOptions::new().isolation(Isolation::Snapshot).durability(durability);
-        database.transaction_with(options, |transaction| -> Result<(), Failure> {
+        database.transaction_with(options, |transaction| {
             for record in self.records() {
-                let record = record.map_err(Failure::Status)?;
-                let table = table(record.family).map_err(Failure::Status)?;
-                let key = keys::stored(record.key);
-                match record.action {
-                    Action::Put => transaction.put(table, key, record.value)?,
-                    Action::Delete | Action::SingleDelete => transaction.delete(table, key)?,
-                    Action::Merge => transaction.merge(table, key, record.value)?,
-                    Action::DeleteRange => {
-                        let end = keys::stored(record.value);
-                        transaction.delete_range(table, &*key..&*end)?;
-                    }
-                    Action::LogData => {}
+                let record = record?;
+                if record.action != Action::LogData {
+                    target(record.family)?.apply(transaction, &record)?;
                 }
             }
+            if let Some((table, key)) = deleted {
+                transaction.delete(table, key)?;
+            }
             Ok(())
-        })?;
-        Ok(())
-    }
-}
-
-/// Why a transaction of range deletes fails. The library repeats it after a conflict.
-enum Failure {
-    Library(quintet::Error),
-    Status(Status),
-}
-
-impl From<quintet::Error> for Failure {
-    fn from(error: quintet::Error) -> Self {
-        Self::Library(error)
-    }
-}
-
-impl From<Failure> for Status {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Library(error) => error.into(),
-            Failure::Status(status) => status,
-        }
+        })
     }
 }
 
@@ -428,6 +499,10 @@ mod tests {
             let bytes = [&[0; HEADER][..], &[tag], &[0xFF; 11]].concat();
             assert!(Operations::from_bytes(&bytes).records().any(|record| record.is_err()));
         }
+        let mut bytes = batch.bytes().to_vec();
+        assert!(Operations::from_bytes(&bytes).check().is_ok());
+        bytes[COUNT] += 1;
+        assert!(Operations::from_bytes(&bytes).check().is_err());
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub enum Code {
     TryAgain,
     /// The snapshot or the transaction has ended.
     Expired,
+    /// A merge has operands and no value below them.
+    MergeInProgress,
 }
 
 impl Code {
@@ -43,6 +45,7 @@ impl Code {
             Self::TimedOut => "Operation timed out: ",
             Self::TryAgain => "Operation failed. Try again.: ",
             Self::Expired => "Operation expired: ",
+            Self::MergeInProgress => "Merge in progress: ",
         }
     }
 }

@@ -2,9 +2,16 @@
 //!
 //! The table of a family is `cf/NAME`, or `cf-hex/...` with the bytes of a name that no table can
 //! have, 32 bytes a component. The table `meta` holds what the originals keep beside the entries:
-//! the name of a comparator that is not the default one, under `comparator/NAME`.
+//! the name of a comparator that is not the default one, under `comparator/NAME`. The table
+//! `prepared` has transactions that were prepared and not committed.
 
-use std::{fmt::Write as _, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use quintet::{CheckLevel, Database, EngineKind, Error, Options, Table, TableOptions};
 
@@ -17,11 +24,13 @@ use crate::{
 /// The name of the column family that every database has.
 pub const DEFAULT_FAMILY: &str = "default";
 /// The file without which a directory is no database of Quintet.
-const CATALOG: &str = "catalog";
+pub const CATALOG: &str = "catalog";
 /// The file without which a directory is no database of LevelDB or RocksDB.
 const CURRENT: &str = "CURRENT";
 /// The table of what the originals keep beside the entries.
-const META: &str = "meta";
+pub const META: &str = "meta";
+/// The table of prepared transactions, by name.
+pub const PREPARED: &str = "prepared";
 /// Directory of the tables of families.
 const FAMILIES: &str = "cf";
 /// Directory of the tables of families whose names no table can have.
@@ -73,6 +82,21 @@ pub struct OpenRequest {
 pub struct Store {
     /// The database.
     pub database: Database,
+    /// Its directory, under which [`open_stores`] has it.
+    path: Option<PathBuf>,
+}
+
+/// Returns the databases that are open in this process, by directory. Another handle cannot open
+/// one again, but a program may ask for its column families.
+fn open_stores() -> MutexGuard<'static, BTreeMap<PathBuf, Store>> {
+    static OPEN: Mutex<BTreeMap<PathBuf, Store>> = Mutex::new(BTreeMap::new());
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl From<Database> for Store {
+    fn from(database: Database) -> Self {
+        Self { database, path: None }
+    }
 }
 
 impl Store {
@@ -100,7 +124,7 @@ impl Store {
         let options = request.options.clone().create(request.create_if_missing);
         let options = options.snapshot_max_age(SNAPSHOT_AGE).snapshot_limit(SNAPSHOT_BYTES);
         let options = options.allow_missing_merge_operators(true);
-        let store = Self { database: options.open(path).map_err(|error| opening(path, error))? };
+        let mut store = Self::from(options.open(path).map_err(|error| opening(path, error))?);
         let exists = store.find(DEFAULT_FAMILY)?.is_some();
         let opened = if !exists && !request.create_if_missing {
             Err(missing())
@@ -110,7 +134,13 @@ impl Store {
             store.open_families(request)
         };
         match opened {
-            Ok(tables) => Ok((store, tables)),
+            Ok(tables) => {
+                store.path = path.canonicalize().ok();
+                if let Some(path) = &store.path {
+                    open_stores().insert(path.clone(), store.clone());
+                }
+                Ok((store, tables))
+            }
             Err(status) => {
                 // The first failure counts.
                 let _ = store.database.close();
@@ -149,15 +179,19 @@ impl Store {
 
     /// Creates the table of a family.
     pub fn create_family(&self, family: &FamilyRequest) -> Result<Table, Status> {
+        let mut name = BYTEWISE.to_owned();
         if let Some(comparator) = &family.comparator {
             comparator.check_samples()?;
-            let name = comparator.name()?;
-            if name != BYTEWISE {
-                let meta = TableOptions::new(EngineKind::Naive);
-                let meta = self.database.open_or_create_table(META, meta)?;
-                meta.put(comparator_key(&family.name), name)?;
-                self.database.sync()?;
-            }
+            name = comparator.name()?;
+        }
+        if name != BYTEWISE {
+            let meta = TableOptions::new(EngineKind::Naive);
+            let meta = self.database.open_or_create_table(META, meta)?;
+            meta.put(comparator_key(&family.name), name)?;
+            self.database.sync()?;
+        } else if let Some(meta) = found(self.database.table(META))? {
+            // An earlier creation may have failed after this entry.
+            meta.delete(comparator_key(&family.name))?;
         }
         let options = table_options(&family.name, &family.table)?;
         Ok(self.database.create_table(&table_name(&family.name), options)?)
@@ -170,6 +204,31 @@ impl Store {
             meta.delete(comparator_key(family))?;
         }
         Ok(())
+    }
+
+    /// Closes the database.
+    pub fn close(&self) -> Result<(), Status> {
+        if let Some(path) = &self.path {
+            open_stores().remove(path);
+        }
+        Ok(self.database.close()?)
+    }
+
+    /// Returns the names of the families of a database that no other process has open for writing.
+    pub fn families_in(path: &Path) -> Result<Vec<String>, Status> {
+        if !path.join(CATALOG).exists() {
+            let message = format!("{}: there is no database", path.display());
+            return Err(Status::new(Code::Io, message));
+        }
+        let open = path.canonicalize().ok().and_then(|path| open_stores().get(&path).cloned());
+        if let Some(store) = open {
+            return store.families();
+        }
+        let options = Options::new().read_only(true).allow_missing_merge_operators(true);
+        let store = Self::from(options.open(path).map_err(|error| opening(path, error))?);
+        let families = store.families();
+        store.database.close()?;
+        families
     }
 
     /// Returns the names of the families, the default one first.
@@ -229,7 +288,8 @@ impl Store {
     }
 }
 
-fn found(table: quintet::Result<Table>) -> Result<Option<Table>, Status> {
+/// Returns a table, or `None` if there is none.
+pub fn found(table: quintet::Result<Table>) -> Result<Option<Table>, Status> {
     match table {
         Ok(table) => Ok(Some(table)),
         Err(Error::NoSuchTable { .. }) => Ok(None),
@@ -241,7 +301,7 @@ fn opening(path: &Path, error: Error) -> Status {
     match error {
         Error::Locked { holder, .. } => {
             let lock = path.join("LOCK");
-            Status::new(Code::Io, format!("lock {}: already held by {holder}", lock.display()))
+            Status::new(Code::Io, format!("lock {}: already held: open {holder}", lock.display()))
         }
         error => error.into(),
     }

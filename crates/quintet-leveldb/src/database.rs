@@ -11,16 +11,14 @@ use quintet_compat::{
     boundary::{Allocated, Array, Bytes, Out, OutArray, Text, give, required},
     comparator::ComparatorCalls,
     destroy, export, export_fallible, keys,
-    operations::Operations,
+    operations::{Operations, Target},
     sizes,
+    snapshot::{SnapshotCell, SnapshotObject},
     status::Status,
     store::Store,
 };
 
-use crate::{
-    objects::SnapshotObject,
-    options::{DatabaseOptions, ReadOptions, WriteOptions},
-};
+use crate::options::{DatabaseOptions, ReadOptions, WriteOptions};
 
 /// Number of levels of LevelDB. Here all files are of level 0.
 const LEVELS: usize = 7;
@@ -77,7 +75,7 @@ fn get(
     key: &[u8],
 ) -> Result<Option<quintet::Value>, Status> {
     let (db, key) = (required(db, "the database")?, keys::stored(key));
-    Ok(match options.map(ReadOptions::snapshot).transpose()?.flatten() {
+    Ok(match options.map(|options| options.snapshot.get()).transpose()?.flatten() {
         Some(snapshot) => snapshot.get(&db.table, key)?,
         None => db.table.get(key)?,
     })
@@ -121,7 +119,8 @@ export_fallible! {
     ) {
         let (db, batch) = (required(db, "the database")?, required(batch, "the batch")?);
         let durability = required(options, "the write options")?.durability();
-        batch.commit(&db.store.database, durability, |_| Ok(&db.table))
+        let target = Target { table: &db.table, operator: None, ttl: None };
+        batch.commit(&db.store.database, durability, |_| Ok(target))
     }
 
     /// Returns the value of a key, to be released by `leveldb_free`. Null if there is none.
@@ -131,7 +130,7 @@ export_fallible! {
     ) -> Allocated, Allocated::NULL, {
         let value = key.items(key_size).and_then(|key| get(db, options, key));
         give(value_size, value.as_ref().map_or(0, |value| value.as_ref().map_or(0, |v| v.len())));
-        Ok(value?.map_or(Allocated::NULL, |value| Allocated::copy(&value)))
+        Allocated::of(value?.as_deref())
     }
 
     /// Removes a database. Does nothing if there is none. Fails if it is open.
@@ -151,14 +150,14 @@ export! {
     pub fn leveldb_close(db: Option<Box<Db>>) {
         if let Some(db) = db {
             // The interface has no way to report a failure. Writes that returned are in the log.
-            let _ = db.store.database.close();
+            let _ = db.store.close();
         }
     }
 
     /// Takes a snapshot. Returns null if the database was closed.
     pub fn leveldb_create_snapshot(db: Option<&Db>) -> Option<Box<SnapshotObject>>, None, {
         let snapshot = db?.store.database.snapshot().ok()?;
-        Some(Box::new(SnapshotObject::new(snapshot)))
+        Some(SnapshotObject::new(SnapshotCell::new(snapshot)))
     }
 
     /// Releases a snapshot. Read options that name it fail from then on.

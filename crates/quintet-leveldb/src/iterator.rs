@@ -4,7 +4,7 @@ use quintet::Snapshot;
 use quintet_compat::{
     boundary::{Bytes, Out, View, give},
     export, export_fallible,
-    iterator::{Bounds, StoreIterator},
+    iterator::{Bounds, Source, StoreIterator},
     status::Status,
 };
 
@@ -28,11 +28,17 @@ fn move_to(iterator: Option<&mut IteratorObject>, movement: impl FnOnce(&mut Sto
 
 fn new_iterator(db: Option<&Db>, options: Option<&ReadOptions>) -> Result<StoreIterator, Status> {
     let db = db.ok_or_else(|| Status::invalid("the database is null"))?;
-    let snapshot: Snapshot = match options.map(ReadOptions::snapshot).transpose()?.flatten() {
-        Some(snapshot) => (*snapshot).clone(),
-        None => db.store.database.snapshot()?,
-    };
-    Ok(StoreIterator::new(db.table.clone(), snapshot, Bounds::default(), db.comparator))
+    let snapshot: Snapshot =
+        match options.map(|options| options.snapshot.get()).transpose()?.flatten() {
+            Some(snapshot) => (*snapshot).clone(),
+            None => db.store.database.snapshot()?,
+        };
+    Ok(StoreIterator::new(
+        db.table.clone(),
+        Source::Snapshot(snapshot),
+        Bounds::default(),
+        db.comparator,
+    ))
 }
 
 /// Returns the address of bytes of the current entry, and stores their size.

@@ -6,10 +6,8 @@ use std::{
     fs,
     os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::PathBuf,
-    sync::{Arc, Weak},
 };
 
-use quintet::Snapshot;
 use quintet_compat::{
     boundary::{Allocated, Array, Bytes, Context, Out},
     comparator::{Comparator, CompareFunction, Destructor, NameFunction},
@@ -58,22 +56,6 @@ impl Drop for FilterPolicy {
         if let Some((destructor, state)) = self.0 {
             destructor(state);
         }
-    }
-}
-
-/// `leveldb_snapshot_t`.
-#[derive(Debug)]
-pub struct SnapshotObject(Arc<Snapshot>);
-
-impl SnapshotObject {
-    /// Makes the object of a snapshot.
-    pub fn new(snapshot: Snapshot) -> Self {
-        Self(Arc::new(snapshot))
-    }
-
-    /// Returns the snapshot for read options.
-    pub fn share(&self) -> Weak<Snapshot> {
-        Arc::downgrade(&self.0)
     }
 }
 

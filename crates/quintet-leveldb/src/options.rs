@@ -1,18 +1,18 @@
 //! Options of databases, reads and writes.
 
-use std::{ffi::c_int, sync::Weak};
+use std::ffi::c_int;
 
-use quintet::{Durability, Options, Snapshot};
+use quintet::{Durability, Options};
 use quintet_compat::{
     boundary::Foreign,
     comparator::{Comparator, ComparatorCalls},
-    engines::{MERGE_OPERATOR, TableRequest},
+    engines::{TableRequest, without_merges},
     export,
-    status::Status,
+    snapshot::{SnapshotObject, SnapshotReference},
     store::{DEFAULT_FAMILY, FamilyRequest, FamilyRules, OpenRequest},
 };
 
-use crate::objects::{Cache, Env, FilterPolicy, SnapshotObject};
+use crate::objects::{Cache, Env, FilterPolicy};
 
 /// No compression, as LevelDB numbers it. The other number is Snappy.
 const NO_COMPRESSION: c_int = 0;
@@ -65,9 +65,7 @@ impl DatabaseOptions {
             error_if_exists: self.error_if_exists,
             family_rules: FamilyRules::default(),
             // Tables name the operator, so that programs of RocksDB's interface can merge later.
-            options: self
-                .options()
-                .merge_operator(MERGE_OPERATOR, |_, _, _| Err("LevelDB has no merges".to_owned())),
+            options: without_merges(self.options()),
             families: vec![family],
         }
     }
@@ -80,16 +78,7 @@ fn bytes(size: usize) -> u64 {
 /// `leveldb_readoptions_t`.
 #[derive(Debug, Default)]
 pub struct ReadOptions {
-    /// The snapshot. It belongs to its own object, so that releasing that ends it.
-    snapshot: Option<Weak<Snapshot>>,
-}
-
-impl ReadOptions {
-    /// Returns the snapshot to read. Fails if it was released.
-    pub fn snapshot(&self) -> Result<Option<std::sync::Arc<Snapshot>>, Status> {
-        let released = || Status::invalid("the snapshot of the read options was released");
-        self.snapshot.as_ref().map(|weak| weak.upgrade().ok_or_else(released)).transpose()
-    }
+    pub(crate) snapshot: SnapshotReference,
 }
 
 /// `leveldb_writeoptions_t`.
@@ -221,7 +210,8 @@ export! {
     pub fn leveldb_readoptions_set_snapshot(
         options: Option<&mut ReadOptions>, snapshot: Option<&SnapshotObject>,
     ) {
-        set(options, |options| options.snapshot = snapshot.map(SnapshotObject::share));
+        let snapshot = SnapshotReference::to(snapshot);
+        set(options, |options| options.snapshot = snapshot);
     }
 
     /// Makes write options without `sync`.

@@ -1,4 +1,4 @@
-/* The tests of the C interface. `main.c` lists them; each gets a directory of its own. */
+/* The tests of the C interface. `tests.def` lists them; each gets a directory of its own. */
 #ifndef TEST_H
 #define TEST_H
 
@@ -90,20 +90,8 @@ static inline long long number(quintet_slice value) {
   return atoll(text);
 }
 
-void test_callbacks(const char *directory);
-void test_closed(const char *directory);
-void test_forked(const char *directory);
-void test_keys(const char *directory);
-void test_loads(const char *directory);
-void test_merges(const char *directory);
-void test_mounts(const char *directory);
-void test_nulls(const char *directory);
-void test_reads(const char *directory);
-void test_snapshots(const char *directory);
-void test_tables(const char *directory);
-void test_threads(const char *directory);
-void test_transactions(const char *directory);
-void test_tree(const char *directory);
-void test_wrong_handles(const char *directory);
+#define TEST(name) void test_##name(const char *directory);
+#include "tests.def"
+#undef TEST
 
 #endif

@@ -68,6 +68,14 @@ impl Snapshot {
         Ok(Self { session: session.clone(), state })
     }
 
+    /// Makes a handle of the snapshot that a transaction reads.
+    pub(super) fn of_transaction(
+        session: ProcessArc<Session>,
+        state: ProcessArc<SnapshotState>,
+    ) -> Self {
+        Self { session, state }
+    }
+
     /// Returns the LSN of the snapshot: the commits below it are in the snapshot.
     pub fn lsn(&self) -> Lsn {
         self.state.lsn

@@ -10,6 +10,7 @@ use crate::{
         api::{
             key_bounds::KeyBounds,
             session::Session,
+            snapshot::Snapshot,
             table::Table,
             write_options::{DeleteOptions, PutOptions},
         },
@@ -175,6 +176,21 @@ impl Transaction {
     /// Returns whether `key` has a value.
     pub fn contains(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<bool> {
         self.get(table, key).map(|value| value.is_some())
+    }
+
+    /// Returns a snapshot of the moment that the transaction reads now, without its writes. Fixes
+    /// that moment if nothing was read before. The snapshot stays when the transaction ends. Fails
+    /// with [`Error::Conflict`] if an earlier read would be different in a snapshot of now.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        let core = &self.session.core;
+        core.tables.check_process()?;
+        let state = &mut *self.state.borrow_mut();
+        if let Some(failure) = &state.failure {
+            return Err(failure.clone());
+        }
+        let snapshot = state.reads.ensure_snapshot(core);
+        let snapshot = state.keep_failure(snapshot)?;
+        Ok(Snapshot::of_transaction(self.session.clone(), snapshot))
     }
 
     /// Returns the value of `key` after locking the key, so that the commit will not fail because

@@ -651,3 +651,29 @@ fn values_expire_as_of_the_moment_of_the_transaction() {
     writer.commit().unwrap();
     assert!(table.get("own").unwrap().is_none());
 }
+
+#[test]
+fn snapshot_of_a_transaction_shows_what_it_reads_without_its_writes() {
+    for begin in [begin, begin_snapshot] {
+        let (db, table) = open_one();
+        let mut transaction = begin(&db);
+        assert_eq!(text(&transaction, &table, "a"), "1");
+        transaction.put(&table, "b", "2").unwrap();
+        let snapshot = transaction.snapshot().unwrap();
+        table.put("c", "3").unwrap();
+        assert_eq!(text(&transaction, &table, "c"), "-");
+        assert!(snapshot.get(&table, "c").unwrap().is_none());
+        assert_eq!(snapshot.get(&table, "b").unwrap().unwrap(), "1");
+        assert_eq!(transaction.snapshot().unwrap().lsn(), snapshot.lsn());
+        transaction.rollback();
+        table.put("b", "3").unwrap();
+        assert_eq!(snapshot.get(&table, "b").unwrap().unwrap(), "1");
+    }
+    // A read before that is not current any more is a conflict.
+    let (db, table) = open_one();
+    let transaction = begin(&db);
+    assert_eq!(text(&transaction, &table, "a"), "1");
+    table.put("a", "2").unwrap();
+    assert!(matches!(transaction.snapshot(), Err(Error::Conflict { .. })));
+    assert!(matches!(transaction.get(&table, "b"), Err(Error::Conflict { .. })));
+}

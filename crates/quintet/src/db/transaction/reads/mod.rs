@@ -159,7 +159,7 @@ impl TransactionReads {
 
     /// Returns the snapshot, and takes it if there is none. Fails with [`Error::Conflict`] if
     /// earlier reads by versions are not current any more.
-    fn ensure_snapshot(&mut self, core: &Core) -> Result<ProcessArc<SnapshotState>> {
+    pub(crate) fn ensure_snapshot(&mut self, core: &Core) -> Result<ProcessArc<SnapshotState>> {
         if let Some(snapshot) = &self.snapshot {
             return Ok(snapshot.clone());
         }

@@ -1,0 +1,265 @@
+//! Iterators over a snapshot, with bounds and prefixes.
+
+use std::sync::Arc;
+
+use quintet_compat::{
+    boundary::{Array, Bytes, Out, OutArray, View, give, required},
+    export, export_fallible,
+    iterator::{Source, StoreIterator},
+    status::Status,
+};
+
+use crate::{
+    core::{Core, Db, Family, bounds},
+    families::{FamilyHandle, family_of},
+    options::reads::ReadOptions,
+};
+
+/// `rocksdb_iterator_t`. An iterator that could not be made has only a failure.
+#[derive(Debug)]
+pub struct IteratorObject {
+    entries: Result<StoreIterator, Status>,
+    family: Option<Arc<Family>>,
+    /// What a seek needs, beside the entries.
+    seek: Option<SeekRules>,
+}
+
+/// What a seek does beside the search.
+#[derive(Debug)]
+struct SeekRules {
+    core: Arc<Core>,
+    family: Arc<Family>,
+    options: ReadOptions,
+}
+
+impl IteratorObject {
+    /// Makes an iterator of a family.
+    pub fn new(
+        core: &Arc<Core>,
+        options: Option<&ReadOptions>,
+        family: &Arc<Family>,
+    ) -> Result<Self, Status> {
+        let source = Source::Snapshot(core.snapshot(options)?);
+        let entries =
+            StoreIterator::new(family.table.clone(), source, bounds(options), family.comparator);
+        let wants_rules = |options: &&ReadOptions| {
+            options.is_tailing() || (options.is_prefix_same_as_start() && family.prefix.is_some())
+        };
+        let seek = options.filter(wants_rules).map(|options| SeekRules {
+            core: core.clone(),
+            family: family.clone(),
+            options: options.clone(),
+        });
+        Ok(Self { entries: Ok(entries), family: Some(family.clone()), seek })
+    }
+
+    /// Makes an iterator of a family in a transaction.
+    pub fn in_source(source: Source, options: Option<&ReadOptions>, family: &Arc<Family>) -> Self {
+        let entries =
+            StoreIterator::new(family.table.clone(), source, bounds(options), family.comparator);
+        Self { entries: Ok(entries), family: Some(family.clone()), seek: None }
+    }
+
+    /// Makes an iterator that has only a failure.
+    pub fn failed(status: Status) -> Self {
+        Self { entries: Err(status), family: None, seek: None }
+    }
+
+    /// Returns the family.
+    pub fn family(&self) -> Option<&Arc<Family>> {
+        self.family.as_ref()
+    }
+
+    /// Replaces what the iterator reads. It does not read the present state at a seek then.
+    #[must_use]
+    pub fn map_source(mut self, map: impl FnOnce(Source) -> Source) -> Self {
+        self.entries = self.entries.map(|entries| entries.map_source(map));
+        self.seek = self.seek.filter(|rules| !rules.options.is_tailing());
+        self
+    }
+
+    fn get(&self) -> Option<&StoreIterator> {
+        self.entries.as_ref().ok()
+    }
+
+    /// Prepares a seek: a tailing iterator reads the present state, and one with a prefix ends
+    /// where the prefix of `key` ends.
+    fn before_seek(&mut self, key: Option<&[u8]>) {
+        let (Ok(entries), Some(rules)) = (&mut self.entries, &self.seek) else { return };
+        if rules.options.is_tailing() {
+            match rules.core.store.database.snapshot() {
+                Ok(snapshot) => entries.set_snapshot(snapshot),
+                Err(error) => return entries.fail(error.into()),
+            }
+        }
+        if rules.options.is_prefix_same_as_start() {
+            let mut limits = bounds(Some(&rules.options));
+            let extractor = rules.family.prefix.as_ref();
+            if let Some(prefix) = key.and_then(|key| extractor.and_then(|e| e.prefix(key))) {
+                limits.narrow_to_prefix(prefix);
+            }
+            entries.set_bounds(limits);
+        }
+    }
+}
+
+fn move_to(
+    iterator: Option<&mut IteratorObject>,
+    key: Option<Result<&[u8], Status>>,
+    movement: impl FnOnce(&mut StoreIterator, &[u8]),
+) {
+    let Some(iterator) = iterator else { return };
+    match key {
+        Some(Ok(key)) => {
+            iterator.before_seek(Some(key));
+            if let Ok(entries) = &mut iterator.entries {
+                movement(entries, key);
+            }
+        }
+        Some(Err(status)) => {
+            if let Ok(entries) = &mut iterator.entries {
+                entries.fail(status);
+            }
+        }
+        None => {
+            if let Ok(entries) = &mut iterator.entries {
+                movement(entries, &[]);
+            }
+        }
+    }
+}
+
+/// Moves to an end.
+fn move_to_end(iterator: Option<&mut IteratorObject>, movement: impl FnOnce(&mut StoreIterator)) {
+    if let Some(iterator) = iterator {
+        iterator.before_seek(None);
+        if let Ok(entries) = &mut iterator.entries {
+            movement(entries);
+        }
+    }
+}
+
+/// Returns the address of bytes of the current entry, and stores their size.
+fn view(bytes: Option<&[u8]>, size: Out<'_, usize>) -> View {
+    give(size, bytes.map_or(0, <[u8]>::len));
+    bytes.map_or(View::NULL, View::of)
+}
+
+fn core(db: Option<&Db>) -> Result<&Arc<Core>, Status> {
+    Ok(&required(db, "the database")?.core)
+}
+
+/// Returns the object of an iterator, or of its failure.
+pub fn object(iterator: Result<IteratorObject, Status>) -> Box<IteratorObject> {
+    Box::new(iterator.unwrap_or_else(IteratorObject::failed))
+}
+
+export! {
+    /// Makes an iterator of the default column family, at no entry.
+    pub fn rocksdb_create_iterator(
+        db: Option<&Db>, options: Option<&ReadOptions>,
+    ) -> Option<Box<IteratorObject>>, None, {
+        let new = || IteratorObject::new(core(db)?, options, core(db)?.default_family()?);
+        Some(object(new()))
+    }
+
+    /// Makes an iterator of a column family, at no entry.
+    pub fn rocksdb_create_iterator_cf(
+        db: Option<&Db>, options: Option<&ReadOptions>, family: Option<&FamilyHandle>,
+    ) -> Option<Box<IteratorObject>>, None, {
+        Some(object((|| IteratorObject::new(core(db)?, options, family_of(family)?))()))
+    }
+
+    /// Frees an iterator.
+    pub fn rocksdb_iter_destroy(iterator: Option<Box<IteratorObject>>) {
+        drop(iterator);
+    }
+
+    /// Returns 1 if the iterator is at an entry.
+    pub fn rocksdb_iter_valid(iterator: Option<&IteratorObject>) -> u8, 0, {
+        iterator.and_then(IteratorObject::get).is_some_and(StoreIterator::is_valid).into()
+    }
+
+    /// Moves to the first entry.
+    pub fn rocksdb_iter_seek_to_first(iterator: Option<&mut IteratorObject>) {
+        move_to_end(iterator, StoreIterator::seek_to_first);
+    }
+
+    /// Moves to the last entry.
+    pub fn rocksdb_iter_seek_to_last(iterator: Option<&mut IteratorObject>) {
+        move_to_end(iterator, StoreIterator::seek_to_last);
+    }
+
+    /// Moves to the first entry whose key is `key` or greater.
+    pub fn rocksdb_iter_seek(iterator: Option<&mut IteratorObject>, key: Bytes, size: usize) {
+        move_to(iterator, Some(key.items(size)), StoreIterator::seek);
+    }
+
+    /// Moves to the last entry whose key is `key` or less.
+    pub fn rocksdb_iter_seek_for_prev(
+        iterator: Option<&mut IteratorObject>, key: Bytes, size: usize,
+    ) {
+        move_to(iterator, Some(key.items(size)), StoreIterator::seek_for_prev);
+    }
+
+    /// Moves to the next entry.
+    pub fn rocksdb_iter_next(iterator: Option<&mut IteratorObject>) {
+        move_to(iterator, None, |iterator, _| iterator.next());
+    }
+
+    /// Moves to the entry before.
+    pub fn rocksdb_iter_prev(iterator: Option<&mut IteratorObject>) {
+        move_to(iterator, None, |iterator, _| iterator.prev());
+    }
+
+    /// Returns the key, which is valid until the iterator moves. Null at no entry.
+    pub fn rocksdb_iter_key(
+        iterator: Option<&IteratorObject>, size: Out<'_, usize>,
+    ) -> View, View::NULL, {
+        view(iterator.and_then(IteratorObject::get).and_then(StoreIterator::key), size)
+    }
+
+    /// Returns the value, which is valid until the iterator moves. Null at no entry.
+    pub fn rocksdb_iter_value(
+        iterator: Option<&IteratorObject>, size: Out<'_, usize>,
+    ) -> View, View::NULL, {
+        view(iterator.and_then(IteratorObject::get).and_then(StoreIterator::value), size)
+    }
+}
+
+export_fallible! {
+    /// Makes an iterator of each column family. All of them show one moment.
+    pub fn rocksdb_create_iterators(
+        db: Option<&Db>, options: Option<&ReadOptions>, families: Array<Option<&FamilyHandle>>,
+        iterators: OutArray<Option<Box<IteratorObject>>>, count: usize,
+    ) {
+        let core = core(db)?;
+        let mut iterators = iterators;
+        let (families, iterators) = (families.items(count)?, iterators.items(count)?);
+        let families: Vec<_> =
+            families.iter().map(|handle| family_of(*handle)).collect::<Result<_, _>>()?;
+        let snapshot = core.snapshot(options)?;
+        // All of them are made before one is written, so that a failure leaves none.
+        let made = families.into_iter().map(|family| {
+            let mut iterator = IteratorObject::new(core, options, family)?;
+            if let Ok(entries) = &mut iterator.entries {
+                entries.set_snapshot(snapshot.clone());
+            }
+            Ok(iterator)
+        });
+        let made: Vec<_> = made.collect::<Result<_, Status>>()?;
+        for (iterator, out) in made.into_iter().zip(iterators) {
+            out.write(Some(Box::new(iterator)));
+        }
+        Ok(())
+    }
+
+    /// Stores why the last movement failed, if it did.
+    pub fn rocksdb_iter_get_error(iterator: Option<&IteratorObject>) {
+        match iterator.map(|iterator| &iterator.entries) {
+            Some(Ok(iterator)) => iterator.failure().map_or(Ok(()), |status| Err(status.clone())),
+            Some(Err(status)) => Err(status.clone()),
+            None => Err(Status::invalid("the iterator is null")),
+        }
+    }
+}

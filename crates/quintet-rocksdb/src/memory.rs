@@ -1,0 +1,108 @@
+//! Memory that databases use.
+
+use std::sync::Arc;
+
+use quintet_compat::{boundary::required, export, export_fallible, status::Status};
+
+use crate::{
+    core::{Core, Db},
+    objects::Cache,
+};
+
+/// `rocksdb_memory_consumers_t`.
+#[derive(Debug, Default)]
+pub struct MemoryConsumers {
+    databases: Vec<Arc<Core>>,
+}
+
+/// `rocksdb_memory_usage_t`.
+#[derive(Debug, Default)]
+pub struct MemoryUsage {
+    memtables: u64,
+    indexes: u64,
+    caches: u64,
+}
+
+impl MemoryUsage {
+    fn add(&mut self, core: &Core) -> Result<(), Status> {
+        for family in core.families().iter() {
+            let memory = family.memory();
+            self.memtables += memory.memtables;
+            self.indexes += memory.indexes;
+            self.caches += memory.caches;
+        }
+        Ok(core.store.database.snapshot().map(drop)?)
+    }
+}
+
+export! {
+    /// Makes an empty list of what uses memory.
+    pub fn rocksdb_memory_consumers_create() -> Option<Box<MemoryConsumers>>, None, {
+        Some(Box::default())
+    }
+
+    /// Adds a database.
+    pub fn rocksdb_memory_consumers_add_db(
+        consumers: Option<&mut MemoryConsumers>, db: Option<&Db>,
+    ) {
+        if let (Some(consumers), Some(db)) = (consumers, db) {
+            consumers.databases.push(db.core.clone());
+        }
+    }
+
+    /// Does nothing: the object of a cache has no data. A database counts its own cache.
+    pub fn rocksdb_memory_consumers_add_cache(
+        _consumers: Option<&MemoryConsumers>, _cache: Option<&Cache>,
+    ) {}
+
+    /// Frees a list of what uses memory.
+    pub fn rocksdb_memory_consumers_destroy(consumers: Option<Box<MemoryConsumers>>) {
+        drop(consumers);
+    }
+
+    /// Frees what `rocksdb_approximate_memory_usage_create` returned.
+    pub fn rocksdb_approximate_memory_usage_destroy(usage: Option<Box<MemoryUsage>>) {
+        drop(usage);
+    }
+
+    /// Returns the bytes of memtables.
+    pub fn rocksdb_approximate_memory_usage_get_mem_table_total(
+        usage: Option<&MemoryUsage>,
+    ) -> u64, 0, {
+        usage.map_or(0, |usage| usage.memtables)
+    }
+
+    /// Returns the bytes of memtables that are not in files.
+    pub fn rocksdb_approximate_memory_usage_get_mem_table_unflushed(
+        usage: Option<&MemoryUsage>,
+    ) -> u64, 0, {
+        usage.map_or(0, |usage| usage.memtables)
+    }
+
+    /// Returns the bytes of indexes.
+    pub fn rocksdb_approximate_memory_usage_get_mem_table_readers_total(
+        usage: Option<&MemoryUsage>,
+    ) -> u64, 0, {
+        usage.map_or(0, |usage| usage.indexes)
+    }
+
+    /// Returns the bytes of cached blocks and pages.
+    pub fn rocksdb_approximate_memory_usage_get_cache_total(
+        usage: Option<&MemoryUsage>,
+    ) -> u64, 0, {
+        usage.map_or(0, |usage| usage.caches)
+    }
+}
+
+export_fallible! {
+    /// Counts the memory that databases use now. Fails if one was closed.
+    pub fn rocksdb_approximate_memory_usage_create(
+        consumers: Option<&MemoryConsumers>,
+    ) -> Option<Box<MemoryUsage>>, None, {
+        let mut usage = MemoryUsage::default();
+        for core in &required(consumers, "the list of consumers")?.databases {
+            usage.add(core)?;
+        }
+        Ok(Some(Box::new(usage)))
+    }
+}

@@ -1,0 +1,151 @@
+//! Opening and closing databases.
+
+use std::{ffi::c_int, sync::Arc, time::Duration};
+
+use quintet_compat::{
+    boundary::{Array, OutArray, Text, required},
+    destroy, export, export_fallible,
+    status::Status,
+    store::{DEFAULT_FAMILY, Store},
+};
+
+use crate::{
+    core::{Core, Db, Family, NewFamily, path},
+    families::{FamilyHandle, ttl},
+    options::database::DatabaseOptions,
+};
+
+/// Opens a database with the default column family only.
+pub fn open_default(
+    options: Option<&DatabaseOptions>,
+    name: Text,
+    ttl: Option<Duration>,
+    is_read_only: bool,
+) -> Result<Arc<Core>, Status> {
+    let options = required(options, "options")?;
+    let families = [NewFamily { name: DEFAULT_FAMILY.to_owned(), options, ttl }];
+    Ok(Core::open(path(&name)?, options, &families, is_read_only)?.0)
+}
+
+/// The column families that a program opens.
+#[derive(Debug)]
+pub struct FamilyArguments<'a> {
+    /// Their number.
+    pub count: i32,
+    /// Their names.
+    pub names: Array<Text>,
+    /// Their options.
+    pub options: Array<Option<&'a DatabaseOptions>>,
+    /// How long their values are kept in seconds. `None`: until they are deleted.
+    pub ttls: Option<Array<c_int>>,
+    /// Where their handles are written.
+    pub handles: OutArray<Option<Box<FamilyHandle>>>,
+}
+
+/// Opens a database with column families, and writes their handles.
+pub fn open_families(
+    options: Option<&DatabaseOptions>,
+    name: Text,
+    arguments: FamilyArguments<'_>,
+    is_read_only: bool,
+) -> Result<Arc<Core>, Status> {
+    let FamilyArguments { count, names, options: family_options, ttls, mut handles } = arguments;
+    let options = required(options, "options")?;
+    let count = usize::try_from(count).map_err(|_| Status::invalid("the count is negative"))?;
+    let (names, family_options) = (names.items(count)?, family_options.items(count)?);
+    let handles = handles.items(count)?;
+    let mut families = Vec::with_capacity(count);
+    let ttls = ttls.as_ref().map(|ttls| ttls.items(count)).transpose()?;
+    for (index, (name, family)) in names.iter().zip(family_options).enumerate() {
+        let options = required(*family, "options of a column family")?;
+        let ttl = ttls.and_then(|ttls| ttls.get(index)).and_then(|seconds| ttl(*seconds));
+        families.push(NewFamily { name: name.text()?, options, ttl });
+    }
+    if !families.iter().any(|new| new.name == DEFAULT_FAMILY) {
+        return Err(Status::invalid("Default column family not specified"));
+    }
+    let (core, opened): (_, Vec<Arc<Family>>) =
+        Core::open(path(&name)?, options, &families, is_read_only)?;
+    for (handle, family) in handles.iter_mut().zip(opened) {
+        handle.write(Some(Box::new(FamilyHandle::new(family))));
+    }
+    Ok(core)
+}
+
+export_fallible! {
+    /// Opens a database that has the default column family only.
+    pub fn rocksdb_open(
+        options: Option<&DatabaseOptions>, name: Text,
+    ) -> Option<Box<Db>>, None, {
+        Ok(Some(Box::new(Db::new(open_default(options, name, None, false)?))))
+    }
+
+    /// Opens the default column family of a database for reading.
+    pub fn rocksdb_open_for_read_only(
+        options: Option<&DatabaseOptions>, name: Text, _error_if_wal_file_exists: u8,
+    ) -> Option<Box<Db>>, None, {
+        Ok(Some(Box::new(Db::new(open_default(options, name, None, true)?))))
+    }
+
+    /// Opens a database with all its column families.
+    pub fn rocksdb_open_column_families(
+        options: Option<&DatabaseOptions>, name: Text, count: i32, names: Array<Text>,
+        family_options: Array<Option<&DatabaseOptions>>,
+        handles: OutArray<Option<Box<FamilyHandle>>>,
+    ) -> Option<Box<Db>>, None, {
+        let arguments =
+            FamilyArguments { count, names, options: family_options, ttls: None, handles };
+        Ok(Some(Box::new(Db::new(open_families(options, name, arguments, false)?))))
+    }
+
+    /// Opens a database that has the default column family only. Values that are written expire
+    /// after `seconds`, unless that is zero or less.
+    pub fn rocksdb_open_with_ttl(
+        options: Option<&DatabaseOptions>, name: Text, seconds: c_int,
+    ) -> Option<Box<Db>>, None, {
+        Ok(Some(Box::new(Db::new(open_default(options, name, ttl(seconds), false)?))))
+    }
+
+    /// Opens a database with all its column families, each with a time after which values that
+    /// are written expire.
+    pub fn rocksdb_open_column_families_with_ttl(
+        options: Option<&DatabaseOptions>, name: Text, count: i32, names: Array<Text>,
+        family_options: Array<Option<&DatabaseOptions>>,
+        handles: OutArray<Option<Box<FamilyHandle>>>, ttls: Array<c_int>,
+    ) -> Option<Box<Db>>, None, {
+        let ttls = Some(ttls);
+        let arguments = FamilyArguments { count, names, options: family_options, ttls, handles };
+        Ok(Some(Box::new(Db::new(open_families(options, name, arguments, false)?))))
+    }
+
+    /// Opens some column families of a database for reading.
+    pub fn rocksdb_open_for_read_only_column_families(
+        options: Option<&DatabaseOptions>, name: Text, count: i32, names: Array<Text>,
+        family_options: Array<Option<&DatabaseOptions>>,
+        handles: OutArray<Option<Box<FamilyHandle>>>, _error_if_wal_file_exists: u8,
+    ) -> Option<Box<Db>>, None, {
+        let arguments =
+            FamilyArguments { count, names, options: family_options, ttls: None, handles };
+        Ok(Some(Box::new(Db::new(open_families(options, name, arguments, true)?))))
+    }
+
+    /// Removes a database. Does nothing if there is none. Fails if it is open.
+    pub fn rocksdb_destroy_db(_options: Option<&DatabaseOptions>, name: Text) {
+        destroy::destroy(path(&name)?)
+    }
+
+    /// Checks every file and entry of a database. Fails if one is damaged; nothing is removed.
+    pub fn rocksdb_repair_db(options: Option<&DatabaseOptions>, name: Text) {
+        let options = required(options, "options")?.options();
+        Store::repair(path(&name)?, &options)
+    }
+}
+
+export! {
+    /// Closes a database.
+    pub fn rocksdb_close(db: Option<Box<Db>>) {
+        if let Some(db) = db {
+            db.close();
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Writes a file of sorted entries.
+
+use std::{
+    fs::File,
+    io::{BufWriter, Write as _},
+    path::{Path, PathBuf},
+};
+
+use quintet_compat::{
+    comparator::ComparatorCalls,
+    files::{failed, sync_directory},
+    operations::{Action, Operations, Record},
+    status::Status,
+};
+
+use super::format::{BLOCK_BYTES, BLOCK_BYTES_MAX, END, MAGIC};
+
+/// `rocksdb_sstfilewriter_t`.
+#[derive(Debug)]
+pub struct SstWriter {
+    comparator: Option<ComparatorCalls>,
+    open: Option<OpenFile>,
+    /// Size of the file in bytes.
+    size: u64,
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    path: PathBuf,
+    file: BufWriter<File>,
+    block: Operations,
+    ranges: Operations,
+    last: Option<Vec<u8>>,
+    entries: u64,
+}
+
+impl OpenFile {
+    /// Writes bytes, and returns their number.
+    fn write(&mut self, bytes: &[u8]) -> Result<u64, Status> {
+        self.file.write_all(bytes).map_err(|error| failed(&self.path, &error))?;
+        Ok(u64::try_from(bytes.len()).unwrap_or(u64::MAX))
+    }
+
+    /// Writes a block, and returns its size. Writes none without entries.
+    fn write_block(&mut self, block: &Operations) -> Result<u64, Status> {
+        block.check()?;
+        if block.count() == 0 {
+            return Ok(0);
+        }
+        let content = block.bytes();
+        let size = u32::try_from(content.len()).ok().filter(|size| *size <= BLOCK_BYTES_MAX);
+        let size = size.ok_or_else(|| Status::invalid("the entry is too large"))?;
+        let written = self.write(&size.to_le_bytes())?;
+        let written = written + self.write(&crc32c::crc32c(content).to_le_bytes())?;
+        Ok(written + self.write(content)?)
+    }
+}
+
+impl SstWriter {
+    /// Makes a writer without a file.
+    pub fn new(comparator: Option<ComparatorCalls>) -> Self {
+        Self { comparator, open: None, size: 0 }
+    }
+
+    /// Returns the size of the file in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Begins a file. An existing one is replaced.
+    pub fn open(&mut self, path: &Path) -> Result<(), Status> {
+        if let Some(comparator) = &self.comparator {
+            comparator.check_samples()?;
+        }
+        let file = File::create(path).map_err(|error| failed(path, &error))?;
+        let mut open = OpenFile {
+            path: path.to_path_buf(),
+            file: BufWriter::new(file),
+            block: Operations::default(),
+            ranges: Operations::default(),
+            last: None,
+            entries: 0,
+        };
+        self.size = open.write(&MAGIC)?;
+        self.open = Some(open);
+        Ok(())
+    }
+
+    /// Adds an entry. Keys must ascend, except those of range deletes.
+    pub fn add(&mut self, action: Action, key: &[u8], value: &[u8]) -> Result<(), Status> {
+        let open = self.open.as_mut().ok_or_else(|| Status::invalid("File is not opened"))?;
+        let record = Record { action, family: 0, key, value };
+        open.entries += 1;
+        if action == Action::DeleteRange {
+            open.ranges.add(record);
+            return open.ranges.check();
+        }
+        if open.last.as_ref().is_some_and(|last| **last >= *key) {
+            open.entries -= 1;
+            return Err(Status::invalid("Keys must be added in strict ascending order."));
+        }
+        open.last = Some(key.to_vec());
+        open.block.add(record);
+        if open.block.bytes().len() >= BLOCK_BYTES {
+            let block = std::mem::take(&mut open.block);
+            self.size += open.write_block(&block)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the file. It is durable then.
+    pub fn finish(&mut self) -> Result<(), Status> {
+        let mut open = self.open.take().ok_or_else(|| Status::invalid("File is not opened"))?;
+        if open.entries == 0 {
+            return Err(Status::invalid("Cannot create sst file with no entries"));
+        }
+        let blocks = [std::mem::take(&mut open.block), std::mem::take(&mut open.ranges)];
+        for block in blocks {
+            self.size += open.write_block(&block)?;
+        }
+        let entries = open.entries.to_le_bytes();
+        self.size += open.write(&END.to_le_bytes())?;
+        self.size += open.write(&entries)?;
+        self.size += open.write(&crc32c::crc32c(&entries).to_le_bytes())?;
+        let OpenFile { path, file, .. } = open;
+        let file = file.into_inner().map_err(|error| failed(&path, error.error()))?;
+        file.sync_all().map_err(|error| failed(&path, &error))?;
+        path.parent().map_or(Ok(()), sync_directory)
+    }
+}
