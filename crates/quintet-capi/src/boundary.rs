@@ -3,9 +3,17 @@
 //! Why: a pointer from C is a promise of the caller. Here it becomes a Rust type once, so that all
 //! other modules are safe code.
 //!
-//! How: [`Slice`], [`Array`] and [`Buffer`] have private fields, so safe Rust cannot make one that
-//! names foreign memory. [`Out`], [`InOut`] and [`In`] are references that may be absent; a null
-//! pointer is `None`.
+//! How: a type with an address has private fields and is for one direction.
+//!
+//! - In: [`Slice`], [`Array`] and [`Room`] are read or written. Safe Rust makes none of them but
+//!   the absent slice, and slices of bytes that live as long as the program.
+//! - Out: safe Rust makes a [`View`] of any bytes, for callbacks and results. It cannot read one.
+//!
+//! A [`Buffer`] owns a vector. [`Out`], [`InOut`] and [`In`] are references that may be absent; a
+//! null pointer is `None`.
+//!
+//! Invariant: a value that came in is used only in its call, with the count that came with it.
+//! Exported functions keep this; no value can go to another thread.
 #![expect(unsafe_code, reason = "pointers of the C program; see UNSAFE.md")]
 
 use std::{
@@ -36,9 +44,17 @@ impl Slice {
     /// The absent slice.
     pub const NONE: Self = Self { data: ptr::null(), size: 0 };
 
-    /// Returns a slice that names `bytes`, for a caller that keeps them alive.
-    pub fn of(bytes: &[u8]) -> Self {
+    /// Returns a slice of bytes that live as long as the program.
+    pub fn of(bytes: &'static [u8]) -> Self {
         Self { data: bytes.as_ptr(), size: bytes.len() }
+    }
+
+    /// Removes the first `count` bytes. Fails with `Limit` if there are fewer.
+    pub fn remove_first(&mut self, count: usize) -> Result<(), Failure> {
+        let fewer = || Failure::new(Code::Limit, "a slice has fewer bytes");
+        let rest = self.bytes()?.get(count..).ok_or_else(fewer)?;
+        *self = Self { data: rest.as_ptr(), size: rest.len() };
+        Ok(())
     }
 
     /// Returns whether the slice is the absent value.
@@ -58,8 +74,9 @@ impl Slice {
         if isize::try_from(self.size).is_err() {
             return Err(Failure::new(Code::Limit, "a slice is larger than any memory"));
         }
-        // SAFETY: the caller promises `size` readable bytes that stay unchanged during the call.
-        // The slice is an argument or a copy of one, so the result does not outlive the call.
+        // SAFETY: the program makes a slice that is not null, except those of `of`, whose bytes
+        // live for ever. It promises `size` readable bytes that stay unchanged in the call, in
+        // which the slice is used.
         Ok(unsafe { slice::from_raw_parts(self.data, self.size) })
     }
 
@@ -72,6 +89,25 @@ impl Slice {
     pub fn text(&self) -> Result<&str, Failure> {
         std::str::from_utf8(self.bytes()?)
             .map_err(|error| Failure::new(Code::NotUtf8, format!("text is not UTF-8: {error}")))
+    }
+}
+
+/// An address and a size, as [`Slice`] has them: bytes of the library, for the program to read.
+/// Rust cannot read through it, so it may outlive the bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    data: *const u8,
+    size: usize,
+}
+
+impl View {
+    /// The absent value.
+    pub const NONE: Self = Self { data: ptr::null(), size: 0 };
+
+    /// Returns a view of `bytes`. The function that passes it says how long it is valid.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self { data: bytes.as_ptr(), size: bytes.len() }
     }
 }
 
@@ -92,7 +128,8 @@ impl<T> Array<T> {
         if count > isize::MAX.unsigned_abs() / size_of::<T>().max(1) {
             return Err(Failure::new(Code::Limit, "an array is larger than any memory"));
         }
-        // SAFETY: the caller promises `count` initialised items that stay unchanged in the call.
+        // SAFETY: only the program makes an array. It promises `count` initialised items that stay
+        // unchanged in the call, in which the array is used.
         Ok(unsafe { slice::from_raw_parts(self.0, count) })
     }
 }
@@ -205,8 +242,8 @@ impl Room {
             return Err(Failure::null("memory for the value is null"));
         }
         if !bytes.is_empty() {
-            // SAFETY: the caller promises `capacity` writable bytes, which belong to nothing else
-            // during the call.
+            // SAFETY: only the program makes such a value. It promises `capacity` writable bytes,
+            // which belong to nothing else during the call, in which the value is used.
             unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.0, bytes.len()) };
         }
         Ok(true)

@@ -8,7 +8,7 @@ use std::{
 use quintet::{Cursor, Entries, Key, KeyRange, Table, TableCursor, Value};
 
 use crate::{
-    boundary::{In, Out, Slice, export, give, required},
+    boundary::{In, Out, Slice, View, export, give, required},
     failure::Failure,
     handles::Handle,
     range::{self, Range},
@@ -183,7 +183,7 @@ export! {
     /// Errors: those of a read. An iterator over a range of a table reads a snapshot, so
     /// it can also fail with `QUINTET_SNAPSHOT_EXPIRED`, as it does after `quintet_close`.
     pub fn quintet_iterator_next(
-        iterator: Handle<EntryIterator>, key: Out<Slice>, value: Out<Slice>, found: Out<bool>,
+        iterator: Handle<EntryIterator>, key: Out<View>, value: Out<View>, found: Out<bool>,
     ) {
         let found = required(found, "found")?;
         let iterator = iterator.get()?;
@@ -192,8 +192,8 @@ export! {
         state.current = state.pages.next()?;
         found.write(state.current.is_some());
         let entry = state.current.as_ref();
-        give(key, entry.map_or(Slice::NONE, |(key, _)| Slice::of(key)));
-        give(value, entry.map_or(Slice::NONE, |(_, value)| Slice::of(value)));
+        give(key, entry.map_or(View::NONE, |(key, _)| View::of(key)));
+        give(value, entry.map_or(View::NONE, |(_, value)| View::of(value)));
         Ok(())
     }
 
@@ -272,13 +272,13 @@ export! {
     ///
     /// Errors: those of every function.
     pub fn quintet_cursor_entry(
-        cursor: Handle<CursorHandle>, key: Out<Slice>, value: Out<Slice>, found: Out<bool>,
+        cursor: Handle<CursorHandle>, key: Out<View>, value: Out<View>, found: Out<bool>,
     ) {
         let cursor = cursor.get()?;
         let cursor = exclusive(&cursor.0)?;
         give(found, cursor.key().is_some());
-        give(key, cursor.key().map_or(Slice::NONE, Slice::of));
-        give(value, cursor.value().map_or(Slice::NONE, Slice::of));
+        give(key, cursor.key().map_or(View::NONE, View::of));
+        give(value, cursor.value().map_or(View::NONE, View::of));
         Ok(())
     }
 

@@ -27,11 +27,9 @@ fn read<T: TypedKey, const N: usize>(
 ) -> Result<(), Failure> {
     let rest = required(rest, "rest")?;
     let bytes = rest.bytes()?;
-    let decoded = bytes.split_at_checked(N).and_then(|(head, tail)| Some((T::decode(head)?, tail)));
-    let (value, tail) = decoded.ok_or_else(not_of_type)?;
-    required(number, "number")?.write(value);
-    *rest = Slice::of(tail);
-    Ok(())
+    let decoded = bytes.get(..N).and_then(T::decode);
+    required(number, "number")?.write(decoded.ok_or_else(not_of_type)?);
+    rest.remove_first(N)
 }
 
 /// Copies the bytes of a value.
@@ -142,16 +140,16 @@ export! {
     pub fn quintet_key_read_bytes(rest: InOut<Slice>, bytes: InOut<Buffer>, last: bool) {
         let (rest, bytes) = (required(rest, "rest")?, required(bytes, "bytes")?);
         let all = rest.bytes()?;
-        let (part, tail) = if last {
-            (all.to_vec(), &[][..])
+        let (part, size) = if last {
+            (all.to_vec(), all.len())
         } else {
             let end = all.windows(2).position(|pair| pair == [0, 1]).ok_or_else(not_of_type)? + 2;
-            let (head, tail) = all.split_at_checked(end).ok_or_else(not_of_type)?;
+            let head = all.get(..end).ok_or_else(not_of_type)?;
             let (part, _) = <(Vec<u8>, Vec<u8>)>::decode(head).ok_or_else(not_of_type)?;
-            (part, tail)
+            (part, end)
         };
+        rest.remove_first(size)?;
         bytes.set(part);
-        *rest = Slice::of(tail);
         Ok(())
     }
 

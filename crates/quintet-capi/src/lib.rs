@@ -27,4 +27,4 @@ pub mod table;
 pub mod transaction;
 pub mod write;
 
-pub use boundary::{Array, Buffer, Context, ErrorOut, In, InOut, Out, Slice};
+pub use boundary::{Array, Buffer, Context, ErrorOut, In, InOut, Out, Room, Slice, View};

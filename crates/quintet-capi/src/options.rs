@@ -8,7 +8,7 @@ use quintet::{
 };
 
 use crate::{
-    boundary::{Buffer, Context, Out, Slice, export, required},
+    boundary::{Buffer, Context, Out, Slice, View, export, required},
     failure::Failure,
     handles::Handle,
 };
@@ -21,9 +21,9 @@ use crate::{
 /// results. It runs without a lock.
 pub type MergeFunction = extern "C-unwind" fn(
     context: Context,
-    key: Slice,
-    old: *const Slice,
-    operand: Slice,
+    key: View,
+    old: *const View,
+    operand: View,
     merged: *mut Buffer,
 ) -> c_int;
 
@@ -115,9 +115,9 @@ fn merge(
     operand: &[u8],
 ) -> Result<Vec<u8>, String> {
     let mut merged = Buffer::EMPTY;
-    let old = old.map(Slice::of);
+    let old = old.map(View::of);
     let old = old.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    let result = function(context, Slice::of(key), old, Slice::of(operand), &raw mut merged);
+    let result = function(context, View::of(key), old, View::of(operand), &raw mut merged);
     let merged = merged.take();
     if result == 0 { Ok(merged) } else { Err(String::from_utf8_lossy(&merged).into_owned()) }
 }

@@ -5,7 +5,7 @@ use std::{ffi::c_int, ops::ControlFlow};
 use quintet::{Key, ReadableTable, Value};
 
 use crate::{
-    boundary::{Array, Buffer, Context, In, InOut, Out, Room, Slice, export, give, required},
+    boundary::{Array, Buffer, Context, In, InOut, Out, Room, Slice, View, export, give, required},
     failure::{Code, Failure},
     handles::Handle,
     range::{self, Range},
@@ -14,10 +14,10 @@ use crate::{
 
 /// Gets entries from `quintet_visit` and `quintet_get_with`. The slices are valid until it returns.
 /// Returns 0 to go on, and another number to stop.
-pub type VisitFunction = extern "C-unwind" fn(context: Context, key: Slice, value: Slice) -> c_int;
+pub type VisitFunction = extern "C-unwind" fn(context: Context, key: View, value: View) -> c_int;
 /// Gets values from `quintet_multi_get`: the index of the key, and its value, or null for an absent
 /// key. The slice is valid until it returns.
-pub type EachFunction = extern "C-unwind" fn(context: Context, index: usize, value: *const Slice);
+pub type EachFunction = extern "C-unwind" fn(context: Context, index: usize, value: *const View);
 
 /// The size of a value, and the data that is stored with it.
 #[repr(C)]
@@ -28,7 +28,7 @@ pub struct ValueInfo {
     /// When the value expires, in milliseconds since 1970. 0: never.
     pub expires_at_ms: u64,
     /// The type of the value, such as `"u64"`. Absent: none. Valid until the program ends.
-    pub type_tag: Slice,
+    pub type_tag: View,
 }
 
 /// Returns the value of a key as the handle shows it.
@@ -108,10 +108,11 @@ export! {
         found: Out<bool>,
     ) {
         let function = required(function, "function")?;
-        let value = get(&*table.get()?, key.bytes()?)?;
+        let key = key.bytes()?;
+        let value = get(&*table.get()?, key)?;
         give(found, value.is_some());
         if let Some(value) = value {
-            function(context, key, Slice::of(&value));
+            function(context, View::of(key), View::of(&value));
         }
         Ok(())
     }
@@ -131,7 +132,7 @@ export! {
             expires_at_ms: value.as_ref().and_then(Value::expires_at_unix_millis).unwrap_or(0),
             type_tag: value
                 .and_then(|value| value.type_tag())
-                .map_or(Slice::NONE, |tag| Slice::of(tag.name().as_bytes())),
+                .map_or(View::NONE, |tag| View::of(tag.name().as_bytes())),
         });
         Ok(())
     }
@@ -160,7 +161,7 @@ export! {
         let (handle, function) = (table.get()?, required(function, "function")?);
         let keys = keys.items(count)?.iter().map(Slice::bytes).collect::<Result<Vec<_>, _>>()?;
         let call = |index, value: Option<&[u8]>| {
-            let value = value.map(Slice::of);
+            let value = value.map(View::of);
             let value = value.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
             function(context, index, value);
         };
@@ -188,7 +189,7 @@ export! {
             return Err(Failure::new(Code::Unsupported, "a visit is in ascending order"));
         }
         let each = |key: &[u8], value: &[u8]| {
-            match function(context, Slice::of(key), Slice::of(value)) {
+            match function(context, View::of(key), View::of(value)) {
                 0 => ControlFlow::Continue(()),
                 _ => ControlFlow::Break(()),
             }

@@ -9,7 +9,7 @@ use std::{
 use quintet::{CasOutcome, Database, Key, Snapshot, Table, Transaction, Value};
 
 use crate::{
-    boundary::{Buffer, Context, In, InOut, Out, Slice, export, give, required},
+    boundary::{Buffer, Context, In, InOut, Out, Slice, View, export, give, required},
     failure::{Code, Failure},
     handles::Handle,
     range::{self, Range},
@@ -23,7 +23,7 @@ use crate::{
 /// key. Another number refuses the update. It runs without a lock, so it may use the table, and may
 /// run more than once. `value` is empty at each call; the library frees it.
 pub type UpdateFunction =
-    extern "C-unwind" fn(context: Context, old: *const Slice, value: *mut Buffer) -> c_int;
+    extern "C-unwind" fn(context: Context, old: *const View, value: *mut Buffer) -> c_int;
 
 /// Maximum number of rounds of an update. Each lost round is a write of another thread to the same
 /// key, so a thread loses a few rounds in a row. A function that writes to its own key loses all.
@@ -152,7 +152,7 @@ fn update(
     old: Option<&[u8]>,
 ) -> Result<Option<Vec<u8>>, Failure> {
     let mut new = Buffer::EMPTY;
-    let old = old.map(Slice::of);
+    let old = old.map(View::of);
     let old = old.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     match function(context, old, &raw mut new) {
         UPDATE_PUT => Ok(Some(new.take())),

@@ -157,6 +157,7 @@ fn with_c_types(code: &str) -> String {
     }
     code = code.replace("Array<Slice>", "*const Slice").replace("C-unwind", "C");
     code = rename(&code, "Room", "*mut u8");
+    code = rename(&code, "View", "Slice");
     code = rename(&code, "Context", "*mut c_void");
     for (rust, name) in TYPES {
         code = code.replace(&format!("Option<{rust}>"), rust);

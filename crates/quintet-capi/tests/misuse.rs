@@ -4,7 +4,7 @@ use std::{ffi::c_int, mem::MaybeUninit};
 
 use quintet::{Database, EngineKind, Options, TableOptions};
 use quintet_c::{
-    Buffer, Context, Slice,
+    Buffer, Context, Slice, View,
     failure::Code,
     handles::Handle,
     read::quintet_visit,
@@ -27,11 +27,11 @@ fn table() -> (tempfile::TempDir, Database, Handle<TableHandle>) {
     (directory, database, handle)
 }
 
-extern "C-unwind" fn update_panics(_: Context, _: *const Slice, _: *mut Buffer) -> c_int {
+extern "C-unwind" fn update_panics(_: Context, _: *const View, _: *mut Buffer) -> c_int {
     panic!("the callback panics")
 }
 
-extern "C-unwind" fn visit_panics(_: Context, _: Slice, _: Slice) -> c_int {
+extern "C-unwind" fn visit_panics(_: Context, _: View, _: View) -> c_int {
     panic!("the callback panics")
 }
 

@@ -4,10 +4,24 @@
 //! Why: a pointer from C is a promise of the caller. Here it becomes a Rust type once, so that all
 //! other modules are safe code.
 //!
-//! How: the fields of the types here are private, so safe Rust cannot make one that names foreign
-//! memory. A null pointer with a size is an error. An object of the interface is a `Box` whose
-//! address the program holds: `Option<Box<T>>` takes it back, `Option<&T>` uses it, and null is
-//! `None`. Results are allocated by `malloc`, because programs release them by `free`.
+//! How: a type with an address is for one direction, because only the program can promise a
+//! length. All fields are private.
+//!
+//! - In: arguments, and what callbacks return. [`Array`], [`Text`], [`OutArray`], [`Aliased`],
+//!   [`ErrorOut`], [`ProgramMemory`] and [`ProgramList`] are read, written or released. Safe Rust
+//!   makes none of them but null.
+//! - Out: results, and arguments of callbacks. Safe Rust makes [`View`], [`Allocated`],
+//!   [`AllocatedList`] and [`AllocatedArray`] of any bytes. It cannot read or release through them.
+//!
+//! Invariant: a value that came in is used with the count that came with it, and only in its call.
+//! Exported functions keep this; no value can go to another thread.
+//!
+//! The compiler does not see which objects a C program shares between threads. So each library
+//! asserts at compile time that they allow it: [`assert_shared`] and [`assert_sent`].
+//!
+//! A null pointer with a size is an error. An object of the interface is a `Box` whose address the
+//! program holds: `Option<Box<T>>` takes it back, `Option<&T>` uses it, and null is `None`. Results
+//! are allocated by `malloc`, because programs release them by `free`.
 #![expect(unsafe_code, reason = "pointers of the C program; see UNSAFE.md")]
 
 use std::{
@@ -30,7 +44,7 @@ mod c {
     }
 }
 
-/// The address of the first of several items of the program.
+/// The address of the first of several items of the program. The program promises their number.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
 pub struct Array<T>(*const T);
@@ -39,7 +53,11 @@ pub struct Array<T>(*const T);
 pub type Bytes = Array<u8>;
 
 impl<T> Array<T> {
-    /// Returns `count` items. Fails for null with a count, and for more than any memory has.
+    /// The null address.
+    pub const NULL: Self = Self(ptr::null());
+
+    /// Returns `count` items, the number that the program gave with the address. Fails for null
+    /// with a count, and for more than any memory has.
     pub fn items(&self, count: usize) -> Result<&[T], Status> {
         if count == 0 {
             return Ok(&[]);
@@ -47,24 +65,14 @@ impl<T> Array<T> {
         if self.0.is_null() || count > isize::MAX.unsigned_abs() / size_of::<T>().max(1) {
             return Err(Status::invalid("null or too large an array"));
         }
-        // SAFETY: the caller promises `count` initialised items that stay unchanged in the call.
-        // The value is an argument or a copy of one, so the result does not outlive the call.
+        // SAFETY: only the program makes an address that is not null. It promises `count`
+        // initialised items that stay unchanged in the call, in which the value is used.
         Ok(unsafe { slice::from_raw_parts(self.0, count) })
     }
 
     /// Returns whether the address is null.
     pub fn is_null(&self) -> bool {
         self.0.is_null()
-    }
-}
-
-impl<T> Array<T> {
-    /// The null address.
-    pub const NULL: Self = Self(ptr::null());
-
-    /// Returns the address of `items`, for a callback that reads them during its call.
-    pub fn of(items: &[T]) -> Self {
-        Self(items.as_ptr())
     }
 }
 
@@ -79,18 +87,14 @@ impl Text {
         if self.0.is_null() {
             return Err(Status::invalid("a text is null"));
         }
-        // SAFETY: the caller promises a terminated text that stays unchanged in the call.
+        // SAFETY: only the program makes an address that is not null. It promises a terminated
+        // text that stays unchanged in the call, in which the value is used.
         Ok(unsafe { CStr::from_ptr(self.0) }.to_bytes())
     }
 
     /// Returns the text, with replacements where it is not UTF-8.
     pub fn text(&self) -> Result<String, Status> {
         Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
-    }
-
-    /// Returns a text that lives as long as the program.
-    pub const fn of(text: &'static CStr) -> Self {
-        Self(text.as_ptr())
     }
 }
 
@@ -108,8 +112,8 @@ impl<T> OutArray<T> {
         if self.0.is_null() || count > isize::MAX.unsigned_abs() / size_of::<T>().max(1) {
             return Err(Status::invalid("null or too large an array of results"));
         }
-        // SAFETY: the caller promises room for `count` items, which nothing else uses during the
-        // call. The value is an argument, so the result does not outlive the call.
+        // SAFETY: only the program makes such a value. It promises room for `count` items, which
+        // nothing else uses during the call, in which the value is used.
         Ok(unsafe { slice::from_raw_parts_mut(self.0.cast(), count) })
     }
 }
@@ -124,6 +128,12 @@ pub fn give<T>(out: Out<'_, T>, value: T) {
     }
 }
 
+/// Fails to compile unless threads of the program may share objects of a type.
+pub const fn assert_shared<T: Send + Sync>() {}
+
+/// Fails to compile unless one thread of the program may use an object that another one made.
+pub const fn assert_sent<T: Send>() {}
+
 /// Returns an object that must be given.
 pub fn required<T>(object: Option<T>, name: &str) -> Result<T, Status> {
     object.ok_or_else(|| Status::invalid(format!("{name} is null")))
@@ -137,8 +147,9 @@ pub struct Aliased<T>(*mut T);
 impl<T: Clone> Aliased<T> {
     /// Returns a copy of the object.
     pub fn cloned(&self) -> Option<T> {
-        // SAFETY: the caller promises null or an object that was created here and not freed. No
-        // reference to it exists, since each argument that may name it has this type.
+        // SAFETY: only the program makes such a value. It promises null or an object that was
+        // created here and not freed. No reference to it exists, since each argument that may name
+        // it has this type.
         unsafe { self.0.as_ref() }.cloned()
     }
 
@@ -151,8 +162,11 @@ impl<T: Clone> Aliased<T> {
     }
 }
 
-/// Memory from `malloc`: a result that the program releases, or an argument to be released. Null:
-/// there is none.
+/// A result in memory from `malloc`, which the program releases. Null: there is none.
+///
+/// ```compile_fail
+/// quintet_compat::boundary::Allocated::copy(b"a").to_vec(1000);
+/// ```
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct Allocated(*mut c_char);
@@ -190,26 +204,39 @@ impl Allocated {
     pub fn is_null(&self) -> bool {
         self.0.is_null()
     }
+}
 
+/// Memory from `malloc` that the program passes: what a callback returned, or a result to be
+/// released. Null: there is none.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct ProgramMemory(*mut c_char);
+
+impl ProgramMemory {
     /// Returns a copy of `size` bytes that a callback has returned. Fails for null with a size.
     pub fn to_vec(&self, size: usize) -> Result<Vec<u8>, Status> {
+        // As an argument, it has the size that the program gave with it.
         Ok(Array(self.0.cast_const().cast()).items(size)?.to_vec())
     }
 
     /// Returns the address, for the callback that releases it.
-    pub fn view(&self) -> View {
+    pub fn into_view(self) -> View {
         View(self.0.cast())
     }
 
     /// Releases the memory.
     pub fn free(self) {
-        // SAFETY: the value is memory of `copy`, or an argument whose caller promises such memory.
-        // It cannot be copied, so this is its only release.
+        // SAFETY: only the program makes such a value. It promises null or memory from `malloc`
+        // that is not released yet. The value cannot be copied, so this is its only release.
         unsafe { c::free(self.0.cast()) };
     }
 }
 
-/// A list of texts from `malloc`, itself from `malloc`.
+/// A result: a list of texts from `malloc`, itself from `malloc`.
+///
+/// ```compile_fail
+/// quintet_compat::boundary::AllocatedList::copy(&["a"]).free(2);
+/// ```
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct AllocatedList(*mut Allocated);
@@ -235,13 +262,21 @@ impl AllocatedList {
     pub fn is_null(&self) -> bool {
         self.0.is_null()
     }
+}
 
-    /// Releases a list of `count` texts.
+/// A list of texts that the program passes to be released. Null: there is none.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct ProgramList(*mut ProgramMemory);
+
+impl ProgramList {
+    /// Releases a list of `count` texts, the number that the program gave with it.
     pub fn free(self, count: usize) {
         if !self.0.is_null() {
             for index in 0..count {
-                // SAFETY: the value is a list of `copy`, whose length the caller gives. Each text
-                // is read once, since the list is released below.
+                // SAFETY: only the program makes an address that is not null. It promises a list
+                // of `AllocatedList::copy` with `count` texts. Each is read once, since the list
+                // is released below.
                 unsafe { self.0.add(index).read() }.free();
             }
             // SAFETY: as above.
@@ -291,6 +326,11 @@ pub struct Reference<T> {
     owned: Option<Arc<T>>,
 }
 
+// SAFETY: the address is read only, and names a value that several threads may use.
+unsafe impl<T: Send + Sync> Send for Reference<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Reference<T> {}
+
 impl<T> Reference<T> {
     /// Makes an object that owns a value.
     pub fn new(value: T) -> Box<Self> {
@@ -330,7 +370,8 @@ impl ErrorOut {
             return;
         }
         let message = message.replace('\0', "\\0");
-        // SAFETY: the caller promises a pointer that is null or names a message from `malloc`.
+        // SAFETY: only the program makes such a value. It promises a pointer that is null or names
+        // a message from `malloc`.
         unsafe {
             c::free((*self.0).cast());
             *self.0 = Allocated::copy(message.as_bytes()).0;
@@ -354,18 +395,24 @@ unsafe impl Sync for Context {}
 #[derive(Clone, Copy, Debug)]
 pub struct Foreign(*const c_void);
 
-/// The address of bytes of the library, for the program to read.
+/// The address of items of the library, for the program to read. Rust cannot read through it, so it
+/// may outlive the items.
+///
+/// ```compile_fail
+/// quintet_compat::boundary::View::of(b"a").items(1000);
+/// ```
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
-pub struct View(*const u8);
+pub struct View<T = u8>(*const T);
 
-impl View {
+impl<T> View<T> {
     /// Null.
     pub const NULL: Self = Self(ptr::null());
 
-    /// Returns the address of `bytes`. The function that returns it says how long it is valid.
-    pub fn of(bytes: &[u8]) -> Self {
-        Self(bytes.as_ptr())
+    /// Returns the address of `items`. A function that returns it says how long it is valid. A
+    /// callback that gets it reads the items during its call.
+    pub fn of(items: &[T]) -> Self {
+        Self(items.as_ptr())
     }
 }
 
@@ -460,14 +507,14 @@ mod tests {
         let text = Text(message).text().expect("a text");
         assert_eq!(text, "Invalid argument: a\\0b");
         assert_eq!(run_once(&raw mut message, || Ok(8)), 8);
-        Allocated(message).free();
+        ProgramMemory(message).free();
     }
 
     #[test]
     fn null_is_an_error_only_with_a_size() {
         assert_eq!(Bytes::NULL.items(0).expect("nothing"), b"");
         assert!(Bytes::NULL.items(1).is_err());
-        assert!(Bytes::of(b"a").items(usize::MAX).is_err());
+        assert!(Array(b"a".as_ptr()).items(usize::MAX).is_err());
         assert!(Text(ptr::null()).bytes().is_err());
     }
 }

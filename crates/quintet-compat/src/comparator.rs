@@ -8,7 +8,7 @@
 use std::{cmp::Ordering, ffi::c_int};
 
 use crate::{
-    boundary::{Bytes, Context, Text},
+    boundary::{Context, Text, View},
     status::Status,
 };
 
@@ -17,7 +17,7 @@ pub const BYTEWISE: &str = "leveldb.BytewiseComparator";
 
 /// Compares two keys for a program.
 pub type CompareFunction =
-    extern "C-unwind" fn(state: Context, a: Bytes, a_size: usize, b: Bytes, b_size: usize) -> c_int;
+    extern "C-unwind" fn(state: Context, a: View, a_size: usize, b: View, b_size: usize) -> c_int;
 /// Returns a name of the program.
 pub type NameFunction = extern "C-unwind" fn(state: Context) -> Text;
 /// Releases the state of callbacks.
@@ -72,7 +72,7 @@ impl ComparatorCalls {
 
     fn compare(&self, a: &[u8], b: &[u8]) -> Result<Ordering, Status> {
         let compare = self.compare.ok_or_else(|| Status::invalid("a comparator cannot compare"))?;
-        Ok(compare(self.state, Bytes::of(a), a.len(), Bytes::of(b), b.len()).cmp(&0))
+        Ok(compare(self.state, View::of(a), a.len(), View::of(b), b.len()).cmp(&0))
     }
 
     /// Fails unless the comparator orders the two keys as their bytes do.

@@ -1,7 +1,7 @@
 //! Write batches.
 
 use quintet_compat::{
-    boundary::{Bytes, Context},
+    boundary::{Bytes, Context, View},
     export,
     operations::{Action, Operations, Record},
     status::Status,
@@ -9,9 +9,9 @@ use quintet_compat::{
 
 /// Gets a put of a batch.
 pub type PutFunction =
-    extern "C-unwind" fn(state: Context, key: Bytes, key_size: usize, value: Bytes, size: usize);
+    extern "C-unwind" fn(state: Context, key: View, key_size: usize, value: View, size: usize);
 /// Gets a delete of a batch.
-pub type DeletedFunction = extern "C-unwind" fn(state: Context, key: Bytes, key_size: usize);
+pub type DeletedFunction = extern "C-unwind" fn(state: Context, key: View, key_size: usize);
 
 /// Adds a record. An unsuitable address makes the write of the batch fail.
 fn add(
@@ -65,8 +65,8 @@ export! {
         deleted: Option<DeletedFunction>,
     ) {
         for record in batch.iter().flat_map(|batch| batch.records()).flatten() {
-            let key = (Bytes::of(record.key), record.key.len());
-            let value = (Bytes::of(record.value), record.value.len());
+            let key = (View::of(record.key), record.key.len());
+            let value = (View::of(record.value), record.value.len());
             match record.action {
                 Action::Put => {
                     if let Some(put) = put {

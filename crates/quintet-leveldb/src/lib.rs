@@ -14,3 +14,25 @@ mod database;
 mod iterator;
 mod objects;
 mod options;
+
+/// The objects that the interface lets threads share, and those that it lets them pass on.
+const _: () = {
+    use quintet_compat::{
+        boundary::{assert_sent, assert_shared},
+        comparator::Comparator,
+        operations::Operations,
+        snapshot::SnapshotObject,
+    };
+
+    assert_shared::<database::Db>();
+    assert_shared::<SnapshotObject>();
+    assert_shared::<Comparator>();
+    assert_shared::<objects::Cache>();
+    assert_shared::<objects::Env>();
+    assert_shared::<objects::FilterPolicy>();
+    assert_shared::<options::DatabaseOptions>();
+    assert_shared::<options::ReadOptions>();
+    assert_shared::<options::WriteOptions>();
+    assert_shared::<Operations>();
+    assert_sent::<iterator::IteratorObject>();
+};

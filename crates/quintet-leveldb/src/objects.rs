@@ -9,7 +9,7 @@ use std::{
 };
 
 use quintet_compat::{
-    boundary::{Allocated, Array, Bytes, Context, Out},
+    boundary::{Allocated, Context, Out, ProgramMemory, View},
     comparator::{Comparator, CompareFunction, Destructor, NameFunction},
     export,
 };
@@ -17,17 +17,17 @@ use quintet_compat::{
 /// Makes a filter of keys. It is never called.
 pub type CreateFilterFunction = extern "C-unwind" fn(
     state: Context,
-    keys: Array<Bytes>,
-    sizes: Array<usize>,
+    keys: View<View>,
+    sizes: View<usize>,
     count: c_int,
     filter_size: Out<'_, usize>,
-) -> Allocated;
+) -> ProgramMemory;
 /// Asks a filter for a key. It is never called.
 pub type MatchFunction = extern "C-unwind" fn(
     state: Context,
-    key: Bytes,
+    key: View,
     size: usize,
-    filter: Bytes,
+    filter: View,
     filter_size: usize,
 ) -> u8;
 
@@ -131,7 +131,7 @@ export! {
     }
 
     /// Releases memory that a function returned.
-    pub fn leveldb_free(memory: Allocated) {
+    pub fn leveldb_free(memory: ProgramMemory) {
         memory.free();
     }
 

@@ -17,9 +17,9 @@ use crate::{
 
 /// Gets a put of a batch.
 pub type PutFunction =
-    extern "C-unwind" fn(state: Context, key: Bytes, key_size: usize, value: Bytes, size: usize);
+    extern "C-unwind" fn(state: Context, key: View, key_size: usize, value: View, size: usize);
 /// Gets a delete of a batch.
-pub type DeletedFunction = extern "C-unwind" fn(state: Context, key: Bytes, key_size: usize);
+pub type DeletedFunction = extern "C-unwind" fn(state: Context, key: View, key_size: usize);
 
 /// An object with a batch.
 pub trait BatchObject {
@@ -335,8 +335,8 @@ pub fn iterate(
     deleted: Option<DeletedFunction>,
 ) {
     for record in batch.records().flatten() {
-        let key = (Bytes::of(record.key), record.key.len());
-        let value = (Bytes::of(record.value), record.value.len());
+        let key = (View::of(record.key), record.key.len());
+        let value = (View::of(record.value), record.value.len());
         match (record.action, put, deleted) {
             _ if record.family != 0 => {}
             (Action::Put, Some(put), _) => put(state, key.0, key.1, value.0, value.1),

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use quintet_compat::{
-    boundary::{Allocated, Array, Bytes, Context, View},
+    boundary::{Bytes, Context, ProgramMemory, View},
     comparator::{Comparator, CompareFunction, Destructor, NameFunction},
     export,
 };
@@ -11,38 +11,34 @@ use quintet_compat::{
 /// Merges operands into a value.
 pub type FullMergeFunction = extern "C-unwind" fn(
     state: Context,
-    key: Bytes,
+    key: View,
     key_size: usize,
-    existing: Bytes,
+    existing: View,
     existing_size: usize,
-    operands: Array<Bytes>,
-    operand_sizes: Array<usize>,
+    operands: View<View>,
+    operand_sizes: View<usize>,
     count: c_int,
     success: &mut u8,
     new_size: &mut usize,
-) -> Allocated;
+) -> ProgramMemory;
 /// Merges operands into one operand. It is never called: operands are merged when they are written.
 pub type PartialMergeFunction = extern "C-unwind" fn(
     state: Context,
-    key: Bytes,
+    key: View,
     key_size: usize,
-    operands: Array<Bytes>,
-    operand_sizes: Array<usize>,
+    operands: View<View>,
+    operand_sizes: View<usize>,
     count: c_int,
     success: &mut u8,
     new_size: &mut usize,
-) -> Allocated;
+) -> ProgramMemory;
 /// Releases a value that a merge has returned.
 pub type DeleteValueFunction = extern "C-unwind" fn(state: Context, value: View, size: usize);
 /// Returns the prefix of a key.
-pub type TransformFunction = extern "C-unwind" fn(
-    state: Context,
-    key: Bytes,
-    size: usize,
-    prefix_size: &mut usize,
-) -> Allocated;
+pub type TransformFunction =
+    extern "C-unwind" fn(state: Context, key: View, size: usize, prefix_size: &mut usize) -> Bytes;
 /// Returns whether a key has a prefix, or is one.
-pub type DomainFunction = extern "C-unwind" fn(state: Context, key: Bytes, size: usize) -> u8;
+pub type DomainFunction = extern "C-unwind" fn(state: Context, key: View, size: usize) -> u8;
 
 /// `rocksdb_mergeoperator_t`. Dropping it releases the state of its callbacks.
 #[derive(Debug)]
@@ -75,18 +71,18 @@ impl MergeOperator {
             return add(existing, operands);
         };
         let full_merge = full_merge.ok_or("the merge operator has no full merge")?;
-        let addresses: Vec<_> = operands.iter().map(|operand| Bytes::of(operand)).collect();
+        let addresses: Vec<_> = operands.iter().map(|operand| View::of(operand)).collect();
         let sizes: Vec<_> = operands.iter().map(|operand| operand.len()).collect();
         let count = c_int::try_from(operands.len()).map_err(|_| "too many operands")?;
         let (mut success, mut size) = (0, 0);
         let value = full_merge(
             *state,
-            Bytes::of(key),
+            View::of(key),
             key.len(),
-            existing.map_or(Bytes::NULL, Bytes::of),
+            existing.map_or(View::NULL, View::of),
             existing.map_or(0, <[u8]>::len),
-            Array::of(&addresses),
-            Array::of(&sizes),
+            View::of(&addresses),
+            View::of(&sizes),
             count,
             &mut success,
             &mut size,
@@ -97,7 +93,7 @@ impl MergeOperator {
             value.to_vec(size).map_err(|status| status.to_string())
         };
         match delete_value {
-            Some(delete_value) => delete_value(*state, value.view(), size),
+            Some(delete_value) => delete_value(*state, value.into_view(), size),
             None => value.free(),
         }
         merged
@@ -156,7 +152,7 @@ impl PrefixExtractor {
             Prefix::Fixed(size) => key.get(..*size),
             Prefix::Whole => Some(key),
             Prefix::Callbacks { state, transform, in_domain, .. } => {
-                let address = Bytes::of(key);
+                let address = View::of(key);
                 let is_in = in_domain.is_none_or(|is_in| is_in(*state, address, key.len()) != 0);
                 let transform = transform.filter(|_| is_in)?;
                 let mut size = 0;

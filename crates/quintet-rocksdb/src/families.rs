@@ -3,7 +3,7 @@
 use std::{ffi::c_int, sync::Arc, time::Duration};
 
 use quintet_compat::{
-    boundary::{Allocated, AllocatedList, Out, Text, give, required},
+    boundary::{Allocated, AllocatedList, Out, ProgramList, Text, give, required},
     export_fallible,
     status::{Code, Status},
     store::{DEFAULT_FAMILY, Store},
@@ -91,7 +91,7 @@ export_fallible! {
 
 quintet_compat::export! {
     /// Releases a list of names.
-    pub fn rocksdb_list_column_families_destroy(names: AllocatedList, count: usize) {
+    pub fn rocksdb_list_column_families_destroy(names: ProgramList, count: usize) {
         names.free(count);
     }
 

@@ -8,7 +8,7 @@
 use std::{ffi::c_int, sync::Arc};
 
 use quintet_compat::{
-    boundary::{Bytes, Context},
+    boundary::{Bytes, Context, View},
     comparator::{Destructor, NameFunction},
     export,
     status::Status,
@@ -19,9 +19,9 @@ use quintet_compat::{
 pub type FilterFunction = extern "C-unwind" fn(
     state: Context,
     level: c_int,
-    key: Bytes,
+    key: View,
     key_size: usize,
-    value: Bytes,
+    value: View,
     size: usize,
     new_value: &mut Bytes,
     new_size: &mut usize,
@@ -110,9 +110,9 @@ impl FilterCalls {
         let removes = filter(
             self.state,
             0,
-            Bytes::of(key),
+            View::of(key),
             key.len(),
-            Bytes::of(value),
+            View::of(value),
             value.len(),
             &mut new_value,
             &mut new_size,

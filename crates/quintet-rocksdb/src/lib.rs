@@ -31,3 +31,34 @@ mod properties;
 mod reads;
 mod sst;
 mod transactions;
+
+/// The objects that the interface lets threads share, and those that it lets them pass on.
+const _: () = {
+    use quintet_compat::{
+        boundary::{assert_sent, assert_shared},
+        comparator::Comparator,
+        operations::Operations,
+        snapshot::SnapshotObject,
+    };
+
+    assert_shared::<core::Db>();
+    assert_shared::<families::FamilyHandle>();
+    assert_shared::<SnapshotObject>();
+    assert_shared::<Comparator>();
+    assert_shared::<callbacks::MergeOperator>();
+    assert_shared::<callbacks::PrefixExtractor>();
+    assert_shared::<filters::CompactionFilter>();
+    assert_shared::<filters::FilterFactory>();
+    assert_shared::<options::database::DatabaseOptions>();
+    assert_shared::<options::reads::ReadOptions>();
+    assert_shared::<options::writes::WriteOptions>();
+    assert_shared::<objects::Cache>();
+    assert_shared::<objects::Env>();
+    assert_shared::<reads::PinnedValue>();
+    assert_shared::<files::LiveFiles>();
+    assert_shared::<backup::BackupEngine>();
+    assert_shared::<checkpoint::Checkpoint>();
+    assert_shared::<indexed::IndexedObject>();
+    assert_shared::<Operations>();
+    assert_sent::<iterator::IteratorObject>();
+};

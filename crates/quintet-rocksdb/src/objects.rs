@@ -10,7 +10,7 @@ use std::{
 };
 
 use quintet_compat::{
-    boundary::{Allocated, Text},
+    boundary::{ProgramMemory, Text},
     export, export_fallible,
     status::{Code, Status},
 };
@@ -239,7 +239,7 @@ export! {
     }
 
     /// Releases memory that a function returned.
-    pub fn rocksdb_free(memory: Allocated) {
+    pub fn rocksdb_free(memory: ProgramMemory) {
         memory.free();
     }
 }

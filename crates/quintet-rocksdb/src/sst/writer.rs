@@ -7,6 +7,7 @@ use std::{
 };
 
 use quintet_compat::{
+    boundary::assert_sent,
     comparator::ComparatorCalls,
     files::{failed, sync_directory},
     operations::{Action, Operations, Record},
@@ -23,6 +24,8 @@ pub struct SstWriter {
     /// Size of the file in bytes.
     size: u64,
 }
+
+const _: () = assert_sent::<SstWriter>();
 
 #[derive(Debug)]
 struct OpenFile {

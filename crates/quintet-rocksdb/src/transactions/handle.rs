@@ -9,6 +9,7 @@ use quintet::{
     Durability, Isolation, KeyRange, Savepoint, Table, Transaction, TransactionOptions, Value,
 };
 use quintet_compat::{
+    boundary::assert_shared,
     iterator::{Direction, Page, PageSource},
     keys,
     operations::{Action, Operations, Record},
@@ -54,6 +55,8 @@ pub struct TransactionObject {
     rules: Rules,
     shared: Arc<SharedTransaction>,
 }
+
+const _: () = assert_shared::<TransactionObject>();
 
 /// A transaction that objects and iterators share.
 #[derive(Debug)]
