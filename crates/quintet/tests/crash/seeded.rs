@@ -1,5 +1,7 @@
 //! The enumeration finds each planted bug that a crash can show.
 
+use std::process::Command;
+
 use quintet::testing::seeded::Bug;
 
 use crate::driver::{Plan, enumerate};
@@ -27,6 +29,29 @@ const FOUND_BY_CRASHES: &[Bug] = &[
     Bug::ReplayForgetsExpiryIndex,
     Bug::ExpiryIndexNotNoted,
 ];
+
+/// The bugs that only a crash of tables in pools shows. Few tables of a mixed enumeration are.
+const FOUND_IN_POOLS: &[Bug] = &[Bug::TablesNotedBeforeSync];
+
+#[test]
+fn planted_bugs_of_pools_are_found() {
+    for bug in FOUND_IN_POOLS {
+        // The environment chooses the engine, so that a failure can be repeated by it too.
+        let chosen = [
+            ("QUINTET_CRASH_ENGINE", "slm"),
+            ("QUINTET_CRASH_MEMORY", "persistent"),
+            ("QUINTET_CRASH_OPTIONS", "medium=pmem"),
+            ("QUINTET_CRASH_BUG", bug.name()),
+        ];
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "seeded::planted_bugs_are_found"])
+            .envs(chosen)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{chosen:?}:\n{text}");
+    }
+}
 
 #[test]
 fn planted_bugs_are_found() {

@@ -62,9 +62,9 @@ use crate::{
 const DELAY_SHARE: u64 = 4;
 /// Minimum size in bytes of that part. A smaller one is persisted too soon for delays to help.
 const DELAY_BYTES_MIN: u64 = 1 << 20;
-/// Without a round, the log is shortened by at least this many bytes: opening reads about so much
-/// log of tables that are always complete.
-const SHORTENED_BYTES_MIN: u64 = 8 << 20;
+/// Without a round, the log is shortened by at least one part in this many of the recovery budget.
+/// Opening reads about so much log of tables that are always complete.
+const SHORTENED_SHARE: u64 = 32;
 
 /// When all tables are checkpointed, at the latest.
 #[derive(Clone, Copy, Debug)]
@@ -202,10 +202,13 @@ impl CheckpointScheduler {
     /// Tells the tables how far the log is durable, after a sync. Some are complete to there
     /// without a checkpoint. If only they keep the log long, shortens it. Waits for no maintenance.
     pub(crate) fn note_durable(&self, tables: &TableRegistry) -> Result<()> {
-        let up_to = self.log.applied().min(self.log.durable());
-        // A table that has failed lacks an operation that the log has.
+        let applied = self.log.applied();
+        let up_to = mutant!(TablesNotedBeforeSync: applied, else applied.min(self.log.durable()));
+        // A table that has failed lacks an operation that the log has. One without new operations
+        // is complete.
         let note = |table: &TableState| {
-            let lsn = table.is_live().then(|| table.engine.note_durable(up_to)).flatten()?;
+            let is_behind = table.is_live() && table.is_dirty();
+            let lsn = is_behind.then(|| table.engine.note_durable(up_to)).flatten()?;
             Some((table.id, lsn))
         };
         let complete = BTreeMap::from_iter(tables.filter_map(note));
@@ -233,7 +236,7 @@ impl CheckpointScheduler {
         complete: &BTreeMap<u64, Lsn>,
     ) -> bool {
         let start = tables.needed_from(up_to, complete);
-        self.replayed_log_bytes(start) >= SHORTENED_BYTES_MIN
+        self.replayed_log_bytes(start) >= self.recovery_budget / SHORTENED_SHARE
     }
 
     /// Checkpoints `chosen` now, even if little is unpersisted.

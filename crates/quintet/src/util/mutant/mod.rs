@@ -468,6 +468,8 @@ bugs! {
     SlmFlushesUnsynced = 396, "slm-flushes-unsynced";
     /// A table claims to be complete although a memtable in ordinary memory has entries.
     SlmPoolClaimsTooMuch = 397, "slm-pool-claims-too-much";
+    /// Tables in persistent memory are told that the log is durable before it is synced.
+    TablesNotedBeforeSync = 402, "tables-noted-before-sync";
     /// A flushed memtable leaves the pool before the index in pages is durable.
     SlmPoolForgetsMemtable = 398, "slm-pool-forgets-memtable";
     /// A search of the persistent skip list reads the last node's successor again.

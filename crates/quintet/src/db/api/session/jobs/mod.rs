@@ -27,7 +27,10 @@ use crate::{
     Result,
     db::{core::Core, tables::job_handles::JobKind},
     io::{Job, NextRun},
-    util::sync::{AtomicBool, Ordering},
+    util::{
+        mutant::mutant,
+        sync::{AtomicBool, Ordering},
+    },
 };
 
 /// Pause before a failed job runs again. The most frequent failure is a full disk.
@@ -147,6 +150,7 @@ impl DatabaseJob {
             return NextRun::After(core.sync_interval);
         }
         self.interval_begun.store(false, Ordering::Relaxed);
+        mutant!(TablesNotedBeforeSync => drop(core.checkpoints.note_durable(&core.tables)));
         if core.log.durable() < core.log.end() && core.log.sync().is_err() {
             // The log has failed for good and reports it to every writer.
             return NextRun::WhenWoken;
