@@ -17,17 +17,14 @@ use crate::util::{
     sync::{AtomicU64, Ordering},
 };
 
-/// A reservation takes at most one part in this many of the address space that a process may use.
-const ADDRESS_PARTS: u64 = 16;
-
-/// Returns how many bytes of address space to reserve: `wanted`, or fewer if the address space of
-/// the process is limited (`RLIMIT_AS`), but at least `least`.
-pub fn reservation(wanted: u64, least: u64) -> u64 {
-    reservation_within(backing::address_space(), wanted, least)
+/// Returns how many bytes of address space to reserve: `wanted`. If the address space of the
+/// process is limited (`RLIMIT_AS`), it is one part in `parts` of the limit, and at least `least`.
+pub fn reservation(parts: u64, wanted: u64, least: u64) -> u64 {
+    reservation_within(backing::address_space(), parts, wanted, least)
 }
 
-fn reservation_within(limit: Option<u64>, wanted: u64, least: u64) -> u64 {
-    limit.map_or(wanted, |limit| (limit / ADDRESS_PARTS).max(least).min(wanted))
+fn reservation_within(limit: Option<u64>, parts: u64, wanted: u64, least: u64) -> u64 {
+    limit.map_or(wanted, |limit| (limit / parts).max(least).min(wanted))
 }
 
 /// A reserved range of words. See the module documentation.
@@ -339,10 +336,10 @@ mod tests {
 
     #[test]
     fn a_limited_process_reserves_a_part_of_its_addresses() {
-        assert_eq!(reservation_within(None, 1 << 36, 0), 1 << 36);
-        assert_eq!(reservation_within(Some(1 << 31), 1 << 36, 1 << 20), 1 << 27);
-        assert_eq!(reservation_within(Some(1 << 31), 1 << 36, 1 << 29), 1 << 29, "at least");
-        assert_eq!(reservation_within(Some(1 << 31), 1 << 10, 1 << 8), 1 << 10, "no more");
+        assert_eq!(reservation_within(None, 16, 1 << 36, 0), 1 << 36);
+        assert_eq!(reservation_within(Some(1 << 31), 16, 1 << 36, 1 << 20), 1 << 27);
+        assert_eq!(reservation_within(Some(1 << 31), 16, 1 << 36, 1 << 29), 1 << 29, "at least");
+        assert_eq!(reservation_within(Some(1 << 31), 16, 1 << 10, 1 << 8), 1 << 10, "no more");
     }
 
     #[test]

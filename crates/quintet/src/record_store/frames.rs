@@ -16,7 +16,10 @@ use crate::{
     },
 };
 
-/// Fewest frames beyond the budget that have addresses.
+/// The frames take one part in this many of a limited address space.
+const ADDRESS_PARTS: u64 = 16;
+/// Fewest bytes and frames beyond the budget that have addresses: replay exceeds it by less.
+const BYTES_BESIDE_MIN: u64 = 64 << 20;
 const FRAMES_BESIDE_MIN: u64 = 16;
 /// Number of spare frames that are kept when a frame is released.
 pub(crate) const SPARE_FRAMES: usize = 2;
@@ -52,8 +55,10 @@ impl Frames {
         // Replay of acknowledged writes may exceed the limit: reserve addresses for twice as much.
         let within = budget.limit() / frame_bytes;
         let count_max = (within * 2 + 256).min(1 << 31);
-        let least = (within + FRAMES_BESIDE_MIN).min(count_max);
-        let count_max = reservation(count_max * frame_bytes, least * frame_bytes) / frame_bytes;
+        let beside = (BYTES_BESIDE_MIN / frame_bytes).max(FRAMES_BESIDE_MIN);
+        let least = (within + beside).min(count_max);
+        let count_max =
+            reservation(ADDRESS_PARTS, count_max * frame_bytes, least * frame_bytes) / frame_bytes;
         Ok(Self {
             memory: Region::reserve(count_max * frame_bytes)?,
             frame_bytes,

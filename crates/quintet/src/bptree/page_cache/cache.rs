@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    io::{Env, File, Queues, Region, reservation},
+    io::{Env, File, Queues, Region},
     util::{
         budget::Budget,
         codec::to_u64,
@@ -148,8 +148,6 @@ impl PageCache {
         // A model checker allocates every word again for each execution.
         let most = if cfg!(model) { options.frames_max } else { most };
         let page_bytes = to_u64(options.page_bytes);
-        let least = (options.frames_max + options.frames_max / 4).min(most);
-        let most = reservation(most * page_bytes, least * page_bytes) / page_bytes;
         let reserve = |bytes: u64| {
             Region::reserve(bytes).map_err(|error| Error::address_space("a page cache", error))
         };

@@ -7,7 +7,8 @@ use super::{
 use crate::{Error, Result, contract::PendingWork, util::sync::Ordering};
 
 /// A table with memtables in a pool is checkpointed after this many bytes of entries: opening reads
-/// about so much log. Each checkpoint costs a sync of the log and an edit of the catalog.
+/// about so much log. Commits that sync the log themselves leave nothing to the job that would tell
+/// the table. Each checkpoint costs a sync of the log and an edit of the catalog.
 const MARK_BYTES: u64 = if cfg!(test) { 16 << 10 } else { 16 << 20 };
 
 impl SlmTable {

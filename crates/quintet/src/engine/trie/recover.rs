@@ -39,6 +39,9 @@ const INDEX_REGION_BYTES: u64 = 64 << 10;
 const JOURNAL_PART: u64 = 2;
 /// Bytes. The least that the journal gets, however small the budget is.
 const JOURNAL_BYTES_MIN: u64 = 64 << 10;
+/// The trie takes one part in this many of a limited address space, which bounds its size on disk
+/// too.
+const ADDRESS_PARTS: u64 = 4;
 /// Fewest bytes of address space for the trie beyond the budget, because replay may exceed it.
 const SPACE_BYTES_BESIDE: u64 = 32 << 20;
 /// Bytes of address space that links can reach. The budget, not this, bounds the memory of the
@@ -171,7 +174,7 @@ impl Trie {
 /// Reserves address space for all that links can reach, or as much of it as the system grants.
 fn reserve(owner: &Owner, read_only: bool, limit: u64) -> std::io::Result<WordSpace> {
     let least = limit + SPACE_BYTES_BESIDE;
-    let within = reservation(SPACE_BYTES_MAX, least);
+    let within = reservation(ADDRESS_PARTS, SPACE_BYTES_MAX, least);
     let mut bytes_max = SPACE_BYTES_MAX;
     while bytes_max / 2 >= within {
         bytes_max /= 2;

@@ -19,7 +19,7 @@ use std::{
 };
 
 use crate::{
-    io::{Region, reservation},
+    io::Region,
     lsm::memtable::skiplist::Arena,
     util::{
         budget::{Budget, Reclaimable},
@@ -118,12 +118,7 @@ impl Arenas {
             self.budget.release(bytes);
             return Ok((MemtableRegion(Some(nodes)), MemtableRegion(Some(buckets))));
         }
-        // No admitted entry is larger than the budget.
-        let largest = ENTRY_BYTES_MAX.min(self.budget.limit());
-        let nodes = Region::reserve(reservation(
-            self.capacity * 2 + ENTRY_BYTES_MAX,
-            self.capacity * 2 + largest,
-        ))?;
+        let nodes = Region::reserve(self.capacity * 2 + ENTRY_BYTES_MAX)?;
         if self.capacity > HUGE_FROM_BYTES {
             nodes.advise_huge(HUGE_FROM_BYTES..self.capacity);
         }

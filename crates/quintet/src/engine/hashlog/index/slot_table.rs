@@ -22,6 +22,9 @@ pub(super) const CENTIBYTES_PER_KEY: u64 = 1170;
 pub(super) const HUGE_ABOVE_BYTES: u64 = 8 << 20;
 /// Number of spins of a thread that waits for a group before it yields.
 const SPINS: u32 = 64;
+/// Each of the two arrays of lines, and the nodes, take one part in this many of a limited address
+/// space.
+const ADDRESS_PARTS: u64 = 8;
 
 /// A lock and version, alone on its cache line: writers of other groups do not slow its readers.
 #[derive(Debug)]
@@ -70,7 +73,8 @@ impl SlotTable {
         let keys_max = keys_max.clamp(LOCK_COUNT * LINE_SLOTS, 1 << 33);
         let (line_bytes, node_bytes) = (LINE_SLOTS * 8, NODE_SLOTS * 8);
         let lines_max = (keys_max / LINE_SLOTS).next_power_of_two();
-        let lines_within = reservation(lines_max * line_bytes, keys_max / 4 * 8) / line_bytes;
+        let lines_within =
+            reservation(ADDRESS_PARTS, lines_max * line_bytes, keys_max / 4 * 8) / line_bytes;
         let pairs_max = if lines_within < lines_max {
             1 << lines_within.max(LOCK_COUNT).ilog2()
         } else {
@@ -78,7 +82,8 @@ impl SlotTable {
         };
         let nodes_max = keys_max.clamp(16, 1 << 32);
         let nodes_max =
-            reservation(nodes_max * node_bytes, nodes_max / 4 * node_bytes) / node_bytes;
+            reservation(ADDRESS_PARTS, nodes_max * node_bytes, nodes_max / 4 * node_bytes)
+                / node_bytes;
         Ok(Self {
             shape: AtomicU64::new(IndexShape::new(LOCK_BITS).0),
             lines: [
