@@ -37,8 +37,7 @@ impl PySnapshot {
     /// Returns the table as the snapshot shows it.
     fn __getitem__(&self, py: Python<'_>, table: &Bound<'_, PyTable>) -> PyResult<TableView> {
         open_snapshot(py, &self.shared)?;
-        let view = table.as_super().get();
-        Ok(TableView::new(self.source(), view.table.clone(), Arc::clone(&view.codecs)))
+        Ok(table.as_super().get().within(self.source()))
     }
 
     /// Returns the value of `key` in `table`, or `default`.
@@ -49,12 +48,7 @@ impl PySnapshot {
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (py, view) = (table.py(), table.as_super().get());
-        let key = view.codecs.keys.encode(key)?;
-        match self.source().get(py, &view.table, &key)? {
-            Some(value) => view.codecs.values.decode(py, &value).map(Some),
-            None => Ok(default),
-        }
+        Ok(table.as_super().get().within(self.source()).read(key)?.or(default))
     }
 
     /// The position in the log: the snapshot shows the commits below it.

@@ -151,8 +151,7 @@ impl PyTransaction {
     ) -> PyResult<Py<TransactionTable>> {
         let view = table.as_super().get();
         view.check_open(py)?;
-        let codecs = Arc::clone(&view.codecs);
-        let view = TableView::new(self.source(), view.table.clone(), codecs);
+        let view = view.within(self.source());
         let shared = Arc::clone(&self.shared);
         Py::new(py, PyClassInitializer::from(view).add_subclass(TransactionTable { shared }))
     }
@@ -165,12 +164,7 @@ impl PyTransaction {
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (py, view) = (table.py(), table.as_super().get());
-        let key = view.codecs.keys.encode(key)?;
-        match self.source().get(py, &view.table, &key)? {
-            Some(value) => view.codecs.values.decode(py, &value).map(Some),
-            None => Ok(default),
-        }
+        Ok(table.as_super().get().within(self.source()).read(key)?.or(default))
     }
 
     /// Returns the value of `key` after locking the key, so that no other transaction that locks it

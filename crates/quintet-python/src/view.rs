@@ -50,6 +50,11 @@ impl TableView {
         Self { source, table, codecs, closed: AtomicBool::new(false) }
     }
 
+    /// Returns the table as `source` shows it.
+    pub(crate) fn within(&self, source: Source) -> Self {
+        Self::new(source, self.table.clone(), Arc::clone(&self.codecs))
+    }
+
     /// Raises if the object was closed.
     #[inline]
     pub(crate) fn check_open(&self, py: Python<'_>) -> PyResult<()> {
@@ -74,7 +79,7 @@ impl TableView {
     /// A table that is read as it is now copies the value into a buffer of the thread. That takes
     /// 80 ns less than a [`Value`], which is larger than most values and moves several times.
     #[inline]
-    fn read<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    pub(crate) fn read<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = key.py();
         if !matches!(self.source, Source::Now(_)) {
             let value = self.find(key)?;
