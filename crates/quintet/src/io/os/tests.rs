@@ -6,7 +6,7 @@ use std::{
     path::PathBuf,
     process::{Command, Stdio},
     sync::{
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
 };
@@ -17,7 +17,10 @@ use crate::{
         AlignedBuffer, File, LockGuard, NextRun, Open, contract_tests, persistence::Slowness,
         read_exact_at, read_up_to, write_all_at,
     },
-    util::sync::{Mutex, lock},
+    util::{
+        error::LockHolder,
+        sync::{Mutex, lock},
+    },
 };
 
 /// A directory of its own for each test, gone at its end.
@@ -444,6 +447,30 @@ fn locks_exclude_other_processes_and_end_with_them() {
     child.kill().unwrap();
     child.wait().unwrap();
     dir.lock("LOCK", true).unwrap();
+}
+
+#[test]
+fn the_holder_is_found_while_other_locks_come_and_go() {
+    const LOCKS: u32 = 12;
+    let test = TestDir::new();
+    let (dir, stop) = (test.open(), AtomicBool::new(false));
+    // These are before the lock of this test in the list of the system, or after it.
+    let churn = |thread: u32| {
+        let dir = test.open();
+        while !stop.load(Ordering::Relaxed) {
+            let held = |number| dir.lock(&format!("other-{thread}-{number}"), true).unwrap();
+            drop((0..LOCKS).map(held).collect::<Vec<_>>());
+        }
+    };
+    let _guard = dir.lock("LOCK", true).unwrap();
+    let missing = std::thread::scope(|scope| {
+        let churn = &churn;
+        (0..2).for_each(|thread| drop(scope.spawn(move || churn(thread))));
+        let missing = (0..300).find(|_| dir.lock_holder("LOCK") != LockHolder::ThisProcess);
+        stop.store(true, Ordering::Relaxed);
+        missing
+    });
+    assert_eq!(missing, None);
 }
 
 #[test]

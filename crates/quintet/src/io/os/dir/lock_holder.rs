@@ -11,10 +11,15 @@
 //! ```
 //!
 //! The fields are number, kind, mode, access, process, device and inode (major and minor number in
-//! hexadecimal), first and last byte. A file system whose files have device numbers of their own
+//! hexadecimal), first and last byte. Each read of the list counts lines from its start again, so a
+//! lock that another process releases between two reads hides one: the list is read in pieces as
+//! large as the system gives, and again if the file is not in it. A file system whose files have device numbers of their own
 //! (`btrfs`, `overlayfs`) is not found in the list; the holder is unknown then.
 
-use std::fs;
+use std::{
+    fs::{self, File},
+    io::Read as _,
+};
 
 use crate::util::error::LockHolder;
 
@@ -26,13 +31,35 @@ pub(super) struct LockedFile {
     pub(super) inode: u64,
 }
 
+/// Maximum number of times that the list is read.
+const READS: usize = 8;
+/// Size of a read in bytes: at least a page, which is what the system gives at once.
+const READ_BYTES: usize = 64 << 10;
+
 /// Returns a holder of a lock of `file`: this process if it is one, else the first in the list.
 pub(super) fn holder_of(file: LockedFile) -> LockHolder {
-    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-    match holder_in(&locks, file, std::process::id()) {
-        LockHolder::Process { id, .. } => LockHolder::Process { id, name: program_name(id) },
-        other => other,
+    for _ in 0..READS {
+        match holder_in(&list_of_locks(), file, std::process::id()) {
+            LockHolder::Unknown => {}
+            LockHolder::Process { id, .. } => {
+                return LockHolder::Process { id, name: program_name(id) };
+            }
+            other => return other,
+        }
     }
+    LockHolder::Unknown
+}
+
+/// Returns the text of `/proc/locks`, as far as it can be read.
+fn list_of_locks() -> String {
+    let mut text = Vec::new();
+    let mut piece = vec![0; READ_BYTES];
+    if let Ok(mut list) = File::open("/proc/locks") {
+        while let Ok(length @ 1..) = list.read(&mut piece) {
+            text.extend_from_slice(&piece[..length]);
+        }
+    }
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Returns the name of the program that a process runs.
