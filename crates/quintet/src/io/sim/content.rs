@@ -16,7 +16,7 @@ use crate::{
     io::{BLOCK_BYTES, Mapping},
     util::{
         codec::{to_u64, to_usize},
-        sync::Ordering,
+        sync::{AtomicU64, Ordering},
     },
 };
 
@@ -200,22 +200,25 @@ impl FileContent {
         range: &Range<u64>,
     ) -> Vec<(u64, Arc<[u8]>)> {
         let mut found = Vec::new();
-        let first = to_usize(range.start / unit);
-        let end = to_usize(range.end.min(mapping.bytes()).div_ceil(unit));
         let unit = to_usize(unit);
-        let units = mapping.words().chunks(unit / 8).enumerate().take(end).skip(first);
-        for (index, words) in units {
-            let (old, _) = self.piece(index * unit, unit).as_chunks::<8>();
-            let same = words
-                .iter()
-                .zip(old)
-                .all(|(word, old)| word.load(Ordering::Relaxed) == u64::from_le_bytes(*old));
-            if !same {
-                let bytes: Vec<u8> = words
-                    .iter()
-                    .flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes())
-                    .collect();
-                found.push((to_u64(index * unit), Arc::from(bytes)));
+        let first = to_usize(range.start) / unit;
+        let end = to_usize(range.end.min(mapping.bytes())).div_ceil(unit);
+        let pages = first * unit / PAGE..(end * unit).div_ceil(PAGE);
+        // Most pages are the same: units are compared only in the others.
+        for page in pages {
+            let start = page * PAGE;
+            let stop = (start + PAGE).min(to_usize(mapping.bytes()));
+            if are_same(&mapping.words()[start / 8..stop / 8], self.piece(start, stop - start)) {
+                continue;
+            }
+            for index in (start / unit).max(first)..stop.div_ceil(unit).min(end) {
+                let position = index * unit;
+                let words = &mapping.words()[position / 8..(position + unit).min(stop) / 8];
+                if !are_same(words, self.piece(position, words.len() * 8)) {
+                    let words = words.iter().map(|word| word.load(Ordering::Relaxed));
+                    let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+                    found.push((to_u64(position), Arc::from(bytes)));
+                }
             }
         }
         found
@@ -232,6 +235,21 @@ impl FileContent {
         }
         mapping
     }
+}
+
+/// Returns whether words of a mapping have these bytes.
+fn are_same(words: &[AtomicU64], bytes: &[u8]) -> bool {
+    let (bytes, _) = bytes.as_chunks::<8>();
+    // Several words a comparison: this is most of the time of a crash test.
+    let (words, words_left) = words.as_chunks::<8>();
+    let (bytes, bytes_left) = bytes.as_chunks::<8>();
+    let differ = |word: &AtomicU64, bytes: &[u8; 8]| {
+        word.load(Ordering::Relaxed) ^ u64::from_le_bytes(*bytes)
+    };
+    let mut pairs = words.iter().zip(bytes);
+    let mut pairs_left = words_left.iter().zip(bytes_left);
+    pairs.all(|(words, bytes)| (0..8).fold(0, |all, at| all | differ(&words[at], &bytes[at])) == 0)
+        && pairs_left.all(|(word, bytes)| differ(word, bytes) == 0)
 }
 
 /// Stores `bytes` at `offset` of a mapping, up to its end.
