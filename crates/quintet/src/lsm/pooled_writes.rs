@@ -5,70 +5,138 @@
 //! or an entry is too large for it, the next memtable is in ordinary memory. The table is then
 //! complete only to what it has flushed ([`WriteBuffer::has_unpooled`]), and the log is kept for
 //! the rest.
+//!
+//! An opening reads no memtable. It publishes a new active one before the old ones, which are then
+//! *unread*: writers need none of them. A step of the background reads one of them; readers and
+//! flushes first read all that are left ([`WriteBuffer::read_all`]). Then the super version gets
+//! them, as the oldest.
 
 use std::sync::Arc;
 
 use super::{
-    memtable::{Memtable, pool_memtables::PoolMemtables},
+    memtable::{
+        Memtable,
+        pool_memtables::{ListedMemtable, PoolMemtables},
+    },
     super_version::SuperVersion,
     write_buffer::{FlushTarget, WriteBuffer, new_group},
 };
 use crate::{
     Result,
+    lsm::rate_limiter::micros,
     pmem::{Pool, SlabSweep},
     util::{
         codec::Lsn,
-        sync::{Mutex, lock},
+        sync::{Mutex, Ordering, lock},
     },
 };
 
 impl<V: Send + Sync> WriteBuffer<V> {
-    /// Moves the memtables to a pool: opens those in its directory without the entries from `end`
-    /// on, and makes the active one there. With `is_copy` the pool is read only.
+    /// Moves the memtables to a pool: makes the active one there, and leaves those in its directory
+    /// to [`read_all`](Self::read_all), without the entries from `end` on. With `is_copy` the pool
+    /// is read only, and all are read at once.
     pub(crate) fn attach_pool(
         &mut self,
         pool: Arc<PoolMemtables>,
         end: Lsn,
         is_copy: bool,
     ) -> Result<()> {
-        let offsets = pool.lists()?;
+        let mut lists = pool.lists()?;
+        lists.iter_mut().for_each(|list| list.end = list.end.min(end));
+        // Each process that ended at once has left one. So the next writer sees them, and flushes.
+        let are_many = lists.len() > self.frozen_max();
+        self.pool = Some(Arc::clone(&pool));
+        if !is_copy {
+            let view = self.view.load_full();
+            let in_pool = self.new_in_pool(&view.active);
+            let active = in_pool.unwrap_or_else(|| Arc::clone(&view.active));
+            let view = SuperVersion { active, ..view.share() };
+            pool.set_unread(lists.clone());
+            pool.publish(view.memtables())?;
+            self.view.store(Arc::new(view));
+        }
+        *self.unread.are_left.get_mut() = !lists.is_empty();
+        lock(&self.unread.state).lists = lists;
+        if is_copy || are_many { self.read_all() } else { Ok(()) }
+    }
+
+    /// Reads the memtables of the pool that an opening has left: verifies them, and adds them to
+    /// the super version. Reads of the table call it first. Fails with `Corruption` if one is
+    /// damaged; the next call tries again.
+    #[inline]
+    pub(crate) fn read_all(&self) -> Result<()> {
+        if self.has_unread() { self.read_left(usize::MAX) } else { Ok(()) }
+    }
+
+    /// Whether memtables of the pool are left to read.
+    #[inline]
+    pub(crate) fn has_unread(&self) -> bool {
+        self.unread.are_left.load(Ordering::Acquire)
+    }
+
+    /// Reads up to `most` memtables, and adds all to the super version after the last.
+    #[cold]
+    pub(crate) fn read_left(&self, most: usize) -> Result<()> {
+        let Some(pool) = &self.pool else { return Ok(()) };
+        let mut state = lock(&self.unread.state);
+        let chosen = state.lists.len().saturating_sub(most);
+        let these = state.lists.get(chosen..).unwrap_or(&[]);
         let opened: Vec<Mutex<Option<Result<Arc<Memtable>>>>> =
-            offsets.iter().map(|_| Mutex::new(None)).collect();
-        self.context.env.parallel(offsets.len(), &|number| {
-            if let (Some(at), Some(slot)) = (offsets.get(number), opened.get(number)) {
-                *lock(slot) = Some(self.open_in_pool(&pool, *at, end));
+            these.iter().map(|_| Mutex::new(None)).collect();
+        self.context.env.parallel(these.len(), &|number| {
+            if let (Some(list), Some(slot)) = (these.get(number), opened.get(number)) {
+                *lock(slot) = Some(self.read_list(pool, *list));
             }
         });
-        let mut frozen = Vec::new();
+        let mut read = Vec::new();
         for slot in opened {
             let outcome = lock(&slot).take();
-            frozen.extend(outcome.transpose()?);
+            read.extend(outcome.transpose()?);
         }
+        state.lists.truncate(chosen);
+        read.append(&mut state.read);
+        state.read = read;
+        if state.lists.is_empty() && self.has_unread() {
+            self.install_read(pool, &state.read)?;
+            state.read.clear();
+        }
+        Ok(())
+    }
+
+    /// Adds the memtables that were read to the super version, as the oldest.
+    fn install_read(&self, pool: &PoolMemtables, read: &[Arc<Memtable>]) -> Result<()> {
+        let _installing = lock(&self.installing);
         let view = self.view.load_full();
-        let mut active = Arc::clone(&view.active);
-        self.pool = Some(pool);
-        if !is_copy && let Some(in_pool) = self.new_in_pool(&active) {
-            active = in_pool;
-        }
-        let (empty, frozen): (Vec<_>, Vec<_>) = frozen.into_iter().partition(|one| one.is_empty());
-        let view = SuperVersion { active, frozen, version: Arc::clone(&view.version) };
-        if let Some(pool) = self.pool.as_ref().filter(|_| !is_copy) {
-            pool.publish(view.memtables())?;
+        let (empty, read): (Vec<_>, Vec<_>) = read.iter().cloned().partition(|one| one.is_empty());
+        let frozen = view.frozen.iter().cloned().chain(read).collect();
+        let view = SuperVersion { frozen, ..view.share() };
+        if !self.context.read_only {
+            pool.publish_read(view.memtables())?;
             for memtable in empty {
                 memtable.leave_directory();
             }
         }
+        self.frozen_since.store(micros(self.context.env.monotonic()), Ordering::Relaxed);
         self.view.store(Arc::new(view));
+        self.unread.are_left.store(false, Ordering::Release);
         Ok(())
     }
 
-    /// Opens one memtable of the pool, with a separate filter.
-    fn open_in_pool(&self, pool: &Arc<PoolMemtables>, at: u64, end: Lsn) -> Result<Arc<Memtable>> {
+    /// Marks the memtables in the pool for a sweep of it. Reads those that are left.
+    pub(crate) fn mark_memtables(&self, pool: &Pool, sweep: &mut SlabSweep) -> Result<()> {
+        let Some(memtables) = &self.pool else { return Ok(()) };
+        self.read_all()?;
+        let _installing = lock(&self.installing);
+        memtables.mark(pool, sweep, self.view.load_full().memtables())
+    }
+
+    /// Reads one memtable of the pool, with a separate filter.
+    fn read_list(&self, pool: &PoolMemtables, list: ListedMemtable) -> Result<Arc<Memtable>> {
         let group = (self.lists > 1).then(|| new_group(pool.list_bytes(), &self.context));
         let group = group.transpose()?;
         let hash = |key: &[u8]| self.hash(key);
         let context = (&self.empty_ranges, &self.context.budget);
-        pool.open_list(at, end, (group.as_ref(), &hash), context)
+        pool.read_list(list, (group.as_ref(), &hash), context)
     }
 }
 
@@ -118,13 +186,6 @@ impl<V> WriteBuffer<V> {
         let Some(pool) = &self.pool else { return Ok(()) };
         let _installing = lock(&self.installing);
         pool.forget(self.view.load_full().memtables())
-    }
-
-    /// Marks the memtables in the pool for a sweep of it.
-    pub(crate) fn mark_memtables(&self, pool: &Pool, sweep: &mut SlabSweep) -> Result<()> {
-        let Some(memtables) = &self.pool else { return Ok(()) };
-        let _installing = lock(&self.installing);
-        memtables.mark(pool, sweep, self.view.load_full().memtables())
     }
 
     /// Returns whether entries are in ordinary memory, so that only the log has them.

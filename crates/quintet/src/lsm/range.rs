@@ -296,11 +296,11 @@ impl<S: RangeSource> DoubleEndedIterator for RangeEntries<S> {
 pub(crate) fn scan_page<I: Iterator<Item = Result<Entry>>>(
     from: &Cursor,
     limit: usize,
-    entries: impl FnOnce(KeyRange) -> I,
+    entries: impl FnOnce(KeyRange) -> Result<I>,
 ) -> Result<(Vec<Entry>, Cursor)> {
     let range = KeyRange { start: Some(from.key()?.to_vec()), end: None };
     let mut page = Vec::new();
-    for entry in entries(range).take(limit.max(1)) {
+    for entry in entries(range)?.take(limit.max(1)) {
         page.push(entry?);
     }
     let next = match page.last() {

@@ -25,7 +25,10 @@ use arc_swap::ArcSwap;
 
 use super::{
     empty_ranges::EmptyRanges,
-    memtable::{Filter, Memtable, cost, pool_memtables::PoolMemtables},
+    memtable::{
+        Filter, Memtable, cost,
+        pool_memtables::{ListedMemtable, PoolMemtables},
+    },
     super_version::SuperVersion,
     table_hasher::TableHasher,
 };
@@ -39,8 +42,8 @@ use crate::{
         rate_limiter::{IdleDetector, RATE_MIN, RateLimiter, Throughput, micros},
     },
     util::{
-        codec::{Lsn, to_u64},
-        sync::{AtomicU64, Mutex, Ordering, RwLock, lock, read},
+        codec::{Lsn, to_u64, to_usize},
+        sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read},
     },
 };
 
@@ -57,6 +60,8 @@ const LIST_MEMORY_FRACTION: u64 = 8;
 /// Maximum size of a memtable of replayed operations, in bytes. Replay reserves memory past the
 /// budget, so it is bounded.
 const REPLAYED_BYTES_MAX: u64 = 64 << 20;
+/// More than this many times the frozen memtables that writers leave are flushed at once.
+const FROZEN_FACTOR_MAX: u64 = 2;
 /// Longest time a frozen memtable waits for others to be flushed with it.
 const FROZEN_WAIT_MAX: Duration = Duration::from_secs(2);
 
@@ -81,6 +86,24 @@ pub(crate) struct WriteBufferCounters {
     pub(crate) stall_micros_max: AtomicU64,
 }
 
+/// The memtables of a pool that an opening has left to read.
+#[derive(Debug, Default)]
+pub(super) struct UnreadMemtables {
+    /// Whether there are any: readers look only here.
+    pub(super) are_left: AtomicBool,
+    /// Lock order: before `installing`.
+    pub(super) state: Mutex<UnreadState>,
+}
+
+/// The lists that are left and the memtables that were read. The super version gets all at once.
+#[derive(Debug, Default)]
+pub(super) struct UnreadState {
+    /// The lists to read, newest first.
+    pub(super) lists: Vec<ListedMemtable>,
+    /// Those that were read, older than `lists`, newest first.
+    pub(super) read: Vec<Arc<Memtable>>,
+}
+
 /// The write buffer of one table. See the module head.
 #[derive(Debug)]
 pub(crate) struct WriteBuffer<V> {
@@ -96,6 +119,7 @@ pub(crate) struct WriteBuffer<V> {
     pub(super) arenas: Arc<Arenas>,
     /// Where memtables are in a pool of persistent memory.
     pub(super) pool: Option<Arc<PoolMemtables>>,
+    pub(super) unread: UnreadMemtables,
     /// Parts of the key space without a value, which scans skip.
     pub(crate) empty_ranges: Arc<EmptyRanges>,
     pub(crate) view: ArcSwap<SuperVersion<V>>,
@@ -165,6 +189,7 @@ impl<V> WriteBuffer<V> {
             lists,
             arenas,
             pool: None,
+            unread: UnreadMemtables::default(),
             empty_ranges,
             view: ArcSwap::new(Arc::new(view)),
             installing: Mutex::new(()),
@@ -226,6 +251,12 @@ impl<V> WriteBuffer<V> {
         to_u64(view.frozen.len()) >= (self.memtables - 1) * self.lists
     }
 
+    /// Returns the number of frozen memtables above which every writer flushes. Writers never leave
+    /// more than half: the others are of processes that ended before they flushed any.
+    pub(crate) fn frozen_max(&self) -> usize {
+        to_usize(FROZEN_FACTOR_MAX * (self.memtables - 1) * self.lists)
+    }
+
     /// Returns whether only one of the amounts that a flush writes is left before writers must
     /// wait.
     pub(crate) fn is_nearly_full(&self, view: &SuperVersion<V>) -> bool {
@@ -235,7 +266,9 @@ impl<V> WriteBuffer<V> {
     /// Freezes the active memtable if it is full. If too many wait for a flush, the caller flushes
     /// first.
     fn rotate_if_full(&self, target: &impl FlushTarget<V>) -> Result<()> {
-        let full = |view: &SuperVersion<V>| view.active.charged() >= self.list_bytes();
+        let full = |view: &SuperVersion<V>| {
+            view.active.charged() >= self.list_bytes() || view.frozen.len() > self.frozen_max()
+        };
         if !full(&self.view.load()) {
             return Ok(());
         }

@@ -56,6 +56,7 @@ impl SlmTable {
         if let Some(index) = &pool.index {
             record(report, index.check().map(drop))?;
         }
+        record(report, self.write_buffer.read_all())?;
         let view = self.write_buffer.view.load_full();
         let mut memtables = view.memtables();
         memtables.try_for_each(|memtable| record(report, memtable.check()))

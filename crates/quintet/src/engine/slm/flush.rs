@@ -79,6 +79,7 @@ impl SlmTable {
     /// Flushes all memtables.
     pub(super) fn flush_all(&self) -> Result<()> {
         let _flushing = lock(&self.flushing);
+        self.write_buffer.read_all()?;
         self.write_buffer.rotate_any(self)?;
         self.flush_frozen(true)
     }
@@ -86,6 +87,7 @@ impl SlmTable {
     /// Flushes the oldest frozen memtables, or the active one if none is frozen. Returns without a
     /// flush if another thread has flushed meanwhile.
     pub(super) fn flush_oldest(&self) -> Result<()> {
+        self.write_buffer.read_all()?;
         // The super version is released before the wait: it would pin memory of flushed memtables.
         let before = self.write_buffer.view.load().frozen.len();
         let _flushing = lock(&self.flushing);

@@ -94,9 +94,9 @@ impl Slm {
     }
 
     /// Returns the entries of a range. The runs that it reads count for compaction if `is_query`.
-    fn entries(&self, range: KeyRange, is_query: bool) -> RangeEntries<SlmRangeSource> {
-        let source = SlmRangeSource::new(&self.table.write_buffer.view.load(), is_query);
-        RangeEntries::new(&self.table, source, range)
+    fn entries(&self, range: KeyRange, is_query: bool) -> Result<RangeEntries<SlmRangeSource>> {
+        let source = SlmRangeSource::new(&*self.table.view()?, is_query);
+        Ok(RangeEntries::new(&self.table, source, range))
     }
 }
 
@@ -142,6 +142,9 @@ impl Engine for Slm {
     }
 
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {
+        if let Op::DeleteRange { .. } = op {
+            self.table.write_buffer.read_all()?;
+        }
         let source = |view: &SuperVersion| SlmRangeSource::new(view, false);
         self.table.write_buffer.apply(lsn, op, &*self.table, source)
     }
@@ -170,6 +173,7 @@ impl Engine for Slm {
     fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
         self.table.context.check_writable()?;
         match mode {
+            MaintenanceMode::Step if self.table.read_unread()? => Ok(()),
             MaintenanceMode::Step if self.table.sweep_pool()? => Ok(()),
             MaintenanceMode::Step if self.table.can_write_back() => {
                 self.table.paged.empty_journal()
@@ -202,11 +206,11 @@ impl Engine for Slm {
 
 impl OrderedEngine for Slm {
     fn range(&self, range: KeyRange) -> Result<EntryIter> {
-        Ok(Box::new(self.entries(range, true)))
+        Ok(Box::new(self.entries(range, true)?))
     }
 
     fn visit(&self, range: KeyRange, each: Visit<'_>) -> Result<()> {
-        let source = SlmRangeSource::new(&self.table.write_buffer.view.load(), true);
+        let source = SlmRangeSource::new(&*self.table.view()?, true);
         visit_range(&source, range, &self.table, each)
     }
 

@@ -1,5 +1,7 @@
 //! What the background has to do for a table.
 
+use std::time::Duration;
+
 use super::{
     pool::SlmPool,
     table::{SlmTable, SuperVersion},
@@ -11,12 +13,20 @@ use crate::{Error, Result, contract::PendingWork, util::sync::Ordering};
 /// the table. Each checkpoint costs a sync of the log and an edit of the catalog.
 const MARK_BYTES: u64 = if cfg!(test) { 16 << 10 } else { 16 << 20 };
 
+/// The background reads memtables of an earlier process this long after the opening: a process that
+/// writes and ends reads none.
+const UNREAD_WAIT: Duration = Duration::from_millis(500);
+
 impl SlmTable {
     /// Returns the most urgent work of the background.
     pub(super) fn pending_work(&self) -> PendingWork {
         let view = self.write_buffer.view.load();
         if self.context.read_only {
             PendingWork::None
+        } else if self.write_buffer.has_unread() {
+            // The sweep needs them, and a flush is due for them.
+            let open_for = self.context.env.monotonic().saturating_sub(self.opened_at);
+            if open_for < UNREAD_WAIT { PendingWork::Later } else { PendingWork::Maintain }
         } else if self.is_mark_due() {
             // Before flushes and merges: under a constant load, one of them is always due.
             PendingWork::Checkpoint
@@ -43,6 +53,17 @@ impl SlmTable {
         } else {
             PendingWork::Later
         }
+    }
+
+    /// Reads one memtable that the opening of the pool has left, if there is one. Returns whether
+    /// it did. A closing database waits for one at most.
+    pub(super) fn read_unread(&self) -> Result<bool> {
+        if !self.write_buffer.has_unread() {
+            return Ok(false);
+        }
+        self.write_buffer.read_left(1)?;
+        self.context.host.wake();
+        Ok(true)
     }
 
     /// Does one step of the sweep of the pool, if one is due. Returns whether it did.

@@ -92,7 +92,7 @@ impl SlmTable {
 
     /// Returns whether a key has a value, as far as memory and index can tell.
     pub(super) fn exists_hint(&self, key: &[u8]) -> Result<Presence> {
-        let view = self.write_buffer.view.load();
+        let view = self.view()?;
         let hash = self.hash(key);
         if !matches!(view.in_memory(hash, key, &mut ValueLocation), Answer::Nothing) {
             return Ok(Presence::InValue);
@@ -111,7 +111,7 @@ impl SlmTable {
         key: &[u8],
         sink: &mut T,
     ) -> Result<Option<T::Output>> {
-        let view = self.write_buffer.view.load();
+        let view = self.view()?;
         let hash = self.hash(key);
         self.location_cache.prefetch(hash);
         match view.in_memory(hash, key, sink) {
@@ -261,7 +261,7 @@ impl SlmTable {
 
     /// Appends the value of each key, in the order of `keys`.
     pub(super) fn read_many(&self, keys: &[&[u8]], out: &mut Vec<Option<Value>>) -> Result<()> {
-        let view = self.write_buffer.view.load_full();
+        let view = self.view()?;
         let mut pending = Vec::new();
         for window in keys.chunks(WINDOW) {
             self.look_up_window(&view, window, out, &mut pending)?;

@@ -39,7 +39,7 @@ impl SlmTable {
     /// Returns about how many keys a range holds: two descents of the index, and a sample of each
     /// memtable. A key that is both in memory and in the index counts twice.
     pub(super) fn estimate_count(&self, range: &KeyRange) -> Result<u64> {
-        let view = self.write_buffer.view.load_full();
+        let view = self.view()?;
         let (start, end) = (range.start.as_deref(), range.end.as_deref());
         let in_memory: u64 = view.memtables().map(|one| one.estimate_count(start, end)).sum();
         if !self.keys.is_decided() {
@@ -79,7 +79,8 @@ impl SlmTable {
         (checkpointer.journal_bytes(), checkpointer.journal_state().0)
     }
 
-    /// Returns the statistics. Counts small tables exactly.
+    /// Returns the statistics. Counts small tables exactly, but for entries in memtables that an
+    /// opening has left to read.
     pub(super) fn stats(&self) -> EngineStats {
         let view = self.write_buffer.view.load_full();
         let sum =
@@ -126,6 +127,7 @@ impl SlmTable {
             ("entries", runs().map(|run| run.entries()).sum()),
             ("entries_live", runs().map(|run| run.live()).sum()),
             ("memtables", to_u64(view.memtables().count())),
+            ("memtables_unread", u64::from(self.write_buffer.has_unread())),
             ("memtable_bytes", view.memtables().map(|one| one.memory_bytes()).sum()),
             ("unordered_entries", view.unordered_entries()),
             ("index_pages", self.index_pages()),

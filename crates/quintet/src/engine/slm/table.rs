@@ -1,6 +1,6 @@
 //! The state of a table, shared by the table and its iterators.
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc, time::Duration};
 
 use super::{
     index_key::{IndexKey, IndexKeyCodec},
@@ -58,6 +58,8 @@ pub(super) struct SlmCounters {
 pub(super) struct SlmTable {
     pub(super) context: Context,
     pub(super) settings: SlmSettings,
+    /// Monotonic time of the opening.
+    pub(super) opened_at: Duration,
     /// Directory, kind and identity of the table's run files.
     pub(super) owner: SstOwner,
     /// The index: a B+-tree of pages with checkpoints.
@@ -102,6 +104,13 @@ impl SlmTable {
     #[inline]
     pub(super) fn hash(&self, key: &[u8]) -> u64 {
         self.write_buffer.hash(key)
+    }
+
+    /// Returns what a read sees. Fails with `Corruption` if a memtable in a pool is damaged.
+    #[inline]
+    pub(super) fn view(&self) -> Result<impl Deref<Target = Arc<SuperVersion>> + use<>> {
+        self.write_buffer.read_all()?;
+        Ok(self.write_buffer.view.load())
     }
 
     /// Returns the index in the pool; `None` if the index is in pages.

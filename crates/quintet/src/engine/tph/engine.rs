@@ -81,7 +81,7 @@ impl Engine for Tph {
     }
 
     fn scan(&self, from: &Cursor, limit: usize) -> Result<(Vec<Entry>, Cursor)> {
-        scan_page(from, limit, |range| self.entries(range))
+        scan_page(from, limit, |range| Ok(self.entries(range)))
     }
 
     fn hash_order(&self) -> Option<&dyn HashOrder> {

@@ -10,13 +10,21 @@
 //! is *retiring*. The table records up to which LSN it is complete, and an opening removes the
 //! entries from there on: the log is replayed from that LSN.
 //!
+//! An opening does not read the lists: each takes a millisecond a megabyte. They are *unread* until
+//! a background step or the first reader has verified them. Meanwhile the log gives the LSNs of
+//! removed entries to new operations. So the directory has the LSN from which on the entries of
+//! each unread list are removed, before the first operation is logged. A later opening removes them
+//! too, even if its own end is higher.
+//!
 //! | directory word | meaning |
 //! |---|---|
-//! | 0 | number of lists |
-//! | 1 .. | offset of each list ([`super::persistent_list`]), newest first |
+//! | 0 | number of lists in bits 0 to 31, the layout ([`LAYOUT`]) in bits 32 to 63 |
+//! | 1, 3, .. | offset of each list ([`super::persistent_list`]), newest first |
+//! | 2, 4, .. | the LSN from which on its entries are removed; 2^64 - 1: none is |
 //!
 //! Invariants: the directory has every memtable of the super version that is in the pool, in its
-//! order, before the first insert into it. A list is freed after the directory has left it out.
+//! order, before the first insert into it, and behind them the unread lists. A list is freed after
+//! the directory has left it out.
 //!
 //! Threads: the write buffer's `installing` lock orders all changes. Lock order: `installing`,
 //! `directory`, the pool's.
@@ -35,6 +43,7 @@ use crate::{
     util::{
         budget::Budget,
         codec::{Lsn, to_u64},
+        mutant::mutant,
         sync::{AtomicU64, Mutex, Ordering, lock},
     },
 };
@@ -43,7 +52,18 @@ use crate::{
 const DIRECTORY_BYTES: u64 = SLAB_BYTES;
 const HALF_BYTES: u64 = DIRECTORY_BYTES / 2;
 /// Maximum number of lists.
-const LISTS_MAX: u64 = HALF_BYTES / 8 - 1;
+const LISTS_MAX: u64 = (HALF_BYTES / 8 - 1) / 2;
+/// Layout of the directory. Layout 0 had no LSNs.
+const LAYOUT: u64 = 1;
+
+/// A list of the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListedMemtable {
+    /// Offset of the list.
+    pub(crate) at: u64,
+    /// The entries of this LSN and above are removed.
+    pub(crate) end: Lsn,
+}
 
 /// Hashes a key.
 type HashKey<'h> = dyn Fn(&[u8]) -> u64 + 'h;
@@ -55,6 +75,8 @@ struct MemtableDirectory {
     at: u64,
     /// Memtables that were flushed while the index with their entries is not durable yet.
     retiring: Vec<Arc<Memtable>>,
+    /// Lists that the super version does not have yet. They are the oldest.
+    unread: Vec<ListedMemtable>,
 }
 
 impl MemtableDirectory {
@@ -88,7 +110,7 @@ impl PoolMemtables {
         let at = match pool.root(root) {
             0 => {
                 let at = pool.alloc(DIRECTORY_BYTES)?;
-                pool.store(at, 0);
+                pool.store(at, LAYOUT << 32);
                 pool.flush(at, 8);
                 pool.publish(Pool::root_at(root), link(at));
                 at
@@ -106,26 +128,45 @@ impl PoolMemtables {
             pool: Arc::clone(pool),
             root,
             totals: Arc::new(PoolTotals { list_bytes, is_counted, unmarked_bytes }),
-            directory: Mutex::new(MemtableDirectory { at, retiring: Vec::new() }),
+            directory: Mutex::new(MemtableDirectory {
+                at,
+                retiring: Vec::new(),
+                unread: Vec::new(),
+            }),
             fallbacks_total: AtomicU64::new(0),
         }))
     }
 
-    /// Returns the offsets of the lists in the directory, newest first.
-    pub(crate) fn lists(&self) -> Result<Vec<u64>> {
-        let at = target(self.pool.root(self.root));
-        let count = self.pool.load(at);
-        if count > LISTS_MAX {
-            return Err(self.pool.damage(at, format!("a directory of {count} memtables")));
+    /// Returns the lists in the directory that are not empty, newest first.
+    pub(crate) fn lists(&self) -> Result<Vec<ListedMemtable>> {
+        let pool = &*self.pool;
+        let at = target(pool.root(self.root));
+        let (layout, count) = (pool.load(at) >> 32, pool.load(at) & 0xffff_ffff);
+        if layout != LAYOUT || count > LISTS_MAX {
+            let what = format!("a directory of {count} memtables in layout {layout}");
+            return Err(pool.damage(at, what));
         }
-        Ok((1..=count).map(|number| self.pool.load(at + number * 8)).collect())
+        let listed = (0..count).map(|number| at + 8 + number * 16);
+        let mut lists = Vec::new();
+        for at in listed {
+            let list = ListedMemtable { at: pool.load(at), end: Lsn(pool.load(at + 8)) };
+            if !PersistentList::is_empty_at(pool, list.at)? {
+                lists.push(list);
+            }
+        }
+        Ok(lists)
     }
 
-    /// Opens the memtable at an offset, without the entries from `end` on.
-    pub(crate) fn open_list(
+    /// Notes the lists that the super version does not have yet: the next
+    /// [`publish`](Self::publish) puts them behind its memtables.
+    pub(crate) fn set_unread(&self, lists: Vec<ListedMemtable>) {
+        lock(&self.directory).unread = lists;
+    }
+
+    /// Reads and verifies a list, without the entries that are removed.
+    pub(crate) fn read_list(
         &self,
-        at: u64,
-        end: Lsn,
+        ListedMemtable { at, end }: ListedMemtable,
         (group, hash): (Option<&Arc<Filter>>, &HashKey<'_>),
         (ranges, budget): (&Arc<EmptyRanges>, &Arc<Budget>),
     ) -> Result<Arc<Memtable>> {
@@ -184,23 +225,42 @@ impl PoolMemtables {
         memtables: impl Iterator<Item = &'m Arc<Memtable>>,
     ) -> Result<()> {
         let directory = lock(&self.directory);
-        self.write(directory.at, &directory.all(memtables))
+        self.write(&directory, &directory.all(memtables))
     }
 
-    fn write(&self, at: u64, memtables: &[Arc<Memtable>]) -> Result<()> {
+    /// As [`publish`](Self::publish), with the memtables that were unread.
+    pub(crate) fn publish_read<'m>(
+        &self,
+        memtables: impl Iterator<Item = &'m Arc<Memtable>>,
+    ) -> Result<()> {
+        let mut directory = lock(&self.directory);
+        let unread = std::mem::take(&mut directory.unread);
+        let outcome = self.write(&directory, &directory.all(memtables));
+        if outcome.is_err() {
+            directory.unread = unread;
+        }
+        outcome
+    }
+
+    fn write(&self, directory: &MemtableDirectory, memtables: &[Arc<Memtable>]) -> Result<()> {
         let pool = &*self.pool;
         let lists: Vec<&PoolList> = memtables.iter().filter_map(|one| one.pool_list()).collect();
-        if to_u64(lists.len()) > LISTS_MAX {
-            let doing = format!("list {} memtables in a pool", lists.len());
-            return Err(Error::DiskFull { doing });
+        let read = lists.iter().map(|list| (list.root(), u64::MAX));
+        let end = |list: &ListedMemtable| mutant!(SlmPoolForgetsEnds: u64::MAX, else list.end.0);
+        let unread = directory.unread.iter().map(|list| (list.at, end(list)));
+        let listed: Vec<(u64, u64)> = read.chain(unread).collect();
+        let count = to_u64(listed.len());
+        if count > LISTS_MAX {
+            return Err(Error::DiskFull { doing: format!("list {count} memtables in a pool") });
         }
-        let is_first = target(pool.root(self.root)) == at;
-        let half = at + if is_first { HALF_BYTES } else { 0 };
-        pool.store(half, to_u64(lists.len()));
-        for (number, list) in (1..).zip(&lists) {
-            pool.store(half + number * 8, list.root());
+        let is_first = target(pool.root(self.root)) == directory.at;
+        let half = directory.at + if is_first { HALF_BYTES } else { 0 };
+        pool.store(half, count | LAYOUT << 32);
+        for (number, (at, end)) in (0..).zip(listed) {
+            pool.store(half + 8 + number * 16, at);
+            pool.store(half + 16 + number * 16, end);
         }
-        pool.flush(half, (to_u64(lists.len()) + 1) * 8);
+        pool.flush(half, 8 + count * 16);
         pool.publish(Pool::root_at(self.root), link(half));
         for list in lists {
             list.keep();
@@ -229,7 +289,7 @@ impl PoolMemtables {
         if retired.is_empty() {
             return Ok(());
         }
-        if let Err(error) = self.write(directory.at, &directory.all(memtables)) {
+        if let Err(error) = self.write(&directory, &directory.all(memtables)) {
             directory.retiring = retired;
             return Err(error);
         }
@@ -238,7 +298,7 @@ impl PoolMemtables {
     }
 
     /// Marks the directory, and the lists of these memtables and of the retiring ones, for a sweep.
-    /// The caller holds the write buffer's `installing` lock.
+    /// No list may be unread. The caller holds the write buffer's `installing` lock.
     pub(crate) fn mark<'m>(
         &self,
         pool: &Pool,
@@ -290,9 +350,12 @@ pub(crate) struct PoolListSummary {
 }
 
 impl PoolListSummary {
-    /// Reads and verifies the list at an offset. Fails with `Corruption`. The pool must be a copy.
-    pub(crate) fn read(pool: &Arc<Pool>, at: u64) -> Result<Self> {
-        let list = PersistentList::open(pool, at, DIRECTORY_BYTES, u64::MAX, &mut |_| {})?;
+    /// Reads and verifies a list of the directory. Fails with `Corruption`. The pool is a copy.
+    pub(crate) fn read(
+        pool: &Arc<Pool>,
+        ListedMemtable { at, end }: ListedMemtable,
+    ) -> Result<Self> {
+        let list = PersistentList::open(pool, at, DIRECTORY_BYTES, end.0, &mut |_| {})?;
         let (mut lsns, mut entry) = (None::<(Lsn, Lsn)>, list.first());
         while let Some(one) = entry {
             let lsn = Lsn(list.version(list.value(one)));

@@ -470,6 +470,8 @@ bugs! {
     SlmPoolClaimsTooMuch = 397, "slm-pool-claims-too-much";
     /// Tables in persistent memory are told that the log is durable before it is synced.
     TablesNotedBeforeSync = 402, "tables-noted-before-sync";
+    /// An opening forgets which entries of a memtable it has left to read are removed.
+    SlmPoolForgetsEnds = 403, "slm-pool-forgets-ends";
     /// A flushed memtable leaves the pool before the index in pages is durable.
     SlmPoolForgetsMemtable = 398, "slm-pool-forgets-memtable";
     /// A search of the persistent skip list reads the last node's successor again.

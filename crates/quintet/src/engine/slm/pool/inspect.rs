@@ -80,12 +80,13 @@ fn describe_memtables(pool: &Arc<Pool>, say: &mut LineSink<'_>) -> Result<()> {
     }
     let lists = PoolMemtables::open(pool, MEMTABLES, 0, false)?.lists()?;
     say(&format!("memtables: {}, newest first", lists.len()));
-    for at in lists {
-        let list = PoolListSummary::read(pool, at)?;
+    for listed in lists {
+        let list = PoolListSummary::read(pool, listed)?;
         let lsns = list
             .lsns
             .map_or_else(String::new, |(low, high)| format!(", lsn {} to {}", low.0, high.0));
-        let line = format!("  byte {at}: {} entries, {} bytes{lsns}", list.keys, list.bytes);
+        let line =
+            format!("  byte {}: {} entries, {} bytes{lsns}", listed.at, list.keys, list.bytes);
         if !say(&line) {
             break;
         }

@@ -248,6 +248,115 @@ fn opening_removes_what_the_log_may_lack() {
     finds(Bug::PersistentListKeepsLater, entries_past_the_log);
 }
 
+/// A second opening removes what the first one would have removed, although the log has operations
+/// with these LSNs by then.
+fn entries_past_the_log_of_before() {
+    for is_persistent in [false, true] {
+        let bench = pooled(79, MODES[0], is_persistent);
+        let (engine, _) = bench.open();
+        put(&engine, 1, b"old", b"first");
+        assert_eq!(engine.checkpoint(Lsn(2)).unwrap(), Lsn(2));
+        put(&engine, 2, b"old", b"lost");
+        put(&engine, 3, b"new", b"lost");
+        drop(engine);
+        let (engine, complete) = bench.open();
+        assert_eq!(complete, Lsn(2));
+        (2..10).for_each(|lsn| put(&engine, lsn, b"other", b"value"));
+        assert_eq!(engine.note_durable(Lsn(10)), Some(Lsn(10)));
+        assert!(engine.table.write_buffer.has_unread(), "writes read no old memtable");
+        drop(engine);
+        let (engine, complete) = bench.open();
+        assert_eq!(complete, Lsn(10));
+        let rows = [(&b"old"[..], &b"first"[..]), (b"other", b"value")];
+        let rows = rows.map(|(key, value)| (key.to_vec(), value.to_vec()));
+        assert_eq!(contents(&engine), Rows::from(rows));
+        check(&engine);
+    }
+}
+
+#[test]
+fn what_the_log_lacked_stays_removed() {
+    entries_past_the_log_of_before();
+    finds(Bug::SlmPoolForgetsEnds, entries_past_the_log_of_before);
+}
+
+/// Leaves a pool with several memtables, and returns its rows.
+fn fill_memtables(bench: &Bench) -> Rows {
+    let (engine, _) = bench.open();
+    let (mut rows, mut lsn) = (Rows::new(), 0_u64);
+    while detail(&engine, "memtables") < 4 {
+        lsn += 1;
+        let key = lsn.to_be_bytes().to_vec();
+        put(&engine, lsn, &key, &[low(lsn); 900]);
+        rows.insert(key, vec![low(lsn); 900]);
+    }
+    assert_eq!(engine.note_durable(Lsn(lsn + 1)), Some(Lsn(lsn + 1)));
+    rows
+}
+
+/// An opening reads no memtable. The background reads one a step, and a read all that are left.
+#[test]
+fn memtables_are_read_in_steps_or_by_the_first_reader() {
+    let bench = pooled(80, MODES[0], false).set("memtables", "8");
+    let rows = fill_memtables(&bench);
+    for steps in 0..6 {
+        let (engine, complete) = bench.on(bench.env.kill()).open();
+        let has_unread = || engine.table.write_buffer.has_unread();
+        put(&engine, complete.0, b"key", b"value");
+        for step in 0..steps {
+            assert_eq!(has_unread(), step < 4, "{steps}");
+            engine.maintain(MaintenanceMode::Step).unwrap();
+        }
+        assert_eq!(engine.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+        assert!(!has_unread());
+        let mut rows = rows.clone();
+        rows.insert(b"key".to_vec(), b"value".to_vec());
+        compare(&engine, &rows);
+        check(&engine);
+    }
+}
+
+/// Readers and flushes beside writers find all entries, whoever reads the memtables.
+#[test]
+fn threads_read_and_flush_memtables_of_before() {
+    let bench = pooled(81, MODES[0], false).set("memtables", "8");
+    let rows = fill_memtables(&bench);
+    let (engine, complete) = bench.on(bench.env.kill()).open();
+    std::thread::scope(|scope| {
+        scope.spawn(|| engine.table.flush_all().unwrap());
+        scope.spawn(|| (0..4).for_each(|_| engine.maintain(MaintenanceMode::Step).unwrap()));
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for (key, value) in &rows {
+                    assert_eq!(engine.get(key).unwrap().as_deref(), Some(&value[..]));
+                }
+            });
+        }
+        (0..200).for_each(|number| put(&engine, complete.0 + number, b"key", b"value"));
+    });
+    let mut rows = rows.clone();
+    rows.insert(b"key".to_vec(), b"value".to_vec());
+    compare(&engine, &rows);
+    check(&engine);
+}
+
+/// Memtables that no process has stayed to read do not become ever more.
+#[test]
+fn processes_that_end_at_once_leave_few_memtables() {
+    let bench = pooled(82, MODES[0], false).set("memtables", "2").set("pmem_bytes", "16777216");
+    for lsn in 1..100_u64 {
+        let (engine, _) = bench.open();
+        put(&engine, lsn, &lsn.to_be_bytes(), b"value");
+        assert_eq!(engine.note_durable(Lsn(lsn + 1)), Some(Lsn(lsn + 1)));
+        let write_buffer = &engine.table.write_buffer;
+        let listed = engine.table.memtable_pool().unwrap().memtables.as_ref().unwrap().lists();
+        assert!(listed.unwrap().len() <= write_buffer.frozen_max() + 2, "opening {lsn}");
+    }
+    let (engine, _) = bench.open();
+    assert_eq!(contents(&engine).len(), 99);
+    assert_eq!(detail(&engine, "pmem_fallbacks_total"), 0);
+}
+
 /// A checkpoint with memtables in the pool writes one word and flushes nothing.
 #[test]
 fn a_checkpoint_flushes_nothing() {

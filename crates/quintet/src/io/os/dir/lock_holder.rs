@@ -11,10 +11,12 @@
 //! ```
 //!
 //! The fields are number, kind, mode, access, process, device and inode (major and minor number in
-//! hexadecimal), first and last byte. Each read of the list counts lines from its start again, so a
-//! lock that another process releases between two reads hides one: the list is read in pieces as
-//! large as the system gives, and again if the file is not in it. A file system whose files have device numbers of their own
+//! hexadecimal), first and last byte. A file system whose files have device numbers of their own
 //! (`btrfs`, `overlayfs`) is not found in the list; the holder is unknown then.
+//!
+//! Each read of the list counts lines from its start again. So a lock that another process releases
+//! between two reads hides one. The list is read in pieces as large as the system gives, and again
+//! if the file is not in it.
 
 use std::{
     fs::{self, File},

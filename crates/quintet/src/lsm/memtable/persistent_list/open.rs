@@ -55,9 +55,7 @@ impl PersistentList {
         end: u64,
         each_key: &mut dyn FnMut(&[u8]),
     ) -> Result<Self> {
-        if !pool.is_object(at) || pool.load(at) != MAGIC {
-            return Err(pool.damage(at, "no list starts at this offset"));
-        }
+        Self::verify_head(pool, at)?;
         let list = Self::with(Arc::clone(pool), at, capacity)?;
         let mut before = Vec::new();
         let mut latest = [HEAD; LEVELS];
@@ -97,6 +95,20 @@ impl PersistentList {
             node = list.follow(node + NEXT)?;
         }
         Ok(list)
+    }
+
+    fn verify_head(pool: &Pool, at: u64) -> Result<()> {
+        if !pool.is_object(at) || pool.load(at) != MAGIC {
+            return Err(pool.damage(at, "no list starts at this offset"));
+        }
+        Ok(())
+    }
+
+    /// Returns whether the list at an offset has never had an entry. Reads no node. Fails with
+    /// [`Error::Corruption`](crate::Error::Corruption) if no list is there.
+    pub(crate) fn is_empty_at(pool: &Pool, at: u64) -> Result<bool> {
+        Self::verify_head(pool, at)?;
+        Ok(pool.load(at + FIRST) == 0)
     }
 
     /// Returns a node to its newest value below version `end`. Returns `false` if it has none.
