@@ -72,6 +72,10 @@ pub(crate) enum Group {
     Set,
     /// Sorted sets.
     SortedSet,
+    /// Sorted sets of places.
+    Geo,
+    /// Estimates of distinct elements.
+    HyperLogLog,
     /// Publish and subscribe.
     PubSub,
     /// Transactions.
@@ -85,7 +89,7 @@ pub(crate) enum Group {
 impl Group {
     /// All groups, in the order of the documentation.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::String,
         Self::Bitmap,
         Self::Generic,
@@ -93,6 +97,8 @@ impl Group {
         Self::List,
         Self::Set,
         Self::SortedSet,
+        Self::Geo,
+        Self::HyperLogLog,
         Self::PubSub,
         Self::Transactions,
         Self::Connection,
@@ -109,6 +115,8 @@ impl Group {
             Self::List => "list",
             Self::Set => "set",
             Self::SortedSet => "sorted-set",
+            Self::Geo => "geo",
+            Self::HyperLogLog => "hyperloglog",
             Self::PubSub => "pubsub",
             Self::Transactions => "transactions",
             Self::Connection => "connection",
@@ -149,6 +157,8 @@ pub(crate) enum Keys {
         /// Where the count is.
         count: usize,
     },
+    /// Argument 1, and the argument behind each `STORE` or `STOREDIST`.
+    Stored,
 }
 
 impl Keys {
@@ -188,6 +198,12 @@ impl Keys {
                 let target = (target > 0).then_some(target);
                 target.into_iter().chain(at + 1..at + 1 + keys).collect()
             }
+            Self::Stored => {
+                let targets = (2..count.saturating_sub(1))
+                    .filter(|at| args.is(*at, "store") || args.is(*at, "storedist"))
+                    .map(|at| at + 1);
+                std::iter::once(1).chain(targets).collect()
+            }
         }
     }
 
@@ -200,7 +216,7 @@ impl Keys {
                 i64::from(last),
                 i64::try_from(step).unwrap_or(0),
             ),
-            Self::Counted { .. } => (1, 1, 1),
+            Self::Counted { .. } | Self::Stored => (1, 1, 1),
         }
     }
 }

@@ -96,9 +96,6 @@ fn bit_range(
     let start = if call.args.len() > at { call.integer(at)? } else { 0 };
     let has_end = call.args.len() > at + 1;
     let end = if has_end { call.integer(at + 1)? } else { -1 };
-    if start < 0 && end < 0 && start > end {
-        return Ok((None, has_end));
-    }
     let from = if start < 0 { start.saturating_add(total).max(0) } else { start };
     let to = if end < 0 { end.saturating_add(total).max(0) } else { end.min(total - 1) };
     let (Ok(from), Ok(to)) = (usize::try_from(from), usize::try_from(to)) else {
@@ -115,6 +112,14 @@ fn bitcount(call: &mut Call<'_, '_>) -> Done {
         return Err(Fail::SYNTAX);
     }
     let value = copy_string(call, call.key())?;
+    // `BITPOS` has no such rule.
+    if call.args.len() > 3 {
+        let (start, end) = (call.integer(2)?, call.integer(3)?);
+        if start < 0 && end < 0 && start > end {
+            call.reply.integer(0);
+            return Ok(());
+        }
+    }
     let range = bit_range(call, 2, value.as_ref().map_or(0, Vec::len))?;
     let (Some(value), (Some((from, to)), _)) = (value, range) else {
         call.reply.integer(0);

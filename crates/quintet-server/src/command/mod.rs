@@ -6,7 +6,9 @@ mod bitmaps;
 pub(crate) mod call;
 mod connection;
 mod generic;
+mod geo;
 mod hashes;
+mod hyperloglog;
 mod introspection;
 mod list_moves;
 mod lists;
@@ -15,6 +17,7 @@ pub(crate) mod pubsub;
 mod scan;
 mod server;
 mod sets;
+mod sort;
 mod sorted_set;
 mod sorted_set_ranges;
 mod sorted_sets;
@@ -34,6 +37,9 @@ pub(crate) fn table() -> Vec<Command> {
         scan::server_rows::COMMANDS,
         pubsub::COMMANDS,
         hashes::COMMANDS,
+        geo::COMMANDS,
+        hyperloglog::COMMANDS,
+        sort::COMMANDS,
         lists::COMMANDS,
         list_moves::COMMANDS,
         sets::COMMANDS,

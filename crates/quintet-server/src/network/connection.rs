@@ -5,13 +5,15 @@
 //! its replies cannot make the server hold more than one buffer for it.
 
 use std::{
+    pin::Pin,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
-    time::{sleep_until, timeout},
+    sync::watch,
+    time::{Sleep, sleep_until, timeout},
 };
 
 use crate::{
@@ -32,6 +34,8 @@ const UNAUTHENTICATED_BUFFER_MAX: usize = 64 << 10;
 const AUTHENTICATION_TIME: Duration = Duration::from_secs(10);
 /// Time in which a client must take what is written to it.
 const WRITE_TIME: Duration = Duration::from_secs(30);
+/// Longest time between two checks of the idle time.
+const IDLE_CHECK_TIME: Duration = Duration::from_secs(10);
 /// Bytes of replies after which they are written, before further requests run.
 const OUTPUT_BYTES: usize = 1 << 20;
 /// Bytes that are read at a time, unless a long argument is expected.
@@ -51,7 +55,11 @@ pub(super) struct Connection<S> {
     start: usize,
     parser: Parser,
     reply: Reply,
-    connected: Instant,
+    /// When the idle time began: at the start or the last read.
+    active: Instant,
+    /// Wakes the task to check the idle time. It is set when it fires, not at each read.
+    idle: Pin<Box<Sleep>>,
+    ending: watch::Receiver<bool>,
 }
 
 /// What follows after the requests that were read.
@@ -84,6 +92,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         client: Arc<Client>,
     ) -> Self {
         let needs_password = !server.settings.password().is_empty();
+        let ending = server.ending.subscribe();
         Self {
             session: Session::new(client, !needs_password),
             server,
@@ -93,7 +102,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             start: 0,
             parser: Parser::default(),
             reply: Reply::default(),
-            connected: Instant::now(),
+            active: Instant::now(),
+            idle: Box::pin(sleep_until((Instant::now() + AUTHENTICATION_TIME).into())),
+            ending,
         }
     }
 
@@ -107,6 +118,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     async fn serve_requests(&mut self) -> Result<(), EndOfConnection> {
+        if *self.ending.borrow() {
+            return Err(EndOfConnection);
+        }
         loop {
             let (step, has_committed) = self.process();
             self.sync_and_write(has_committed).await?;
@@ -205,14 +219,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.session.is_closing || is_killed { Err(EndOfConnection) } else { Ok(()) }
     }
 
-    /// When the connection ends if nothing is read.
-    fn idle_deadline(&self) -> Option<Instant> {
-        if !self.session.is_authenticated {
-            return Some(self.connected + AUTHENTICATION_TIME);
-        }
+    /// Checks the idle time when its timer has fired, and sets the timer again.
+    fn check_idle(&mut self) -> Result<(), EndOfConnection> {
         let seconds = self.server.settings.timeout.load(Ordering::Relaxed);
         let is_exempt = seconds == 0 || self.session.subscription_count() > 0;
-        (!is_exempt).then(|| Instant::now() + Duration::from_secs(seconds))
+        let now = Instant::now();
+        let deadline = if !self.session.is_authenticated {
+            self.session.client.connected + AUTHENTICATION_TIME
+        } else if is_exempt {
+            now + IDLE_CHECK_TIME
+        } else {
+            self.active + Duration::from_secs(seconds)
+        };
+        if deadline <= now {
+            return Err(EndOfConnection);
+        }
+        // A setting that changes takes effect at the next check.
+        self.idle.as_mut().reset(deadline.min(now + IDLE_CHECK_TIME).into());
+        Ok(())
     }
 
     /// Reads more, or returns for messages.
@@ -228,9 +252,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // A long argument is read in longer parts, but never in one of its declared length.
         let wanted = self.parser.wanted().saturating_sub(self.buffer.len());
         self.buffer.reserve(wanted.clamp(READ_BYTES, LONG_READ_BYTES));
-        let deadline = self.idle_deadline();
-        let wake = self.session.client.wake.clone();
-        let mut ending = self.server.ending.subscribe();
         tokio::select! {
             biased;
             count = self.stream.read_buf(&mut self.buffer) => {
@@ -239,11 +260,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     return Err(EndOfConnection);
                 }
                 Stats::add(&self.server.stats.bytes_in, count);
+                self.active = Instant::now();
                 Ok(())
             }
-            () = wake.notified() => Ok(()),
-            _ = ending.wait_for(|is_ending| *is_ending) => Err(EndOfConnection),
-            () = sleep_to(deadline) => Err(EndOfConnection),
+            () = self.session.client.wake.notified() => Ok(()),
+            _ = self.ending.changed() => Err(EndOfConnection),
+            () = &mut self.idle => self.check_idle(),
         }
     }
 
@@ -267,7 +289,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         names: &mut Vec<crate::store::KeyName>,
     ) -> Result<bool, EndOfConnection> {
         let wake = self.session.client.wake.clone();
-        let mut ending = self.server.ending.subscribe();
         loop {
             let Some(block) = self.session.block.take() else { return Ok(false) };
             for name in &block.keys {
@@ -290,7 +311,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.session.block = Some(block);
                     continue;
                 }
-                _ = ending.wait_for(|is_ending| *is_ending) => return Err(EndOfConnection),
+                _ = self.ending.changed() => return Err(EndOfConnection),
             }
             if self.session.client.is_killed.load(Ordering::Acquire) {
                 return Err(EndOfConnection);

@@ -118,13 +118,17 @@ impl Reply {
 
     /// A score: a double, in RESP2 a bulk string.
     pub(crate) fn double(&mut self, value: f64) {
-        let text = format_score(value);
+        self.number(&format_score(value));
+    }
+
+    /// A double that has been formatted; in RESP2 a bulk string.
+    pub(crate) fn number(&mut self, text: &str) {
         if self.is_resp3() {
             self.out.push(b',');
             self.out.extend_from_slice(text.as_bytes());
             self.end_line();
         } else {
-            self.text(&text);
+            self.text(text);
         }
     }
 
