@@ -76,6 +76,8 @@ pub(crate) enum Group {
     Geo,
     /// Estimates of distinct elements.
     HyperLogLog,
+    /// Streams.
+    Stream,
     /// Publish and subscribe.
     PubSub,
     /// Transactions.
@@ -89,7 +91,7 @@ pub(crate) enum Group {
 impl Group {
     /// All groups, in the order of the documentation.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::String,
         Self::Bitmap,
         Self::Generic,
@@ -99,6 +101,7 @@ impl Group {
         Self::SortedSet,
         Self::Geo,
         Self::HyperLogLog,
+        Self::Stream,
         Self::PubSub,
         Self::Transactions,
         Self::Connection,
@@ -117,6 +120,7 @@ impl Group {
             Self::SortedSet => "sorted-set",
             Self::Geo => "geo",
             Self::HyperLogLog => "hyperloglog",
+            Self::Stream => "stream",
             Self::PubSub => "pubsub",
             Self::Transactions => "transactions",
             Self::Connection => "connection",
@@ -159,6 +163,8 @@ pub(crate) enum Keys {
     },
     /// Argument 1, and the argument behind each `STORE` or `STOREDIST`.
     Stored,
+    /// The first half of what follows `STREAMS`.
+    Streams,
 }
 
 impl Keys {
@@ -198,6 +204,12 @@ impl Keys {
                 let target = (target > 0).then_some(target);
                 target.into_iter().chain(at + 1..at + 1 + keys).collect()
             }
+            Self::Streams => {
+                let Some(at) = (1..count).find(|at| args.is(*at, "streams")) else {
+                    return Vec::new();
+                };
+                (at + 1..at + 1 + (count - at - 1) / 2).collect()
+            }
             Self::Stored => {
                 let targets = (2..count.saturating_sub(1))
                     .filter(|at| args.is(*at, "store") || args.is(*at, "storedist"))
@@ -210,7 +222,7 @@ impl Keys {
     /// First key, last key and step as `COMMAND` replies them.
     pub(crate) fn triple(self) -> (i64, i64, i64) {
         match self {
-            Self::None | Self::Counted { target: 0, .. } => (0, 0, 0),
+            Self::None | Self::Streams | Self::Counted { target: 0, .. } => (0, 0, 0),
             Self::Range { first, last, step } => (
                 i64::try_from(first).unwrap_or(0),
                 i64::from(last),

@@ -21,6 +21,10 @@ mod sort;
 mod sorted_set;
 mod sorted_set_ranges;
 mod sorted_sets;
+mod stream;
+mod stream_claims;
+mod stream_groups;
+mod streams;
 mod strings;
 pub(crate) mod transactions;
 
@@ -40,6 +44,9 @@ pub(crate) fn table() -> Vec<Command> {
         geo::COMMANDS,
         hyperloglog::COMMANDS,
         sort::COMMANDS,
+        streams::COMMANDS,
+        stream_groups::COMMANDS,
+        stream_claims::COMMANDS,
         lists::COMMANDS,
         list_moves::COMMANDS,
         sets::COMMANDS,

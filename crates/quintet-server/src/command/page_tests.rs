@@ -10,29 +10,9 @@ const WRITE: &str = "QUINTET_REFERENCE_WRITE";
 
 /// Commands of Redis 7.0 that are missing, by group. Commands of clusters, modules, replication and
 /// scripts are not listed one by one.
-const MISSING: [(&str, &[&str]); 5] = [
+const MISSING: [(&str, &[&str]); 4] = [
     ("generic", &["dump", "migrate", "restore"]),
     ("hyperloglog", &["pfdebug", "pfselftest"]),
-    (
-        "stream",
-        &[
-            "xack",
-            "xadd",
-            "xautoclaim",
-            "xclaim",
-            "xdel",
-            "xgroup",
-            "xinfo",
-            "xlen",
-            "xpending",
-            "xrange",
-            "xread",
-            "xreadgroup",
-            "xrevrange",
-            "xsetid",
-            "xtrim",
-        ],
-    ),
     ("pubsub", &["spublish", "ssubscribe", "sunsubscribe"]),
     (
         "server",

@@ -226,6 +226,8 @@ pub(crate) struct Session {
     pub(crate) deadline: Option<Instant>,
     /// Whether the running command has waited.
     pub(crate) is_retry: bool,
+    /// Where the running `XREAD` began to read its streams.
+    pub(crate) stream_starts: Vec<(u64, u64)>,
     /// Replies are switched off, or the next one.
     pub(crate) reply_mode: ReplyMode,
 }
@@ -262,6 +264,7 @@ impl Session {
             block: None,
             deadline: None,
             is_retry: false,
+            stream_starts: Vec::new(),
             reply_mode: ReplyMode::On,
         }
     }

@@ -21,7 +21,7 @@ mod unit;
 
 pub(crate) use collection::{ALL, Collection, NameRange};
 pub(crate) use events::{Changes, KeyName};
-pub(crate) use head::{Body, Head, Kind, split};
+pub(crate) use head::{Body, Head, Kind, put_bytes, split, take_bytes};
 pub(crate) use keyspace::{Store, now_millis};
 pub(crate) use slot::expiry_entry;
 pub(crate) use stripes::Stripes;

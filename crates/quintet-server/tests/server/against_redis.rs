@@ -117,6 +117,7 @@ fn compare_all(ours: &mut Client, theirs: &mut Client, seed: u64) {
             "set" => &["smembers"],
             "zset" => &["zrange", "0", "-1", "withscores"],
             "hash" => &["hgetall"],
+            "stream" => &["xrange", "-", "+"],
             other => panic!("{other}"),
         };
         let mut args = vec![read[0].to_owned(), key.text()];

@@ -82,3 +82,33 @@ fn a_client_that_has_gone_takes_nothing() {
     writer.call("rpush queue x");
     assert_eq!(writer.call("llen queue"), Value::Integer(1));
 }
+
+/// All readers of a stream get its entries, and `$` is the end at the time of the command.
+#[test]
+fn readers_of_a_stream_wait_for_new_entries() {
+    let server = Server::start();
+    let mut writer = server.client();
+    writer.call("xadd log 1-1 f old");
+    writer.call("xgroup create log group $");
+    let mut readers: Vec<_> = (0..3).map(|_| server.client()).collect();
+    for (count, reader) in readers.iter_mut().enumerate() {
+        let request = match count {
+            0 => "xreadgroup group group me block 10000 streams log >",
+            _ => "xread block 10000 streams log $",
+        };
+        reader.send(&encode(&request.split(' ').collect::<Vec<_>>()));
+        while !writer
+            .call("info clients")
+            .text()
+            .contains(&format!("blocked_clients:{}", count + 1))
+        {
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+    writer.call("xadd log 2-1 f new");
+    for reader in &mut readers {
+        let reply = format!("{:?}", reader.read());
+        assert_eq!(reply, "[[\"log\", [[\"2-1\", [\"f\", \"new\"]]]]]");
+    }
+    assert_eq!(writer.call("xack log group 2-1"), Value::Integer(1));
+}
