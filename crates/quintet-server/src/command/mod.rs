@@ -2,6 +2,7 @@
 
 #![expect(clippy::unnecessary_wraps, reason = "all handlers have one signature")]
 
+mod administration;
 mod bitmaps;
 pub(crate) mod call;
 mod connection;
@@ -55,6 +56,7 @@ pub(crate) fn table() -> Vec<Command> {
         transactions::COMMANDS,
         connection::COMMANDS,
         server::COMMANDS,
+        administration::COMMANDS,
         introspection::COMMANDS,
     ];
     let mut commands = groups.concat();

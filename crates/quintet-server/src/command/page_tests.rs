@@ -17,12 +17,12 @@ const MISSING: [(&str, &[&str]); 4] = [
     (
         "server",
         &[
-            "acl",
-            "bgrewriteaof",
-            "bgsave",
+            "acl deluser",
+            "acl getuser",
+            "acl list",
+            "acl setuser",
             "debug",
             "failover",
-            "latency",
             "module",
             "psync",
             "replicaof",

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod against_redis;
+mod arguments;
 mod blocking;
 mod client;
 mod durability;
