@@ -77,6 +77,10 @@ powercut cuts="20":
 kill:
     cargo test --release --package quintet-cli --test cli kill -- --nocapture
 
+# Random commands beside redis-server: `just server 40000 7`
+server commands="40000" seed="1":
+    QUINTET_SERVER_COMMANDS={{commands}} QUINTET_SERVER_SEED={{seed}} cargo test --package quintet-server --test server against -- --nocapture
+
 # Every fuzz target, for the given number of seconds each: `just fuzz 480`
 fuzz seconds="60":
     fuzz/run {{seconds}}

@@ -58,6 +58,8 @@ pub fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
         Command::Check(command) => check(context, &command),
         Command::Inspect(command) => inspect::inspect(&command.file, context.out),
         Command::Shell(command) => shell::run(context, &command),
+        #[cfg(feature = "serve")]
+        Command::Serve(command) => crate::serve::serve(context, &command),
         Command::Bench(command) => quintet_bench::cli::run(&command, context.out),
         Command::Completions(command) => {
             let mut definition = Arguments::command();

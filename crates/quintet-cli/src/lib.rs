@@ -19,6 +19,8 @@ pub mod inspect;
 mod listing;
 pub mod options;
 pub mod progress;
+#[cfg(feature = "serve")]
+mod serve;
 pub mod shell;
 mod store_import;
 

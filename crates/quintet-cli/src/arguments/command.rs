@@ -79,6 +79,9 @@ pub enum Command {
     Inspect(InspectArgs),
     /// Run commands from the keyboard or a pipe
     Shell(ShellArgs),
+    /// Serve a database to clients of Redis
+    #[cfg(feature = "serve")]
+    Serve(quintet_server::ServeArgs),
     /// Measure engines under standard workloads
     Bench(quintet_bench::cli::Args),
     /// Print a completion script for a shell

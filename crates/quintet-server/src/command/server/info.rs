@@ -1,0 +1,196 @@
+//! The text of `INFO`: sections and names of Redis, because exporters parse them.
+
+use std::{
+    fmt::Write as _,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use crate::{
+    spec::REDIS_VERSION,
+    state::Server,
+    store::{DATABASES, now_millis},
+};
+
+/// A section: its name, and what writes it.
+type Section = (&'static str, fn(&Server, &mut String));
+
+/// The sections in order. `commandstats` is not a part of the default.
+const SECTIONS: [Section; 10] = [
+    ("Server", server),
+    ("Clients", clients),
+    ("Memory", memory),
+    ("Persistence", persistence),
+    ("Stats", stats),
+    ("Replication", replication),
+    ("CPU", cpu),
+    ("Modules", |_, _| {}),
+    ("Commandstats", command_stats),
+    ("Keyspace", keyspace),
+];
+
+fn value(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+/// The text of sections; all but the statistics of commands if none is named.
+pub(super) fn text(server: &Server, wanted: &[String]) -> String {
+    let is_wanted = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        let is_default = name != "commandstats";
+        (wanted.is_empty() && is_default)
+            || wanted.iter().any(|section| match section.as_str() {
+                "default" => is_default,
+                "all" | "everything" => true,
+                other => other == name,
+            })
+    };
+    let mut text = String::new();
+    for (name, write) in SECTIONS.iter().filter(|(name, _)| is_wanted(name)) {
+        if !text.is_empty() {
+            text.push_str("\r\n");
+        }
+        line(&mut text, &format!("# {name}"));
+        write(server, &mut text);
+    }
+    text
+}
+
+fn line(text: &mut String, content: &str) {
+    text.push_str(content);
+    text.push_str("\r\n");
+}
+
+fn put(text: &mut String, name: &str, value: impl std::fmt::Display) {
+    // A write to a string cannot fail.
+    let _ = write!(text, "{name}:{value}\r\n");
+}
+
+fn server(server: &Server, text: &mut String) {
+    let uptime = server.started.elapsed().as_secs();
+    put(text, "redis_version", REDIS_VERSION);
+    put(text, "quintet_version", env!("CARGO_PKG_VERSION"));
+    put(text, "redis_mode", "standalone");
+    put(text, "os", std::env::consts::OS);
+    put(text, "arch_bits", usize::BITS);
+    put(text, "process_id", std::process::id());
+    put(text, "run_id", &server.run_id);
+    put(text, "tcp_port", server.port);
+    put(text, "server_time_usec", now_millis() * 1000);
+    put(text, "uptime_in_seconds", uptime);
+    put(text, "uptime_in_days", uptime / 86_400);
+    put(text, "hz", 10);
+}
+
+fn clients(server: &Server, text: &mut String) {
+    let all = server.clients.all();
+    let blocked = all.iter().filter(|client| client.info().is_blocked).count();
+    put(text, "connected_clients", all.len());
+    put(text, "maxclients", value(&server.settings.maxclients));
+    put(text, "blocked_clients", blocked);
+}
+
+fn memory(server: &Server, text: &mut String) {
+    let store = server.store.databases.database().stats();
+    let resident = resident_bytes();
+    put(text, "used_memory", store.memory_bytes);
+    put(text, "used_memory_rss", resident);
+    put(text, "maxmemory", store.memory_budget_bytes);
+    put(text, "maxmemory_policy", "noeviction");
+    put(text, "quintet_file_bytes", store.file_bytes);
+}
+
+/// Resident memory of the process in bytes, or 0 where the system does not tell.
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let pages = pages.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+    let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
+    pages.unwrap_or(0) * page
+}
+
+fn persistence(server: &Server, text: &mut String) {
+    let store = server.store.databases.database().stats();
+    put(text, "loading", 0);
+    put(text, "aof_enabled", 1);
+    put(
+        text,
+        "aof_last_write_status",
+        if store.background_failure.is_none() { "ok" } else { "err" },
+    );
+    put(text, "aof_current_size", store.unpersisted_bytes);
+    put(text, "rdb_bgsave_in_progress", 0);
+    put(text, "rdb_last_bgsave_status", "ok");
+    put(text, "quintet_appendfsync", server.settings.appendfsync().name());
+    put(text, "quintet_unpersisted_bytes", store.unpersisted_bytes);
+    put(text, "quintet_commits_total", store.commits_total);
+    put(text, "quintet_open_snapshots", store.open_snapshots);
+}
+
+fn stats(server: &Server, text: &mut String) {
+    let own = &server.stats;
+    put(text, "total_connections_received", value(&own.connections));
+    put(text, "total_commands_processed", value(&own.commands));
+    put(text, "total_net_input_bytes", value(&own.bytes_in));
+    put(text, "total_net_output_bytes", value(&own.bytes_out));
+    put(text, "rejected_connections", value(&own.rejected_connections));
+    put(text, "expired_keys", value(&own.expired));
+    put(text, "evicted_keys", 0);
+    put(text, "keyspace_hits", value(&own.hits));
+    put(text, "keyspace_misses", value(&own.misses));
+    put(text, "pubsub_channels", server.pubsub.channels(None).len());
+    put(text, "pubsub_patterns", server.pubsub.pattern_count());
+}
+
+fn replication(_: &Server, text: &mut String) {
+    put(text, "role", "master");
+    put(text, "connected_slaves", 0);
+    put(text, "master_repl_offset", 0);
+}
+
+fn cpu(_: &Server, text: &mut String) {
+    // Fields 14 and 15: user and system time of the process in ticks of 10 ms.
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let ticks =
+        |at: usize| fields.split_whitespace().nth(at).and_then(|text| text.parse::<u64>().ok());
+    for (name, ticks) in [("used_cpu_sys", ticks(12)), ("used_cpu_user", ticks(11))] {
+        let ticks = ticks.unwrap_or(0);
+        put(text, name, format_args!("{}.{:02}0000", ticks / 100, ticks % 100));
+    }
+}
+
+fn command_stats(server: &Server, text: &mut String) {
+    for (spec, counters) in server.registry.specs().iter().zip(&server.stats.by_command) {
+        let calls = value(&counters.calls);
+        let (rejected, failed) = (value(&counters.rejected), value(&counters.failed));
+        if calls + rejected + failed == 0 {
+            continue;
+        }
+        let micros = value(&counters.micros);
+        let hundredths = micros * 100 / calls.max(1);
+        put(
+            text,
+            &format!("cmdstat_{}", spec.name),
+            format_args!(
+                "calls={calls},usec={micros},usec_per_call={}.{:02},{}",
+                hundredths / 100,
+                hundredths % 100,
+                format_args!("rejected_calls={rejected},failed_calls={failed}")
+            ),
+        );
+    }
+}
+
+fn keyspace(server: &Server, text: &mut String) {
+    for index in 0..DATABASES {
+        let Some(tables) = server.store.databases.get(index) else { continue };
+        let keys = tables.count.load(Ordering::Acquire);
+        if keys > 0 {
+            let expires = tables.expiring();
+            put(
+                text,
+                &format!("db{index}"),
+                format_args!("keys={keys},expires={expires},avg_ttl=0"),
+            );
+        }
+    }
+}

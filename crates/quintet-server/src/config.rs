@@ -1,0 +1,258 @@
+//! The configuration: flags, environment, a TOML file, and defaults, in this order of precedence.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    str::FromStr as _,
+};
+
+use clap::Args;
+use quintet::EngineKind;
+use serde::Deserialize;
+
+use crate::state::AppendFsync;
+
+/// `quintet serve`
+///
+/// Each setting but DIR and --config can be given in three ways. A flag has precedence over its
+/// environment variable, and that over the configuration file.
+#[derive(Clone, Debug, Args)]
+pub struct ServeArgs {
+    /// The database directory; it is created if it is missing
+    pub dir: PathBuf,
+    /// A configuration file in TOML
+    #[arg(long, value_name = "FILE", env = "QUINTET_SERVE_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// An address and port to listen on; may be repeated (default: port 6379 of this machine)
+    #[arg(long, value_name = "ADDR", env = "QUINTET_SERVE_LISTEN", value_delimiter = ',')]
+    pub listen: Vec<String>,
+    /// A Unix socket to listen on, for this user only
+    #[arg(long, value_name = "PATH", env = "QUINTET_SERVE_UNIX")]
+    pub unix: Option<PathBuf>,
+    /// When a write is on disk: always (before its reply), everysec or no
+    #[arg(long, value_name = "WHEN", env = "QUINTET_SERVE_APPENDFSYNC")]
+    pub appendfsync: Option<AppendFsync>,
+    /// Most clients at a time (default: 10000)
+    #[arg(long, value_name = "COUNT", env = "QUINTET_SERVE_MAXCLIENTS")]
+    pub maxclients: Option<u64>,
+    /// Seconds after which an idle connection ends, 0 for never (default: 300)
+    #[arg(long, value_name = "SECONDS", env = "QUINTET_SERVE_TIMEOUT")]
+    pub timeout: Option<u64>,
+    /// Threads that run commands (default: one for each processor)
+    #[arg(long, value_name = "COUNT", env = "QUINTET_SERVE_THREADS")]
+    pub threads: Option<usize>,
+    /// Listen beyond this machine although passwords and data are not encrypted
+    #[arg(long, env = "QUINTET_SERVE_INSECURE_I_KNOW")]
+    pub insecure_i_know: bool,
+    /// Run as root
+    #[arg(long, env = "QUINTET_SERVE_ALLOW_ROOT")]
+    pub allow_root: bool,
+}
+
+/// The configuration file. Unknown names are refused.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Config {
+    /// Addresses and ports to listen on.
+    pub listen: Vec<String>,
+    /// A Unix socket to listen on.
+    pub unix: Option<PathBuf>,
+    /// The password. Also from the variable `QUINTET_SERVE_REQUIREPASS`, but never a flag: other
+    /// users can read the flags of a process.
+    pub requirepass: String,
+    /// When a write is on disk.
+    pub appendfsync: AppendFsync,
+    /// Memory of the store in bytes; a quarter of the machine's if it is missing.
+    pub memory_budget: Option<u64>,
+    /// Most clients at a time.
+    pub maxclients: u64,
+    /// Most clients of one address that is not of this machine.
+    pub maxclients_per_ip: usize,
+    /// Seconds after which an idle connection ends; 0 for never.
+    pub timeout: u64,
+    /// Longest value in bytes.
+    pub proto_max_bulk_len: u64,
+    /// Microseconds from which a command is in `SLOWLOG`.
+    pub slowlog_log_slower_than: u64,
+    /// Most commands in `SLOWLOG`.
+    pub slowlog_max_len: u64,
+    /// Threads that run commands.
+    pub threads: Option<usize>,
+    /// The engine of keys with their strings and small collections.
+    pub keys_engine: String,
+    /// The engine of elements of large collections, an ordered one.
+    pub elements_engine: String,
+    /// Listen beyond this machine without encryption.
+    pub insecure_i_know: bool,
+    /// Run as root.
+    pub allow_root: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: vec!["127.0.0.1:6379".to_owned(), "[::1]:6379".to_owned()],
+            unix: None,
+            requirepass: String::new(),
+            appendfsync: AppendFsync::default(),
+            memory_budget: None,
+            maxclients: 10_000,
+            maxclients_per_ip: 1000,
+            timeout: 300,
+            proto_max_bulk_len: 64 << 20,
+            slowlog_log_slower_than: 10_000,
+            slowlog_max_len: 128,
+            threads: None,
+            keys_engine: "hashlog".to_owned(),
+            elements_engine: "btree".to_owned(),
+            insecure_i_know: false,
+            allow_root: false,
+        }
+    }
+}
+
+/// Why a server does not start.
+#[derive(Debug)]
+pub struct StartFailure(pub String);
+
+impl std::fmt::Display for StartFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartFailure {}
+
+/// A failure with a message.
+pub(crate) fn refuse<T>(message: impl Into<String>) -> Result<T, StartFailure> {
+    Err(StartFailure(message.into()))
+}
+
+impl Config {
+    /// Parses a configuration file. Fails with the line and the name that is wrong.
+    pub fn parse(text: &str) -> Result<Self, StartFailure> {
+        toml::from_str(text).map_err(|error| StartFailure(error.to_string().trim().to_owned()))
+    }
+
+    /// The configuration of a command line. `memory_budget` is the flag of the whole command.
+    pub fn load(args: &ServeArgs, memory_budget: Option<u64>) -> Result<Self, StartFailure> {
+        let mut config = match &args.config {
+            None => Self::default(),
+            Some(path) => {
+                let explain = |what: &dyn std::fmt::Display| {
+                    StartFailure(format!("configuration file {}: {what}", path.display()))
+                };
+                let text = fs::read_to_string(path).map_err(|error| explain(&error))?;
+                Self::parse(&text).map_err(|error| explain(&error))?
+            }
+        };
+        if !args.listen.is_empty() {
+            config.listen.clone_from(&args.listen);
+        }
+        config.unix = args.unix.clone().or(config.unix);
+        config.appendfsync = args.appendfsync.unwrap_or(config.appendfsync);
+        config.maxclients = args.maxclients.unwrap_or(config.maxclients);
+        config.timeout = args.timeout.unwrap_or(config.timeout);
+        config.threads = args.threads.or(config.threads);
+        config.memory_budget = memory_budget.or(config.memory_budget);
+        config.insecure_i_know |= args.insecure_i_know;
+        config.allow_root |= args.allow_root;
+        if let Ok(password) = std::env::var("QUINTET_SERVE_REQUIREPASS") {
+            config.requirepass = password;
+        }
+        Ok(config)
+    }
+
+    /// The addresses to listen on. Fails for an address that is not of this machine, because
+    /// passwords and data would cross the network unencrypted.
+    pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, StartFailure> {
+        let mut addresses = Vec::new();
+        for text in &self.listen {
+            let Ok(address) = text.parse::<SocketAddr>() else {
+                return refuse(format!(
+                    "listen address {text:?} is not an address with a port, such as 127.0.0.1:6379"
+                ));
+            };
+            if !address.ip().is_loopback() && !self.insecure_i_know {
+                return refuse(format!(
+                    "listen address {address} is reachable from other machines, and connections \
+                     are not encrypted; listen on 127.0.0.1 and use a tunnel, or accept it with \
+                     --insecure-i-know"
+                ));
+            }
+            addresses.push(address);
+        }
+        if addresses.is_empty() && self.unix.is_none() {
+            return refuse("nothing to listen on: give --listen or --unix");
+        }
+        Ok(addresses)
+    }
+
+    /// The engines of the tables.
+    pub(crate) fn engines(&self) -> Result<(EngineKind, EngineKind), StartFailure> {
+        let parse = |name: &str, text: &str| {
+            EngineKind::from_str(text)
+                .map_err(|error| StartFailure(format!("{name} = {text:?}: {error}")))
+        };
+        let keys = parse("keys-engine", &self.keys_engine)?;
+        let elements = parse("elements-engine", &self.elements_engine)?;
+        if !matches!(elements, EngineKind::BTree | EngineKind::Slm | EngineKind::Tph) {
+            return refuse(format!(
+                "elements-engine = {:?} keeps no order; choose btree, slm or tph",
+                self.elements_engine
+            ));
+        }
+        Ok((keys, elements))
+    }
+}
+
+/// Creates the directory for this user only, or checks that no other user can write to it.
+pub(crate) fn prepare_directory(dir: &Path) -> Result<(), StartFailure> {
+    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+    match fs::metadata(dir) {
+        Ok(found) if !found.is_dir() => refuse(format!("{} is not a directory", dir.display())),
+        Ok(found) if found.permissions().mode() & 0o022 != 0 => {
+            refuse(format!("other users can write to {}; run `chmod go-w` on it", dir.display()))
+        }
+        Ok(_) => Ok(()),
+        Err(_) => fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(|error| StartFailure(format!("cannot create {}: {error}", dir.display()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_file_has_the_defaults() {
+        let example = include_str!("../../../examples/quintet-serve.toml");
+        assert_eq!(Config::parse(example).unwrap(), Config::default());
+        // What is commented out is valid too.
+        let lines = example.lines().map(|line| match line.strip_prefix("# ") {
+            Some(rest) if rest.contains(" = ") => rest,
+            _ => line,
+        });
+        let all = lines.collect::<Vec<_>>().join("\n");
+        assert_ne!(Config::parse(&all).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn unknown_names_and_open_addresses_are_refused() {
+        let failure = Config::parse("maxclient = 1").unwrap_err();
+        assert!(failure.0.contains("maxclient"), "{failure}");
+        let mut config = Config { listen: vec!["0.0.0.0:1".to_owned()], ..Config::default() };
+        let failure = config.addresses().unwrap_err();
+        assert!(failure.0.contains("--insecure-i-know"), "{failure}");
+        config.insecure_i_know = true;
+        assert_eq!(config.addresses().unwrap().len(), 1);
+        config.listen = vec!["localhost".to_owned()];
+        assert!(config.addresses().unwrap_err().0.contains("address with a port"));
+        let unordered = Config { elements_engine: "hashlog".to_owned(), ..Config::default() };
+        assert!(unordered.engines().unwrap_err().0.contains("keeps no order"));
+    }
+}

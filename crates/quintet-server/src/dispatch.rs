@@ -1,0 +1,479 @@
+//! Runs requests: finds the command, checks what it may do, locks its keys, and commits.
+//!
+//! Consecutive commands of one pipeline are one unit. The unit commits when it is large and when a
+//! lock is not free. It commits too before commands that concern other keys or clients, and at the
+//! end of what was read.
+//! Replies are sent after the commit. If the commit fails, each of the replies becomes the error.
+
+use std::{
+    fmt::Write as _,
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+use quintet::Durability;
+
+use crate::{
+    command::{
+        call::{Action, Call, Command, Handler},
+        transactions::end_watch,
+    },
+    failure::{Done, Fail},
+    resp::{Args, Reply},
+    spec::{Keys, Selection, Spec, flag},
+    state::{Queued, ReplyMode, Server, Session, SlowCommand, Stats},
+    store::{Unit, now_millis},
+};
+
+/// Arguments of a slow command that are kept, and bytes of each.
+const SLOW_ARGS_MAX: usize = 32;
+const SLOW_BYTES_MAX: usize = 128;
+/// Most commands of a transaction.
+const QUEUE_MAX: usize = 65_536;
+
+/// Runs requests.
+#[derive(Debug)]
+pub(crate) struct Dispatcher {
+    commands: Vec<Command>,
+}
+
+/// The commands of one pipeline that have not been committed.
+#[derive(Debug)]
+pub(crate) struct Pipeline<'s> {
+    unit: Unit<'s>,
+    /// Where the first reply of the unit begins, and the number of its replies.
+    first_reply: usize,
+    replies: usize,
+    /// Whether something was committed, which `appendfsync always` must sync.
+    pub(crate) has_committed: bool,
+    /// The end of the last command.
+    clock: Instant,
+}
+
+impl<'s> Pipeline<'s> {
+    /// An empty pipeline.
+    pub(crate) fn new(server: &'s Server) -> Self {
+        Self {
+            unit: Unit::new(&server.store, now_millis()),
+            first_reply: 0,
+            replies: 0,
+            has_committed: false,
+            clock: Instant::now(),
+        }
+    }
+
+    /// Commits the unit. After a failure its replies are errors.
+    pub(crate) fn commit(&mut self, reply: &mut Reply) {
+        if self.unit.is_changed() {
+            match self.unit.commit(Durability::Buffered) {
+                Ok(_) => self.has_committed = true,
+                Err(fail) => self.fail(reply, &fail),
+            }
+        } else {
+            self.unit.discard();
+        }
+        self.replies = 0;
+    }
+
+    /// Discards the unit. Its replies become errors.
+    fn fail(&mut self, reply: &mut Reply, fail: &Fail) {
+        self.unit.discard();
+        reply.out.truncate(self.first_reply);
+        let text = fail.text();
+        (0..self.replies).for_each(|_| reply.error(&text));
+        self.replies = 0;
+    }
+
+    /// Notes that a reply which begins at `start` is complete.
+    fn end_reply(&mut self, session: &mut Session, reply: &mut Reply, start: usize) {
+        match session.reply_mode {
+            ReplyMode::On => {
+                if self.replies == 0 {
+                    self.first_reply = start;
+                }
+                self.replies += 1;
+            }
+            ReplyMode::Off => reply.out.truncate(start),
+            ReplyMode::Skipping => {
+                reply.out.truncate(start);
+                session.reply_mode = ReplyMode::Skip;
+            }
+            ReplyMode::Skip => {
+                reply.out.truncate(start);
+                session.reply_mode = ReplyMode::On;
+            }
+        }
+    }
+}
+
+impl Dispatcher {
+    /// A dispatcher over the table of commands.
+    pub(crate) fn new(commands: Vec<Command>) -> Self {
+        Self { commands }
+    }
+
+    /// Runs one request. The reply is complete unless the session has a block afterwards.
+    pub(crate) fn run<'s>(
+        &self,
+        server: &'s Server,
+        pipeline: &mut Pipeline<'s>,
+        session: &mut Session,
+        reply: &mut Reply,
+        args: Args<'_>,
+    ) {
+        let start = reply.out.len();
+        let (at, command) = match self.admit(server, session, reply, args) {
+            Ok(admitted) => admitted,
+            Err(fail) => {
+                session.is_queue_bad |= session.queue.is_some();
+                reply.error(&fail.text());
+                pipeline.end_reply(session, reply, start);
+                return;
+            }
+        };
+        Stats::add(&server.stats.commands, 1);
+        if server.clients.has_monitors() {
+            monitor(server, session, args);
+        }
+        let is_queued = session.queue.is_some() && !command.spec.has(flag::NO_MULTI);
+        if is_queued {
+            queue(session, reply, at, args);
+        } else {
+            match command.action {
+                Action::Exec if session.queue.is_some() => {
+                    self.execute(server, pipeline, session, reply);
+                }
+                Action::Exec => reply.error("ERR EXEC without MULTI"),
+                Action::Run(handler) => {
+                    run_handler(server, pipeline, session, reply, (args, &command.spec, handler));
+                }
+            }
+        }
+        if session.block.is_some() {
+            return;
+        }
+        // A commit within the command moves the start.
+        let start = start.min(reply.out.len());
+        pipeline.end_reply(session, reply, start);
+        note_time(server, pipeline, session, at, args);
+        if !pipeline.unit.is_changed() {
+            pipeline.unit.discard();
+            pipeline.replies = 0;
+        } else if pipeline.unit.is_full() {
+            pipeline.commit(reply);
+        }
+    }
+
+    /// Finds the command of a request and checks what needs no lock.
+    fn admit(
+        &self,
+        server: &Server,
+        session: &Session,
+        reply: &Reply,
+        args: Args<'_>,
+    ) -> Done<(usize, &Command)> {
+        let at = match server.registry.select(args) {
+            Selection::Command(at) => at,
+            Selection::Unknown => return Err(unknown(args)),
+            Selection::UnknownSubcommand(at) => {
+                let name = self.commands.get(at).map_or("", |command| command.spec.name);
+                return Err(Fail::with(format!(
+                    "ERR unknown subcommand '{}'. Try {} HELP.",
+                    shorten(args.at(1)),
+                    name.to_ascii_uppercase()
+                )));
+            }
+        };
+        let command = self.commands.get(at).ok_or(Fail::SYNTAX)?;
+        let spec = &command.spec;
+        let rejected = |fail: Fail| {
+            if let Some(counters) = server.stats.by_command.get(at) {
+                Stats::add(&counters.rejected, 1);
+            }
+            Err(fail)
+        };
+        if !spec.accepts(args.len())
+            || (spec.has(flag::CONTAINER) && args.len() < 2 && spec.arity < -1)
+        {
+            let name = spec.name;
+            return rejected(Fail::with(format!(
+                "ERR wrong number of arguments for '{name}' command"
+            )));
+        }
+        // `PING` needs no lock but a password.
+        let is_open = spec.has(flag::NO_AUTH) && spec.name != "ping";
+        if !session.is_authenticated && !is_open {
+            return rejected(Fail::new("NOAUTH Authentication required."));
+        }
+        let is_subscriber = session.subscription_count() > 0 && !reply.is_resp3();
+        if is_subscriber && !spec.has(flag::SUBSCRIBED) {
+            return rejected(Fail::with(format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
+                 RESET are allowed in this context",
+                spec.name
+            )));
+        }
+        Ok((at, command))
+    }
+
+    /// Runs the commands since `MULTI` as one commit.
+    fn execute<'s>(
+        &self,
+        server: &'s Server,
+        pipeline: &mut Pipeline<'s>,
+        session: &mut Session,
+        reply: &mut Reply,
+    ) {
+        let queue = session.queue.take().unwrap_or_default();
+        pipeline.commit(reply);
+        if std::mem::take(&mut session.is_queue_bad) {
+            end_watch(session, &server.store.changes);
+            reply.error("EXECABORT Transaction discarded because of previous errors.");
+            return;
+        }
+        self.lock_queue(pipeline, session, &queue);
+        let is_broken = is_watch_broken(&mut pipeline.unit, session);
+        end_watch(session, &server.store.changes);
+        if is_broken {
+            pipeline.unit.discard();
+            reply.null_array();
+            return;
+        }
+        let start = reply.out.len();
+        reply.array(queue.len());
+        session.is_executing = true;
+        let mut failure = None;
+        for queued in &queue {
+            let Some(command) = self.commands.get(queued.command) else { continue };
+            let Action::Run(handler) = command.action else { continue };
+            let args = Args::new(&queued.buffer, &queued.ranges);
+            let at = reply.out.len();
+            let unit = &mut pipeline.unit;
+            let result = handler(&mut Call { unit, args, reply, session, server });
+            pipeline.unit.end_command();
+            if let Err(fail) = result {
+                reply.out.truncate(at);
+                reply.error(&fail.text());
+                if matches!(fail, Fail::Store(_)) {
+                    failure = Some(fail);
+                    break;
+                }
+            }
+            note_time(server, pipeline, session, queued.command, args);
+        }
+        session.is_executing = false;
+        let committed = match failure {
+            Some(fail) => {
+                pipeline.unit.discard();
+                Err(fail)
+            }
+            None => pipeline.unit.commit(Durability::Buffered),
+        };
+        match committed {
+            Ok(changes) => pipeline.has_committed |= changes > 0,
+            Err(fail) => {
+                reply.out.truncate(start);
+                reply.error(&fail.text());
+            }
+        }
+    }
+
+    /// Locks the keys of queued commands and the watched keys.
+    fn lock_queue(&self, pipeline: &mut Pipeline<'_>, session: &Session, queue: &[Queued]) {
+        let specs = queue.iter().filter_map(|queued| {
+            let spec = &self.commands.get(queued.command)?.spec;
+            Some((spec, Args::new(&queued.buffer, &queued.ranges)))
+        });
+        let needs_all =
+            specs.clone().any(|(spec, _)| spec.has(flag::LOCK_ALL) || spec.name == "select")
+                || session.watched.iter().any(|((database, _), _)| *database != session.database);
+        if needs_all {
+            pipeline.unit.lock_all();
+            return;
+        }
+        let keys = specs.flat_map(|(spec, args)| {
+            spec.keys.positions(args).into_iter().map(move |position| args.at(position))
+        });
+        let watched = session.watched.iter().map(|((_, key), _)| key.as_slice());
+        pipeline.unit.lock(session.database, keys.chain(watched));
+    }
+}
+
+/// Whether a watched key has changed or expired since `WATCH`. Its stripe is held.
+fn is_watch_broken(unit: &mut Unit<'_>, session: &Session) -> bool {
+    if session.is_watch_broken.load(Ordering::Acquire) {
+        return true;
+    }
+    unit.now = now_millis();
+    session.watched.iter().any(|((database, key), was_present)| {
+        let is_present = !key.is_empty() && unit.exists(*database, key).unwrap_or(true);
+        *was_present && !is_present
+    })
+}
+
+/// Locks the keys of a command and runs it.
+fn run_handler<'s>(
+    server: &'s Server,
+    pipeline: &mut Pipeline<'s>,
+    session: &mut Session,
+    reply: &mut Reply,
+    (args, spec, handler): (Args<'_>, &Spec, Handler),
+) {
+    let commits_first = flag::KEYSPACE | flag::COMMIT_FIRST | flag::PUBSUB | flag::LOCK_ALL;
+    if spec.has(commits_first | flag::BLOCKING) {
+        pipeline.commit(reply);
+    }
+    if !lock(&mut pipeline.unit, session.database, spec, args) {
+        pipeline.commit(reply);
+        // An empty unit waits, so this cannot fail.
+        lock(&mut pipeline.unit, session.database, spec, args);
+    }
+    let start = reply.out.len();
+    let unit = &mut pipeline.unit;
+    let result = handler(&mut Call { unit, args, reply, session, server });
+    pipeline.unit.end_command();
+    let Err(fail) = result else { return };
+    session.block = None;
+    reply.out.truncate(start);
+    reply.error(&fail.text());
+    let row = server.registry.find(spec.name.as_bytes());
+    if let Some(counters) = row.and_then(|row| server.stats.by_command.get(row)) {
+        Stats::add(&counters.failed, 1);
+    }
+    if matches!(fail, Fail::Store(_)) && pipeline.unit.is_changed() {
+        // The command may have changed a part. The unit is discarded with the earlier commands.
+        reply.out.truncate(start);
+        pipeline.fail(reply, &fail);
+        reply.error(&fail.text());
+    }
+}
+
+fn lock(unit: &mut Unit<'_>, database: u8, spec: &Spec, args: Args<'_>) -> bool {
+    if spec.has(flag::LOCK_ALL) {
+        return unit.lock_all();
+    }
+    match spec.keys {
+        Keys::None => true,
+        Keys::Range { first, last, .. } if i32::try_from(first) == Ok(last) => {
+            unit.lock_one(database, args.at(first))
+        }
+        keys => {
+            let positions = keys.positions(args);
+            unit.lock(database, positions.into_iter().map(|position| args.at(position)))
+        }
+    }
+}
+
+fn queue(session: &mut Session, reply: &mut Reply, command: usize, args: Args<'_>) {
+    let Some(queue) = &mut session.queue else { return };
+    if queue.len() >= QUEUE_MAX {
+        session.is_queue_bad = true;
+        reply.error("ERR too many commands in a transaction; the limit is 65536");
+        return;
+    }
+    let (buffer, ranges) = args.to_owned();
+    queue.push(Queued { command, buffer, ranges });
+    reply.simple("QUEUED");
+}
+
+fn unknown(args: Args<'_>) -> Fail {
+    let name = args.at(0);
+    for script in [
+        b"eval".as_slice(),
+        b"evalsha",
+        b"eval_ro",
+        b"evalsha_ro",
+        b"function",
+        b"fcall",
+        b"fcall_ro",
+        b"script",
+    ] {
+        if name.eq_ignore_ascii_case(script) {
+            let name = shorten(name);
+            return Fail::with(format!("ERR '{name}' is not supported: Quintet runs no scripts"));
+        }
+    }
+    let mut text = format!("ERR unknown command '{}', with args beginning with: ", shorten(name));
+    for argument in args.from(1) {
+        if text.len() > 128 {
+            break;
+        }
+        // A write to a string cannot fail.
+        let _ = write!(text, "'{}' ", shorten(argument));
+    }
+    Fail::with(text)
+}
+
+/// A word of a request for a message: at most 128 bytes.
+fn shorten(word: &[u8]) -> String {
+    String::from_utf8_lossy(word.get(..128).unwrap_or(word)).into_owned()
+}
+
+/// Counts the time of a command, and keeps it if it was slow.
+fn note_time(
+    server: &Server,
+    pipeline: &mut Pipeline<'_>,
+    session: &Session,
+    at: usize,
+    args: Args<'_>,
+) {
+    let now = Instant::now();
+    let elapsed = now.duration_since(pipeline.clock);
+    pipeline.clock = now;
+    let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+    if let Some(counters) = server.stats.by_command.get(at) {
+        counters.calls.fetch_add(1, Ordering::Relaxed);
+        counters.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+    let limit = server.settings.slowlog_log_slower_than.load(Ordering::Relaxed);
+    if micros < limit || elapsed < Duration::from_micros(1) {
+        return;
+    }
+    let mut words: Vec<Vec<u8>> = args.from(0).take(SLOW_ARGS_MAX).map(shorten_slow).collect();
+    let name = words.first().map(|name| name.to_ascii_lowercase()).unwrap_or_default();
+    if [b"auth".as_slice(), b"hello", b"config", b"acl"].contains(&name.as_slice()) {
+        words.truncate(1);
+        words.push(b"(redacted)".to_vec());
+    }
+    let slow = SlowCommand {
+        id: 0,
+        time: now_millis() / 1000,
+        micros,
+        args: words,
+        address: session.client.address.clone(),
+        name: session.client.info().name.clone(),
+    };
+    server.stats.add_slow(slow, server.settings.slowlog_max_len.load(Ordering::Relaxed));
+}
+
+fn shorten_slow(word: &[u8]) -> Vec<u8> {
+    match word.get(..SLOW_BYTES_MAX) {
+        Some(start) if word.len() > SLOW_BYTES_MAX => {
+            let rest = word.len() - SLOW_BYTES_MAX;
+            [start, format!("... ({rest} more bytes)").as_bytes()].concat()
+        }
+        _ => word.to_vec(),
+    }
+}
+
+/// Sends a command to the clients that have asked for all.
+fn monitor(server: &Server, session: &Session, args: Args<'_>) {
+    let is_secret = ["auth", "hello", "config"].iter().any(|name| args.is(0, name));
+    let now = now_millis();
+    let mut line = format!(
+        "{}.{:03}000 [{} {}]",
+        now / 1000,
+        now % 1000,
+        session.database,
+        session.client.address
+    );
+    for word in args.from(0).take(if is_secret { 1 } else { usize::MAX }) {
+        // A write to a string cannot fail.
+        let _ = write!(line, " \"{}\"", word.escape_ascii());
+    }
+    for client in server.clients.all() {
+        if client.is_monitor.load(Ordering::Acquire) {
+            client.push(|reply| reply.simple(&line));
+        }
+    }
+}

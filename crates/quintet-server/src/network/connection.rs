@@ -1,0 +1,377 @@
+//! A connection: reads requests, runs them, writes replies.
+//!
+//! One task serves one connection. It runs all whole requests that it has read, commits them, and
+//! writes all replies at once. While it writes it does not read, so a client that does not read
+//! its replies cannot make the server hold more than one buffer for it.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    sync::watch,
+    time::{Sleep, sleep_until, timeout},
+};
+
+use crate::{
+    command::{pubsub::end_subscriptions, transactions::end_watch},
+    dispatch::{Dispatcher, Pipeline},
+    resp::{Args, Limits, Parser, Reply},
+    state::{AppendFsync, Block, Client, Server, Session, Stats},
+};
+
+/// Most arguments of a request.
+const ARGS_MAX: usize = 1 << 20;
+/// Most arguments, and longest one, before the password.
+const UNAUTHENTICATED_ARGS_MAX: usize = 10;
+const UNAUTHENTICATED_BULK_MAX: usize = 16 << 10;
+/// Most bytes that wait to be parsed before the password.
+const UNAUTHENTICATED_BUFFER_MAX: usize = 64 << 10;
+/// Time to give the password.
+const AUTHENTICATION_TIME: Duration = Duration::from_secs(10);
+/// Time in which a client must take what is written to it.
+const WRITE_TIME: Duration = Duration::from_secs(30);
+/// Longest time between two checks of the idle time.
+const IDLE_CHECK_TIME: Duration = Duration::from_secs(10);
+/// Bytes of replies after which they are written, before further requests run.
+const OUTPUT_BYTES: usize = 1 << 20;
+/// Bytes that are read at a time, unless a long argument is expected.
+const READ_BYTES: usize = 16 << 10;
+const LONG_READ_BYTES: usize = 1 << 20;
+/// Most bytes that a waiting client can send ahead.
+const AHEAD_BYTES_MAX: usize = 1 << 20;
+
+/// A connection.
+pub(super) struct Connection<S> {
+    server: Arc<Server>,
+    dispatcher: Arc<Dispatcher>,
+    stream: S,
+    session: Session,
+    /// What was read; the request under way begins at `start`.
+    buffer: Vec<u8>,
+    start: usize,
+    parser: Parser,
+    reply: Reply,
+    /// When the idle time began: at the start or the last read.
+    active: Instant,
+    /// Wakes the task to check the idle time. It is set when it fires, not at each read.
+    idle: Pin<Box<Sleep>>,
+    ending: watch::Receiver<bool>,
+}
+
+/// What follows after the requests that were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// More must be read.
+    Read,
+    /// There are more requests.
+    Again,
+    /// The request of this length waits.
+    Wait(usize),
+}
+
+/// The connection ends, for whatever reason.
+#[derive(Debug)]
+struct EndOfConnection;
+
+impl From<std::io::Error> for EndOfConnection {
+    fn from(_: std::io::Error) -> Self {
+        Self
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// A connection of a client.
+    pub(super) fn new(
+        server: Arc<Server>,
+        dispatcher: Arc<Dispatcher>,
+        stream: S,
+        client: Arc<Client>,
+    ) -> Self {
+        let needs_password = !server.settings.password().is_empty();
+        let ending = server.ending.subscribe();
+        Self {
+            session: Session::new(client, !needs_password),
+            server,
+            dispatcher,
+            stream,
+            buffer: Vec::new(),
+            start: 0,
+            parser: Parser::default(),
+            reply: Reply::default(),
+            active: Instant::now(),
+            idle: Box::pin(sleep_until((Instant::now() + AUTHENTICATION_TIME).into())),
+            ending,
+        }
+    }
+
+    /// Serves the connection until it ends.
+    pub(super) async fn serve(mut self) {
+        // The reason of the end is the client's, the network's or a limit's.
+        let _ = self.serve_requests().await;
+        end_watch(&mut self.session, &self.server.store.changes);
+        end_subscriptions(&mut self.session, &self.server);
+        let _ = timeout(Duration::from_secs(1), self.stream.shutdown()).await;
+    }
+
+    async fn serve_requests(&mut self) -> Result<(), EndOfConnection> {
+        if *self.ending.borrow() {
+            return Err(EndOfConnection);
+        }
+        loop {
+            let (step, has_committed) = self.process();
+            self.sync_and_write(has_committed).await?;
+            match step {
+                Step::Again => {}
+                Step::Read => self.read().await?,
+                Step::Wait(length) => self.wait(length).await?,
+            }
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        if self.session.is_authenticated {
+            let max = self.server.settings.proto_max_bulk_len.load(Ordering::Relaxed);
+            let bulk_bytes_max = usize::try_from(max).unwrap_or(usize::MAX);
+            Limits { args_max: ARGS_MAX, bulk_bytes_max, is_authenticated: true }
+        } else {
+            Limits {
+                args_max: UNAUTHENTICATED_ARGS_MAX,
+                bulk_bytes_max: UNAUTHENTICATED_BULK_MAX,
+                is_authenticated: false,
+            }
+        }
+    }
+
+    /// Runs the whole requests in the buffer. Returns whether something was committed.
+    fn process(&mut self) -> (Step, bool) {
+        let server = self.server.clone();
+        let mut pipeline = Pipeline::new(&server);
+        let mut last_command = None;
+        let step = loop {
+            if self.session.is_closing {
+                break Step::Read;
+            }
+            if self.reply.out.len() >= OUTPUT_BYTES {
+                break Step::Again;
+            }
+            let limits = self.limits();
+            let request = self.buffer.get(self.start..).unwrap_or(&[]);
+            let length = match self.parser.parse(request, &limits) {
+                Ok(Some(length)) => length,
+                Ok(None) => break Step::Read,
+                Err(error) => {
+                    pipeline.commit(&mut self.reply);
+                    self.reply.error(&format!("ERR {}", error.0));
+                    self.session.is_closing = true;
+                    break Step::Read;
+                }
+            };
+            last_command = self.run(&server, &mut pipeline).or(last_command);
+            if self.session.block.is_some() {
+                break Step::Wait(length);
+            }
+            self.end_request(length);
+        };
+        pipeline.commit(&mut self.reply);
+        if let Some(command) = last_command {
+            let mut info = self.session.client.info();
+            info.command.clear();
+            info.command.push_str(command);
+            info.active = Some(Instant::now());
+            info.queued = self.session.queue.as_ref().map(Vec::len);
+        }
+        (step, pipeline.has_committed)
+    }
+
+    fn end_request(&mut self, length: usize) {
+        self.start += length;
+        self.parser.reset();
+        if self.start >= self.buffer.len() {
+            self.buffer.clear();
+            self.start = 0;
+            if self.buffer.capacity() > LONG_READ_BYTES {
+                self.buffer.shrink_to(READ_BYTES);
+            }
+        }
+    }
+
+    /// Writes the replies and messages, after a sync if the writes need one.
+    async fn sync_and_write(&mut self, has_committed: bool) -> Result<(), EndOfConnection> {
+        if has_committed && self.server.settings.appendfsync() == AppendFsync::Always {
+            // Without the sync the writes are not acknowledged: the client gets no reply.
+            self.server.syncer.sync().await.map_err(|_| EndOfConnection)?;
+        }
+        self.session.client.take_messages(&mut self.reply.out);
+        if !self.reply.out.is_empty() {
+            Stats::add(&self.server.stats.bytes_out, self.reply.out.len());
+            let written = timeout(WRITE_TIME, self.stream.write_all(&self.reply.out)).await;
+            written.map_err(|_| EndOfConnection)??;
+            self.reply.out.clear();
+            if self.reply.out.capacity() > LONG_READ_BYTES {
+                self.reply.out.shrink_to(READ_BYTES);
+            }
+        }
+        let is_killed = self.session.client.is_killed.load(Ordering::Acquire);
+        if self.session.is_closing || is_killed { Err(EndOfConnection) } else { Ok(()) }
+    }
+
+    /// Checks the idle time when its timer has fired, and sets the timer again.
+    fn check_idle(&mut self) -> Result<(), EndOfConnection> {
+        let seconds = self.server.settings.timeout.load(Ordering::Relaxed);
+        let is_exempt = seconds == 0 || self.session.subscription_count() > 0;
+        let now = Instant::now();
+        let deadline = if !self.session.is_authenticated {
+            self.session.client.connected + AUTHENTICATION_TIME
+        } else if is_exempt {
+            now + IDLE_CHECK_TIME
+        } else {
+            self.active + Duration::from_secs(seconds)
+        };
+        if deadline <= now {
+            return Err(EndOfConnection);
+        }
+        // A setting that changes takes effect at the next check.
+        self.idle.as_mut().reset(deadline.min(now + IDLE_CHECK_TIME).into());
+        Ok(())
+    }
+
+    /// Reads more, or returns for messages.
+    async fn read(&mut self) -> Result<(), EndOfConnection> {
+        if self.start > 0 {
+            self.buffer.drain(..self.start);
+            self.start = 0;
+        }
+        let is_authenticated = self.session.is_authenticated;
+        if !is_authenticated && self.buffer.len() >= UNAUTHENTICATED_BUFFER_MAX {
+            return Err(EndOfConnection);
+        }
+        // A long argument is read in longer parts, but never in one of its declared length.
+        let wanted = self.parser.wanted().saturating_sub(self.buffer.len());
+        self.buffer.reserve(wanted.clamp(READ_BYTES, LONG_READ_BYTES));
+        tokio::select! {
+            biased;
+            count = self.stream.read_buf(&mut self.buffer) => {
+                let count = count?;
+                if count == 0 {
+                    return Err(EndOfConnection);
+                }
+                Stats::add(&self.server.stats.bytes_in, count);
+                self.active = Instant::now();
+                Ok(())
+            }
+            () = self.session.client.wake.notified() => Ok(()),
+            _ = self.ending.changed() => Err(EndOfConnection),
+            () = &mut self.idle => self.check_idle(),
+        }
+    }
+
+    /// Waits for what a blocking command needs, and runs it again each time its keys change.
+    async fn wait(&mut self, length: usize) -> Result<(), EndOfConnection> {
+        self.session.client.info().is_blocked = true;
+        self.session.client.unblock.store(0, Ordering::Release);
+        let mut names = Vec::new();
+        let waited = self.wait_for_keys(&mut names).await;
+        self.server.store.changes.end_wait(&names, self.session.client.id);
+        self.session.client.info().is_blocked = false;
+        self.session.is_retry = false;
+        self.session.block = None;
+        let has_committed = waited?;
+        self.end_request(length);
+        self.sync_and_write(has_committed).await
+    }
+
+    async fn wait_for_keys(
+        &mut self,
+        names: &mut Vec<crate::store::KeyName>,
+    ) -> Result<bool, EndOfConnection> {
+        let wake = self.session.client.wake.clone();
+        loop {
+            let Some(block) = self.session.block.take() else { return Ok(false) };
+            for name in &block.keys {
+                if !names.contains(name) {
+                    names.push(name.clone());
+                }
+            }
+            let may_read = self.buffer.len() - self.start < AHEAD_BYTES_MAX;
+            tokio::select! {
+                biased;
+                () = wake.notified() => {}
+                () = sleep_to(block.until) => {
+                    (block.on_timeout)(&mut self.reply);
+                    return Ok(false);
+                }
+                count = self.stream.read_buf(&mut self.buffer), if may_read => {
+                    if count? == 0 {
+                        return Err(EndOfConnection);
+                    }
+                    self.session.block = Some(block);
+                    continue;
+                }
+                _ = self.ending.changed() => return Err(EndOfConnection),
+            }
+            if self.session.client.is_killed.load(Ordering::Acquire) {
+                return Err(EndOfConnection);
+            }
+            match self.session.client.unblock.swap(0, Ordering::AcqRel) {
+                1 => {
+                    (block.on_timeout)(&mut self.reply);
+                    return Ok(false);
+                }
+                2 => {
+                    self.reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+                    return Ok(false);
+                }
+                _ => {}
+            }
+            if let Some(has_committed) = self.retry(&block) {
+                return Ok(has_committed);
+            }
+            self.server.store.changes.pass_on(names, self.session.client.id);
+        }
+    }
+}
+
+impl<S> Connection<S> {
+    /// Runs the waiting request again. Returns whether it committed, or `None` if it still waits.
+    fn retry(&mut self, block: &Block) -> Option<bool> {
+        self.session.is_retry = true;
+        let start = self.reply.out.len();
+        let server = self.server.clone();
+        let mut pipeline = Pipeline::new(&server);
+        self.run(&server, &mut pipeline);
+        pipeline.commit(&mut self.reply);
+        // A key of another type has come. The client waits for one of its type.
+        if self.reply.out.get(start..).is_some_and(|reply| reply.starts_with(b"-WRONGTYPE")) {
+            self.reply.out.truncate(start);
+            self.session.block = Some(Block { keys: Vec::new(), ..*block });
+        }
+        self.session.block.is_none().then_some(pipeline.has_committed)
+    }
+
+    /// Runs the request that the parser has. Returns the name of its command.
+    fn run<'s>(&mut self, server: &'s Server, pipeline: &mut Pipeline<'s>) -> Option<&'s str> {
+        let request = self.buffer.get(self.start..).unwrap_or(&[]);
+        let source = if self.parser.words.is_empty() { request } else { &self.parser.words };
+        let args = Args::new(source, &self.parser.ranges);
+        if args.len() == 0 {
+            return None;
+        }
+        self.dispatcher.run(server, pipeline, &mut self.session, &mut self.reply, args);
+        match server.registry.select(args) {
+            crate::spec::Selection::Command(at) => server.registry.spec(at).map(|spec| spec.name),
+            _ => None,
+        }
+    }
+}
+
+/// Waits until a moment, or for ever.
+async fn sleep_to(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}

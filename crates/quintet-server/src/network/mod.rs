@@ -1,0 +1,179 @@
+//! Sockets: listeners accept connections within the limits.
+
+mod connection;
+
+use std::{
+    fs, io,
+    net::{IpAddr, SocketAddr},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use connection::Connection;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, UnixListener},
+};
+
+use crate::{
+    dispatch::Dispatcher,
+    state::{Client, Server, Stats},
+};
+
+/// A socket that accepts connections.
+#[derive(Debug)]
+pub(crate) enum Listener {
+    /// A TCP port.
+    Tcp(TcpListener),
+    /// A Unix socket at a path.
+    Unix(UnixListener, PathBuf),
+}
+
+/// Opens the TCP listeners of `addresses`. Fails with the address that cannot be opened. Loopback
+/// of IPv6 is optional, because not each machine has it.
+pub(crate) async fn bind(
+    addresses: &[SocketAddr],
+    unix: Option<&Path>,
+) -> io::Result<Vec<Listener>> {
+    let mut listeners = Vec::new();
+    for address in addresses {
+        match TcpListener::bind(address).await {
+            Ok(listener) => listeners.push(Listener::Tcp(listener)),
+            Err(_) if address.is_ipv6() && address.ip().is_loopback() && !listeners.is_empty() => {}
+            Err(error) => {
+                return Err(io::Error::new(
+                    error.kind(),
+                    format!("cannot listen on {address}: {error}"),
+                ));
+            }
+        }
+    }
+    if let Some(path) = unix {
+        listeners.push(bind_unix(path)?);
+    }
+    Ok(listeners)
+}
+
+/// Opens a Unix socket that only the owner may use.
+fn bind_unix(path: &Path) -> io::Result<Listener> {
+    let explain = |error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot listen on {}: {error}", path.display()))
+    };
+    // A socket of a server that has ended refuses connections. One that accepts them is in use.
+    if std::os::unix::net::UnixStream::connect(path).is_err() {
+        use std::os::unix::fs::FileTypeExt as _;
+        let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+        if is_socket {
+            fs::remove_file(path).map_err(explain)?;
+        }
+    }
+    let listener = UnixListener::bind(path).map_err(explain)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(explain)?;
+    Ok(Listener::Unix(listener, path.to_owned()))
+}
+
+impl Listener {
+    /// Accepts connections until the server ends.
+    pub(crate) async fn run(self, server: Arc<Server>, dispatcher: Arc<Dispatcher>, per_ip: usize) {
+        let mut ending = server.ending.subscribe();
+        loop {
+            tokio::select! {
+                () = self.accept(&server, &dispatcher, per_ip) => {}
+                _ = ending.wait_for(|is_ending| *is_ending) => break,
+            }
+        }
+        if let Self::Unix(_, path) = &self {
+            // The path may have been removed already.
+            let _ = fs::remove_file(path);
+        }
+    }
+
+    async fn accept(&self, server: &Arc<Server>, dispatcher: &Arc<Dispatcher>, per_ip: usize) {
+        let accepted = match self {
+            Self::Tcp(listener) => match listener.accept().await {
+                Ok((stream, address)) => {
+                    // Without this option a reply would wait for the next one.
+                    let _ = stream.set_nodelay(true);
+                    let Some(client) =
+                        admit(server, Some(address.ip()), per_ip, address.to_string())
+                    else {
+                        refuse(stream.into_std());
+                        return;
+                    };
+                    spawn(server, dispatcher, stream, client);
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            },
+            Self::Unix(listener, path) => match listener.accept().await {
+                Ok((stream, _)) => {
+                    let address = format!("{}:0", path.display());
+                    let Some(client) = admit(server, None, per_ip, address) else {
+                        refuse(stream.into_std());
+                        return;
+                    };
+                    spawn(server, dispatcher, stream, client);
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            },
+        };
+        if accepted.is_err() {
+            // Too many open files, or a client that has gone: the next attempt may succeed.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+/// Registers a client, unless there are too many.
+fn admit(
+    server: &Server,
+    ip: Option<IpAddr>,
+    per_ip: usize,
+    address: String,
+) -> Option<Arc<Client>> {
+    let max = server.settings.maxclients.load(Ordering::Relaxed);
+    let is_full = u64::try_from(server.clients.count()).unwrap_or(u64::MAX) >= max;
+    // Programs of this machine share the loopback address.
+    let is_many =
+        ip.filter(|ip| !ip.is_loopback()).is_some_and(|ip| server.clients.count_of(ip) >= per_ip);
+    if is_full || is_many {
+        Stats::add(&server.stats.rejected_connections, 1);
+        return None;
+    }
+    Stats::add(&server.stats.connections, 1);
+    Some(server.clients.add(address, ip))
+}
+
+/// Tells a client that there are too many. The socket does not block, so this waits for nothing.
+fn refuse<S: io::Write>(stream: io::Result<S>) {
+    if let Ok(mut stream) = stream {
+        let _ = stream.write_all(b"-ERR max number of clients reached\r\n");
+    }
+}
+
+fn spawn<S>(server: &Arc<Server>, dispatcher: &Arc<Dispatcher>, stream: S, client: Arc<Client>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (server, dispatcher) = (server.clone(), dispatcher.clone());
+    tokio::spawn(async move {
+        // Removes the client also if the task panics.
+        let _registered = RegisteredClient { server: server.clone(), client: client.clone() };
+        Connection::new(server, dispatcher, stream, client).serve().await;
+    });
+}
+
+/// A client in the list of clients.
+struct RegisteredClient {
+    server: Arc<Server>,
+    client: Arc<Client>,
+}
+
+impl Drop for RegisteredClient {
+    fn drop(&mut self) {
+        self.server.clients.remove(&self.client);
+    }
+}

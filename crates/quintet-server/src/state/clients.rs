@@ -1,0 +1,276 @@
+//! Clients: what others see of a connection, and what only its task sees.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use tokio::sync::Notify;
+
+use crate::{
+    resp::{Protocol, Reply},
+    store::KeyName,
+};
+
+/// Most bytes of messages that wait for a client. A slower subscriber is disconnected.
+const OUTBOX_BYTES_MAX: usize = 32 << 20;
+
+/// What others see of a client.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// Its number.
+    pub(crate) id: u64,
+    /// Its address.
+    pub(crate) address: String,
+    /// Its IP address, unless it came through a Unix socket.
+    pub(crate) ip: Option<IpAddr>,
+    /// When it connected.
+    pub(crate) connected: Instant,
+    /// What it tells about itself.
+    info: Mutex<ClientInfo>,
+    /// Messages that it has not been sent.
+    outbox: Mutex<Reply>,
+    /// Wakes its task: a message, an unblock, a kill, or elements that it waits for.
+    pub(crate) wake: Arc<Notify>,
+    /// Whether it must end.
+    pub(crate) is_killed: AtomicBool,
+    /// Ends its blocking command: 1 as a timeout, 2 with an error.
+    pub(crate) unblock: AtomicU64,
+    /// Whether it receives all commands.
+    pub(crate) is_monitor: AtomicBool,
+}
+
+/// What a client tells about itself, and what it did last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClientInfo {
+    /// The name it chose.
+    pub(crate) name: Vec<u8>,
+    /// The name of its library.
+    pub(crate) library: Vec<u8>,
+    /// The version of its library.
+    pub(crate) library_version: Vec<u8>,
+    /// Its database.
+    pub(crate) database: u8,
+    /// Channels and patterns.
+    pub(crate) subscriptions: (usize, usize),
+    /// Commands that `MULTI` has queued.
+    pub(crate) queued: Option<usize>,
+    /// Whether it waits.
+    pub(crate) is_blocked: bool,
+    /// Its last command.
+    pub(crate) command: String,
+    /// When that was.
+    pub(crate) active: Option<Instant>,
+    /// 2 or 3.
+    pub(crate) protocol: u8,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Client {
+    /// What the client tells about itself.
+    pub(crate) fn info(&self) -> MutexGuard<'_, ClientInfo> {
+        lock(&self.info)
+    }
+
+    /// Adds a message to what is sent next. Ends a client that does not read.
+    pub(crate) fn push(&self, write: impl FnOnce(&mut Reply)) {
+        let mut outbox = lock(&self.outbox);
+        write(&mut outbox);
+        if outbox.out.len() > OUTBOX_BYTES_MAX {
+            outbox.out.clear();
+            self.is_killed.store(true, Ordering::Release);
+        }
+        drop(outbox);
+        self.wake.notify_one();
+    }
+
+    /// Moves the waiting messages to the end of `out`.
+    pub(crate) fn take_messages(&self, out: &mut Vec<u8>) {
+        out.append(&mut lock(&self.outbox).out);
+    }
+
+    /// Chooses the protocol of messages.
+    pub(crate) fn set_protocol(&self, protocol: Protocol) {
+        lock(&self.outbox).protocol = protocol;
+    }
+
+    /// Ends the client.
+    pub(crate) fn kill(&self) {
+        self.is_killed.store(true, Ordering::Release);
+        self.wake.notify_one();
+    }
+}
+
+/// The connected clients.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    connected: Mutex<BTreeMap<u64, Arc<Client>>>,
+    last_id: AtomicU64,
+    monitors: AtomicU64,
+}
+
+impl Clients {
+    /// Adds a client.
+    pub(crate) fn add(&self, address: String, ip: Option<IpAddr>) -> Arc<Client> {
+        let client = Arc::new(Client {
+            id: self.last_id.fetch_add(1, Ordering::Relaxed) + 1,
+            address,
+            ip,
+            connected: Instant::now(),
+            info: Mutex::new(ClientInfo { protocol: 2, ..ClientInfo::default() }),
+            outbox: Mutex::default(),
+            wake: Arc::default(),
+            is_killed: AtomicBool::new(false),
+            unblock: AtomicU64::new(0),
+            is_monitor: AtomicBool::new(false),
+        });
+        lock(&self.connected).insert(client.id, client.clone());
+        client
+    }
+
+    /// Removes a client.
+    pub(crate) fn remove(&self, client: &Client) {
+        lock(&self.connected).remove(&client.id);
+        if client.is_monitor.load(Ordering::Acquire) {
+            self.monitors.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// All clients by number.
+    pub(crate) fn all(&self) -> Vec<Arc<Client>> {
+        lock(&self.connected).values().cloned().collect()
+    }
+
+    /// Number of clients.
+    pub(crate) fn count(&self) -> usize {
+        lock(&self.connected).len()
+    }
+
+    /// Number of clients of an address.
+    pub(crate) fn count_of(&self, ip: IpAddr) -> usize {
+        lock(&self.connected).values().filter(|client| client.ip == Some(ip)).count()
+    }
+
+    /// Makes a client receive all commands.
+    pub(crate) fn add_monitor(&self, client: &Client) {
+        if !client.is_monitor.swap(true, Ordering::AcqRel) {
+            self.monitors.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether a client receives all commands.
+    pub(crate) fn has_monitors(&self) -> bool {
+        self.monitors.load(Ordering::Acquire) > 0
+    }
+}
+
+/// A command that `MULTI` has queued.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    /// Its row in the table.
+    pub(crate) command: usize,
+    /// Its arguments, one behind the other.
+    pub(crate) buffer: Vec<u8>,
+    /// Where the arguments are.
+    pub(crate) ranges: Vec<(usize, usize)>,
+}
+
+/// A command that waits.
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// Until when; `None` for ever.
+    pub(crate) until: Option<Instant>,
+    /// The keys that it waits for.
+    pub(crate) keys: Vec<KeyName>,
+    /// Writes the reply of the timeout.
+    pub(crate) on_timeout: fn(&mut Reply),
+}
+
+/// What only the task of a connection sees.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
+pub(crate) struct Session {
+    /// What others see of it.
+    pub(crate) client: Arc<Client>,
+    /// The database.
+    pub(crate) database: u8,
+    /// Whether the client has given its password, if one is needed.
+    pub(crate) is_authenticated: bool,
+    /// Whether the connection ends after the reply.
+    pub(crate) is_closing: bool,
+    /// The commands since `MULTI`.
+    pub(crate) queue: Option<Vec<Queued>>,
+    /// Whether a command since `MULTI` was refused.
+    pub(crate) is_queue_bad: bool,
+    /// Whether `EXEC` runs.
+    pub(crate) is_executing: bool,
+    /// Watched keys, each with whether it existed.
+    pub(crate) watched: Vec<(KeyName, bool)>,
+    /// Whether a watched key has changed.
+    pub(crate) is_watch_broken: Arc<AtomicBool>,
+    /// Channels.
+    pub(crate) channels: BTreeSet<Vec<u8>>,
+    /// Patterns.
+    pub(crate) patterns: BTreeSet<Vec<u8>>,
+    /// Set by a command that must wait.
+    pub(crate) block: Option<Block>,
+    /// When the waiting command must end, from its first run.
+    pub(crate) deadline: Option<Instant>,
+    /// Whether the running command has waited.
+    pub(crate) is_retry: bool,
+    /// Where the running `XREAD` began to read its streams.
+    pub(crate) stream_starts: Vec<(u64, u64)>,
+    /// Replies are switched off, or the next one.
+    pub(crate) reply_mode: ReplyMode,
+}
+
+/// `CLIENT REPLY`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ReplyMode {
+    /// Replies are sent.
+    #[default]
+    On,
+    /// No replies are sent.
+    Off,
+    /// The next reply is not sent.
+    Skip,
+    /// This reply is not sent.
+    Skipping,
+}
+
+impl Session {
+    /// The session of a new connection.
+    pub(crate) fn new(client: Arc<Client>, is_authenticated: bool) -> Self {
+        Self {
+            client,
+            database: 0,
+            is_authenticated,
+            is_closing: false,
+            queue: None,
+            is_queue_bad: false,
+            is_executing: false,
+            watched: Vec::new(),
+            is_watch_broken: Arc::default(),
+            channels: BTreeSet::new(),
+            patterns: BTreeSet::new(),
+            block: None,
+            deadline: None,
+            is_retry: false,
+            stream_starts: Vec::new(),
+            reply_mode: ReplyMode::On,
+        }
+    }
+
+    /// Number of channels and patterns.
+    pub(crate) fn subscription_count(&self) -> usize {
+        self.channels.len() + self.patterns.len()
+    }
+}

@@ -1,0 +1,101 @@
+//! What all connections share, and what each connection has.
+
+mod clients;
+mod cursors;
+mod pubsub;
+mod settings;
+mod stats;
+mod syncer;
+
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    sync::atomic::{AtomicU64, Ordering},
+    time::Instant,
+};
+
+use cursors::Cursors;
+use pubsub::PubSub;
+use syncer::Syncer;
+use tokio::sync::watch;
+
+pub(crate) use clients::{Block, Client, Clients, Queued, ReplyMode, Session};
+pub use settings::AppendFsync;
+pub(crate) use settings::{Refusal, Settings};
+pub(crate) use stats::{SlowCommand, Stats};
+
+use crate::{spec::Registry, store::Store};
+
+/// The state of a server.
+#[derive(Debug)]
+pub(crate) struct Server {
+    /// Keys and values.
+    pub(crate) store: Store,
+    /// The table of commands.
+    pub(crate) registry: Registry,
+    /// What can change at run time.
+    pub(crate) settings: Settings,
+    /// Connected clients.
+    pub(crate) clients: Clients,
+    /// Channels.
+    pub(crate) pubsub: PubSub,
+    /// Counters.
+    pub(crate) stats: Stats,
+    /// Positions of scans.
+    pub(crate) cursors: Cursors,
+    /// Seed and counter of random numbers.
+    pub(crate) random: (RandomState, AtomicU64),
+    /// Syncs of the log that several connections share.
+    pub(crate) syncer: Syncer,
+    /// When the server started.
+    pub(crate) started: Instant,
+    /// A number of this start in hexadecimal, as exporters expect.
+    pub(crate) run_id: String,
+    /// The TCP port, or 0.
+    pub(crate) port: u16,
+    /// Whether the server ends.
+    pub(crate) ending: watch::Sender<bool>,
+}
+
+impl Server {
+    /// The state of a server that starts. Fails if it cannot start a thread.
+    pub(crate) fn new(
+        store: Store,
+        registry: Registry,
+        settings: Settings,
+        port: u16,
+    ) -> std::io::Result<Self> {
+        let syncer = Syncer::start(store.databases.database().clone())?;
+        Ok(Self {
+            store,
+            settings,
+            clients: Clients::default(),
+            pubsub: PubSub::default(),
+            stats: Stats::new(registry.specs().len()),
+            registry,
+            cursors: Cursors::default(),
+            random: (RandomState::new(), AtomicU64::new(0)),
+            syncer,
+            started: Instant::now(),
+            run_id: run_id(),
+            port,
+            ending: watch::Sender::new(false),
+        })
+    }
+
+    /// A random number, good enough to choose keys and members.
+    pub(crate) fn random(&self) -> u64 {
+        self.random.0.hash_one(self.random.1.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Begins to end the server: no new connections, and each connection ends after its command.
+    pub(crate) fn end(&self) {
+        self.ending.send_replace(true);
+    }
+}
+
+/// 40 hexadecimal digits that differ at each start.
+fn run_id() -> String {
+    let random = RandomState::new();
+    let [first, second, third] = [1_u8, 2, 3].map(|part| random.hash_one(part));
+    format!("{first:016x}{second:016x}{:08x}", third >> 32)
+}

@@ -1,0 +1,180 @@
+//! Settings that `CONFIG SET` can change at run time.
+
+use std::{
+    str::FromStr,
+    sync::{
+        PoisonError, RwLock,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
+};
+
+use serde::Deserialize;
+
+/// When a write is on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AppendFsync {
+    /// Before its reply. Connections share syncs.
+    Always,
+    /// At most a second later.
+    #[default]
+    EverySec,
+    /// When the log is synced anyway, at most 30 seconds later.
+    No,
+}
+
+impl AppendFsync {
+    /// The name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Always => "always",
+            Self::EverySec => "everysec",
+            Self::No => "no",
+        }
+    }
+}
+
+impl FromStr for AppendFsync {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "always" => Ok(Self::Always),
+            "everysec" => Ok(Self::EverySec),
+            "no" => Ok(Self::No),
+            _ => Err(format!("{text:?} is not always, everysec or no")),
+        }
+    }
+}
+
+/// The settings. Numbers are read for each command, so each is an atomic.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    appendfsync: AtomicU8,
+    password: RwLock<String>,
+    /// Most clients.
+    pub(crate) maxclients: AtomicU64,
+    /// Seconds after which an idle connection ends; 0 for never.
+    pub(crate) timeout: AtomicU64,
+    /// Longest value in bytes.
+    pub(crate) proto_max_bulk_len: AtomicU64,
+    /// Microseconds from which a command is slow.
+    pub(crate) slowlog_log_slower_than: AtomicU64,
+    /// Most entries of the list of slow commands.
+    pub(crate) slowlog_max_len: AtomicU64,
+    /// Memory of the store in bytes, as configured.
+    pub(crate) maxmemory: AtomicU64,
+}
+
+/// A number that `CONFIG` reads and writes: its name, where it is, its limits.
+type Number = (&'static str, fn(&Settings) -> &AtomicU64, u64, u64);
+
+/// The numbers. `maxmemory` is fixed at the start.
+const NUMBERS: [Number; 5] = [
+    ("maxclients", |settings| &settings.maxclients, 1, 1_000_000),
+    ("timeout", |settings| &settings.timeout, 0, 1_000_000_000),
+    ("proto-max-bulk-len", |settings| &settings.proto_max_bulk_len, 1 << 20, 512 << 20),
+    ("slowlog-log-slower-than", |settings| &settings.slowlog_log_slower_than, 0, u64::MAX),
+    ("slowlog-max-len", |settings| &settings.slowlog_max_len, 0, 10_000),
+];
+
+/// Settings that clients read and that have one value here.
+const FIXED: [(&str, &str); 12] = [
+    ("save", ""),
+    ("appendonly", "yes"),
+    ("databases", "16"),
+    ("maxmemory-policy", "noeviction"),
+    ("maxmemory-samples", "5"),
+    ("hash-max-listpack-entries", "128"),
+    ("list-max-listpack-size", "128"),
+    ("set-max-intset-entries", "512"),
+    ("zset-max-listpack-entries", "128"),
+    ("notify-keyspace-events", ""),
+    ("cluster-enabled", "no"),
+    ("lazyfree-lazy-user-del", "yes"),
+];
+
+/// Why `CONFIG SET` refuses a setting.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// There is no such setting.
+    Unknown,
+    /// The setting cannot change at run time.
+    Fixed,
+    /// The value is not allowed.
+    Value(String),
+}
+
+impl Settings {
+    /// When a write is on disk.
+    pub(crate) fn appendfsync(&self) -> AppendFsync {
+        match self.appendfsync.load(Ordering::Relaxed) {
+            0 => AppendFsync::Always,
+            1 => AppendFsync::EverySec,
+            _ => AppendFsync::No,
+        }
+    }
+
+    /// Changes when writes are on disk.
+    pub(crate) fn set_appendfsync(&self, value: AppendFsync) {
+        let code = match value {
+            AppendFsync::Always => 0,
+            AppendFsync::EverySec => 1,
+            AppendFsync::No => 2,
+        };
+        self.appendfsync.store(code, Ordering::Relaxed);
+    }
+
+    /// The password, empty if none is needed.
+    pub(crate) fn password(&self) -> String {
+        self.password.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes the password.
+    pub(crate) fn set_password(&self, password: &str) {
+        let mut own = self.password.write().unwrap_or_else(PoisonError::into_inner);
+        password.clone_into(&mut own);
+    }
+
+    /// All settings with their values.
+    pub(crate) fn list(&self) -> Vec<(&'static str, String)> {
+        let numbers = NUMBERS
+            .iter()
+            .map(|(name, number, ..)| (*name, number(self).load(Ordering::Relaxed).to_string()));
+        let fixed = FIXED.iter().map(|(name, value)| (*name, (*value).to_owned()));
+        let own = [
+            ("appendfsync", self.appendfsync().name().to_owned()),
+            ("requirepass", self.password()),
+            ("maxmemory", self.maxmemory.load(Ordering::Relaxed).to_string()),
+        ];
+        own.into_iter().chain(numbers).chain(fixed).collect()
+    }
+
+    /// Changes a setting.
+    pub(crate) fn set(&self, name: &str, value: &str) -> Result<(), Refusal> {
+        match name {
+            "appendfsync" => self.set_appendfsync(value.parse().map_err(Refusal::Value)?),
+            "requirepass" => self.set_password(value),
+            "maxmemory" => return Err(Refusal::Fixed),
+            _ => {
+                let Some((_, number, min, max)) = NUMBERS.iter().find(|(own, ..)| *own == name)
+                else {
+                    return Err(match FIXED.iter().find(|(own, _)| *own == name) {
+                        Some((_, same)) if *same == value => return Ok(()),
+                        Some(_) => Refusal::Fixed,
+                        None => Refusal::Unknown,
+                    });
+                };
+                let parsed = crate::number::parse_u64(value.as_bytes())
+                    .filter(|parsed| (*min..=*max).contains(parsed))
+                    .ok_or_else(|| {
+                        Refusal::Value(format!(
+                            "argument must be between {min} and {max} inclusive"
+                        ))
+                    })?;
+                number(self).store(parsed, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! Counters of the server.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// Calls of one command.
+#[derive(Debug, Default)]
+pub(crate) struct CommandCounters {
+    /// Number of calls.
+    pub(crate) calls: AtomicU64,
+    /// Their time in microseconds.
+    pub(crate) micros: AtomicU64,
+    /// Calls that were refused before they ran.
+    pub(crate) rejected: AtomicU64,
+    /// Calls that failed.
+    pub(crate) failed: AtomicU64,
+}
+
+/// A slow command.
+#[derive(Clone, Debug)]
+pub(crate) struct SlowCommand {
+    /// Its number.
+    pub(crate) id: u64,
+    /// When it ran, in seconds since 1970.
+    pub(crate) time: u64,
+    /// Its time in microseconds.
+    pub(crate) micros: u64,
+    /// Its arguments, shortened.
+    pub(crate) args: Vec<Vec<u8>>,
+    /// The address of the client.
+    pub(crate) address: String,
+    /// The name of the client.
+    pub(crate) name: Vec<u8>,
+}
+
+/// Counters since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    /// Connections accepted.
+    pub(crate) connections: AtomicU64,
+    /// Connections refused.
+    pub(crate) rejected_connections: AtomicU64,
+    /// Commands run.
+    pub(crate) commands: AtomicU64,
+    /// Keys that expired.
+    pub(crate) expired: AtomicU64,
+    /// Reads that found their key.
+    pub(crate) hits: AtomicU64,
+    /// Reads that did not.
+    pub(crate) misses: AtomicU64,
+    /// Bytes read from clients.
+    pub(crate) bytes_in: AtomicU64,
+    /// Bytes written to clients.
+    pub(crate) bytes_out: AtomicU64,
+    /// By position in the table of commands.
+    pub(crate) by_command: Vec<CommandCounters>,
+    slow: Mutex<(u64, VecDeque<SlowCommand>)>,
+}
+
+impl Stats {
+    /// Counters for a number of commands.
+    pub(crate) fn new(commands: usize) -> Self {
+        let by_command = (0..commands).map(|_| CommandCounters::default()).collect();
+        Self { by_command, ..Self::default() }
+    }
+
+    /// Adds to a counter.
+    pub(crate) fn add(counter: &AtomicU64, count: usize) {
+        counter.fetch_add(u64::try_from(count).unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Counts a read of a key.
+    pub(crate) fn looked_up(&self, is_found: bool) {
+        Self::add(if is_found { &self.hits } else { &self.misses }, 1);
+    }
+
+    /// Sets all counters to zero, as `CONFIG RESETSTAT` does.
+    pub(crate) fn reset(&self) {
+        let own = [
+            &self.connections,
+            &self.rejected_connections,
+            &self.commands,
+            &self.expired,
+            &self.hits,
+            &self.misses,
+            &self.bytes_in,
+            &self.bytes_out,
+        ];
+        let by_command = self.by_command.iter().flat_map(|counters| {
+            [&counters.calls, &counters.micros, &counters.rejected, &counters.failed]
+        });
+        for counter in own.into_iter().chain(by_command) {
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds a slow command and keeps at most `max`.
+    pub(crate) fn add_slow(&self, mut slow: SlowCommand, max: u64) {
+        let mut list = self.slow();
+        slow.id = list.0;
+        list.0 += 1;
+        list.1.push_front(slow);
+        list.1.truncate(usize::try_from(max).unwrap_or(usize::MAX));
+    }
+
+    /// The slow commands, newest first.
+    pub(crate) fn slow_commands(&self) -> Vec<SlowCommand> {
+        self.slow().1.iter().cloned().collect()
+    }
+
+    /// Forgets the slow commands.
+    pub(crate) fn reset_slow(&self) {
+        self.slow().1.clear();
+    }
+
+    fn slow(&self) -> MutexGuard<'_, (u64, VecDeque<SlowCommand>)> {
+        self.slow.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

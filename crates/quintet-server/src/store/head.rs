@@ -1,0 +1,277 @@
+//! The head of a key: its type, expiry and version, and a string or a small collection.
+//!
+//! Layout of a head in the table of keys; numbers are little-endian, lengths are LEB128:
+//!
+//! | bytes | content |
+//! |---|---|
+//! | 1 | type (bits 0 to 2), expires (bit 3), elements are in the ordered table (bit 4) |
+//! | 8, if it expires | expiry in milliseconds since 1970 |
+//! | rest, of a string | the value |
+//! | 8 | version |
+//! | 8 | number of elements |
+//! | length, bytes | state of the type: first index of a list, ids of a stream |
+//! | for each element, if they are here | length, name, length, value |
+
+/// The type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// Bytes.
+    String,
+    /// A list.
+    List,
+    /// A set.
+    Set,
+    /// A set ordered by scores.
+    SortedSet,
+    /// A map of fields.
+    Hash,
+    /// An append-only log with consumer groups.
+    Stream,
+}
+
+impl Kind {
+    /// The name that `TYPE` replies.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::List => "list",
+            Self::Set => "set",
+            Self::SortedSet => "zset",
+            Self::Hash => "hash",
+            Self::Stream => "stream",
+        }
+    }
+
+    fn code(self) -> u8 {
+        match self {
+            Self::String => 0,
+            Self::List => 1,
+            Self::Set => 2,
+            Self::SortedSet => 3,
+            Self::Hash => 4,
+            Self::Stream => 5,
+        }
+    }
+
+    fn of_code(code: u8) -> Option<Self> {
+        Some(match code {
+            0 => Self::String,
+            1 => Self::List,
+            2 => Self::Set,
+            3 => Self::SortedSet,
+            4 => Self::Hash,
+            5 => Self::Stream,
+            _ => return None,
+        })
+    }
+}
+
+const KIND_BITS: u8 = 7;
+const EXPIRES: u8 = 8;
+const SPILLED: u8 = 16;
+
+/// The head of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// Expiry in milliseconds since 1970.
+    pub(crate) expiry: Option<u64>,
+    /// The value, or where its elements are.
+    pub(crate) body: Body,
+}
+
+/// The value of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// A string.
+    Str(Vec<u8>),
+    /// Any other type.
+    Elements(Elements),
+}
+
+/// Names and values of a collection that is in the head, ordered by name.
+pub(crate) type Inline = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The state of a collection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Elements {
+    /// The type.
+    pub(crate) kind: Kind,
+    /// The prefix of its elements in the ordered table. No other collection has it.
+    pub(crate) version: u64,
+    /// Number of elements as the client counts them.
+    pub(crate) count: u64,
+    /// State of the type.
+    pub(crate) extra: Vec<u8>,
+    /// The elements, unless they are in the ordered table.
+    pub(crate) inline: Option<Inline>,
+}
+
+impl Head {
+    /// The type.
+    pub(crate) fn kind(&self) -> Kind {
+        match &self.body {
+            Body::Str(_) => Kind::String,
+            Body::Elements(elements) => elements.kind,
+        }
+    }
+
+    /// The version, if there are elements in the ordered table.
+    pub(crate) fn spilled_version(&self) -> Option<u64> {
+        match &self.body {
+            Body::Elements(elements) if elements.inline.is_none() => Some(elements.version),
+            _ => None,
+        }
+    }
+
+    /// Appends the encoded head.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let mut first = self.kind().code();
+        if self.expiry.is_some() {
+            first |= EXPIRES;
+        }
+        if self.spilled_version().is_some() {
+            first |= SPILLED;
+        }
+        out.push(first);
+        if let Some(expiry) = self.expiry {
+            out.extend_from_slice(&expiry.to_le_bytes());
+        }
+        match &self.body {
+            Body::Str(value) => out.extend_from_slice(value),
+            Body::Elements(elements) => elements.encode(out),
+        }
+    }
+
+    /// Decodes a head. Returns `None` if it is damaged.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (kind, expiry, is_spilled, mut rest) = split(bytes)?;
+        if kind == Kind::String {
+            return Some(Self { expiry, body: Body::Str(rest.to_vec()) });
+        }
+        let version = take_u64(&mut rest)?;
+        let count = take_u64(&mut rest)?;
+        let extra = take_bytes(&mut rest)?.to_vec();
+        let mut inline = (!is_spilled).then(Vec::new);
+        if let Some(inline) = &mut inline {
+            while !rest.is_empty() {
+                let name = take_bytes(&mut rest)?.to_vec();
+                inline.push((name, take_bytes(&mut rest)?.to_vec()));
+            }
+        }
+        let elements = Elements { kind, version, count, extra, inline };
+        Some(Self { expiry, body: Body::Elements(elements) })
+    }
+}
+
+impl Elements {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.version.to_le_bytes());
+        out.extend_from_slice(&self.count.to_le_bytes());
+        put_bytes(out, &self.extra);
+        for (name, value) in self.inline.iter().flatten() {
+            put_bytes(out, name);
+            put_bytes(out, value);
+        }
+    }
+}
+
+/// Splits a head in type, expiry, whether its elements are in the ordered table, and the rest.
+/// Returns `None` if it is damaged.
+pub(crate) fn split(bytes: &[u8]) -> Option<(Kind, Option<u64>, bool, &[u8])> {
+    let (first, mut rest) = bytes.split_first()?;
+    let kind = Kind::of_code(first & KIND_BITS)?;
+    let expiry = if first & EXPIRES == 0 { None } else { Some(take_u64(&mut rest)?) };
+    Some((kind, expiry, first & SPILLED != 0, rest))
+}
+
+fn take_u64(rest: &mut &[u8]) -> Option<u64> {
+    let (number, after) = rest.split_first_chunk::<8>()?;
+    *rest = after;
+    Some(u64::from_le_bytes(*number))
+}
+
+/// Appends a length and bytes.
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    let mut length = bytes.len();
+    loop {
+        let low = u8::try_from(length & 0x7f).unwrap_or(0);
+        length >>= 7;
+        if length == 0 {
+            out.push(low);
+            break;
+        }
+        out.push(low | 0x80);
+    }
+    out.extend_from_slice(bytes);
+}
+
+/// Takes a length and bytes. Returns `None` if they are damaged.
+pub(crate) fn take_bytes<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
+    let mut length = 0_usize;
+    for shift in (0..35).step_by(7) {
+        let (byte, after) = rest.split_first()?;
+        *rest = after;
+        length |= usize::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            let (bytes, after) = rest.split_at_checked(length)?;
+            *rest = after;
+            return Some(bytes);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heads() -> Vec<Head> {
+        let elements = |inline| Elements {
+            kind: Kind::Hash,
+            version: 7,
+            count: 2,
+            extra: vec![1; 200],
+            inline,
+        };
+        let inline = vec![(b"a".to_vec(), vec![b'x'; 300]), (b"b".to_vec(), Vec::new())];
+        vec![
+            Head { expiry: None, body: Body::Str(Vec::new()) },
+            Head { expiry: Some(99), body: Body::Str(b"value".to_vec()) },
+            Head { expiry: None, body: Body::Elements(elements(Some(inline))) },
+            Head { expiry: Some(1), body: Body::Elements(elements(None)) },
+        ]
+    }
+
+    #[test]
+    fn heads_decode_to_what_was_encoded() {
+        for head in heads() {
+            let mut bytes = Vec::new();
+            head.encode(&mut bytes);
+            assert_eq!(Head::decode(&bytes), Some(head));
+        }
+    }
+
+    #[test]
+    fn the_layout_is_fixed() {
+        let mut bytes = Vec::new();
+        heads()[1].encode(&mut bytes);
+        assert_eq!(bytes, b"\x08\x63\0\0\0\0\0\0\0value");
+        bytes.clear();
+        heads()[3].encode(&mut bytes);
+        assert_eq!(
+            bytes[..27],
+            *b"\x1c\x01\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\xc8\x01"
+        );
+    }
+
+    #[test]
+    fn a_head_that_is_cut_short_is_damage_and_no_panic() {
+        for head in heads() {
+            let mut bytes = Vec::new();
+            head.encode(&mut bytes);
+            for length in 0..bytes.len() {
+                assert_ne!(Head::decode(&bytes[..length]), Some(head.clone()), "{length}");
+            }
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Redis's keys and values in Quintet's tables.
+//!
+//! A *unit* is what commits together: one command, the commands of a transaction, or consecutive
+//! commands of one pipeline. It holds the locks of its keys and the heads and elements that it has
+//! changed, and becomes one atomic batch. Start reading at [`Unit`] in `unit.rs`.
+//!
+//! Invariants:
+//! - A head or an element is read for a write, and written, under the stripe of its key.
+//! - Stripes are released after the batch has been committed.
+//! - Elements are reached through the version in the head only. A new collection has a new version,
+//!   so the removal of a collection is the removal of its head.
+
+mod collection;
+mod events;
+mod head;
+mod keyspace;
+mod slot;
+mod stripes;
+mod tables;
+mod unit;
+
+pub(crate) use collection::{ALL, Collection, NameRange};
+pub(crate) use events::{Changes, KeyName};
+pub(crate) use head::{Body, Head, Kind, put_bytes, split, take_bytes};
+pub(crate) use keyspace::{Store, now_millis};
+pub(crate) use slot::expiry_entry;
+pub(crate) use stripes::Stripes;
+pub(crate) use tables::{DATABASES, DEAD_VERSIONS, Databases, EXPIRIES, Engines, Tables};
+pub(crate) use unit::Unit;

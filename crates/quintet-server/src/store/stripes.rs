@@ -1,0 +1,62 @@
+//! Locks of keys. A key has the stripe that its hash selects.
+//!
+//! Locks: a unit takes stripes in ascending order while it holds none, and only tries to take
+//! more while it holds some. So units cannot wait for one another in a circle.
+
+use std::{
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    sync::{Mutex, MutexGuard, PoisonError, TryLockError},
+};
+
+/// Number of stripes, a power of two. Two random keys of two clients collide in one of 1,024 cases.
+const STRIPES: usize = 1024;
+
+/// The locks.
+#[derive(Debug)]
+pub(crate) struct Stripes {
+    locks: Box<[Mutex<()>]>,
+    /// Keyed for each process, so that clients cannot choose keys of one stripe.
+    hasher: RandomState,
+}
+
+/// A held stripe.
+pub(crate) type StripeGuard<'s> = MutexGuard<'s, ()>;
+
+impl Stripes {
+    /// Makes the locks.
+    pub(crate) fn new() -> Self {
+        Self { locks: (0..STRIPES).map(|_| Mutex::new(())).collect(), hasher: RandomState::new() }
+    }
+
+    /// Number of stripes.
+    pub(crate) fn count(&self) -> usize {
+        self.locks.len()
+    }
+
+    /// The hash of a key.
+    pub(crate) fn hash(&self, database: u8, key: &[u8]) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(key);
+        hasher.write_u8(database);
+        hasher.finish()
+    }
+
+    /// The stripe of a hash.
+    pub(crate) fn stripe_of(hash: u64) -> usize {
+        usize::try_from(hash).unwrap_or(0) % STRIPES
+    }
+
+    /// Waits for a stripe. The caller must hold no higher one.
+    pub(crate) fn lock(&self, stripe: usize) -> Option<StripeGuard<'_>> {
+        Some(self.locks.get(stripe)?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes a stripe if it is free.
+    pub(crate) fn try_lock(&self, stripe: usize) -> Option<StripeGuard<'_>> {
+        match self.locks.get(stripe)?.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}

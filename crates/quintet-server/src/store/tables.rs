@@ -1,0 +1,228 @@
+//! The tables of the databases, and the numbers that name collections.
+//!
+//! Database `n` has two tables, created at its first write:
+//!
+//! | table | engine | key | value |
+//! |---|---|---|---|
+//! | `redis/n/keys` | `hashlog` | the key | its head |
+//! | `redis/n/elements` | `btree` | version (8 bytes, big-endian), name | an element |
+//! | | | 0 (8 bytes), expiry (8 bytes), key | empty: the key expires then |
+//! | | | 1 (8 bytes), version (8 bytes) | empty: the version is dead |
+//!
+//! `redis/meta` (`btree`) has the number of starts (`starts`), and the `n` of each database after
+//! `SWAPDB` (`order`, one byte each). A version is the number of the start
+//! in the upper and a counter in the lower 32 bits, so no version is used twice.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+};
+
+use quintet::{Database, EngineKind, Error, Table, TableOptions};
+
+use crate::failure::Done;
+
+/// Number of databases that `SELECT` reaches.
+pub(crate) const DATABASES: u8 = 16;
+/// Prefix of entries that list keys by expiry.
+pub(crate) const EXPIRIES: [u8; 8] = 0_u64.to_be_bytes();
+/// Prefix of entries that list dead versions.
+pub(crate) const DEAD_VERSIONS: [u8; 8] = 1_u64.to_be_bytes();
+
+const META_TABLE: &str = "redis/meta";
+const STARTS_KEY: &str = "starts";
+const ORDER_KEY: &str = "order";
+
+/// Engines of the tables of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Engines {
+    /// The engine of heads, any.
+    pub(crate) keys: EngineKind,
+    /// The engine of elements, an ordered one.
+    pub(crate) elements: EngineKind,
+}
+
+/// The tables of one database.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    /// Heads by key.
+    pub(crate) keys: Table,
+    /// Elements of large collections, expiries and dead versions.
+    pub(crate) elements: Table,
+    /// Number of heads. Expired keys count until they are swept.
+    pub(crate) count: AtomicI64,
+}
+
+/// All databases.
+pub(crate) struct Databases {
+    database: Database,
+    engines: Engines,
+    meta: Table,
+    /// The `n` of each database.
+    order: RwLock<[u8; DATABASES as usize]>,
+    tables: Vec<RwLock<Option<Arc<Tables>>>>,
+    version: AtomicU64,
+    /// Number of times that tables were replaced.
+    epoch: AtomicU64,
+}
+
+impl fmt::Debug for Databases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Databases").field("engines", &self.engines).finish_non_exhaustive()
+    }
+}
+
+fn path(index: u8, table: &str) -> String {
+    format!("redis/{index}/{table}")
+}
+
+impl Tables {
+    /// An estimate of the number of keys that expire.
+    pub(crate) fn expiring(&self) -> u64 {
+        let range = EXPIRIES.to_vec()..DEAD_VERSIONS.to_vec();
+        self.elements.estimate_count(range).unwrap_or(0)
+    }
+}
+
+impl Databases {
+    /// Opens the tables that exist and counts this start.
+    pub(crate) fn open(database: Database, engines: Engines) -> Result<Self, Error> {
+        let meta =
+            database.open_or_create_table(META_TABLE, TableOptions::new(EngineKind::BTree))?;
+        let starts = match meta.get(STARTS_KEY)? {
+            Some(value) => {
+                value.as_ref().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+            }
+            None => 0,
+        };
+        let start = starts + 1;
+        meta.put(STARTS_KEY, start.to_le_bytes())?;
+        database.sync()?;
+        let mut order = std::array::from_fn(|index| u8::try_from(index).unwrap_or(0));
+        if let Some(stored) = meta.get(ORDER_KEY)? {
+            order.iter_mut().zip(stored.as_ref()).for_each(|(to, from)| *to = *from);
+        }
+        let databases = Self {
+            database,
+            engines,
+            meta,
+            order: RwLock::new(order),
+            tables: (0..DATABASES).map(|_| RwLock::new(None)).collect(),
+            version: AtomicU64::new(start << 32),
+            epoch: AtomicU64::new(0),
+        };
+        for index in 0..DATABASES {
+            match databases.load(index, false) {
+                Err(Error::NoSuchTable { .. }) => {}
+                loaded => databases.install(index, loaded?),
+            }
+        }
+        Ok(databases)
+    }
+
+    /// The store below.
+    pub(crate) fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// Number of times that tables were replaced. The caller must hold a stripe.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// A number that no collection has had.
+    pub(crate) fn next_version(&self) -> u64 {
+        self.version.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The tables of a database, or `None` before its first write.
+    pub(crate) fn get(&self, index: u8) -> Option<Arc<Tables>> {
+        let slot = self.tables.get(usize::from(index))?;
+        slot.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The tables of a database. Creates them, which takes some milliseconds.
+    pub(crate) fn get_or_create(&self, index: u8) -> Done<Arc<Tables>> {
+        if let Some(tables) = self.get(index) {
+            return Ok(tables);
+        }
+        let slot = self.tables.get(usize::from(index));
+        let slot = slot.ok_or(crate::failure::Fail::new("ERR DB index is out of range"))?;
+        let mut slot = slot.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tables) = &*slot {
+            return Ok(tables.clone());
+        }
+        let tables = Arc::new(self.load(index, true)?);
+        *slot = Some(tables.clone());
+        Ok(tables)
+    }
+
+    /// Removes all keys of a database in constant time. The caller must hold all stripes.
+    ///
+    /// A crash between the two tables keeps elements without heads. No head refers to them, and the
+    /// next start removes them.
+    pub(crate) fn clear(&self, index: u8) -> Done {
+        let Some(tables) = self.get(index) else { return Ok(()) };
+        if tables.count.load(Ordering::Acquire) == 0 && tables.elements.is_empty()? {
+            return Ok(());
+        }
+        tables.keys.clear()?;
+        tables.elements.clear()?;
+        // Handles that are older than a clear keep the memory of the old tables.
+        self.install(index, self.load(index, false)?);
+        Ok(())
+    }
+
+    /// Exchanges two databases, also after a restart. The caller must hold all stripes.
+    pub(crate) fn swap(&self, one: u8, other: u8) -> Done {
+        let mut order = self.order.write().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = *order;
+        changed.swap(usize::from(one), usize::from(other));
+        self.meta.put(ORDER_KEY, changed)?;
+        *order = changed;
+        let (a, b) = (self.get(one), self.get(other));
+        self.replace(one, b);
+        self.replace(other, a);
+        Ok(())
+    }
+
+    fn install(&self, index: u8, tables: Tables) {
+        self.replace(index, Some(Arc::new(tables)));
+    }
+
+    fn replace(&self, index: u8, tables: Option<Arc<Tables>>) {
+        if let Some(slot) = self.tables.get(usize::from(index)) {
+            *slot.write().unwrap_or_else(PoisonError::into_inner) = tables;
+        }
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Opens the tables of a database, or creates them.
+    fn load(&self, index: u8, create: bool) -> Result<Tables, Error> {
+        let order = *self.order.read().unwrap_or_else(PoisonError::into_inner);
+        let index = order.get(usize::from(index)).copied().unwrap_or(index);
+        let open = |name: &str, kind: EngineKind| {
+            let path = path(index, name);
+            if create {
+                self.database.open_or_create_table(&path, TableOptions::new(kind))
+            } else {
+                self.database.table(&path)
+            }
+        };
+        let keys = open("keys", self.engines.keys)?;
+        // A crash between the creation of the two tables leaves the first alone.
+        let elements_path = path(index, "elements");
+        let options = TableOptions::new(self.engines.elements);
+        let mut elements = self.database.open_or_create_table(&elements_path, &options)?;
+        let count = keys.stats()?.keys;
+        if count == 0 && !elements.is_empty()? {
+            elements.clear()?;
+            elements = self.database.table(&elements_path)?;
+        }
+        let count = AtomicI64::new(i64::try_from(count).unwrap_or(i64::MAX));
+        Ok(Tables { keys, elements, count })
+    }
+}

@@ -1,0 +1,497 @@
+//! Units: the writes that commit together, with reads that see them.
+//!
+//! A unit loads the head of each key that it needs once, under the stripe of the key, and keeps it
+//! in a *slot*. Commands change slots. [`Unit::commit`] encodes the changed slots into one batch.
+//! So sixteen pushes to one list in a pipeline write its head once.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use hashbrown::HashTable;
+use quintet::Durability;
+
+use super::{
+    collection::Collection,
+    head::{Body, Elements, Head, Kind, split},
+    keyspace::Store,
+    slot::{Pending, Slot},
+    stripes::{StripeGuard, Stripes},
+    tables::Tables,
+};
+use crate::failure::{Done, Fail};
+
+/// Bytes of changed values after which a pipeline commits.
+const UNIT_BYTES_MAX: usize = 1 << 20;
+/// Changed keys after which a pipeline commits.
+const UNIT_KEYS_MAX: usize = 512;
+
+/// Writes that commit together.
+#[derive(Debug)]
+pub(crate) struct Unit<'s> {
+    store: &'s Store,
+    /// Milliseconds since 1970, the same for all commands of the unit.
+    pub(crate) now: u64,
+    guards: Vec<(usize, StripeGuard<'s>)>,
+    tables: [Option<Arc<Tables>>; 16],
+    slots: Vec<Slot>,
+    index: HashTable<(u64, usize)>,
+    /// Bytes of values that the slots hold.
+    bytes: usize,
+    /// Collections that the running command has opened.
+    touched: Vec<usize>,
+    has_changes: bool,
+    /// The number of exchanges of tables that `tables` is of.
+    epoch: u64,
+    scratch: Vec<u8>,
+}
+
+impl<'s> Unit<'s> {
+    /// An empty unit.
+    pub(crate) fn new(store: &'s Store, now: u64) -> Self {
+        Self {
+            store,
+            now,
+            guards: Vec::new(),
+            tables: [const { None }; 16],
+            slots: Vec::new(),
+            index: HashTable::new(),
+            bytes: 0,
+            touched: Vec::new(),
+            has_changes: false,
+            epoch: store.databases.epoch(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Whether the unit has something to commit.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.has_changes
+    }
+
+    /// Whether the unit is large enough to commit.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes > UNIT_BYTES_MAX || self.slots.len() >= UNIT_KEYS_MAX
+    }
+
+    /// Takes the stripes of keys. Returns `false` if another unit has one of them: then the caller
+    /// must commit and call again with an empty unit, which waits.
+    pub(crate) fn lock<'k>(&mut self, database: u8, keys: impl Iterator<Item = &'k [u8]>) -> bool {
+        let stripes = keys.map(|key| Stripes::stripe_of(self.store.stripes.hash(database, key)));
+        self.lock_stripes(stripes)
+    }
+
+    /// Takes the stripe of one key. Otherwise as [`Unit::lock`].
+    pub(crate) fn lock_one(&mut self, database: u8, key: &[u8]) -> bool {
+        let stripe = Stripes::stripe_of(self.store.stripes.hash(database, key));
+        self.lock_stripe(stripe, self.guards.is_empty())
+    }
+
+    /// Takes all stripes. Otherwise as [`Unit::lock`].
+    pub(crate) fn lock_all(&mut self) -> bool {
+        self.lock_stripes(0..self.store.stripes.count())
+    }
+
+    fn lock_stripes(&mut self, stripes: impl Iterator<Item = usize>) -> bool {
+        let may_wait = self.guards.is_empty();
+        let mut stripes: Vec<usize> = stripes.collect();
+        if stripes.len() > 1 {
+            stripes.sort_unstable();
+            stripes.dedup();
+        }
+        stripes.into_iter().all(|stripe| self.lock_stripe(stripe, may_wait))
+    }
+
+    fn lock_stripe(&mut self, stripe: usize, may_wait: bool) -> bool {
+        if self.guards.iter().any(|(held, _)| *held == stripe) {
+            return true;
+        }
+        let stripes = &self.store.stripes;
+        let guard = if may_wait { stripes.lock(stripe) } else { stripes.try_lock(stripe) };
+        let is_held = guard.is_some();
+        self.guards.extend(guard.map(|guard| (stripe, guard)));
+        is_held
+    }
+
+    /// The tables of a database, or `None` before its first write.
+    pub(crate) fn tables(&mut self, database: u8) -> Option<Arc<Tables>> {
+        self.check_epoch();
+        let cached = self.tables.get_mut(usize::from(database))?;
+        if cached.is_none() {
+            *cached = self.store.databases.get(database);
+        }
+        cached.clone()
+    }
+
+    /// Calls `each` with the string at a key, or with `None`. Copies nothing into a slot.
+    pub(crate) fn with_string<T>(
+        &mut self,
+        database: u8,
+        key: &[u8],
+        each: impl FnOnce(Option<&[u8]>) -> T,
+    ) -> Done<T> {
+        if let Some(index) = self.find(database, key) {
+            return match self.slots.get(index).and_then(|slot| slot.head.as_ref()) {
+                None => Ok(each(None)),
+                Some(Head { body: Body::Str(value), .. }) => Ok(each(Some(value))),
+                Some(_) => Err(Fail::WRONG_TYPE),
+            };
+        }
+        if key.is_empty() {
+            return Ok(each(None));
+        }
+        self.check_epoch();
+        let cached = self.tables.get_mut(usize::from(database)).ok_or(Fail::OUT_OF_RANGE)?;
+        if cached.is_none() {
+            *cached = self.store.databases.get(database);
+        }
+        let Some(tables) = cached else { return Ok(each(None)) };
+        if !tables.keys.get_into(key, &mut self.scratch)? {
+            return Ok(each(None));
+        }
+        match split(&self.scratch).ok_or_else(|| damaged(key))? {
+            (_, Some(expiry), ..) if expiry <= self.now => Ok(each(None)),
+            (Kind::String, _, _, value) => Ok(each(Some(value))),
+            _ => Err(Fail::WRONG_TYPE),
+        }
+    }
+
+    /// The head of a key, or `None` if the key is absent or expired.
+    pub(crate) fn head(&mut self, database: u8, key: &[u8]) -> Done<Option<&Head>> {
+        let slot = self.slot(database, key)?;
+        Ok(self.slots.get(slot).and_then(|slot| slot.head.as_ref()))
+    }
+
+    /// Whether a key exists.
+    pub(crate) fn exists(&mut self, database: u8, key: &[u8]) -> Done<bool> {
+        Ok(self.head(database, key)?.is_some())
+    }
+
+    /// The string at a key to change it, or `None`. The caller must change it, or leave it equal.
+    pub(crate) fn string_mut(&mut self, database: u8, key: &[u8]) -> Done<Option<&mut Vec<u8>>> {
+        let index = self.slot(database, key)?;
+        if self.slots.get(index).is_some_and(|slot| slot.head.is_some()) {
+            self.touch(index);
+        }
+        match self.slots.get_mut(index).and_then(|slot| slot.head.as_mut()) {
+            None => Ok(None),
+            Some(Head { body: Body::Str(value), .. }) => Ok(Some(value)),
+            Some(_) => Err(Fail::WRONG_TYPE),
+        }
+    }
+
+    /// Replaces whatever is at a key by a string.
+    pub(crate) fn set_string(
+        &mut self,
+        database: u8,
+        key: &[u8],
+        value: Vec<u8>,
+        expiry: Option<u64>,
+    ) -> Done {
+        self.bytes += value.len() + key.len();
+        self.replace(database, key, Some(Head { expiry, body: Body::Str(value) }))
+    }
+
+    /// Sets the expiry of an existing key.
+    pub(crate) fn set_expiry(&mut self, database: u8, key: &[u8], expiry: Option<u64>) -> Done {
+        let index = self.slot(database, key)?;
+        self.touch(index);
+        if let Some(head) = self.slots.get_mut(index).and_then(|slot| slot.head.as_mut()) {
+            head.expiry = expiry;
+        }
+        Ok(())
+    }
+
+    /// Removes a key in constant time. Returns whether it existed.
+    pub(crate) fn remove(&mut self, database: u8, key: &[u8]) -> Done<bool> {
+        let is_present = self.exists(database, key)?;
+        if is_present {
+            self.replace(database, key, None)?;
+        }
+        Ok(is_present)
+    }
+
+    /// Removes a key that has expired from the table. Returns whether it had expired.
+    pub(crate) fn remove_expired(&mut self, database: u8, key: &[u8]) -> Done<bool> {
+        let index = self.slot(database, key)?;
+        let Some(slot) = self.slots.get_mut(index) else { return Ok(false) };
+        let is_expired = slot.head.is_none() && slot.stored.is_some();
+        slot.is_changed |= is_expired;
+        self.has_changes |= is_expired;
+        Ok(is_expired)
+    }
+
+    /// Takes a key with its elements out of its place, to give it to [`Unit::put_taken`]. Only
+    /// within a database.
+    pub(crate) fn take(&mut self, database: u8, key: &[u8]) -> Done<Option<TakenKey>> {
+        let index = self.slot(database, key)?;
+        let Some(slot) = self.slots.get_mut(index) else { return Ok(None) };
+        let Some(head) = slot.head.take() else { return Ok(None) };
+        let pending = std::mem::take(&mut slot.pending);
+        self.touch(index);
+        Ok(Some(TakenKey { head, pending }))
+    }
+
+    /// Puts a key that was taken into another place.
+    pub(crate) fn put_taken(&mut self, database: u8, key: &[u8], taken: TakenKey) -> Done {
+        self.replace(database, key, Some(taken.head))?;
+        let index = self.slot(database, key)?;
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.pending = taken.pending;
+        }
+        Ok(())
+    }
+
+    /// Opens the collection at a key. Fails with `WRONGTYPE` for another type.
+    pub(crate) fn open(
+        &mut self,
+        database: u8,
+        key: &[u8],
+        kind: Kind,
+    ) -> Done<Option<Collection<'_>>> {
+        let index = self.slot(database, key)?;
+        match self.slots.get(index).and_then(|slot| slot.head.as_ref()) {
+            None => return Ok(None),
+            Some(head) if head.kind() != kind => return Err(Fail::WRONG_TYPE),
+            Some(_) => {}
+        }
+        self.collection(database, index).map(Some)
+    }
+
+    /// Opens the collection at a key, or makes an empty one.
+    pub(crate) fn open_or_create(
+        &mut self,
+        database: u8,
+        key: &[u8],
+        kind: Kind,
+    ) -> Done<Collection<'_>> {
+        let index = self.slot(database, key)?;
+        match self.slots.get(index).and_then(|slot| slot.head.as_ref()) {
+            Some(head) if head.kind() != kind => return Err(Fail::WRONG_TYPE),
+            Some(_) => {}
+            None => {
+                let elements = Elements {
+                    kind,
+                    version: self.store.databases.next_version(),
+                    count: 0,
+                    extra: Vec::new(),
+                    inline: Some(Vec::new()),
+                };
+                let head = Head { expiry: None, body: Body::Elements(elements) };
+                self.replace(database, key, Some(head))?;
+            }
+        }
+        self.collection(database, index)
+    }
+
+    fn collection(&mut self, database: u8, index: usize) -> Done<Collection<'_>> {
+        let tables = self.tables(database);
+        self.touched.push(index);
+        self.bytes += 64;
+        let slot = self.slots.get_mut(index).ok_or(Fail::NO_SUCH_KEY)?;
+        Collection::new(slot, tables).ok_or(Fail::WRONG_TYPE)
+    }
+
+    /// Ends a command: a collection that has lost its last element ceases to exist.
+    pub(crate) fn end_command(&mut self) {
+        for index in self.touched.drain(..) {
+            let Some(slot) = self.slots.get_mut(index) else { continue };
+            self.has_changes |= slot.is_changed;
+            let is_empty = match slot.head.as_ref().map(|head| &head.body) {
+                Some(Body::Elements(elements)) => {
+                    elements.count == 0 && elements.kind != Kind::Stream
+                }
+                _ => false,
+            };
+            if is_empty {
+                slot.head = None;
+                slot.pending.clear();
+            }
+        }
+    }
+
+    /// The keys of a database that the unit has changed, and whether they exist.
+    pub(crate) fn changed_keys(
+        &self,
+        database: u8,
+    ) -> impl Iterator<Item = (&[u8], Option<&Head>)> {
+        let slots = self.slots.iter();
+        slots
+            .filter(move |slot| slot.is_changed && slot.database == database)
+            .map(|slot| (slot.key.as_slice(), slot.head.as_ref()))
+    }
+
+    /// How many keys the unit adds to a database.
+    pub(crate) fn added_keys(&self, database: u8) -> i64 {
+        let own = self.slots.iter().filter(|slot| slot.database == database && slot.is_changed);
+        own.map(Slot::added).sum()
+    }
+
+    /// Forgets what the unit knows of a database, before all its keys are removed.
+    pub(crate) fn forget(&mut self, database: u8) {
+        self.slots.retain(|slot| slot.database != database);
+        self.touched.clear();
+        self.index.clear();
+        for (index, slot) in self.slots.iter().enumerate() {
+            let hash = self.store.stripes.hash(slot.database, &slot.key);
+            self.index.insert_unique(hash, (hash, index), |(hash, _)| *hash);
+        }
+        self.forget_tables();
+    }
+
+    /// Forgets the tables if another unit has replaced some.
+    fn check_epoch(&mut self) {
+        let epoch = self.store.databases.epoch();
+        if self.epoch != epoch {
+            self.epoch = epoch;
+            self.forget_tables();
+        }
+    }
+
+    fn forget_tables(&mut self) {
+        self.tables = [const { None }; 16];
+    }
+
+    /// Commits all changes as one batch, tells who watches the keys, and releases the stripes.
+    /// After an error nothing has been written, and the changes are discarded.
+    pub(crate) fn commit(&mut self, durability: Durability) -> Done<usize> {
+        self.end_command();
+        let committed = self.write(durability);
+        if committed.is_ok() {
+            self.publish();
+        }
+        let changes = self.slots.iter().filter(|slot| slot.is_changed).count();
+        self.discard();
+        committed.map(|()| changes)
+    }
+
+    /// Discards all changes and releases the stripes.
+    pub(crate) fn discard(&mut self) {
+        if !self.slots.is_empty() {
+            self.slots.clear();
+            self.index.clear();
+        }
+        self.touched.clear();
+        self.guards.clear();
+        self.has_changes = false;
+        self.bytes = 0;
+    }
+
+    fn write(&mut self, durability: Durability) -> Done {
+        if !self.is_changed() {
+            return Ok(());
+        }
+        // A version that moved to another key is not dead.
+        let kept: Vec<u64> = self
+            .slots
+            .iter()
+            .filter(|slot| slot.is_changed)
+            .filter_map(|slot| slot.head.as_ref()?.spilled_version())
+            .collect();
+        let mut batch = self.store.databases.database().batch();
+        let mut encoded = std::mem::take(&mut self.scratch);
+        self.check_epoch();
+        for slot in self.slots.iter().filter(|slot| slot.is_changed) {
+            let cached = self.tables.get_mut(usize::from(slot.database));
+            let cached = cached.ok_or(Fail::OUT_OF_RANGE)?;
+            if cached.is_none() {
+                *cached = Some(self.store.databases.get_or_create(slot.database)?);
+            }
+            if let Some(tables) = cached {
+                slot.write(tables, &kept, &mut batch, &mut encoded);
+            }
+        }
+        self.scratch = encoded;
+        Ok(batch.commit_with(durability)?)
+    }
+
+    fn publish(&self) {
+        for slot in self.slots.iter().filter(|slot| slot.is_changed) {
+            self.store.changes.changed(slot.database, &slot.key);
+            let added = slot.added();
+            let tables = self.tables.get(usize::from(slot.database)).and_then(Option::as_ref);
+            if let Some(tables) = tables.filter(|_| added != 0) {
+                tables.count.fetch_add(added, Ordering::AcqRel);
+            }
+        }
+    }
+
+    fn replace(&mut self, database: u8, key: &[u8], head: Option<Head>) -> Done {
+        let index = self.slot(database, key)?;
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.head = head;
+            slot.pending.clear();
+        }
+        self.touch(index);
+        Ok(())
+    }
+
+    fn touch(&mut self, index: usize) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.is_changed = true;
+            self.has_changes = true;
+        }
+    }
+
+    fn find(&self, database: u8, key: &[u8]) -> Option<usize> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let hash = self.store.stripes.hash(database, key);
+        self.find_hash(hash, database, key)
+    }
+
+    fn find_hash(&self, hash: u64, database: u8, key: &[u8]) -> Option<usize> {
+        let is_equal = |(_, index): &(u64, usize)| {
+            let slot = self.slots.get(*index);
+            slot.is_some_and(|slot| slot.database == database && slot.key == key)
+        };
+        self.index.find(hash, is_equal).map(|(_, index)| *index)
+    }
+
+    /// The slot of a key. Loads its head if the unit has none.
+    fn slot(&mut self, database: u8, key: &[u8]) -> Done<usize> {
+        let hash = self.store.stripes.hash(database, key);
+        if let Some(index) = self.find_hash(hash, database, key) {
+            return Ok(index);
+        }
+        if key.is_empty() {
+            return Err(Fail::new("ERR the empty key is not supported"));
+        }
+        let mut stored = None;
+        let mut head = None;
+        if let Some(tables) = self.tables(database)
+            && tables.keys.get_into(key, &mut self.scratch)?
+        {
+            let loaded = Head::decode(&self.scratch).ok_or_else(|| damaged(key))?;
+            stored = Some((loaded.expiry, loaded.spilled_version()));
+            self.bytes += self.scratch.len();
+            let is_expired = loaded.expiry.is_some_and(|expiry| expiry <= self.now);
+            head = (!is_expired).then_some(loaded);
+        }
+        let index = self.slots.len();
+        self.slots.push(Slot {
+            database,
+            key: key.to_vec(),
+            stored,
+            head,
+            is_changed: false,
+            pending: Pending::new(),
+        });
+        self.index.insert_unique(hash, (hash, index), |(hash, _)| *hash);
+        Ok(index)
+    }
+}
+
+/// A key on its way to another place.
+#[derive(Debug)]
+pub(crate) struct TakenKey {
+    /// Its head.
+    pub(crate) head: Head,
+    pending: Pending,
+}
+
+fn damaged(key: &[u8]) -> Fail {
+    Fail::with(format!(
+        "ERR the head of the key {:?} is damaged; run `quintet check` on the directory",
+        String::from_utf8_lossy(key)
+    ))
+}

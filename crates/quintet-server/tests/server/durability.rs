@@ -1,0 +1,170 @@
+//! What survives the end of the server: a shutdown, and `kill -9` under load.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use quintet_server::AppendFsync;
+
+use super::{
+    client::{Client, Value, encode},
+    running::{Server, config},
+};
+
+/// Names the directory to a process that this test starts of itself.
+const CHILD: &str = "QUINTET_SERVER_CHILD";
+
+#[test]
+fn all_types_and_expiries_survive_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start_in(dir.path(), config());
+    let mut client = server.client();
+    client.call("set string value px 100000000");
+    client.call("set short value px 30");
+    for number in 0..300 {
+        client.call(&format!("zadd scores {number} member:{number}"));
+        client.call(&format!("rpush list {number}"));
+    }
+    client.call("hset hash a 1 b 2");
+    client.call("sadd set x");
+    client.call("select 3");
+    client.call("set other 1");
+    client.call("swapdb 3 4");
+    server.end();
+    thread::sleep(Duration::from_millis(40));
+    let server = Server::start_in(dir.path(), config());
+    let mut client = server.client();
+    assert_eq!(client.call("get string").text(), "value");
+    assert_eq!(client.call("get short"), Value::Null);
+    assert_eq!(client.call("zcard scores"), Value::Integer(300));
+    assert_eq!(client.call("zrank scores member:299"), Value::Integer(299));
+    assert_eq!(client.call("lrange list 298 -1").text(), "[\"298\", \"299\"]");
+    assert_eq!(client.call("hget hash b").text(), "2");
+    assert_eq!(client.call("scard set"), Value::Integer(1));
+    let Value::Integer(ttl) = client.call("pttl string") else { panic!("no number") };
+    assert!(ttl > 90_000_000);
+    client.call("select 3");
+    assert_eq!(client.call("exists other"), Value::Integer(0));
+    client.call("select 4");
+    assert_eq!(client.call("get other").text(), "1");
+}
+
+/// Removed collections and expired keys leave nothing behind.
+#[test]
+fn the_sweep_removes_dead_elements_and_expired_keys() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start_in(dir.path(), config());
+    let mut client = server.client();
+    for round in 0..3 {
+        for number in 0..700 {
+            client.call(&format!("sadd set:{round} member:{number}"));
+        }
+    }
+    client.call("pexpire set:0 20");
+    client.call("del set:1");
+    client.call("set set:2 string");
+    client.call("set expiring x px 20");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while client.call("dbsize") != Value::Integer(1) && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(client.call("dbsize"), Value::Integer(1));
+    // The elements of three collections are six steps of the sweep.
+    thread::sleep(Duration::from_millis(600));
+    server.end();
+    let database = quintet::Database::open(dir.path().join("data")).unwrap();
+    let left = database.table("redis/0/elements").unwrap();
+    let left: Vec<_> = left.keys().map(Result::unwrap).collect();
+    assert!(
+        left.is_empty(),
+        "{} elements are left, such as {:?}",
+        left.len(),
+        &left[..3.min(left.len())]
+    );
+    assert_eq!(database.table("redis/0/keys").unwrap().len().unwrap(), 1);
+}
+
+/// The process that `kill_9_loses_no_acknowledged_write` kills.
+#[test]
+fn serve_for_the_test_that_kills() {
+    let Ok(dir) = std::env::var(CHILD) else { return };
+    let appendfsync =
+        if dir.ends_with("always") { AppendFsync::Always } else { AppendFsync::EverySec };
+    let config = quintet_server::Config { appendfsync, ..config() };
+    let started = |addresses: &[String]| println!("\nlistening {}", addresses[0]);
+    quintet_server::serve(&Path::new(&dir).join("data"), &config, started).unwrap();
+}
+
+/// Starts this test program as a server.
+fn start_child(dir: &Path) -> (Child, u16) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["durability::serve_for_the_test_that_kills", "--exact", "--nocapture"])
+        .env(CHILD, dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let line = lines.map(Result::unwrap).find(|line| line.starts_with("listening ")).unwrap();
+    (child, line.rsplit(':').next().unwrap().parse().unwrap())
+}
+
+/// Writes until the server is killed. Returns the number of acknowledged rounds.
+fn write_until_killed(port: u16, writer: u32) -> u32 {
+    let mut client = Client::connect(port);
+    for round in 1.. {
+        let requests = [
+            encode(&["set", &format!("last:{writer}"), &round.to_string()]),
+            encode(&["rpush", &format!("list:{writer}"), &round.to_string()]),
+            encode(&["multi"]),
+            encode(&["incr", &format!("a:{writer}")]),
+            encode(&["incr", &format!("b:{writer}")]),
+            encode(&["exec"]),
+        ];
+        let sent = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            client.send(&requests.concat());
+        }));
+        let is_acknowledged = sent.is_ok() && requests.iter().all(|_| client.try_read().is_ok());
+        if !is_acknowledged {
+            return round - 1;
+        }
+    }
+    unreachable!("the server is killed before")
+}
+
+#[test]
+fn kill_9_loses_no_acknowledged_write() {
+    for mode in ["everysec", "always"] {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join(mode);
+        std::fs::create_dir(&dir).unwrap();
+        let (mut child, port) = start_child(&dir);
+        let acknowledged: Vec<u32> = thread::scope(|scope| {
+            let writers: Vec<_> = (0..4)
+                .map(|writer| scope.spawn(move || write_until_killed(port, writer)))
+                .collect();
+            thread::sleep(Duration::from_millis(700));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+        });
+        let server = Server::start_in(&dir, config());
+        let mut client = server.client();
+        for (writer, round) in acknowledged.into_iter().enumerate() {
+            assert!(round > 0, "{mode}: nothing was acknowledged");
+            let mut number = |request: &str| -> u32 {
+                let reply = client.call(&format!("{request}:{writer}"));
+                reply.text().trim_start_matches(':').parse().unwrap()
+            };
+            let (last, length) = (number("get last"), number("llen list"));
+            let (a, b) = (number("get a"), number("get b"));
+            for found in [last, length, a] {
+                assert!((round..=round + 1).contains(&found), "{mode}: {found} of {round}");
+            }
+            assert_eq!(a, b, "{mode}: a part of a transaction survived");
+        }
+    }
+}

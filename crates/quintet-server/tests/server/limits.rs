@@ -1,0 +1,143 @@
+//! Limits: before the password, of requests, of clients.
+
+use super::{
+    client::{Value, encode},
+    running::{Server, config},
+};
+
+fn with_password() -> (Server, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let config = quintet_server::Config { requirepass: "secret".to_owned(), ..config() };
+    (Server::start_in(dir.path(), config), dir)
+}
+
+#[test]
+fn nothing_but_the_password_is_accepted_without_it() {
+    let (server, _dir) = with_password();
+    let mut client = server.client();
+    for request in ["get k", "ping", "client list", "info", "multi", "subscribe c"] {
+        assert!(client.call(request).text().starts_with("-NOAUTH"), "{request}");
+    }
+    assert!(client.call("auth wrong").text().starts_with("-WRONGPASS"));
+    assert!(client.call("hello 3 auth default wrong").text().starts_with("-WRONGPASS"));
+    assert_eq!(client.call("auth secret").text(), "+OK");
+    assert_eq!(client.call("ping").text(), "+PONG");
+    assert_eq!(client.call("reset").text(), "+RESET");
+    assert!(client.call("get k").text().starts_with("-NOAUTH"));
+}
+
+#[test]
+fn a_client_without_the_password_cannot_send_much() {
+    let (server, _dir) = with_password();
+    for (request, message) in [
+        (b"*11\r\n".to_vec(), "unauthenticated multibulk length"),
+        (b"*1\r\n$16385\r\n".to_vec(), "unauthenticated bulk length"),
+    ] {
+        let mut client = server.client();
+        client.send(&request);
+        let reply = client.read().text();
+        assert!(reply.contains(message), "{reply}");
+        assert!(client.is_ended());
+    }
+}
+
+#[test]
+fn bad_requests_end_the_connection_with_a_message() {
+    let server = Server::start();
+    for (request, message) in [
+        ("*1\r\n:1\r\n", "expected '$', got ':'"),
+        ("*99999999\r\n", "invalid multibulk length"),
+        ("*1\r\n$999999999999\r\n", "invalid bulk length"),
+        ("set \"a\r\n", "unbalanced quotes"),
+    ] {
+        let mut client = server.client();
+        client.send(b"PING\r\n");
+        assert_eq!(client.read().text(), "+PONG");
+        client.send(request.as_bytes());
+        let reply = client.read().text();
+        assert!(reply.contains(message), "{request:?}: {reply}");
+        assert!(client.is_ended());
+    }
+}
+
+#[test]
+fn requests_may_be_cut_at_every_byte() {
+    let server = Server::start();
+    let mut client = server.client();
+    let requests =
+        [encode(&["set", "k", "v\r\n"]), encode(&["get", "k"]), b"PING \"a b\"\r\n".to_vec()]
+            .concat();
+    for cut in 1..requests.len() {
+        let (first, second) = requests.split_at(cut);
+        client.send(first);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        client.send(second);
+        assert_eq!(client.read().text(), "+OK", "cut at {cut}");
+        assert_eq!(client.read().text(), "v\r\n", "cut at {cut}");
+        assert_eq!(client.read().text(), "a b", "cut at {cut}");
+    }
+}
+
+#[test]
+fn too_many_clients_are_refused() {
+    let server = Server::start();
+    let mut first = server.client();
+    assert_eq!(first.call("config set maxclients 2").text(), "+OK");
+    let mut second = server.client();
+    assert_eq!(second.call("ping").text(), "+PONG");
+    let mut third = server.client();
+    assert_eq!(third.read().text(), "-ERR max number of clients reached");
+    drop(second);
+    first.call("config set maxclients 100");
+}
+
+#[test]
+fn keys_and_elements_have_limits_with_clear_errors() {
+    let server = Server::start();
+    let mut client = server.client();
+    let long = "k".repeat(65_536);
+    for args in [
+        vec!["set", long.as_str(), "v"],
+        vec!["get", long.as_str()],
+        vec!["sadd", "s", long.as_str()],
+        vec!["set", "", "v"],
+        vec!["mset", "a", "1", "", "2"],
+        vec!["keys", &long[..2000]],
+    ] {
+        let reply = client.call_args(&args);
+        assert!(matches!(reply, Value::Error(_)), "{:?}: {reply:?}", &args[..1]);
+    }
+    assert_eq!(client.call("dbsize"), Value::Integer(0));
+    // The connection and the server work on.
+    assert_eq!(client.call("set k v").text(), "+OK");
+}
+
+#[test]
+fn scans_return_each_key_once_and_unknown_cursors_are_errors() {
+    let server = Server::start();
+    let mut client = server.client();
+    for number in 0..500 {
+        client.call(&format!("set key:{number} {number}"));
+        client.call(&format!("zadd big {number} member:{number}"));
+    }
+    for command in ["scan", "zscan big"] {
+        let mut cursor = "0".to_owned();
+        let mut found = std::collections::BTreeSet::new();
+        loop {
+            let Value::Array(page) = client.call(&format!("{command} {cursor} count 7 match *:*"))
+            else {
+                panic!("no array");
+            };
+            cursor = page[0].text();
+            let Value::Array(items) = &page[1] else { panic!("no array") };
+            let step = if command == "scan" { 1 } else { 2 };
+            found.extend(items.iter().step_by(step).map(Value::text));
+            if cursor == "0" {
+                break;
+            }
+        }
+        assert_eq!(found.len(), 500, "{command}");
+    }
+    assert!(client.call("scan 77777777").text().contains("invalid cursor"));
+    assert!(client.call("scan x").text().contains("invalid cursor"));
+}

@@ -1,0 +1,130 @@
+//! Servers to test: one of ours in this process, one of Redis.
+
+use std::{
+    net::{TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use quintet_server::{Config, serve};
+
+use super::client::Client;
+
+/// A server in this process on a directory of its own.
+pub(crate) struct Server {
+    pub(crate) port: u16,
+    thread: Option<JoinHandle<()>>,
+    /// Removed behind the end of the server.
+    dir: Option<tempfile::TempDir>,
+}
+
+/// The configuration of tests: any free port, little memory.
+pub(crate) fn config() -> Config {
+    Config {
+        listen: vec!["127.0.0.1:0".to_owned()],
+        memory_budget: Some(64 << 20),
+        threads: Some(2),
+        allow_root: true,
+        ..Config::default()
+    }
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut server = Self::start_in(dir.path(), config());
+        server.dir = Some(dir);
+        server
+    }
+
+    pub(crate) fn start_in(dir: &Path, config: Config) -> Self {
+        let (sender, receiver) = mpsc::channel();
+        let dir = dir.join("data");
+        let thread = thread::spawn(move || {
+            let started = |addresses: &[String]| sender.send(addresses[0].clone()).unwrap();
+            serve(&dir, &config, started).unwrap();
+        });
+        let address = receiver.recv_timeout(Duration::from_secs(20)).unwrap();
+        let port = address.rsplit(':').next().unwrap().parse().unwrap();
+        Self { port, thread: Some(thread), dir: None }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.port)
+    }
+
+    /// Ends the server as a client does, and waits for it.
+    pub(crate) fn end(mut self) {
+        self.shut_down();
+    }
+
+    fn shut_down(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) {
+            let _ = std::io::Write::write_all(&mut stream, b"AUTH secret\r\nSHUTDOWN\r\n");
+        }
+        let ended = thread.join();
+        drop(self.dir.take());
+        if !thread::panicking() {
+            ended.unwrap();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
+
+/// Redis's own server.
+pub(crate) struct Redis {
+    pub(crate) port: u16,
+    child: Child,
+    _dir: tempfile::TempDir,
+}
+
+impl Redis {
+    /// Starts Redis, or says that it is missing.
+    pub(crate) fn start() -> Option<Self> {
+        // The port is free now. Another program may take it before Redis does, so this is repeated.
+        for _ in 0..5 {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let dir = tempfile::tempdir().unwrap();
+            let child = Command::new("redis-server")
+                .args(["--port", &port.to_string(), "--save", "", "--appendonly", "no"])
+                .args(["--bind", "127.0.0.1", "--dir"])
+                .arg(dir.path())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn();
+            let Ok(child) = child else {
+                eprintln!("SKIPPED: redis-server is not installed (apt-get install redis-server)");
+                return None;
+            };
+            let redis = Self { port, child, _dir: dir };
+            let deadline = Instant::now() + Duration::from_secs(5);
+            while Instant::now() < deadline {
+                if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                    return Some(redis);
+                }
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
+        panic!("redis-server is installed and does not start");
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.port)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
