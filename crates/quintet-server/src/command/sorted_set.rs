@@ -11,6 +11,7 @@ use super::{
 use crate::{
     failure::{Done, Fail},
     number::{ordered_score, parse_f64, score_of as score_of_order},
+    resp::Reply,
     store::{Collection, Kind},
 };
 
@@ -66,6 +67,16 @@ impl<'u> SortedSet<'u> {
     /// Sets the score of a member. Returns the old one.
     pub(super) fn put(&mut self, member: &[u8], score: f64) -> Done<Option<f64>> {
         let old = self.score(member)?;
+        self.replace(member, score, old)
+    }
+
+    /// Sets the score of a member whose score is `old`. Returns `old`.
+    pub(super) fn replace(
+        &mut self,
+        member: &[u8],
+        score: f64,
+        old: Option<f64>,
+    ) -> Done<Option<f64>> {
         match old {
             Some(old) if old.to_bits() == score.to_bits() => return Ok(Some(old)),
             Some(old) => self.elements.remove(&ordered_name(old, member)),
@@ -149,6 +160,23 @@ impl<'u> SortedSet<'u> {
             (skipped, count) = (from, to - from + 1);
         }
         self.take(interval, is_reverse, (skipped, count))
+    }
+
+    /// Calls `each` with the members at positions `from` to `to`, both included.
+    pub(super) fn visit_ranks(
+        &self,
+        (from, to): (usize, usize),
+        is_reverse: bool,
+        mut each: impl FnMut(&[u8], f64),
+    ) -> Done {
+        let mut at = 0;
+        self.visit(&Interval::Rank(0, -1), is_reverse, |member, score| {
+            if at >= from {
+                each(member, score);
+            }
+            at += 1;
+            if at > to { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
     }
 
     fn take(
@@ -252,6 +280,22 @@ pub(super) fn parse_lex(min: &[u8], max: &[u8]) -> Done<Interval> {
     Ok(Interval::Lex(from, to))
 }
 
+/// Begins the reply of a number of members.
+pub(super) fn begin_scored(reply: &mut Reply, count: usize, with_scores: bool) {
+    reply.array(if with_scores && !reply.is_resp3() { count * 2 } else { count });
+}
+
+/// Replies a member, with its score if asked for.
+pub(super) fn reply_member(reply: &mut Reply, member: &[u8], score: f64, with_score: bool) {
+    if with_score && reply.is_resp3() {
+        reply.array(2);
+    }
+    reply.bulk(member);
+    if with_score {
+        reply.double(score);
+    }
+}
+
 impl Call<'_, '_> {
     /// Opens a sorted set.
     pub(super) fn sorted_set(&mut self, key: &[u8]) -> Done<Option<SortedSet<'_>>> {
@@ -278,17 +322,9 @@ impl Call<'_, '_> {
 
     /// Replies members, with their scores if asked for.
     pub(super) fn reply_scored(&mut self, members: &[Scored], with_scores: bool) {
-        let is_nested = with_scores && self.reply.is_resp3();
-        let each = if with_scores && !is_nested { 2 } else { 1 };
-        self.reply.array(members.len() * each);
+        begin_scored(self.reply, members.len(), with_scores);
         for (member, score) in members {
-            if is_nested {
-                self.reply.array(2);
-            }
-            self.reply.bulk(member);
-            if with_scores {
-                self.reply.double(*score);
-            }
+            reply_member(self.reply, member, *score, with_scores);
         }
     }
 }

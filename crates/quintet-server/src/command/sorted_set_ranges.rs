@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use super::{
     call::{Call, commands},
+    lists::range_of,
     sets::parse_key_count,
-    sorted_set::{Interval, Scored, parse_lex, parse_scores},
+    sorted_set::{
+        Interval, Scored, SortedSet, begin_scored, parse_lex, parse_scores, reply_member,
+    },
 };
 use crate::{
     failure::{Done, Fail},
@@ -149,9 +152,31 @@ fn members(call: &mut Call<'_, '_>, key: &[u8], range: &Range) -> Done<Vec<Score
 
 fn reply_range(call: &mut Call<'_, '_>, fixed: Option<(RangeKind, bool)>) -> Done {
     let range = parse_range(call, 2, fixed, true)?;
+    if let Interval::Rank(start, stop) = range.interval
+        && reply_ranks(call, (start, stop), &range)?
+    {
+        return Ok(());
+    }
     let found = members(call, call.key(), &range)?;
     call.reply_scored(&found, range.with_scores);
     Ok(())
+}
+
+/// Replies a range of positions in the first half without a copy. Returns `false` for others.
+fn reply_ranks(call: &mut Call<'_, '_>, (start, stop): (i64, i64), range: &Range) -> Done<bool> {
+    let (database, key) = (call.database(), call.key());
+    let set = call.unit.open(database, key, Kind::SortedSet)?.map(SortedSet::new);
+    let Some(set) = set else { return Ok(false) };
+    let Some((from, to)) = range_of(set.len(), start, stop) else { return Ok(false) };
+    if from > set.len() / 2 {
+        return Ok(false);
+    }
+    let reply = &mut *call.reply;
+    begin_scored(reply, to - from + 1, range.with_scores);
+    set.visit_ranks((from, to), range.is_reverse, |member, score| {
+        reply_member(reply, member, score, range.with_scores);
+    })?;
+    Ok(true)
 }
 
 fn zrange(call: &mut Call<'_, '_>) -> Done {

@@ -147,7 +147,7 @@ fn zadd(call: &mut Call<'_, '_>) -> Done {
         if is_refused {
             continue;
         }
-        set.put(member, score)?;
+        set.replace(member, score, old)?;
         result = Some(score);
         match old {
             None => added += 1,
@@ -168,11 +168,12 @@ fn zadd(call: &mut Call<'_, '_>) -> Done {
 fn zincrby(call: &mut Call<'_, '_>) -> Done {
     let (args, key, by) = (call.args, call.key(), call.float(2)?);
     let mut set = call.create_sorted_set(key)?;
-    let score = set.score(args.at(3))?.unwrap_or(0.0) + by;
+    let old = set.score(args.at(3))?;
+    let score = old.unwrap_or(0.0) + by;
     if score.is_nan() {
         return Err(Fail::new("ERR resulting score is not a number (NaN)"));
     }
-    set.put(args.at(3), score)?;
+    set.replace(args.at(3), score, old)?;
     call.reply.double(score);
     Ok(())
 }
