@@ -367,7 +367,9 @@ fn drop_in_child(name: &str, (kind, mode): (EngineKind, Mode), read_only: bool) 
         });
         let after = files(&dir.0);
         let changed = changed(&before, &after);
-        changed.iter().for_each(|path| println!("{name}: changed {}", path.display()));
+        for path in &changed {
+            println!("{name}: changed {}", path.display());
+        }
         changed.is_empty()
     });
     assert!(is_unchanged, "each child changed files");

@@ -37,15 +37,17 @@ impl<V: Send + Sync> WriteBuffer<V> {
     /// is read only, and all are read at once.
     pub(crate) fn attach_pool(
         &mut self,
-        pool: Arc<PoolMemtables>,
+        pool: &Arc<PoolMemtables>,
         end: Lsn,
         is_copy: bool,
     ) -> Result<()> {
         let mut lists = pool.lists()?;
-        lists.iter_mut().for_each(|list| list.end = list.end.min(end));
+        for list in &mut lists {
+            list.end = list.end.min(end);
+        }
         // Each process that ended at once has left one. So the next writer sees them, and flushes.
         let are_many = lists.len() > self.frozen_max();
-        self.pool = Some(Arc::clone(&pool));
+        self.pool = Some(Arc::clone(pool));
         if !is_copy {
             let view = self.view.load_full();
             let in_pool = self.new_in_pool(&view.active);

@@ -86,7 +86,7 @@ impl SlmTable {
             WriteBuffer::new(&context, memory, MEMTABLE_LIST_BYTES, u64::MAX, runs)?;
         if let Some(pool) = pool.as_mut().filter(|_| settings.pool.has_memtables) {
             let memtables = pool.open_memtables(write_buffer.list_bytes_max())?;
-            write_buffer.attach_pool(memtables, complete, context.read_only)?;
+            write_buffer.attach_pool(&memtables, complete, context.read_only)?;
         }
         let location_cache = new_location_cache(&settings, &context)?;
         let buffers = ReadBuffers::new(&context.budget, context.table_id);
