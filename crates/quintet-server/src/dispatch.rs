@@ -200,9 +200,7 @@ impl Dispatcher {
                 "ERR wrong number of arguments for '{name}' command"
             )));
         }
-        // `PING` needs no lock but a password.
-        let is_open = spec.has(flag::NO_AUTH) && spec.name != "ping";
-        if !session.is_authenticated && !is_open {
+        if !session.is_authenticated && !spec.has(flag::NO_AUTH) {
             return rejected(Fail::new("NOAUTH Authentication required."));
         }
         let is_subscriber = session.subscription_count() > 0 && !reply.is_resp3();

@@ -38,7 +38,7 @@ commands! { Group::Connection;
     "echo" 2 [FAST] Keys::None, echo, "1.0.0", "Returns the given string.";
     "hello" -1 [FAST NO_AUTH NO_MULTI] Keys::None, hello, "6.0.0", "Handshakes with the Redis \
      server.";
-    "ping" -1 [FAST SUBSCRIBED NO_AUTH] Keys::None, ping, "1.0.0",
+    "ping" -1 [FAST SUBSCRIBED] Keys::None, ping, "1.0.0",
         "Returns the server's liveliness response.";
     "quit" -1 [FAST SUBSCRIBED NO_AUTH NO_MULTI] Keys::None, quit, "1.0.0", "Closes the \
      connection.";
