@@ -57,7 +57,7 @@ impl<V: Send + Sync> WriteBuffer<V> {
             pool.publish(view.memtables())?;
             self.view.store(Arc::new(view));
         }
-        *self.unread.are_left.get_mut() = !lists.is_empty();
+        self.unread.are_left.store(!lists.is_empty(), Ordering::Relaxed);
         lock(&self.unread.state).lists = lists;
         if is_copy || are_many { self.read_all() } else { Ok(()) }
     }
