@@ -1,7 +1,5 @@
 //! What the background has to do for a table.
 
-use std::time::Duration;
-
 use super::{
     pool::SlmPool,
     table::{SlmTable, SuperVersion},
@@ -13,10 +11,6 @@ use crate::{Error, Result, contract::PendingWork, util::sync::Ordering};
 /// the table. Each checkpoint costs a sync of the log and an edit of the catalog.
 const MARK_BYTES: u64 = if cfg!(test) { 16 << 10 } else { 16 << 20 };
 
-/// The background reads memtables of an earlier process this long after the opening: a process that
-/// writes and ends reads none.
-const UNREAD_WAIT: Duration = Duration::from_millis(500);
-
 impl SlmTable {
     /// Returns the most urgent work of the background.
     pub(super) fn pending_work(&self) -> PendingWork {
@@ -24,9 +18,8 @@ impl SlmTable {
         if self.context.read_only {
             PendingWork::None
         } else if self.write_buffer.has_unread() {
-            // The sweep needs them, and a flush is due for them.
-            let open_for = self.context.env.monotonic().saturating_sub(self.opened_at);
-            if open_for < UNREAD_WAIT { PendingWork::Later } else { PendingWork::Maintain }
+            // Before flushes and the sweep, which need them.
+            PendingWork::Maintain
         } else if self.is_mark_due() {
             // Before flushes and merges: under a constant load, one of them is always due.
             PendingWork::Checkpoint

@@ -92,7 +92,6 @@ impl SlmTable {
         let buffers = ReadBuffers::new(&context.budget, context.table_id);
         let table = Self {
             settings,
-            opened_at: context.env.monotonic(),
             owner,
             paged,
             keys,

@@ -1,6 +1,6 @@
 //! The state of a table, shared by the table and its iterators.
 
-use std::{ops::Deref, sync::Arc, time::Duration};
+use std::{ops::Deref, sync::Arc};
 
 use super::{
     index_key::{IndexKey, IndexKeyCodec},
@@ -58,8 +58,6 @@ pub(super) struct SlmCounters {
 pub(super) struct SlmTable {
     pub(super) context: Context,
     pub(super) settings: SlmSettings,
-    /// Monotonic time of the opening.
-    pub(super) opened_at: Duration,
     /// Directory, kind and identity of the table's run files.
     pub(super) owner: SstOwner,
     /// The index: a B+-tree of pages with checkpoints.
