@@ -1,8 +1,10 @@
 //! The configuration: flags, environment, a TOML file, and defaults, in this order of precedence.
 
 use std::{
+    env::VarError,
     fs,
     net::SocketAddr,
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     str::FromStr as _,
 };
@@ -12,6 +14,11 @@ use quintet::EngineKind;
 use serde::Deserialize;
 
 use crate::state::AppendFsync;
+
+/// The numbers of threads that run commands.
+const THREADS: RangeInclusive<usize> = 1..=1024;
+/// The sizes of the longest value in bytes.
+const BULK_BYTES: RangeInclusive<u64> = 1 << 20..=512 << 20;
 
 /// `quintet serve`
 ///
@@ -158,10 +165,31 @@ impl Config {
         config.memory_budget = memory_budget.or(config.memory_budget);
         config.insecure_i_know |= args.insecure_i_know;
         config.allow_root |= args.allow_root;
-        if let Ok(password) = std::env::var("QUINTET_SERVE_REQUIREPASS") {
-            config.requirepass = password;
+        match std::env::var("QUINTET_SERVE_REQUIREPASS") {
+            Ok(password) => config.requirepass = password,
+            Err(VarError::NotPresent) => {}
+            // Without this, the server would ask for no password.
+            Err(VarError::NotUnicode(_)) => {
+                return refuse("QUINTET_SERVE_REQUIREPASS is not UTF-8; choose another password");
+            }
         }
+        config.check_ranges()?;
         Ok(config)
+    }
+
+    /// Fails if a number is outside of its range.
+    fn check_ranges(&self) -> Result<(), StartFailure> {
+        let threads = self.threads.unwrap_or(1);
+        if !THREADS.contains(&threads) {
+            let (least, most) = (THREADS.start(), THREADS.end());
+            return refuse(format!("threads = {threads} is not {least} to {most}"));
+        }
+        let bytes = self.proto_max_bulk_len;
+        if !BULK_BYTES.contains(&bytes) {
+            let (least, most) = (BULK_BYTES.start(), BULK_BYTES.end());
+            return refuse(format!("proto-max-bulk-len = {bytes} is not {least} to {most} bytes"));
+        }
+        Ok(())
     }
 
     /// The addresses to listen on. Fails for an address that is not of this machine, because
@@ -252,6 +280,13 @@ mod tests {
         assert_eq!(config.addresses().unwrap().len(), 1);
         config.listen = vec!["localhost".to_owned()];
         assert!(config.addresses().unwrap_err().0.contains("address with a port"));
+        for (text, what) in [
+            ("threads = 0", "threads = 0 is not 1 to 1024"),
+            ("proto-max-bulk-len = 1", "proto-max-bulk-len = 1 is not 1048576 to 536870912"),
+        ] {
+            let failure = Config::parse(text).unwrap().check_ranges().unwrap_err();
+            assert!(failure.0.starts_with(what), "{failure}");
+        }
         let unordered = Config { elements_engine: "hashlog".to_owned(), ..Config::default() };
         assert!(unordered.engines().unwrap_err().0.contains("keeps no order"));
     }

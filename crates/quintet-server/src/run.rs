@@ -49,7 +49,7 @@ pub fn serve(
     prepare_directory(dir)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = config.threads {
-        runtime.worker_threads(threads.clamp(1, 1024));
+        runtime.worker_threads(threads);
     }
     let runtime = runtime
         .enable_all()
@@ -121,7 +121,7 @@ fn settings(config: &Config, budget: u64) -> Settings {
     for (setting, value) in [
         (&settings.maxclients, config.maxclients.min(most)),
         (&settings.timeout, config.timeout),
-        (&settings.proto_max_bulk_len, config.proto_max_bulk_len.clamp(1 << 20, 512 << 20)),
+        (&settings.proto_max_bulk_len, config.proto_max_bulk_len),
         (&settings.slowlog_log_slower_than, config.slowlog_log_slower_than),
         (&settings.slowlog_max_len, config.slowlog_max_len),
         (&settings.maxmemory, budget),
