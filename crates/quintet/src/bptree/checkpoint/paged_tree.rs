@@ -27,6 +27,8 @@ const HELPS_MAX: u32 = 3;
 /// Number of pages that one change of a small entry may need: a split at each of five levels, with
 /// both halves, and the merges.
 pub(crate) const CHANGE_PAGES: u64 = 12;
+/// Number of frames without a page that a cache with all pages of its tree has at least.
+const FRAMES_SPARE: u64 = 16;
 /// An idle table writes its pages back if its journal is larger than the budget divided by this.
 const IDLE_JOURNAL_SHARE: u64 = 1024;
 /// Number of pages that an idle table writes back at once: a concurrent write may wait for them.
@@ -58,11 +60,18 @@ impl PagedTree {
         self.tree.cache().frames_reachable()
     }
 
-    /// Returns the number of unevictable pages that writers may cause. The limit is higher if the
-    /// cache has room for all pages.
+    /// Returns the number of unevictable pages that writers may cause. A sixteenth of the frames
+    /// stays evictable, and two more for each page that is not in the cache, up to a quarter. A
+    /// write-back for each page that is used again costs more than a few misses.
     pub(crate) fn unevictable_limit(&self) -> u64 {
         let frames = self.frames();
-        if self.fits(frames) { frames / 16 * 15 } else { frames / 4 * 3 }
+        let outside = self.tree.allocator().used().saturating_sub(frames);
+        frames - (frames / 16).saturating_add(2 * outside).min(frames / 4)
+    }
+
+    /// Whether all pages and `pages` new ones fit in the cache: then none needs to be evicted.
+    fn holds_all_pages(&self, pages: u64) -> bool {
+        self.tree.allocator().used() + pages + FRAMES_SPARE <= self.frames()
     }
 
     /// Whether all used pages fit in this many frames.
@@ -84,8 +93,8 @@ impl PagedTree {
     /// Whether pages should be written back although the journal has room, because too many are
     /// unevictable.
     pub(crate) fn is_crowded(&self) -> bool {
-        let (frames, unevictable) = (self.frames(), self.tree.cache().unevictable_count());
-        unevictable > frames / 8 * 3 && self.tree.allocator().used() > frames / 4 * 3
+        let unevictable = self.tree.cache().unevictable_count();
+        unevictable > self.unevictable_limit() / 2 && !self.holds_all_pages(0)
     }
 
     /// Whether the journal is so long that an idle table should write its pages back.
@@ -128,9 +137,10 @@ impl PagedTree {
         }
         let most =
             (self.context.budget.limit() / 16).clamp(CHECKPOINT_BYTES_MIN, CHECKPOINT_BYTES_MAX);
-        let crowds = |frames: u64| unevictable > frames / 16 * 9;
         cache.changed_bytes() > most
-            || crowds(cache.frames()) && crowds(self.frames()) && self.is_crowded()
+            || unevictable > cache.frames() / 16 * 9
+                && unevictable > self.unevictable_limit() / 4 * 3
+                && self.is_crowded()
     }
 
     /// As [`PagedTree::make_room`], for a change that is in the log. During replay, and if a write
@@ -141,11 +151,16 @@ impl PagedTree {
     pub(crate) fn make_room_for_logged(&self, pages: u64) {
         mutant!(BatchMakesNoRoom => return);
         let (cache, host) = (self.tree.cache(), &self.context.host);
-        let is_full = |frames: u64| cache.unevictable_count() + pages > frames / 4 * 3;
-        if is_full(cache.frames()) && is_full(self.frames()) && host.can_sync_log() {
+        let is_full = || cache.unevictable_count() + pages > cache.frames() / 4 * 3;
+        if is_full() && !self.has_room(pages) && host.can_sync_log() {
             // The next admission reports a failure.
             let _ = self.make_room(pages);
         }
+    }
+
+    fn has_room(&self, pages: u64) -> bool {
+        self.tree.cache().unevictable_count() + pages <= self.unevictable_limit()
+            || self.holds_all_pages(pages)
     }
 
     /// Makes room in the cache for this many more dirty pages; writes pages back if necessary.
@@ -157,7 +172,7 @@ impl PagedTree {
         }
         let mut helps = 0;
         while helps < HELPS_MAX {
-            if self.tree.cache().unevictable_count() + pages <= self.unevictable_limit() {
+            if self.has_room(pages) {
                 return Ok(());
             }
             // Memory of tables that are not in use is cheaper than a write.
@@ -169,7 +184,7 @@ impl PagedTree {
             self.context.host.wake();
             let mut checkpointer = lock(&self.checkpointer);
             // The previous holder of the lock may have made room.
-            if self.tree.cache().unevictable_count() + pages > self.unevictable_limit() {
+            if !self.has_room(pages) {
                 let complete = checkpointer.complete();
                 self.write_back_oldest(&mut checkpointer, complete)?;
             }

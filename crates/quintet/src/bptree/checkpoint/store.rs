@@ -48,6 +48,7 @@ const JOURNAL_MIN_BYTES: u64 = 64 << 20;
 /// at once: each checkpoint journals what changed since the previous one, so small checkpoints
 /// would journal more than they write back.
 const WRITE_BACK_PAGES_MAX: usize = 1 << 20;
+const WRITE_BACK_PAGES_MIN: u64 = 256;
 /// When too many pages are not written back, one in this many is.
 const WRITE_BACK_SHARE: u64 = 4;
 /// Number of pages of the overlay that are read at once.
@@ -78,7 +79,7 @@ impl PagedTree {
         }
         self.ensure_file()?;
         let unevictable = cache.pending_writeback_count().max(cache.unevictable_count());
-        let mut left = to_usize(unevictable / WRITE_BACK_SHARE).max(WRITE_BACK_PAGES_MAX / 16);
+        let mut left = to_usize((unevictable / WRITE_BACK_SHARE).max(WRITE_BACK_PAGES_MIN));
         while left > 0 {
             let count = left.min(WRITE_BACK_PAGES_MAX);
             self.store_once(checkpointer, lsn, count)?;

@@ -115,9 +115,10 @@ impl SlmTable {
         }
         let entries: u64 = runs.iter().map(|run| run.live()).sum();
         let run_keys = self.settings.run_bytes / (bytes / entries.max(1)).max(1);
-        let updates = IndexUpdates::memory_bytes(entries, run_keys);
-        let read_bytes = read_bytes(self.context.budget.limit());
-        let memory = self.context.budget.reserve_transient(read_bytes.min(bytes) * 2 + updates);
+        let budget = &self.context.budget;
+        let updates = IndexUpdates::memory_bytes(entries, run_keys, budget.limit());
+        let read_bytes = read_bytes(budget.limit());
+        let memory = budget.reserve_transient(read_bytes.min(bytes) * 2 + updates);
         self.divide_memory();
         let flow = self.queues.flow(&*self.context.env)?;
         let input = MergeInput::new(runs, read_bytes, &flow)?;

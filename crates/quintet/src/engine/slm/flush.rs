@@ -128,8 +128,9 @@ impl SlmTable {
         let keys: u64 = frozen.iter().map(|one| one.keys()).sum();
         let bytes: u64 = frozen.iter().map(|one| one.payload_bytes()).sum();
         let run_keys = self.settings.run_bytes / (bytes / keys.max(1)).max(1);
-        let _memory =
-            self.context.budget.reserve_transient(IndexUpdates::memory_bytes(keys, run_keys));
+        let budget = &self.context.budget;
+        let updates = IndexUpdates::memory_bytes(keys, run_keys, budget.limit());
+        let _memory = budget.reserve_transient(updates);
         self.divide_memory();
         if self.pool_index().is_some() {
             // The index is durable at once, and must have nothing that the log may lack.

@@ -24,7 +24,7 @@ use crate::{
     Result,
     bptree::{checkpoint::CHANGE_PAGES, finger::Finger},
     util::{
-        codec::to_u64,
+        codec::{to_u64, to_usize},
         mutant::mutant,
         sync::{Mutex, lock},
     },
@@ -35,8 +35,12 @@ const UPDATE_BATCH: usize = 256;
 
 /// Bytes of memory of an update with a key of 24 bytes.
 const UPDATE_BYTES: u64 = 72;
-/// Maximum number of updates of one run.
+/// Maximum number of updates of one run, if memory allows it.
 const UPDATES_MAX: usize = 1 << 20;
+/// Number of updates that one run may have with the minimum of memory.
+const UPDATES_MIN: usize = 1 << 12;
+/// The part of the memory budget that the updates of a flush or a merge take at most.
+const MEMORY_PART: u64 = 16;
 const _: () = assert!(UPDATES_MAX >> BLOCKS_MAX.trailing_zeros() == 0);
 
 /// The change of one key's value in the index.
@@ -72,15 +76,20 @@ impl IndexUpdates {
         self.list.push(IndexUpdate { key_end: self.keys.len(), hash, to, from });
     }
 
-    /// Estimates the memory of the updates of a flush or a merge of `keys` keys. Those of one run
-    /// (of `run_keys` keys) are applied while those of the next one are collected.
-    pub(super) fn memory_bytes(keys: u64, run_keys: u64) -> u64 {
-        keys.min(run_keys * 2).min(to_u64(UPDATES_MAX) * 2) * UPDATE_BYTES
+    /// Returns the maximum number of updates of one run within this budget of memory.
+    fn count_max(budget: u64) -> usize {
+        to_usize(budget / (MEMORY_PART * 2 * UPDATE_BYTES)).clamp(UPDATES_MIN, UPDATES_MAX)
     }
 
-    /// Whether the updates have reached the limit of their memory.
-    pub(super) fn is_full(&self) -> bool {
-        self.list.len() >= UPDATES_MAX
+    /// Estimates the memory of the updates of a flush or a merge of `keys` keys. Those of one run
+    /// (of `run_keys` keys) are applied while those of the next one are collected.
+    pub(super) fn memory_bytes(keys: u64, run_keys: u64, budget: u64) -> u64 {
+        keys.min(run_keys * 2).min(to_u64(Self::count_max(budget)) * 2) * UPDATE_BYTES
+    }
+
+    /// Whether the updates have reached the limit of their memory within this budget.
+    pub(super) fn is_full(&self, budget: u64) -> bool {
+        self.list.len() >= Self::count_max(budget)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -70,7 +70,8 @@ impl<'a> RunBuilder<'a> {
     pub(super) fn is_full(&self) -> bool {
         let bytes = self.writer.as_ref().map_or(0, SstWriter::data_bytes);
         // Deletes add updates but no bytes to the file.
-        bytes >= self.table.settings.run_bytes || self.updates.is_full()
+        bytes >= self.table.settings.run_bytes
+            || self.updates.is_full(self.table.context.budget.limit())
     }
 
     /// Makes the file durable and adds the run to the super version. The index does not point to

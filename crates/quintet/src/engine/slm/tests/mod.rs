@@ -17,7 +17,7 @@ mod visiting;
 
 use std::{collections::BTreeMap, ops, sync::Arc};
 
-use super::*;
+use super::{index_update::IndexUpdates, *};
 use crate::{
     contract::{
         EngineKind,
@@ -222,4 +222,23 @@ fn a_full_compaction_leaves_no_dead_or_expired_entries() {
 #[test]
 fn values_of_all_sizes_are_stored() {
     test_bench::compare_values_of_all_sizes(&Bench::new(10));
+}
+
+/// The updates of a flush or a merge take a part of the budget: a run of small entries ends early.
+#[test]
+fn updates_of_small_entries_take_a_part_of_the_budget() {
+    for budget in [1 << 20, 16 << 20, 1 << 30] {
+        let most = IndexUpdates::memory_bytes(u64::MAX, u64::MAX / 2, budget);
+        assert!(most <= (budget / 16).max(1 << 20), "{most} bytes of {budget}");
+    }
+    let bench = Bench::new(90).set("memtable_bytes", "1048576").set("run_bytes", "1048576");
+    let bench = bench.with_budget(8 << 20);
+    let (engine, _) = bench.open();
+    for number in 0..20_000_u32 {
+        put(&engine, 1, &number.to_be_bytes(), b"");
+    }
+    engine.table.flush_all().unwrap();
+    let runs = engine.table.write_buffer.view.load_full().version.iter().count();
+    assert!(runs >= 4, "{runs} runs");
+    check(&engine);
 }

@@ -1,0 +1,70 @@
+//! Room in a cache that cannot grow: what is written back, and when.
+
+use super::*;
+use crate::util::{codec::to_u64, sync::Ordering};
+
+/// Number of keys of the tables, so that each run of updates changes all of them.
+fn fill(table: &BTree, is_enough: impl Fn(u64, u64) -> bool) -> u32 {
+    let paged = &table.inner.paged;
+    for number in 0.. {
+        put(table, 1, &key(number), &[7; 100]);
+        let frames = paged.tree.cache().frames_reachable();
+        if is_enough(paged.tree.allocator().used(), frames) {
+            return number;
+        }
+    }
+    unreachable!()
+}
+
+/// All pages have a frame, so updates of every page evict none, and no page has to be written back
+/// for room.
+#[test]
+fn a_tree_that_fits_in_its_cache_is_not_written_back_for_room() {
+    let bench = Bench::new(4 << 20);
+    let (table, _) = bench.open();
+    let paged = &table.inner.paged;
+    let keys = fill(&table, |used, frames| used + 40 > frames);
+    let (used, frames) = (paged.tree.allocator().used(), paged.tree.cache().frames_reachable());
+    assert!(used > frames / 8 * 7 && used <= frames, "{used} pages, {frames} frames");
+    let counts = || {
+        let load = |counter: &crate::util::sync::AtomicU64| counter.load(Ordering::Relaxed);
+        (load(&paged.helps_total), load(&paged.written_back_bytes_total))
+    };
+    let before = counts();
+    for number in 0..keys * 4 {
+        put(&table, 2, &key(number % keys), &[8; 100]);
+    }
+    let unevictable = paged.tree.cache().unevictable_count();
+    assert!(unevictable > frames / 8 * 7, "{unevictable} pages changed");
+    assert_eq!(counts(), before);
+    assert!(!paged.is_crowded());
+    table.checkpoint(Lsn(2)).unwrap();
+    check(&table);
+}
+
+/// A tree that is a little larger than its cache: a writer without room writes a part of the pages
+/// back, and keeps most of the cache for changes.
+#[test]
+fn a_writer_without_room_writes_a_part_back() {
+    let bench = Bench::new(8 << 20);
+    let (table, _) = bench.open();
+    let paged = &table.inner.paged;
+    let keys = fill(&table, |used, frames| used > frames + frames / 64);
+    let (mut helps, mut parts) = (paged.helps_total.load(Ordering::Relaxed), 0);
+    for number in 0..keys * 4 {
+        put(&table, 2, &key(number % keys), &[8; 100]);
+        let now = paged.helps_total.load(Ordering::Relaxed);
+        if now != helps {
+            helps = now;
+            parts += 1;
+            let left = paged.tree.cache().unevictable_count();
+            assert!(left > paged.unevictable_limit() / 2, "{left} pages left");
+        }
+    }
+    assert!(parts > 0);
+    // A quarter of the pages for each, at least: not many more write-backs than needed.
+    assert!(parts < to_u64(keys as usize) / 100, "{parts} write-backs for {keys} keys, four times");
+    assert_eq!(paged.tree.cache().stats().overflows_total, 0);
+    table.checkpoint(Lsn(2)).unwrap();
+    check(&table);
+}
