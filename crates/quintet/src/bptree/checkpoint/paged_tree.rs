@@ -79,6 +79,12 @@ impl PagedTree {
         self.tree.allocator().used() <= frames / 8 * 7
     }
 
+    /// Whether at most an eighth as many pages as there are frames are not in the cache.
+    pub(super) fn holds_most_pages(&self) -> bool {
+        let frames = self.frames();
+        self.tree.allocator().used() <= frames + frames / 8
+    }
+
     /// Whether a checkpoint has work although no operation came.
     pub(crate) fn has_pending_changes(&self) -> bool {
         self.tree.cache().dirty_count() > 0 || self.is_overlay_too_large()

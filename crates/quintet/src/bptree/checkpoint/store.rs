@@ -48,9 +48,11 @@ const JOURNAL_MIN_BYTES: u64 = 64 << 20;
 /// at once: each checkpoint journals what changed since the previous one, so small checkpoints
 /// would journal more than they write back.
 const WRITE_BACK_PAGES_MAX: usize = 1 << 20;
-const WRITE_BACK_PAGES_MIN: u64 = 256;
-/// When too many pages are not written back, one in this many is.
+/// When too many pages are not written back, one in this many is, and at least that sixteenth.
 const WRITE_BACK_SHARE: u64 = 4;
+/// The minimum while nearly all pages are in the cache: one that is written back there is soon
+/// changed again.
+const WRITE_BACK_PAGES_MIN: u64 = 256;
 /// Number of pages of the overlay that are read at once.
 const OVERLAY_BATCH: usize = 256;
 
@@ -79,7 +81,12 @@ impl PagedTree {
         }
         self.ensure_file()?;
         let unevictable = cache.pending_writeback_count().max(cache.unevictable_count());
-        let mut left = to_usize((unevictable / WRITE_BACK_SHARE).max(WRITE_BACK_PAGES_MIN));
+        let least = if self.holds_most_pages() {
+            WRITE_BACK_PAGES_MIN
+        } else {
+            to_u64(WRITE_BACK_PAGES_MAX / 16)
+        };
+        let mut left = to_usize((unevictable / WRITE_BACK_SHARE).max(least));
         while left > 0 {
             let count = left.min(WRITE_BACK_PAGES_MAX);
             self.store_once(checkpointer, lsn, count)?;
