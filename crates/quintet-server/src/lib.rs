@@ -13,8 +13,11 @@ mod config;
 mod dispatch;
 mod failure;
 mod glob;
+mod loading;
+mod migrate;
 mod network;
 mod number;
+mod rdb;
 mod resp;
 mod run;
 mod spec;
@@ -23,5 +26,6 @@ mod store;
 mod sweeper;
 
 pub use config::{Config, ServeArgs, StartFailure};
+pub use migrate::{ExportSummary, ImportSummary, export_rdb, import_rdb};
 pub use run::serve;
 pub use state::AppendFsync;

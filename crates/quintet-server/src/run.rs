@@ -13,6 +13,7 @@ use crate::{
     command,
     config::{Config, StartFailure, prepare_directory, refuse},
     dispatch::Dispatcher,
+    migrate::refuse_unfinished,
     network::{Listener, bind},
     state::{AppendFsync, Server, Settings, Stats},
     store::{Changes, Databases, Engines, Store, Stripes},
@@ -107,6 +108,7 @@ fn open(
     let budget = database.stats().memory_budget_bytes;
     let databases = Databases::open(database, Engines { keys, elements }).map_err(failed)?;
     let store = Store { databases, stripes: Stripes::new(), changes: Changes::default() };
+    refuse_unfinished(dir, &store)?;
     let registry = command::registry(&command::table());
     Server::new(store, registry, settings(config, budget), port_of(listeners))
         .map_err(|error| StartFailure(format!("cannot start a thread: {error}")))

@@ -28,6 +28,7 @@ mod stream_groups;
 mod streams;
 mod strings;
 pub(crate) mod transactions;
+pub(crate) mod transfer;
 
 use crate::spec::Registry;
 use call::{Action, Command};
@@ -54,6 +55,7 @@ pub(crate) fn table() -> Vec<Command> {
         sorted_sets::COMMANDS,
         sorted_set_ranges::COMMANDS,
         transactions::COMMANDS,
+        transfer::COMMANDS,
         connection::COMMANDS,
         server::COMMANDS,
         administration::COMMANDS,

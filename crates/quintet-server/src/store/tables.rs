@@ -10,7 +10,8 @@
 //! | | | 1 (8 bytes), version (8 bytes) | empty: the version is dead |
 //!
 //! `redis/meta` (`btree`) has the number of starts (`starts`), and the `n` of each database after
-//! `SWAPDB` (`order`, one byte each). A version is the number of the start
+//! `SWAPDB` (`order`, one byte each). While a dump is loaded it has its name (`loading`): the keys
+//! are then a part of it. A version is the number of the start
 //! in the upper and a counter in the lower 32 bits, so no version is used twice.
 
 use std::{
@@ -35,6 +36,7 @@ pub(crate) const DEAD_VERSIONS: [u8; 8] = 1_u64.to_be_bytes();
 const META_TABLE: &str = "redis/meta";
 const STARTS_KEY: &str = "starts";
 const ORDER_KEY: &str = "order";
+const LOADING_KEY: &str = "loading";
 
 /// Engines of the tables of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +128,31 @@ impl Databases {
     /// The store below.
     pub(crate) fn database(&self) -> &Database {
         &self.database
+    }
+
+    /// The name of a dump that is loaded, or whose loading did not end before a crash.
+    pub(crate) fn loading(&self) -> Done<Option<String>> {
+        let name = self.meta.get(LOADING_KEY)?;
+        Ok(name.map(|name| String::from_utf8_lossy(name.as_ref()).into_owned()))
+    }
+
+    /// Notes that a dump is loaded from now on. The note is on disk before the first of its keys.
+    pub(crate) fn begin_loading(&self, name: &str) -> Done {
+        self.meta.put(LOADING_KEY, name.as_bytes())?;
+        Ok(self.database.sync()?)
+    }
+
+    /// Notes that a dump has been loaded. It is on disk afterwards.
+    pub(crate) fn end_loading(&self) -> Done {
+        self.meta.delete(LOADING_KEY)?;
+        Ok(self.database.sync()?)
+    }
+
+    /// Number of keys of all databases.
+    pub(crate) fn key_count(&self) -> u64 {
+        let count =
+            |index| self.get(index).map_or(0, |tables| tables.count.load(Ordering::Acquire));
+        (0..DATABASES).map(|index| u64::try_from(count(index)).unwrap_or(0)).sum()
     }
 
     /// Number of times that tables were replaced. The caller must hold a stripe.

@@ -1,0 +1,136 @@
+//! The task that follows a master: connects again and again until it is told otherwise.
+
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    LinkState, Master,
+    apply::Applier,
+    full_sync,
+    link::{Answer, Link, LinkFailure, Linked},
+    lock,
+};
+use crate::{
+    dispatch::Dispatcher,
+    state::{AppendFsync, Server},
+};
+
+/// First pause before another try, which doubles up to the longest.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// Time between two acknowledgements, as in Redis.
+const ACKNOWLEDGE_TIME: Duration = Duration::from_secs(1);
+
+/// Follows what `REPLICAOF` says until the server ends.
+pub(crate) async fn run(server: Arc<Server>, dispatcher: Arc<Dispatcher>) {
+    let mut target = server.replication.target.subscribe();
+    let mut ending = server.ending.subscribe();
+    loop {
+        let (epoch, master) = target.borrow_and_update().clone();
+        let Some(master) = master else {
+            tokio::select! {
+                _ = target.changed() => continue,
+                _ = ending.wait_for(|is_ending| *is_ending) => break,
+            }
+        };
+        tokio::select! {
+            () = follow(&server, &dispatcher, &master, epoch) => {
+                // It does not try again until it is told to.
+                tokio::select! {
+                    _ = target.changed() => {}
+                    _ = ending.wait_for(|is_ending| *is_ending) => break,
+                }
+            }
+            _ = target.changed() => {}
+            _ = ending.wait_for(|is_ending| *is_ending) => break,
+        }
+    }
+    // A load sees that the server ends. The database must not be closed before.
+    let own = server.clone();
+    let _ = tokio::task::spawn_blocking(move || drop(lock(&own.replication.load))).await;
+}
+
+/// Connects until a failure that stays.
+async fn follow(server: &Arc<Server>, dispatcher: &Arc<Dispatcher>, master: &Master, epoch: u64) {
+    let mut pause = PAUSE_MIN;
+    loop {
+        let Err(failure) = link(server, dispatcher, master, epoch).await;
+        server.replication.note(|status| {
+            if status.state == LinkState::Connected {
+                pause = PAUSE_MIN;
+            }
+            status.state =
+                if failure.is_final { LinkState::Stopped } else { LinkState::Connect };
+            status.error = Some(failure.text);
+            status.down.get_or_insert_with(Instant::now);
+        });
+        if failure.is_final {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Connects once, and applies commands until the link fails.
+async fn link(
+    server: &Arc<Server>,
+    dispatcher: &Arc<Dispatcher>,
+    master: &Master,
+    epoch: u64,
+) -> Linked<Infallible> {
+    let replication = &server.replication;
+    replication.note(|status| status.state = LinkState::Connecting);
+    let mut link = Link::connect(master).await?;
+    link.introduce(server).await?;
+    let known = replication.status().position;
+    let position = match (link.synchronize(known.as_ref()).await?, known) {
+        (Answer::Full(position), _) => {
+            replication.note(|status| status.state = LinkState::Sync);
+            full_sync::synchronize(server, &mut link, epoch, &position).await?;
+            position
+        }
+        (Answer::Continue(id), Some(mut position)) => {
+            position.id = id.unwrap_or(position.id);
+            replication.note(|status| status.partial_syncs += 1);
+            position
+        }
+        (Answer::Continue(_), None) => {
+            return Err(LinkFailure::passing(format!("{master} continues what has not begun")));
+        }
+    };
+    replication.note(|status| {
+        status.state = LinkState::Connected;
+        status.error = None;
+        status.down = None;
+        status.heard = Some(Instant::now());
+    });
+    let mut applier = Applier::new(server, dispatcher, master.to_string(), (epoch, position));
+    link.acknowledge(applier.committed.offset).await?;
+    apply(server, &mut link, &mut applier).await
+}
+
+async fn apply(
+    server: &Arc<Server>,
+    link: &mut Link,
+    applier: &mut Applier,
+) -> Linked<Infallible> {
+    let mut tick = tokio::time::interval(ACKNOWLEDGE_TIME);
+    loop {
+        let step = applier.step(&link.buffer)?;
+        link.buffer.drain(..step.used);
+        if step.has_committed && server.settings.appendfsync() == AppendFsync::Always {
+            server.syncer.sync().await.map_err(LinkFailure::lasting)?;
+        }
+        if step.must_acknowledge {
+            link.acknowledge(applier.committed.offset).await?;
+        }
+        tokio::select! {
+            read = link.read() => drop(read?),
+            _ = tick.tick() => link.acknowledge(applier.committed.offset).await?,
+        }
+    }
+}
