@@ -13,7 +13,7 @@ use clap::Args;
 use quintet::EngineKind;
 use serde::Deserialize;
 
-use crate::state::AppendFsync;
+use crate::{state::AppendFsync, store::parse_classes};
 
 /// The numbers of threads that run commands.
 const THREADS: RangeInclusive<usize> = 1..=1024;
@@ -84,6 +84,8 @@ pub struct Config {
     pub slowlog_log_slower_than: u64,
     /// Most commands in `SLOWLOG`.
     pub slowlog_max_len: u64,
+    /// Classes of events of keys that are published, as in Redis: letters of `AKEg$lshzxetmnd`.
+    pub notify_keyspace_events: String,
     /// Threads that run commands.
     pub threads: Option<usize>,
     /// The engine of keys with their strings and small collections.
@@ -110,6 +112,7 @@ impl Default for Config {
             proto_max_bulk_len: 64 << 20,
             slowlog_log_slower_than: 10_000,
             slowlog_max_len: 128,
+            notify_keyspace_events: String::new(),
             threads: None,
             keys_engine: "hashlog".to_owned(),
             elements_engine: "btree".to_owned(),
@@ -183,6 +186,12 @@ impl Config {
         if !THREADS.contains(&threads) {
             let (least, most) = (THREADS.start(), THREADS.end());
             return refuse(format!("threads = {threads} is not {least} to {most}"));
+        }
+        let classes = &self.notify_keyspace_events;
+        if parse_classes(classes).is_none() {
+            return refuse(format!(
+                "notify-keyspace-events = {classes:?} has a letter that is none of AKEg$lshzxetmnd"
+            ));
         }
         let bytes = self.proto_max_bulk_len;
         if !BULK_BYTES.contains(&bytes) {

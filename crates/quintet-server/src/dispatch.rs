@@ -22,7 +22,7 @@ use crate::{
     resp::{Args, Reply},
     spec::{Keys, Selection, Spec, flag},
     state::{Queued, ReplyMode, Server, Session, SlowCommand, Stats},
-    store::{Unit, now_millis},
+    store::{Unit, event, now_millis},
 };
 
 /// Arguments of a slow command that are kept, and bytes of each.
@@ -70,7 +70,7 @@ impl<'s> Pipeline<'s> {
                 Err(fail) => self.fail(reply, &fail),
             }
         } else {
-            self.unit.discard();
+            self.unit.end_unchanged();
         }
         self.replies = 0;
     }
@@ -157,7 +157,7 @@ impl Dispatcher {
         pipeline.end_reply(session, reply, start);
         note_time(server, pipeline, session, at, args);
         if !pipeline.unit.is_changed() {
-            pipeline.unit.discard();
+            pipeline.unit.end_unchanged();
             pipeline.replies = 0;
         } else if pipeline.unit.is_full() {
             pipeline.commit(reply);
@@ -246,6 +246,10 @@ impl Dispatcher {
             let Action::Run(handler) = command.action else { continue };
             let args = Args::new(&queued.buffer, &queued.ranges);
             let at = reply.out.len();
+            if command.spec.has(flag::READ) {
+                let (unit, spec) = (&mut pipeline.unit, &command.spec);
+                note_misses(server, unit, session.database, spec, args);
+            }
             let unit = &mut pipeline.unit;
             let result = handler(&mut Call { unit, args, reply, session, server });
             pipeline.unit.end_command();
@@ -326,6 +330,9 @@ fn run_handler<'s>(
         // An empty unit waits, so this cannot fail.
         lock(&mut pipeline.unit, session.database, spec, args);
     }
+    if spec.has(flag::READ) {
+        note_misses(server, &mut pipeline.unit, session.database, spec, args);
+    }
     let start = reply.out.len();
     let unit = &mut pipeline.unit;
     let result = handler(&mut Call { unit, args, reply, session, server });
@@ -343,6 +350,21 @@ fn run_handler<'s>(
         reply.out.truncate(start);
         pipeline.fail(reply, &fail);
         reply.error(&fail.text());
+    }
+}
+
+/// Publishes reads of keys that are absent, if clients receive them.
+fn note_misses(server: &Server, unit: &mut Unit<'_>, database: u8, spec: &Spec, args: Args<'_>) {
+    let notifications = &server.store.changes.notifications;
+    if !notifications.wants(event::MISS) {
+        return;
+    }
+    let keys = spec.keys.positions(args).into_iter().map(|position| args.at(position));
+    for key in keys.filter(|key| !key.is_empty()) {
+        // The command itself reports a failed read.
+        if matches!(unit.exists(database, key), Ok(false)) {
+            notifications.send(event::MISS, "keymiss", database, key);
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     migrate::refuse_unfinished,
     network::{Listener, bind},
     state::{AppendFsync, Server, Settings, Stats},
-    store::{Changes, Databases, Engines, Store, Stripes},
+    store::{Changes, Databases, Engines, Store, Stripes, parse_classes},
     sweeper::Sweeper,
 };
 
@@ -118,6 +118,8 @@ fn settings(config: &Config, budget: u64) -> Settings {
     let settings = Settings::default();
     settings.set_appendfsync(config.appendfsync);
     settings.set_password(&config.requirepass);
+    let classes = parse_classes(&config.notify_keyspace_events).unwrap_or(0);
+    settings.notify_classes.store(classes, Ordering::Relaxed);
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let most = files.map_or(u64::MAX, |files| files.saturating_sub(OWN_FILES).max(1));
     for (setting, value) in [

@@ -9,7 +9,10 @@ mod syncer;
 
 use std::{
     hash::{BuildHasher as _, RandomState},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Instant,
 };
 
@@ -37,7 +40,7 @@ pub(crate) struct Server {
     /// Connected clients.
     pub(crate) clients: Clients,
     /// Channels.
-    pub(crate) pubsub: PubSub,
+    pub(crate) pubsub: Arc<PubSub>,
     /// Counters.
     pub(crate) stats: Stats,
     /// Positions of scans.
@@ -65,11 +68,16 @@ impl Server {
         port: u16,
     ) -> std::io::Result<Self> {
         let syncer = Syncer::start(store.databases.database().clone())?;
+        let pubsub = Arc::new(PubSub::default());
+        let (receiver, classes) = (pubsub.clone(), settings.notify_classes.clone());
+        store.changes.notifications.connect(classes, move |channel, message| {
+            receiver.publish(channel, message);
+        });
         Ok(Self {
             store,
             settings,
             clients: Clients::default(),
-            pubsub: PubSub::default(),
+            pubsub,
             stats: Stats::new(registry.specs().len()),
             registry,
             cursors: Cursors::default(),

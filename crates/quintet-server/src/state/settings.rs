@@ -3,12 +3,14 @@
 use std::{
     str::FromStr,
     sync::{
-        PoisonError, RwLock,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
     },
 };
 
 use serde::Deserialize;
+
+use crate::store::{format_classes, parse_classes};
 
 /// When a write is on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -62,6 +64,8 @@ pub(crate) struct Settings {
     pub(crate) slowlog_log_slower_than: AtomicU64,
     /// Most entries of the list of slow commands.
     pub(crate) slowlog_max_len: AtomicU64,
+    /// Classes of events of keys that are published.
+    pub(crate) notify_classes: Arc<AtomicU32>,
     /// Memory of the store in bytes, as configured.
     pub(crate) maxmemory: AtomicU64,
 }
@@ -79,7 +83,7 @@ const NUMBERS: [Number; 5] = [
 ];
 
 /// Settings that clients read and that have one value here.
-const FIXED: [(&str, &str); 12] = [
+const FIXED: [(&str, &str); 11] = [
     ("save", ""),
     ("appendonly", "yes"),
     ("databases", "16"),
@@ -89,7 +93,6 @@ const FIXED: [(&str, &str); 12] = [
     ("list-max-listpack-size", "128"),
     ("set-max-intset-entries", "512"),
     ("zset-max-listpack-entries", "128"),
-    ("notify-keyspace-events", ""),
     ("cluster-enabled", "no"),
     ("lazyfree-lazy-user-del", "yes"),
 ];
@@ -145,6 +148,7 @@ impl Settings {
         let own = [
             ("appendfsync", self.appendfsync().name().to_owned()),
             ("requirepass", self.password()),
+            ("notify-keyspace-events", format_classes(self.notify_classes.load(Ordering::Relaxed))),
             ("maxmemory", self.maxmemory.load(Ordering::Relaxed).to_string()),
         ];
         own.into_iter().chain(numbers).chain(fixed).collect()
@@ -155,6 +159,15 @@ impl Settings {
         match name {
             "appendfsync" => self.set_appendfsync(value.parse().map_err(Refusal::Value)?),
             "requirepass" => self.set_password(value),
+            "notify-keyspace-events" => {
+                let unknown = || {
+                    Refusal::Value(
+                        "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned(),
+                    )
+                };
+                let classes = parse_classes(value).ok_or_else(unknown)?;
+                self.notify_classes.store(classes, Ordering::Relaxed);
+            }
             "maxmemory" => return Err(Refusal::Fixed),
             _ => {
                 let Some((_, number, min, max)) = NUMBERS.iter().find(|(own, ..)| *own == name)

@@ -13,6 +13,7 @@ use super::{
     collection::Collection,
     head::{Body, Elements, Head, Kind, split},
     keyspace::Store,
+    notifications::{KeyEvent, event},
     slot::{Pending, Slot},
     stripes::{StripeGuard, Stripes},
     tables::Tables,
@@ -39,6 +40,10 @@ pub(crate) struct Unit<'s> {
     /// Collections that the running command has opened.
     touched: Vec<usize>,
     has_changes: bool,
+    /// Events of keys, which the commit publishes.
+    events: Vec<KeyEvent>,
+    /// Where those of the running command begin.
+    command_events: usize,
     /// The number of exchanges of tables that `tables` is of.
     epoch: u64,
     scratch: Vec<u8>,
@@ -57,6 +62,8 @@ impl<'s> Unit<'s> {
             bytes: 0,
             touched: Vec::new(),
             has_changes: false,
+            events: Vec::new(),
+            command_events: 0,
             epoch: store.databases.epoch(),
             scratch: Vec::new(),
         }
@@ -232,7 +239,12 @@ impl<'s> Unit<'s> {
 
     /// Puts a key that was taken into another place.
     pub(crate) fn put_taken(&mut self, database: u8, key: &[u8], taken: TakenKey) -> Done {
+        let was_present = self.exists(database, key)?;
         self.replace(database, key, Some(taken.head))?;
+        if was_present {
+            // Redis removes the old key and adds a new one.
+            self.notify(event::NEW, "new", database, key);
+        }
         let index = self.slot(database, key)?;
         if let Some(slot) = self.slots.get_mut(index) {
             slot.pending = taken.pending;
@@ -290,9 +302,27 @@ impl<'s> Unit<'s> {
         Collection::new(slot, tables).ok_or(Fail::WRONG_TYPE)
     }
 
+    /// Notes an event of a key, if clients receive its class.
+    pub(crate) fn notify(&mut self, class: u32, name: &'static str, database: u8, key: &[u8]) {
+        if self.store.changes.notifications.wants(class) {
+            self.events.push(KeyEvent { class, name, database, key: key.to_vec() });
+        }
+    }
+
+    /// Takes back the event of a new key: the running command has replaced an old one.
+    pub(crate) fn cancel_new(&mut self, database: u8, key: &[u8]) {
+        let start = self.command_events;
+        let own = self.events.get(start..).unwrap_or(&[]);
+        let is_new =
+            |own: &KeyEvent| own.class == event::NEW && own.database == database && own.key == key;
+        if let Some(at) = own.iter().rposition(is_new) {
+            self.events.remove(start + at);
+        }
+    }
+
     /// Ends a command: a collection that has lost its last element ceases to exist.
     pub(crate) fn end_command(&mut self) {
-        for index in self.touched.drain(..) {
+        for index in std::mem::take(&mut self.touched) {
             let Some(slot) = self.slots.get_mut(index) else { continue };
             self.has_changes |= slot.is_changed;
             let is_empty = match slot.head.as_ref().map(|head| &head.body) {
@@ -304,7 +334,29 @@ impl<'s> Unit<'s> {
             if is_empty {
                 slot.head = None;
                 slot.pending.clear();
+                let (database, key) = (slot.database, std::mem::take(&mut slot.key));
+                self.note_emptied(database, &key);
+                if let Some(slot) = self.slots.get_mut(index) {
+                    slot.key = key;
+                }
             }
+        }
+        self.command_events = self.events.len();
+    }
+
+    /// Notes that a collection has lost its last element. One that the same command has made, was
+    /// never there.
+    fn note_emptied(&mut self, database: u8, key: &[u8]) {
+        let own = self.events.get(self.command_events..).unwrap_or(&[]);
+        let is_told = own.iter().any(|own| {
+            own.class != event::NEW
+                && own.class != event::EXPIRED
+                && own.database == database
+                && own.key == key
+        });
+        self.cancel_new(database, key);
+        if is_told {
+            self.notify(event::GENERIC, "del", database, key);
         }
     }
 
@@ -357,10 +409,18 @@ impl<'s> Unit<'s> {
         let committed = self.write(durability);
         if committed.is_ok() {
             self.publish();
+            self.send_events();
         }
         let changes = self.slots.iter().filter(|slot| slot.is_changed).count();
         self.discard();
         committed.map(|()| changes)
+    }
+
+    /// Ends a unit without changes: publishes the events of commands that change nothing, and
+    /// releases the stripes.
+    pub(crate) fn end_unchanged(&mut self) {
+        self.send_events();
+        self.discard();
     }
 
     /// Discards all changes and releases the stripes.
@@ -370,6 +430,8 @@ impl<'s> Unit<'s> {
             self.index.clear();
         }
         self.touched.clear();
+        self.events.clear();
+        self.command_events = 0;
         self.guards.clear();
         self.has_changes = false;
         self.bytes = 0;
@@ -414,11 +476,31 @@ impl<'s> Unit<'s> {
         }
     }
 
+    /// Publishes the events of what was committed. The caller holds the stripes.
+    fn send_events(&mut self) {
+        for noted in std::mem::take(&mut self.events) {
+            let KeyEvent { class, name, database, key } = noted;
+            let is_unchanged = || {
+                let slot = self.find(database, &key).and_then(|index| self.slots.get(index));
+                !slot.is_some_and(|slot| slot.is_changed)
+            };
+            if class == event::EXPIRED && is_unchanged() {
+                continue;
+            }
+            self.store.changes.notifications.send(class, name, database, &key);
+        }
+    }
+
     fn replace(&mut self, database: u8, key: &[u8], head: Option<Head>) -> Done {
         let index = self.slot(database, key)?;
+        let mut is_new = false;
         if let Some(slot) = self.slots.get_mut(index) {
+            is_new = slot.head.is_none() && head.is_some();
             slot.head = head;
             slot.pending.clear();
+        }
+        if is_new {
+            self.notify(event::NEW, "new", database, key);
         }
         self.touch(index);
         Ok(())
@@ -465,6 +547,10 @@ impl<'s> Unit<'s> {
             stored = Some((loaded.expiry, loaded.spilled_version()));
             self.bytes += self.scratch.len();
             let is_expired = loaded.expiry.is_some_and(|expiry| expiry <= self.now);
+            if is_expired {
+                // Published if the unit changes the key. Otherwise the sweep removes it.
+                self.notify(event::EXPIRED, "expired", database, key);
+            }
             head = (!is_expired).then_some(loaded);
         }
         let index = self.slots.len();

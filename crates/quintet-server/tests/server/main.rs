@@ -10,6 +10,7 @@ mod dump_files;
 mod durability;
 mod generator;
 mod limits;
+mod notifications;
 mod pipelines;
 mod running;
 mod same;

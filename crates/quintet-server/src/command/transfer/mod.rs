@@ -13,6 +13,7 @@ use crate::{
     failure::{Done, Fail},
     rdb::{Failure, Output, Payload, VERSION_WRITTEN, finish_payload},
     spec::{Group, Keys},
+    store::event,
 };
 
 commands! { Group::Generic;
@@ -141,6 +142,7 @@ fn restore(call: &mut Call<'_, '_>) -> Done {
         call.unit.remove(database, key)?;
     } else {
         call.unit.set_expiry(database, key, expiry)?;
+        call.notify(event::GENERIC, "restore", key);
     }
     call.reply.ok();
     Ok(())
