@@ -68,6 +68,10 @@ pub struct Config {
     /// The password. Also from the variable `QUINTET_SERVE_REQUIREPASS`, but never a flag: other
     /// users can read the flags of a process.
     pub requirepass: String,
+    /// The user at a master (`REPLICAOF`); the default user if it is empty.
+    pub masteruser: String,
+    /// The password at a master. Also from the variable `QUINTET_SERVE_MASTERAUTH`.
+    pub masterauth: String,
     /// When a write is on disk.
     pub appendfsync: AppendFsync,
     /// Memory of the store in bytes; a quarter of the machine's if it is missing.
@@ -104,6 +108,8 @@ impl Default for Config {
             listen: vec!["127.0.0.1:6379".to_owned(), "[::1]:6379".to_owned()],
             unix: None,
             requirepass: String::new(),
+            masteruser: String::new(),
+            masterauth: String::new(),
             appendfsync: AppendFsync::default(),
             memory_budget: None,
             maxclients: 10_000,
@@ -168,12 +174,17 @@ impl Config {
         config.memory_budget = memory_budget.or(config.memory_budget);
         config.insecure_i_know |= args.insecure_i_know;
         config.allow_root |= args.allow_root;
-        match std::env::var("QUINTET_SERVE_REQUIREPASS") {
-            Ok(password) => config.requirepass = password,
-            Err(VarError::NotPresent) => {}
-            // Without this, the server would ask for no password.
-            Err(VarError::NotUnicode(_)) => {
-                return refuse("QUINTET_SERVE_REQUIREPASS is not UTF-8; choose another password");
+        for (name, password) in [
+            ("QUINTET_SERVE_REQUIREPASS", &mut config.requirepass),
+            ("QUINTET_SERVE_MASTERAUTH", &mut config.masterauth),
+        ] {
+            match std::env::var(name) {
+                Ok(given) => *password = given,
+                Err(VarError::NotPresent) => {}
+                // Without this, the server would ask for no password.
+                Err(VarError::NotUnicode(_)) => {
+                    return refuse(format!("{name} is not UTF-8; choose another password"));
+                }
             }
         }
         config.check_ranges()?;

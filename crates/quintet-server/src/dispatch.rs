@@ -19,6 +19,7 @@ use crate::{
         transactions::end_watch,
     },
     failure::{Done, Fail},
+    replication::Position,
     resp::{Args, Reply},
     spec::{Keys, Selection, Spec, flag},
     state::{Queued, ReplyMode, Server, Session, SlowCommand, Stats},
@@ -60,6 +61,16 @@ impl<'s> Pipeline<'s> {
             has_committed: false,
             clock: Instant::now(),
         }
+    }
+
+    /// An empty pipeline for the commands of a master.
+    pub(crate) fn of_link(server: &'s Server) -> Self {
+        Self { unit: Unit::of_link(&server.store, now_millis()), ..Self::new(server) }
+    }
+
+    /// Notes the position of a replica behind the command that runs next.
+    pub(crate) fn expect_position(&mut self, position: Position) {
+        self.unit.expect_position(position);
     }
 
     /// Commits the unit. After a failure its replies are errors.
@@ -152,6 +163,10 @@ impl Dispatcher {
         if session.block.is_some() {
             return;
         }
+        // A position within a transaction is none.
+        if session.queue.is_none() {
+            pipeline.unit.advance(session.database);
+        }
         // A commit within the command moves the start.
         let start = start.min(reply.out.len());
         pipeline.end_reply(session, reply, start);
@@ -186,7 +201,7 @@ impl Dispatcher {
         };
         let command = self.commands.get(at).ok_or(Fail::SYNTAX)?;
         let spec = &command.spec;
-        let rejected = |fail: Fail| {
+        let rejected = |fail: Fail| -> Done<(usize, &Command)> {
             if let Some(counters) = server.stats.by_command.get(at) {
                 Stats::add(&counters.rejected, 1);
             }
@@ -211,7 +226,10 @@ impl Dispatcher {
                 spec.name
             )));
         }
-        Ok((at, command))
+        match server.replication.refusal(spec, session.is_link) {
+            Some(fail) => rejected(fail),
+            None => Ok((at, command)),
+        }
     }
 
     /// Runs the commands since `MULTI` as one commit.
@@ -230,6 +248,17 @@ impl Dispatcher {
             return;
         }
         self.lock_queue(pipeline, session, &queue);
+        // It may follow a master since the commands were queued.
+        let specs = queue.iter().filter_map(|queued| self.commands.get(queued.command));
+        let refusal =
+            |command: &Command| server.replication.refusal(&command.spec, session.is_link);
+        if let Some(fail) = specs.into_iter().find_map(refusal) {
+            pipeline.unit.discard();
+            end_watch(session, &server.store.changes);
+            let text = fail.text();
+            reply.error(&format!("EXECABORT Transaction discarded because of: {text}"));
+            return;
+        }
         let is_broken = is_watch_broken(&mut pipeline.unit, session);
         end_watch(session, &server.store.changes);
         if is_broken {
@@ -264,6 +293,7 @@ impl Dispatcher {
             note_time(server, pipeline, session, queued.command, args);
         }
         session.is_executing = false;
+        pipeline.unit.advance(session.database);
         let committed = match failure {
             Some(fail) => {
                 pipeline.unit.discard();
@@ -329,6 +359,11 @@ fn run_handler<'s>(
         pipeline.commit(reply);
         // An empty unit waits, so this cannot fail.
         lock(&mut pipeline.unit, session.database, spec, args);
+    }
+    // Checked again under the locks: a dump may be loaded since the first check.
+    if let Some(fail) = server.replication.refusal(spec, session.is_link) {
+        reply.error(&fail.text());
+        return;
     }
     if spec.has(flag::READ) {
         note_misses(server, &mut pipeline.unit, session.database, spec, args);

@@ -18,6 +18,7 @@ mod migrate;
 mod network;
 mod number;
 mod rdb;
+mod replication;
 mod resp;
 mod run;
 mod spec;

@@ -13,7 +13,7 @@ use crate::{
     command::transfer::Building,
     failure::Done,
     rdb::{Failure, FileSink, Item, Parsed, Sink, Summary, read_file},
-    store::{DATABASES, Store, Unit, now_millis},
+    store::{DATABASES, NAME_BYTES_MAX, Store, Unit, now_millis},
 };
 
 /// Bytes of values after which keys are committed.
@@ -60,13 +60,55 @@ impl<'s> Loader<'s> {
         Ok(Self { store, unit, building, expiry, bytes: 0, loaded })
     }
 
-    /// Loads the whole of a dump. After a failure the note stays.
-    pub(crate) fn load(mut self, source: impl Read) -> Parsed<Loaded> {
+    /// Loads the whole of a dump. The position of a replica behind it is stored with its end.
+    /// After a failure the note stays.
+    pub(crate) fn load(mut self, source: impl Read, position: Option<Vec<u8>>) -> Parsed<Loaded> {
         let summary = read_file(source, &mut self)?;
         self.unit.commit(Durability::Buffered)?;
         self.loaded.summary = summary;
-        self.store.databases.end_loading()?;
+        self.store.databases.end_loading(position)?;
         Ok(self.loaded)
+    }
+}
+
+/// The database of a key, if the store can hold both.
+fn check_key(database: u64, key: &[u8]) -> Parsed<u8> {
+    let database = u8::try_from(database).ok().filter(|database| *database < DATABASES);
+    let database = database.ok_or(Failure::Content("a database above 15"))?;
+    if key.is_empty() || key.len() > KEY_BYTES_MAX {
+        return Err(Failure::Content("a key that is empty or longer than 65,535 bytes"));
+    }
+    Ok(database)
+}
+
+/// Reads a dump without loading it: checks the format, the checksum, and the limits of the store.
+#[derive(Debug)]
+pub(crate) struct Check;
+
+impl Sink for Check {
+    fn item(&mut self, item: Item<'_>) -> Parsed {
+        let name = match item {
+            Item::Member(name) | Item::Scored(name, _) | Item::Field(name, ..) => name,
+            _ => return Ok(()),
+        };
+        if name.len() > NAME_BYTES_MAX {
+            return Err(Failure::Content("an element that is longer than 65,000 bytes"));
+        }
+        Ok(())
+    }
+}
+
+impl FileSink for Check {
+    fn begin(&mut self, database: u64, key: Vec<u8>, _: Option<u64>) -> Parsed<bool> {
+        check_key(database, &key).map(|_| true)
+    }
+
+    fn end(&mut self) -> Parsed {
+        Ok(())
+    }
+
+    fn aux(&mut self, _: &[u8], _: &[u8]) -> Parsed {
+        Ok(())
     }
 }
 
@@ -81,11 +123,7 @@ impl Sink for Loader<'_> {
 
 impl FileSink for Loader<'_> {
     fn begin(&mut self, database: u64, key: Vec<u8>, expiry: Option<u64>) -> Parsed<bool> {
-        let database = u8::try_from(database).ok().filter(|database| *database < DATABASES);
-        let database = database.ok_or(Failure::Content("a database above 15"))?;
-        if key.is_empty() || key.len() > KEY_BYTES_MAX {
-            return Err(Failure::Content("a key that is empty or longer than 65,535 bytes"));
-        }
+        let database = check_key(database, &key)?;
         if expiry.is_some_and(|expiry| expiry <= self.unit.now) {
             self.loaded.expired += 1;
             return Ok(false);

@@ -97,8 +97,13 @@ pub fn import_rdb(
             dir.display()
         ));
     }
-    let loader = Loader::begin(&store, name).map_err(|fail| explain(dir, &fail))?;
-    let loaded = loader.load(source).map_err(|failure| {
+    if store.databases.master().map_err(|fail| explain(dir, &fail))?.is_some() {
+        let dir = dir.display();
+        return refuse(format!("{dir} is of a replica; end that with REPLICAOF NO ONE"));
+    }
+    let what = format!("the import of {name}");
+    let loader = Loader::begin(&store, &what).map_err(|fail| explain(dir, &fail))?;
+    let loaded = loader.load(source, None).map_err(|failure| {
         StartFailure(format!(
             "{name}: {failure}. {} has a part of it now, which no server uses; import again, or \
              remove the directory",
@@ -146,7 +151,7 @@ pub(crate) fn refuse_unfinished(dir: &Path, store: &Store) -> Result<(), StartFa
     match store.databases.loading().map_err(|fail| explain(dir, &fail))? {
         None => Ok(()),
         Some(name) => refuse(format!(
-            "the import of {name} into {} did not end; run it again, or remove the directory",
+            "{name} into {} did not end; run it again, or remove the directory",
             dir.display()
         )),
     }

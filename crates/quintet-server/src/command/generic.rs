@@ -172,7 +172,7 @@ fn set_expiry(call: &mut Call<'_, '_>, command: &str, unit: i64, is_relative: bo
         call.reply.flag(false);
         return Ok(());
     }
-    if time <= call.unit.now {
+    if call.unit.is_past(time) {
         call.unit.remove(database, key)?;
         call.notify(event::GENERIC, "del", key);
     } else {

@@ -15,6 +15,7 @@ mod list_moves;
 mod lists;
 mod members;
 pub(crate) mod pubsub;
+mod replication;
 mod scan;
 mod server;
 mod sets;
@@ -59,6 +60,7 @@ pub(crate) fn table() -> Vec<Command> {
         connection::COMMANDS,
         server::COMMANDS,
         administration::COMMANDS,
+        replication::COMMANDS,
         introspection::COMMANDS,
     ];
     let mut commands = groups.concat();

@@ -79,15 +79,46 @@ impl Applier {
         }
     }
 
-    /// Applies the whole commands at the start of `buffer`, and commits them.
+    /// Applies the whole commands at the start of `buffer`, and commits them. If one cannot be
+    /// applied, those before it have been.
     pub(super) fn step(&mut self, buffer: &[u8]) -> Linked<Step> {
         let server = self.server.clone();
         let _applying = lock(&server.replication.applying);
         if !server.replication.is_current(self.epoch) {
             return Err(LinkFailure::passing("REPLICAOF has changed the master"));
         }
-        let mut step = Step::default();
-        let mut pipeline = Pipeline::of_link(&server);
+        let start = self.session.queue.is_none().then(|| self.committed.clone());
+        match (self.apply(&server, buffer, Step::default(), false), start) {
+            (Err(failure), Some(start)) if failure.is_final => {
+                self.apply_each(&server, buffer, &start)
+            }
+            (applied, _) => applied,
+        }
+    }
+
+    /// Applies the commands that have not been committed, each as a commit of its own.
+    fn apply_each(&mut self, server: &Server, buffer: &[u8], start: &Position) -> Linked<Step> {
+        let stored = server.store.databases.position();
+        let stored = stored.map_err(|fail| LinkFailure::lasting(fail.text()))?;
+        let stored = stored.and_then(|bytes| Position::decode(&bytes));
+        let resumed = stored.filter(|stored| stored.offset > start.offset);
+        let resumed = resumed.unwrap_or_else(|| start.clone());
+        let used = usize::try_from(resumed.offset - start.offset).unwrap_or(usize::MAX);
+        self.session.queue = None;
+        self.session.database = resumed.database;
+        self.parser.reset();
+        self.position = resumed;
+        self.apply(server, buffer, Step { used, ..Step::default() }, true)
+    }
+
+    fn apply(
+        &mut self,
+        server: &Server,
+        buffer: &[u8],
+        mut step: Step,
+        commits_each: bool,
+    ) -> Linked<Step> {
+        let mut pipeline = Pipeline::of_link(server);
         loop {
             let rest = buffer.get(step.used..).unwrap_or(&[]);
             let parsed = self.parser.parse(rest, &LIMITS).map_err(|error| {
@@ -95,13 +126,21 @@ impl Applier {
             })?;
             let Some(length) = parsed else { break };
             self.position.offset += u64::try_from(length).unwrap_or(0);
-            step.must_acknowledge |= self.run(&server, &mut pipeline, rest)?;
+            step.must_acknowledge |= self.run(server, &mut pipeline, rest)?;
             step.used += length;
             self.parser.reset();
+            if commits_each {
+                self.commit(server, &mut pipeline)?;
+            }
         }
+        self.commit(server, &mut pipeline)?;
+        step.has_committed = pipeline.has_committed;
+        Ok(step)
+    }
+
+    fn commit(&mut self, server: &Server, pipeline: &mut Pipeline<'_>) -> Linked {
         pipeline.commit(&mut self.reply);
         self.check("a commit")?;
-        step.has_committed = pipeline.has_committed;
         if self.session.queue.is_none() {
             self.position.database = self.session.database;
             self.committed.clone_from(&self.position);
@@ -111,7 +150,7 @@ impl Applier {
             status.position = Some(committed);
             status.heard = Some(Instant::now());
         });
-        Ok(step)
+        Ok(())
     }
 
     /// Runs the command that the parser has. Returns whether it asks for an acknowledgement.

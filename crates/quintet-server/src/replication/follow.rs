@@ -10,7 +10,7 @@ use super::{
     LinkState, Master,
     apply::Applier,
     full_sync,
-    link::{Answer, Link, LinkFailure, Linked},
+    link::{Answer, Link, LinkFailure, Linked, SILENCE_TIME},
     lock,
 };
 use crate::{
@@ -37,13 +37,7 @@ pub(crate) async fn run(server: Arc<Server>, dispatcher: Arc<Dispatcher>) {
             }
         };
         tokio::select! {
-            () = follow(&server, &dispatcher, &master, epoch) => {
-                // It does not try again until it is told to.
-                tokio::select! {
-                    _ = target.changed() => {}
-                    _ = ending.wait_for(|is_ending| *is_ending) => break,
-                }
-            }
+            never = follow(&server, &dispatcher, &master, epoch) => match never {},
             _ = target.changed() => {}
             _ = ending.wait_for(|is_ending| *is_ending) => break,
         }
@@ -53,8 +47,13 @@ pub(crate) async fn run(server: Arc<Server>, dispatcher: Arc<Dispatcher>) {
     let _ = tokio::task::spawn_blocking(move || drop(lock(&own.replication.load))).await;
 }
 
-/// Connects until a failure that stays.
-async fn follow(server: &Arc<Server>, dispatcher: &Arc<Dispatcher>, master: &Master, epoch: u64) {
+/// Connects again and again. Waits for ever after a failure that stays.
+async fn follow(
+    server: &Arc<Server>,
+    dispatcher: &Arc<Dispatcher>,
+    master: &Master,
+    epoch: u64,
+) -> Infallible {
     let mut pause = PAUSE_MIN;
     loop {
         let Err(failure) = link(server, dispatcher, master, epoch).await;
@@ -62,13 +61,12 @@ async fn follow(server: &Arc<Server>, dispatcher: &Arc<Dispatcher>, master: &Mas
             if status.state == LinkState::Connected {
                 pause = PAUSE_MIN;
             }
-            status.state =
-                if failure.is_final { LinkState::Stopped } else { LinkState::Connect };
+            status.state = if failure.is_final { LinkState::Stopped } else { LinkState::Connect };
             status.error = Some(failure.text);
             status.down.get_or_insert_with(Instant::now);
         });
         if failure.is_final {
-            return;
+            return std::future::pending().await;
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);
@@ -113,12 +111,9 @@ async fn link(
     apply(server, &mut link, &mut applier).await
 }
 
-async fn apply(
-    server: &Arc<Server>,
-    link: &mut Link,
-    applier: &mut Applier,
-) -> Linked<Infallible> {
+async fn apply(server: &Arc<Server>, link: &mut Link, applier: &mut Applier) -> Linked<Infallible> {
     let mut tick = tokio::time::interval(ACKNOWLEDGE_TIME);
+    let mut heard = Instant::now();
     loop {
         let step = applier.step(&link.buffer)?;
         link.buffer.drain(..step.used);
@@ -129,8 +124,16 @@ async fn apply(
             link.acknowledge(applier.committed.offset).await?;
         }
         tokio::select! {
-            read = link.read() => drop(read?),
-            _ = tick.tick() => link.acknowledge(applier.committed.offset).await?,
+            read = link.read() => {
+                read?;
+                heard = Instant::now();
+            }
+            _ = tick.tick() => {
+                if heard.elapsed() > SILENCE_TIME {
+                    return Err(LinkFailure::passing("the master is silent"));
+                }
+                link.acknowledge(applier.committed.offset).await?;
+            }
         }
     }
 }

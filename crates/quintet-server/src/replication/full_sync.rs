@@ -75,8 +75,7 @@ pub(super) async fn synchronize(
     receive(server, link, &mut received).await?;
     received.file = None;
     let (own, position) = (server.clone(), position.clone());
-    let mut loading =
-        tokio::task::spawn_blocking(move || load(&own, &received, epoch, &position));
+    let mut loading = tokio::task::spawn_blocking(move || load(&own, &received, epoch, &position));
     loop {
         tokio::select! {
             loaded = &mut loading => {
@@ -173,7 +172,7 @@ fn load(server: &Server, received: &Received, epoch: u64, position: &Position) -
         .map_err(|failure| LinkFailure::passing(format!("the dump of the master: {failure}")))?;
     let source = open()?;
     server.replication.is_loading.store(true, Ordering::Release);
-    let loaded = Loader::begin(&server.store, "a master")
+    let loaded = Loader::begin(&server.store, "the synchronization with a master")
         .map_err(crate::rdb::Failure::from)
         .and_then(|loader| loader.load(source, Some(position.encode())));
     let outcome = match loaded {

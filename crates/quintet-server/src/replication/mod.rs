@@ -158,6 +158,8 @@ pub(crate) struct Replication {
     epoch: AtomicU64,
     target: watch::Sender<Target>,
     status: Mutex<LinkStatus>,
+    /// Commands that change no keys and were skipped.
+    skipped: AtomicU64,
     /// Held while commands of the master are applied.
     applying: Mutex<()>,
     /// Held while a dump is loaded.
@@ -189,6 +191,7 @@ impl Replication {
             epoch: AtomicU64::new(0),
             target: watch::Sender::new((0, master)),
             status: Mutex::new(LinkStatus { position, down, ..LinkStatus::default() }),
+            skipped: AtomicU64::new(0),
             applying: Mutex::new(()),
             load: Mutex::new(()),
         })
@@ -204,6 +207,11 @@ impl Replication {
         lock(&self.status).clone()
     }
 
+    /// Commands that change no keys and were skipped.
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped.load(Ordering::Relaxed)
+    }
+
     fn note(&self, change: impl FnOnce(&mut LinkStatus)) {
         change(&mut lock(&self.status));
     }
@@ -211,6 +219,11 @@ impl Replication {
     /// Whether the server follows another one.
     pub(crate) fn is_replica(&self) -> bool {
         self.is_replica.load(Ordering::Acquire)
+    }
+
+    /// Whether the link has failed and does not try again.
+    pub(crate) fn is_stopped(&self) -> bool {
+        lock(&self.status).state == LinkState::Stopped
     }
 
     /// Whether keys are a part of a dump.

@@ -26,7 +26,7 @@ pub use settings::AppendFsync;
 pub(crate) use settings::{Refusal, Settings};
 pub(crate) use stats::{SlowCommand, Stats};
 
-use crate::{spec::Registry, store::Store};
+use crate::{replication::Replication, spec::Registry, store::Store};
 
 /// The state of a server.
 #[derive(Debug)]
@@ -49,6 +49,8 @@ pub(crate) struct Server {
     pub(crate) random: (RandomState, AtomicU64),
     /// Syncs of the log that several connections share.
     pub(crate) syncer: Syncer,
+    /// What the server follows.
+    pub(crate) replication: Replication,
     /// When the server started.
     pub(crate) started: Instant,
     /// A number of this start in hexadecimal, as exporters expect.
@@ -66,6 +68,7 @@ impl Server {
         registry: Registry,
         settings: Settings,
         port: u16,
+        replication: Replication,
     ) -> std::io::Result<Self> {
         let syncer = Syncer::start(store.databases.database().clone())?;
         let pubsub = Arc::new(PubSub::default());
@@ -83,6 +86,7 @@ impl Server {
             cursors: Cursors::default(),
             random: (RandomState::new(), AtomicU64::new(0)),
             syncer,
+            replication,
             started: Instant::now(),
             run_id: run_id(),
             port,

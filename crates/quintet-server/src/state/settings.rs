@@ -54,6 +54,8 @@ impl FromStr for AppendFsync {
 pub(crate) struct Settings {
     appendfsync: AtomicU8,
     password: RwLock<String>,
+    /// User and password at a master.
+    master_login: RwLock<(String, String)>,
     /// Most clients.
     pub(crate) maxclients: AtomicU64,
     /// Seconds after which an idle connection ends; 0 for never.
@@ -139,6 +141,22 @@ impl Settings {
         password.clone_into(&mut own);
     }
 
+    /// User and password at a master, both empty if it needs none.
+    pub(crate) fn master_login(&self) -> (String, String) {
+        self.master_login.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes user and password at a master.
+    pub(crate) fn set_master_login(&self, user: Option<&str>, password: Option<&str>) {
+        let mut own = self.master_login.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(user) = user {
+            user.clone_into(&mut own.0);
+        }
+        if let Some(password) = password {
+            password.clone_into(&mut own.1);
+        }
+    }
+
     /// All settings with their values.
     pub(crate) fn list(&self) -> Vec<(&'static str, String)> {
         let numbers = NUMBERS
@@ -148,6 +166,8 @@ impl Settings {
         let own = [
             ("appendfsync", self.appendfsync().name().to_owned()),
             ("requirepass", self.password()),
+            ("masteruser", self.master_login().0),
+            ("masterauth", self.master_login().1),
             ("notify-keyspace-events", format_classes(self.notify_classes.load(Ordering::Relaxed))),
             ("maxmemory", self.maxmemory.load(Ordering::Relaxed).to_string()),
         ];
@@ -159,6 +179,8 @@ impl Settings {
         match name {
             "appendfsync" => self.set_appendfsync(value.parse().map_err(Refusal::Value)?),
             "requirepass" => self.set_password(value),
+            "masteruser" => self.set_master_login(Some(value), None),
+            "masterauth" => self.set_master_login(None, Some(value)),
             "notify-keyspace-events" => {
                 let unknown = || {
                     Refusal::Value(

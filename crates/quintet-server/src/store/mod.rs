@@ -20,7 +20,7 @@ mod stripes;
 mod tables;
 mod unit;
 
-pub(crate) use collection::{ALL, Collection, NameRange};
+pub(crate) use collection::{ALL, Collection, NAME_BYTES_MAX, NameRange};
 pub(crate) use events::{Changes, KeyName};
 pub(crate) use head::{Body, Head, Kind, put_bytes, split, take_bytes};
 pub(crate) use keyspace::{Store, now_millis};

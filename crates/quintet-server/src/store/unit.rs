@@ -18,7 +18,10 @@ use super::{
     stripes::{StripeGuard, Stripes},
     tables::Tables,
 };
-use crate::failure::{Done, Fail};
+use crate::{
+    failure::{Done, Fail},
+    replication::Position,
+};
 
 /// Bytes of changed values after which a pipeline commits.
 const UNIT_BYTES_MAX: usize = 1 << 20;
@@ -47,6 +50,12 @@ pub(crate) struct Unit<'s> {
     /// The number of exchanges of tables that `tables` is of.
     epoch: u64,
     scratch: Vec<u8>,
+    /// Whether expired keys are visible, because a master decides when they end.
+    keeps_expired: bool,
+    /// Position of a replica behind the commands of this unit, which the commit stores.
+    position: Option<Vec<u8>>,
+    /// Position behind the running command.
+    next_position: Option<Position>,
 }
 
 impl<'s> Unit<'s> {
@@ -66,6 +75,38 @@ impl<'s> Unit<'s> {
             command_events: 0,
             epoch: store.databases.epoch(),
             scratch: Vec::new(),
+            keeps_expired: false,
+            position: None,
+            next_position: None,
+        }
+    }
+
+    /// An empty unit for the commands of a master.
+    pub(crate) fn of_link(store: &'s Store, now: u64) -> Self {
+        Self { keeps_expired: true, ..Self::new(store, now) }
+    }
+
+    /// Whether a key with this expiry has ended.
+    pub(crate) fn is_past(&self, expiry: u64) -> bool {
+        !self.keeps_expired && expiry <= self.now
+    }
+
+    /// Notes the position behind the command that runs next.
+    pub(crate) fn expect_position(&mut self, position: Position) {
+        self.next_position = Some(position);
+    }
+
+    /// The position behind the running command, which leaves `database` selected.
+    pub(crate) fn next_position(&self, database: u8) -> Option<Vec<u8>> {
+        let next = self.next_position.clone()?;
+        Some(Position { database, ..next }.encode())
+    }
+
+    /// Makes the position behind the running command that of the unit.
+    pub(crate) fn advance(&mut self, database: u8) {
+        if let Some(position) = self.next_position(database) {
+            self.position = Some(position);
+            self.next_position = None;
         }
     }
 
@@ -155,7 +196,7 @@ impl<'s> Unit<'s> {
             return Ok(each(None));
         }
         match split(&self.scratch).ok_or_else(|| damaged(key))? {
-            (_, Some(expiry), ..) if expiry <= self.now => Ok(each(None)),
+            (_, Some(expiry), ..) if !self.keeps_expired && expiry <= self.now => Ok(each(None)),
             (Kind::String, _, _, value) => Ok(each(Some(value))),
             _ => Err(Fail::WRONG_TYPE),
         }
@@ -462,6 +503,9 @@ impl<'s> Unit<'s> {
             }
         }
         self.scratch = encoded;
+        if let Some(position) = &self.position {
+            self.store.databases.put_position(&mut batch, position);
+        }
         Ok(batch.commit_with(durability)?)
     }
 
@@ -546,7 +590,7 @@ impl<'s> Unit<'s> {
             let loaded = Head::decode(&self.scratch).ok_or_else(|| damaged(key))?;
             stored = Some((loaded.expiry, loaded.spilled_version()));
             self.bytes += self.scratch.len();
-            let is_expired = loaded.expiry.is_some_and(|expiry| expiry <= self.now);
+            let is_expired = loaded.expiry.is_some_and(|expiry| self.is_past(expiry));
             if is_expired {
                 // Published if the unit changes the key. Otherwise the sweep removes it.
                 self.notify(event::EXPIRED, "expired", database, key);

@@ -12,5 +12,6 @@ mod generator;
 mod limits;
 mod notifications;
 mod pipelines;
+mod replication;
 mod running;
 mod same;

@@ -232,7 +232,7 @@ fn put_string(call: &mut Call<'_, '_>, key: &[u8], value: Vec<u8>, expiry: Optio
 /// Ends a command that has set a string with an expiry. A time that has passed removes the key.
 fn end_timed(call: &mut Call<'_, '_>, key: &[u8], expiry: Option<u64>) -> Done {
     call.notify(event::GENERIC, "expire", key);
-    if expiry.is_some_and(|expiry| expiry <= call.unit.now) {
+    if expiry.is_some_and(|expiry| call.unit.is_past(expiry)) {
         call.unit.remove(call.session.database, key)?;
         call.notify(event::EXPIRED, "expired", key);
     }
@@ -313,7 +313,7 @@ fn getex(call: &mut Call<'_, '_>) -> Done {
                 call.notify(event::GENERIC, "persist", key);
             }
         }
-        Expiry::At(time) if time <= call.unit.now => {
+        Expiry::At(time) if call.unit.is_past(time) => {
             call.unit.remove(database, key)?;
             call.notify(event::GENERIC, "del", key);
         }

@@ -138,7 +138,7 @@ fn restore(call: &mut Call<'_, '_>) -> Done {
             _ => Fail::new("ERR Bad data format"),
         });
     }
-    if expiry.is_some_and(|expiry| expiry <= now) {
+    if expiry.is_some_and(|expiry| call.unit.is_past(expiry)) {
         call.unit.remove(database, key)?;
     } else {
         call.unit.set_expiry(database, key, expiry)?;
