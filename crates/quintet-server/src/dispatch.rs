@@ -19,11 +19,10 @@ use crate::{
         transactions::end_watch,
     },
     failure::{Done, Fail},
-    replication::Position,
     resp::{Args, Reply},
     spec::{Keys, Selection, Spec, flag},
     state::{Queued, ReplyMode, Server, Session, SlowCommand, Stats},
-    store::{Unit, event, now_millis},
+    store::{Position, Unit, event, now_millis},
 };
 
 /// Arguments of a slow command that are kept, and bytes of each.

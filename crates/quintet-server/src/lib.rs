@@ -12,6 +12,7 @@ mod command;
 mod config;
 mod dispatch;
 mod failure;
+pub mod fuzzing;
 mod glob;
 mod loading;
 mod migrate;

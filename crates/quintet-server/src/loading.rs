@@ -2,7 +2,7 @@
 //!
 //! Keys are committed in batches of some hundred, and large values in steps. So a load is not one
 //! commit. A note in the store marks it instead: [`Loader::begin`] sets it before the first key and
-//! [`Loader::finish`] removes it behind the last. A server does not start on a store with the note
+//! [`Loader::load`] removes it behind the last. A server does not start on a store with the note
 //! of an import, and removes the keys of an unfinished synchronization.
 
 use std::io::Read;
@@ -44,8 +44,8 @@ pub(crate) struct Loader<'s> {
 }
 
 impl<'s> Loader<'s> {
-    /// Removes all keys and notes that `name` is loaded. Nobody else may use the store until
-    /// [`Loader::finish`].
+    /// Removes all keys and notes that `name` is loaded. No other thread may use the store
+    /// until the end of [`Loader::load`].
     pub(crate) fn begin(store: &'s Store, name: &str) -> Done<Self> {
         store.databases.begin_loading(name)?;
         let mut unit = Unit::new(store, now_millis());
@@ -87,9 +87,8 @@ pub(crate) struct Check;
 
 impl Sink for Check {
     fn item(&mut self, item: Item<'_>) -> Parsed {
-        let name = match item {
-            Item::Member(name) | Item::Scored(name, _) | Item::Field(name, ..) => name,
-            _ => return Ok(()),
+        let (Item::Member(name) | Item::Scored(name, _) | Item::Field(name, ..)) = item else {
+            return Ok(());
         };
         if name.len() > NAME_BYTES_MAX {
             return Err(Failure::Content("an element that is longer than 65,000 bytes"));

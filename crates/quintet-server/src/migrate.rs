@@ -74,8 +74,8 @@ fn close(dir: &Path, store: &Store) -> Result<(), StartFailure> {
 /// `name` names the source in messages.
 ///
 /// The import takes effect as a whole: until its end a server refuses the directory, and the next
-/// import begins anew. All keys are on disk when it returns. Fails if the directory has keys already,
-/// if a server uses it, and if the dump is malformed.
+/// import begins anew. All keys are on disk when it returns. Fails if the directory has keys
+/// already, if a server uses it, and if the dump is malformed.
 pub fn import_rdb(
     dir: &Path,
     mut source: impl BufRead,
@@ -103,7 +103,7 @@ pub fn import_rdb(
     }
     let what = format!("the import of {name}");
     let loader = Loader::begin(&store, &what).map_err(|fail| explain(dir, &fail))?;
-    let loaded = loader.load(source, None).map_err(|failure| {
+    let found = loader.load(source, None).map_err(|failure| {
         StartFailure(format!(
             "{name}: {failure}. {} has a part of it now, which no server uses; import again, or \
              remove the directory",
@@ -112,11 +112,11 @@ pub fn import_rdb(
     })?;
     close(dir, &store)?;
     Ok(ImportSummary {
-        keys: loaded.summary.keys,
-        expired: loaded.expired,
-        field_expiries: loaded.field_expiries,
-        functions: loaded.summary.functions,
-        modules: loaded.summary.module_values + loaded.summary.module_records,
+        keys: found.summary.keys,
+        expired: found.expired,
+        field_expiries: found.field_expiries,
+        functions: found.summary.functions,
+        modules: found.summary.module_values + found.summary.module_records,
     })
 }
 

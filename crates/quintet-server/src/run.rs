@@ -16,8 +16,8 @@ use crate::{
     failure::Fail,
     migrate::refuse_unfinished,
     network::{Listener, bind},
-    replication::{self, Replication},
-    state::{AppendFsync, Server, Settings, Stats},
+    replication,
+    state::{AppendFsync, Replication, Server, Settings, Stats},
     store::{Changes, Databases, Engines, Store, Stripes, parse_classes},
     sweeper::Sweeper,
 };

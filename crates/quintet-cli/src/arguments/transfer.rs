@@ -192,8 +192,8 @@ are in the order of the engine.
 
 Export writes to FILE.partial and renames it to FILE when it is complete.
 
-Redis: --rdb FILE writes all keys of a directory that `quintet serve` uses, with their expiries, as \
-a dump (dump.rdb) that Redis loads from version 7.0 on. The server must not run.";
+Redis: --rdb FILE writes all keys of a directory that `quintet serve` uses, with their expiries, \
+as a dump (dump.rdb) that Redis loads from version 7.0 on. The server must not run.";
 
 /// `export`
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]

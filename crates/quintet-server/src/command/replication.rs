@@ -3,8 +3,8 @@
 use super::call::{Call, commands};
 use crate::{
     failure::{Done, Fail},
-    replication::Master,
     spec::{Group, Keys},
+    state::Master,
 };
 
 commands! { Group::Server;

@@ -3,9 +3,11 @@
 use std::io::{self, Read, Write};
 
 use super::{
-    Output, Parsed, Sink, VERSION_MAX,
+    failure::{Parsed, VERSION_MAX},
     input::Input,
-    value::{Skip, read_value, value_type},
+    item::{Sink, Skip, value_type},
+    output::Output,
+    value::read_value,
 };
 
 /// Opcodes: what a record is, if it is no key.

@@ -41,16 +41,12 @@ impl<W: Write> Output<W> {
         {
             return self.raw(&(short | 0x4000).to_be_bytes());
         }
-        match u32::try_from(length) {
-            Ok(short) => {
-                self.raw(&[0x80])?;
-                self.raw(&short.to_be_bytes())
-            }
-            Err(_) => {
-                self.raw(&[0x81])?;
-                self.raw(&length.to_be_bytes())
-            }
+        if let Ok(short) = u32::try_from(length) {
+            self.raw(&[0x80])?;
+            return self.raw(&short.to_be_bytes());
         }
+        self.raw(&[0x81])?;
+        self.raw(&length.to_be_bytes())
     }
 
     /// Writes a number of things.

@@ -7,8 +7,8 @@
 //! | intset | bytes of an integer (4), integers (4), integers |
 //! | zipmap | entries (1), length, key, length, unused bytes (1), value, unused, ..., `0xff` |
 //!
-//! Entries of a ziplist have the length of the entry before them (1 byte, or `0xfe` and 4 bytes), an
-//! encoding, and content. Entries of a listpack have an encoding, content, and their own length.
+//! Entries of a ziplist have the length of the entry before them (1 byte, or `0xfe` and 4 bytes),
+//! an encoding, and content. Entries of a listpack have an encoding, content, and their own length.
 
 use std::borrow::Cow;
 
@@ -34,7 +34,7 @@ pub(super) enum Entry<'b> {
     Integer(i64),
 }
 
-/// What is malformed, and at which byte of the packed string.
+/// An error and its byte in the packed string.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed(pub(super) usize, pub(super) &'static str);
 
@@ -341,8 +341,12 @@ mod tests {
         let numbers = [0, 127, 128, -1, 4095, -4096, 32_767, -32_769, 1 << 23, i64::MAX, i64::MIN];
         let strings = [0, 1, 63, 64, 4095, 4096, 20_000, 3_000_000].map(|n| vec![b'x'; n]);
         let mut writer = ListpackWriter::new();
-        numbers.iter().for_each(|number| writer.integer(*number));
-        strings.iter().for_each(|string| writer.string(string));
+        for number in numbers {
+            writer.integer(number);
+        }
+        for string in &strings {
+            writer.string(string);
+        }
         let bytes = writer.finish();
         let expected: Vec<Vec<u8>> =
             numbers.iter().map(|n| n.to_string().into_bytes()).chain(strings).collect();

@@ -1,6 +1,12 @@
 //! Payloads of `DUMP`: a type, a value, the version of the format and a checksum.
 
-use super::{Failure, Parsed, Sink, VERSION_MAX, crc64, input::Input, value::read_value};
+use super::{
+    crc64,
+    failure::{Failure, Parsed, VERSION_MAX},
+    input::Input,
+    item::Sink,
+    value::read_value,
+};
 
 /// Bytes behind the value: version and checksum.
 const FOOTER_BYTES: usize = 10;

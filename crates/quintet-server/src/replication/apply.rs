@@ -5,15 +5,12 @@ use std::{
     time::Instant,
 };
 
-use super::{
-    Position,
-    link::{LinkFailure, Linked},
-    lock,
-};
+use super::link::{LinkFailure, Linked};
 use crate::{
     dispatch::{Dispatcher, Pipeline},
     resp::{Args, Limits, Parser, Reply},
     state::{Client, Server, Session},
+    store::Position,
 };
 
 /// Most arguments of a command, and their longest in bytes.
@@ -37,9 +34,9 @@ pub(super) struct Applier {
     pub(super) committed: Position,
 }
 
-/// What a step has done.
+/// The outcome of a step.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Step {
+pub(super) struct Applied {
     /// Bytes of the buffer that were used.
     pub(super) used: usize,
     /// Whether something was committed.
@@ -81,14 +78,14 @@ impl Applier {
 
     /// Applies the whole commands at the start of `buffer`, and commits them. If one cannot be
     /// applied, those before it have been.
-    pub(super) fn step(&mut self, buffer: &[u8]) -> Linked<Step> {
+    pub(super) fn step(&mut self, buffer: &[u8]) -> Linked<Applied> {
         let server = self.server.clone();
-        let _applying = lock(&server.replication.applying);
+        let _applying = server.replication.lock_applying();
         if !server.replication.is_current(self.epoch) {
             return Err(LinkFailure::passing("REPLICAOF has changed the master"));
         }
         let start = self.session.queue.is_none().then(|| self.committed.clone());
-        match (self.apply(&server, buffer, Step::default(), false), start) {
+        match (self.apply(&server, buffer, Applied::default(), false), start) {
             (Err(failure), Some(start)) if failure.is_final => {
                 self.apply_each(&server, buffer, &start)
             }
@@ -96,8 +93,8 @@ impl Applier {
         }
     }
 
-    /// Applies the commands that have not been committed, each as a commit of its own.
-    fn apply_each(&mut self, server: &Server, buffer: &[u8], start: &Position) -> Linked<Step> {
+    /// Applies the commands that have not been committed, each as a commit.
+    fn apply_each(&mut self, server: &Server, buffer: &[u8], start: &Position) -> Linked<Applied> {
         let stored = server.store.databases.position();
         let stored = stored.map_err(|fail| LinkFailure::lasting(fail.text()))?;
         let stored = stored.and_then(|bytes| Position::decode(&bytes));
@@ -108,16 +105,16 @@ impl Applier {
         self.session.database = resumed.database;
         self.parser.reset();
         self.position = resumed;
-        self.apply(server, buffer, Step { used, ..Step::default() }, true)
+        self.apply(server, buffer, Applied { used, ..Applied::default() }, true)
     }
 
     fn apply(
         &mut self,
         server: &Server,
         buffer: &[u8],
-        mut step: Step,
+        mut step: Applied,
         commits_each: bool,
-    ) -> Linked<Step> {
+    ) -> Linked<Applied> {
         let mut pipeline = Pipeline::of_link(server);
         loop {
             let rest = buffer.get(step.used..).unwrap_or(&[]);

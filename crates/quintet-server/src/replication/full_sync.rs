@@ -1,8 +1,8 @@
 //! A full synchronization: receives a dump of the master into a file, checks it, and loads it.
 //!
-//! The old keys are removed after the dump has been received whole and its checksum and its limits
-//! have been checked. While it is loaded, clients get `LOADING`. If the load fails all the same, for
-//! example because the disk is full, the server is left without keys.
+//! The old keys are removed after the dump has been received whole and its checksum and its
+//! limits have been checked. While it is loaded, clients get `LOADING`. If the load fails all the
+//! same, for example because the disk is full, the server is left without keys.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -13,17 +13,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
-    Position,
-    link::{Link, LinkFailure, Linked},
-    lock,
-};
+use super::link::{Link, LinkFailure, Linked};
 use crate::{
     failure::Fail,
     loading::{Check, Loader},
     rdb::read_file,
     state::Server,
-    store::DATABASES,
+    store::{DATABASES, Position},
 };
 
 /// The file that receives a dump.
@@ -89,9 +85,9 @@ pub(super) async fn synchronize(
 
 /// Receives a dump: `$` and its length, or `$EOF:` and a mark that follows it.
 async fn receive(server: &Server, link: &mut Link, received: &mut Received) -> Linked {
-    let line = link.line().await?;
-    let unexpected = || LinkFailure::passing(format!("the master sends {line:?} before its dump"));
-    let rest = line.strip_prefix('$').ok_or_else(unexpected)?;
+    let head = link.line().await?;
+    let unexpected = || LinkFailure::passing(format!("the master sends {head:?} before its dump"));
+    let rest = head.strip_prefix('$').ok_or_else(unexpected)?;
     server.replication.note(|status| status.received = 0);
     let mut left = match rest.strip_prefix("EOF:") {
         Some(mark) if mark.len() == MARK_BYTES => {
@@ -161,7 +157,7 @@ impl<R: Read> Read for Cancellable<'_, R> {
 }
 
 fn load(server: &Server, received: &Received, epoch: u64, position: &Position) -> Linked {
-    let _load = lock(&server.replication.load);
+    let _load = server.replication.lock_load();
     let open = || {
         let file = File::open(&received.path)
             .map_err(|error| LinkFailure::passing(format!("cannot read the dump: {error}")))?;

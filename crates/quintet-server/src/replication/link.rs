@@ -1,6 +1,6 @@
 //! The connection to a master: its replies, and the handshake.
 
-use std::time::Duration;
+use std::{fmt::Write as _, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -8,13 +8,15 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Master, Position};
-use crate::state::Server;
+use crate::{
+    state::{Master, Server},
+    store::Position,
+};
 
 /// Longest time to connect.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Longest time without a byte of the master, which pings every ten seconds.
-pub(super) const SILENCE_TIME: Duration = Duration::from_secs(60);
+pub(super) const SILENCE_TIME: Duration = Duration::from_mins(1);
 /// Longest line of the master in bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
 /// Bytes that are read at a time.
@@ -115,7 +117,8 @@ impl Link {
     pub(super) async fn send(&mut self, args: &[&str]) -> Linked {
         let mut request = format!("*{}\r\n", args.len());
         for argument in args {
-            request.push_str(&format!("${}\r\n{argument}\r\n", argument.len()));
+            // A write to a string cannot fail.
+            let _ = write!(request, "${}\r\n{argument}\r\n", argument.len());
         }
         self.write(request.as_bytes()).await
     }

@@ -1,287 +1,150 @@
 //! Replication: the server follows a Redis server (`REPLICAOF`), so that data moves here while
 //! clients still write there.
 //!
-//! A task ([`follow`]) connects, asks for what has changed since the last position, and applies the
-//! commands that arrive ([`apply`]). If the master cannot continue from there, it sends a dump
-//! ([`full_sync`]). The dump is received whole and checked before the old keys are removed.
+//! A task connects, asks for the commands since its position, and applies those that arrive
+//! ([`apply`]). If the master cannot continue from there, it sends a dump ([`full_sync`]). The dump
+//! is received whole and checked before the old keys are removed. After a failure the task connects
+//! again, each time later.
 //!
 //! Invariants:
 //! - Each commit of replicated commands has the position behind them in the same batch. So a
-//!   restart continues where the data is, and no command takes effect twice.
-//! - `MULTI` and `EXEC` with what is between them are one commit.
+//!   restart continues where the data is. No command takes effect twice.
+//! - `MULTI` and `EXEC` with the commands between them are one commit.
 //! - No command of a former master is applied once `REPLICAOF` has replied.
-//!
-//! Locks: `applying` is taken before stripes. Nobody waits for it while holding stripes.
 
 mod apply;
-mod follow;
 mod full_sync;
 mod link;
 
 use std::{
-    path::PathBuf,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Instant,
+    convert::Infallible,
+    sync::Arc,
+    time::{Duration, Instant},
 };
-
-use tokio::sync::watch;
-
-pub(crate) use follow::run;
 
 use crate::{
-    failure::{Done, Fail},
-    spec::{Keys, Spec, flag},
-    store::Store,
+    dispatch::Dispatcher,
+    state::{AppendFsync, LinkState, Master, Server},
 };
+use apply::Applier;
+use link::{Answer, Link, LinkFailure, Linked, SILENCE_TIME};
 
-/// A server that is followed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Master {
-    /// Its name or address.
-    pub(crate) host: String,
-    /// Its port.
-    pub(crate) port: u16,
-}
+/// First pause before another try, which doubles up to the longest.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// Time between two acknowledgements, as in Redis.
+const ACKNOWLEDGE_TIME: Duration = Duration::from_secs(1);
 
-impl std::fmt::Display for Master {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
-        }
-    }
-}
-
-impl Master {
-    fn encode(&self) -> Vec<u8> {
-        [self.port.to_le_bytes().as_slice(), self.host.as_bytes()].concat()
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let (port, host) = bytes.split_first_chunk()?;
-        let host = String::from_utf8(host.to_vec()).ok()?;
-        Some(Self { host, port: u16::from_le_bytes(*port) })
-    }
-}
-
-/// Where a replica is in the commands of its master.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Position {
-    /// The history that the master's commands belong to.
-    pub(crate) id: String,
-    /// Bytes of commands that have been applied.
-    pub(crate) offset: u64,
-    /// The database that the next command uses.
-    pub(crate) database: u8,
-}
-
-impl Position {
-    /// Layout: offset (8 bytes, little-endian), database (1 byte), id.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let offset = self.offset.to_le_bytes();
-        [offset.as_slice(), &[self.database], self.id.as_bytes()].concat()
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let (offset, rest) = bytes.split_first_chunk()?;
-        let (database, id) = rest.split_first()?;
-        let id = String::from_utf8(id.to_vec()).ok()?;
-        Some(Self { id, offset: u64::from_le_bytes(*offset), database: *database })
-    }
-}
-
-/// What the task does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum LinkState {
-    /// It waits before it connects.
-    #[default]
-    Connect,
-    /// It connects.
-    Connecting,
-    /// It receives or loads a dump.
-    Sync,
-    /// It applies commands.
-    Connected,
-    /// It has failed and does not try again.
-    Stopped,
-}
-
-impl LinkState {
-    /// The name in `ROLE`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Connect | Self::Stopped => "connect",
-            Self::Connecting => "connecting",
-            Self::Sync => "sync",
-            Self::Connected => "connected",
-        }
-    }
-}
-
-/// What is known of the link.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LinkStatus {
-    /// What the task does.
-    pub(crate) state: LinkState,
-    /// Why the link is down.
-    pub(crate) error: Option<String>,
-    /// Where the replica is, once it has data of the master.
-    pub(crate) position: Option<Position>,
-    /// When the master was last heard.
-    pub(crate) heard: Option<Instant>,
-    /// Since when the link is down.
-    pub(crate) down: Option<Instant>,
-    /// Bytes of a dump that have been received.
-    pub(crate) received: u64,
-    /// Full synchronizations since the start.
-    pub(crate) full_syncs: u64,
-    /// Partial resynchronizations since the start.
-    pub(crate) partial_syncs: u64,
-}
-
-/// What is followed: the number of the decision, and the server.
-type Target = (u64, Option<Master>);
-
-/// The state of replication.
-#[derive(Debug)]
-pub(crate) struct Replication {
-    /// The directory of the database, where a dump is received.
-    dir: PathBuf,
-    is_replica: AtomicBool,
-    /// Whether keys are a part of a dump.
-    is_loading: AtomicBool,
-    /// The number of the last decision of what to follow.
-    epoch: AtomicU64,
-    target: watch::Sender<Target>,
-    status: Mutex<LinkStatus>,
-    /// Commands that change no keys and were skipped.
-    skipped: AtomicU64,
-    /// Held while commands of the master are applied.
-    applying: Mutex<()>,
-    /// Held while a dump is loaded.
-    load: Mutex<()>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Replication {
-    /// The state at a start: what the store says. Removes the keys of a dump that was not loaded to
-    /// its end.
-    pub(crate) fn open(store: &Store, dir: PathBuf) -> Done<Self> {
-        let databases = &store.databases;
-        let master = databases.master()?.and_then(|bytes| Master::decode(&bytes));
-        if databases.loading()?.is_some() {
-            for database in 0..crate::store::DATABASES {
-                databases.clear(database)?;
+/// Follows the master of `REPLICAOF` until the server ends.
+pub(crate) async fn run(server: Arc<Server>, dispatcher: Arc<Dispatcher>) {
+    let mut target = server.replication.target.subscribe();
+    let mut ending = server.ending.subscribe();
+    loop {
+        let (epoch, master) = target.borrow_and_update().clone();
+        let Some(master) = master else {
+            tokio::select! {
+                _ = target.changed() => continue,
+                _ = ending.wait_for(|is_ending| *is_ending) => break,
             }
-            databases.end_loading(None)?;
+        };
+        tokio::select! {
+            never = follow(&server, &dispatcher, &master, epoch) => match never {},
+            _ = target.changed() => {}
+            _ = ending.wait_for(|is_ending| *is_ending) => break,
         }
-        let position = databases.position()?.and_then(|bytes| Position::decode(&bytes));
-        let down = master.is_some().then(Instant::now);
-        Ok(Self {
-            dir,
-            is_replica: AtomicBool::new(master.is_some()),
-            is_loading: AtomicBool::new(false),
-            epoch: AtomicU64::new(0),
-            target: watch::Sender::new((0, master)),
-            status: Mutex::new(LinkStatus { position, down, ..LinkStatus::default() }),
-            skipped: AtomicU64::new(0),
-            applying: Mutex::new(()),
-            load: Mutex::new(()),
-        })
     }
+    // A load sees that the server ends. The database must not be closed before.
+    let own = server.clone();
+    let _ = tokio::task::spawn_blocking(move || drop(own.replication.lock_load())).await;
+}
 
-    /// The server that is followed.
-    pub(crate) fn master(&self) -> Option<Master> {
-        self.target.borrow().1.clone()
-    }
-
-    /// What is known of the link.
-    pub(crate) fn status(&self) -> LinkStatus {
-        lock(&self.status).clone()
-    }
-
-    /// Commands that change no keys and were skipped.
-    pub(crate) fn skipped(&self) -> u64 {
-        self.skipped.load(Ordering::Relaxed)
-    }
-
-    fn note(&self, change: impl FnOnce(&mut LinkStatus)) {
-        change(&mut lock(&self.status));
-    }
-
-    /// Whether the server follows another one.
-    pub(crate) fn is_replica(&self) -> bool {
-        self.is_replica.load(Ordering::Acquire)
-    }
-
-    /// Whether the link has failed and does not try again.
-    pub(crate) fn is_stopped(&self) -> bool {
-        lock(&self.status).state == LinkState::Stopped
-    }
-
-    /// Whether keys are a part of a dump.
-    pub(crate) fn is_loading(&self) -> bool {
-        self.is_loading.load(Ordering::Acquire)
-    }
-
-    fn is_current(&self, epoch: u64) -> bool {
-        self.epoch.load(Ordering::Acquire) == epoch
-    }
-
-    /// Follows a server from now on, or none. It survives a restart. When it returns, no command of
-    /// a former master is applied any more. The caller must hold no stripe.
-    pub(crate) fn set_master(&self, store: &Store, master: Option<Master>) -> Done {
-        let _applying = lock(&self.applying);
-        store.databases.set_master(master.as_ref().map(Master::encode))?;
-        let epoch = self.epoch.fetch_add(1, Ordering::AcqRel) + 1;
-        self.is_replica.store(master.is_some(), Ordering::Release);
-        self.note(|status| {
-            let position = if master.is_some() { status.position.take() } else { None };
-            let (full_syncs, partial_syncs) = (status.full_syncs, status.partial_syncs);
-            let down = master.is_some().then(Instant::now);
-            *status =
-                LinkStatus { position, down, full_syncs, partial_syncs, ..LinkStatus::default() };
+/// Connects again and again. Waits for ever after a failure that stays.
+async fn follow(
+    server: &Arc<Server>,
+    dispatcher: &Arc<Dispatcher>,
+    master: &Master,
+    epoch: u64,
+) -> Infallible {
+    let mut pause = PAUSE_MIN;
+    loop {
+        let Err(failure) = link(server, dispatcher, master, epoch).await;
+        server.replication.note(|status| {
+            if status.state == LinkState::Connected {
+                pause = PAUSE_MIN;
+            }
+            status.state = if failure.is_final { LinkState::Stopped } else { LinkState::Connect };
+            status.error = Some(failure.text);
+            status.down.get_or_insert_with(Instant::now);
         });
-        self.target.send_replace((epoch, master));
-        Ok(())
-    }
-
-    /// Why a client may not run a command now.
-    pub(crate) fn refusal(&self, spec: &Spec, is_link: bool) -> Option<Fail> {
-        let touches_keys = spec.keys != Keys::None
-            || spec.has(flag::READ | flag::WRITE | flag::KEYSPACE | flag::LOCK_ALL);
-        if is_link || !touches_keys {
-            return None;
+        if failure.is_final {
+            return std::future::pending().await;
         }
-        if self.is_loading() {
-            return Some(Fail::new("LOADING Redis is loading the dataset in memory"));
-        }
-        if self.is_replica() && spec.has(flag::WRITE) {
-            return Some(Fail::new("READONLY You can't write against a read only replica."));
-        }
-        None
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Connects once, and applies commands until the link fails.
+async fn link(
+    server: &Arc<Server>,
+    dispatcher: &Arc<Dispatcher>,
+    master: &Master,
+    epoch: u64,
+) -> Linked<Infallible> {
+    let replication = &server.replication;
+    replication.note(|status| status.state = LinkState::Connecting);
+    let mut link = Link::connect(master).await?;
+    link.introduce(server).await?;
+    let known = replication.status().position;
+    let position = match (link.synchronize(known.as_ref()).await?, known) {
+        (Answer::Full(position), _) => {
+            replication.note(|status| status.state = LinkState::Sync);
+            full_sync::synchronize(server, &mut link, epoch, &position).await?;
+            position
+        }
+        (Answer::Continue(id), Some(mut position)) => {
+            position.id = id.unwrap_or(position.id);
+            replication.note(|status| status.partial_syncs += 1);
+            position
+        }
+        (Answer::Continue(_), None) => {
+            return Err(LinkFailure::passing(format!("{master} continues what has not begun")));
+        }
+    };
+    replication.note(|status| {
+        status.state = LinkState::Connected;
+        status.error = None;
+        status.down = None;
+        status.heard = Some(Instant::now());
+    });
+    let mut applier = Applier::new(server, dispatcher, master.to_string(), (epoch, position));
+    link.acknowledge(applier.committed.offset).await?;
+    apply(server, &mut link, &mut applier).await
+}
 
-    #[test]
-    fn positions_and_masters_decode_to_what_was_encoded() {
-        let position = Position { id: "0123abc".to_owned(), offset: 1 << 40, database: 9 };
-        assert_eq!(Position::decode(&position.encode()), Some(position));
-        assert_eq!(Position::decode(&[0; 8]), None);
-        let master = Master { host: "::1".to_owned(), port: 6379 };
-        assert_eq!(master.to_string(), "[::1]:6379");
-        assert_eq!(Master::decode(&master.encode()), Some(master));
-        assert_eq!(Master::decode(&[1]), None);
+async fn apply(server: &Arc<Server>, link: &mut Link, applier: &mut Applier) -> Linked<Infallible> {
+    let mut tick = tokio::time::interval(ACKNOWLEDGE_TIME);
+    let mut heard = Instant::now();
+    loop {
+        let step = applier.step(&link.buffer)?;
+        link.buffer.drain(..step.used);
+        if step.has_committed && server.settings.appendfsync() == AppendFsync::Always {
+            server.syncer.sync().await.map_err(LinkFailure::lasting)?;
+        }
+        if step.must_acknowledge {
+            link.acknowledge(applier.committed.offset).await?;
+        }
+        tokio::select! {
+            read = link.read() => {
+                read?;
+                heard = Instant::now();
+            }
+            _ = tick.tick() => {
+                if heard.elapsed() > SILENCE_TIME {
+                    return Err(LinkFailure::passing("the master is silent"));
+                }
+                link.acknowledge(applier.committed.offset).await?;
+            }
+        }
     }
 }

@@ -3,6 +3,7 @@
 mod clients;
 mod cursors;
 mod pubsub;
+mod replica;
 mod settings;
 mod stats;
 mod syncer;
@@ -22,11 +23,12 @@ use syncer::Syncer;
 use tokio::sync::watch;
 
 pub(crate) use clients::{Block, Client, Clients, Queued, ReplyMode, Session};
+pub(crate) use replica::{LinkState, Master, Replication};
 pub use settings::AppendFsync;
 pub(crate) use settings::{Refusal, Settings};
 pub(crate) use stats::{SlowCommand, Stats};
 
-use crate::{replication::Replication, spec::Registry, store::Store};
+use crate::{spec::Registry, store::Store};
 
 /// The state of a server.
 #[derive(Debug)]

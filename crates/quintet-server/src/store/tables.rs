@@ -11,8 +11,8 @@
 //!
 //! `redis/meta` (`btree`) has the number of starts (`starts`), and the `n` of each database after
 //! `SWAPDB` (`order`, one byte each). While a dump is loaded it has its name (`loading`): the keys
-//! are then a part of it. A replica has its master
-//! (`master`) and its position in the master's commands (`position`). A version is the number of the start
+//! are then a part of it. A replica has its master (`master`) and its position in the master's
+//! commands (`position`). A version is the number of the start
 //! in the upper and a counter in the lower 32 bits, so no version is used twice.
 
 use std::{
@@ -168,14 +168,11 @@ impl Databases {
     /// Changes the master. Without one there is no position either. It is on disk afterwards.
     pub(crate) fn set_master(&self, master: Option<Vec<u8>>) -> Done {
         let mut batch = self.database.batch();
-        match master {
-            Some(master) => {
-                batch.put(&self.meta, MASTER_KEY, master);
-            }
-            None => {
-                batch.delete(&self.meta, MASTER_KEY);
-                batch.delete(&self.meta, POSITION_KEY);
-            }
+        if let Some(master) = master {
+            batch.put(&self.meta, MASTER_KEY, master);
+        } else {
+            batch.delete(&self.meta, MASTER_KEY);
+            batch.delete(&self.meta, POSITION_KEY);
         }
         batch.commit()?;
         Ok(self.database.sync()?)

@@ -2,7 +2,7 @@
 
 use super::{
     client::{Client, Value},
-    generator::{Random, command},
+    generator::{Random, lasting_command},
     running::{Redis, Server},
     same::{assert_same_keys, keys},
 };
@@ -134,7 +134,7 @@ fn random_values_are_dumped_and_restored_both_ways() {
     let (mut ours, mut theirs) = (server.client(), redis.client());
     let mut random = Random::new(11);
     for _ in 0..4000 {
-        theirs.call_args(&command(&mut random));
+        theirs.call_args(&lasting_command(&mut random));
     }
     copy_all(&mut theirs, &mut ours);
     assert_same_keys(&mut ours, &mut theirs, "from Redis");

@@ -8,6 +8,7 @@ mod client;
 mod dump;
 mod dump_files;
 mod durability;
+mod fuzz_corpus;
 mod generator;
 mod limits;
 mod notifications;

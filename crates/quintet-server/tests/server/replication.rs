@@ -14,13 +14,14 @@ use std::{
 use super::{
     client::{Client, Value},
     dump::fill,
+    durability::start_child,
     generator::{Random, command},
     running::{Redis, Server, config},
     same::assert_replicated,
 };
 
 /// Longest time for what must happen. It bounds a test that fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 const MASTER: &[&str] =
     &["--repl-diskless-sync-delay", "0", "--repl-backlog-size", "64mb", "--repl-timeout", "600"];
@@ -202,6 +203,36 @@ fn a_replica_that_restarts_continues_where_it_was() {
     let facts = info(&mut ours);
     assert_eq!(facts["quintet_full_syncs"], "0", "{facts:?}");
     assert_eq!(facts["quintet_partial_syncs"], "1", "{facts:?}");
+}
+
+/// The position is in the batch of each commit, so a kill neither loses nor repeats a command.
+#[test]
+fn a_replica_that_is_killed_continues_where_its_data_is() {
+    let Some(redis) = Redis::start_with(MASTER, |_| ()) else { return };
+    let mut theirs = redis.client();
+    let dir = tempfile::tempdir().unwrap();
+    let load = Load::start(redis.port);
+    let (mut child, port) = start_child(dir.path());
+    follow(&mut Client::connect(port), redis.port);
+    let mut port = port;
+    for _ in 0..3 {
+        let mut ours = Client::connect(port);
+        wait(&mut ours, "the link", |info| info["master_link_status"] == "up");
+        load.advance(400);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        load.advance(100);
+        (child, port) = start_child(dir.path());
+    }
+    load.end();
+    let mut ours = Client::connect(port);
+    catch_up(&mut ours, &mut theirs);
+    compare(&mut ours, &mut theirs, "after kills");
+    let facts = info(&mut ours);
+    assert_eq!(facts["quintet_full_syncs"], "0", "{facts:?}");
+    assert_eq!(facts["quintet_partial_syncs"], "1", "{facts:?}");
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 /// A dump whose length is known before it is sent, and one over keys that were there.

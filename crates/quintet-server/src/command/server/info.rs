@@ -7,9 +7,8 @@ use std::{
 };
 
 use crate::{
-    replication::LinkState,
     spec::REDIS_VERSION,
-    state::Server,
+    state::{LinkState, Server},
     store::{DATABASES, now_millis},
 };
 

@@ -59,7 +59,7 @@ impl Building {
     }
 
     /// Builds a value that the unit commits in steps, so that its size does not matter. The caller
-    /// must see to it that nobody reads it before its end.
+    /// must see to it that no client reads it before its end.
     pub(crate) fn in_steps(database: u8, key: Vec<u8>) -> Self {
         Self { in_steps: true, ..Self::new(database, key) }
     }
@@ -219,14 +219,14 @@ impl Building {
                     self.put_field(unit, (field, value), expiry)?;
                     field.len() + value.len()
                 }
-                other => self.put_of_stream(unit, other)?,
+                other => self.put_of_stream(unit, &other)?,
             };
         Ok(self.note(unit, bytes)?)
     }
 
     /// Puts an element of a stream. Returns its bytes.
-    fn put_of_stream(&self, unit: &mut Unit<'_>, item: Item<'_>) -> Parsed<usize> {
-        Ok(match item {
+    fn put_of_stream(&self, unit: &mut Unit<'_>, item: &Item<'_>) -> Parsed<usize> {
+        Ok(match *item {
             Item::Entry(id, words) => {
                 self.put_entry(unit, StreamId(id.0, id.1), words)?;
                 words.iter().map(|word| word.len() + 1).sum()

@@ -83,8 +83,8 @@ pub(crate) fn save<W: Write>(
     };
     if kind == Kind::List {
         let list = List::new(collection);
-        let last = list.len().saturating_sub(1);
-        list.visit((0, last), |element| check(output.string(element)))?;
+        let end = list.len().saturating_sub(1);
+        list.visit((0, end), |element| check(output.string(element)))?;
     } else {
         collection.visit(member_range(kind), false, |name, value| {
             let member = output.string(member_of(kind, name));
@@ -132,12 +132,12 @@ impl Splitter {
 }
 
 /// A node of a stream.
-struct Node {
+struct NodeWriter {
     id: StreamId,
     entries: Vec<(StreamId, Fields)>,
 }
 
-impl Node {
+impl NodeWriter {
     fn write<W: Write>(&self, output: &mut Output<W>) -> Saved {
         let mut listpack = ListpackWriter::new();
         let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
@@ -150,7 +150,9 @@ impl Node {
             listpack.integer(id.0.wrapping_sub(self.id.0).cast_signed());
             listpack.integer(id.1.wrapping_sub(self.id.1).cast_signed());
             listpack.integer(number(words.len() / 2));
-            words.iter().for_each(|word| listpack.string(word));
+            for word in words {
+                listpack.string(word);
+            }
             // Flags, two differences, the number of fields, and the words.
             listpack.integer(number(4 + words.len()));
         }
@@ -175,10 +177,10 @@ fn save_stream<W: Write>(stream: &Stream<'_>, output: &mut Output<W>) -> Saved {
     })?;
     output.count(nodes)?;
     let mut splitter = Splitter::default();
-    let mut node: Option<Node> = None;
+    let mut node: Option<NodeWriter> = None;
     each_entry(stream, |id, fields| {
         if splitter.begins(fields)
-            && let Some(full) = node.replace(Node { id, entries: Vec::new() })
+            && let Some(full) = node.replace(NodeWriter { id, entries: Vec::new() })
         {
             full.write(output)?;
         }

@@ -16,11 +16,11 @@
 
 use std::{borrow::Cow, io::Read};
 
-use super::{
-    Failure, Item, ItemId, Parsed, Sink,
+use crate::rdb::{
+    failure::{Failure, Parsed},
     input::Input,
+    item::{Item, ItemId, Sink, value_type},
     packed::{Entry, Malformed, Packed, Packing},
-    value::value_type,
 };
 
 const DELETED: i64 = 1;
@@ -48,7 +48,8 @@ pub(super) fn read<R: Read>(input: &mut Input<R>, kind: u8, sink: &mut dyn Sink)
     let (mut max_deleted, mut added) = ((0, 0), None);
     if kind != value_type::STREAM {
         // The first id follows from the entries.
-        (input.length()?, input.length()?);
+        input.length()?;
+        input.length()?;
         max_deleted = (input.length()?, input.length()?);
         added = Some(input.length()?);
     }
@@ -77,12 +78,12 @@ fn split_id(id: &[u8; 16]) -> ItemId {
 }
 
 /// The entries of a node.
-struct Node<'b> {
+struct NodeReader<'b> {
     packed: Packed<'b>,
     offset: u64,
 }
 
-impl<'b> Node<'b> {
+impl<'b> NodeReader<'b> {
     fn malformed(&self, Malformed(at, what): &Malformed) -> Failure {
         Failure::Malformed {
             offset: self.offset,
@@ -115,7 +116,7 @@ fn read_node(bytes: &[u8], base: ItemId, offset: u64, counted: &mut Counted<'_>)
         offset,
         what: format!("byte {at} of the node that ends here: {what}"),
     })?;
-    let mut node = Node { packed, offset };
+    let mut node = NodeReader { packed, offset };
     let (live, deleted) = (node.count()?, node.count()?);
     let mut fields = Vec::new();
     for _ in 0..node.count()? {

@@ -4,6 +4,8 @@
 //! in a *slot*. Commands change slots. [`Unit::commit`] encodes the changed slots into one batch.
 //! So sixteen pushes to one list in a pipeline write its head once.
 
+mod noted;
+
 use std::sync::{Arc, atomic::Ordering};
 
 use hashbrown::HashTable;
@@ -14,14 +16,12 @@ use super::{
     head::{Body, Elements, Head, Kind, split},
     keyspace::Store,
     notifications::{KeyEvent, event},
+    position::Position,
     slot::{Pending, Slot},
     stripes::{StripeGuard, Stripes},
     tables::Tables,
 };
-use crate::{
-    failure::{Done, Fail},
-    replication::Position,
-};
+use crate::failure::{Done, Fail};
 
 /// Bytes of changed values after which a pipeline commits.
 const UNIT_BYTES_MAX: usize = 1 << 20;
@@ -89,25 +89,6 @@ impl<'s> Unit<'s> {
     /// Whether a key with this expiry has ended.
     pub(crate) fn is_past(&self, expiry: u64) -> bool {
         !self.keeps_expired && expiry <= self.now
-    }
-
-    /// Notes the position behind the command that runs next.
-    pub(crate) fn expect_position(&mut self, position: Position) {
-        self.next_position = Some(position);
-    }
-
-    /// The position behind the running command, which leaves `database` selected.
-    pub(crate) fn next_position(&self, database: u8) -> Option<Vec<u8>> {
-        let next = self.next_position.clone()?;
-        Some(Position { database, ..next }.encode())
-    }
-
-    /// Makes the position behind the running command that of the unit.
-    pub(crate) fn advance(&mut self, database: u8) {
-        if let Some(position) = self.next_position(database) {
-            self.position = Some(position);
-            self.next_position = None;
-        }
     }
 
     /// Whether the unit has something to commit.
@@ -343,24 +324,6 @@ impl<'s> Unit<'s> {
         Collection::new(slot, tables).ok_or(Fail::WRONG_TYPE)
     }
 
-    /// Notes an event of a key, if clients receive its class.
-    pub(crate) fn notify(&mut self, class: u32, name: &'static str, database: u8, key: &[u8]) {
-        if self.store.changes.notifications.wants(class) {
-            self.events.push(KeyEvent { class, name, database, key: key.to_vec() });
-        }
-    }
-
-    /// Takes back the event of a new key: the running command has replaced an old one.
-    pub(crate) fn cancel_new(&mut self, database: u8, key: &[u8]) {
-        let start = self.command_events;
-        let own = self.events.get(start..).unwrap_or(&[]);
-        let is_new =
-            |own: &KeyEvent| own.class == event::NEW && own.database == database && own.key == key;
-        if let Some(at) = own.iter().rposition(is_new) {
-            self.events.remove(start + at);
-        }
-    }
-
     /// Ends a command: a collection that has lost its last element ceases to exist.
     pub(crate) fn end_command(&mut self) {
         for index in std::mem::take(&mut self.touched) {
@@ -383,22 +346,6 @@ impl<'s> Unit<'s> {
             }
         }
         self.command_events = self.events.len();
-    }
-
-    /// Notes that a collection has lost its last element. One that the same command has made, was
-    /// never there.
-    fn note_emptied(&mut self, database: u8, key: &[u8]) {
-        let own = self.events.get(self.command_events..).unwrap_or(&[]);
-        let is_told = own.iter().any(|own| {
-            own.class != event::NEW
-                && own.class != event::EXPIRED
-                && own.database == database
-                && own.key == key
-        });
-        self.cancel_new(database, key);
-        if is_told {
-            self.notify(event::GENERIC, "del", database, key);
-        }
     }
 
     /// The keys of a database that the unit has changed, and whether they exist.
@@ -517,21 +464,6 @@ impl<'s> Unit<'s> {
             if let Some(tables) = tables.filter(|_| added != 0) {
                 tables.count.fetch_add(added, Ordering::AcqRel);
             }
-        }
-    }
-
-    /// Publishes the events of what was committed. The caller holds the stripes.
-    fn send_events(&mut self) {
-        for noted in std::mem::take(&mut self.events) {
-            let KeyEvent { class, name, database, key } = noted;
-            let is_unchanged = || {
-                let slot = self.find(database, &key).and_then(|index| self.slots.get(index));
-                !slot.is_some_and(|slot| slot.is_changed)
-            };
-            if class == event::EXPIRED && is_unchanged() {
-                continue;
-            }
-            self.store.changes.notifications.send(class, name, database, &key);
         }
     }
 

@@ -11,9 +11,14 @@
 //! | `10000001` | 8 bytes, big-endian |
 //! | `110000..` | none: a string that is an integer of 1, 2 or 4 bytes, or compressed |
 
+mod lzf;
+
 use std::io::Read;
 
-use super::{Failure, Parsed, crc64, lzf};
+use super::{
+    crc64,
+    failure::{Failure, Parsed},
+};
 
 /// Bytes by which a buffer grows for a declared length.
 pub(super) const STEP_BYTES: usize = 64 << 10;
