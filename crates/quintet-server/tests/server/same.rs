@@ -48,8 +48,10 @@ fn contents(client: &mut Client, key: &[u8], is_replica: bool) -> Vec<Value> {
     found
 }
 
-/// The state of a stream and its groups, without times that pass. A replica of Redis does not know
-/// how many entries a group has read.
+/// The state of a stream and its groups, without times that pass.
+///
+/// Redis does not replicate all of it, also not to a replica of Redis. Missing are consumers that
+/// have only asked for their history, deliveries from a history, and the number of entries read.
 fn groups(call: &mut impl FnMut(&[&[u8]]) -> Value, key: &[u8], is_replica: bool) -> Vec<Value> {
     let mut found = Vec::new();
     let Value::Array(stream) = call(&[b"xinfo", b"stream", key]) else { panic!("no stream") };
@@ -61,24 +63,32 @@ fn groups(call: &mut impl FnMut(&[&[u8]]) -> Value, key: &[u8], is_replica: bool
     }
     let Value::Array(groups) = call(&[b"xinfo", b"groups", key]) else { panic!("no groups") };
     for group in groups {
-        let Value::Array(facts) = group else { panic!("{group:?}") };
-        // Behind the name, the consumers, the pending entries and the last id.
-        let compared = if is_replica { 8 } else { facts.len() };
-        found.push(Value::Array(facts[..compared].to_vec()));
+        let Value::Array(mut facts) = group else { panic!("{group:?}") };
         let name = facts[1].text();
+        if is_replica {
+            // The number of consumers, entries read and lag.
+            facts.truncate(8);
+            facts.drain(2..4);
+        }
+        found.push(Value::Array(facts));
         let pending = call(&[b"xpending", key, name.as_bytes(), b"-", b"+", b"10000"]);
         let Value::Array(pending) = pending else { panic!("{pending:?}") };
         for entry in pending {
             let Value::Array(mut facts) = entry else { panic!("{entry:?}") };
-            // The idle time.
-            facts.remove(2);
+            // The idle time, and the number of deliveries.
+            facts.truncate(if is_replica { 2 } else { 4 });
+            if !is_replica {
+                facts.remove(2);
+            }
             found.push(Value::Array(facts));
         }
         let consumers = call(&[b"xinfo", b"consumers", key, name.as_bytes()]);
         let Value::Array(consumers) = consumers else { panic!("{consumers:?}") };
         for consumer in consumers {
             let Value::Array(facts) = consumer else { panic!("{consumer:?}") };
-            found.push(Value::Array(facts[..4].to_vec()));
+            if !is_replica || facts[3] != Value::Integer(0) {
+                found.push(Value::Array(facts[..4].to_vec()));
+            }
         }
     }
     found
