@@ -25,3 +25,12 @@ pub fn run(name: &str, input: &[u8]) {
 pub fn run_import(input: &[u8]) {
     memory::bounded(input, || imports::import(input));
 }
+
+/// Runs a parser of the server on `input` within the same bound.
+///
+/// # Panics
+///
+/// If the parser breaks a promise, or exceeds the bound.
+pub fn run_server(parser: fn(&[u8]), input: &[u8]) {
+    memory::bounded(input, || parser(input));
+}

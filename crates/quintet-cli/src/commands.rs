@@ -27,7 +27,7 @@ use crate::{
     import::{self, ImportProgress, ImportSource, ImportTarget},
     inspect, listing, options,
     progress::Meter,
-    shell,
+    redis_dump, shell,
     store_import::{self, StoreKind},
 };
 
@@ -269,6 +269,9 @@ fn count(context: &mut Context<'_>, command: &arguments::CountArgs) -> Outcome {
 }
 
 fn run_import(context: &mut Context<'_>, command: &arguments::ImportArgs) -> Outcome {
+    if let Some(file) = &command.rdb {
+        return redis_dump::import(context, &command.dir, file, command.json);
+    }
     if let Some((kind, dir)) = StoreKind::of_arguments(&command.store) {
         return store_import::run(context, command, kind, dir);
     }
@@ -360,8 +363,15 @@ fn check_export(command: &arguments::ExportArgs, format: Format) -> Outcome {
 }
 
 fn run_export(context: &mut Context<'_>, command: &arguments::ExportArgs) -> Outcome {
-    let to_output = command.file == Path::new("-");
-    let name = command.file.to_string_lossy().into_owned();
+    if let Some(file) = &command.rdb {
+        return redis_dump::export(context, &command.dir, file, command.json);
+    }
+    let Some(table_name) = &command.table else {
+        return Err(Failure::Usage("give a TABLE".to_owned()));
+    };
+    let path = command.file.as_deref().unwrap_or(Path::new("-"));
+    let to_output = path == Path::new("-");
+    let name = path.to_string_lossy().into_owned();
     let guessed = if to_output { Some(Format::Jsonl) } else { Format::of_name(&name) };
     let format = command
         .format
@@ -380,8 +390,8 @@ fn run_export(context: &mut Context<'_>, command: &arguments::ExportArgs) -> Out
         form: None,
         coding: if command.print { Coding::Print } else { Coding::ByteValue },
     };
-    let database = context.open_to_read(&command.target.dir)?;
-    let table = open_table(&database, &command.target.dir, &command.target.table)?;
+    let database = context.open_to_read(&command.dir)?;
+    let table = open_table(&database, &command.dir, table_name)?;
     // A dump is bytes; every other format is text.
     let form = Form::of(&table, &command.typing, false)?;
     target.form = Some(form).filter(|_| format != Format::Dump);
@@ -395,13 +405,13 @@ fn run_export(context: &mut Context<'_>, command: &arguments::ExportArgs) -> Out
         return Ok(());
     }
     let explain = |error| Failure::io(&name, &error);
-    let mut file = NewFile::create(&command.file).map_err(explain)?;
+    let mut file = NewFile::create(path).map_err(explain)?;
     let result = export::export(&table, &target, &name, Box::new(&mut file), tick);
     meter.finish();
     let ExportSummary { entries, stripped } = result?;
     file.finish().map_err(explain)?;
     warn_about_stripped(stripped);
-    Ok(writeln!(context.out, "exported {entries} entries of {} to {name}", command.target.table)?)
+    Ok(writeln!(context.out, "exported {entries} entries of {table_name} to {name}")?)
 }
 
 /// Prints a note on standard error if an export omitted expiry times or type tags.

@@ -19,6 +19,7 @@ pub mod inspect;
 mod listing;
 pub mod options;
 pub mod progress;
+mod redis_dump;
 #[cfg(feature = "serve")]
 mod serve;
 pub mod shell;
@@ -107,7 +108,7 @@ fn command_of(words: &[OsString]) -> Option<String> {
 fn missing_arguments(command: &str, message: &str) -> &'static str {
     match command {
         "put" if message.contains("<VALUE>") => "; give a VALUE or --value-file",
-        "import" if message.contains("<FILE>") => "; or give --rocksdb or --leveldb",
+        "import" if message.contains("<FILE>") => "; or give --rocksdb, --leveldb or --rdb",
         "del" if message.contains("KEYS") => "; give KEYS, or --from and --to",
         _ => "",
     }

@@ -13,7 +13,7 @@ use clap::Args;
 use quintet::EngineKind;
 use serde::Deserialize;
 
-use crate::state::AppendFsync;
+use crate::{state::AppendFsync, store::parse_classes};
 
 /// The numbers of threads that run commands.
 const THREADS: RangeInclusive<usize> = 1..=1024;
@@ -68,6 +68,10 @@ pub struct Config {
     /// The password. Also from the variable `QUINTET_SERVE_REQUIREPASS`, but never a flag: other
     /// users can read the flags of a process.
     pub requirepass: String,
+    /// The user at a master (`REPLICAOF`); the default user if it is empty.
+    pub masteruser: String,
+    /// The password at a master. Also from the variable `QUINTET_SERVE_MASTERAUTH`.
+    pub masterauth: String,
     /// When a write is on disk.
     pub appendfsync: AppendFsync,
     /// Memory of the store in bytes; a quarter of the machine's if it is missing.
@@ -84,6 +88,8 @@ pub struct Config {
     pub slowlog_log_slower_than: u64,
     /// Most commands in `SLOWLOG`.
     pub slowlog_max_len: u64,
+    /// Classes of events of keys that are published, as in Redis: letters of `AKEg$lshzxetmnd`.
+    pub notify_keyspace_events: String,
     /// Threads that run commands.
     pub threads: Option<usize>,
     /// The engine of keys with their strings and small collections.
@@ -102,6 +108,8 @@ impl Default for Config {
             listen: vec!["127.0.0.1:6379".to_owned(), "[::1]:6379".to_owned()],
             unix: None,
             requirepass: String::new(),
+            masteruser: String::new(),
+            masterauth: String::new(),
             appendfsync: AppendFsync::default(),
             memory_budget: None,
             maxclients: 10_000,
@@ -110,6 +118,7 @@ impl Default for Config {
             proto_max_bulk_len: 64 << 20,
             slowlog_log_slower_than: 10_000,
             slowlog_max_len: 128,
+            notify_keyspace_events: String::new(),
             threads: None,
             keys_engine: "hashlog".to_owned(),
             elements_engine: "btree".to_owned(),
@@ -165,12 +174,17 @@ impl Config {
         config.memory_budget = memory_budget.or(config.memory_budget);
         config.insecure_i_know |= args.insecure_i_know;
         config.allow_root |= args.allow_root;
-        match std::env::var("QUINTET_SERVE_REQUIREPASS") {
-            Ok(password) => config.requirepass = password,
-            Err(VarError::NotPresent) => {}
-            // Without this, the server would ask for no password.
-            Err(VarError::NotUnicode(_)) => {
-                return refuse("QUINTET_SERVE_REQUIREPASS is not UTF-8; choose another password");
+        for (name, password) in [
+            ("QUINTET_SERVE_REQUIREPASS", &mut config.requirepass),
+            ("QUINTET_SERVE_MASTERAUTH", &mut config.masterauth),
+        ] {
+            match std::env::var(name) {
+                Ok(given) => *password = given,
+                Err(VarError::NotPresent) => {}
+                // Without this, the server would ask for no password.
+                Err(VarError::NotUnicode(_)) => {
+                    return refuse(format!("{name} is not UTF-8; choose another password"));
+                }
             }
         }
         config.check_ranges()?;
@@ -183,6 +197,12 @@ impl Config {
         if !THREADS.contains(&threads) {
             let (least, most) = (THREADS.start(), THREADS.end());
             return refuse(format!("threads = {threads} is not {least} to {most}"));
+        }
+        let classes = &self.notify_keyspace_events;
+        if parse_classes(classes).is_none() {
+            return refuse(format!(
+                "notify-keyspace-events = {classes:?} has a letter that is none of AKEg$lshzxetmnd"
+            ));
         }
         let bytes = self.proto_max_bulk_len;
         if !BULK_BYTES.contains(&bytes) {

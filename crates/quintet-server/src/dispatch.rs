@@ -22,7 +22,7 @@ use crate::{
     resp::{Args, Reply},
     spec::{Keys, Selection, Spec, flag},
     state::{Queued, ReplyMode, Server, Session, SlowCommand, Stats},
-    store::{Unit, now_millis},
+    store::{Position, Unit, event, now_millis},
 };
 
 /// Arguments of a slow command that are kept, and bytes of each.
@@ -62,6 +62,16 @@ impl<'s> Pipeline<'s> {
         }
     }
 
+    /// An empty pipeline for the commands of a master.
+    pub(crate) fn of_link(server: &'s Server) -> Self {
+        Self { unit: Unit::of_link(&server.store, now_millis()), ..Self::new(server) }
+    }
+
+    /// Notes the position of a replica behind the command that runs next.
+    pub(crate) fn expect_position(&mut self, position: Position) {
+        self.unit.expect_position(position);
+    }
+
     /// Commits the unit. After a failure its replies are errors.
     pub(crate) fn commit(&mut self, reply: &mut Reply) {
         if self.unit.is_changed() {
@@ -70,7 +80,7 @@ impl<'s> Pipeline<'s> {
                 Err(fail) => self.fail(reply, &fail),
             }
         } else {
-            self.unit.discard();
+            self.unit.end_unchanged();
         }
         self.replies = 0;
     }
@@ -152,12 +162,16 @@ impl Dispatcher {
         if session.block.is_some() {
             return;
         }
+        // A position within a transaction is none.
+        if session.queue.is_none() {
+            pipeline.unit.advance(session.database);
+        }
         // A commit within the command moves the start.
         let start = start.min(reply.out.len());
         pipeline.end_reply(session, reply, start);
         note_time(server, pipeline, session, at, args);
         if !pipeline.unit.is_changed() {
-            pipeline.unit.discard();
+            pipeline.unit.end_unchanged();
             pipeline.replies = 0;
         } else if pipeline.unit.is_full() {
             pipeline.commit(reply);
@@ -186,7 +200,7 @@ impl Dispatcher {
         };
         let command = self.commands.get(at).ok_or(Fail::SYNTAX)?;
         let spec = &command.spec;
-        let rejected = |fail: Fail| {
+        let rejected = |fail: Fail| -> Done<(usize, &Command)> {
             if let Some(counters) = server.stats.by_command.get(at) {
                 Stats::add(&counters.rejected, 1);
             }
@@ -211,7 +225,10 @@ impl Dispatcher {
                 spec.name
             )));
         }
-        Ok((at, command))
+        match server.replication.refusal(spec, session.is_link) {
+            Some(fail) => rejected(fail),
+            None => Ok((at, command)),
+        }
     }
 
     /// Runs the commands since `MULTI` as one commit.
@@ -230,6 +247,17 @@ impl Dispatcher {
             return;
         }
         self.lock_queue(pipeline, session, &queue);
+        // It may follow a master since the commands were queued.
+        let specs = queue.iter().filter_map(|queued| self.commands.get(queued.command));
+        let refusal =
+            |command: &Command| server.replication.refusal(&command.spec, session.is_link);
+        if let Some(fail) = specs.into_iter().find_map(refusal) {
+            pipeline.unit.discard();
+            end_watch(session, &server.store.changes);
+            let text = fail.text();
+            reply.error(&format!("EXECABORT Transaction discarded because of: {text}"));
+            return;
+        }
         let is_broken = is_watch_broken(&mut pipeline.unit, session);
         end_watch(session, &server.store.changes);
         if is_broken {
@@ -246,6 +274,10 @@ impl Dispatcher {
             let Action::Run(handler) = command.action else { continue };
             let args = Args::new(&queued.buffer, &queued.ranges);
             let at = reply.out.len();
+            if command.spec.has(flag::READ) {
+                let (unit, spec) = (&mut pipeline.unit, &command.spec);
+                note_misses(server, unit, session.database, spec, args);
+            }
             let unit = &mut pipeline.unit;
             let result = handler(&mut Call { unit, args, reply, session, server });
             pipeline.unit.end_command();
@@ -260,6 +292,7 @@ impl Dispatcher {
             note_time(server, pipeline, session, queued.command, args);
         }
         session.is_executing = false;
+        pipeline.unit.advance(session.database);
         let committed = match failure {
             Some(fail) => {
                 pipeline.unit.discard();
@@ -326,6 +359,14 @@ fn run_handler<'s>(
         // An empty unit waits, so this cannot fail.
         lock(&mut pipeline.unit, session.database, spec, args);
     }
+    // Checked again under the locks: a dump may be loaded since the first check.
+    if let Some(fail) = server.replication.refusal(spec, session.is_link) {
+        reply.error(&fail.text());
+        return;
+    }
+    if spec.has(flag::READ) {
+        note_misses(server, &mut pipeline.unit, session.database, spec, args);
+    }
     let start = reply.out.len();
     let unit = &mut pipeline.unit;
     let result = handler(&mut Call { unit, args, reply, session, server });
@@ -343,6 +384,21 @@ fn run_handler<'s>(
         reply.out.truncate(start);
         pipeline.fail(reply, &fail);
         reply.error(&fail.text());
+    }
+}
+
+/// Publishes reads of keys that are absent, if clients receive them.
+fn note_misses(server: &Server, unit: &mut Unit<'_>, database: u8, spec: &Spec, args: Args<'_>) {
+    let notifications = &server.store.changes.notifications;
+    if !notifications.wants(event::MISS) {
+        return;
+    }
+    let keys = spec.keys.positions(args).into_iter().map(|position| args.at(position));
+    for key in keys.filter(|key| !key.is_empty()) {
+        // The command itself reports a failed read.
+        if matches!(unit.exists(database, key), Ok(false)) {
+            notifications.send(event::MISS, "keymiss", database, key);
+        }
     }
 }
 

@@ -13,9 +13,12 @@ use crate::{
     command,
     config::{Config, StartFailure, prepare_directory, refuse},
     dispatch::Dispatcher,
+    failure::Fail,
+    migrate::refuse_unfinished,
     network::{Listener, bind},
-    state::{AppendFsync, Server, Settings, Stats},
-    store::{Changes, Databases, Engines, Store, Stripes},
+    replication,
+    state::{AppendFsync, Replication, Server, Settings, Stats},
+    store::{Changes, Databases, Engines, Store, Stripes, parse_classes},
     sweeper::Sweeper,
 };
 
@@ -107,8 +110,15 @@ fn open(
     let budget = database.stats().memory_budget_bytes;
     let databases = Databases::open(database, Engines { keys, elements }).map_err(failed)?;
     let store = Store { databases, stripes: Stripes::new(), changes: Changes::default() };
+    let explain = |fail: Fail| StartFailure(format!("{}: {}", dir.display(), fail.text()));
+    // The keys of an unfinished synchronization are removed, and those of an import refused.
+    if store.databases.master().map_err(explain)?.is_none() {
+        refuse_unfinished(dir, &store)?;
+    }
+    let replication = Replication::open(&store, dir.to_owned()).map_err(explain)?;
     let registry = command::registry(&command::table());
-    Server::new(store, registry, settings(config, budget), port_of(listeners))
+    let settings = settings(config, budget);
+    Server::new(store, registry, settings, port_of(listeners), replication)
         .map_err(|error| StartFailure(format!("cannot start a thread: {error}")))
 }
 
@@ -116,6 +126,9 @@ fn settings(config: &Config, budget: u64) -> Settings {
     let settings = Settings::default();
     settings.set_appendfsync(config.appendfsync);
     settings.set_password(&config.requirepass);
+    settings.set_master_login(Some(&config.masteruser), Some(&config.masterauth));
+    let classes = parse_classes(&config.notify_keyspace_events).unwrap_or(0);
+    settings.notify_classes.store(classes, Ordering::Relaxed);
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let most = files.map_or(u64::MAX, |files| files.saturating_sub(OWN_FILES).max(1));
     for (setting, value) in [
@@ -142,6 +155,7 @@ async fn run(
         tokio::spawn(listener.run(server.clone(), dispatcher.clone(), config.maxclients_per_ip));
     }
     let sweeping = tokio::spawn(sweep(server.clone()));
+    let replicating = tokio::spawn(replication::run(server.clone(), dispatcher.clone()));
     wait_for_end(server).await?;
     server.end();
     let deadline = Instant::now() + DRAIN_TIME;
@@ -150,6 +164,7 @@ async fn run(
     }
     // The task ends with the server; a failure of it has been counted.
     let _ = sweeping.await;
+    let _ = replicating.await;
     let database = server.store.databases.database();
     let closed = database.sync().and_then(|()| database.close());
     closed.map_err(|error| StartFailure(format!("cannot close the database: {error}")))
@@ -174,7 +189,14 @@ async fn sweep(server: Arc<Server>) {
     let mut ending = server.ending.subscribe();
     loop {
         let own = server.clone();
-        let swept = tokio::task::spawn_blocking(move || Sweeper::step(&own.store)).await;
+        let step = move || {
+            if own.replication.is_loading() {
+                return Ok((0, false));
+            }
+            // The master of a replica removes expired keys.
+            Sweeper::step(&own.store, !own.replication.is_replica())
+        };
+        let swept = tokio::task::spawn_blocking(step).await;
         let is_more = match swept {
             Ok(Ok((expired, is_more))) => {
                 Stats::add(&server.stats.expired, expired);

@@ -15,14 +15,16 @@ const STEP_MAX: usize = 512;
 pub(crate) struct Sweeper;
 
 impl Sweeper {
-    /// Does one step for each database. Returns the number of expired keys that it removed, and
+    /// Does one step for each database; `removes_expired` says whether keys expire
+    /// here. Returns the number of expired keys that it removed, and
     /// whether more is due.
-    pub(crate) fn step(store: &Store) -> Done<(usize, bool)> {
+    pub(crate) fn step(store: &Store, removes_expired: bool) -> Done<(usize, bool)> {
         let mut expired = 0;
         let mut is_more = false;
         for database in 0..DATABASES {
             let Some(tables) = store.databases.get(database) else { continue };
-            let keys = expired_keys(&tables, now_millis())?;
+            let keys =
+                if removes_expired { expired_keys(&tables, now_millis())? } else { Vec::new() };
             is_more |= keys.len() >= STEP_MAX;
             for (time, key) in keys {
                 expired += usize::from(expire(store, database, &tables, time, &key)?);

@@ -6,7 +6,7 @@ use clap::Args;
 use quintet::EngineKind;
 
 use super::{
-    shared::{LogArgs, TableTarget, WriteArgs},
+    shared::{LogArgs, WriteArgs},
     values::{parse_column, parse_engine},
 };
 use crate::{
@@ -17,7 +17,12 @@ use crate::{
 const IMPORT_USAGE: &str = "\
 quintet import [OPTIONS] <DIR> <TABLE> <FILE>
        quintet import [OPTIONS] <DIR> [TABLE] --rocksdb <DIR>
-       quintet import [OPTIONS] <DIR> [TABLE] --leveldb <DIR>";
+       quintet import [OPTIONS] <DIR> [TABLE] --leveldb <DIR>
+       quintet import [--json] <DIR> --rdb <FILE>";
+
+const EXPORT_USAGE: &str = "\
+quintet export [OPTIONS] <DIR> <TABLE> [FILE]
+       quintet export [--json] <DIR> --rdb <FILE>";
 
 const IMPORT_HELP: &str = "\
 CSV and TSV: with --value, the text of the key column is the key and the text of the value column \
@@ -44,7 +49,12 @@ keys unchanged. Keys and values are bytes, whatever the types of the table are.
 
 The database is locked during the import and is not changed. RocksDB opens it read-only. LevelDB \
 cannot; it opens a directory beside DIR with hard links to the tables and copies of the other \
-files, which is removed afterwards.";
+files, which is removed afterwards.
+
+Redis: --rdb FILE reads a dump (dump.rdb) of Redis up to 7.4 into DIR, which `quintet serve` uses. \
+The directory is created if it is missing, and must have no keys. The import takes effect as a \
+whole: until its end `quintet serve` refuses the directory, and the next import begins anew. \
+Functions and data of modules are skipped, and the note at the end counts them.";
 
 /// `import`
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
@@ -58,14 +68,17 @@ pub struct ImportArgs {
     /// The database directory
     pub dir: PathBuf,
     /// The table: a path of names, such as app/users
-    #[arg(required_unless_present_any = ["rocksdb", "leveldb"])]
+    #[arg(required_unless_present_any = ["rocksdb", "leveldb", "rdb"])]
     pub table: Option<String>,
     /// The file (- for standard input)
-    #[arg(required_unless_present_any = ["rocksdb", "leveldb"])]
+    #[arg(required_unless_present_any = ["rocksdb", "leveldb", "rdb"])]
     pub file: Option<PathBuf>,
     /// A database of RocksDB or LevelDB, instead of a file
     #[command(flatten)]
     pub store: StoreArgs,
+    /// Import the keys of this dump of Redis (dump.rdb; - for standard input)
+    #[arg(long, value_name = "FILE", conflicts_with_all = NOT_OF_REDIS)]
+    pub rdb: Option<PathBuf>,
     /// The format (default: from the file's extension: csv, tsv, jsonl, dump)
     #[arg(long, value_enum)]
     pub format: Option<Format>,
@@ -116,6 +129,29 @@ pub struct ImportArgs {
 const OF_FILES: [&str; 7] =
     ["file", "format", "key", "value", "no_header", "no_quotes", "database"];
 
+/// Arguments of other imports than that of a dump of Redis.
+const NOT_OF_REDIS: [&str; 19] = [
+    "table",
+    "file",
+    "rocksdb",
+    "leveldb",
+    "library",
+    "family",
+    "format",
+    "key",
+    "value",
+    "no_header",
+    "no_quotes",
+    "database",
+    "engine",
+    "batch",
+    "sorted",
+    "acknowledge",
+    "sync_interval",
+    "recovery_budget",
+    "durability",
+];
+
 /// The database of `import --rocksdb` or `--leveldb`.
 #[derive(Debug, Args)]
 pub struct StoreArgs {
@@ -140,6 +176,10 @@ impl StoreArgs {
     }
 }
 
+/// Arguments of exports of a table.
+const OF_TABLES: [&str; 8] =
+    ["table", "file", "format", "pairs", "rows", "columns", "no_header", "print"];
+
 const EXPORT_HELP: &str = "\
 CSV, TSV and JSON lines contain either pairs (key and value) or rows. A row is a value that is a \
 JSON object, as import makes it. Without --pairs, --rows or --columns, the first entry decides: \
@@ -150,19 +190,33 @@ writes the named columns of every entry and omits its other fields.
 Pairs represent any bytes in every format. Expiry times and type tags are not exported. The rows \
 are in the order of the engine.
 
-Export writes to FILE.partial and renames it to FILE when it is complete.";
+Export writes to FILE.partial and renames it to FILE when it is complete.
+
+Redis: --rdb FILE writes all keys of a directory that `quintet serve` uses, with their expiries, \
+as a dump (dump.rdb) that Redis loads from version 7.0 on. The server must not run.";
 
 /// `export`
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[derive(Debug, Args)]
-#[command(after_long_help = EXPORT_HELP, after_help = "See --help for how values become rows.")]
+#[command(
+    after_long_help = EXPORT_HELP,
+    after_help = "See --help for how values become rows.",
+    override_usage = EXPORT_USAGE
+)]
 pub struct ExportArgs {
-    /// The table
-    #[command(flatten)]
-    pub target: TableTarget,
+    /// The database directory
+    pub dir: PathBuf,
+    /// The table: a path of names, such as app/users
+    #[arg(required_unless_present = "rdb")]
+    pub table: Option<String>,
     /// The file (default: -, standard output)
-    #[arg(default_value = "-")]
-    pub file: PathBuf,
+    pub file: Option<PathBuf>,
+    /// Export the keys of `quintet serve` as this dump of Redis (- for standard output)
+    #[arg(long, value_name = "FILE", conflicts_with_all = OF_TABLES)]
+    pub rdb: Option<PathBuf>,
+    /// Dump of Redis: print the result as JSON
+    #[arg(long, requires = "rdb")]
+    pub json: bool,
     /// The format (default: from the file's extension; jsonl on standard output)
     #[arg(long, value_enum)]
     pub format: Option<Format>,

@@ -10,6 +10,7 @@ mod import_export;
 mod kill;
 mod listing;
 mod pool;
+mod redis_dump;
 mod shell;
 mod store_import;
 mod trie;

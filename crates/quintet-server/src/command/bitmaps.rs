@@ -8,6 +8,7 @@ use crate::{
     failure::{Done, Fail},
     number::{parse_i64, parse_u64},
     spec::{Group, Keys},
+    store::event,
 };
 
 commands! { Group::Bitmap;
@@ -70,11 +71,15 @@ fn setbit(call: &mut Call<'_, '_>) -> Done {
         call.unit.set_string(database, key, Vec::new(), None)?;
     }
     let value = call.unit.string_mut(database, key)?.ok_or(Fail::NO_SUCH_KEY)?;
-    if value.len() <= bit / 8 {
+    let grows = value.len() <= bit / 8;
+    if grows {
         value.resize(bit / 8 + 1, 0);
     }
     let was_set = bit_at(value, bit);
     set_bit_at(value, bit, is_set);
+    if grows || was_set != is_set {
+        call.notify(event::STRING, "setbit", key);
+    }
     call.reply.flag(was_set);
     Ok(())
 }
@@ -215,9 +220,12 @@ fn bitop(call: &mut Call<'_, '_>) -> Done {
     }
     let (database, target) = (call.database(), call.args.at(2));
     if result.is_empty() {
-        call.unit.remove(database, target)?;
+        if call.unit.remove(database, target)? {
+            call.notify(event::GENERIC, "del", target);
+        }
     } else {
         call.unit.set_string(database, target, result, None)?;
+        call.notify(event::STRING, "set", target);
     }
     call.reply.count(length);
     Ok(())
@@ -331,11 +339,11 @@ fn run_bitfield(call: &mut Call<'_, '_>, reads_only: bool) -> Done {
     let mut value = copy_string(call, call.key())?.unwrap_or_default();
     let writes = operations.iter().filter(|operation| !matches!(operation.change, Change::Get));
     let end = writes.clone().map(field_end).max();
-    if let Some(end) = end
-        && value.len() < end
-    {
+    let grows = end.is_some_and(|end| value.len() < end);
+    if let Some(end) = end.filter(|_| grows) {
         value.resize(end, 0);
     }
+    let mut is_changed = false;
     call.reply.array(operations.len());
     for FieldOperation { field, offset, change, overflow } in &operations {
         let old = read_field(&value, *offset, *field);
@@ -352,6 +360,7 @@ fn run_bitfield(call: &mut Call<'_, '_>, reads_only: bool) -> Done {
         };
         if let Some(new) = new {
             write_field(&mut value, *offset, *field, new);
+            is_changed |= grows || new != old;
         }
         match result {
             Some(result) => call.reply.integer(result),
@@ -360,6 +369,9 @@ fn run_bitfield(call: &mut Call<'_, '_>, reads_only: bool) -> Done {
     }
     if end.is_some() {
         set_keeping_expiry(call, call.key(), value)?;
+    }
+    if is_changed {
+        call.notify(event::STRING, "setbit", call.key());
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::{
     resp::{Args, Reply},
     spec::Spec,
     state::{Block, Server, Session},
-    store::{Collection, Kind, Unit},
+    store::{Collection, Kind, Unit, event},
 };
 
 /// A running command.
@@ -98,6 +98,30 @@ impl<'c> Call<'c, '_> {
     /// Opens the collection at a key, or makes one.
     pub(crate) fn create(&mut self, key: &[u8], kind: Kind) -> Done<Collection<'_>> {
         self.unit.open_or_create(self.session.database, key, kind)
+    }
+
+    /// Notes an event of a key of the connection's database.
+    pub(crate) fn notify(&mut self, class: u32, name: &'static str, key: &[u8]) {
+        self.unit.notify(class, name, self.session.database, key);
+    }
+
+    /// Notes the event of a command that has replaced what was at its target by a result: `name`,
+    /// or `del` if the result is empty and there was something.
+    pub(crate) fn notify_stored(
+        &mut self,
+        class: u32,
+        name: &'static str,
+        key: &[u8],
+        (was_present, is_present): (bool, bool),
+    ) {
+        if was_present {
+            self.unit.cancel_new(self.session.database, key);
+        }
+        if is_present {
+            self.notify(class, name, key);
+        } else if was_present {
+            self.notify(event::GENERIC, "del", key);
+        }
     }
 
     /// Fails with `WRONGTYPE` if a key exists and has another type. Returns whether it exists.

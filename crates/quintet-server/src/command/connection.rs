@@ -194,7 +194,8 @@ fn hello(call: &mut Call<'_, '_>) -> Done {
     reply.integer(if protocol == Protocol::Resp3 { 3 } else { 2 });
     reply.text("id");
     reply.integer(id);
-    for (name, value) in [("mode", "standalone"), ("role", "master")] {
+    let role = if call.server.replication.is_replica() { "replica" } else { "master" };
+    for (name, value) in [("mode", "standalone"), ("role", role)] {
         reply.text(name);
         reply.text(value);
     }

@@ -4,7 +4,7 @@ use super::call::{Call, commands};
 use crate::{
     failure::{Done, Fail},
     spec::{Group, Keys},
-    store::{Body, DATABASES, Head, Kind},
+    store::{Body, DATABASES, Head, Kind, event},
 };
 
 commands! { Group::Generic;
@@ -62,7 +62,10 @@ commands! { Group::Generic;
 fn del(call: &mut Call<'_, '_>) -> Done {
     let mut count = 0;
     for key in call.args.from(1).filter(|key| !key.is_empty()) {
-        count += usize::from(call.unit.remove(call.session.database, key)?);
+        if call.unit.remove(call.session.database, key)? {
+            call.notify(event::GENERIC, "del", key);
+            count += 1;
+        }
     }
     call.reply.count(count);
     Ok(())
@@ -169,10 +172,12 @@ fn set_expiry(call: &mut Call<'_, '_>, command: &str, unit: i64, is_relative: bo
         call.reply.flag(false);
         return Ok(());
     }
-    if time <= call.unit.now {
+    if call.unit.is_past(time) {
         call.unit.remove(database, key)?;
+        call.notify(event::GENERIC, "del", key);
     } else {
         call.unit.set_expiry(database, key, Some(time))?;
+        call.notify(event::GENERIC, "expire", key);
     }
     call.reply.flag(true);
     Ok(())
@@ -183,6 +188,7 @@ fn persist(call: &mut Call<'_, '_>) -> Done {
     let expires = call.unit.head(database, key)?.is_some_and(|head| head.expiry.is_some());
     if expires {
         call.unit.set_expiry(database, key, None)?;
+        call.notify(event::GENERIC, "persist", key);
     }
     call.reply.flag(expires);
     Ok(())
@@ -243,6 +249,8 @@ fn move_within(call: &mut Call<'_, '_>, if_absent: bool) -> Done<bool> {
         && let Some(taken) = call.unit.take(database, from)?
     {
         call.unit.put_taken(database, to, taken)?;
+        call.notify(event::GENERIC, "rename_from", from);
+        call.notify(event::GENERIC, "rename_to", to);
     }
     Ok(true)
 }
@@ -266,6 +274,8 @@ fn move_key(call: &mut Call<'_, '_>) -> Done {
     }
     copy_value(call, (from, key), (to, key))?;
     call.unit.remove(from, key)?;
+    call.unit.notify(event::GENERIC, "move_from", from, key);
+    call.unit.notify(event::GENERIC, "move_to", to, key);
     call.reply.flag(true);
     Ok(())
 }
@@ -294,6 +304,7 @@ fn copy(call: &mut Call<'_, '_>) -> Done {
     }
     call.unit.remove(to, target)?;
     copy_value(call, (from, source), (to, target))?;
+    call.unit.notify(event::GENERIC, "copy_to", to, target);
     call.reply.flag(true);
     Ok(())
 }

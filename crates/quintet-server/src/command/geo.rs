@@ -7,7 +7,7 @@ use super::{
 use crate::{
     failure::{Done, Fail},
     spec::{Group, Keys},
-    store::Kind,
+    store::{Kind, event},
 };
 
 commands! { Group::Geo;
@@ -144,15 +144,19 @@ fn geoadd(call: &mut Call<'_, '_>) -> Done {
         return Ok(());
     }
     let mut set = call.create_sorted_set(key)?;
-    let mut count = 0;
+    let (mut count, mut is_told) = (0, false);
     for (score, member) in places {
         let old = set.score(member)?;
         if must_exist.is_some_and(|must_exist| must_exist != old.is_some()) {
             continue;
         }
         set.put(member, score)?;
+        is_told |= old.is_none_or(|old| old.to_bits() != score.to_bits());
         let is_changed = old.is_none_or(|old| counts_changes && old.to_bits() != score.to_bits());
         count += usize::from(is_changed);
+    }
+    if is_told {
+        call.notify(event::SORTED_SET, "zadd", key);
     }
     call.reply.count(count);
     Ok(())
@@ -371,7 +375,9 @@ fn run_search(call: &mut Call<'_, '_>, source: &[u8], search: &Search<'_>) -> Do
                 (member, if search.stores_distance { away / search.unit } else { score })
             })
             .collect();
-        call.store_sorted_set(target, &members)?;
+        let is_search = call.args.is(0, "geosearchstore");
+        let name = if is_search { "geosearchstore" } else { "georadiusstore" };
+        call.store_sorted_set(target, &members, name)?;
         call.reply.count(members.len());
         return Ok(());
     }

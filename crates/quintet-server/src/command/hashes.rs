@@ -10,7 +10,7 @@ use crate::{
     failure::{Done, Fail},
     number::{format_decimal, parse_f64, parse_i64},
     spec::{Group, Keys},
-    store::{ALL, Kind},
+    store::{ALL, Kind, event},
 };
 
 commands! { Group::Hash;
@@ -106,6 +106,7 @@ fn put_fields(call: &mut Call<'_, '_>) -> Done<usize> {
         hash.put(name, value)?;
     }
     hash.set_count(hash.count() + added);
+    call.notify(event::HASH, "hset", key);
     Ok(added)
 }
 
@@ -128,6 +129,7 @@ fn hsetnx(call: &mut Call<'_, '_>) -> Done {
     if is_new {
         hash.put(args.at(2), args.at(3))?;
         hash.set_count(hash.count() + 1);
+        call.notify(event::HASH, "hset", key);
     }
     call.reply.flag(is_new);
     Ok(())
@@ -156,6 +158,7 @@ fn hincrby(call: &mut Call<'_, '_>) -> Done {
     };
     let new = old.checked_add(by).ok_or(Fail::new("ERR increment or decrement would overflow"))?;
     put_field(call, new.to_string().as_bytes())?;
+    call.notify(event::HASH, "hincrby", call.key());
     call.reply.integer(new);
     Ok(())
 }
@@ -175,6 +178,7 @@ fn hincrbyfloat(call: &mut Call<'_, '_>) -> Done {
     }
     let text = format_decimal(new);
     put_field(call, text.as_bytes())?;
+    call.notify(event::HASH, "hincrbyfloat", call.key());
     call.reply.text(&text);
     Ok(())
 }

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     failure::{Done, Fail},
     spec::{Group, Keys},
+    store::event,
 };
 
 commands! { Group::HyperLogLog;
@@ -258,6 +259,7 @@ fn pfadd(call: &mut Call<'_, '_>) -> Done {
     }
     if is_changed {
         set_keeping_expiry(call, key, encode(&registers))?;
+        call.notify(event::STRING, "pfadd", key);
     }
     call.reply.flag(is_changed);
     Ok(())
@@ -283,6 +285,7 @@ fn pfcount(call: &mut Call<'_, '_>) -> Done {
 fn pfmerge(call: &mut Call<'_, '_>) -> Done {
     let registers = union(call)?;
     set_keeping_expiry(call, call.key(), encode(&registers))?;
+    call.notify(event::STRING, "pfadd", call.key());
     call.reply.ok();
     Ok(())
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use super::{
     call::{Call, commands},
-    lists::{End, List},
+    lists::{End, List, pushed},
     sets::parse_key_count,
 };
 use crate::{
     failure::{Done, Fail},
     resp::Reply,
     spec::{Group, Keys},
-    store::Kind,
+    store::{Kind, event},
 };
 
 commands! { Group::List;
@@ -49,12 +49,31 @@ commands! { Group::List;
 
 /// Removes up to `count` elements.
 fn take(call: &mut Call<'_, '_>, key: &[u8], end: End, count: usize) -> Done<Option<Vec<Vec<u8>>>> {
+    let taken = remove(call, key, end, count)?;
+    if taken.as_ref().is_some_and(|taken| !taken.is_empty()) {
+        call.notify(event::LIST, popped(end), key);
+    }
+    Ok(taken)
+}
+
+/// Removes up to `count` elements without an event.
+fn remove(
+    call: &mut Call<'_, '_>,
+    key: &[u8],
+    end: End,
+    count: usize,
+) -> Done<Option<Vec<Vec<u8>>>> {
     let Some(mut list) = call.list(key)? else { return Ok(None) };
     let mut taken = Vec::new();
     for _ in 0..count.min(list.len()) {
         taken.extend(list.pop(end)?);
     }
     Ok(Some(taken))
+}
+
+/// The event of a pop.
+fn popped(end: End) -> &'static str {
+    if end == End::Left { "lpop" } else { "rpop" }
 }
 
 fn lpop(call: &mut Call<'_, '_>) -> Done {
@@ -112,9 +131,12 @@ fn move_element(call: &mut Call<'_, '_>, from: End, to: End) -> Done<bool> {
         return Ok(false);
     }
     call.check_kind(target, Kind::List)?;
-    let mut taken = take(call, source, from, 1)?.unwrap_or_default();
+    let mut taken = remove(call, source, from, 1)?.unwrap_or_default();
     let Some(value) = taken.pop() else { return Ok(false) };
     List::new(call.create(target, Kind::List)?).push(to, &value)?;
+    // In the order of Redis, which matters if both lists are one.
+    call.notify(event::LIST, pushed(to), target);
+    call.notify(event::LIST, popped(from), source);
     call.reply.bulk(&value);
     Ok(true)
 }

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     failure::{Done, Fail},
     spec::{Group, Keys},
-    store::{Collection, Kind},
+    store::{Collection, Kind, event},
 };
 
 commands! { Group::List;
@@ -207,8 +207,14 @@ fn push(call: &mut Call<'_, '_>, end: End, must_exist: bool) -> Done {
         list.push(end, value)?;
     }
     let length = list.len();
+    call.notify(event::LIST, pushed(end), key);
     call.reply.count(length);
     Ok(())
+}
+
+/// The event of a push.
+pub(super) fn pushed(end: End) -> &'static str {
+    if end == End::Left { "lpush" } else { "rpush" }
 }
 
 fn lpush(call: &mut Call<'_, '_>) -> Done {
@@ -250,6 +256,7 @@ fn lset(call: &mut Call<'_, '_>) -> Done {
     let position = list.position(index?).ok_or(Fail::OUT_OF_RANGE)?;
     let name = name_of(list.first() + to_i64(position));
     list.elements.put(&name, args.at(3))?;
+    call.notify(event::LIST, "lset", key);
     call.reply.ok();
     Ok(())
 }
@@ -286,6 +293,7 @@ fn ltrim(call: &mut Call<'_, '_>) -> Done {
         if to - from != count {
             list.set_bounds(first + to_i64(from), to - from);
         }
+        call.notify(event::LIST, "ltrim", key);
     }
     call.reply.ok();
     Ok(())
@@ -312,6 +320,7 @@ fn lrem(call: &mut Call<'_, '_>) -> Done {
         };
         if removed > 0 {
             list.replace(&old, &new)?;
+            call.notify(event::LIST, "lrem", key);
         }
     }
     call.reply.count(removed);
@@ -339,6 +348,7 @@ fn linsert(call: &mut Call<'_, '_>) -> Done {
     let mut new = old.clone();
     new.insert(pivot + offset, args.at(4).to_vec());
     list.replace(&old, &new)?;
+    call.notify(event::LIST, "linsert", key);
     call.reply.count(new.len());
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::{
     failure::{Done, Fail},
     glob,
     resp::Reply,
-    store::{Collection, Kind, NameRange},
+    store::{Collection, Kind, NameRange, event},
 };
 
 /// Prefix of the members of a sorted set, whose other elements order them by score.
@@ -74,6 +74,10 @@ pub(super) fn remove(call: &mut Call<'_, '_>, kind: Kind) -> Done<usize> {
     }
     if removed > 0 {
         collection.set_count(collection.count() - removed);
+        match kind {
+            Kind::Hash => call.notify(event::HASH, "hdel", key),
+            _ => call.notify(event::SET, "srem", key),
+        }
     }
     Ok(removed)
 }

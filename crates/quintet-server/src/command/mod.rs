@@ -15,6 +15,7 @@ mod list_moves;
 mod lists;
 mod members;
 pub(crate) mod pubsub;
+mod replication;
 mod scan;
 mod server;
 mod sets;
@@ -28,6 +29,7 @@ mod stream_groups;
 mod streams;
 mod strings;
 pub(crate) mod transactions;
+pub(crate) mod transfer;
 
 use crate::spec::Registry;
 use call::{Action, Command};
@@ -54,9 +56,11 @@ pub(crate) fn table() -> Vec<Command> {
         sorted_sets::COMMANDS,
         sorted_set_ranges::COMMANDS,
         transactions::COMMANDS,
+        transfer::COMMANDS,
         connection::COMMANDS,
         server::COMMANDS,
         administration::COMMANDS,
+        replication::COMMANDS,
         introspection::COMMANDS,
     ];
     let mut commands = groups.concat();

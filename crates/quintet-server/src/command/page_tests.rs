@@ -11,7 +11,7 @@ const WRITE: &str = "QUINTET_REFERENCE_WRITE";
 /// Commands of Redis 7.0 that are missing, by group. Commands of clusters, modules, replication and
 /// scripts are not listed one by one.
 const MISSING: [(&str, &[&str]); 4] = [
-    ("generic", &["dump", "migrate", "restore"]),
+    ("generic", &["migrate"]),
     ("hyperloglog", &["pfdebug", "pfselftest"]),
     ("pubsub", &["spublish", "ssubscribe", "sunsubscribe"]),
     (
@@ -25,10 +25,8 @@ const MISSING: [(&str, &[&str]); 4] = [
             "failover",
             "module",
             "psync",
-            "replicaof",
             "replconf",
             "restore-asking",
-            "slaveof",
             "sync",
         ],
     ),

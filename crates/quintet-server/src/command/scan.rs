@@ -261,7 +261,8 @@ fn swapdb(call: &mut Call<'_, '_>) -> Done {
     }
     call.unit.forget(one);
     call.unit.forget(other);
-    call.server.store.databases.swap(one, other)?;
+    let position = call.unit.next_position(call.session.database);
+    call.server.store.databases.swap(one, other, position)?;
     for database in [one, other] {
         call.server.store.changes.changed_all(database);
     }

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     failure::{Done, Fail},
     spec::{Group, Keys},
-    store::{ALL, Kind},
+    store::{ALL, Kind, event},
 };
 
 commands! { Group::Set;
@@ -55,6 +55,7 @@ fn sadd(call: &mut Call<'_, '_>) -> Done {
     }
     if added > 0 {
         set.set_count(set.count() + added);
+        call.notify(event::SET, "sadd", key);
     }
     call.reply.count(added);
     Ok(())
@@ -120,11 +121,13 @@ fn smove(call: &mut Call<'_, '_>) -> Done {
         if let Some(mut source) = call.open(from, Kind::Set)? {
             source.remove(member);
             source.set_count(source.count() - 1);
+            call.notify(event::SET, "srem", from);
         }
         let mut target = call.create(to, Kind::Set)?;
         if !target.contains(member)? {
             target.put(member, &[])?;
             target.set_count(target.count() + 1);
+            call.notify(event::SET, "sadd", to);
         }
     }
     call.reply.flag(is_member);
@@ -154,6 +157,7 @@ fn spop(call: &mut Call<'_, '_>) -> Done {
         }
         if !popped.is_empty() {
             set.set_count(count - popped.len());
+            call.notify(event::SET, "spop", key);
         }
     }
     if wanted.is_none() {
@@ -237,7 +241,7 @@ fn reply_combined(call: &mut Call<'_, '_>, operation: SetOperation) -> Done {
 fn store_combined(call: &mut Call<'_, '_>, operation: SetOperation) -> Done {
     let (args, target, database) = (call.args, call.key(), call.database());
     let members = combine(call, operation, args.from(2))?;
-    call.unit.remove(database, target)?;
+    let was_present = call.unit.remove(database, target)?;
     if !members.is_empty() {
         let mut set = call.create(target, Kind::Set)?;
         for member in &members {
@@ -245,6 +249,12 @@ fn store_combined(call: &mut Call<'_, '_>, operation: SetOperation) -> Done {
         }
         set.set_count(members.len());
     }
+    let name = match operation {
+        SetOperation::Union => "sunionstore",
+        SetOperation::Intersection => "sinterstore",
+        SetOperation::Difference => "sdiffstore",
+    };
+    call.notify_stored(event::SET, name, target, (was_present, !members.is_empty()));
     call.reply.count(members.len());
     Ok(())
 }

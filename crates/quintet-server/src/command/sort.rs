@@ -11,7 +11,7 @@ use crate::{
     failure::{Done, Fail},
     number::parse_f64,
     spec::{Group, Keys},
-    store::{ALL, Kind},
+    store::{ALL, Kind, event},
 };
 
 commands! { Group::Generic;
@@ -210,13 +210,15 @@ fn run(call: &mut Call<'_, '_>, options: &SortOptions<'_>) -> Done {
         }
         return Ok(());
     };
-    call.unit.remove(call.session.database, target)?;
+    let was_present = call.unit.remove(call.session.database, target)?;
     if !results.is_empty() {
         let mut list = List::new(call.create(target, Kind::List)?);
         for result in &results {
             list.push(End::Right, result.as_deref().unwrap_or(&[]))?;
         }
     }
+    let states = (was_present, !results.is_empty());
+    call.notify_stored(event::LIST, "sortstore", target, states);
     call.reply.count(results.len());
     Ok(())
 }

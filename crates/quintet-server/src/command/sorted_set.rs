@@ -12,7 +12,7 @@ use crate::{
     failure::{Done, Fail},
     number::{ordered_score, parse_f64, score_of as score_of_order},
     resp::Reply,
-    store::{Collection, Kind},
+    store::{Collection, Kind, event},
 };
 
 /// A member with its score.
@@ -307,16 +307,22 @@ impl Call<'_, '_> {
         Ok(SortedSet::new(self.create(key, Kind::SortedSet)?))
     }
 
-    /// Replaces what is at a key by a sorted set of members.
-    pub(super) fn store_sorted_set(&mut self, key: &[u8], members: &[Scored]) -> Done {
-        self.unit.remove(self.session.database, key)?;
-        if members.is_empty() {
-            return Ok(());
+    /// Replaces what is at a key by a sorted set of members. `name` is the event.
+    pub(super) fn store_sorted_set(
+        &mut self,
+        key: &[u8],
+        members: &[Scored],
+        name: &'static str,
+    ) -> Done {
+        let was_present = self.unit.remove(self.session.database, key)?;
+        if !members.is_empty() {
+            let mut set = self.create_sorted_set(key)?;
+            for (member, score) in members {
+                set.put(member, *score)?;
+            }
         }
-        let mut set = self.create_sorted_set(key)?;
-        for (member, score) in members {
-            set.put(member, *score)?;
-        }
+        let states = (was_present, !members.is_empty());
+        self.notify_stored(event::SORTED_SET, name, key, states);
         Ok(())
     }
 

@@ -206,7 +206,7 @@ fn zrevrangebylex(call: &mut Call<'_, '_>) -> Done {
 fn zrangestore(call: &mut Call<'_, '_>) -> Done {
     let range = parse_range(call, 3, None, false)?;
     let found = members(call, call.args.at(2), &range)?;
-    call.store_sorted_set(call.key(), &found)?;
+    call.store_sorted_set(call.key(), &found, "zrangestore")?;
     call.reply.count(found.len());
     Ok(())
 }
@@ -361,7 +361,12 @@ fn reply_combined(call: &mut Call<'_, '_>, combination: Combination) -> Done {
 
 fn store_combined(call: &mut Call<'_, '_>, combination: Combination) -> Done {
     let (members, _) = combine(call, combination, 2)?;
-    call.store_sorted_set(call.key(), &members)?;
+    let name = match combination {
+        Combination::Union => "zunionstore",
+        Combination::Intersection => "zinterstore",
+        Combination::Difference => "zdiffstore",
+    };
+    call.store_sorted_set(call.key(), &members, name)?;
     call.reply.count(members.len());
     Ok(())
 }

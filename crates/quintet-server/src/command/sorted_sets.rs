@@ -14,7 +14,7 @@ use crate::{
     number::parse_f64,
     resp::Reply,
     spec::{Group, Keys},
-    store::Kind,
+    store::{Kind, event},
 };
 
 commands! { Group::SortedSet;
@@ -155,6 +155,10 @@ fn zadd(call: &mut Call<'_, '_>) -> Done {
             Some(_) => {}
         }
     }
+    if added + updated > 0 {
+        let name = if has(option::INCR) { "zincr" } else { "zadd" };
+        call.notify(event::SORTED_SET, name, key);
+    }
     match result {
         _ if !has(option::INCR) => {
             call.reply.count(if has(option::CH) { added + updated } else { added });
@@ -174,6 +178,9 @@ fn zincrby(call: &mut Call<'_, '_>) -> Done {
         return Err(Fail::new("ERR resulting score is not a number (NaN)"));
     }
     set.replace(args.at(3), score, old)?;
+    if old.is_none_or(|old| old.to_bits() != score.to_bits()) {
+        call.notify(event::SORTED_SET, "zincr", key);
+    }
     call.reply.double(score);
     Ok(())
 }
@@ -242,6 +249,9 @@ fn zrem(call: &mut Call<'_, '_>) -> Done {
         for member in args.from(2) {
             removed += usize::from(set.remove(member)?);
         }
+        if removed > 0 {
+            call.notify(event::SORTED_SET, "zrem", key);
+        }
     }
     call.reply.count(removed);
     Ok(())
@@ -249,25 +259,28 @@ fn zrem(call: &mut Call<'_, '_>) -> Done {
 
 fn zremrangebyrank(call: &mut Call<'_, '_>) -> Done {
     let interval = Interval::Rank(call.integer(2)?, call.integer(3)?);
-    remove_interval(call, &interval)
+    remove_interval(call, &interval, "zremrangebyrank")
 }
 
 fn zremrangebyscore(call: &mut Call<'_, '_>) -> Done {
     let interval = parse_scores(call.args.at(2), call.args.at(3))?;
-    remove_interval(call, &interval)
+    remove_interval(call, &interval, "zremrangebyscore")
 }
 
 fn zremrangebylex(call: &mut Call<'_, '_>) -> Done {
     let interval = parse_lex(call.args.at(2), call.args.at(3))?;
-    remove_interval(call, &interval)
+    remove_interval(call, &interval, "zremrangebylex")
 }
 
-fn remove_interval(call: &mut Call<'_, '_>, interval: &Interval) -> Done {
+fn remove_interval(call: &mut Call<'_, '_>, interval: &Interval, name: &'static str) -> Done {
     let key = call.key();
     let mut removed = 0;
     if let Some(mut set) = call.sorted_set(key)? {
         for (member, _) in set.members(interval, false, (0, usize::MAX))? {
             removed += usize::from(set.remove(&member)?);
+        }
+        if removed > 0 {
+            call.notify(event::SORTED_SET, name, key);
         }
     }
     call.reply.count(removed);
@@ -304,6 +317,10 @@ fn take(
     let taken = set.members(&everything, is_highest, (0, count))?;
     for (member, _) in &taken {
         set.remove(member)?;
+    }
+    if !taken.is_empty() {
+        let name = if is_highest { "zpopmax" } else { "zpopmin" };
+        call.notify(event::SORTED_SET, name, key);
     }
     Ok(taken)
 }

@@ -9,6 +9,7 @@ use crate::{
     failure::{Done, Fail},
     resp::Reply,
     spec::{Group, Keys},
+    store::event,
 };
 
 commands! { Group::Stream;
@@ -184,8 +185,8 @@ fn xclaim(call: &mut Call<'_, '_>) -> Done {
         stream.put_pending(group, &entry)?;
         claimed.push((id, fields));
     }
-    if !claimed.is_empty() {
-        stream.see_consumer(group, consumer, now)?;
+    if !claimed.is_empty() && stream.see_consumer(group, consumer, now)? {
+        call.notify(event::STREAM, "xgroup-createconsumer", call.key());
     }
     reply_claimed(call.reply, &claimed, options.ids_only);
     Ok(())
@@ -250,8 +251,8 @@ fn xautoclaim(call: &mut Call<'_, '_>) -> Done {
         stream.put_pending(group, &entry)?;
         claimed.push((entry.id, fields));
     }
-    if !claimed.is_empty() {
-        stream.see_consumer(group, consumer, now)?;
+    if !claimed.is_empty() && stream.see_consumer(group, consumer, now)? {
+        call.notify(event::STREAM, "xgroup-createconsumer", call.key());
     }
     call.reply.array(3);
     call.reply.text(&next.text());

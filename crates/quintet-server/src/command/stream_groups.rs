@@ -9,6 +9,7 @@ use crate::{
     failure::{Done, Fail},
     resp::Reply,
     spec::{Group, Keys},
+    store::event,
 };
 
 commands! { Group::Stream;
@@ -90,6 +91,7 @@ fn xgroup_create(call: &mut Call<'_, '_>) -> Done {
     let last = if is_end { stream.last } else { given };
     stream.put_group(args.at(3), GroupState { last, entries_read })?;
     stream.save();
+    call.notify(event::STREAM, "xgroup-create", key);
     call.reply.ok();
     Ok(())
 }
@@ -103,6 +105,7 @@ fn xgroup_setid(call: &mut Call<'_, '_>) -> Done {
     }
     let last = if args.at(4) == b"$" { stream.last } else { StreamId::parse(args.at(4), 0)? };
     stream.put_group(args.at(3), GroupState { last, entries_read })?;
+    call.notify(event::STREAM, "xgroup-setid", key);
     call.reply.ok();
     Ok(())
 }
@@ -113,6 +116,7 @@ fn xgroup_destroy(call: &mut Call<'_, '_>) -> Done {
     let is_present = stream.group(args.at(3))?.is_some();
     if is_present {
         stream.remove_group(args.at(3))?;
+        call.notify(event::STREAM, "xgroup-destroy", args.at(2));
     }
     call.reply.flag(is_present);
     Ok(())
@@ -127,6 +131,7 @@ fn xgroup_createconsumer(call: &mut Call<'_, '_>) -> Done {
     let is_known = stream.consumers(args.at(3))?.iter().any(|(name, _)| name == args.at(4));
     if !is_known {
         stream.see_consumer(args.at(3), args.at(4), now)?;
+        call.notify(event::STREAM, "xgroup-createconsumer", args.at(2));
     }
     call.reply.flag(!is_known);
     Ok(())
@@ -138,7 +143,11 @@ fn xgroup_delconsumer(call: &mut Call<'_, '_>) -> Done {
     if stream.group(args.at(3))?.is_none() {
         return Err(no_such_group(args.at(2), args.at(3)));
     }
+    let is_known = stream.consumers(args.at(3))?.iter().any(|(name, _)| name == args.at(4));
     let pending = stream.remove_consumer(args.at(3), args.at(4))?;
+    if is_known {
+        call.notify(event::STREAM, "xgroup-delconsumer", args.at(2));
+    }
     call.reply.count(pending);
     Ok(())
 }
@@ -229,14 +238,19 @@ fn xreadgroup(call: &mut Call<'_, '_>) -> Done {
             let entries = deliver_new(&mut stream, names, count, (keeps_pending, now))?;
             // A consumer begins to exist when it is served.
             if !entries.is_empty() {
-                stream.see_consumer(group, consumer, now)?;
+                if stream.see_consumer(group, consumer, now)? {
+                    call.notify(event::STREAM, "xgroup-createconsumer", key);
+                }
                 let entries = entries.into_iter().map(|(id, fields)| (id, Some(fields)));
                 found.push((key, entries.collect()));
             }
         } else {
             let start = StreamId::parse(text, 0)?;
-            stream.see_consumer(group, consumer, now)?;
+            let is_new = stream.see_consumer(group, consumer, now)?;
             found.push((key, deliver_again(&mut stream, (group, consumer), start, count, now)?));
+            if is_new {
+                call.notify(event::STREAM, "xgroup-createconsumer", key);
+            }
         }
     }
     if found.is_empty() {

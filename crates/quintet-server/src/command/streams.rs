@@ -10,7 +10,7 @@ use crate::{
     failure::{Done, Fail},
     resp::Reply,
     spec::{Group, Keys},
-    store::Kind,
+    store::{Kind, event},
 };
 
 commands! { Group::Stream;
@@ -148,8 +148,13 @@ fn xadd(call: &mut Call<'_, '_>) -> Done {
     }
     let mut stream = call.create_stream(key)?;
     stream.add(id, args.from(at + 1))?;
-    if let Some(trim) = trim {
-        trim_stream(&mut stream, trim)?;
+    let trimmed = match trim {
+        Some(trim) => trim_stream(&mut stream, trim)?,
+        None => 0,
+    };
+    call.notify(event::STREAM, "xadd", key);
+    if trimmed > 0 {
+        call.notify(event::STREAM, "xtrim", key);
     }
     call.reply.text(&id.text());
     Ok(())
@@ -168,6 +173,9 @@ fn xtrim(call: &mut Call<'_, '_>) -> Done {
         Some(mut stream) => trim_stream(&mut stream, trim)?,
         None => 0,
     };
+    if removed > 0 {
+        call.notify(event::STREAM, "xtrim", key);
+    }
     call.reply.count(removed);
     Ok(())
 }
@@ -192,6 +200,7 @@ fn xdel(call: &mut Call<'_, '_>) -> Done {
         }
         if removed > 0 {
             stream.save();
+            call.notify(event::STREAM, "xdel", key);
         }
     }
     call.reply.count(removed);
@@ -394,6 +403,7 @@ fn xsetid(call: &mut Call<'_, '_>) -> Done {
     stream.added = added.unwrap_or(stream.added);
     stream.max_deleted = max_deleted.unwrap_or(stream.max_deleted);
     stream.save();
+    call.notify(event::STREAM, "xsetid", key);
     call.reply.ok();
     Ok(())
 }

@@ -228,6 +228,8 @@ pub(crate) struct Session {
     pub(crate) is_retry: bool,
     /// Where the running `XREAD` began to read its streams.
     pub(crate) stream_starts: Vec<(u64, u64)>,
+    /// Whether it applies the commands of a master.
+    pub(crate) is_link: bool,
     /// Replies are switched off, or the next one.
     pub(crate) reply_mode: ReplyMode,
 }
@@ -265,6 +267,7 @@ impl Session {
             deadline: None,
             is_retry: false,
             stream_starts: Vec::new(),
+            is_link: false,
             reply_mode: ReplyMode::On,
         }
     }

@@ -3,13 +3,17 @@
 mod clients;
 mod cursors;
 mod pubsub;
+mod replica;
 mod settings;
 mod stats;
 mod syncer;
 
 use std::{
     hash::{BuildHasher as _, RandomState},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Instant,
 };
 
@@ -19,6 +23,7 @@ use syncer::Syncer;
 use tokio::sync::watch;
 
 pub(crate) use clients::{Block, Client, Clients, Queued, ReplyMode, Session};
+pub(crate) use replica::{LinkState, Master, Replication};
 pub use settings::AppendFsync;
 pub(crate) use settings::{Refusal, Settings};
 pub(crate) use stats::{SlowCommand, Stats};
@@ -37,7 +42,7 @@ pub(crate) struct Server {
     /// Connected clients.
     pub(crate) clients: Clients,
     /// Channels.
-    pub(crate) pubsub: PubSub,
+    pub(crate) pubsub: Arc<PubSub>,
     /// Counters.
     pub(crate) stats: Stats,
     /// Positions of scans.
@@ -46,6 +51,8 @@ pub(crate) struct Server {
     pub(crate) random: (RandomState, AtomicU64),
     /// Syncs of the log that several connections share.
     pub(crate) syncer: Syncer,
+    /// What the server follows.
+    pub(crate) replication: Replication,
     /// When the server started.
     pub(crate) started: Instant,
     /// A number of this start in hexadecimal, as exporters expect.
@@ -63,18 +70,25 @@ impl Server {
         registry: Registry,
         settings: Settings,
         port: u16,
+        replication: Replication,
     ) -> std::io::Result<Self> {
         let syncer = Syncer::start(store.databases.database().clone())?;
+        let pubsub = Arc::new(PubSub::default());
+        let (receiver, classes) = (pubsub.clone(), settings.notify_classes.clone());
+        store.changes.notifications.connect(classes, move |channel, message| {
+            receiver.publish(channel, message);
+        });
         Ok(Self {
             store,
             settings,
             clients: Clients::default(),
-            pubsub: PubSub::default(),
+            pubsub,
             stats: Stats::new(registry.specs().len()),
             registry,
             cursors: Cursors::default(),
             random: (RandomState::new(), AtomicU64::new(0)),
             syncer,
+            replication,
             started: Instant::now(),
             run_id: run_id(),
             port,

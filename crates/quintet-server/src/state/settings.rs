@@ -3,12 +3,14 @@
 use std::{
     str::FromStr,
     sync::{
-        PoisonError, RwLock,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
     },
 };
 
 use serde::Deserialize;
+
+use crate::store::{format_classes, parse_classes};
 
 /// When a write is on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -52,6 +54,8 @@ impl FromStr for AppendFsync {
 pub(crate) struct Settings {
     appendfsync: AtomicU8,
     password: RwLock<String>,
+    /// User and password at a master.
+    master_login: RwLock<(String, String)>,
     /// Most clients.
     pub(crate) maxclients: AtomicU64,
     /// Seconds after which an idle connection ends; 0 for never.
@@ -62,6 +66,8 @@ pub(crate) struct Settings {
     pub(crate) slowlog_log_slower_than: AtomicU64,
     /// Most entries of the list of slow commands.
     pub(crate) slowlog_max_len: AtomicU64,
+    /// Classes of events of keys that are published.
+    pub(crate) notify_classes: Arc<AtomicU32>,
     /// Memory of the store in bytes, as configured.
     pub(crate) maxmemory: AtomicU64,
 }
@@ -79,7 +85,7 @@ const NUMBERS: [Number; 5] = [
 ];
 
 /// Settings that clients read and that have one value here.
-const FIXED: [(&str, &str); 12] = [
+const FIXED: [(&str, &str); 11] = [
     ("save", ""),
     ("appendonly", "yes"),
     ("databases", "16"),
@@ -89,7 +95,6 @@ const FIXED: [(&str, &str); 12] = [
     ("list-max-listpack-size", "128"),
     ("set-max-intset-entries", "512"),
     ("zset-max-listpack-entries", "128"),
-    ("notify-keyspace-events", ""),
     ("cluster-enabled", "no"),
     ("lazyfree-lazy-user-del", "yes"),
 ];
@@ -136,6 +141,22 @@ impl Settings {
         password.clone_into(&mut own);
     }
 
+    /// User and password at a master, both empty if it needs none.
+    pub(crate) fn master_login(&self) -> (String, String) {
+        self.master_login.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes user and password at a master.
+    pub(crate) fn set_master_login(&self, user: Option<&str>, password: Option<&str>) {
+        let mut own = self.master_login.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(user) = user {
+            user.clone_into(&mut own.0);
+        }
+        if let Some(password) = password {
+            password.clone_into(&mut own.1);
+        }
+    }
+
     /// All settings with their values.
     pub(crate) fn list(&self) -> Vec<(&'static str, String)> {
         let numbers = NUMBERS
@@ -145,6 +166,9 @@ impl Settings {
         let own = [
             ("appendfsync", self.appendfsync().name().to_owned()),
             ("requirepass", self.password()),
+            ("masteruser", self.master_login().0),
+            ("masterauth", self.master_login().1),
+            ("notify-keyspace-events", format_classes(self.notify_classes.load(Ordering::Relaxed))),
             ("maxmemory", self.maxmemory.load(Ordering::Relaxed).to_string()),
         ];
         own.into_iter().chain(numbers).chain(fixed).collect()
@@ -155,6 +179,17 @@ impl Settings {
         match name {
             "appendfsync" => self.set_appendfsync(value.parse().map_err(Refusal::Value)?),
             "requirepass" => self.set_password(value),
+            "masteruser" => self.set_master_login(Some(value), None),
+            "masterauth" => self.set_master_login(None, Some(value)),
+            "notify-keyspace-events" => {
+                let unknown = || {
+                    Refusal::Value(
+                        "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned(),
+                    )
+                };
+                let classes = parse_classes(value).ok_or_else(unknown)?;
+                self.notify_classes.store(classes, Ordering::Relaxed);
+            }
             "maxmemory" => return Err(Refusal::Fixed),
             _ => {
                 let Some((_, number, min, max)) = NUMBERS.iter().find(|(own, ..)| *own == name)

@@ -23,7 +23,7 @@ const INLINE_COUNT_MAX: usize = 128;
 /// Most bytes of elements in a head. Each write of the collection writes all of them.
 const INLINE_BYTES_MAX: usize = 2048;
 /// Longest name in bytes: the longest key of a table without the version and what types add.
-const NAME_BYTES_MAX: usize = 65_000;
+pub(crate) const NAME_BYTES_MAX: usize = 65_000;
 
 /// A collection that a unit has loaded.
 #[derive(Debug)]

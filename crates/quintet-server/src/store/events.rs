@@ -12,6 +12,8 @@ use std::{
 
 use tokio::sync::Notify;
 
+use super::notifications::Notifications;
+
 /// A database and a key.
 pub(crate) type KeyName = (u8, Vec<u8>);
 
@@ -25,6 +27,8 @@ pub(crate) struct Changes {
     watched_count: AtomicUsize,
     waiting: Mutex<HashMap<KeyName, WaitQueue>>,
     waiting_count: AtomicUsize,
+    /// Events of keys.
+    pub(crate) notifications: Notifications,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -10,7 +10,9 @@
 //! | | | 1 (8 bytes), version (8 bytes) | empty: the version is dead |
 //!
 //! `redis/meta` (`btree`) has the number of starts (`starts`), and the `n` of each database after
-//! `SWAPDB` (`order`, one byte each). A version is the number of the start
+//! `SWAPDB` (`order`, one byte each). While a dump is loaded it has its name (`loading`): the keys
+//! are then a part of it. A replica has its master (`master`) and its position in the master's
+//! commands (`position`). A version is the number of the start
 //! in the upper and a counter in the lower 32 bits, so no version is used twice.
 
 use std::{
@@ -21,7 +23,7 @@ use std::{
     },
 };
 
-use quintet::{Database, EngineKind, Error, Table, TableOptions};
+use quintet::{Batch, Database, EngineKind, Error, Table, TableOptions};
 
 use crate::failure::Done;
 
@@ -35,6 +37,9 @@ pub(crate) const DEAD_VERSIONS: [u8; 8] = 1_u64.to_be_bytes();
 const META_TABLE: &str = "redis/meta";
 const STARTS_KEY: &str = "starts";
 const ORDER_KEY: &str = "order";
+const LOADING_KEY: &str = "loading";
+const MASTER_KEY: &str = "master";
+const POSITION_KEY: &str = "position";
 
 /// Engines of the tables of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +133,68 @@ impl Databases {
         &self.database
     }
 
+    /// The name of a dump that is loaded, or whose loading did not end before a crash.
+    pub(crate) fn loading(&self) -> Done<Option<String>> {
+        let name = self.meta.get(LOADING_KEY)?;
+        Ok(name.map(|name| String::from_utf8_lossy(name.as_ref()).into_owned()))
+    }
+
+    /// Notes that a dump is loaded from now on. The note is on disk before the first of its keys.
+    pub(crate) fn begin_loading(&self, name: &str) -> Done {
+        let mut batch = self.database.batch();
+        batch.put(&self.meta, LOADING_KEY, name.as_bytes());
+        batch.delete(&self.meta, POSITION_KEY);
+        batch.commit()?;
+        Ok(self.database.sync()?)
+    }
+
+    /// Notes that a dump has been loaded, and the position of a replica behind it. It is on disk
+    /// afterwards.
+    pub(crate) fn end_loading(&self, position: Option<Vec<u8>>) -> Done {
+        let mut batch = self.database.batch();
+        batch.delete(&self.meta, LOADING_KEY);
+        if let Some(position) = position {
+            batch.put(&self.meta, POSITION_KEY, position);
+        }
+        batch.commit()?;
+        Ok(self.database.sync()?)
+    }
+
+    /// The master of a replica.
+    pub(crate) fn master(&self) -> Done<Option<Vec<u8>>> {
+        Ok(self.meta.get(MASTER_KEY)?.map(|value| value.as_ref().to_vec()))
+    }
+
+    /// Changes the master. Without one there is no position either. It is on disk afterwards.
+    pub(crate) fn set_master(&self, master: Option<Vec<u8>>) -> Done {
+        let mut batch = self.database.batch();
+        if let Some(master) = master {
+            batch.put(&self.meta, MASTER_KEY, master);
+        } else {
+            batch.delete(&self.meta, MASTER_KEY);
+            batch.delete(&self.meta, POSITION_KEY);
+        }
+        batch.commit()?;
+        Ok(self.database.sync()?)
+    }
+
+    /// The position of a replica.
+    pub(crate) fn position(&self) -> Done<Option<Vec<u8>>> {
+        Ok(self.meta.get(POSITION_KEY)?.map(|value| value.as_ref().to_vec()))
+    }
+
+    /// Adds the position of a replica to a batch.
+    pub(super) fn put_position(&self, batch: &mut Batch, position: &[u8]) {
+        batch.put(&self.meta, POSITION_KEY, position);
+    }
+
+    /// Number of keys of all databases.
+    pub(crate) fn key_count(&self) -> u64 {
+        let count =
+            |index| self.get(index).map_or(0, |tables| tables.count.load(Ordering::Acquire));
+        (0..DATABASES).map(|index| u64::try_from(count(index)).unwrap_or(0)).sum()
+    }
+
     /// Number of times that tables were replaced. The caller must hold a stripe.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
@@ -176,12 +243,18 @@ impl Databases {
         Ok(())
     }
 
-    /// Exchanges two databases, also after a restart. The caller must hold all stripes.
-    pub(crate) fn swap(&self, one: u8, other: u8) -> Done {
+    /// Exchanges two databases, also after a restart, and stores the position of a replica with it.
+    /// The caller must hold all stripes.
+    pub(crate) fn swap(&self, one: u8, other: u8, position: Option<Vec<u8>>) -> Done {
         let mut order = self.order.write().unwrap_or_else(PoisonError::into_inner);
         let mut changed = *order;
         changed.swap(usize::from(one), usize::from(other));
-        self.meta.put(ORDER_KEY, changed)?;
+        let mut batch = self.database.batch();
+        batch.put(&self.meta, ORDER_KEY, changed);
+        if let Some(position) = position {
+            self.put_position(&mut batch, &position);
+        }
+        batch.commit()?;
         *order = changed;
         let (a, b) = (self.get(one), self.get(other));
         self.replace(one, b);

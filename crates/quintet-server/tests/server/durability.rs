@@ -100,7 +100,7 @@ fn serve_for_the_test_that_kills() {
 }
 
 /// Starts this test program as a server.
-fn start_child(dir: &Path) -> (Child, u16) {
+pub(crate) fn start_child(dir: &Path) -> (Child, u16) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["durability::serve_for_the_test_that_kills", "--exact", "--nocapture"])
         .env(CHILD, dir)

@@ -329,3 +329,15 @@ pub(crate) fn command(random: &mut Random) -> Vec<Vec<u8>> {
     }
     args
 }
+
+/// A random command that lets no key expire while a test runs.
+pub(crate) fn lasting_command(random: &mut Random) -> Vec<Vec<u8>> {
+    loop {
+        let args = command(random);
+        let seconds = args.get(2).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+        let is_short = seconds.is_some_and(|seconds: i64| (1..70).contains(&seconds));
+        if args[0] != b"expire" || !is_short {
+            return args;
+        }
+    }
+}

@@ -84,20 +84,27 @@ impl Drop for Server {
 pub(crate) struct Redis {
     pub(crate) port: u16,
     child: Child,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Redis {
     /// Starts Redis, or says that it is missing.
     pub(crate) fn start() -> Option<Self> {
+        Self::start_with(&[], |_| ())
+    }
+
+    /// Starts Redis with arguments in a directory that `prepare` has filled.
+    pub(crate) fn start_with(arguments: &[&str], prepare: impl Fn(&Path)) -> Option<Self> {
         // The port is free now. Another program may take it before Redis does, so this is repeated.
         for _ in 0..5 {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let dir = tempfile::tempdir().unwrap();
+            prepare(dir.path());
             let child = Command::new("redis-server")
                 .args(["--port", &port.to_string(), "--save", "", "--appendonly", "no"])
                 .args(["--bind", "127.0.0.1", "--dir"])
                 .arg(dir.path())
+                .args(arguments)
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
                 .spawn();
@@ -105,7 +112,7 @@ impl Redis {
                 eprintln!("SKIPPED: redis-server is not installed (apt-get install redis-server)");
                 return None;
             };
-            let redis = Self { port, child, _dir: dir };
+            let redis = Self { port, child, dir };
             let deadline = Instant::now() + Duration::from_secs(5);
             while Instant::now() < deadline {
                 if TcpStream::connect(("127.0.0.1", port)).is_ok() {
@@ -119,6 +126,11 @@ impl Redis {
 
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.port)
+    }
+
+    /// Where Redis saves its dump.
+    pub(crate) fn dump_path(&self) -> std::path::PathBuf {
+        self.dir.path().join("dump.rdb")
     }
 }
 

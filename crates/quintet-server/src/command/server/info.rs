@@ -3,11 +3,12 @@
 use std::{
     fmt::Write as _,
     sync::atomic::{AtomicU64, Ordering},
+    time::Instant,
 };
 
 use crate::{
     spec::REDIS_VERSION,
-    state::Server,
+    state::{LinkState, Server},
     store::{DATABASES, now_millis},
 };
 
@@ -109,7 +110,7 @@ fn resident_bytes() -> u64 {
 
 fn persistence(server: &Server, text: &mut String) {
     let store = server.store.databases.database().stats();
-    put(text, "loading", 0);
+    put(text, "loading", u8::from(server.replication.is_loading()));
     put(text, "aof_enabled", 1);
     put(
         text,
@@ -140,10 +141,49 @@ fn stats(server: &Server, text: &mut String) {
     put(text, "pubsub_patterns", server.pubsub.pattern_count());
 }
 
-fn replication(_: &Server, text: &mut String) {
-    put(text, "role", "master");
+fn replication(server: &Server, text: &mut String) {
+    let Some(master) = server.replication.master() else {
+        put(text, "role", "master");
+        put(text, "connected_slaves", 0);
+        put(text, "master_repl_offset", 0);
+        return;
+    };
+    let status = server.replication.status();
+    let seconds = |since: Option<Instant>| {
+        since.map_or(-1, |since| i64::try_from(since.elapsed().as_secs()).unwrap_or(i64::MAX))
+    };
+    let offset = status.position.as_ref().map_or(0, |position| position.offset);
+    let is_up = status.state == LinkState::Connected;
+    let is_syncing = status.state == LinkState::Sync;
+    put(text, "role", "slave");
+    put(text, "master_host", &master.host);
+    put(text, "master_port", master.port);
+    put(text, "master_link_status", if is_up { "up" } else { "down" });
+    put(text, "master_last_io_seconds_ago", seconds(status.heard));
+    put(text, "master_sync_in_progress", u8::from(is_syncing));
+    if is_syncing {
+        put(text, "master_sync_read_bytes", status.received);
+    }
+    put(text, "slave_read_repl_offset", offset);
+    put(text, "slave_repl_offset", offset);
+    if !is_up {
+        put(text, "master_link_down_since_seconds", seconds(status.down));
+    }
+    put(text, "slave_priority", 100);
+    put(text, "slave_read_only", 1);
     put(text, "connected_slaves", 0);
-    put(text, "master_repl_offset", 0);
+    if let Some(position) = &status.position {
+        put(text, "master_replid", &position.id);
+    }
+    put(text, "master_repl_offset", offset);
+    if let Some(error) = &status.error {
+        // One line, whatever the master has sent.
+        put(text, "quintet_master_error", error.replace(['\r', '\n'], " "));
+    }
+    put(text, "quintet_is_stopped", u8::from(status.state == LinkState::Stopped));
+    put(text, "quintet_full_syncs", status.full_syncs);
+    put(text, "quintet_partial_syncs", status.partial_syncs);
+    put(text, "quintet_skipped_commands", server.replication.skipped());
 }
 
 fn cpu(_: &Server, text: &mut String) {

@@ -38,7 +38,6 @@ commands! { Group::Server;
         "Estimates the memory usage of a key.";
     "monitor" 1 [ADMIN DANGEROUS] Keys::None, monitor, "1.0.0",
         "Listens for all requests received by the server in real-time.";
-    "role" 1 [FAST ADMIN DANGEROUS] Keys::None, role, "2.8.12", "Returns the replication role.";
     "save" 1 [ADMIN DANGEROUS COMMIT_FIRST] Keys::None, save, "1.0.0",
         "Synchronously saves the database(s) to disk.";
     "shutdown" -1 [ADMIN DANGEROUS NO_MULTI] Keys::None, shutdown, "1.0.0",
@@ -91,14 +90,6 @@ fn save(call: &mut Call<'_, '_>) -> Done {
 fn lolwut(call: &mut Call<'_, '_>) -> Done {
     let text = format!("Quintet {} speaks Redis {}\n", env!("CARGO_PKG_VERSION"), REDIS_VERSION);
     call.reply.verbatim(&text);
-    Ok(())
-}
-
-fn role(call: &mut Call<'_, '_>) -> Done {
-    call.reply.array(3);
-    call.reply.text("master");
-    call.reply.integer(0);
-    call.reply.array(0);
     Ok(())
 }
 

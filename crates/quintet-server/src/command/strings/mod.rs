@@ -7,6 +7,7 @@ use crate::{
     failure::{Done, Fail},
     number::{format_decimal, parse_f64, parse_i64},
     spec::{Group, Keys},
+    store::event,
 };
 
 commands! { Group::String;
@@ -188,6 +189,7 @@ fn set(call: &mut Call<'_, '_>) -> Done {
             call.args.at(2).to_vec(),
             None,
         )?;
+        call.notify(event::STRING, "set", call.key());
         call.reply.ok();
         return Ok(());
     }
@@ -210,19 +212,31 @@ fn set(call: &mut Call<'_, '_>) -> Done {
         Expiry::Keep => call.unit.head(database, key)?.and_then(|head| head.expiry),
         Expiry::At(time) => Some(time),
     };
-    put_or_expire(call, key, call.args.at(2).to_vec(), expiry)?;
+    put_string(call, key, call.args.at(2).to_vec(), expiry)?;
+    if matches!(options.expiry, Expiry::At(_)) {
+        end_timed(call, key, expiry)?;
+    }
     if !options.returns_old {
         call.reply.ok();
     }
     Ok(())
 }
 
-/// Sets a string. A time that has passed removes the key.
-fn put_or_expire(call: &mut Call<'_, '_>, key: &[u8], value: Vec<u8>, expiry: Option<u64>) -> Done {
-    if expiry.is_some_and(|expiry| expiry <= call.unit.now) {
-        return call.unit.remove(call.session.database, key).map(drop);
+/// Sets a string.
+fn put_string(call: &mut Call<'_, '_>, key: &[u8], value: Vec<u8>, expiry: Option<u64>) -> Done {
+    call.unit.set_string(call.session.database, key, value, expiry)?;
+    call.notify(event::STRING, "set", key);
+    Ok(())
+}
+
+/// Ends a command that has set a string with an expiry. A time that has passed removes the key.
+fn end_timed(call: &mut Call<'_, '_>, key: &[u8], expiry: Option<u64>) -> Done {
+    call.notify(event::GENERIC, "expire", key);
+    if expiry.is_some_and(|expiry| call.unit.is_past(expiry)) {
+        call.unit.remove(call.session.database, key)?;
+        call.notify(event::EXPIRED, "expired", key);
     }
-    call.unit.set_string(call.session.database, key, value, expiry)
+    Ok(())
 }
 
 fn setnx(call: &mut Call<'_, '_>) -> Done {
@@ -230,6 +244,7 @@ fn setnx(call: &mut Call<'_, '_>) -> Done {
     let is_new = !call.unit.exists(database, key)?;
     if is_new {
         call.unit.set_string(database, key, call.args.at(2).to_vec(), None)?;
+        call.notify(event::STRING, "set", key);
     }
     call.reply.flag(is_new);
     Ok(())
@@ -247,7 +262,8 @@ fn set_with_time(call: &mut Call<'_, '_>, unit: &[u8], command: &str) -> Done {
     let Expiry::At(expiry) = parse_expiry(call, unit, 2, command)? else {
         return Err(Fail::SYNTAX);
     };
-    put_or_expire(call, call.key(), call.args.at(3).to_vec(), Some(expiry))?;
+    put_string(call, call.key(), call.args.at(3).to_vec(), Some(expiry))?;
+    end_timed(call, call.key(), Some(expiry))?;
     call.reply.ok();
     Ok(())
 }
@@ -256,14 +272,17 @@ fn getset(call: &mut Call<'_, '_>) -> Done {
     let (database, key) = (call.database(), call.key());
     let reply = &mut *call.reply;
     call.unit.with_string(database, key, |value| reply.optional(value))?;
-    call.unit.set_string(database, key, call.args.at(2).to_vec(), None)
+    put_string(call, key, call.args.at(2).to_vec(), None)
 }
 
 fn getdel(call: &mut Call<'_, '_>) -> Done {
     let (database, key) = (call.database(), call.key());
     let reply = &mut *call.reply;
     call.unit.with_string(database, key, |value| reply.optional(value))?;
-    call.unit.remove(database, key).map(drop)
+    if call.unit.remove(database, key)? {
+        call.notify(event::GENERIC, "del", key);
+    }
+    Ok(())
 }
 
 fn getex(call: &mut Call<'_, '_>) -> Done {
@@ -291,10 +310,17 @@ fn getex(call: &mut Call<'_, '_>) -> Done {
         Expiry::Clear => {
             if call.unit.head(database, key)?.is_some_and(|head| head.expiry.is_some()) {
                 call.unit.set_expiry(database, key, None)?;
+                call.notify(event::GENERIC, "persist", key);
             }
         }
-        Expiry::At(time) if time <= call.unit.now => drop(call.unit.remove(database, key)?),
-        Expiry::At(time) => call.unit.set_expiry(database, key, Some(time))?,
+        Expiry::At(time) if call.unit.is_past(time) => {
+            call.unit.remove(database, key)?;
+            call.notify(event::GENERIC, "del", key);
+        }
+        Expiry::At(time) => {
+            call.unit.set_expiry(database, key, Some(time))?;
+            call.notify(event::GENERIC, "expire", key);
+        }
     }
     Ok(())
 }
@@ -310,6 +336,7 @@ fn append(call: &mut Call<'_, '_>) -> Done {
         call.unit.set_string(database, key, more.to_vec(), None)?;
         more.len()
     };
+    call.notify(event::STRING, "append", key);
     call.reply.count(length);
     Ok(())
 }
@@ -351,6 +378,7 @@ fn setrange(call: &mut Call<'_, '_>) -> Done {
         target.copy_from_slice(part);
     }
     let length = value.len();
+    call.notify(event::STRING, "setrange", key);
     call.reply.count(length);
     Ok(())
 }
@@ -383,6 +411,7 @@ fn add(call: &mut Call<'_, '_>, by: i64) -> Done {
     let old = old.ok_or(Fail::NOT_INTEGER)?;
     let new = old.checked_add(by).ok_or(Fail::new("ERR increment or decrement would overflow"))?;
     set_keeping_expiry(call, key, new.to_string().into_bytes())?;
+    call.notify(event::STRING, "incrby", key);
     call.reply.integer(new);
     Ok(())
 }
@@ -407,6 +436,7 @@ fn incrbyfloat(call: &mut Call<'_, '_>) -> Done {
     }
     let text = format_decimal(new);
     set_keeping_expiry(call, key, text.clone().into_bytes())?;
+    call.notify(event::STRING, "incrbyfloat", key);
     call.reply.text(&text);
     Ok(())
 }
@@ -445,7 +475,7 @@ fn put_pairs(call: &mut Call<'_, '_>) -> Done {
     check_pairs(call)?;
     let mut words = call.args.from(1);
     while let (Some(key), Some(value)) = (words.next(), words.next()) {
-        call.unit.set_string(call.session.database, key, value.to_vec(), None)?;
+        put_string(call, key, value.to_vec(), None)?;
     }
     Ok(())
 }

@@ -4,6 +4,8 @@
 //! in a *slot*. Commands change slots. [`Unit::commit`] encodes the changed slots into one batch.
 //! So sixteen pushes to one list in a pipeline write its head once.
 
+mod noted;
+
 use std::sync::{Arc, atomic::Ordering};
 
 use hashbrown::HashTable;
@@ -13,6 +15,8 @@ use super::{
     collection::Collection,
     head::{Body, Elements, Head, Kind, split},
     keyspace::Store,
+    notifications::{KeyEvent, event},
+    position::Position,
     slot::{Pending, Slot},
     stripes::{StripeGuard, Stripes},
     tables::Tables,
@@ -39,9 +43,19 @@ pub(crate) struct Unit<'s> {
     /// Collections that the running command has opened.
     touched: Vec<usize>,
     has_changes: bool,
+    /// Events of keys, which the commit publishes.
+    events: Vec<KeyEvent>,
+    /// Where those of the running command begin.
+    command_events: usize,
     /// The number of exchanges of tables that `tables` is of.
     epoch: u64,
     scratch: Vec<u8>,
+    /// Whether expired keys are visible, because a master decides when they end.
+    keeps_expired: bool,
+    /// Position of a replica behind the commands of this unit, which the commit stores.
+    position: Option<Vec<u8>>,
+    /// Position behind the running command.
+    next_position: Option<Position>,
 }
 
 impl<'s> Unit<'s> {
@@ -57,9 +71,24 @@ impl<'s> Unit<'s> {
             bytes: 0,
             touched: Vec::new(),
             has_changes: false,
+            events: Vec::new(),
+            command_events: 0,
             epoch: store.databases.epoch(),
             scratch: Vec::new(),
+            keeps_expired: false,
+            position: None,
+            next_position: None,
         }
+    }
+
+    /// An empty unit for the commands of a master.
+    pub(crate) fn of_link(store: &'s Store, now: u64) -> Self {
+        Self { keeps_expired: true, ..Self::new(store, now) }
+    }
+
+    /// Whether a key with this expiry has ended.
+    pub(crate) fn is_past(&self, expiry: u64) -> bool {
+        !self.keeps_expired && expiry <= self.now
     }
 
     /// Whether the unit has something to commit.
@@ -148,7 +177,7 @@ impl<'s> Unit<'s> {
             return Ok(each(None));
         }
         match split(&self.scratch).ok_or_else(|| damaged(key))? {
-            (_, Some(expiry), ..) if expiry <= self.now => Ok(each(None)),
+            (_, Some(expiry), ..) if !self.keeps_expired && expiry <= self.now => Ok(each(None)),
             (Kind::String, _, _, value) => Ok(each(Some(value))),
             _ => Err(Fail::WRONG_TYPE),
         }
@@ -232,7 +261,12 @@ impl<'s> Unit<'s> {
 
     /// Puts a key that was taken into another place.
     pub(crate) fn put_taken(&mut self, database: u8, key: &[u8], taken: TakenKey) -> Done {
+        let was_present = self.exists(database, key)?;
         self.replace(database, key, Some(taken.head))?;
+        if was_present {
+            // Redis removes the old key and adds a new one.
+            self.notify(event::NEW, "new", database, key);
+        }
         let index = self.slot(database, key)?;
         if let Some(slot) = self.slots.get_mut(index) {
             slot.pending = taken.pending;
@@ -292,7 +326,7 @@ impl<'s> Unit<'s> {
 
     /// Ends a command: a collection that has lost its last element ceases to exist.
     pub(crate) fn end_command(&mut self) {
-        for index in self.touched.drain(..) {
+        for index in std::mem::take(&mut self.touched) {
             let Some(slot) = self.slots.get_mut(index) else { continue };
             self.has_changes |= slot.is_changed;
             let is_empty = match slot.head.as_ref().map(|head| &head.body) {
@@ -304,8 +338,14 @@ impl<'s> Unit<'s> {
             if is_empty {
                 slot.head = None;
                 slot.pending.clear();
+                let (database, key) = (slot.database, std::mem::take(&mut slot.key));
+                self.note_emptied(database, &key);
+                if let Some(slot) = self.slots.get_mut(index) {
+                    slot.key = key;
+                }
             }
         }
+        self.command_events = self.events.len();
     }
 
     /// The keys of a database that the unit has changed, and whether they exist.
@@ -357,10 +397,18 @@ impl<'s> Unit<'s> {
         let committed = self.write(durability);
         if committed.is_ok() {
             self.publish();
+            self.send_events();
         }
         let changes = self.slots.iter().filter(|slot| slot.is_changed).count();
         self.discard();
         committed.map(|()| changes)
+    }
+
+    /// Ends a unit without changes: publishes the events of commands that change nothing, and
+    /// releases the stripes.
+    pub(crate) fn end_unchanged(&mut self) {
+        self.send_events();
+        self.discard();
     }
 
     /// Discards all changes and releases the stripes.
@@ -370,6 +418,8 @@ impl<'s> Unit<'s> {
             self.index.clear();
         }
         self.touched.clear();
+        self.events.clear();
+        self.command_events = 0;
         self.guards.clear();
         self.has_changes = false;
         self.bytes = 0;
@@ -400,6 +450,9 @@ impl<'s> Unit<'s> {
             }
         }
         self.scratch = encoded;
+        if let Some(position) = &self.position {
+            self.store.databases.put_position(&mut batch, position);
+        }
         Ok(batch.commit_with(durability)?)
     }
 
@@ -416,9 +469,14 @@ impl<'s> Unit<'s> {
 
     fn replace(&mut self, database: u8, key: &[u8], head: Option<Head>) -> Done {
         let index = self.slot(database, key)?;
+        let mut is_new = false;
         if let Some(slot) = self.slots.get_mut(index) {
+            is_new = slot.head.is_none() && head.is_some();
             slot.head = head;
             slot.pending.clear();
+        }
+        if is_new {
+            self.notify(event::NEW, "new", database, key);
         }
         self.touch(index);
         Ok(())
@@ -464,7 +522,11 @@ impl<'s> Unit<'s> {
             let loaded = Head::decode(&self.scratch).ok_or_else(|| damaged(key))?;
             stored = Some((loaded.expiry, loaded.spilled_version()));
             self.bytes += self.scratch.len();
-            let is_expired = loaded.expiry.is_some_and(|expiry| expiry <= self.now);
+            let is_expired = loaded.expiry.is_some_and(|expiry| self.is_past(expiry));
+            if is_expired {
+                // Published if the unit changes the key. Otherwise the sweep removes it.
+                self.notify(event::EXPIRED, "expired", database, key);
+            }
             head = (!is_expired).then_some(loaded);
         }
         let index = self.slots.len();

@@ -1,0 +1,216 @@
+//! `quintet import --rdb` and `quintet export --rdb`: all keys from and to a dump file of Redis.
+//!
+//! Both work on the directory of a server that does not run; the store's lock sees to that.
+
+use std::{
+    io::{BufRead, Write},
+    path::Path,
+    sync::atomic::Ordering,
+};
+
+use quintet::{Cursor, Durability, Error, Options};
+
+use crate::{
+    command::transfer::{SaveFailure, save, type_of},
+    config::{Config, StartFailure, prepare_directory, refuse},
+    failure::Fail,
+    loading::Loader,
+    rdb::{FileWriter, VERSION_WRITTEN},
+    spec::REDIS_VERSION,
+    store::{Changes, DATABASES, Databases, Engines, Store, Stripes, Tables, Unit, now_millis},
+};
+
+/// Keys that are read at a time, with their heads.
+const PAGE: usize = 64;
+
+/// What an import has read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImportSummary {
+    /// Keys imported.
+    pub keys: u64,
+    /// Keys that had expired, which are not imported.
+    pub expired: u64,
+    /// Fields of hashes whose expiry was dropped.
+    pub field_expiries: u64,
+    /// Libraries of functions, which are not imported.
+    pub functions: u64,
+    /// Values and other data of modules, which are not imported.
+    pub modules: u64,
+}
+
+/// What an export has written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExportSummary {
+    /// Keys written.
+    pub keys: u64,
+    /// Keys that had expired, which are not written.
+    pub expired: u64,
+}
+
+fn explain(dir: &Path, fail: &Fail) -> StartFailure {
+    StartFailure(format!("{}: {}", dir.display(), fail.text()))
+}
+
+fn open(dir: &Path, memory_budget: Option<u64>) -> Result<Store, StartFailure> {
+    let failed =
+        |error: Error| StartFailure(format!("cannot open the database {}: {error}", dir.display()));
+    let (keys, elements) = Config::default().engines()?;
+    let mut options = Options::new().durability(Durability::Buffered);
+    if let Some(bytes) = memory_budget {
+        options = options.memory_budget(bytes);
+    }
+    let database = options.open(dir).map_err(failed)?;
+    let databases = Databases::open(database, Engines { keys, elements }).map_err(failed)?;
+    Ok(Store { databases, stripes: Stripes::new(), changes: Changes::default() })
+}
+
+fn close(dir: &Path, store: &Store) -> Result<(), StartFailure> {
+    let database = store.databases.database();
+    let closed = database.sync().and_then(|()| database.close());
+    closed.map_err(|error| explain(dir, &error.into()))
+}
+
+/// Imports all keys of a dump file into the directory `dir`, which is created if it is missing.
+/// `name` names the source in messages.
+///
+/// The import takes effect as a whole: until its end a server refuses the directory, and the next
+/// import begins anew. All keys are on disk when it returns. Fails if the directory has keys
+/// already, if a server uses it, and if the dump is malformed.
+pub fn import_rdb(
+    dir: &Path,
+    mut source: impl BufRead,
+    name: &str,
+    memory_budget: Option<u64>,
+) -> Result<ImportSummary, StartFailure> {
+    let start = source.fill_buf();
+    let start = start.map_err(|error| StartFailure(format!("cannot read {name}: {error}")))?;
+    if !start.starts_with(b"REDIS") {
+        return refuse(format!("{name} is no dump of Redis: it does not begin with REDIS"));
+    }
+    prepare_directory(dir)?;
+    let store = open(dir, memory_budget)?;
+    let unfinished = store.databases.loading().map_err(|fail| explain(dir, &fail))?;
+    let count = store.databases.key_count();
+    if unfinished.is_none() && count > 0 {
+        return refuse(format!(
+            "{} has {count} keys; import a dump into a directory without keys",
+            dir.display()
+        ));
+    }
+    if store.databases.master().map_err(|fail| explain(dir, &fail))?.is_some() {
+        let dir = dir.display();
+        return refuse(format!("{dir} is of a replica; end that with REPLICAOF NO ONE"));
+    }
+    let what = format!("the import of {name}");
+    let loader = Loader::begin(&store, &what).map_err(|fail| explain(dir, &fail))?;
+    let found = loader.load(source, None).map_err(|failure| {
+        StartFailure(format!(
+            "{name}: {failure}. {} has a part of it now, which no server uses; import again, or \
+             remove the directory",
+            dir.display()
+        ))
+    })?;
+    close(dir, &store)?;
+    Ok(ImportSummary {
+        keys: found.summary.keys,
+        expired: found.expired,
+        field_expiries: found.field_expiries,
+        functions: found.summary.functions,
+        modules: found.summary.module_values + found.summary.module_records,
+    })
+}
+
+/// Exports all keys of the directory `dir` as a dump file that Redis from 7.0 on loads. `target`
+/// should be buffered. `tick` is called after each key with the number of all keys.
+///
+/// Fails if a server uses the directory, and if the target refuses bytes.
+pub fn export_rdb(
+    dir: &Path,
+    target: impl Write,
+    memory_budget: Option<u64>,
+    mut tick: impl FnMut(u64),
+) -> Result<ExportSummary, StartFailure> {
+    if !dir.is_dir() {
+        return refuse(format!("{} is not a directory", dir.display()));
+    }
+    let store = open(dir, memory_budget)?;
+    refuse_unfinished(dir, &store)?;
+    let mut summary = ExportSummary::default();
+    let total = store.databases.key_count();
+    let written = write_all(&store, target, &mut summary, &mut || tick(total));
+    written.map_err(|failure| match failure {
+        SaveFailure::Io(error) => StartFailure(format!("cannot write the dump: {error}")),
+        SaveFailure::Store(fail) => explain(dir, &fail),
+    })?;
+    close(dir, &store)?;
+    Ok(summary)
+}
+
+/// Fails if an import into the directory has not ended.
+pub(crate) fn refuse_unfinished(dir: &Path, store: &Store) -> Result<(), StartFailure> {
+    match store.databases.loading().map_err(|fail| explain(dir, &fail))? {
+        None => Ok(()),
+        Some(name) => refuse(format!(
+            "{name} into {} did not end; run it again, or remove the directory",
+            dir.display()
+        )),
+    }
+}
+
+fn write_all(
+    store: &Store,
+    target: impl Write,
+    summary: &mut ExportSummary,
+    tick: &mut dyn FnMut(),
+) -> Result<(), SaveFailure> {
+    let aux = [("redis-ver", REDIS_VERSION), ("redis-bits", "64")];
+    let mut file = FileWriter::begin(target, VERSION_WRITTEN, &aux)?;
+    for database in 0..DATABASES {
+        let Some(tables) = store.databases.get(database) else { continue };
+        let count = tables.count.load(Ordering::Acquire);
+        if let Ok(count) = u64::try_from(count)
+            && count > 0
+        {
+            file.select(database, count, tables.expiring().min(count))?;
+            write_database(store, database, &tables, &mut file, summary, tick)?;
+        }
+    }
+    file.finish()?;
+    Ok(())
+}
+
+fn write_database<W: Write>(
+    store: &Store,
+    database: u8,
+    tables: &Tables,
+    file: &mut FileWriter<W>,
+    summary: &mut ExportSummary,
+    tick: &mut dyn FnMut(),
+) -> Result<(), SaveFailure> {
+    let mut unit = Unit::new(store, now_millis());
+    // A scan of the table itself may return a key twice, which Redis would refuse.
+    let snapshot = store.databases.database().snapshot().map_err(Fail::from)?;
+    let mut cursor = Cursor::START;
+    loop {
+        let page = snapshot.scan(&tables.keys, &cursor, PAGE).map_err(Fail::from)?;
+        let (entries, next) = page;
+        for (key, _) in entries {
+            unit.lock_one(database, &key);
+            match unit.head(database, &key)?.map(|head| (type_of(head), head.expiry)) {
+                None => summary.expired += 1,
+                Some((kind, expiry)) => {
+                    file.key(&key, kind, expiry)?;
+                    save(&mut unit, database, &key, &mut file.output)?;
+                    summary.keys += 1;
+                }
+            }
+            // Nothing has changed: this releases the lock and the memory.
+            unit.discard();
+            tick();
+        }
+        if next.is_start() {
+            return Ok(());
+        }
+        cursor = next;
+    }
+}

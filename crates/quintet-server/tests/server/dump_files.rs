@@ -1,0 +1,141 @@
+//! Dump files: imports of what `redis-server` saved, and exports that it loads.
+
+use std::{
+    fs::{self, File},
+    io::{BufReader, BufWriter, Write as _},
+    path::Path,
+};
+
+use quintet_server::{ExportSummary, export_rdb, import_rdb};
+
+use super::{
+    client::{Client, Value},
+    dump::fill,
+    running::{Redis, Server, config},
+    same::assert_same_keys,
+};
+
+const BUDGET: Option<u64> = Some(64 << 20);
+
+fn import(dir: &Path, file: &Path) -> Result<quintet_server::ImportSummary, String> {
+    let source = BufReader::new(File::open(file).unwrap());
+    import_rdb(&dir.join("data"), source, "dump.rdb", BUDGET).map_err(|failure| failure.to_string())
+}
+
+fn export(dir: &Path, file: &Path) -> ExportSummary {
+    let target = BufWriter::new(File::create(file).unwrap());
+    let mut ticks = 0;
+    let summary = export_rdb(&dir.join("data"), target, BUDGET, |_| ticks += 1).unwrap();
+    assert_eq!(ticks, summary.keys + summary.expired);
+    summary
+}
+
+/// Fills several databases, with values that are committed in steps.
+fn fill_all(client: &mut Client) {
+    fill(client);
+    client.call("select 5");
+    client.call("set other 5 px 100000000");
+    client.call("set short 5 px 1");
+    for number in 0..200 {
+        let mut list = vec!["rpush".to_owned(), "huge".to_owned()];
+        list.extend((0..60).map(|at| format!("{number}:{at}:{}", "v".repeat(40))));
+        client.call_args(&list);
+        client.call_args(&["set", &format!("key:{number}"), &number.to_string()]);
+    }
+    client.call("select 0");
+}
+
+#[test]
+fn a_dump_of_redis_is_imported_and_exported_again() {
+    let Some(redis) = Redis::start() else { return };
+    let mut theirs = redis.client();
+    fill_all(&mut theirs);
+    assert_eq!(theirs.call("save"), Value::Simple("OK".to_owned()));
+    let dir = tempfile::tempdir().unwrap();
+    let summary = import(dir.path(), &redis.dump_path()).unwrap();
+    let server = Server::start_in(dir.path(), config());
+    let mut ours = server.client();
+    let mut count = 0;
+    for database in 0..16 {
+        let select = format!("select {database}");
+        assert_eq!(ours.call(&select), theirs.call(&select));
+        assert_same_keys(&mut ours, &mut theirs, &format!("imported, {select}"));
+        let Value::Integer(size) = ours.call("dbsize") else { panic!("no number") };
+        count += u64::try_from(size).unwrap();
+    }
+    assert_eq!(summary.keys, count);
+    server.end();
+    // Back to another server of Redis.
+    let exported = dir.path().join("exported.rdb");
+    assert_eq!(export(dir.path(), &exported).keys, count);
+    let restart = |dir: &Path| {
+        fs::copy(&exported, dir.join("dump.rdb")).unwrap();
+    };
+    let again = Redis::start_with(&[], restart).unwrap();
+    let mut again_client = again.client();
+    for database in 0..16 {
+        let select = format!("select {database}");
+        again_client.call(&select);
+        theirs.call(&select);
+        assert_same_keys(&mut again_client, &mut theirs, &format!("exported, {select}"));
+    }
+}
+
+#[test]
+fn an_import_takes_effect_as_a_whole() {
+    let Some(redis) = Redis::start() else { return };
+    let mut theirs = redis.client();
+    for number in 0..3000 {
+        theirs.call(&format!("set key:{number} {number}"));
+    }
+    theirs.call("save");
+    let dir = tempfile::tempdir().unwrap();
+    let whole = fs::read(redis.dump_path()).unwrap();
+    // Cut short, and with a byte changed in the middle.
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 0x10;
+    for bad in [&whole[..whole.len() - 100], &damaged] {
+        let file = dir.path().join("bad.rdb");
+        File::create(&file).unwrap().write_all(bad).unwrap();
+        let failure = import(dir.path(), &file).unwrap_err();
+        assert!(failure.contains("at byte"), "{failure}");
+        let started = quintet_server::serve(&dir.path().join("data"), &config(), |_| ());
+        let failure = started.unwrap_err().to_string();
+        assert!(failure.contains("the import of dump.rdb into"), "{failure}");
+        let target = Vec::new();
+        let failure = export_rdb(&dir.path().join("data"), target, BUDGET, |_| ()).unwrap_err();
+        assert!(failure.to_string().contains("did not end"), "{failure}");
+    }
+    // The next import begins anew.
+    assert_eq!(import(dir.path(), &redis.dump_path()).unwrap().keys, 3000);
+    let server = Server::start_in(dir.path(), config());
+    assert_same_keys(&mut server.client(), &mut theirs, "imported again");
+    server.end();
+    // A directory with keys is refused, and keeps them.
+    let failure = import(dir.path(), &redis.dump_path()).unwrap_err();
+    assert!(failure.contains("has 3000 keys"), "{failure}");
+    // So is what is no dump, before anything is created.
+    let file = dir.path().join("bad.rdb");
+    fs::write(&file, "SQLite format 3").unwrap();
+    let other = dir.path().join("other");
+    let failure = import(&other, &file).unwrap_err();
+    assert!(failure.contains("does not begin with REDIS"), "{failure}");
+    assert!(!other.exists());
+}
+
+/// Functions are skipped and counted; expired keys are skipped.
+#[test]
+fn what_cannot_be_imported_is_counted() {
+    let Some(redis) = Redis::start_with(&["--enable-debug-command", "yes"], |_| ()) else { return };
+    let mut theirs = redis.client();
+    let code = "#!lua name=library\nredis.register_function('f', function() return 1 end)";
+    theirs.call_args(&["function", "load", code]);
+    theirs.call("set key 1");
+    theirs.call("debug set-active-expire 0");
+    theirs.call("set expired 1 px 1");
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    theirs.call("save");
+    let dir = tempfile::tempdir().unwrap();
+    let summary = import(dir.path(), &redis.dump_path()).unwrap();
+    assert_eq!((summary.keys, summary.expired, summary.functions), (1, 1, 1));
+}
