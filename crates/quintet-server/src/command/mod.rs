@@ -5,12 +5,13 @@
 mod administration;
 mod bitmaps;
 pub(crate) mod call;
-mod connection;
+pub(crate) mod connection;
 mod generic;
 mod geo;
 mod hashes;
 mod hyperloglog;
 mod introspection;
+mod latency;
 mod list_moves;
 mod lists;
 mod members;
@@ -57,6 +58,7 @@ pub(crate) fn table() -> Vec<Command> {
         connection::COMMANDS,
         server::COMMANDS,
         administration::COMMANDS,
+        latency::COMMANDS,
         introspection::COMMANDS,
     ];
     let mut commands = groups.concat();

@@ -4,9 +4,15 @@
 mod against_redis;
 mod arguments;
 mod blocking;
+mod chromium;
 mod client;
+mod console;
 mod durability;
+mod exposition;
 mod generator;
+mod http;
+mod latency;
 mod limits;
+mod logs;
 mod pipelines;
 mod running;
