@@ -13,6 +13,7 @@ use crate::{
 pub(crate) fn serve(context: &mut Context<'_>, command: &ServeArgs) -> Outcome {
     let failed = |failure: quintet_server::StartFailure| Failure::Failed(failure.to_string());
     let config = Config::load(command, context.memory_budget).map_err(failed)?;
+    quintet_server::start_logging(config.log_level, config.log_format);
     quintet_server::serve(&command.dir, &config, |addresses| {
         // Standard output may be closed; the server runs without it.
         let out = &mut context.out;

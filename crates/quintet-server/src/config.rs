@@ -13,7 +13,12 @@ use clap::Args;
 use quintet::EngineKind;
 use serde::Deserialize;
 
-use crate::{state::AppendFsync, store::parse_classes};
+use crate::{
+    http::Exposure,
+    logging::{LogFormat, LogLevel},
+    state::AppendFsync,
+    store::parse_classes,
+};
 
 /// The numbers of threads that run commands.
 const THREADS: RangeInclusive<usize> = 1..=1024;
@@ -46,6 +51,36 @@ pub struct ServeArgs {
     /// Seconds after which an idle connection ends, 0 for never (default: 300)
     #[arg(long, value_name = "SECONDS", env = "QUINTET_SERVE_TIMEOUT")]
     pub timeout: Option<u64>,
+    /// An address and port for metrics, health checks and the console (default: none)
+    #[arg(long, value_name = "ADDR", env = "QUINTET_SERVE_HTTP")]
+    pub http: Option<String>,
+    /// What --http serves beyond this machine: none, metrics or console (default: none)
+    #[arg(
+        long,
+        value_name = "WHAT",
+        env = "QUINTET_SERVE_HTTP_EXPOSE",
+        hide_possible_values = true
+    )]
+    pub http_expose: Option<Exposure>,
+    /// A name that browsers and Prometheus use for the address of --http; may be repeated
+    #[arg(long, value_name = "NAME", env = "QUINTET_SERVE_HTTP_HOSTS", value_delimiter = ',')]
+    pub http_hosts: Vec<String>,
+    /// Events to log to standard error: off, error, warn, info or debug (default: info)
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        env = "QUINTET_SERVE_LOG_LEVEL",
+        hide_possible_values = true
+    )]
+    pub log_level: Option<LogLevel>,
+    /// The form of the log: text or json (default: text)
+    #[arg(
+        long,
+        value_name = "FORM",
+        env = "QUINTET_SERVE_LOG_FORMAT",
+        hide_possible_values = true
+    )]
+    pub log_format: Option<LogFormat>,
     /// Threads that run commands (default: one for each processor)
     #[arg(long, value_name = "COUNT", env = "QUINTET_SERVE_THREADS")]
     pub threads: Option<usize>,
@@ -86,10 +121,22 @@ pub struct Config {
     pub proto_max_bulk_len: u64,
     /// Microseconds from which a command is in `SLOWLOG`.
     pub slowlog_log_slower_than: u64,
+    /// Milliseconds from which something is a latency event; 0 for none.
+    pub latency_monitor_threshold: u64,
     /// Most commands in `SLOWLOG`.
     pub slowlog_max_len: u64,
     /// Classes of events of keys that are published, as in Redis: letters of `AKEg$lshzxetmnd`.
     pub notify_keyspace_events: String,
+    /// An address and port for metrics, health checks and the console.
+    pub http: Option<String>,
+    /// What `http` serves beyond this machine.
+    pub http_expose: Exposure,
+    /// Names of hosts that requests to `http` may have besides addresses and `localhost`.
+    pub http_hosts: Vec<String>,
+    /// The least important events that are logged.
+    pub log_level: LogLevel,
+    /// The form of the log.
+    pub log_format: LogFormat,
     /// Threads that run commands.
     pub threads: Option<usize>,
     /// The engine of keys with their strings and small collections.
@@ -117,8 +164,14 @@ impl Default for Config {
             timeout: 300,
             proto_max_bulk_len: 64 << 20,
             slowlog_log_slower_than: 10_000,
+            latency_monitor_threshold: 0,
             slowlog_max_len: 128,
             notify_keyspace_events: String::new(),
+            http: None,
+            http_expose: Exposure::default(),
+            http_hosts: Vec::new(),
+            log_level: LogLevel::default(),
+            log_format: LogFormat::default(),
             threads: None,
             keys_engine: "hashlog".to_owned(),
             elements_engine: "btree".to_owned(),
@@ -170,6 +223,13 @@ impl Config {
         config.appendfsync = args.appendfsync.unwrap_or(config.appendfsync);
         config.maxclients = args.maxclients.unwrap_or(config.maxclients);
         config.timeout = args.timeout.unwrap_or(config.timeout);
+        config.http = args.http.clone().or(config.http);
+        config.http_expose = args.http_expose.unwrap_or(config.http_expose);
+        if !args.http_hosts.is_empty() {
+            config.http_hosts.clone_from(&args.http_hosts);
+        }
+        config.log_level = args.log_level.unwrap_or(config.log_level);
+        config.log_format = args.log_format.unwrap_or(config.log_format);
         config.threads = args.threads.or(config.threads);
         config.memory_budget = memory_budget.or(config.memory_budget);
         config.insecure_i_know |= args.insecure_i_know;
@@ -235,6 +295,32 @@ impl Config {
             return refuse("nothing to listen on: give --listen or --unix");
         }
         Ok(addresses)
+    }
+
+    /// The address of the HTTP port, and whether it serves the console. Fails for an address that
+    /// other machines reach, unless `http-expose` allows it.
+    pub(crate) fn http_address(&self) -> Result<Option<(SocketAddr, bool)>, StartFailure> {
+        let Some(text) = &self.http else { return Ok(None) };
+        let Ok(address) = text.parse::<SocketAddr>() else {
+            return refuse(format!(
+                "http address {text:?} is not an address with a port, such as 127.0.0.1:9121"
+            ));
+        };
+        if address.ip().is_loopback() {
+            return Ok(Some((address, true)));
+        }
+        match self.http_expose {
+            Exposure::None => refuse(format!(
+                "http address {address} is reachable from other machines, and connections are not \
+                 encrypted; use 127.0.0.1 and a tunnel or a proxy, or accept it with \
+                 --http-expose=metrics or --http-expose=console"
+            )),
+            Exposure::Console if self.requirepass.is_empty() => refuse(format!(
+                "http address {address} would show all keys to other machines: set requirepass, or \
+                 serve metrics only with --http-expose=metrics"
+            )),
+            exposure => Ok(Some((address, exposure == Exposure::Console))),
+        }
     }
 
     /// The engines of the tables.
@@ -307,6 +393,27 @@ mod tests {
             let failure = Config::parse(text).unwrap().check_ranges().unwrap_err();
             assert!(failure.0.starts_with(what), "{failure}");
         }
+        let http = |address: &str, http_expose| Config {
+            http: Some(address.to_owned()),
+            http_expose,
+            ..Config::default()
+        };
+        assert_eq!(Config::default().http_address().unwrap(), None);
+        let local = http("[::1]:9", Exposure::None).http_address().unwrap();
+        assert_eq!(local, Some(("[::1]:9".parse().unwrap(), true)));
+        for (address, expose, what) in [
+            ("localhost:9", Exposure::Console, "is not an address with a port"),
+            ("0.0.0.0:9", Exposure::None, "--http-expose=metrics"),
+            ("10.0.0.1:9", Exposure::Console, "set requirepass"),
+        ] {
+            let failure = http(address, expose).http_address().unwrap_err();
+            assert!(failure.0.contains(what), "{failure}");
+        }
+        let mut open = http("0.0.0.0:9", Exposure::Metrics);
+        assert!(matches!(open.http_address(), Ok(Some((_, false)))));
+        open.http_expose = Exposure::Console;
+        open.requirepass = "secret".to_owned();
+        assert!(matches!(open.http_address(), Ok(Some((_, true)))));
         let unordered = Config { elements_engine: "hashlog".to_owned(), ..Config::default() };
         assert!(unordered.engines().unwrap_err().0.contains("keeps no order"));
     }

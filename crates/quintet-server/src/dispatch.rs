@@ -21,7 +21,7 @@ use crate::{
     failure::{Done, Fail},
     resp::{Args, Reply},
     spec::{Keys, Selection, Spec, flag},
-    state::{Queued, ReplyMode, Server, Session, SlowCommand, Stats},
+    state::{Event, Queued, ReplyMode, Server, Session, SlowCommand, Stats},
     store::{Position, Unit, event, now_millis},
 };
 
@@ -40,6 +40,7 @@ pub(crate) struct Dispatcher {
 /// The commands of one pipeline that have not been committed.
 #[derive(Debug)]
 pub(crate) struct Pipeline<'s> {
+    server: &'s Server,
     unit: Unit<'s>,
     /// Where the first reply of the unit begins, and the number of its replies.
     first_reply: usize,
@@ -54,6 +55,7 @@ impl<'s> Pipeline<'s> {
     /// An empty pipeline.
     pub(crate) fn new(server: &'s Server) -> Self {
         Self {
+            server,
             unit: Unit::new(&server.store, now_millis()),
             first_reply: 0,
             replies: 0,
@@ -75,9 +77,17 @@ impl<'s> Pipeline<'s> {
     /// Commits the unit. After a failure its replies are errors.
     pub(crate) fn commit(&mut self, reply: &mut Reply) {
         if self.unit.is_changed() {
-            match self.unit.commit(Durability::Buffered) {
+            let started = Instant::now();
+            let committed = self.unit.commit(Durability::Buffered);
+            let elapsed = started.elapsed();
+            self.server.stats.commit_latency.record(elapsed);
+            self.server.note_latency(Event::Commit, elapsed);
+            match committed {
                 Ok(_) => self.has_committed = true,
-                Err(fail) => self.fail(reply, &fail),
+                Err(fail) => {
+                    self.server.stats.note_failure(&fail);
+                    self.fail(reply, &fail);
+                }
             }
         } else {
             self.unit.end_unchanged();
@@ -90,7 +100,11 @@ impl<'s> Pipeline<'s> {
         self.unit.discard();
         reply.out.truncate(self.first_reply);
         let text = fail.text();
-        (0..self.replies).for_each(|_| reply.error(&text));
+        for _ in 0..self.replies {
+            let start = reply.out.len();
+            reply.error(&text);
+            self.server.stats.note_reply(reply, start);
+        }
         self.replies = 0;
     }
 
@@ -137,6 +151,7 @@ impl Dispatcher {
             Err(fail) => {
                 session.is_queue_bad |= session.queue.is_some();
                 reply.error(&fail.text());
+                server.stats.note_reply(reply, start);
                 pipeline.end_reply(session, reply, start);
                 return;
             }
@@ -168,6 +183,7 @@ impl Dispatcher {
         }
         // A commit within the command moves the start.
         let start = start.min(reply.out.len());
+        server.stats.note_reply(reply, start);
         pipeline.end_reply(session, reply, start);
         note_time(server, pipeline, session, at, args);
         if !pipeline.unit.is_changed() {
@@ -284,6 +300,7 @@ impl Dispatcher {
             if let Err(fail) = result {
                 reply.out.truncate(at);
                 reply.error(&fail.text());
+                server.stats.note_reply(reply, at);
                 if matches!(fail, Fail::Store(_)) {
                     failure = Some(fail);
                     break;
@@ -303,6 +320,7 @@ impl Dispatcher {
         match committed {
             Ok(changes) => pipeline.has_committed |= changes > 0,
             Err(fail) => {
+                server.stats.note_failure(&fail);
                 reply.out.truncate(start);
                 reply.error(&fail.text());
             }
@@ -372,6 +390,7 @@ fn run_handler<'s>(
     let result = handler(&mut Call { unit, args, reply, session, server });
     pipeline.unit.end_command();
     let Err(fail) = result else { return };
+    server.stats.note_failure(&fail);
     session.block = None;
     reply.out.truncate(start);
     reply.error(&fail.text());
@@ -478,7 +497,10 @@ fn note_time(
     if let Some(counters) = server.stats.by_command.get(at) {
         counters.calls.fetch_add(1, Ordering::Relaxed);
         counters.micros.fetch_add(micros, Ordering::Relaxed);
+        counters.latency.record(elapsed);
     }
+    let is_fast = server.registry.spec(at).is_some_and(|spec| spec.has(flag::FAST));
+    server.note_latency(if is_fast { Event::FastCommand } else { Event::Command }, elapsed);
     let limit = server.settings.slowlog_log_slower_than.load(Ordering::Relaxed);
     if micros < limit || elapsed < Duration::from_micros(1) {
         return;
@@ -488,6 +510,12 @@ fn note_time(
     if [b"auth".as_slice(), b"hello", b"config", b"acl"].contains(&name.as_slice()) {
         words.truncate(1);
         words.push(b"(redacted)".to_vec());
+    }
+    if let Some(left_out) = server.stats.log_limits.slow.admit() {
+        let command = server.registry.spec(at).map_or("", |spec| spec.name);
+        let bytes: usize = args.from(0).map(<[u8]>::len).sum();
+        let (arguments, client) = (args.len(), &session.client.address);
+        tracing::warn!(command, micros, arguments, bytes, %client, left_out, "slow command");
     }
     let slow = SlowCommand {
         id: 0,

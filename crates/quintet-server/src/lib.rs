@@ -3,7 +3,8 @@
 //! A connection is a task of tokio ([`network`](crate)). It parses requests (`resp`), and the
 //! dispatcher (`dispatch`) runs their commands (`command`, one table of all). Commands read and
 //! change keys through a unit (`store`), which commits as one atomic batch. `state` is what
-//! connections share. Start reading at `dispatch.rs` and `store/mod.rs`.
+//! connections share, with all counters. `http` shows them to operators. Start reading at
+//! `dispatch.rs` and `store/mod.rs`.
 //!
 //! API Boundary: this crate sees only the public surface of the `quintet` crate.
 #![forbid(unsafe_code)]
@@ -14,20 +15,26 @@ mod dispatch;
 mod failure;
 pub mod fuzzing;
 mod glob;
+mod http;
 mod loading;
+mod logging;
 mod migrate;
 mod network;
+mod notify;
 mod number;
 mod rdb;
 mod replication;
 mod resp;
 mod run;
+mod sampler;
 mod spec;
 mod state;
 mod store;
 mod sweeper;
 
 pub use config::{Config, ServeArgs, StartFailure};
+pub use http::Exposure;
+pub use logging::{LogFormat, LogLevel, start_logging};
 pub use migrate::{ExportSummary, ImportSummary, export_rdb, import_rdb};
 pub use run::serve;
 pub use state::AppendFsync;

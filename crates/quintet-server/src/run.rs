@@ -1,23 +1,30 @@
 //! Starts a server, and ends it in order.
 
 use std::{
+    net::SocketAddr,
     path::Path,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use quintet::{Durability, Options};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
 
 use crate::{
     command,
     config::{Config, StartFailure, prepare_directory, refuse},
     dispatch::Dispatcher,
     failure::Fail,
+    http::Http,
     migrate::refuse_unfinished,
     network::{Listener, bind},
+    notify::Notifier,
     replication,
-    state::{AppendFsync, Replication, Server, Settings, Stats},
+    sampler::sample_until_end,
+    state::{AppendFsync, Event, Replication, Server, Settings, Stats},
     store::{Changes, Databases, Engines, Store, Stripes, parse_classes},
     sweeper::Sweeper,
 };
@@ -48,6 +55,9 @@ pub fn serve(
     }
     let addresses = config.addresses()?;
     let engines = config.engines()?;
+    let http_address = config.http_address()?;
+    let notifier = Notifier::from_environment();
+    log_start(dir, config);
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     prepare_directory(dir)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -62,12 +72,62 @@ pub fn serve(
         let listeners = bind(&addresses, config.unix.as_deref())
             .await
             .map_err(|error| StartFailure(error.to_string()))?;
+        let http = match http_address {
+            Some((address, has_console)) => {
+                Some(start_http(address, Http::new(has_console, &config.http_hosts)).await?)
+            }
+            None => None,
+        };
+        tokio::spawn(notifier.clone().watch());
+        notifier.status("opening the database");
         let server = Arc::new(open(dir, config, engines, &listeners)?);
-        on_start(&names_of(&listeners));
-        run(&server, listeners, config).await
+        tokio::spawn(sample_until_end(server.clone()));
+        let mut addresses = names_of(&listeners);
+        if let Some((http, address)) = http {
+            http.open(&server);
+            addresses.push(format!("http://{address}"));
+        }
+        let shown = addresses.join(", ");
+        tracing::info!(addresses = shown, "ready");
+        notifier.ready(&format!("accepts connections on {shown}"));
+        on_start(&addresses);
+        run(&server, listeners, config, &notifier).await
     })?;
     drop(runtime);
     Ok(())
+}
+
+/// Logs the version and the settings, but for the password.
+fn log_start(dir: &Path, config: &Config) {
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), dir = %dir.display(), "starting");
+    tracing::info!(
+        listen = config.listen.join(", "),
+        unix = config.unix.as_ref().map(|path| path.display().to_string()),
+        has_password = !config.requirepass.is_empty(),
+        appendfsync = config.appendfsync.name(),
+        memory_budget = config.memory_budget,
+        maxclients = config.maxclients,
+        timeout = config.timeout,
+        http = config.http,
+        http_expose = ?config.http_expose,
+        threads = config.threads,
+        keys_engine = config.keys_engine,
+        elements_engine = config.elements_engine,
+        "configuration"
+    );
+}
+
+/// Opens the HTTP port. It answers from now on, also while the database is being opened.
+async fn start_http(
+    address: SocketAddr,
+    http: Arc<Http>,
+) -> Result<(Arc<Http>, SocketAddr), StartFailure> {
+    let listener = TcpListener::bind(address).await;
+    let bound = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
+    let (address, listener) =
+        bound.map_err(|error| StartFailure(format!("cannot listen on http {address}: {error}")))?;
+    tokio::spawn(http.clone().run(listener));
+    Ok((http, address))
 }
 
 fn names_of(listeners: &[Listener]) -> Vec<String> {
@@ -106,7 +166,10 @@ fn open(
     if let Some(bytes) = config.memory_budget {
         options = options.memory_budget(bytes);
     }
+    let started = Instant::now();
     let database = options.open(dir).map_err(failed)?;
+    let millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    tracing::info!(millis, tables = database.table_count(), "the database is open");
     let budget = database.stats().memory_budget_bytes;
     let databases = Databases::open(database, Engines { keys, elements }).map_err(failed)?;
     let store = Store { databases, stripes: Stripes::new(), changes: Changes::default() };
@@ -136,6 +199,7 @@ fn settings(config: &Config, budget: u64) -> Settings {
         (&settings.timeout, config.timeout),
         (&settings.proto_max_bulk_len, config.proto_max_bulk_len),
         (&settings.slowlog_log_slower_than, config.slowlog_log_slower_than),
+        (&settings.latency_monitor_threshold, config.latency_monitor_threshold),
         (&settings.slowlog_max_len, config.slowlog_max_len),
         (&settings.maxmemory, budget),
     ] {
@@ -149,6 +213,7 @@ async fn run(
     server: &Arc<Server>,
     listeners: Vec<Listener>,
     config: &Config,
+    notifier: &Notifier,
 ) -> Result<(), StartFailure> {
     let dispatcher = Arc::new(Dispatcher::new(command::table()));
     for listener in listeners {
@@ -158,6 +223,8 @@ async fn run(
     let replicating = tokio::spawn(replication::run(server.clone(), dispatcher.clone()));
     wait_for_end(server).await?;
     server.end();
+    notifier.stopping();
+    tracing::info!(clients = server.clients.count(), "shutting down");
     let deadline = Instant::now() + DRAIN_TIME;
     while server.clients.count() > 0 && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -167,7 +234,16 @@ async fn run(
     let _ = replicating.await;
     let database = server.store.databases.database();
     let closed = database.sync().and_then(|()| database.close());
-    closed.map_err(|error| StartFailure(format!("cannot close the database: {error}")))
+    match closed {
+        Ok(()) => {
+            tracing::info!("the database is closed");
+            Ok(())
+        }
+        Err(error) => {
+            tracing::error!(%error, "the database cannot be closed");
+            refuse(format!("cannot close the database: {error}"))
+        }
+    }
 }
 
 /// Waits for a signal or `SHUTDOWN`.
@@ -177,8 +253,8 @@ async fn wait_for_end(server: &Server) -> Result<(), StartFailure> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut ending = server.ending.subscribe();
     tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        _ = terminate.recv() => tracing::info!(signal = "SIGTERM", "a signal has come"),
+        _ = interrupt.recv() => tracing::info!(signal = "SIGINT", "a signal has come"),
         _ = ending.wait_for(|is_ending| *is_ending) => {}
     }
     Ok(())
@@ -196,14 +272,20 @@ async fn sweep(server: Arc<Server>) {
             // The master of a replica removes expired keys.
             Sweeper::step(&own.store, !own.replication.is_replica())
         };
+        let started = Instant::now();
         let swept = tokio::task::spawn_blocking(step).await;
+        server.note_latency(Event::ExpireCycle, started.elapsed());
         let is_more = match swept {
             Ok(Ok((expired, is_more))) => {
                 Stats::add(&server.stats.expired, expired);
                 is_more
             }
             // A full disk or a failed table: writes report it to the clients.
-            _ => false,
+            Ok(Err(fail)) => {
+                server.stats.note_failure(&fail);
+                false
+            }
+            Err(_) => false,
         };
         let pause = if is_more { Duration::from_millis(1) } else { SWEEP_INTERVAL };
         tokio::select! {

@@ -112,7 +112,8 @@ fn set_protocol(call: &mut Call<'_, '_>, protocol: Protocol) {
 }
 
 /// Compares in a time that does not depend on where the texts differ.
-fn is_equal_in_constant_time(a: &[u8], b: &[u8]) -> bool {
+/// Whether two secrets are equal. Takes a time that depends on the length of the first only.
+pub(crate) fn is_equal_in_constant_time(a: &[u8], b: &[u8]) -> bool {
     let mut difference = usize::from(a.len() != b.len());
     for (at, byte) in a.iter().enumerate() {
         difference |= usize::from(byte ^ b.get(at).copied().unwrap_or(!*byte));
@@ -124,6 +125,7 @@ fn log_in(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Done {
     let expected = call.server.settings.password();
     let is_right = expected.is_empty() || is_equal_in_constant_time(password, expected.as_bytes());
     if user != b"default" || !is_right {
+        call.server.stats.note_wrong_password(&call.session.client.address);
         return Err(Fail::new("WRONGPASS invalid username-password pair or user is disabled."));
     }
     call.session.is_authenticated = true;

@@ -5,12 +5,13 @@
 mod administration;
 mod bitmaps;
 pub(crate) mod call;
-mod connection;
+pub(crate) mod connection;
 mod generic;
 mod geo;
 mod hashes;
 mod hyperloglog;
 mod introspection;
+mod latency;
 mod list_moves;
 mod lists;
 mod members;
@@ -61,6 +62,7 @@ pub(crate) fn table() -> Vec<Command> {
         server::COMMANDS,
         administration::COMMANDS,
         replication::COMMANDS,
+        latency::COMMANDS,
         introspection::COMMANDS,
     ];
     let mut commands = groups.concat();

@@ -20,7 +20,7 @@ use crate::{
     command::{pubsub::end_subscriptions, transactions::end_watch},
     dispatch::{Dispatcher, Pipeline},
     resp::{Args, Limits, Parser, Reply},
-    state::{AppendFsync, Block, Client, Server, Session, Stats},
+    state::{AppendFsync, Block, Client, Event, Server, Session, Stats},
 };
 
 /// Most arguments of a request.
@@ -203,7 +203,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn sync_and_write(&mut self, has_committed: bool) -> Result<(), EndOfConnection> {
         if has_committed && self.server.settings.appendfsync() == AppendFsync::Always {
             // Without the sync the writes are not acknowledged: the client gets no reply.
-            self.server.syncer.sync().await.map_err(|_| EndOfConnection)?;
+            let started = Instant::now();
+            let synced = self.server.syncer.sync().await;
+            let elapsed = started.elapsed();
+            self.server.stats.sync_latency.record(elapsed);
+            self.server.note_latency(Event::Sync, elapsed);
+            synced.map_err(|_| EndOfConnection)?;
         }
         self.session.client.take_messages(&mut self.reply.out);
         if !self.reply.out.is_empty() {
@@ -215,8 +220,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.reply.out.shrink_to(READ_BYTES);
             }
         }
+        self.note_buffers();
         let is_killed = self.session.client.is_killed.load(Ordering::Acquire);
         if self.session.is_closing || is_killed { Err(EndOfConnection) } else { Ok(()) }
+    }
+
+    /// Tells others the memory of the buffers.
+    fn note_buffers(&self) {
+        let (query, reply) = &self.session.client.buffers;
+        for (shown, capacity) in
+            [(query, self.buffer.capacity()), (reply, self.reply.out.capacity())]
+        {
+            shown.store(u64::try_from(capacity).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
     }
 
     /// Checks the idle time when its timer has fired, and sets the timer again.
@@ -252,6 +268,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // A long argument is read in longer parts, but never in one of its declared length.
         let wanted = self.parser.wanted().saturating_sub(self.buffer.len());
         self.buffer.reserve(wanted.clamp(READ_BYTES, LONG_READ_BYTES));
+        self.note_buffers();
         tokio::select! {
             biased;
             count = self.stream.read_buf(&mut self.buffer) => {

@@ -120,7 +120,10 @@ impl Listener {
                 Err(error) => Err(error),
             },
         };
-        if accepted.is_err() {
+        if let Err(error) = accepted {
+            if let Some(left_out) = server.stats.log_limits.refused.admit() {
+                tracing::warn!(%error, left_out, "connection refused");
+            }
             // Too many open files, or a client that has gone: the next attempt may succeed.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -141,9 +144,14 @@ fn admit(
         ip.filter(|ip| !ip.is_loopback()).is_some_and(|ip| server.clients.count_of(ip) >= per_ip);
     if is_full || is_many {
         Stats::add(&server.stats.rejected_connections, 1);
+        if let Some(left_out) = server.stats.log_limits.refused.admit() {
+            let reason = if is_full { "maxclients" } else { "maxclients-per-ip" };
+            tracing::warn!(address, reason, left_out, "connection refused");
+        }
         return None;
     }
     Stats::add(&server.stats.connections, 1);
+    tracing::debug!(address, "connection accepted");
     Some(server.clients.add(address, ip))
 }
 

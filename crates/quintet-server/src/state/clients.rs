@@ -43,6 +43,23 @@ pub(crate) struct Client {
     pub(crate) unblock: AtomicU64,
     /// Whether it receives all commands.
     pub(crate) is_monitor: AtomicBool,
+    /// Bytes of memory of its requests and of its replies.
+    pub(crate) buffers: (AtomicU64, AtomicU64),
+}
+
+/// Sums over the clients.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ClientTotals {
+    /// Clients that wait.
+    pub(crate) blocked: usize,
+    /// Bytes of memory of requests.
+    pub(crate) query_bytes: u64,
+    /// Bytes of memory of replies.
+    pub(crate) reply_bytes: u64,
+    /// Bytes of messages that wait.
+    pub(crate) message_bytes: u64,
+    /// Bytes of the client with most.
+    pub(crate) largest_bytes: u64,
 }
 
 /// What a client tells about itself, and what it did last.
@@ -97,6 +114,13 @@ impl Client {
         out.append(&mut lock(&self.outbox).out);
     }
 
+    /// Bytes of memory of its requests, of its replies, and of the messages that wait.
+    pub(crate) fn buffer_bytes(&self) -> [u64; 3] {
+        let messages = u64::try_from(lock(&self.outbox).out.capacity()).unwrap_or(u64::MAX);
+        let (query, reply) = &self.buffers;
+        [query.load(Ordering::Relaxed), reply.load(Ordering::Relaxed), messages]
+    }
+
     /// Chooses the protocol of messages.
     pub(crate) fn set_protocol(&self, protocol: Protocol) {
         lock(&self.outbox).protocol = protocol;
@@ -131,6 +155,7 @@ impl Clients {
             is_killed: AtomicBool::new(false),
             unblock: AtomicU64::new(0),
             is_monitor: AtomicBool::new(false),
+            buffers: Default::default(),
         });
         lock(&self.connected).insert(client.id, client.clone());
         client
@@ -147,6 +172,20 @@ impl Clients {
     /// All clients by number.
     pub(crate) fn all(&self) -> Vec<Arc<Client>> {
         lock(&self.connected).values().cloned().collect()
+    }
+
+    /// Sums over the clients.
+    pub(crate) fn totals(&self) -> ClientTotals {
+        let mut totals = ClientTotals::default();
+        for client in self.all() {
+            let [query, reply, messages] = client.buffer_bytes();
+            totals.blocked += usize::from(client.info().is_blocked);
+            totals.query_bytes += query;
+            totals.reply_bytes += reply;
+            totals.message_bytes += messages;
+            totals.largest_bytes = totals.largest_bytes.max(query + reply + messages);
+        }
+        totals
     }
 
     /// Number of clients.

@@ -2,6 +2,9 @@
 
 mod clients;
 mod cursors;
+mod histogram;
+mod latency;
+mod observed;
 mod pubsub;
 mod replica;
 mod settings;
@@ -14,7 +17,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use cursors::Cursors;
@@ -23,12 +26,20 @@ use syncer::Syncer;
 use tokio::sync::watch;
 
 pub(crate) use clients::{Block, Client, Clients, Queued, ReplyMode, Session};
+pub(crate) use histogram::{BUCKETS, HistogramCounts, bound};
+pub(crate) use latency::{Event, EventSamples, LatencyMonitor, Slow};
+pub(crate) use observed::{
+    ActivityInterval, HistogramSummary, Observed, Sample, SyncState, TABLES_MAX,
+};
 pub(crate) use replica::{LinkState, Master, Replication};
 pub use settings::AppendFsync;
 pub(crate) use settings::{Refusal, Settings};
 pub(crate) use stats::{SlowCommand, Stats};
 
-use crate::{spec::Registry, store::Store};
+use crate::{
+    spec::Registry,
+    store::{Store, now_millis},
+};
 
 /// The state of a server.
 #[derive(Debug)]
@@ -45,6 +56,10 @@ pub(crate) struct Server {
     pub(crate) pubsub: Arc<PubSub>,
     /// Counters.
     pub(crate) stats: Stats,
+    /// What operators see.
+    pub(crate) observed: Observed,
+    /// What was slow.
+    pub(crate) latency: LatencyMonitor,
     /// Positions of scans.
     pub(crate) cursors: Cursors,
     /// Seed and counter of random numbers.
@@ -84,6 +99,8 @@ impl Server {
             clients: Clients::default(),
             pubsub,
             stats: Stats::new(registry.specs().len()),
+            observed: Observed::default(),
+            latency: LatencyMonitor::default(),
             registry,
             cursors: Cursors::default(),
             random: (RandomState::new(), AtomicU64::new(0)),
@@ -96,6 +113,21 @@ impl Server {
         })
     }
 
+    /// Notes how long something took, if that makes it a latency event.
+    pub(crate) fn note_latency(&self, event: Event, duration: Duration) {
+        let threshold = self.settings.latency_monitor_threshold.load(Ordering::Relaxed);
+        self.latency.note(threshold, event, duration, || now_millis() / 1000);
+    }
+
+    /// Why the server is not ready for reads and writes, or `None` if it is.
+    pub(crate) fn unreadiness(&self) -> Option<String> {
+        if *self.ending.borrow() {
+            return Some("the server shuts down".to_owned());
+        }
+        let failure = self.store.databases.database().write_failure()?;
+        Some(format!("writes are refused until the server is started again: {failure}"))
+    }
+
     /// A random number, good enough to choose keys and members.
     pub(crate) fn random(&self) -> u64 {
         self.random.0.hash_one(self.random.1.fetch_add(1, Ordering::Relaxed))
@@ -105,6 +137,14 @@ impl Server {
     pub(crate) fn end(&self) {
         self.ending.send_replace(true);
     }
+}
+
+/// Resident memory of the process in bytes, or 0 where the system does not tell.
+pub(crate) fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let pages = pages.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+    let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
+    pages.unwrap_or(0) * page
 }
 
 /// 40 hexadecimal digits that differ at each start.

@@ -64,6 +64,8 @@ pub(crate) struct Settings {
     pub(crate) proto_max_bulk_len: AtomicU64,
     /// Microseconds from which a command is slow.
     pub(crate) slowlog_log_slower_than: AtomicU64,
+    /// Milliseconds from which something is a latency event; 0 for none.
+    pub(crate) latency_monitor_threshold: AtomicU64,
     /// Most entries of the list of slow commands.
     pub(crate) slowlog_max_len: AtomicU64,
     /// Classes of events of keys that are published.
@@ -76,11 +78,12 @@ pub(crate) struct Settings {
 type Number = (&'static str, fn(&Settings) -> &AtomicU64, u64, u64);
 
 /// The numbers. `maxmemory` is fixed at the start.
-const NUMBERS: [Number; 5] = [
+const NUMBERS: [Number; 6] = [
     ("maxclients", |settings| &settings.maxclients, 1, 1_000_000),
     ("timeout", |settings| &settings.timeout, 0, 1_000_000_000),
     ("proto-max-bulk-len", |settings| &settings.proto_max_bulk_len, 1 << 20, 512 << 20),
     ("slowlog-log-slower-than", |settings| &settings.slowlog_log_slower_than, 0, u64::MAX),
+    ("latency-monitor-threshold", |settings| &settings.latency_monitor_threshold, 0, 1_000_000_000),
     ("slowlog-max-len", |settings| &settings.slowlog_max_len, 0, 10_000),
 ];
 

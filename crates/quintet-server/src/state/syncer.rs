@@ -84,6 +84,9 @@ fn sync_requests(database: &Database, requests: &Requests, done: &watch::Sender<
         let outcome = database.sync().map(|()| covered).map_err(|error| error.to_string());
         // A failed sync stays: the store refuses later writes too.
         let is_failed = outcome.is_err();
+        if let Err(error) = &outcome {
+            tracing::error!(error, "a sync failed; writes are refused until the next start");
+        }
         drop(done.send_replace(outcome));
         if is_failed {
             return;

@@ -16,6 +16,8 @@ use super::client::Client;
 /// A server in this process on a directory of its own.
 pub(crate) struct Server {
     pub(crate) port: u16,
+    /// What the server says it listens on; the HTTP port is the last.
+    addresses: Vec<String>,
     thread: Option<JoinHandle<()>>,
     /// Removed behind the end of the server.
     dir: Option<tempfile::TempDir>,
@@ -44,12 +46,18 @@ impl Server {
         let (sender, receiver) = mpsc::channel();
         let dir = dir.join("data");
         let thread = thread::spawn(move || {
-            let started = |addresses: &[String]| sender.send(addresses[0].clone()).unwrap();
+            let started = |addresses: &[String]| sender.send(addresses.to_vec()).unwrap();
             serve(&dir, &config, started).unwrap();
         });
-        let address = receiver.recv_timeout(Duration::from_secs(20)).unwrap();
-        let port = address.rsplit(':').next().unwrap().parse().unwrap();
-        Self { port, thread: Some(thread), dir: None }
+        let addresses = receiver.recv_timeout(Duration::from_secs(20)).unwrap();
+        let port = port_of(&addresses[0]);
+        Self { port, addresses, thread: Some(thread), dir: None }
+    }
+
+    /// The HTTP port of a server that has one.
+    pub(crate) fn http_port(&self) -> u16 {
+        assert!(self.addresses.len() > 1, "there is no HTTP port: {:?}", self.addresses);
+        port_of(self.addresses.last().unwrap())
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -78,6 +86,10 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.shut_down();
     }
+}
+
+fn port_of(address: &str) -> u16 {
+    address.rsplit(':').next().unwrap().parse().unwrap()
 }
 
 /// Redis's own server.

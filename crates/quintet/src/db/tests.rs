@@ -533,7 +533,9 @@ fn a_failed_log_refuses_writes_and_not_reads() {
     table.put_with("k", "v", PutOptions::new().durability(Durability::Sync)).unwrap();
     env.inject(Fault::new(&[Call::Sync], When::Nth(1), Effect::Io));
     let sync = PutOptions::new().durability(Durability::Sync);
+    assert_eq!(db.write_failure(), None);
     assert!(table.put_with("lost", "v", sync).is_err());
+    assert!(db.write_failure().is_some());
     for _ in 0..3 {
         assert!(matches!(table.put("k", "w"), Err(Error::LogFailed { .. })));
         let refused = db.create_table("u", TableOptions::new(EngineKind::Naive));

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     spec::REDIS_VERSION,
-    state::{LinkState, Server},
+    state::{LinkState, Server, resident_bytes},
     store::{DATABASES, now_millis},
 };
 
@@ -98,14 +98,6 @@ fn memory(server: &Server, text: &mut String) {
     put(text, "maxmemory", store.memory_budget_bytes);
     put(text, "maxmemory_policy", "noeviction");
     put(text, "quintet_file_bytes", store.file_bytes);
-}
-
-/// Resident memory of the process in bytes, or 0 where the system does not tell.
-fn resident_bytes() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").ok();
-    let pages = pages.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
-    let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
-    pages.unwrap_or(0) * page
 }
 
 fn persistence(server: &Server, text: &mut String) {

@@ -103,6 +103,7 @@ fn shutdown(call: &mut Call<'_, '_>) -> Done {
     }
     // The client sees the end of the connection, as with Redis.
     call.session.is_closing = true;
+    tracing::info!(client = %call.session.client.address, "SHUTDOWN was called");
     call.server.end();
     Ok(())
 }
@@ -141,20 +142,33 @@ fn config_set(call: &mut Call<'_, '_>) -> Done {
     while let (Some(name), Some(value)) = (words.next(), words.next()) {
         let name = String::from_utf8_lossy(name).to_ascii_lowercase();
         let value = String::from_utf8_lossy(value);
-        call.server.settings.set(&name, &value).map_err(|refusal| {
-            Fail::with(match refusal {
-                Refusal::Unknown => {
-                    format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'")
-                }
-                Refusal::Fixed => format!(
-                    "ERR CONFIG SET failed (possibly related to argument '{name}') - can't set \
-                     immutable config"
-                ),
-                Refusal::Value(why) => {
-                    format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
-                }
+        let is_secret = name == "requirepass";
+        let shown = if is_secret { "(redacted)" } else { value.as_ref() };
+        call.server
+            .settings
+            .set(&name, &value)
+            .inspect(|()| {
+                let client = &call.session.client.address;
+                tracing::info!(setting = name, value = shown, %client, "configuration changed");
             })
-        })?;
+            .map_err(|refusal| {
+                Fail::with(match refusal {
+                    Refusal::Unknown => {
+                        format!(
+                            "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+                        )
+                    }
+                    Refusal::Fixed => format!(
+                        "ERR CONFIG SET failed (possibly related to argument '{name}') - can't set \
+                     immutable config"
+                    ),
+                    Refusal::Value(why) => {
+                        format!(
+                            "ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"
+                        )
+                    }
+                })
+            })?;
     }
     call.reply.ok();
     Ok(())

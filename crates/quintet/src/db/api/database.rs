@@ -249,6 +249,25 @@ impl Database {
         self.session.core.stats()
     }
 
+    /// Returns the same as [`Database::stats`] without opening a table: `tables` has at most
+    /// `limit` of the open tables, and `file_bytes` counts their files only. Reads no file, but for
+    /// tables of `slm` and `tph` with up to 4,096 entries, whose keys it counts.
+    pub fn stats_of_open_tables(&self, limit: usize) -> DatabaseStats {
+        self.session.core.stats_of_open(limit)
+    }
+
+    /// Returns the number of tables, without those behind mounts. 0 in a forked child.
+    pub fn table_count(&self) -> usize {
+        let tables = &self.session.core.tables;
+        if tables.is_forked() { 0 } else { tables.catalog.with_tree(CatalogTree::table_count) }
+    }
+
+    /// Returns why the database takes no writes until it is reopened: a sync of the log or of the
+    /// catalog has failed. `None` while it works. Takes constant time.
+    pub fn write_failure(&self) -> Option<String> {
+        self.session.core.write_failure()
+    }
+
     /// Returns whether the database was opened read-only.
     pub fn is_read_only(&self) -> bool {
         self.session.core.tables.is_read_only()

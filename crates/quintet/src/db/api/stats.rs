@@ -223,9 +223,30 @@ impl Core {
             return DatabaseStats::default();
         }
         let open_tables = to_u64(self.tables.open_count());
-        let index = self.expiry.table().map(|index| index.engine.stats()).unwrap_or_default();
         let tables = self.tables.catalog.with_tree(CatalogTree::tables).into_iter();
-        let tables: Vec<_> = tables.filter_map(|(name, id)| self.stats_of(name, id)).collect();
+        let tables = tables.filter_map(|(name, id)| self.stats_of(name, id)).collect();
+        self.stats_with(tables, open_tables)
+    }
+
+    /// Returns the statistics with the first `limit` of the tables that are open. Opens no table.
+    pub(crate) fn stats_of_open(&self, limit: usize) -> DatabaseStats {
+        if self.tables.is_forked() {
+            return DatabaseStats::default();
+        }
+        let open = self.tables.all();
+        let shown = open.iter().filter(|table| table.is_live() && !self.expiry.is_index(table));
+        let tables = shown.take(limit).map(|table| self.table_stats(table)).collect();
+        self.stats_with(tables, to_u64(open.len()))
+    }
+
+    /// Returns why the database takes no writes any more, or `None` while it does.
+    pub(crate) fn write_failure(&self) -> Option<String> {
+        let failure = self.log.failure().or_else(|| self.tables.catalog.failure());
+        failure.map(ToOwned::to_owned)
+    }
+
+    fn stats_with(&self, tables: Vec<TableStats>, open_tables: u64) -> DatabaseStats {
+        let index = self.expiry.table().map(|index| index.engine.stats()).unwrap_or_default();
         let log = self.log.stats();
         let catalog_bytes = self.tables.catalog.file_bytes();
         let table_bytes: u64 = tables.iter().map(|table| table.file_bytes).sum();

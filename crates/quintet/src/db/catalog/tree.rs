@@ -325,6 +325,13 @@ impl CatalogTree {
         self.tables_below(ROOT)
     }
 
+    /// Returns the number of tables, without the expiry index.
+    pub(crate) fn table_count(&self) -> usize {
+        let is_table = |node: &&CatalogNode| matches!(node.content, NodeContent::Table(_));
+        let tables = self.nodes.values().filter(is_table).count();
+        tables - usize::from(self.expiry_index.is_some())
+    }
+
     /// Returns the changes that create the missing directories above the last component of `path`,
     /// then the parent, number and name of a new node there. Numbers start at `next_id`.
     pub(super) fn plan_parents<'a>(

@@ -1,5 +1,7 @@
 //! Counters of the server.
 
+mod errors;
+
 use std::{
     collections::VecDeque,
     sync::{
@@ -7,6 +9,11 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
+
+use errors::ErrorCounters;
+
+use super::histogram::Histogram;
+use crate::{failure::Fail, logging::LogLimits, resp::Reply};
 
 /// Calls of one command.
 #[derive(Debug, Default)]
@@ -19,6 +26,8 @@ pub(crate) struct CommandCounters {
     pub(crate) rejected: AtomicU64,
     /// Calls that failed.
     pub(crate) failed: AtomicU64,
+    /// Their durations.
+    pub(crate) latency: Histogram,
 }
 
 /// A slow command.
@@ -59,6 +68,14 @@ pub(crate) struct Stats {
     pub(crate) bytes_out: AtomicU64,
     /// By position in the table of commands.
     pub(crate) by_command: Vec<CommandCounters>,
+    /// Errors by kind.
+    pub(crate) errors: ErrorCounters,
+    /// Limits of what is logged.
+    pub(crate) log_limits: LogLimits,
+    /// Durations of commits, without syncs.
+    pub(crate) commit_latency: Histogram,
+    /// Waits of connections for a sync, with `appendfsync always`.
+    pub(crate) sync_latency: Histogram,
     slow: Mutex<(u64, VecDeque<SlowCommand>)>,
 }
 
@@ -72,6 +89,27 @@ impl Stats {
     /// Adds to a counter.
     pub(crate) fn add(counter: &AtomicU64, count: usize) {
         counter.fetch_add(u64::try_from(count).unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Counts the reply that begins at `start` if it is an error.
+    pub(crate) fn note_reply(&self, reply: &Reply, start: usize) {
+        self.errors.note_reply(reply.out.get(start..).unwrap_or(&[]));
+    }
+
+    /// Counts and logs a failure of the store.
+    pub(crate) fn note_failure(&self, fail: &Fail) {
+        let Fail::Store(error) = fail else { return };
+        let kind = self.errors.note_storage(error);
+        if let Some(left_out) = self.log_limits.storage.admit() {
+            tracing::error!(kind, %error, left_out, "storage error");
+        }
+    }
+
+    /// Logs a wrong password.
+    pub(crate) fn note_wrong_password(&self, address: &str) {
+        if let Some(left_out) = self.log_limits.passwords.admit() {
+            tracing::warn!(address, left_out, "authentication failed");
+        }
     }
 
     /// Counts a read of a key.
@@ -94,6 +132,8 @@ impl Stats {
         let by_command = self.by_command.iter().flat_map(|counters| {
             [&counters.calls, &counters.micros, &counters.rejected, &counters.failed]
         });
+        let latencies = self.by_command.iter().map(|counters| &counters.latency);
+        latencies.chain([&self.commit_latency, &self.sync_latency]).for_each(Histogram::reset);
         for counter in own.into_iter().chain(by_command) {
             counter.store(0, Ordering::Relaxed);
         }
@@ -111,6 +151,11 @@ impl Stats {
     /// The slow commands, newest first.
     pub(crate) fn slow_commands(&self) -> Vec<SlowCommand> {
         self.slow().1.iter().cloned().collect()
+    }
+
+    /// Number of slow commands since the start.
+    pub(crate) fn slow_count(&self) -> u64 {
+        self.slow().0
     }
 
     /// Forgets the slow commands.
