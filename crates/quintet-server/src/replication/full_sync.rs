@@ -172,13 +172,7 @@ fn load(server: &Server, received: &Received, epoch: u64, position: &Position) -
         .map_err(crate::rdb::Failure::from)
         .and_then(|loader| loader.load(source, Some(position.encode())));
     let outcome = match loaded {
-        Ok(_) => {
-            server.replication.note(|status| {
-                status.position = Some(position.clone());
-                status.full_syncs += 1;
-            });
-            Ok(())
-        }
+        Ok(_) => end_load(server, position),
         Err(failure) => {
             server.replication.note(|status| status.position = None);
             let text = format!("cannot load the dump of the master: {failure}");
@@ -193,6 +187,22 @@ fn load(server: &Server, received: &Received, epoch: u64, position: &Position) -
     };
     server.replication.is_loading.store(false, Ordering::Release);
     outcome
+}
+
+/// Notes the position behind a dump, unless the server has become a master meanwhile. Then clients
+/// may write, and the position must not be used again.
+fn end_load(server: &Server, position: &Position) -> Linked {
+    let _applying = server.replication.lock_applying();
+    let is_replica = server.replication.is_replica();
+    if !is_replica {
+        let ended = server.store.databases.set_master(None);
+        ended.map_err(|fail| LinkFailure::lasting(fail.text()))?;
+    }
+    server.replication.note(|status| {
+        status.position = is_replica.then(|| position.clone());
+        status.full_syncs += 1;
+    });
+    Ok(())
 }
 
 /// Removes the keys of a part of a dump.
