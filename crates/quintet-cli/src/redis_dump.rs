@@ -47,7 +47,7 @@ mod present {
     use super::{Context, Outcome, Path};
     use crate::{export::NewFile, failure::Failure, progress::Meter};
 
-    fn failed(failure: StartFailure) -> Failure {
+    fn failed(failure: &StartFailure) -> Failure {
         Failure::Failed(failure.to_string())
     }
 
@@ -78,7 +78,7 @@ mod present {
         let source = BufReader::with_capacity(1 << 18, meter.wrap(source));
         let result = import_rdb(dir, source, &name, context.memory_budget);
         meter.finish();
-        let summary = result.map_err(failed)?;
+        let summary = result.map_err(|failure| failed(&failure))?;
         let mut skipped = String::new();
         for (count, what) in [
             (summary.functions, "libraries of functions were skipped"),
@@ -120,7 +120,7 @@ mod present {
         let memory_budget = context.memory_budget;
         if file == Path::new("-") {
             let out = BufWriter::new(&mut *context.out);
-            export_rdb(dir, out, memory_budget, |_| ()).map_err(failed)?;
+            export_rdb(dir, out, memory_budget, |_| ()).map_err(|failure| failed(&failure))?;
             return Ok(());
         }
         let name = file.to_string_lossy().into_owned();
@@ -133,7 +133,7 @@ mod present {
         if let Some(meter) = meter {
             meter.finish();
         }
-        let summary = result.map_err(failed)?;
+        let summary = result.map_err(|failure| failed(&failure))?;
         target.finish().map_err(explain)?;
         if is_json {
             let summary = json!({ "keys": summary.keys, "expired": summary.expired });
