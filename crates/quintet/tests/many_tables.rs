@@ -94,30 +94,32 @@ fn tables_with_handles_stay_open() {
 /// Statistics for monitoring leave closed tables closed, and are bounded.
 #[test]
 fn statistics_of_open_tables_open_none() {
+    const TABLES: usize = 120;
     let _files = FILES.read().unwrap();
     let dir = Scratch::new("many-tables-statistics");
     let db = open(&dir, 64 << 20);
-    for number in 0..12 {
-        db.create_table(&format!("t{number:02}"), kind(number)).unwrap().put("k", "v").unwrap();
+    for number in 0..TABLES {
+        db.create_table(&format!("t{number:03}"), kind(number)).unwrap().put("k", "v").unwrap();
     }
     db.close().unwrap();
     drop(db);
     let db = open(&dir, 64 << 20);
     let before = db.stats_of_open_tables(100).open_tables;
-    assert!(before < 12, "{before}");
-    let tables: Vec<_> = (0..4).map(|number| db.table(&format!("t{number:02}")).unwrap()).collect();
+    // As above, background work may keep some open.
+    assert!(before < 60, "{before}");
+    let tables: Vec<_> = (0..4).map(|number| db.table(&format!("t{number:03}")).unwrap()).collect();
     let stats = db.stats_of_open_tables(100);
     let names: Vec<_> = stats.tables.iter().map(|table| table.name.as_str()).collect();
-    assert!(["t00", "t01", "t02", "t03"].iter().all(|name| names.contains(name)), "{names:?}");
-    assert!(stats.open_tables < 12, "{}", stats.open_tables);
+    assert!(["t000", "t001", "t002", "t003"].iter().all(|name| names.contains(name)), "{names:?}");
+    assert!(stats.open_tables < 60, "{}", stats.open_tables);
     assert_eq!(stats.memory_budget_bytes, 64 << 20);
     assert_eq!(db.stats_of_open_tables(2).tables.len(), 2);
-    assert_eq!(db.table_count(), 12);
+    assert_eq!(db.table_count(), TABLES);
     assert_eq!(db.write_failure(), None);
     // The expiry index is no table of the caller.
     let put = quintet::PutOptions::new().ttl(std::time::Duration::from_secs(3600));
     tables[0].put_with("k", "v", put).unwrap();
-    assert_eq!(db.table_count(), 12);
+    assert_eq!(db.table_count(), TABLES);
     assert_eq!(db.stats_of_open_tables(100).expiries_pending, 1);
     assert!(db.stats_of_open_tables(100).tables.iter().all(|table| table.name.starts_with('t')));
 }
