@@ -1,6 +1,7 @@
 //! The configuration: flags, environment, a TOML file, and defaults, in this order of precedence.
 
 use std::{
+    collections::BTreeMap,
     env::VarError,
     fs,
     net::SocketAddr,
@@ -12,11 +13,14 @@ use std::{
 use clap::Args;
 use quintet::EngineKind;
 use serde::Deserialize;
+use zeroize::Zeroizing;
 
 use crate::state::AppendFsync;
 
 /// The numbers of threads that run commands.
 const THREADS: RangeInclusive<usize> = 1..=1024;
+/// The most arguments of a request. The list of a million takes 16 MiB.
+const ARGS: RangeInclusive<u64> = 1024..=1 << 20;
 /// The sizes of the longest value in bytes.
 const BULK_BYTES: RangeInclusive<u64> = 1 << 20..=512 << 20;
 
@@ -68,6 +72,12 @@ pub struct Config {
     /// The password. Also from the variable `QUINTET_SERVE_REQUIREPASS`, but never a flag: other
     /// users can read the flags of a process.
     pub requirepass: String,
+    /// The users, each with its rules. Not together with [`Self::aclfile`].
+    pub users: BTreeMap<String, Vec<Zeroizing<String>>>,
+    /// The file of the users, which `ACL SAVE` writes.
+    pub aclfile: Option<PathBuf>,
+    /// Most entries of `ACL LOG`.
+    pub acllog_max_len: u64,
     /// When a write is on disk.
     pub appendfsync: AppendFsync,
     /// Memory of the store in bytes; a quarter of the machine's if it is missing.
@@ -78,6 +88,8 @@ pub struct Config {
     pub maxclients_per_ip: usize,
     /// Seconds after which an idle connection ends; 0 for never.
     pub timeout: u64,
+    /// Most arguments of a request, with its name.
+    pub proto_max_args: u64,
     /// Longest value in bytes.
     pub proto_max_bulk_len: u64,
     /// Microseconds from which a command is in `SLOWLOG`.
@@ -102,11 +114,15 @@ impl Default for Config {
             listen: vec!["127.0.0.1:6379".to_owned(), "[::1]:6379".to_owned()],
             unix: None,
             requirepass: String::new(),
+            users: BTreeMap::new(),
+            aclfile: None,
+            acllog_max_len: 128,
             appendfsync: AppendFsync::default(),
             memory_budget: None,
             maxclients: 10_000,
             maxclients_per_ip: 1000,
             timeout: 300,
+            proto_max_args: 65_536,
             proto_max_bulk_len: 64 << 20,
             slowlog_log_slower_than: 10_000,
             slowlog_max_len: 128,
@@ -151,6 +167,7 @@ impl Config {
                     StartFailure(format!("configuration file {}: {what}", path.display()))
                 };
                 let text = fs::read_to_string(path).map_err(|error| explain(&error))?;
+                let text = Zeroizing::new(text);
                 Self::parse(&text).map_err(|error| explain(&error))?
             }
         };
@@ -177,8 +194,11 @@ impl Config {
         Ok(config)
     }
 
-    /// Fails if a number is outside of its range.
+    /// Fails if a number is outside of its range, and if settings exclude one another.
     fn check_ranges(&self) -> Result<(), StartFailure> {
+        if self.aclfile.is_some() && !self.users.is_empty() {
+            return refuse("users are in `aclfile` or in `users`, not in both");
+        }
         let threads = self.threads.unwrap_or(1);
         if !THREADS.contains(&threads) {
             let (least, most) = (THREADS.start(), THREADS.end());
@@ -188,6 +208,11 @@ impl Config {
         if !BULK_BYTES.contains(&bytes) {
             let (least, most) = (BULK_BYTES.start(), BULK_BYTES.end());
             return refuse(format!("proto-max-bulk-len = {bytes} is not {least} to {most} bytes"));
+        }
+        let args = self.proto_max_args;
+        if !ARGS.contains(&args) {
+            let (least, most) = (ARGS.start(), ARGS.end());
+            return refuse(format!("proto-max-args = {args} is not {least} to {most}"));
         }
         Ok(())
     }
@@ -282,6 +307,7 @@ mod tests {
         assert!(config.addresses().unwrap_err().0.contains("address with a port"));
         for (text, what) in [
             ("threads = 0", "threads = 0 is not 1 to 1024"),
+            ("proto-max-args = 2", "proto-max-args = 2 is not 1024 to 1048576"),
             ("proto-max-bulk-len = 1", "proto-max-bulk-len = 1 is not 1048576 to 536870912"),
         ] {
             let failure = Config::parse(text).unwrap().check_ranges().unwrap_err();

@@ -14,6 +14,7 @@ use std::{
 use quintet::Durability;
 
 use crate::{
+    acl::{Denial, LogEntry, Reason},
     command::{
         call::{Action, Call, Command, Handler},
         transactions::end_watch,
@@ -132,7 +133,7 @@ impl Dispatcher {
             }
         };
         Stats::add(&server.stats.commands, 1);
-        if server.clients.has_monitors() {
+        if server.clients.has_monitors() && !session.is_retry {
             monitor(server, session, args);
         }
         let is_queued = session.queue.is_some() && !command.spec.has(flag::NO_MULTI);
@@ -149,7 +150,7 @@ impl Dispatcher {
                 }
             }
         }
-        if session.block.is_some() {
+        if session.block.is_some() || session.work.is_some() {
             return;
         }
         // A commit within the command moves the start.
@@ -168,7 +169,7 @@ impl Dispatcher {
     fn admit(
         &self,
         server: &Server,
-        session: &Session,
+        session: &mut Session,
         reply: &Reply,
         args: Args<'_>,
     ) -> Done<(usize, &Command)> {
@@ -211,6 +212,16 @@ impl Dispatcher {
                 spec.name
             )));
         }
+        session.refresh_user(&server.acl);
+        if session.is_revoked {
+            return rejected(Fail::new("NOAUTH The user of this connection was removed."));
+        }
+        if session.is_authenticated
+            && !spec.has(flag::NO_AUTH)
+            && let Err(denial) = server.acl.check(&session.user, at, args)
+        {
+            return rejected(refuse(server, session, spec, args, denial));
+        }
         Ok((at, command))
     }
 
@@ -246,6 +257,21 @@ impl Dispatcher {
             let Action::Run(handler) = command.action else { continue };
             let args = Args::new(&queued.buffer, &queued.ranges);
             let at = reply.out.len();
+            session.refresh_user(&server.acl);
+            if session.is_revoked {
+                reply.error("NOAUTH The user of this connection was removed.");
+                continue;
+            }
+            if let Err(denial) = server.acl.check(&session.user, queued.command, args) {
+                let fail = refuse(server, session, &command.spec, args, denial);
+                let why = fail.text();
+                let why = why.strip_prefix("NOPERM this user").unwrap_or(&why);
+                reply.error(&format!(
+                    "NOPERM ACLs rules changed between the moment the transaction was \
+                     accumulated and the EXEC call. This user{why}"
+                ));
+                continue;
+            }
             let unit = &mut pipeline.unit;
             let result = handler(&mut Call { unit, args, reply, session, server });
             pipeline.unit.end_command();
@@ -297,6 +323,29 @@ impl Dispatcher {
     }
 }
 
+/// Logs that a user may not run a command. Returns the error.
+fn refuse(server: &Server, session: &Session, spec: &Spec, args: Args<'_>, denial: Denial) -> Fail {
+    let (reason, object, what) = match denial {
+        Denial::Command => {
+            let what = format!("run the '{}' command", spec.name);
+            (Reason::Command, spec.name.as_bytes(), what)
+        }
+        Denial::Key(at) => {
+            let what = "access one of the keys used as arguments".to_owned();
+            (Reason::Key, args.at(at), what)
+        }
+        Denial::Channel(at) => {
+            let what = "access one of the channels used as arguments".to_owned();
+            (Reason::Channel, args.at(at), what)
+        }
+    };
+    let client = session.client.describe();
+    let mut entry = LogEntry::new(reason, object, &session.user.name, client);
+    entry.is_in_multi = session.queue.is_some() || session.is_executing;
+    server.acl.log.add(entry, server.settings.acllog_max_len.load(Ordering::Relaxed));
+    Fail::with(format!("NOPERM this user has no permissions to {what}"))
+}
+
 /// Whether a watched key has changed or expired since `WATCH`. Its stripe is held.
 fn is_watch_broken(unit: &mut Unit<'_>, session: &Session) -> bool {
     if session.is_watch_broken.load(Ordering::Acquire) {
@@ -332,6 +381,7 @@ fn run_handler<'s>(
     pipeline.unit.end_command();
     let Err(fail) = result else { return };
     session.block = None;
+    session.work = None;
     reply.out.truncate(start);
     reply.error(&fail.text());
     let row = server.registry.find(spec.name.as_bytes());
@@ -369,7 +419,7 @@ fn queue(session: &mut Session, reply: &mut Reply, command: usize, args: Args<'_
         reply.error("ERR too many commands in a transaction; the limit is 65536");
         return;
     }
-    let (buffer, ranges) = args.to_owned();
+    let (buffer, ranges) = args.owned_from(0);
     queue.push(Queued { command, buffer, ranges });
     reply.simple("QUEUED");
 }
@@ -456,7 +506,7 @@ fn shorten_slow(word: &[u8]) -> Vec<u8> {
 
 /// Sends a command to the clients that have asked for all.
 fn monitor(server: &Server, session: &Session, args: Args<'_>) {
-    let is_secret = ["auth", "hello", "config"].iter().any(|name| args.is(0, name));
+    let is_secret = ["auth", "hello", "config", "acl"].iter().any(|name| args.is(0, name));
     let now = now_millis();
     let mut line = format!(
         "{}.{:03}000 [{} {}]",

@@ -8,6 +8,7 @@
 //! API Boundary: this crate sees only the public surface of the `quintet` crate.
 #![forbid(unsafe_code)]
 
+mod acl;
 mod command;
 mod config;
 mod dispatch;

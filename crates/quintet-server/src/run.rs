@@ -10,6 +10,7 @@ use quintet::{Durability, Options};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
+    acl::Acl,
     command,
     config::{Config, StartFailure, prepare_directory, refuse},
     dispatch::Dispatcher,
@@ -23,6 +24,8 @@ use crate::{
 const DRAIN_TIME: Duration = Duration::from_secs(10);
 /// Time between two searches for expired keys.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
+/// Time between two syncs of what was written under `everysec`.
+const SYNC_INTERVAL: Duration = Duration::from_millis(900);
 /// Files that the store may need besides the sockets of clients.
 const OWN_FILES: u64 = 128;
 
@@ -108,7 +111,9 @@ fn open(
     let databases = Databases::open(database, Engines { keys, elements }).map_err(failed)?;
     let store = Store { databases, stripes: Stripes::new(), changes: Changes::default() };
     let registry = command::registry(&command::table());
-    Server::new(store, registry, settings(config, budget), port_of(listeners))
+    let acl = Acl::new(&registry, config.aclfile.as_deref(), &config.users)
+        .map_err(|why| StartFailure(format!("cannot read the users: {why}")))?;
+    Server::new(store, registry, settings(config, budget), acl, port_of(listeners))
         .map_err(|error| StartFailure(format!("cannot start a thread: {error}")))
 }
 
@@ -121,9 +126,11 @@ fn settings(config: &Config, budget: u64) -> Settings {
     for (setting, value) in [
         (&settings.maxclients, config.maxclients.min(most)),
         (&settings.timeout, config.timeout),
+        (&settings.proto_max_args, config.proto_max_args),
         (&settings.proto_max_bulk_len, config.proto_max_bulk_len),
         (&settings.slowlog_log_slower_than, config.slowlog_log_slower_than),
         (&settings.slowlog_max_len, config.slowlog_max_len),
+        (&settings.acllog_max_len, config.acllog_max_len),
         (&settings.maxmemory, budget),
     ] {
         setting.store(value, Ordering::Relaxed);
@@ -142,6 +149,10 @@ async fn run(
         tokio::spawn(listener.run(server.clone(), dispatcher.clone(), config.maxclients_per_ip));
     }
     let sweeping = tokio::spawn(sweep(server.clone()));
+    if config.appendfsync == AppendFsync::No {
+        // The store syncs each 30 seconds then, but a connection may have chosen `everysec`.
+        tokio::spawn(sync_each_second(server.clone()));
+    }
     wait_for_end(server).await?;
     server.end();
     let deadline = Instant::now() + DRAIN_TIME;
@@ -167,6 +178,21 @@ async fn wait_for_end(server: &Server) -> Result<(), StartFailure> {
         _ = ending.wait_for(|is_ending| *is_ending) => {}
     }
     Ok(())
+}
+
+/// Syncs what connections have written under `everysec`, until the server ends.
+async fn sync_each_second(server: Arc<Server>) {
+    let mut ending = server.ending.subscribe();
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(SYNC_INTERVAL) => {}
+            _ = ending.wait_for(|is_ending| *is_ending) => break,
+        }
+        // After a failure the store refuses writes, and they report it.
+        if server.syncer.take_due() && server.syncer.sync().await.is_err() {
+            break;
+        }
+    }
 }
 
 /// Removes expired keys and elements of removed collections until the server ends.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unnecessary_wraps, reason = "all handlers have one signature")]
 
+mod acl;
 mod administration;
 mod bitmaps;
 pub(crate) mod call;
@@ -13,6 +14,7 @@ mod hyperloglog;
 mod introspection;
 mod list_moves;
 mod lists;
+mod login;
 mod members;
 pub(crate) mod pubsub;
 mod scan;
@@ -55,7 +57,9 @@ pub(crate) fn table() -> Vec<Command> {
         sorted_set_ranges::COMMANDS,
         transactions::COMMANDS,
         connection::COMMANDS,
+        login::COMMANDS,
         server::COMMANDS,
+        acl::COMMANDS,
         administration::COMMANDS,
         introspection::COMMANDS,
     ];

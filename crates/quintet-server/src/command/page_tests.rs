@@ -17,10 +17,6 @@ const MISSING: [(&str, &[&str]); 4] = [
     (
         "server",
         &[
-            "acl deluser",
-            "acl getuser",
-            "acl list",
-            "acl setuser",
             "debug",
             "failover",
             "module",

@@ -1,29 +1,39 @@
 //! What all connections share, and what each connection has.
 
+mod backoff;
 mod clients;
 mod cursors;
 mod pubsub;
 mod settings;
 mod stats;
 mod syncer;
+mod work;
 
 use std::{
     hash::{BuildHasher as _, RandomState},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Instant,
 };
 
+use backoff::Backoff;
 use cursors::Cursors;
 use pubsub::PubSub;
 use syncer::Syncer;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 pub(crate) use clients::{Block, Client, Clients, Queued, ReplyMode, Session};
 pub use settings::AppendFsync;
 pub(crate) use settings::{Refusal, Settings};
 pub(crate) use stats::{SlowCommand, Stats};
+pub(crate) use work::{Answer, Work};
 
-use crate::{spec::Registry, store::Store};
+use crate::{acl::Acl, spec::Registry, store::Store};
+
+/// Most pieces of work at once ([`Work`]).
+const WORK_MAX: usize = 2;
 
 /// The state of a server.
 #[derive(Debug)]
@@ -34,6 +44,12 @@ pub(crate) struct Server {
     pub(crate) registry: Registry,
     /// What can change at run time.
     pub(crate) settings: Settings,
+    /// Users.
+    pub(crate) acl: Arc<Acl>,
+    /// Failed logins by address.
+    pub(crate) backoff: Backoff,
+    /// Permits of work beside the threads of connections.
+    pub(crate) permits: Arc<Semaphore>,
     /// Connected clients.
     pub(crate) clients: Clients,
     /// Channels.
@@ -62,12 +78,16 @@ impl Server {
         store: Store,
         registry: Registry,
         settings: Settings,
+        acl: Acl,
         port: u16,
     ) -> std::io::Result<Self> {
         let syncer = Syncer::start(store.databases.database().clone())?;
         Ok(Self {
             store,
             settings,
+            acl: Arc::new(acl),
+            backoff: Backoff::default(),
+            permits: Arc::new(Semaphore::new(WORK_MAX)),
             clients: Clients::default(),
             pubsub: PubSub::default(),
             stats: Stats::new(registry.specs().len()),

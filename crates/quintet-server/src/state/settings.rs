@@ -9,6 +9,7 @@ use std::{
 };
 
 use serde::Deserialize;
+use zeroize::Zeroizing;
 
 /// When a write is on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -51,15 +52,19 @@ impl FromStr for AppendFsync {
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
     appendfsync: AtomicU8,
-    password: RwLock<String>,
+    password: RwLock<Zeroizing<String>>,
     /// Most clients.
     pub(crate) maxclients: AtomicU64,
     /// Seconds after which an idle connection ends; 0 for never.
     pub(crate) timeout: AtomicU64,
+    /// Most arguments of a request.
+    pub(crate) proto_max_args: AtomicU64,
     /// Longest value in bytes.
     pub(crate) proto_max_bulk_len: AtomicU64,
     /// Microseconds from which a command is slow.
     pub(crate) slowlog_log_slower_than: AtomicU64,
+    /// Most entries of `ACL LOG`.
+    pub(crate) acllog_max_len: AtomicU64,
     /// Most entries of the list of slow commands.
     pub(crate) slowlog_max_len: AtomicU64,
     /// Memory of the store in bytes, as configured.
@@ -70,10 +75,12 @@ pub(crate) struct Settings {
 type Number = (&'static str, fn(&Settings) -> &AtomicU64, u64, u64);
 
 /// The numbers. `maxmemory` is fixed at the start.
-const NUMBERS: [Number; 5] = [
+const NUMBERS: [Number; 7] = [
+    ("acllog-max-len", |settings| &settings.acllog_max_len, 0, 10_000),
     ("maxclients", |settings| &settings.maxclients, 1, 1_000_000),
     ("timeout", |settings| &settings.timeout, 0, 1_000_000_000),
     ("proto-max-bulk-len", |settings| &settings.proto_max_bulk_len, 1 << 20, 512 << 20),
+    ("proto-max-args", |settings| &settings.proto_max_args, 1024, 1 << 20),
     ("slowlog-log-slower-than", |settings| &settings.slowlog_log_slower_than, 0, u64::MAX),
     ("slowlog-max-len", |settings| &settings.slowlog_max_len, 0, 10_000),
 ];
@@ -125,15 +132,15 @@ impl Settings {
         self.appendfsync.store(code, Ordering::Relaxed);
     }
 
-    /// The password, empty if none is needed.
-    pub(crate) fn password(&self) -> String {
+    /// The password of the user `default`, empty if there is none.
+    pub(crate) fn password(&self) -> Zeroizing<String> {
         self.password.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Changes the password.
     pub(crate) fn set_password(&self, password: &str) {
         let mut own = self.password.write().unwrap_or_else(PoisonError::into_inner);
-        password.clone_into(&mut own);
+        *own = Zeroizing::new(password.to_owned());
     }
 
     /// All settings with their values.
@@ -144,7 +151,7 @@ impl Settings {
         let fixed = FIXED.iter().map(|(name, value)| (*name, (*value).to_owned()));
         let own = [
             ("appendfsync", self.appendfsync().name().to_owned()),
-            ("requirepass", self.password()),
+            ("requirepass", self.password().to_string()),
             ("maxmemory", self.maxmemory.load(Ordering::Relaxed).to_string()),
         ];
         own.into_iter().chain(numbers).chain(fixed).collect()

@@ -67,7 +67,11 @@ pub(crate) fn encode<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
 
 impl Client {
     pub(crate) fn connect(port: u16) -> Self {
-        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        Self::over(TcpStream::connect(("127.0.0.1", port)).unwrap())
+    }
+
+    /// A client of a connection that is open.
+    pub(crate) fn over(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         Self { reader: BufReader::new(stream) }

@@ -10,3 +10,4 @@ mod generator;
 mod limits;
 mod pipelines;
 mod running;
+mod users;

@@ -120,6 +120,7 @@ fn persistence(server: &Server, text: &mut String) {
     put(text, "rdb_bgsave_in_progress", 0);
     put(text, "rdb_last_bgsave_status", "ok");
     put(text, "quintet_appendfsync", server.settings.appendfsync().name());
+    put(text, "quintet_requested_syncs_total", server.syncer.requested());
     put(text, "quintet_unpersisted_bytes", store.unpersisted_bytes);
     put(text, "quintet_commits_total", store.commits_total);
     put(text, "quintet_open_snapshots", store.open_snapshots);
