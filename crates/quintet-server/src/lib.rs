@@ -15,6 +15,7 @@ mod dispatch;
 mod failure;
 mod glob;
 mod network;
+mod notice;
 mod number;
 mod resp;
 mod run;
@@ -22,7 +23,9 @@ mod spec;
 mod state;
 mod store;
 mod sweeper;
+mod tls;
 
 pub use config::{Config, ServeArgs, StartFailure};
 pub use run::serve;
 pub use state::AppendFsync;
+pub use tls::TlsAuthClients;

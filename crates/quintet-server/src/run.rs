@@ -7,7 +7,7 @@ use std::{
 };
 
 use quintet::{Durability, Options};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
     acl::Acl,
@@ -15,9 +15,12 @@ use crate::{
     config::{Config, StartFailure, prepare_directory, refuse},
     dispatch::Dispatcher,
     network::{Listener, bind},
+    notice,
+    spec::Registry,
     state::{AppendFsync, Server, Settings, Stats},
     store::{Changes, Databases, Engines, Store, Stripes},
     sweeper::Sweeper,
+    tls::Tls,
 };
 
 /// Time that connections have to end after a signal.
@@ -46,7 +49,15 @@ pub fn serve(
              --allow-root",
         );
     }
-    let addresses = config.addresses()?;
+    let endpoints = config.endpoints()?;
+    let registry = command::registry(&command::table());
+    let acl = Acl::new(&registry, config.aclfile.as_deref(), &config.users)
+        .map_err(|why| StartFailure(format!("cannot read the users: {why}")))?;
+    let default = acl.default_user();
+    let has_password = !config.requirepass.is_empty();
+    let is_open = default.is_enabled && default.is_nopass && !has_password;
+    config.check_open(&endpoints, is_open)?;
+    let tls = load_tls(config)?;
     let engines = config.engines()?;
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     prepare_directory(dir)?;
@@ -59,12 +70,15 @@ pub fn serve(
         .build()
         .map_err(|error| StartFailure(format!("cannot start threads: {error}")))?;
     runtime.block_on(async {
-        let listeners = bind(&addresses, config.unix.as_deref())
+        let listeners = bind(&endpoints, tls.as_ref(), config.unix.as_deref())
             .await
             .map_err(|error| StartFailure(error.to_string()))?;
-        let server = Arc::new(open(dir, config, engines, &listeners)?);
+        let server =
+            Arc::new(open(dir, config, engines, (registry, acl, tls), port_of(&listeners))?);
+        // From now on no signal is lost.
+        let signals = Signals::listen()?;
         on_start(&names_of(&listeners));
-        run(&server, listeners, config).await
+        run(&server, listeners, config, signals).await
     })?;
     drop(runtime);
     Ok(())
@@ -72,7 +86,7 @@ pub fn serve(
 
 fn names_of(listeners: &[Listener]) -> Vec<String> {
     let name = |listener: &Listener| match listener {
-        Listener::Tcp(listener) => {
+        Listener::Tcp(listener, _) => {
             listener.local_addr().map_or_else(|_| String::new(), |a| a.to_string())
         }
         Listener::Unix(_, path) => path.display().to_string(),
@@ -82,7 +96,7 @@ fn names_of(listeners: &[Listener]) -> Vec<String> {
 
 fn port_of(listeners: &[Listener]) -> u16 {
     let port = |listener: &Listener| match listener {
-        Listener::Tcp(listener) => listener.local_addr().ok().map(|address| address.port()),
+        Listener::Tcp(listener, _) => listener.local_addr().ok().map(|address| address.port()),
         Listener::Unix(..) => None,
     };
     listeners.iter().find_map(port).unwrap_or(0)
@@ -93,7 +107,8 @@ fn open(
     dir: &Path,
     config: &Config,
     (keys, elements): (quintet::EngineKind, quintet::EngineKind),
-    listeners: &[Listener],
+    (registry, acl, tls): (Registry, Acl, Option<Arc<Tls>>),
+    port: u16,
 ) -> Result<Server, StartFailure> {
     let failed = |error: quintet::Error| {
         StartFailure(format!("cannot open the database {}: {error}", dir.display()))
@@ -110,10 +125,7 @@ fn open(
     let budget = database.stats().memory_budget_bytes;
     let databases = Databases::open(database, Engines { keys, elements }).map_err(failed)?;
     let store = Store { databases, stripes: Stripes::new(), changes: Changes::default() };
-    let registry = command::registry(&command::table());
-    let acl = Acl::new(&registry, config.aclfile.as_deref(), &config.users)
-        .map_err(|why| StartFailure(format!("cannot read the users: {why}")))?;
-    Server::new(store, registry, settings(config, budget), acl, port_of(listeners))
+    Server::new(store, registry, settings(config, budget), (acl, tls), port)
         .map_err(|error| StartFailure(format!("cannot start a thread: {error}")))
 }
 
@@ -143,6 +155,7 @@ async fn run(
     server: &Arc<Server>,
     listeners: Vec<Listener>,
     config: &Config,
+    signals: Signals,
 ) -> Result<(), StartFailure> {
     let dispatcher = Arc::new(Dispatcher::new(command::table()));
     for listener in listeners {
@@ -153,7 +166,7 @@ async fn run(
         // The store syncs each 30 seconds then, but a connection may have chosen `everysec`.
         tokio::spawn(sync_each_second(server.clone()));
     }
-    wait_for_end(server).await?;
+    wait_for_end(server, signals).await;
     server.end();
     let deadline = Instant::now() + DRAIN_TIME;
     while server.clients.count() > 0 && Instant::now() < deadline {
@@ -166,18 +179,61 @@ async fn run(
     closed.map_err(|error| StartFailure(format!("cannot close the database: {error}")))
 }
 
-/// Waits for a signal or `SHUTDOWN`.
-async fn wait_for_end(server: &Server) -> Result<(), StartFailure> {
-    let failed = |error| StartFailure(format!("cannot receive signals: {error}"));
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    let mut ending = server.ending.subscribe();
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-        _ = ending.wait_for(|is_ending| *is_ending) => {}
+/// Reads the certificates, if there is an address with TLS.
+fn load_tls(config: &Config) -> Result<Option<Arc<Tls>>, StartFailure> {
+    let time = Duration::from_secs(config.tls_handshake_timeout);
+    let load = |files| Tls::load(files, time).map(Arc::new).map_err(StartFailure);
+    config.tls_files()?.map(load).transpose()
+}
+
+/// Reads certificates and users again, as SIGHUP asks. What cannot be read stays as it is.
+fn reload(server: &Server) {
+    let certificates = server.tls.as_ref().map(|tls| ("certificates", tls.reload()));
+    let users = server.acl.has_file().then(|| ("users", server.acl.load()));
+    for (what, result) in certificates.into_iter().chain(users) {
+        notice::write(&match result {
+            Ok(()) => format!("SIGHUP: read the {what} again"),
+            Err(why) => format!("SIGHUP: kept the old {what}: {why}"),
+        });
     }
-    Ok(())
+    server.clients.wake_all();
+    Stats::add(&server.stats.reloads, 1);
+}
+
+/// The signals that the server reacts to.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, StartFailure> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| StartFailure(format!("cannot receive signals: {error}")))
+        };
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+}
+
+/// Waits for a signal that ends the server, or `SHUTDOWN`. Reloads at SIGHUP.
+async fn wait_for_end(server: &Arc<Server>, mut signals: Signals) {
+    let mut ending = server.ending.subscribe();
+    loop {
+        tokio::select! {
+            _ = signals.terminate.recv() => break,
+            _ = signals.interrupt.recv() => break,
+            _ = ending.wait_for(|is_ending| *is_ending) => break,
+            _ = signals.hangup.recv() => {}
+        }
+        let own = server.clone();
+        // A failure has been written to standard error.
+        let _ = tokio::task::spawn_blocking(move || reload(&own)).await;
+    }
 }
 
 /// Syncs what connections have written under `everysec`, until the server ends.

@@ -132,6 +132,11 @@ impl Acl {
         self.users.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
+    /// Whether a file keeps the users.
+    pub(crate) fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// Fails if a user may not run a request.
     pub(crate) fn check(&self, user: &User, row: usize, args: Args<'_>) -> Result<(), Denial> {
         if user.is_unrestricted {

@@ -30,7 +30,7 @@ pub(crate) use settings::{Refusal, Settings};
 pub(crate) use stats::{SlowCommand, Stats};
 pub(crate) use work::{Answer, Work};
 
-use crate::{acl::Acl, spec::Registry, store::Store};
+use crate::{acl::Acl, spec::Registry, store::Store, tls::Tls};
 
 /// Most pieces of work at once ([`Work`]).
 const WORK_MAX: usize = 2;
@@ -46,6 +46,8 @@ pub(crate) struct Server {
     pub(crate) settings: Settings,
     /// Users.
     pub(crate) acl: Arc<Acl>,
+    /// Certificates, if there is an address with TLS.
+    pub(crate) tls: Option<Arc<Tls>>,
     /// Failed logins by address.
     pub(crate) backoff: Backoff,
     /// Permits of work beside the threads of connections.
@@ -78,7 +80,7 @@ impl Server {
         store: Store,
         registry: Registry,
         settings: Settings,
-        acl: Acl,
+        (acl, tls): (Acl, Option<Arc<Tls>>),
         port: u16,
     ) -> std::io::Result<Self> {
         let syncer = Syncer::start(store.databases.database().clone())?;
@@ -86,6 +88,7 @@ impl Server {
             store,
             settings,
             acl: Arc::new(acl),
+            tls,
             backoff: Backoff::default(),
             permits: Arc::new(Semaphore::new(WORK_MAX)),
             clients: Clients::default(),

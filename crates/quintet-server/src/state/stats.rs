@@ -45,6 +45,10 @@ pub(crate) struct Stats {
     pub(crate) connections: AtomicU64,
     /// Connections refused.
     pub(crate) rejected_connections: AtomicU64,
+    /// TLS handshakes that failed or took too long.
+    pub(crate) failed_handshakes: AtomicU64,
+    /// Times that SIGHUP was answered.
+    pub(crate) reloads: AtomicU64,
     /// Commands run.
     pub(crate) commands: AtomicU64,
     /// Keys that expired.
@@ -84,6 +88,7 @@ impl Stats {
         let own = [
             &self.connections,
             &self.rejected_connections,
+            &self.failed_handshakes,
             &self.commands,
             &self.expired,
             &self.hits,

@@ -10,4 +10,5 @@ mod generator;
 mod limits;
 mod pipelines;
 mod running;
+mod tls;
 mod users;

@@ -427,3 +427,15 @@ async fn sleep_to(deadline: Option<Instant>) {
         None => std::future::pending().await,
     }
 }
+
+/// A client in the list of clients. The end of this value removes it.
+pub(super) struct RegisteredClient {
+    pub(super) server: Arc<Server>,
+    pub(super) client: Arc<Client>,
+}
+
+impl Drop for RegisteredClient {
+    fn drop(&mut self) {
+        self.server.clients.remove(&self.client);
+    }
+}

@@ -74,10 +74,8 @@ pub(super) async fn run_work(server: &Arc<Server>, ip: Option<IpAddr>, work: Wor
 
 /// Writes the audit line of a failed login to standard error.
 fn audit(login: &Login, count: u32) {
-    use std::io::Write as _;
     let Login { user, address, .. } = login;
-    let line =
-        format!("login failed: user '{user}' from {address}, failure {count} of the address\n");
-    // A standard error that is closed must not end the server.
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    crate::notice::write(&format!(
+        "login failed: user '{user}' from {address}, failure {count} of the address"
+    ));
 }
