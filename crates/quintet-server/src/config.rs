@@ -1,6 +1,7 @@
 //! The configuration: flags, environment, a TOML file, and defaults, in this order of precedence.
 
 use std::{
+    collections::BTreeMap,
     env::VarError,
     fs,
     net::SocketAddr,
@@ -12,16 +13,22 @@ use std::{
 use clap::Args;
 use quintet::EngineKind;
 use serde::Deserialize;
+use zeroize::Zeroizing;
 
 use crate::{
     http::Exposure,
     logging::{LogFormat, LogLevel},
     state::AppendFsync,
     store::parse_classes,
+    tls::{TlsAuthClients, TlsFiles},
 };
 
 /// The numbers of threads that run commands.
 const THREADS: RangeInclusive<usize> = 1..=1024;
+/// The longest times of a TLS handshake in seconds.
+const HANDSHAKE_SECONDS: RangeInclusive<u64> = 1..=600;
+/// The most arguments of a request. The list of a million takes 16 MiB.
+const ARGS: RangeInclusive<u64> = 1024..=1 << 20;
 /// The sizes of the longest value in bytes.
 const BULK_BYTES: RangeInclusive<u64> = 1 << 20..=512 << 20;
 
@@ -39,6 +46,21 @@ pub struct ServeArgs {
     /// An address and port to listen on; may be repeated (default: port 6379 of this machine)
     #[arg(long, value_name = "ADDR", env = "QUINTET_SERVE_LISTEN", value_delimiter = ',')]
     pub listen: Vec<String>,
+    /// An address and port to listen on with TLS; may be repeated (default: none)
+    #[arg(long, value_name = "ADDR", env = "QUINTET_SERVE_TLS_LISTEN", value_delimiter = ',')]
+    pub tls_listen: Vec<String>,
+    /// The certificate of the server in PEM, with the intermediate ones
+    #[arg(long, value_name = "FILE", env = "QUINTET_SERVE_TLS_CERT")]
+    pub tls_cert: Option<PathBuf>,
+    /// The private key of the certificate in PEM
+    #[arg(long, value_name = "FILE", env = "QUINTET_SERVE_TLS_KEY")]
+    pub tls_key: Option<PathBuf>,
+    /// The authorities that sign certificates of clients, in PEM
+    #[arg(long, value_name = "FILE", env = "QUINTET_SERVE_TLS_CA")]
+    pub tls_ca: Option<PathBuf>,
+    /// Whether clients need a certificate of --tls-ca: yes (default), no or optional
+    #[arg(long, value_name = "WHEN", env = "QUINTET_SERVE_TLS_AUTH_CLIENTS")]
+    pub tls_auth_clients: Option<TlsAuthClients>,
     /// A Unix socket to listen on, for this user only
     #[arg(long, value_name = "PATH", env = "QUINTET_SERVE_UNIX")]
     pub unix: Option<PathBuf>,
@@ -98,6 +120,18 @@ pub struct ServeArgs {
 pub struct Config {
     /// Addresses and ports to listen on.
     pub listen: Vec<String>,
+    /// Addresses and ports to listen on with TLS.
+    pub tls_listen: Vec<String>,
+    /// The certificate of the server in PEM, with the intermediate ones behind it.
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key in PEM.
+    pub tls_key: Option<PathBuf>,
+    /// The authorities that sign certificates of clients, in PEM.
+    pub tls_ca: Option<PathBuf>,
+    /// Whether clients need a certificate of [`Self::tls_ca`].
+    pub tls_auth_clients: TlsAuthClients,
+    /// Longest time of a TLS handshake in seconds.
+    pub tls_handshake_timeout: u64,
     /// A Unix socket to listen on.
     pub unix: Option<PathBuf>,
     /// The password. Also from the variable `QUINTET_SERVE_REQUIREPASS`, but never a flag: other
@@ -107,6 +141,12 @@ pub struct Config {
     pub masteruser: String,
     /// The password at a master. Also from the variable `QUINTET_SERVE_MASTERAUTH`.
     pub masterauth: String,
+    /// The users, each with its rules. Not together with [`Self::aclfile`].
+    pub users: BTreeMap<String, Vec<Zeroizing<String>>>,
+    /// The file of the users, which `ACL SAVE` writes.
+    pub aclfile: Option<PathBuf>,
+    /// Most entries of `ACL LOG`.
+    pub acllog_max_len: u64,
     /// When a write is on disk.
     pub appendfsync: AppendFsync,
     /// Memory of the store in bytes; a quarter of the machine's if it is missing.
@@ -117,6 +157,8 @@ pub struct Config {
     pub maxclients_per_ip: usize,
     /// Seconds after which an idle connection ends; 0 for never.
     pub timeout: u64,
+    /// Most arguments of a request, with its name.
+    pub proto_max_args: u64,
     /// Longest value in bytes.
     pub proto_max_bulk_len: u64,
     /// Microseconds from which a command is in `SLOWLOG`.
@@ -153,15 +195,25 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: vec!["127.0.0.1:6379".to_owned(), "[::1]:6379".to_owned()],
+            tls_listen: Vec::new(),
+            tls_cert: None,
+            tls_key: None,
+            tls_ca: None,
+            tls_auth_clients: TlsAuthClients::default(),
+            tls_handshake_timeout: 10,
             unix: None,
             requirepass: String::new(),
             masteruser: String::new(),
             masterauth: String::new(),
+            users: BTreeMap::new(),
+            aclfile: None,
+            acllog_max_len: 128,
             appendfsync: AppendFsync::default(),
             memory_budget: None,
             maxclients: 10_000,
             maxclients_per_ip: 1000,
             timeout: 300,
+            proto_max_args: 65_536,
             proto_max_bulk_len: 64 << 20,
             slowlog_log_slower_than: 10_000,
             latency_monitor_threshold: 0,
@@ -179,6 +231,13 @@ impl Default for Config {
             allow_root: false,
         }
     }
+}
+
+/// An address to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    pub(crate) address: SocketAddr,
+    pub(crate) is_tls: bool,
 }
 
 /// Why a server does not start.
@@ -213,12 +272,20 @@ impl Config {
                     StartFailure(format!("configuration file {}: {what}", path.display()))
                 };
                 let text = fs::read_to_string(path).map_err(|error| explain(&error))?;
+                let text = Zeroizing::new(text);
                 Self::parse(&text).map_err(|error| explain(&error))?
             }
         };
         if !args.listen.is_empty() {
             config.listen.clone_from(&args.listen);
         }
+        if !args.tls_listen.is_empty() {
+            config.tls_listen.clone_from(&args.tls_listen);
+        }
+        config.tls_cert = args.tls_cert.clone().or(config.tls_cert);
+        config.tls_key = args.tls_key.clone().or(config.tls_key);
+        config.tls_ca = args.tls_ca.clone().or(config.tls_ca);
+        config.tls_auth_clients = args.tls_auth_clients.unwrap_or(config.tls_auth_clients);
         config.unix = args.unix.clone().or(config.unix);
         config.appendfsync = args.appendfsync.unwrap_or(config.appendfsync);
         config.maxclients = args.maxclients.unwrap_or(config.maxclients);
@@ -251,8 +318,11 @@ impl Config {
         Ok(config)
     }
 
-    /// Fails if a number is outside of its range.
+    /// Fails if a number is outside of its range, and if settings exclude one another.
     fn check_ranges(&self) -> Result<(), StartFailure> {
+        if self.aclfile.is_some() && !self.users.is_empty() {
+            return refuse("users are in `aclfile` or in `users`, not in both");
+        }
         let threads = self.threads.unwrap_or(1);
         if !THREADS.contains(&threads) {
             let (least, most) = (THREADS.start(), THREADS.end());
@@ -264,42 +334,94 @@ impl Config {
                 "notify-keyspace-events = {classes:?} has a letter that is none of AKEg$lshzxetmnd"
             ));
         }
+        let seconds = self.tls_handshake_timeout;
+        if !HANDSHAKE_SECONDS.contains(&seconds) {
+            let (least, most) = (HANDSHAKE_SECONDS.start(), HANDSHAKE_SECONDS.end());
+            return refuse(format!(
+                "tls-handshake-timeout = {seconds} is not {least} to {most} seconds"
+            ));
+        }
         let bytes = self.proto_max_bulk_len;
         if !BULK_BYTES.contains(&bytes) {
             let (least, most) = (BULK_BYTES.start(), BULK_BYTES.end());
             return refuse(format!("proto-max-bulk-len = {bytes} is not {least} to {most} bytes"));
         }
+        let args = self.proto_max_args;
+        if !ARGS.contains(&args) {
+            let (least, most) = (ARGS.start(), ARGS.end());
+            return refuse(format!("proto-max-args = {args} is not {least} to {most}"));
+        }
         Ok(())
     }
 
-    /// The addresses to listen on. Fails for an address that is not of this machine, because
-    /// passwords and data would cross the network unencrypted.
-    pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, StartFailure> {
-        let mut addresses = Vec::new();
-        for text in &self.listen {
+    /// The addresses to listen on, without TLS first. Fails for an address without TLS that is not
+    /// of this machine, because passwords and data would cross the network unencrypted.
+    pub(crate) fn endpoints(&self) -> Result<Vec<Endpoint>, StartFailure> {
+        let plain = self.listen.iter().map(|text| (text, false));
+        let mut endpoints = Vec::new();
+        for (text, is_tls) in plain.chain(self.tls_listen.iter().map(|text| (text, true))) {
             let Ok(address) = text.parse::<SocketAddr>() else {
                 return refuse(format!(
                     "listen address {text:?} is not an address with a port, such as 127.0.0.1:6379"
                 ));
             };
-            if !address.ip().is_loopback() && !self.insecure_i_know {
+            if !address.ip().is_loopback() && !is_tls && !self.insecure_i_know {
                 return refuse(format!(
                     "listen address {address} is reachable from other machines, and connections \
-                     are not encrypted; listen on 127.0.0.1 and use a tunnel, or accept it with \
-                     --insecure-i-know"
+                     are not encrypted; listen on 127.0.0.1 and use a tunnel, listen with TLS \
+                     (--tls-listen), or accept it with --insecure-i-know"
                 ));
             }
-            addresses.push(address);
+            endpoints.push(Endpoint { address, is_tls });
         }
-        if addresses.is_empty() && self.unix.is_none() {
-            return refuse("nothing to listen on: give --listen or --unix");
+        if endpoints.is_empty() && self.unix.is_none() {
+            return refuse("nothing to listen on: give --listen, --tls-listen or --unix");
         }
-        Ok(addresses)
+        Ok(endpoints)
+    }
+
+    /// Fails if clients of other machines may do everything without a password. `is_open` says
+    /// whether a new connection is one of a user without a password.
+    pub(crate) fn check_open(
+        &self,
+        endpoints: &[Endpoint],
+        is_open: bool,
+    ) -> Result<(), StartFailure> {
+        let reachable = endpoints.iter().find(|endpoint| !endpoint.address.ip().is_loopback());
+        match reachable {
+            Some(endpoint) if is_open && !self.insecure_i_know => refuse(format!(
+                "listen address {} is reachable from other machines, and the user `default` \
+                 needs no password; set requirepass, give `default` a password or switch it off \
+                 in the ACL file, or accept it with --insecure-i-know",
+                endpoint.address
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The files of TLS, if there is an address with TLS. Fails if one is missing.
+    pub(crate) fn tls_files(&self) -> Result<Option<TlsFiles>, StartFailure> {
+        match (&self.tls_cert, &self.tls_key) {
+            (Some(cert), Some(key)) if !self.tls_listen.is_empty() => Ok(Some(TlsFiles {
+                cert: cert.clone(),
+                key: key.clone(),
+                ca: self.tls_ca.clone(),
+                auth_clients: self.tls_auth_clients,
+            })),
+            (None, None) if self.tls_listen.is_empty() && self.tls_ca.is_none() => Ok(None),
+            _ => refuse(
+                "TLS needs --tls-listen, --tls-cert and --tls-key together, or none of them and \
+                 no --tls-ca",
+            ),
+        }
     }
 
     /// The address of the HTTP port, and whether it serves the console. Fails for an address that
     /// other machines reach, unless `http-expose` allows it.
-    pub(crate) fn http_address(&self) -> Result<Option<(SocketAddr, bool)>, StartFailure> {
+    pub(crate) fn http_address(
+        &self,
+        is_open: bool,
+    ) -> Result<Option<(SocketAddr, bool)>, StartFailure> {
         let Some(text) = &self.http else { return Ok(None) };
         let Ok(address) = text.parse::<SocketAddr>() else {
             return refuse(format!(
@@ -315,9 +437,9 @@ impl Config {
                  encrypted; use 127.0.0.1 and a tunnel or a proxy, or accept it with \
                  --http-expose=metrics or --http-expose=console"
             )),
-            Exposure::Console if self.requirepass.is_empty() => refuse(format!(
-                "http address {address} would show all keys to other machines: set requirepass, or \
-                 serve metrics only with --http-expose=metrics"
+            Exposure::Console if is_open => refuse(format!(
+                "http address {address} would show all keys to other machines: set requirepass \
+                 or users, or serve metrics only with --http-expose=metrics"
             )),
             exposure => Ok(Some((address, exposure == Exposure::Console))),
         }
@@ -380,14 +502,24 @@ mod tests {
         let failure = Config::parse("maxclient = 1").unwrap_err();
         assert!(failure.0.contains("maxclient"), "{failure}");
         let mut config = Config { listen: vec!["0.0.0.0:1".to_owned()], ..Config::default() };
-        let failure = config.addresses().unwrap_err();
+        let failure = config.endpoints().unwrap_err();
         assert!(failure.0.contains("--insecure-i-know"), "{failure}");
         config.insecure_i_know = true;
-        assert_eq!(config.addresses().unwrap().len(), 1);
+        assert_eq!(config.endpoints().unwrap().len(), 1);
         config.listen = vec!["localhost".to_owned()];
-        assert!(config.addresses().unwrap_err().0.contains("address with a port"));
+        assert!(config.endpoints().unwrap_err().0.contains("address with a port"));
+        let tls = Config {
+            listen: Vec::new(),
+            tls_listen: vec!["0.0.0.0:1".to_owned()],
+            ..Config::default()
+        };
+        let endpoints = tls.endpoints().unwrap();
+        assert!(tls.check_open(&endpoints, true).unwrap_err().0.contains("requirepass"));
+        assert!(tls.check_open(&endpoints, false).is_ok());
+        assert!(tls.tls_files().unwrap_err().0.contains("--tls-cert"));
         for (text, what) in [
             ("threads = 0", "threads = 0 is not 1 to 1024"),
+            ("proto-max-args = 2", "proto-max-args = 2 is not 1024 to 1048576"),
             ("proto-max-bulk-len = 1", "proto-max-bulk-len = 1 is not 1048576 to 536870912"),
         ] {
             let failure = Config::parse(text).unwrap().check_ranges().unwrap_err();
@@ -398,22 +530,21 @@ mod tests {
             http_expose,
             ..Config::default()
         };
-        assert_eq!(Config::default().http_address().unwrap(), None);
-        let local = http("[::1]:9", Exposure::None).http_address().unwrap();
+        assert_eq!(Config::default().http_address(true).unwrap(), None);
+        let local = http("[::1]:9", Exposure::None).http_address(true).unwrap();
         assert_eq!(local, Some(("[::1]:9".parse().unwrap(), true)));
         for (address, expose, what) in [
             ("localhost:9", Exposure::Console, "is not an address with a port"),
             ("0.0.0.0:9", Exposure::None, "--http-expose=metrics"),
             ("10.0.0.1:9", Exposure::Console, "set requirepass"),
         ] {
-            let failure = http(address, expose).http_address().unwrap_err();
+            let failure = http(address, expose).http_address(true).unwrap_err();
             assert!(failure.0.contains(what), "{failure}");
         }
         let mut open = http("0.0.0.0:9", Exposure::Metrics);
-        assert!(matches!(open.http_address(), Ok(Some((_, false)))));
+        assert!(matches!(open.http_address(true), Ok(Some((_, false)))));
         open.http_expose = Exposure::Console;
-        open.requirepass = "secret".to_owned();
-        assert!(matches!(open.http_address(), Ok(Some((_, true)))));
+        assert!(matches!(open.http_address(false), Ok(Some((_, true)))));
         let unordered = Config { elements_engine: "hashlog".to_owned(), ..Config::default() };
         assert!(unordered.engines().unwrap_err().0.contains("keeps no order"));
     }

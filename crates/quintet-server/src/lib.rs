@@ -9,6 +9,7 @@
 //! API Boundary: this crate sees only the public surface of the `quintet` crate.
 #![forbid(unsafe_code)]
 
+mod acl;
 mod command;
 mod config;
 mod dispatch;
@@ -31,6 +32,8 @@ mod spec;
 mod state;
 mod store;
 mod sweeper;
+mod tls;
+mod work;
 
 pub use config::{Config, ServeArgs, StartFailure};
 pub use http::Exposure;
@@ -38,3 +41,4 @@ pub use logging::{LogFormat, LogLevel, start_logging};
 pub use migrate::{ExportSummary, ImportSummary, export_rdb, import_rdb};
 pub use run::serve;
 pub use state::AppendFsync;
+pub use tls::TlsAuthClients;

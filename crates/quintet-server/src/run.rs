@@ -10,10 +10,11 @@ use std::{
 use quintet::{Durability, Options};
 use tokio::{
     net::TcpListener,
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
 };
 
 use crate::{
+    acl::Acl,
     command,
     config::{Config, StartFailure, prepare_directory, refuse},
     dispatch::Dispatcher,
@@ -24,15 +25,19 @@ use crate::{
     notify::Notifier,
     replication,
     sampler::sample_until_end,
+    spec::Registry,
     state::{AppendFsync, Event, Replication, Server, Settings, Stats},
     store::{Changes, Databases, Engines, Store, Stripes, parse_classes},
     sweeper::Sweeper,
+    tls::Tls,
 };
 
 /// Time that connections have to end after a signal.
 const DRAIN_TIME: Duration = Duration::from_secs(10);
 /// Time between two searches for expired keys.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
+/// Time between two syncs of what was written under `everysec`.
+const SYNC_INTERVAL: Duration = Duration::from_millis(900);
 /// Files that the store may need besides the sockets of clients.
 const OWN_FILES: u64 = 128;
 
@@ -53,9 +58,17 @@ pub fn serve(
              --allow-root",
         );
     }
-    let addresses = config.addresses()?;
+    let endpoints = config.endpoints()?;
+    let registry = command::registry(&command::table());
+    let acl = Acl::new(&registry, config.aclfile.as_deref(), &config.users)
+        .map_err(|why| StartFailure(format!("cannot read the users: {why}")))?;
+    let default = acl.default_user();
+    let has_password = !config.requirepass.is_empty();
+    let is_open = default.is_enabled && default.is_nopass && !has_password;
+    config.check_open(&endpoints, is_open)?;
+    let tls = load_tls(config)?;
     let engines = config.engines()?;
-    let http_address = config.http_address()?;
+    let http_address = config.http_address(is_open)?;
     let notifier = Notifier::from_environment();
     log_start(dir, config);
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
@@ -69,7 +82,7 @@ pub fn serve(
         .build()
         .map_err(|error| StartFailure(format!("cannot start threads: {error}")))?;
     runtime.block_on(async {
-        let listeners = bind(&addresses, config.unix.as_deref())
+        let listeners = bind(&endpoints, tls.as_ref(), config.unix.as_deref())
             .await
             .map_err(|error| StartFailure(error.to_string()))?;
         let http = match http_address {
@@ -80,7 +93,10 @@ pub fn serve(
         };
         tokio::spawn(notifier.clone().watch());
         notifier.status("opening the database");
-        let server = Arc::new(open(dir, config, engines, &listeners)?);
+        let server =
+            Arc::new(open(dir, config, engines, (registry, acl, tls), port_of(&listeners))?);
+        // From now on no signal is lost.
+        let signals = Signals::listen()?;
         tokio::spawn(sample_until_end(server.clone()));
         let mut addresses = names_of(&listeners);
         if let Some((http, address)) = http {
@@ -91,7 +107,7 @@ pub fn serve(
         tracing::info!(addresses = shown, "ready");
         notifier.ready(&format!("accepts connections on {shown}"));
         on_start(&addresses);
-        run(&server, listeners, config, &notifier).await
+        run(&server, listeners, config, (&notifier, signals)).await
     })?;
     drop(runtime);
     Ok(())
@@ -132,7 +148,7 @@ async fn start_http(
 
 fn names_of(listeners: &[Listener]) -> Vec<String> {
     let name = |listener: &Listener| match listener {
-        Listener::Tcp(listener) => {
+        Listener::Tcp(listener, _) => {
             listener.local_addr().map_or_else(|_| String::new(), |a| a.to_string())
         }
         Listener::Unix(_, path) => path.display().to_string(),
@@ -142,7 +158,7 @@ fn names_of(listeners: &[Listener]) -> Vec<String> {
 
 fn port_of(listeners: &[Listener]) -> u16 {
     let port = |listener: &Listener| match listener {
-        Listener::Tcp(listener) => listener.local_addr().ok().map(|address| address.port()),
+        Listener::Tcp(listener, _) => listener.local_addr().ok().map(|address| address.port()),
         Listener::Unix(..) => None,
     };
     listeners.iter().find_map(port).unwrap_or(0)
@@ -153,7 +169,8 @@ fn open(
     dir: &Path,
     config: &Config,
     (keys, elements): (quintet::EngineKind, quintet::EngineKind),
-    listeners: &[Listener],
+    (registry, acl, tls): (Registry, Acl, Option<Arc<Tls>>),
+    port: u16,
 ) -> Result<Server, StartFailure> {
     let failed = |error: quintet::Error| {
         StartFailure(format!("cannot open the database {}: {error}", dir.display()))
@@ -179,9 +196,8 @@ fn open(
         refuse_unfinished(dir, &store)?;
     }
     let replication = Replication::open(&store, dir.to_owned()).map_err(explain)?;
-    let registry = command::registry(&command::table());
     let settings = settings(config, budget);
-    Server::new(store, registry, settings, port_of(listeners), replication)
+    Server::new(store, registry, settings, (acl, tls, replication), port)
         .map_err(|error| StartFailure(format!("cannot start a thread: {error}")))
 }
 
@@ -197,10 +213,12 @@ fn settings(config: &Config, budget: u64) -> Settings {
     for (setting, value) in [
         (&settings.maxclients, config.maxclients.min(most)),
         (&settings.timeout, config.timeout),
+        (&settings.proto_max_args, config.proto_max_args),
         (&settings.proto_max_bulk_len, config.proto_max_bulk_len),
         (&settings.slowlog_log_slower_than, config.slowlog_log_slower_than),
         (&settings.latency_monitor_threshold, config.latency_monitor_threshold),
         (&settings.slowlog_max_len, config.slowlog_max_len),
+        (&settings.acllog_max_len, config.acllog_max_len),
         (&settings.maxmemory, budget),
     ] {
         setting.store(value, Ordering::Relaxed);
@@ -213,7 +231,7 @@ async fn run(
     server: &Arc<Server>,
     listeners: Vec<Listener>,
     config: &Config,
-    notifier: &Notifier,
+    (notifier, signals): (&Notifier, Signals),
 ) -> Result<(), StartFailure> {
     let dispatcher = Arc::new(Dispatcher::new(command::table()));
     for listener in listeners {
@@ -221,7 +239,11 @@ async fn run(
     }
     let sweeping = tokio::spawn(sweep(server.clone()));
     let replicating = tokio::spawn(replication::run(server.clone(), dispatcher.clone()));
-    wait_for_end(server).await?;
+    if config.appendfsync == AppendFsync::No {
+        // The store syncs each 30 seconds then, but a connection may have chosen `everysec`.
+        tokio::spawn(sync_each_second(server.clone()));
+    }
+    wait_for_end(server, signals).await;
     server.end();
     notifier.stopping();
     tracing::info!(clients = server.clients.count(), "shutting down");
@@ -246,18 +268,82 @@ async fn run(
     }
 }
 
-/// Waits for a signal or `SHUTDOWN`.
-async fn wait_for_end(server: &Server) -> Result<(), StartFailure> {
-    let failed = |error| StartFailure(format!("cannot receive signals: {error}"));
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    let mut ending = server.ending.subscribe();
-    tokio::select! {
-        _ = terminate.recv() => tracing::info!(signal = "SIGTERM", "a signal has come"),
-        _ = interrupt.recv() => tracing::info!(signal = "SIGINT", "a signal has come"),
-        _ = ending.wait_for(|is_ending| *is_ending) => {}
+/// Reads the certificates, if there is an address with TLS.
+fn load_tls(config: &Config) -> Result<Option<Arc<Tls>>, StartFailure> {
+    let time = Duration::from_secs(config.tls_handshake_timeout);
+    let load = |files| Tls::load(files, time).map(Arc::new).map_err(StartFailure);
+    config.tls_files()?.map(load).transpose()
+}
+
+/// Reads certificates and users again, as SIGHUP asks. What cannot be read stays as it is.
+fn reload(server: &Server) {
+    let certificates = server.tls.as_ref().map(|tls| ("certificates", tls.reload()));
+    let users = server.acl.has_file().then(|| ("users", server.acl.load()));
+    for (what, result) in certificates.into_iter().chain(users) {
+        match result {
+            Ok(()) => tracing::info!("SIGHUP: read the {what} again"),
+            Err(why) => tracing::error!("SIGHUP: kept the old {what}: {why}"),
+        }
     }
-    Ok(())
+    server.clients.wake_all();
+    Stats::add(&server.stats.reloads, 1);
+}
+
+/// The signals that the server reacts to.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, StartFailure> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| StartFailure(format!("cannot receive signals: {error}")))
+        };
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+}
+
+/// Waits for a signal that ends the server, or `SHUTDOWN`. Reloads at SIGHUP.
+async fn wait_for_end(server: &Arc<Server>, mut signals: Signals) {
+    let mut ending = server.ending.subscribe();
+    loop {
+        tokio::select! {
+            _ = signals.terminate.recv() => {
+                tracing::info!(signal = "SIGTERM", "a signal has come");
+                break;
+            }
+            _ = signals.interrupt.recv() => {
+                tracing::info!(signal = "SIGINT", "a signal has come");
+                break;
+            }
+            _ = ending.wait_for(|is_ending| *is_ending) => break,
+            _ = signals.hangup.recv() => {}
+        }
+        let own = server.clone();
+        // A failure has been written to standard error.
+        let _ = tokio::task::spawn_blocking(move || reload(&own)).await;
+    }
+}
+
+/// Syncs what connections have written under `everysec`, until the server ends.
+async fn sync_each_second(server: Arc<Server>) {
+    let mut ending = server.ending.subscribe();
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(SYNC_INTERVAL) => {}
+            _ = ending.wait_for(|is_ending| *is_ending) => break,
+        }
+        // After a failure the store refuses writes, and they report it.
+        if server.syncer.take_due() && server.syncer.sync().await.is_err() {
+            break;
+        }
+    }
 }
 
 /// Removes expired keys and elements of removed collections until the server ends.

@@ -42,6 +42,9 @@ pub(crate) mod flag {
     /// Runs after the earlier commands of its pipeline have committed.
     pub(crate) const COMMIT_FIRST: u32 = 1 << 14;
 
+    /// May have a password among its arguments.
+    pub(crate) const SECRET: u32 = 1 << 15;
+
     /// The flags that `COMMAND` replies, by name.
     pub(crate) const NAMES: [(u32, &str); 8] = [
         (WRITE, "write"),
@@ -264,10 +267,25 @@ impl Spec {
         if self.arity >= 0 { count == self.arity } else { count >= -self.arity }
     }
 
+    /// The ACL categories of commands that Redis has put elsewhere than their group says.
+    fn own_categories(&self) -> &'static [&'static str] {
+        match self.name {
+            "sort" | "sort_ro" => &["list", "set", "sortedset"],
+            "wait" => &["connection"],
+            "lolwut" => &["read"],
+            name if name == "command" || name.starts_with("command|") => &["connection"],
+            _ => &[],
+        }
+    }
+
     /// The ACL categories.
     pub(crate) fn categories(&self) -> Vec<&'static str> {
-        let mut found = Vec::new();
-        let is_keyspace = self.group == Group::Generic || self.has(flag::KEYSPACE);
+        if self.has(flag::CONTAINER) && self.arity < -1 {
+            return vec!["slow"];
+        }
+        let mut found = self.own_categories().to_vec();
+        let is_generic = self.group == Group::Generic && found.is_empty();
+        let is_keyspace = is_generic || self.has(flag::KEYSPACE);
         for (has, name) in [
             (is_keyspace, "keyspace"),
             (self.has(flag::READ), "read"),
@@ -282,7 +300,9 @@ impl Spec {
                 found.push(name);
             }
         }
-        found.extend(self.group.category().filter(|name| !found.contains(name)));
+        let has_own = found.iter().any(|name| self.own_categories().contains(name));
+        let group = self.group.category().filter(|name| !has_own && !found.contains(name));
+        found.extend(group);
         found
     }
 }

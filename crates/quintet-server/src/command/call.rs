@@ -5,7 +5,7 @@ use crate::{
     number::{parse_f64, parse_i64},
     resp::{Args, Reply},
     spec::Spec,
-    state::{Block, Server, Session},
+    state::{AppendFsync, Block, Server, Session},
     store::{Collection, Kind, Unit, event},
 };
 
@@ -73,6 +73,11 @@ impl<'c> Call<'c, '_> {
     /// The database of the connection.
     pub(crate) fn database(&self) -> u8 {
         self.session.database
+    }
+
+    /// When writes of the connection are on disk.
+    pub(crate) fn appendfsync(&self) -> AppendFsync {
+        self.session.durability.unwrap_or_else(|| self.server.settings.appendfsync())
     }
 
     /// Argument 1, the key of most commands.

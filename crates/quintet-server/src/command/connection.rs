@@ -5,19 +5,21 @@ use std::sync::atomic::Ordering;
 use super::{
     call::{Call, commands},
     generic::{parse_database, reply_help},
+    login::{Progress, log_in},
     transactions::end_watch,
 };
 use crate::{
     failure::{Done, Fail},
     resp::Protocol,
     spec::{Group, Keys, REDIS_VERSION},
-    state::{Client, ReplyMode},
+    state::{AppendFsync, Client, ReplyMode},
 };
 
 commands! { Group::Connection;
-    "auth" -2 [FAST NO_AUTH NO_MULTI] Keys::None, auth, "1.0.0", "Authenticates the connection.";
     "client" -2 [CONTAINER] Keys::None, help, "2.4.0", "A container for client connection \
      commands.";
+    "client|durability" 3 [COMMIT_FIRST] Keys::None, durability, "none",
+        "Sets when writes of the connection are on disk. An extension of Quintet.";
     "client|getname" 2 [] Keys::None, getname, "2.6.9", "Returns the name of the connection.";
     "client|help" 2 [] Keys::None, help, "5.0.0",
         "Returns helpful text about the different subcommands.";
@@ -36,8 +38,8 @@ commands! { Group::Connection;
     "client|unblock" -3 [ADMIN DANGEROUS] Keys::None, unblock, "5.0.0",
         "Unblocks a client blocked by a blocking command from a different connection.";
     "echo" 2 [FAST] Keys::None, echo, "1.0.0", "Returns the given string.";
-    "hello" -1 [FAST NO_AUTH NO_MULTI] Keys::None, hello, "6.0.0", "Handshakes with the Redis \
-     server.";
+    "hello" -1 [FAST NO_AUTH NO_MULTI SECRET] Keys::None, hello, "6.0.0",
+        "Handshakes with the Redis server.";
     "ping" -1 [FAST SUBSCRIBED] Keys::None, ping, "1.0.0",
         "Returns the server's liveliness response.";
     "quit" -1 [FAST SUBSCRIBED NO_AUTH NO_MULTI] Keys::None, quit, "1.0.0", "Closes the \
@@ -92,9 +94,12 @@ fn reset(call: &mut Call<'_, '_>) -> Done {
     call.session.queue = None;
     call.session.database = 0;
     call.session.reply_mode = ReplyMode::On;
+    call.session.owes_sync |= call.appendfsync() == AppendFsync::Always;
+    call.session.durability = None;
     end_watch(call.session, &call.server.store.changes);
     super::pubsub::end_subscriptions(call.session, call.server);
-    call.session.is_authenticated = call.server.settings.password().is_empty();
+    let has_password = !call.server.settings.password().is_empty();
+    call.session.reset_user(&call.server.acl, has_password);
     set_protocol(call, Protocol::Resp2);
     {
         let mut info = call.session.client.info();
@@ -111,43 +116,6 @@ fn set_protocol(call: &mut Call<'_, '_>, protocol: Protocol) {
     call.session.client.info().protocol = if protocol == Protocol::Resp3 { 3 } else { 2 };
 }
 
-/// Compares in a time that does not depend on where the texts differ.
-/// Whether two secrets are equal. Takes a time that depends on the length of the first only.
-pub(crate) fn is_equal_in_constant_time(a: &[u8], b: &[u8]) -> bool {
-    let mut difference = usize::from(a.len() != b.len());
-    for (at, byte) in a.iter().enumerate() {
-        difference |= usize::from(byte ^ b.get(at).copied().unwrap_or(!*byte));
-    }
-    difference == 0
-}
-
-fn log_in(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Done {
-    let expected = call.server.settings.password();
-    let is_right = expected.is_empty() || is_equal_in_constant_time(password, expected.as_bytes());
-    if user != b"default" || !is_right {
-        call.server.stats.note_wrong_password(&call.session.client.address);
-        return Err(Fail::new("WRONGPASS invalid username-password pair or user is disabled."));
-    }
-    call.session.is_authenticated = true;
-    Ok(())
-}
-
-fn auth(call: &mut Call<'_, '_>) -> Done {
-    match call.args.len() {
-        2 if call.server.settings.password().is_empty() => {
-            return Err(Fail::new(
-                "ERR AUTH <password> called without any password configured for the default \
-                 user. Are you sure your configuration is correct?",
-            ));
-        }
-        2 => log_in(call, b"default", call.args.at(1))?,
-        3 => log_in(call, call.args.at(1), call.args.at(2))?,
-        _ => return Err(Fail::SYNTAX),
-    }
-    call.reply.ok();
-    Ok(())
-}
-
 fn hello(call: &mut Call<'_, '_>) -> Done {
     let mut protocol = call.reply.protocol;
     if call.args.len() > 1 {
@@ -161,10 +129,11 @@ fn hello(call: &mut Call<'_, '_>) -> Done {
         };
     }
     let mut name = None;
+    let mut login = None;
     let mut at = 2;
     while at < call.args.len() {
         if call.args.is(at, "auth") && at + 2 < call.args.len() {
-            log_in(call, call.args.at(at + 1), call.args.at(at + 2))?;
+            login = Some((call.args.at(at + 1), call.args.at(at + 2)));
             at += 3;
         } else if call.args.is(at, "setname") && at + 1 < call.args.len() {
             name = Some(call.args.at(at + 1));
@@ -173,6 +142,11 @@ fn hello(call: &mut Call<'_, '_>) -> Done {
             let word = String::from_utf8_lossy(call.args.at(at));
             return Err(Fail::with(format!("ERR Syntax error in HELLO option '{word}'")));
         }
+    }
+    if let Some((user, password)) = login
+        && log_in(call, user, password)? == Progress::Waits
+    {
+        return Ok(());
     }
     if !call.session.is_authenticated {
         return Err(Fail::new(
@@ -253,46 +227,8 @@ fn id(call: &mut Call<'_, '_>) -> Done {
     Ok(())
 }
 
-/// The line of a client in `CLIENT LIST`.
-fn describe(client: &Client) -> String {
-    let info = client.info();
-    let idle = info.active.map_or_else(|| client.connected.elapsed(), |active| active.elapsed());
-    let mut flags = String::new();
-    for (is_set, flag) in [
-        (info.is_blocked, 'b'),
-        (info.subscriptions != (0, 0), 'P'),
-        (info.queued.is_some(), 'x'),
-        (client.is_monitor.load(Ordering::Acquire), 'O'),
-    ] {
-        if is_set {
-            flags.push(flag);
-        }
-    }
-    if flags.is_empty() {
-        flags.push('N');
-    }
-    format!(
-        "id={} addr={} laddr= fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} \
-         ssub=0 multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
-         tot-mem=0 events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
-        client.id,
-        client.address,
-        String::from_utf8_lossy(&info.name),
-        client.connected.elapsed().as_secs(),
-        idle.as_secs(),
-        info.database,
-        info.subscriptions.0,
-        info.subscriptions.1,
-        info.queued.map_or(-1, |queued| i64::try_from(queued).unwrap_or(i64::MAX)),
-        info.command,
-        info.protocol,
-        String::from_utf8_lossy(&info.library),
-        String::from_utf8_lossy(&info.library_version),
-    )
-}
-
 fn info(call: &mut Call<'_, '_>) -> Done {
-    let line = describe(&call.session.client) + "\n";
+    let line = call.session.client.describe() + "\n";
     call.reply.verbatim(&line);
     Ok(())
 }
@@ -332,7 +268,7 @@ fn list(call: &mut Call<'_, '_>) -> Done {
     } else if call.args.len() > 2 {
         return Err(Fail::SYNTAX);
     }
-    let text: String = clients.iter().map(|client| describe(client) + "\n").collect();
+    let text: String = clients.iter().map(|client| client.describe() + "\n").collect();
     call.reply.verbatim(&text);
     Ok(())
 }
@@ -368,7 +304,7 @@ fn kill(call: &mut Call<'_, '_>) -> Done {
             }
             clients = kept;
         } else if call.args.is(at, "user") {
-            clients.retain(|_| value == b"default");
+            clients.retain(|client| client.info().user.as_bytes() == value);
         } else if call.args.is(at, "skipme") {
             skips_own = match value.to_ascii_lowercase().as_slice() {
                 b"yes" => true,
@@ -418,6 +354,24 @@ fn unblock(call: &mut Call<'_, '_>) -> Done {
     Ok(())
 }
 
+/// Sets when writes of this connection are on disk, whatever `appendfsync` says.
+fn durability(call: &mut Call<'_, '_>) -> Done {
+    let chosen = if call.args.is(2, "default") {
+        None
+    } else {
+        let text = String::from_utf8_lossy(call.args.at(2));
+        let parsed = text.parse();
+        Some(parsed.map_err(|_| {
+            Fail::new("ERR CLIENT DURABILITY must be always, everysec, no or default")
+        })?)
+    };
+    // Replies of earlier commands of the pipeline keep their promise.
+    call.session.owes_sync |= call.appendfsync() == AppendFsync::Always;
+    call.session.durability = chosen;
+    call.reply.ok();
+    Ok(())
+}
+
 fn no_evict(call: &mut Call<'_, '_>) -> Done {
     if !call.args.is(2, "on") && !call.args.is(2, "off") {
         return Err(Fail::SYNTAX);
@@ -445,6 +399,10 @@ fn help(call: &mut Call<'_, '_>) -> Done {
         call,
         "CLIENT",
         &[
+            (
+                "DURABILITY (ALWAYS|EVERYSEC|NO|DEFAULT)",
+                "Set when writes of the current connection are on disk.",
+            ),
             ("GETNAME", "Return the name of the current connection."),
             ("ID", "Return the ID of the current connection."),
             ("INFO", "Return information about the current client connection."),

@@ -163,14 +163,7 @@ fn list(call: &mut Call<'_, '_>) -> Done {
 }
 
 fn getkeys(call: &mut Call<'_, '_>) -> Done {
-    let words: Vec<&[u8]> = call.args.from(2).collect();
-    let buffer = words.concat();
-    let mut ranges = Vec::new();
-    let mut start = 0;
-    for word in &words {
-        ranges.push((start, start + word.len()));
-        start += word.len();
-    }
+    let (buffer, ranges) = call.args.owned_from(2);
     let args = Args::new(&buffer, &ranges);
     let registry = &call.server.registry;
     let Selection::Command(at) = registry.select(args) else {

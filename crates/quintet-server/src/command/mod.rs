@@ -2,6 +2,7 @@
 
 #![expect(clippy::unnecessary_wraps, reason = "all handlers have one signature")]
 
+mod acl;
 mod administration;
 mod bitmaps;
 pub(crate) mod call;
@@ -14,6 +15,7 @@ mod introspection;
 mod latency;
 mod list_moves;
 mod lists;
+mod login;
 mod members;
 pub(crate) mod pubsub;
 mod replication;
@@ -59,7 +61,9 @@ pub(crate) fn table() -> Vec<Command> {
         transactions::COMMANDS,
         transfer::COMMANDS,
         connection::COMMANDS,
+        login::COMMANDS,
         server::COMMANDS,
+        acl::COMMANDS,
         administration::COMMANDS,
         replication::COMMANDS,
         latency::COMMANDS,

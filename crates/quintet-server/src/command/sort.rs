@@ -48,9 +48,13 @@ fn parse<'c>(call: &Call<'c, '_>, may_store: bool) -> Done<SortOptions<'c>> {
             options.limit = Some((call.integer(at + 1)?, call.integer(at + 2)?));
             at += 2;
         } else if args.is(at, "by") && has_value {
+            if args.at(at + 1).contains(&b'*') {
+                check_reads_all(call, "BY")?;
+            }
             options.by = Some(args.at(at + 1));
             at += 1;
         } else if args.is(at, "get") && has_value {
+            check_reads_all(call, "GET")?;
             options.get.push(args.at(at + 1));
             at += 1;
         } else if may_store && args.is(at, "store") && has_value {
@@ -62,6 +66,17 @@ fn parse<'c>(call: &Call<'c, '_>, may_store: bool) -> Done<SortOptions<'c>> {
         at += 1;
     }
     Ok(options)
+}
+
+/// Fails if the user may not read all keys: the patterns of an option name any of them.
+fn check_reads_all(call: &Call<'_, '_>, option: &str) -> Done {
+    let name = call.args.at(0).to_ascii_lowercase();
+    if call.server.acl.reads_all_keys(&call.session.user, &name) {
+        return Ok(());
+    }
+    Err(Fail::with(format!(
+        "ERR {option} option of SORT denied due to insufficient ACL permissions."
+    )))
 }
 
 fn sort(call: &mut Call<'_, '_>) -> Done {

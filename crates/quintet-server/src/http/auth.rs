@@ -1,6 +1,6 @@
 //! Checks of the Host field and of the password.
 
-use std::{net::IpAddr, time::Duration};
+use std::{net::IpAddr, sync::Arc};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use hyper::{
@@ -8,12 +8,27 @@ use hyper::{
     header::{AUTHORIZATION, HOST},
     http::uri::Authority,
 };
+use zeroize::Zeroizing;
 
-use crate::{command::connection::is_equal_in_constant_time, state::Server};
+use crate::{
+    acl::{DEFAULT_USER, Login},
+    state::{Answer, Server, Work},
+    work::run_work,
+};
 
-/// Pause before the answer to a wrong password. With the limit of connections it bounds the rate of
-/// guesses to 64 a second.
-pub(super) const FAILURE_PAUSE: Duration = Duration::from_secs(1);
+/// Most bytes of the name of a user in the log.
+const SHOWN_BYTES_MAX: usize = 64;
+
+/// Whether a request may see the console.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// It may: the server is open, or the user of the request may do everything.
+    Granted,
+    /// It has no password, or a wrong one.
+    Refused,
+    /// The password was not checked, for this reason.
+    Unchecked(String),
+}
 
 /// Whether the Host field is one that a browser of a user of this server sends: an address,
 /// `localhost`, or one of `hosts`. A name of another site that resolves to this machine is not.
@@ -28,19 +43,33 @@ pub(super) fn is_host_allowed<B>(request: &Request<B>, hosts: &[String]) -> bool
     is_address || host == "localhost" || hosts.contains(&host)
 }
 
-/// Whether a request has the password, or the server has none.
-pub(super) fn has_password<B>(request: &Request<B>, server: &Server) -> bool {
-    let expected = server.settings.password();
-    expected.is_empty()
-        || credentials(request).is_some_and(|(user, password)| {
-            let is_right = is_equal_in_constant_time(&password, expected.as_bytes());
-            is_right && user == b"default"
-        })
-}
-
-/// Whether a request has a user and a password, right or wrong.
-pub(super) fn has_credentials<B>(request: &Request<B>) -> bool {
-    request.headers().contains_key(AUTHORIZATION)
+/// Decides whether a request from `ip` may see the console. Its user must be one that may do
+/// everything, since the console shows all keys. The password is checked on another thread, with
+/// the delays of `AUTH` after failures.
+pub(super) async fn access<B>(request: &Request<B>, server: &Arc<Server>, ip: IpAddr) -> Access {
+    let default = server.acl.default_user();
+    let plain = server.settings.password();
+    let is_open = plain.is_empty() && default.is_enabled && default.is_nopass;
+    if is_open && default.is_unrestricted {
+        return Access::Granted;
+    }
+    let Some((name, password)) = credentials(request) else { return Access::Refused };
+    let user = std::str::from_utf8(&name).ok().and_then(|name| server.acl.user(name));
+    let user = user.filter(|user| user.is_enabled && user.is_unrestricted);
+    let has_plain = name == DEFAULT_USER.as_bytes() && !plain.is_empty();
+    let shown = name.get(..SHOWN_BYTES_MAX).unwrap_or(&name);
+    let login = Login {
+        password: Zeroizing::new(password),
+        plain: Some(plain).filter(|_| has_plain && user.is_some()),
+        hashes: user.map(|user| user.hashes.clone()),
+        user: shown.escape_ascii().to_string(),
+        address: format!("http {ip}"),
+    };
+    match run_work(server, Some(ip), Work::Login(login)).await {
+        Answer::Right => Access::Granted,
+        Answer::Failed(why) => Access::Unchecked(why),
+        Answer::Wrong | Answer::Changed(_) => Access::Refused,
+    }
 }
 
 /// The user and the password of HTTP's basic authentication. No user is the user `default`.

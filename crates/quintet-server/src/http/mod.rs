@@ -24,6 +24,7 @@ mod tables;
 
 use std::{
     convert::Infallible,
+    net::IpAddr,
     pin::pin,
     sync::{
         Arc, OnceLock,
@@ -112,9 +113,9 @@ impl Http {
     pub(crate) async fn run(self: Arc<Self>, listener: TcpListener) {
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => match self.connections.clone().try_acquire_owned() {
+                Ok((stream, peer)) => match self.connections.clone().try_acquire_owned() {
                     Ok(permit) => {
-                        tokio::spawn(self.clone().serve(stream, permit));
+                        tokio::spawn(self.clone().serve((stream, peer.ip()), permit));
                     }
                     Err(_) => {
                         self.counters.rejected.fetch_add(1, Ordering::Relaxed);
@@ -126,10 +127,14 @@ impl Http {
         }
     }
 
-    async fn serve(self: Arc<Self>, stream: TcpStream, permit: OwnedSemaphorePermit) {
+    async fn serve(
+        self: Arc<Self>,
+        (stream, ip): (TcpStream, IpAddr),
+        permit: OwnedSemaphorePermit,
+    ) {
         let service = hyper::service::service_fn(|request| {
             let http = self.clone();
-            async move { Ok::<_, Infallible>(http.answer(request).await) }
+            async move { Ok::<_, Infallible>(http.answer(request, ip).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -146,8 +151,8 @@ impl Http {
         drop(permit);
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
-        let answer = self.route(&request).await;
+    async fn answer(&self, request: Request<Incoming>, ip: IpAddr) -> Answer {
+        let answer = self.route(&request, ip).await;
         let class = usize::from(answer.status().as_u16() / 100).saturating_sub(2);
         if let Some(counter) = self.counters.answers.get(class) {
             counter.fetch_add(1, Ordering::Relaxed);
@@ -155,7 +160,7 @@ impl Http {
         answer
     }
 
-    async fn route(&self, request: &Request<Incoming>) -> Answer {
+    async fn route(&self, request: &Request<Incoming>, ip: IpAddr) -> Answer {
         if ![Method::GET, Method::HEAD].contains(request.method()) {
             let refused = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are allowed\n");
             return header(refused, hyper::header::ALLOW, "GET, HEAD");
@@ -186,7 +191,7 @@ impl Http {
                 let metrics = text(StatusCode::OK, &self.metrics(server));
                 header(metrics, hyper::header::CONTENT_TYPE, metrics::CONTENT_TYPE)
             }
-            _ if self.has_console => console::answer(server, request).await,
+            _ if self.has_console => console::answer(server, request, ip).await,
             _ => text(StatusCode::NOT_FOUND, "there is nothing at this path\n"),
         }
     }

@@ -1,46 +1,52 @@
 //! Sockets: listeners accept connections within the limits.
 
 mod connection;
+mod handshake;
 
 use std::{
     fs, io,
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use connection::Connection;
+use connection::{Connection, RegisteredClient};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, UnixListener},
 };
 
 use crate::{
+    config::Endpoint,
     dispatch::Dispatcher,
     state::{Client, Server, Stats},
+    tls::Tls,
 };
 
 /// A socket that accepts connections.
 #[derive(Debug)]
 pub(crate) enum Listener {
-    /// A TCP port.
-    Tcp(TcpListener),
+    /// A TCP port, with TLS or without.
+    Tcp(TcpListener, Option<Arc<Tls>>),
     /// A Unix socket at a path.
     Unix(UnixListener, PathBuf),
 }
 
-/// Opens the TCP listeners of `addresses`. Fails with the address that cannot be opened. Loopback
+/// Opens the TCP listeners of `endpoints`. Fails with the address that cannot be opened. Loopback
 /// of IPv6 is optional, because not each machine has it.
 pub(crate) async fn bind(
-    addresses: &[SocketAddr],
+    endpoints: &[Endpoint],
+    tls: Option<&Arc<Tls>>,
     unix: Option<&Path>,
 ) -> io::Result<Vec<Listener>> {
     let mut listeners = Vec::new();
-    for address in addresses {
+    for Endpoint { address, is_tls } in endpoints {
         match TcpListener::bind(address).await {
-            Ok(listener) => listeners.push(Listener::Tcp(listener)),
+            Ok(listener) => {
+                listeners.push(Listener::Tcp(listener, tls.filter(|_| *is_tls).cloned()));
+            }
             Err(_) if address.is_ipv6() && address.ip().is_loopback() && !listeners.is_empty() => {}
             Err(error) => {
                 return Err(io::Error::new(
@@ -92,7 +98,7 @@ impl Listener {
 
     async fn accept(&self, server: &Arc<Server>, dispatcher: &Arc<Dispatcher>, per_ip: usize) {
         let accepted = match self {
-            Self::Tcp(listener) => match listener.accept().await {
+            Self::Tcp(listener, tls) => match listener.accept().await {
                 Ok((stream, address)) => {
                     // Without this option a reply would wait for the next one.
                     let _ = stream.set_nodelay(true);
@@ -102,7 +108,10 @@ impl Listener {
                         refuse(stream.into_std());
                         return;
                     };
-                    spawn(server, dispatcher, stream, client);
+                    match tls {
+                        Some(tls) => handshake::spawn(server, dispatcher, tls, stream, client),
+                        None => spawn(server, dispatcher, stream, client),
+                    }
                     Ok(())
                 }
                 Err(error) => Err(error),
@@ -172,16 +181,4 @@ where
         let _registered = RegisteredClient { server: server.clone(), client: client.clone() };
         Connection::new(server, dispatcher, stream, client).serve().await;
     });
-}
-
-/// A client in the list of clients.
-struct RegisteredClient {
-    server: Arc<Server>,
-    client: Arc<Client>,
-}
-
-impl Drop for RegisteredClient {
-    fn drop(&mut self) {
-        self.server.clients.remove(&self.client);
-    }
 }

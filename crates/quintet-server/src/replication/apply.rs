@@ -60,8 +60,7 @@ impl Applier {
         (epoch, position): (u64, Position),
     ) -> Self {
         let client = server.clients.add(address, None);
-        let mut session = Session::new(client.clone(), true);
-        session.is_link = true;
+        let mut session = Session::of_link(client.clone(), &server.acl);
         session.database = position.database;
         Self {
             server: server.clone(),

@@ -47,7 +47,7 @@ pub(super) type Linked<T = ()> = Result<T, LinkFailure>;
 
 /// What the master sends next.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum SyncReply {
     /// A dump, and commands from this position on.
     Full(Position),
     /// Commands, of this history if it has another name now.
@@ -187,7 +187,7 @@ impl Link {
     }
 
     /// Asks for the commands behind a position.
-    pub(super) async fn synchronize(&mut self, position: Option<&Position>) -> Linked<Answer> {
+    pub(super) async fn synchronize(&mut self, position: Option<&Position>) -> Linked<SyncReply> {
         let master = self.master.clone();
         let reply = match position {
             Some(Position { id, offset, .. }) => {
@@ -202,10 +202,10 @@ impl Link {
                 let offset = offset.parse().map_err(|_| {
                     LinkFailure::passing(format!("{master} answers PSYNC with {reply:?}"))
                 })?;
-                Ok(Answer::Full(Position { id: (*id).to_owned(), offset, database: 0 }))
+                Ok(SyncReply::Full(Position { id: (*id).to_owned(), offset, database: 0 }))
             }
-            ["+CONTINUE"] => Ok(Answer::Continue(None)),
-            ["+CONTINUE", id] => Ok(Answer::Continue(Some((*id).to_owned()))),
+            ["+CONTINUE"] => Ok(SyncReply::Continue(None)),
+            ["+CONTINUE", id] => Ok(SyncReply::Continue(Some((*id).to_owned()))),
             ["-LOADING", ..] => {
                 Err(LinkFailure::passing(format!("{master} loads its own data: {reply}")))
             }

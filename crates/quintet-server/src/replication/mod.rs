@@ -27,7 +27,7 @@ use crate::{
     state::{AppendFsync, LinkState, Master, Server},
 };
 use apply::Applier;
-use link::{Answer, Link, LinkFailure, Linked, SILENCE_TIME};
+use link::{Link, LinkFailure, Linked, SILENCE_TIME, SyncReply};
 
 /// First pause before another try, which doubles up to the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -97,17 +97,17 @@ async fn link(
     link.introduce(server).await?;
     let known = replication.status().position;
     let position = match (link.synchronize(known.as_ref()).await?, known) {
-        (Answer::Full(position), _) => {
+        (SyncReply::Full(position), _) => {
             replication.note(|status| status.state = LinkState::Sync);
             full_sync::synchronize(server, &mut link, epoch, &position).await?;
             position
         }
-        (Answer::Continue(id), Some(mut position)) => {
+        (SyncReply::Continue(id), Some(mut position)) => {
             position.id = id.unwrap_or(position.id);
             replication.note(|status| status.partial_syncs += 1);
             position
         }
-        (Answer::Continue(_), None) => {
+        (SyncReply::Continue(_), None) => {
             return Err(LinkFailure::passing(format!("{master} continues what has not begun")));
         }
     };

@@ -70,11 +70,11 @@ impl<'a> Args<'a> {
             .map(move |(start, end)| self.buffer.get(*start..*end).unwrap_or(&[]))
     }
 
-    /// Copies the arguments out of the buffer.
-    pub(crate) fn to_owned(self) -> (Vec<u8>, Vec<(usize, usize)>) {
+    /// Copies the arguments from `index` out of the buffer.
+    pub(crate) fn owned_from(self, index: usize) -> (Vec<u8>, Vec<(usize, usize)>) {
         let mut buffer = Vec::new();
         let mut ranges = Vec::with_capacity(self.len());
-        for argument in self.from(0) {
+        for argument in self.from(index) {
             ranges.push((buffer.len(), buffer.len() + argument.len()));
             buffer.extend_from_slice(argument);
         }

@@ -12,7 +12,12 @@ use std::{
 
 use tokio::sync::Notify;
 
+use super::{
+    settings::AppendFsync,
+    work::{Answer, Work},
+};
 use crate::{
+    acl::{Acl, DEFAULT_USER, User},
     resp::{Protocol, Reply},
     store::KeyName,
 };
@@ -71,6 +76,8 @@ pub(crate) struct ClientInfo {
     pub(crate) library: Vec<u8>,
     /// The version of its library.
     pub(crate) library_version: Vec<u8>,
+    /// Its user.
+    pub(crate) user: String,
     /// Its database.
     pub(crate) database: u8,
     /// Channels and patterns.
@@ -95,6 +102,45 @@ impl Client {
     /// What the client tells about itself.
     pub(crate) fn info(&self) -> MutexGuard<'_, ClientInfo> {
         lock(&self.info)
+    }
+
+    /// The line of a client in `CLIENT LIST`.
+    pub(crate) fn describe(&self) -> String {
+        let info = self.info();
+        let idle = info.active.map_or_else(|| self.connected.elapsed(), |active| active.elapsed());
+        let mut flags = String::new();
+        for (is_set, flag) in [
+            (info.is_blocked, 'b'),
+            (info.subscriptions != (0, 0), 'P'),
+            (info.queued.is_some(), 'x'),
+            (self.is_monitor.load(Ordering::Acquire), 'O'),
+        ] {
+            if is_set {
+                flags.push(flag);
+            }
+        }
+        if flags.is_empty() {
+            flags.push('N');
+        }
+        format!(
+            "id={} addr={} laddr= fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} \
+             ssub=0 multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 \
+             omem=0 tot-mem=0 events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
+            self.id,
+            self.address,
+            String::from_utf8_lossy(&info.name),
+            self.connected.elapsed().as_secs(),
+            idle.as_secs(),
+            info.database,
+            info.subscriptions.0,
+            info.subscriptions.1,
+            info.queued.map_or(-1, |queued| i64::try_from(queued).unwrap_or(i64::MAX)),
+            info.command,
+            info.user,
+            info.protocol,
+            String::from_utf8_lossy(&info.library),
+            String::from_utf8_lossy(&info.library_version),
+        )
     }
 
     /// Adds a message to what is sent next. Ends a client that does not read.
@@ -149,7 +195,11 @@ impl Clients {
             address,
             ip,
             connected: Instant::now(),
-            info: Mutex::new(ClientInfo { protocol: 2, ..ClientInfo::default() }),
+            info: Mutex::new(ClientInfo {
+                protocol: 2,
+                user: DEFAULT_USER.to_owned(),
+                ..ClientInfo::default()
+            }),
             outbox: Mutex::default(),
             wake: Arc::default(),
             is_killed: AtomicBool::new(false),
@@ -186,6 +236,13 @@ impl Clients {
             totals.largest_bytes = totals.largest_bytes.max(query + reply + messages);
         }
         totals
+    }
+
+    /// Wakes the tasks of all clients, which look at their users again.
+    pub(crate) fn wake_all(&self) {
+        for client in lock(&self.connected).values() {
+            client.wake.notify_one();
+        }
     }
 
     /// Number of clients.
@@ -243,6 +300,20 @@ pub(crate) struct Session {
     pub(crate) database: u8,
     /// Whether the client has given its password, if one is needed.
     pub(crate) is_authenticated: bool,
+    /// The user, with its rules at [`Self::acl_generation`].
+    pub(crate) user: Arc<User>,
+    /// Whether the user is gone, or may not receive any more what it receives.
+    pub(crate) is_revoked: bool,
+    /// The generation of the users that was read last.
+    pub(crate) acl_generation: u64,
+    /// Work that the running command waits for.
+    pub(crate) work: Option<Work>,
+    /// The answer of that work, when the command runs again.
+    pub(crate) answer: Option<Answer>,
+    /// When writes of the connection are on disk; `None` for the setting of the server.
+    pub(crate) durability: Option<AppendFsync>,
+    /// Whether earlier commands of the pipeline must be on disk before their replies.
+    pub(crate) owes_sync: bool,
     /// Whether the connection ends after the reply.
     pub(crate) is_closing: bool,
     /// The commands since `MULTI`.
@@ -289,11 +360,21 @@ pub(crate) enum ReplyMode {
 
 impl Session {
     /// The session of a new connection.
-    pub(crate) fn new(client: Arc<Client>, is_authenticated: bool) -> Self {
+    pub(crate) fn new(client: Arc<Client>, acl: &Acl, has_password: bool) -> Self {
+        let acl_generation = acl.generation();
+        let user = acl.default_user();
+        let is_authenticated = user.is_enabled && user.is_nopass && !has_password;
         Self {
             client,
             database: 0,
             is_authenticated,
+            user,
+            acl_generation,
+            is_revoked: false,
+            work: None,
+            answer: None,
+            durability: None,
+            owes_sync: false,
             is_closing: false,
             queue: None,
             is_queue_bad: false,
@@ -309,6 +390,58 @@ impl Session {
             is_link: false,
             reply_mode: ReplyMode::On,
         }
+    }
+
+    /// The session of the link to a master, which may do everything.
+    pub(crate) fn of_link(client: Arc<Client>, acl: &Acl) -> Self {
+        let user = acl.master_user();
+        Self { user, is_authenticated: true, is_link: true, ..Self::new(client, acl, false) }
+    }
+
+    /// Makes the connection one of `default` again, as a new one.
+    pub(crate) fn reset_user(&mut self, acl: &Acl, has_password: bool) {
+        self.acl_generation = acl.generation();
+        self.user = acl.default_user();
+        self.is_authenticated = self.user.is_enabled && self.user.is_nopass && !has_password;
+        self.client.info().user.clone_from(&self.user.name);
+    }
+
+    /// Makes the connection one of a user that has logged in.
+    pub(crate) fn log_in(&mut self, acl: &Acl, user: Arc<User>) {
+        // The next command reads the user again if it has changed since.
+        self.acl_generation = 0;
+        self.client.info().user.clone_from(&user.name);
+        self.user = user;
+        self.is_authenticated = true;
+        self.refresh_user(acl);
+    }
+
+    /// Reads the rules of the user again if users have changed. Ends the connection if its user is
+    /// gone, and if it receives what its user may not receive any more.
+    pub(crate) fn refresh_user(&mut self, acl: &Acl) {
+        let generation = acl.generation();
+        if self.acl_generation == generation || self.is_link {
+            return;
+        }
+        self.acl_generation = generation;
+        let Some(user) = acl.user(&self.user.name) else {
+            self.revoke();
+            return;
+        };
+        self.user = user;
+        let is_kept = |names: &BTreeSet<Vec<u8>>, is_pattern| {
+            names.iter().all(|name| self.user.allows_channel(name, is_pattern))
+        };
+        let is_receiver = is_kept(&self.channels, false) && is_kept(&self.patterns, true);
+        let is_monitor = self.client.is_monitor.load(Ordering::Acquire);
+        if !is_receiver || (is_monitor && !acl.allows_command(&self.user, "monitor")) {
+            self.revoke();
+        }
+    }
+
+    fn revoke(&mut self) {
+        self.is_revoked = true;
+        self.is_closing = true;
     }
 
     /// Number of channels and patterns.

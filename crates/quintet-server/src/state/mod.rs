@@ -1,5 +1,6 @@
 //! What all connections share, and what each connection has.
 
+mod backoff;
 mod clients;
 mod cursors;
 mod histogram;
@@ -10,6 +11,7 @@ mod replica;
 mod settings;
 mod stats;
 mod syncer;
+mod work;
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -20,10 +22,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use backoff::Backoff;
 use cursors::Cursors;
 use pubsub::PubSub;
 use syncer::Syncer;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 pub(crate) use clients::{Block, Client, Clients, Queued, ReplyMode, Session};
 pub(crate) use histogram::{BUCKETS, HistogramCounts, bound};
@@ -35,11 +38,17 @@ pub(crate) use replica::{LinkState, Master, Replication};
 pub use settings::AppendFsync;
 pub(crate) use settings::{Refusal, Settings};
 pub(crate) use stats::{SlowCommand, Stats};
+pub(crate) use work::{Answer, Work};
 
 use crate::{
+    acl::Acl,
     spec::Registry,
     store::{Store, now_millis},
+    tls::Tls,
 };
+
+/// Most pieces of work at once ([`Work`]).
+const WORK_MAX: usize = 2;
 
 /// The state of a server.
 #[derive(Debug)]
@@ -50,6 +59,14 @@ pub(crate) struct Server {
     pub(crate) registry: Registry,
     /// What can change at run time.
     pub(crate) settings: Settings,
+    /// Users.
+    pub(crate) acl: Arc<Acl>,
+    /// Certificates, if there is an address with TLS.
+    pub(crate) tls: Option<Arc<Tls>>,
+    /// Failed logins by address.
+    pub(crate) backoff: Backoff,
+    /// Permits of work beside the threads of connections.
+    pub(crate) permits: Arc<Semaphore>,
     /// Connected clients.
     pub(crate) clients: Clients,
     /// Channels.
@@ -84,8 +101,8 @@ impl Server {
         store: Store,
         registry: Registry,
         settings: Settings,
+        (acl, tls, replication): (Acl, Option<Arc<Tls>>, Replication),
         port: u16,
-        replication: Replication,
     ) -> std::io::Result<Self> {
         let syncer = Syncer::start(store.databases.database().clone())?;
         let pubsub = Arc::new(PubSub::default());
@@ -96,6 +113,10 @@ impl Server {
         Ok(Self {
             store,
             settings,
+            acl: Arc::new(acl),
+            tls,
+            backoff: Backoff::default(),
+            permits: Arc::new(Semaphore::new(WORK_MAX)),
             clients: Clients::default(),
             pubsub,
             stats: Stats::new(registry.specs().len()),

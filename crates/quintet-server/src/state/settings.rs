@@ -9,6 +9,7 @@ use std::{
 };
 
 use serde::Deserialize;
+use zeroize::Zeroizing;
 
 use crate::store::{format_classes, parse_classes};
 
@@ -53,19 +54,23 @@ impl FromStr for AppendFsync {
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
     appendfsync: AtomicU8,
-    password: RwLock<String>,
+    password: RwLock<Zeroizing<String>>,
     /// User and password at a master.
-    master_login: RwLock<(String, String)>,
+    master_login: RwLock<(String, Zeroizing<String>)>,
     /// Most clients.
     pub(crate) maxclients: AtomicU64,
     /// Seconds after which an idle connection ends; 0 for never.
     pub(crate) timeout: AtomicU64,
+    /// Most arguments of a request.
+    pub(crate) proto_max_args: AtomicU64,
     /// Longest value in bytes.
     pub(crate) proto_max_bulk_len: AtomicU64,
     /// Microseconds from which a command is slow.
     pub(crate) slowlog_log_slower_than: AtomicU64,
     /// Milliseconds from which something is a latency event; 0 for none.
     pub(crate) latency_monitor_threshold: AtomicU64,
+    /// Most entries of `ACL LOG`.
+    pub(crate) acllog_max_len: AtomicU64,
     /// Most entries of the list of slow commands.
     pub(crate) slowlog_max_len: AtomicU64,
     /// Classes of events of keys that are published.
@@ -78,10 +83,12 @@ pub(crate) struct Settings {
 type Number = (&'static str, fn(&Settings) -> &AtomicU64, u64, u64);
 
 /// The numbers. `maxmemory` is fixed at the start.
-const NUMBERS: [Number; 6] = [
+const NUMBERS: [Number; 8] = [
+    ("acllog-max-len", |settings| &settings.acllog_max_len, 0, 10_000),
     ("maxclients", |settings| &settings.maxclients, 1, 1_000_000),
     ("timeout", |settings| &settings.timeout, 0, 1_000_000_000),
     ("proto-max-bulk-len", |settings| &settings.proto_max_bulk_len, 1 << 20, 512 << 20),
+    ("proto-max-args", |settings| &settings.proto_max_args, 1024, 1 << 20),
     ("slowlog-log-slower-than", |settings| &settings.slowlog_log_slower_than, 0, u64::MAX),
     ("latency-monitor-threshold", |settings| &settings.latency_monitor_threshold, 0, 1_000_000_000),
     ("slowlog-max-len", |settings| &settings.slowlog_max_len, 0, 10_000),
@@ -133,19 +140,19 @@ impl Settings {
         self.appendfsync.store(code, Ordering::Relaxed);
     }
 
-    /// The password, empty if none is needed.
-    pub(crate) fn password(&self) -> String {
+    /// The password of the user `default`, empty if there is none.
+    pub(crate) fn password(&self) -> Zeroizing<String> {
         self.password.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Changes the password.
     pub(crate) fn set_password(&self, password: &str) {
         let mut own = self.password.write().unwrap_or_else(PoisonError::into_inner);
-        password.clone_into(&mut own);
+        *own = Zeroizing::new(password.to_owned());
     }
 
     /// User and password at a master, both empty if it needs none.
-    pub(crate) fn master_login(&self) -> (String, String) {
+    pub(crate) fn master_login(&self) -> (String, Zeroizing<String>) {
         self.master_login.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -156,7 +163,7 @@ impl Settings {
             user.clone_into(&mut own.0);
         }
         if let Some(password) = password {
-            password.clone_into(&mut own.1);
+            own.1 = Zeroizing::new(password.to_owned());
         }
     }
 
@@ -168,9 +175,9 @@ impl Settings {
         let fixed = FIXED.iter().map(|(name, value)| (*name, (*value).to_owned()));
         let own = [
             ("appendfsync", self.appendfsync().name().to_owned()),
-            ("requirepass", self.password()),
+            ("requirepass", self.password().to_string()),
             ("masteruser", self.master_login().0),
-            ("masterauth", self.master_login().1),
+            ("masterauth", self.master_login().1.to_string()),
             ("notify-keyspace-events", format_classes(self.notify_classes.load(Ordering::Relaxed))),
             ("maxmemory", self.maxmemory.load(Ordering::Relaxed).to_string()),
         ];

@@ -6,7 +6,7 @@
 use std::{
     sync::{
         Arc, Condvar, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
 };
@@ -22,6 +22,8 @@ type Outcome = Result<u64, String>;
 pub(crate) struct Syncer {
     requests: Arc<Requests>,
     done: watch::Receiver<Outcome>,
+    /// Whether a write must be on disk within a second.
+    is_due: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -41,7 +43,22 @@ impl Syncer {
         thread::Builder::new()
             .name("quintet-sync".to_owned())
             .spawn(move || sync_requests(&database, &own, &sender))?;
-        Ok(Self { requests, done })
+        Ok(Self { requests, done, is_due: AtomicBool::new(false) })
+    }
+
+    /// Asks for a sync within a second. Costs one store.
+    pub(crate) fn sync_within_a_second(&self) {
+        self.is_due.store(true, Ordering::Release);
+    }
+
+    /// Whether a sync is due since the last call.
+    pub(crate) fn take_due(&self) -> bool {
+        self.is_due.swap(false, Ordering::AcqRel)
+    }
+
+    /// Number of syncs that were asked for.
+    pub(crate) fn requested(&self) -> u64 {
+        self.requests.last.load(Ordering::Relaxed)
     }
 
     /// Waits until everything that the caller has committed is on disk.

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read, Write},
     net::TcpStream,
     time::Duration,
 };
@@ -48,9 +48,14 @@ impl Value {
     }
 }
 
+/// A stream of bytes, encrypted or not.
+trait Stream: Read + Write + Send {}
+
+impl<S: Read + Write + Send> Stream for S {}
+
 /// A connection.
 pub(crate) struct Client {
-    reader: BufReader<TcpStream>,
+    reader: BufReader<Box<dyn Stream>>,
 }
 
 /// Encodes a request.
@@ -67,14 +72,24 @@ pub(crate) fn encode<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
 
 impl Client {
     pub(crate) fn connect(port: u16) -> Self {
-        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        Self::over(TcpStream::connect(("127.0.0.1", port)).unwrap())
+    }
+
+    /// A client of a connection that is open.
+    pub(crate) fn over(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        Self { reader: BufReader::new(stream) }
+        Self::over_stream(stream)
+    }
+
+    /// A client of any stream.
+    pub(crate) fn over_stream(stream: impl Read + Write + Send + 'static) -> Self {
+        Self { reader: BufReader::new(Box::new(stream)) }
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.reader.get_mut().write_all(bytes).unwrap();
+        self.reader.get_mut().flush().unwrap();
     }
 
     /// Sends a request that is separated by spaces.

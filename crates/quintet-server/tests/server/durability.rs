@@ -53,6 +53,65 @@ fn all_types_and_expiries_survive_a_restart() {
     assert_eq!(client.call("get other").text(), "1");
 }
 
+/// The number of syncs that connections have asked for.
+fn requested_syncs(client: &mut Client) -> u64 {
+    let text = client.call("info persistence").text();
+    let line = text.lines().find_map(|line| line.strip_prefix("quintet_requested_syncs_total:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+/// A sync that is shared counts once for each connection, so the numbers are exact.
+#[test]
+fn one_connection_waits_for_syncs_and_others_do_not() {
+    let server = Server::start();
+    let (mut safe, mut fast) = (server.client(), server.client());
+    assert_eq!(safe.call("client durability always").text(), "+OK");
+    for number in 0..10 {
+        assert_eq!(safe.call(&format!("set safe {number}")).text(), "+OK");
+        assert_eq!(fast.call(&format!("set fast {number}")).text(), "+OK");
+        assert_eq!(safe.call("get safe").text(), number.to_string());
+    }
+    assert_eq!(requested_syncs(&mut fast), 10);
+    // A pipeline that leaves `always` has its earlier writes synced before their replies.
+    let requests =
+        [&["set", "safe", "x"][..], &["client", "durability", "no"], &["set", "safe", "y"]];
+    safe.send(&requests.map(encode).concat());
+    for _ in requests {
+        assert_eq!(safe.read().text(), "+OK");
+    }
+    assert_eq!(requested_syncs(&mut fast), 11);
+    assert_eq!(safe.call("set safe z").text(), "+OK");
+    assert_eq!(fast.call("client durability everysec").text(), "+OK");
+    assert_eq!(fast.call("set fast z").text(), "+OK");
+    assert_eq!(requested_syncs(&mut fast), 11);
+    assert_eq!(fast.call("config set appendfsync always").text(), "+OK");
+    for request in ["set fast a", "client durability default", "set fast b", "reset"] {
+        fast.call(request);
+    }
+    assert_eq!(requested_syncs(&mut fast), 12);
+    assert!(fast.call("client durability sometimes").text().starts_with("-ERR CLIENT DURABILITY"));
+}
+
+/// The store of a server with `no` syncs each 30 seconds, but a connection may promise a second.
+#[test]
+fn everysec_of_a_connection_is_kept_by_a_server_with_no() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start_in(
+        dir.path(),
+        quintet_server::Config { appendfsync: AppendFsync::No, ..config() },
+    );
+    let mut client = server.client();
+    client.call("set k 1");
+    assert_eq!(requested_syncs(&mut client), 0);
+    client.call("client durability everysec");
+    client.call("set k 2");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while requested_syncs(&mut client) == 0 {
+        assert!(Instant::now() < deadline, "there was no sync");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// Removed collections and expired keys leave nothing behind.
 #[test]
 fn the_sweep_removes_dead_elements_and_expired_keys() {

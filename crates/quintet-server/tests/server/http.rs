@@ -237,6 +237,33 @@ fn a_client_that_sends_nothing_does_not_keep_others_out() {
     assert!(rejected >= Some(1.0), "{rejected:?}");
 }
 
+/// The console shows all keys, so its user must be one that may do everything.
+#[test]
+fn the_console_takes_users_that_may_do_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start_in(dir.path(), with_http());
+    let (mut client, port) = (server.client(), server.http_port());
+    assert_eq!(get(port, "/api/keys").status, 200, "an open server has an open console");
+    client.call("acl setuser admin on >pass-a ~* &* +@all");
+    client.call("acl setuser reader on >pass-r ~* &* +@read");
+    client.call("acl setuser asleep off >pass-s ~* &* +@all");
+    client.call("acl setuser default off");
+    assert_eq!(get(port, "/api/keys").status, 401);
+    // "admin:pass-a", "reader:pass-r", "asleep:pass-s", "admin:pass-r"
+    for (login, status) in [
+        ("YWRtaW46cGFzcy1h", 200),
+        ("cmVhZGVyOnBhc3Mtcg==", 401),
+        ("YXNsZWVwOnBhc3Mtcw==", 401),
+        ("YWRtaW46cGFzcy1y", 401),
+    ] {
+        let fields = format!("Authorization: Basic {login}\r\n");
+        assert_eq!(get_with(port, "/api/keys", &fields).status, status, "{login}");
+    }
+    // For the end of the server.
+    assert_eq!(client.call("auth admin pass-a").text(), "+OK");
+    client.call("acl setuser default on");
+}
+
 #[test]
 fn the_console_and_its_data_need_the_password() {
     let dir = tempfile::tempdir().unwrap();

@@ -61,6 +61,37 @@ fn bad_requests_end_the_connection_with_a_message() {
 }
 
 #[test]
+fn the_number_of_arguments_and_the_inline_line_are_limited() {
+    let server = Server::start();
+    let mut client = server.client();
+    let most = vec!["k"; 65_535];
+    assert_eq!(client.call_args(&[&["exists"], &most[..]].concat()), Value::Integer(0));
+    client.send(b"*65537\r\n");
+    assert!(client.read().text().contains("invalid multibulk length"));
+    assert!(client.is_ended());
+    let mut client = server.client();
+    assert_eq!(client.call("config set proto-max-args 1048577").text().get(..4), Some("-ERR"));
+    assert_eq!(client.call("config set proto-max-args 2000").text(), "+OK");
+    client.send(b"*2001\r\n");
+    assert!(client.read().text().contains("invalid multibulk length"));
+    let mut client = server.client();
+    client.send(&vec![b'x'; 64 << 10]);
+    assert!(client.read().text().contains("too big inline request"));
+    assert!(client.is_ended());
+}
+
+#[test]
+fn a_directory_that_others_can_write_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    for mode in [0o770, 0o702] {
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+        let failure = quintet_server::serve(dir.path(), &config(), |_| ()).unwrap_err();
+        assert!(failure.0.contains("other users can write to"), "{failure}");
+    }
+}
+
+#[test]
 fn requests_may_be_cut_at_every_byte() {
     let server = Server::start();
     let mut client = server.client();

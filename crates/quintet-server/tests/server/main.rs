@@ -22,3 +22,5 @@ mod pipelines;
 mod replication;
 mod running;
 mod same;
+mod tls;
+mod users;

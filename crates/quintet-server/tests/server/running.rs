@@ -4,7 +4,7 @@ use std::{
     net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
-    sync::mpsc,
+    sync::{Mutex, mpsc},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -12,6 +12,10 @@ use std::{
 use quintet_server::{Config, serve};
 
 use super::client::Client;
+
+/// Held by a test that sends SIGHUP, and by one whose server must not get it: each server of the
+/// process gets the signal.
+pub(crate) static HANGUP: Mutex<()> = Mutex::new(());
 
 /// A server in this process on a directory of its own.
 pub(crate) struct Server {

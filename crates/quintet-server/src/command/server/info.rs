@@ -76,6 +76,9 @@ fn server(server: &Server, text: &mut String) {
     put(text, "process_id", std::process::id());
     put(text, "run_id", &server.run_id);
     put(text, "tcp_port", server.port);
+    if let Some(tls) = &server.tls {
+        put(text, "quintet_tls_certificate_days_left", tls.days_left());
+    }
     put(text, "server_time_usec", now_millis() * 1000);
     put(text, "uptime_in_seconds", uptime);
     put(text, "uptime_in_days", uptime / 86_400);
@@ -113,6 +116,7 @@ fn persistence(server: &Server, text: &mut String) {
     put(text, "rdb_bgsave_in_progress", 0);
     put(text, "rdb_last_bgsave_status", "ok");
     put(text, "quintet_appendfsync", server.settings.appendfsync().name());
+    put(text, "quintet_requested_syncs_total", server.syncer.requested());
     put(text, "quintet_unpersisted_bytes", store.unpersisted_bytes);
     put(text, "quintet_commits_total", store.commits_total);
     put(text, "quintet_open_snapshots", store.open_snapshots);
@@ -125,6 +129,8 @@ fn stats(server: &Server, text: &mut String) {
     put(text, "total_net_input_bytes", value(&own.bytes_in));
     put(text, "total_net_output_bytes", value(&own.bytes_out));
     put(text, "rejected_connections", value(&own.rejected_connections));
+    put(text, "quintet_failed_tls_handshakes", value(&own.failed_handshakes));
+    put(text, "quintet_reloads_total", value(&own.reloads));
     put(text, "expired_keys", value(&own.expired));
     put(text, "evicted_keys", 0);
     put(text, "keyspace_hits", value(&own.hits));

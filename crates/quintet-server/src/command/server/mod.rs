@@ -15,7 +15,7 @@ use crate::{
 };
 
 commands! { Group::Server;
-    "config" -2 [CONTAINER] Keys::None, config_help, "2.0.0",
+    "config" -2 [CONTAINER SECRET] Keys::None, config_help, "2.0.0",
         "A container for server configuration commands.";
     "config|get" -3 [ADMIN DANGEROUS] Keys::None, config_get, "2.0.0",
         "Returns the effective values of configuration parameters.";
@@ -23,7 +23,7 @@ commands! { Group::Server;
         "Returns helpful text about the different subcommands.";
     "config|resetstat" 2 [ADMIN DANGEROUS] Keys::None, config_resetstat, "2.0.0",
         "Resets the server's statistics.";
-    "config|set" -4 [ADMIN DANGEROUS] Keys::None, config_set, "2.0.0",
+    "config|set" -4 [ADMIN DANGEROUS SECRET] Keys::None, config_set, "2.0.0",
         "Sets configuration parameters in-flight.";
     "info" -1 [DANGEROUS] Keys::None, info_command, "1.0.0",
         "Returns information and statistics about the server.";
@@ -142,7 +142,7 @@ fn config_set(call: &mut Call<'_, '_>) -> Done {
     while let (Some(name), Some(value)) = (words.next(), words.next()) {
         let name = String::from_utf8_lossy(name).to_ascii_lowercase();
         let value = String::from_utf8_lossy(value);
-        let is_secret = name == "requirepass";
+        let is_secret = ["requirepass", "masterauth"].contains(&name.as_str());
         let shown = if is_secret { "(redacted)" } else { value.as_ref() };
         call.server
             .settings

@@ -5,13 +5,13 @@
 mod api;
 mod keys;
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use hyper::{Request, StatusCode, body::Incoming, header::WWW_AUTHENTICATE};
 
 use super::{
     answer::{Answer, body, header, json, text},
-    auth,
+    auth::{self, Access},
 };
 use crate::state::Server;
 
@@ -30,12 +30,16 @@ const ASSETS: [Asset; 8] = [
 ];
 
 /// Answers a request for the page or its data.
-pub(super) async fn answer(server: &Arc<Server>, request: &Request<Incoming>) -> Answer {
-    if !auth::has_password(request, server) {
-        if auth::has_credentials(request) {
-            server.stats.note_wrong_password("http");
-            tokio::time::sleep(auth::FAILURE_PAUSE).await;
-        }
+pub(super) async fn answer(
+    server: &Arc<Server>,
+    request: &Request<Incoming>,
+    ip: IpAddr,
+) -> Answer {
+    let access = auth::access(request, server, ip).await;
+    if let Access::Unchecked(why) = &access {
+        return text(StatusCode::SERVICE_UNAVAILABLE, &format!("{why}\n"));
+    }
+    if access == Access::Refused {
         let refused = text(StatusCode::UNAUTHORIZED, "the password of the server is needed\n");
         let realm = "Basic realm=\"Quintet\", charset=\"UTF-8\"";
         return header(refused, WWW_AUTHENTICATE, realm);

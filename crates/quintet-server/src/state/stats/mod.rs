@@ -54,6 +54,10 @@ pub(crate) struct Stats {
     pub(crate) connections: AtomicU64,
     /// Connections refused.
     pub(crate) rejected_connections: AtomicU64,
+    /// TLS handshakes that failed or took too long.
+    pub(crate) failed_handshakes: AtomicU64,
+    /// Times that SIGHUP was answered.
+    pub(crate) reloads: AtomicU64,
     /// Commands run.
     pub(crate) commands: AtomicU64,
     /// Keys that expired.
@@ -105,10 +109,10 @@ impl Stats {
         }
     }
 
-    /// Logs a wrong password.
-    pub(crate) fn note_wrong_password(&self, address: &str) {
+    /// Logs a failed login: the `count`th of its address.
+    pub(crate) fn note_failed_login(&self, user: &str, address: &str, count: u32) {
         if let Some(left_out) = self.log_limits.passwords.admit() {
-            tracing::warn!(address, left_out, "authentication failed");
+            tracing::warn!(user, address, count, left_out, "authentication failed");
         }
     }
 
@@ -122,6 +126,7 @@ impl Stats {
         let own = [
             &self.connections,
             &self.rejected_connections,
+            &self.failed_handshakes,
             &self.commands,
             &self.expired,
             &self.hits,

@@ -5,6 +5,8 @@
 //! end of what was read.
 //! Replies are sent after the commit. If the commit fails, each of the replies becomes the error.
 
+mod rights;
+
 use std::{
     fmt::Write as _,
     sync::atomic::Ordering,
@@ -157,7 +159,7 @@ impl Dispatcher {
             }
         };
         Stats::add(&server.stats.commands, 1);
-        if server.clients.has_monitors() {
+        if server.clients.has_monitors() && !session.is_retry {
             monitor(server, session, args);
         }
         let is_queued = session.queue.is_some() && !command.spec.has(flag::NO_MULTI);
@@ -174,7 +176,7 @@ impl Dispatcher {
                 }
             }
         }
-        if session.block.is_some() {
+        if session.block.is_some() || session.work.is_some() {
             return;
         }
         // A position within a transaction is none.
@@ -198,7 +200,7 @@ impl Dispatcher {
     fn admit(
         &self,
         server: &Server,
-        session: &Session,
+        session: &mut Session,
         reply: &Reply,
         args: Args<'_>,
     ) -> Done<(usize, &Command)> {
@@ -241,6 +243,9 @@ impl Dispatcher {
                 spec.name
             )));
         }
+        if let Some(fail) = rights::refusal(server, session, at, args) {
+            return rejected(fail);
+        }
         match server.replication.refusal(spec, session.is_link) {
             Some(fail) => rejected(fail),
             None => Ok((at, command)),
@@ -257,28 +262,7 @@ impl Dispatcher {
     ) {
         let queue = session.queue.take().unwrap_or_default();
         pipeline.commit(reply);
-        if std::mem::take(&mut session.is_queue_bad) {
-            end_watch(session, &server.store.changes);
-            reply.error("EXECABORT Transaction discarded because of previous errors.");
-            return;
-        }
-        self.lock_queue(pipeline, session, &queue);
-        // It may follow a master since the commands were queued.
-        let specs = queue.iter().filter_map(|queued| self.commands.get(queued.command));
-        let refusal =
-            |command: &Command| server.replication.refusal(&command.spec, session.is_link);
-        if let Some(fail) = specs.into_iter().find_map(refusal) {
-            pipeline.unit.discard();
-            end_watch(session, &server.store.changes);
-            let text = fail.text();
-            reply.error(&format!("EXECABORT Transaction discarded because of: {text}"));
-            return;
-        }
-        let is_broken = is_watch_broken(&mut pipeline.unit, session);
-        end_watch(session, &server.store.changes);
-        if is_broken {
-            pipeline.unit.discard();
-            reply.null_array();
+        if !self.begin_execution(server, pipeline, session, reply, &queue) {
             return;
         }
         let start = reply.out.len();
@@ -290,6 +274,10 @@ impl Dispatcher {
             let Action::Run(handler) = command.action else { continue };
             let args = Args::new(&queued.buffer, &queued.ranges);
             let at = reply.out.len();
+            if let Some(fail) = rights::refusal_at_exec(server, session, queued.command, args) {
+                reply.error(&fail.text());
+                continue;
+            }
             if command.spec.has(flag::READ) {
                 let (unit, spec) = (&mut pipeline.unit, &command.spec);
                 note_misses(server, unit, session.database, spec, args);
@@ -325,6 +313,42 @@ impl Dispatcher {
                 reply.error(&fail.text());
             }
         }
+    }
+
+    /// Locks the keys of queued commands. Returns `false`, with the reply, if they must not run.
+    fn begin_execution<'s>(
+        &self,
+        server: &'s Server,
+        pipeline: &mut Pipeline<'s>,
+        session: &mut Session,
+        reply: &mut Reply,
+        queue: &[Queued],
+    ) -> bool {
+        if std::mem::take(&mut session.is_queue_bad) {
+            end_watch(session, &server.store.changes);
+            reply.error("EXECABORT Transaction discarded because of previous errors.");
+            return false;
+        }
+        self.lock_queue(pipeline, session, queue);
+        // It may follow a master since the commands were queued.
+        let specs = queue.iter().filter_map(|queued| self.commands.get(queued.command));
+        let refusal =
+            |command: &Command| server.replication.refusal(&command.spec, session.is_link);
+        if let Some(fail) = specs.into_iter().find_map(refusal) {
+            pipeline.unit.discard();
+            end_watch(session, &server.store.changes);
+            let text = fail.text();
+            reply.error(&format!("EXECABORT Transaction discarded because of: {text}"));
+            return false;
+        }
+        let is_broken = is_watch_broken(&mut pipeline.unit, session);
+        end_watch(session, &server.store.changes);
+        if is_broken {
+            pipeline.unit.discard();
+            reply.null_array();
+            return false;
+        }
+        true
     }
 
     /// Locks the keys of queued commands and the watched keys.
@@ -392,6 +416,7 @@ fn run_handler<'s>(
     let Err(fail) = result else { return };
     server.stats.note_failure(&fail);
     session.block = None;
+    session.work = None;
     reply.out.truncate(start);
     reply.error(&fail.text());
     let row = server.registry.find(spec.name.as_bytes());
@@ -444,7 +469,7 @@ fn queue(session: &mut Session, reply: &mut Reply, command: usize, args: Args<'_
         reply.error("ERR too many commands in a transaction; the limit is 65536");
         return;
     }
-    let (buffer, ranges) = args.to_owned();
+    let (buffer, ranges) = args.owned_from(0);
     queue.push(Queued { command, buffer, ranges });
     reply.simple("QUEUED");
 }
@@ -540,7 +565,7 @@ fn shorten_slow(word: &[u8]) -> Vec<u8> {
 
 /// Sends a command to the clients that have asked for all.
 fn monitor(server: &Server, session: &Session, args: Args<'_>) {
-    let is_secret = ["auth", "hello", "config"].iter().any(|name| args.is(0, name));
+    let is_secret = ["auth", "hello", "config", "acl"].iter().any(|name| args.is(0, name));
     let now = now_millis();
     let mut line = format!(
         "{}.{:03}000 [{} {}]",

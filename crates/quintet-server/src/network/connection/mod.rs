@@ -15,16 +15,17 @@ use tokio::{
     sync::watch,
     time::{Sleep, sleep_until, timeout},
 };
+use zeroize::Zeroize as _;
 
 use crate::{
     command::{pubsub::end_subscriptions, transactions::end_watch},
     dispatch::{Dispatcher, Pipeline},
     resp::{Args, Limits, Parser, Reply},
+    spec::{Selection, flag},
     state::{AppendFsync, Block, Client, Event, Server, Session, Stats},
+    work::run_work,
 };
 
-/// Most arguments of a request.
-const ARGS_MAX: usize = 1 << 20;
 /// Most arguments, and longest one, before the password.
 const UNAUTHENTICATED_ARGS_MAX: usize = 10;
 const UNAUTHENTICATED_BULK_MAX: usize = 16 << 10;
@@ -55,6 +56,8 @@ pub(super) struct Connection<S> {
     start: usize,
     parser: Parser,
     reply: Reply,
+    /// Whether the request under way may have a password, whose bytes are then overwritten.
+    has_secret: bool,
     /// When the idle time began: at the start or the last read.
     active: Instant,
     /// Wakes the task to check the idle time. It is set when it fires, not at each read.
@@ -69,8 +72,10 @@ enum Step {
     Read,
     /// There are more requests.
     Again,
-    /// The request of this length waits.
+    /// The request of this length waits for keys.
     Wait(usize),
+    /// The request of this length waits for work on another thread.
+    Work(usize),
 }
 
 /// The connection ends, for whatever reason.
@@ -91,10 +96,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         stream: S,
         client: Arc<Client>,
     ) -> Self {
-        let needs_password = !server.settings.password().is_empty();
+        let has_password = !server.settings.password().is_empty();
         let ending = server.ending.subscribe();
         Self {
-            session: Session::new(client, !needs_password),
+            session: Session::new(client, &server.acl, has_password),
             server,
             dispatcher,
             stream,
@@ -102,6 +107,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             start: 0,
             parser: Parser::default(),
             reply: Reply::default(),
+            has_secret: false,
             active: Instant::now(),
             idle: Box::pin(sleep_until((Instant::now() + AUTHENTICATION_TIME).into())),
             ending,
@@ -128,6 +134,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Step::Again => {}
                 Step::Read => self.read().await?,
                 Step::Wait(length) => self.wait(length).await?,
+                Step::Work(length) => self.work(length).await?,
             }
         }
     }
@@ -136,7 +143,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.session.is_authenticated {
             let max = self.server.settings.proto_max_bulk_len.load(Ordering::Relaxed);
             let bulk_bytes_max = usize::try_from(max).unwrap_or(usize::MAX);
-            Limits { args_max: ARGS_MAX, bulk_bytes_max, is_authenticated: true }
+            let args_max = self.server.settings.proto_max_args.load(Ordering::Relaxed);
+            let args_max = usize::try_from(args_max).unwrap_or(usize::MAX);
+            Limits { args_max, bulk_bytes_max, is_authenticated: true }
         } else {
             Limits {
                 args_max: UNAUTHENTICATED_ARGS_MAX,
@@ -174,6 +183,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if self.session.block.is_some() {
                 break Step::Wait(length);
             }
+            if self.session.work.is_some() {
+                break Step::Work(length);
+            }
             self.end_request(length);
         };
         pipeline.commit(&mut self.reply);
@@ -188,6 +200,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn end_request(&mut self, length: usize) {
+        if std::mem::take(&mut self.has_secret) {
+            let end = self.start + length;
+            self.buffer.get_mut(self.start..end).unwrap_or(&mut []).zeroize();
+            self.parser.words.zeroize();
+        }
         self.start += length;
         self.parser.reset();
         if self.start >= self.buffer.len() {
@@ -201,7 +218,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Writes the replies and messages, after a sync if the writes need one.
     async fn sync_and_write(&mut self, has_committed: bool) -> Result<(), EndOfConnection> {
-        if has_committed && self.server.settings.appendfsync() == AppendFsync::Always {
+        let durability = self.session.durability;
+        let when = durability.unwrap_or_else(|| self.server.settings.appendfsync());
+        let owes_sync = std::mem::take(&mut self.session.owes_sync);
+        if has_committed && (owes_sync || when == AppendFsync::Always) {
             // Without the sync the writes are not acknowledged: the client gets no reply.
             let started = Instant::now();
             let synced = self.server.syncer.sync().await;
@@ -209,8 +229,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.server.stats.sync_latency.record(elapsed);
             self.server.note_latency(Event::Sync, elapsed);
             synced.map_err(|_| EndOfConnection)?;
+        } else if has_committed && when == AppendFsync::EverySec {
+            self.server.syncer.sync_within_a_second();
         }
-        self.session.client.take_messages(&mut self.reply.out);
+        self.session.refresh_user(&self.server.acl);
+        if !self.session.is_revoked {
+            self.session.client.take_messages(&mut self.reply.out);
+        }
         if !self.reply.out.is_empty() {
             Stats::add(&self.server.stats.bytes_out, self.reply.out.len());
             let written = timeout(WRITE_TIME, self.stream.write_all(&self.reply.out)).await;
@@ -301,6 +326,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.sync_and_write(has_committed).await
     }
 
+    /// Waits for the work of a request on another thread, and runs the request again.
+    async fn work(&mut self, length: usize) -> Result<(), EndOfConnection> {
+        let mut has_committed = false;
+        while let Some(work) = self.session.work.take() {
+            let server = self.server.clone();
+            let answer = tokio::select! {
+                answer = run_work(&server, self.session.client.ip, work) => answer,
+                _ = self.ending.changed() => return Err(EndOfConnection),
+            };
+            self.session.answer = Some(answer);
+            self.session.is_retry = true;
+            let mut pipeline = Pipeline::new(&server);
+            self.run(&server, &mut pipeline);
+            pipeline.commit(&mut self.reply);
+            has_committed |= pipeline.has_committed;
+            self.session.is_retry = false;
+            self.session.answer = None;
+        }
+        self.end_request(length);
+        self.sync_and_write(has_committed).await
+    }
+
     async fn wait_for_keys(
         &mut self,
         names: &mut Vec<crate::store::KeyName>,
@@ -378,10 +425,13 @@ impl<S> Connection<S> {
             return None;
         }
         self.dispatcher.run(server, pipeline, &mut self.session, &mut self.reply, args);
-        match server.registry.select(args) {
-            crate::spec::Selection::Command(at) => server.registry.spec(at).map(|spec| spec.name),
-            _ => None,
-        }
+        let row = match server.registry.select(args) {
+            Selection::Command(row) | Selection::UnknownSubcommand(row) => row,
+            Selection::Unknown => return None,
+        };
+        let spec = server.registry.spec(row)?;
+        self.has_secret = spec.has(flag::SECRET);
+        Some(spec.name)
     }
 }
 
@@ -390,5 +440,17 @@ async fn sleep_to(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline.into()).await,
         None => std::future::pending().await,
+    }
+}
+
+/// A client in the list of clients. The end of this value removes it.
+pub(super) struct RegisteredClient {
+    pub(super) server: Arc<Server>,
+    pub(super) client: Arc<Client>,
+}
+
+impl Drop for RegisteredClient {
+    fn drop(&mut self) {
+        self.server.clients.remove(&self.client);
     }
 }

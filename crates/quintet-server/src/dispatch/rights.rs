@@ -1,0 +1,78 @@
+//! Rights of a connection's user, at each command and again at `EXEC`.
+//!
+//! Invariant: the user's rules of this moment are compared, also if they changed after `MULTI`.
+
+use std::sync::atomic::Ordering;
+
+use crate::{
+    acl::{Denial, LogEntry, Reason},
+    failure::Fail,
+    resp::Args,
+    spec::{Spec, flag},
+    state::{Server, Session},
+};
+
+const REMOVED: Fail = Fail::new("NOAUTH The user of this connection was removed.");
+
+/// Returns why the user may not run command number `at`, if so.
+pub(super) fn refusal(
+    server: &Server,
+    session: &mut Session,
+    at: usize,
+    args: Args<'_>,
+) -> Option<Fail> {
+    session.refresh_user(&server.acl);
+    if session.is_revoked {
+        return Some(REMOVED);
+    }
+    let spec = server.registry.spec(at)?;
+    if !session.is_authenticated || spec.has(flag::NO_AUTH) {
+        return None;
+    }
+    let denial = server.acl.check(&session.user, at, args).err()?;
+    Some(refuse(server, session, spec, args, denial))
+}
+
+/// Returns why the user may not run a queued command any more, if so.
+pub(super) fn refusal_at_exec(
+    server: &Server,
+    session: &mut Session,
+    at: usize,
+    args: Args<'_>,
+) -> Option<Fail> {
+    session.refresh_user(&server.acl);
+    if session.is_revoked {
+        return Some(REMOVED);
+    }
+    let denial = server.acl.check(&session.user, at, args).err()?;
+    let fail = refuse(server, session, server.registry.spec(at)?, args, denial);
+    let why = fail.text();
+    let why = why.strip_prefix("NOPERM this user").unwrap_or(&why);
+    Some(Fail::with(format!(
+        "NOPERM ACLs rules changed between the moment the transaction was accumulated and the \
+         EXEC call. This user{why}"
+    )))
+}
+
+/// Logs that a user may not run a command. Returns the error.
+fn refuse(server: &Server, session: &Session, spec: &Spec, args: Args<'_>, denial: Denial) -> Fail {
+    let (reason, object, what) = match denial {
+        Denial::Command => {
+            let what = format!("run the '{}' command", spec.name);
+            (Reason::Command, spec.name.as_bytes(), what)
+        }
+        Denial::Key(at) => {
+            let what = "access one of the keys used as arguments".to_owned();
+            (Reason::Key, args.at(at), what)
+        }
+        Denial::Channel(at) => {
+            let what = "access one of the channels used as arguments".to_owned();
+            (Reason::Channel, args.at(at), what)
+        }
+    };
+    let client = session.client.describe();
+    let mut entry = LogEntry::new(reason, object, &session.user.name, client);
+    entry.is_in_multi = session.queue.is_some() || session.is_executing;
+    server.acl.log.add(entry, server.settings.acllog_max_len.load(Ordering::Relaxed));
+    Fail::with(format!("NOPERM this user has no permissions to {what}"))
+}
