@@ -117,7 +117,7 @@ fn statistics_of_open_tables_open_none() {
     assert_eq!(db.table_count(), TABLES);
     assert_eq!(db.write_failure(), None);
     // The expiry index is no table of the caller.
-    let put = quintet::PutOptions::new().ttl(std::time::Duration::from_secs(3600));
+    let put = quintet::PutOptions::new().ttl(std::time::Duration::from_hours(1));
     tables[0].put_with("k", "v", put).unwrap();
     assert_eq!(db.table_count(), TABLES);
     assert_eq!(db.stats_of_open_tables(100).expiries_pending, 1);
