@@ -3,7 +3,7 @@
 use super::*;
 use crate::util::{codec::to_u64, sync::Ordering};
 
-/// Number of keys of the tables, so that each run of updates changes all of them.
+/// Adds keys until `is_enough` of the used pages and the frames. Returns the number of keys.
 fn fill(table: &BTree, is_enough: impl Fn(u64, u64) -> bool) -> u32 {
     let paged = &table.inner.paged;
     for number in 0.. {
@@ -62,7 +62,7 @@ fn a_writer_without_room_writes_a_part_back() {
         }
     }
     assert!(parts > 0);
-    // A quarter of the pages for each, at least: not many more write-backs than needed.
+    // Each makes room for hundreds of writes.
     assert!(parts < to_u64(keys as usize) / 100, "{parts} write-backs for {keys} keys, four times");
     assert_eq!(paged.tree.cache().stats().overflows_total, 0);
     table.checkpoint(Lsn(2)).unwrap();
