@@ -26,6 +26,7 @@
 mod cursor;
 mod direction;
 pub(crate) mod options;
+mod room_attempts;
 #[cfg(test)]
 #[cfg(not(model))]
 pub(crate) mod test_bench;
@@ -45,6 +46,7 @@ pub use options::{
     Compression, EngineKind, EngineOption, OptionAudience, OptionDefault, OptionValues,
     TableOptions,
 };
+pub(crate) use room_attempts::RoomAttempts;
 pub use value::Value;
 pub(crate) use value_sink::FoundValue;
 pub use value_sink::{OwnedValue, ValueSink};
@@ -452,9 +454,10 @@ pub trait Engine: Send + Sync {
     ///
     /// `admit` sees the memory before the first operation of a batch. A batch may be larger than
     /// what the engine can change without writing, and so may the log. The engine writes to its
-    /// files what then leaves memory. A hint: if that fails, the engine exceeds the budget. The
-    /// caller may hold stripes and an in-flight slot whose record is copied.
-    fn make_room(&self, op: &Op<'_>);
+    /// files what then leaves memory. If that fails, the engine exceeds the budget, and tries again
+    /// after a second. Fails only if it then exceeds the budget by more than 8 MiB: replay ends, a
+    /// batch goes on. The caller may hold stripes and an in-flight slot whose record is copied.
+    fn make_room(&self, op: &Op<'_>) -> Result<()>;
 
     /// Applies a logged operation. During replay there was no `admit`.
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()>;

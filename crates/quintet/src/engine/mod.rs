@@ -119,8 +119,8 @@ impl Engine for AnyEngine {
     }
 
     #[inline]
-    fn make_room(&self, op: &Op<'_>) {
-        dispatch!(self, engine => engine.make_room(op));
+    fn make_room(&self, op: &Op<'_>) -> Result<()> {
+        dispatch!(self, engine => engine.make_room(op))
     }
 
     #[inline]

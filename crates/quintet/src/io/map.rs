@@ -22,10 +22,9 @@ pub struct Mapping(Backing);
 
 #[derive(Debug)]
 enum Backing {
-    #[cfg(feature = "testing")]
     /// Ordinary memory, which the simulated disk reads when it builds a crash image.
     #[cfg(feature = "testing")]
-    Heap(Box<[AtomicU64]>),
+    Heap(heap::HeapPages),
     /// A `MAP_SHARED` mapping of a file.
     System(system::Pages),
 }
@@ -48,7 +47,42 @@ impl Mapping {
     /// Returns a zeroed mapping in ordinary memory.
     #[cfg(feature = "testing")]
     pub fn heap(bytes: u64) -> Self {
-        Self(Backing::Heap((0..to_usize(bytes / 8)).map(|_| AtomicU64::new(0)).collect()))
+        Self(Backing::Heap(heap::HeapPages::new(bytes)))
+    }
+
+    /// The writers of this mapping call [`stored`](Self::stored) after each store from now on. The
+    /// simulated disk then compares only the pages with stores. Other mappings ignore it.
+    #[cfg(feature = "testing")]
+    pub fn tell_stores(&self) {
+        if let Backing::Heap(pages) = &self.0 {
+            pages.tell_stores();
+        }
+    }
+
+    /// A word at an offset was stored.
+    #[cfg(feature = "testing")]
+    pub fn stored(&self, offset: u64) {
+        if let Backing::Heap(pages) = &self.0 {
+            pages.stored(offset);
+        }
+    }
+
+    /// Returns whether a page may have stores that [`page_compared`](Self::page_compared) has not
+    /// seen.
+    #[cfg(feature = "testing")]
+    pub(super) fn page_has_stores(&self, page: usize) -> bool {
+        match &self.0 {
+            Backing::Heap(pages) => pages.has_stores(page),
+            Backing::System(_) => true,
+        }
+    }
+
+    /// The whole page is compared next.
+    #[cfg(feature = "testing")]
+    pub(super) fn page_compared(&self, page: usize) {
+        if let Backing::Heap(pages) = &self.0 {
+            pages.compared(page);
+        }
     }
 
     /// Maps the first `bytes` of an open file, shared and writable.
@@ -73,7 +107,7 @@ impl Mapping {
     pub fn words(&self) -> &[AtomicU64] {
         match &self.0 {
             #[cfg(feature = "testing")]
-            Backing::Heap(words) => words,
+            Backing::Heap(pages) => pages.words(),
             Backing::System(pages) => pages.words(),
         }
     }
@@ -101,6 +135,59 @@ impl Mapping {
             #[cfg(feature = "testing")]
             Backing::Heap(_) => {}
             Backing::System(pages) => pages.prepare_writes(range),
+        }
+    }
+}
+
+#[cfg(feature = "testing")]
+mod heap {
+    use super::super::block::BLOCK_BYTES;
+    use crate::util::{
+        codec::to_usize,
+        sync::{AtomicBool, AtomicU64, OnceLock, Ordering},
+    };
+
+    /// Ordinary memory, with the pages that its writers have stored to.
+    #[derive(Debug)]
+    pub(super) struct HeapPages {
+        words: Box<[AtomicU64]>,
+        /// For each page whether it has stores that were not compared; none if writers do not tell.
+        stores: OnceLock<Box<[AtomicBool]>>,
+    }
+
+    impl HeapPages {
+        pub(super) fn new(bytes: u64) -> Self {
+            let words = (0..to_usize(bytes / 8)).map(|_| AtomicU64::new(0)).collect();
+            Self { words, stores: OnceLock::new() }
+        }
+
+        pub(super) fn words(&self) -> &[AtomicU64] {
+            &self.words
+        }
+
+        pub(super) fn tell_stores(&self) {
+            let pages = (self.words.len() * 8).div_ceil(to_usize(BLOCK_BYTES));
+            self.stores.get_or_init(|| (0..pages).map(|_| AtomicBool::new(false)).collect());
+        }
+
+        fn flag(&self, page: usize) -> Option<&AtomicBool> {
+            self.stores.get()?.get(page)
+        }
+
+        pub(super) fn stored(&self, offset: u64) {
+            if let Some(flag) = self.flag(to_usize(offset / BLOCK_BYTES)) {
+                flag.store(true, Ordering::Release);
+            }
+        }
+
+        pub(super) fn has_stores(&self, page: usize) -> bool {
+            self.flag(page).is_none_or(|flag| flag.load(Ordering::Acquire))
+        }
+
+        pub(super) fn compared(&self, page: usize) {
+            if let Some(flag) = self.flag(page) {
+                flag.store(false, Ordering::Release);
+            }
         }
     }
 }

@@ -8,7 +8,10 @@ use super::{
     memtable::cost,
     write_buffer::{FlushTarget, WriteBuffer},
 };
+#[cfg(doc)]
+use crate::contract::RoomAttempts;
 use crate::{
+    Result,
     contract::{LOGGED_SLACK_BYTES, Op},
     util::sync::Ordering,
 };
@@ -21,8 +24,9 @@ impl<V> WriteBuffer<V> {
     }
 
     /// Flushes if too many memtables wait for it, or if the budget lacks the memory of an operation
-    /// that was not admitted. Does nothing if little would be flushed: each flush costs a file.
-    pub(crate) fn make_room(&self, op: &Op<'_>, target: &impl FlushTarget<V>) {
+    /// that was not admitted. Does nothing if little would be flushed: each flush costs a file. If
+    /// a flush fails, the memtables stay. Fails as [`RoomAttempts::run`] does.
+    pub(crate) fn make_room(&self, op: &Op<'_>, target: &impl FlushTarget<V>) -> Result<()> {
         let bytes = cost(op);
         let budget = &self.context.budget;
         let (is_backed_up, is_small) = {
@@ -35,8 +39,26 @@ impl<V> WriteBuffer<V> {
             && !is_small
             && budget.used() + bytes > budget.limit() + LOGGED_SLACK_BYTES;
         if (is_backed_up || is_short) && self.context.host.can_sync_log() {
-            // If it fails, the memtables stay, and the next admission reports the failure.
-            let _ = self.flush_in_writer(target);
+            return self.room_attempts.run(&self.context, || self.flush_in_writer(target));
         }
+        Ok(())
+    }
+
+    /// Admits a delete. Deletes free space: they are admitted even if a flush fails, for instance
+    /// on a full disk. Fails as [`RoomAttempts::run`] does.
+    pub(super) fn admit_delete(&self, op: &Op<'_>, target: &impl FlushTarget<V>) -> Result<()> {
+        let bytes = cost(op);
+        let mut is_reserved = false;
+        self.room_attempts.run(&self.context, || {
+            self.rotate_if_full(target)?;
+            self.reserve(bytes, target)?;
+            is_reserved = true;
+            Ok(())
+        })?;
+        if !is_reserved {
+            self.context.budget.reserve_unchecked(bytes);
+            self.reserved.fetch_add(bytes, Ordering::Relaxed);
+        }
+        Ok(())
     }
 }

@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::{Context, Op, TRANSIENT_WAIT_STEP},
+    contract::{Context, Op, RoomAttempts, TRANSIENT_WAIT_STEP},
     io::write_throttle::DELAY_MAX,
     lsm::{
         memtable::arenas::Arenas,
@@ -142,6 +142,7 @@ pub(crate) struct WriteBuffer<V> {
     /// Bytes of memtables that flushes write a second.
     pub(crate) flushed: Throughput,
     idle: IdleDetector,
+    pub(super) room_attempts: RoomAttempts,
     pub(crate) counters: WriteBufferCounters,
 }
 
@@ -202,6 +203,7 @@ impl<V> WriteBuffer<V> {
             write_limiter: RateLimiter::default(),
             flushed: Throughput::default(),
             idle: IdleDetector::default(),
+            room_attempts: RoomAttempts::default(),
             counters: WriteBufferCounters::default(),
         })
     }
@@ -265,7 +267,7 @@ impl<V> WriteBuffer<V> {
 
     /// Freezes the active memtable if it is full. If too many wait for a flush, the caller flushes
     /// first.
-    fn rotate_if_full(&self, target: &impl FlushTarget<V>) -> Result<()> {
+    pub(super) fn rotate_if_full(&self, target: &impl FlushTarget<V>) -> Result<()> {
         let full = |view: &SuperVersion<V>| {
             view.active.charged() >= self.list_bytes() || view.frozen.len() > self.frozen_max()
         };
@@ -309,7 +311,7 @@ impl<V> WriteBuffer<V> {
 
     /// Reserves the memory of an operation. If the budget has none, flushes or waits for work that
     /// releases some, up to [`RESERVE_RETRIES_MAX`] times. Then it fails with `OutOfMemory`.
-    fn reserve(&self, bytes: u64, target: &impl FlushTarget<V>) -> Result<()> {
+    pub(super) fn reserve(&self, bytes: u64, target: &impl FlushTarget<V>) -> Result<()> {
         if self.try_reserve(bytes).is_ok() {
             return Ok(());
         }
@@ -356,24 +358,19 @@ impl<V> WriteBuffer<V> {
     }
 
     /// Admits an operation: reserves its memory before it is logged. May delay the caller, make it
-    /// flush, or fail with `OutOfMemory`. Deletes are never refused, because they release space.
+    /// flush, or fail with `OutOfMemory` or the error of a flush. Deletes free space: see
+    /// [`WriteBuffer::admit_delete`].
     pub(crate) fn admit(&self, op: &Op<'_>, target: &impl FlushTarget<V>) -> Result<()> {
-        let room = self.rotate_if_full(target);
         match op {
             Op::Put { .. } => {
-                room?;
+                self.rotate_if_full(target)?;
                 self.delay(cost(op));
                 self.reserve(cost(op), target)
             }
-            // Deletes release space: they are admitted even if a flush fails.
-            Op::Delete { .. } => {
-                if self.reserve(cost(op), target).is_err() {
-                    self.context.budget.reserve_unchecked(cost(op));
-                    self.reserved.fetch_add(cost(op), Ordering::Relaxed);
-                }
-                Ok(())
+            Op::Delete { .. } => self.admit_delete(op, target),
+            Op::DeleteRange { .. } => {
+                self.room_attempts.run(&self.context, || self.rotate_if_full(target))
             }
-            Op::DeleteRange { .. } => Ok(()),
         }
     }
 

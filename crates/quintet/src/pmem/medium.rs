@@ -124,6 +124,8 @@ impl Medium {
                         Access::Shared => mapped.file.map(end)?,
                         Access::Private => mapped.file.map_private(end)?,
                     };
+                    #[cfg(feature = "testing")]
+                    mapping.tell_stores();
                     let _ = slot.set(mapping);
                 }
                 Ok(())
@@ -164,9 +166,21 @@ impl Medium {
                     return;
                 };
                 word.store(value, Ordering::Release);
+                #[cfg(feature = "testing")]
+                self.tell_store(offset);
             }
             #[cfg(test)]
             Self::Recorded(recorder) => recorder.store(offset, value),
+        }
+    }
+
+    /// Tells a simulated disk of a store.
+    #[cfg(feature = "testing")]
+    fn tell_store(&self, offset: u64) {
+        if let Self::Mapped(mapped) = self
+            && let Some(slot) = mapped.mappings.get(mapped.segments.of(offset))
+        {
+            slot.get().inspect(|mapping| mapping.stored(offset));
         }
     }
 

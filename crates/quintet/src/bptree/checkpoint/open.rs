@@ -18,7 +18,7 @@ use crate::{
         page_cache::{OverlayLayer, PageCache, PageId},
         tree::Tree,
     },
-    contract::Context,
+    contract::{Context, RoomAttempts},
     io::{AlignedBuffer, File, Open},
     journal::redo::{Owner, RedoGroup, RedoJournal},
     util::{
@@ -85,7 +85,7 @@ impl PagedTree {
             participant,
             journal_bytes_to_write_back: AtomicU64::new(journal_bytes),
             checkpoints_total: AtomicU64::new(0),
-            room_failed_at: AtomicU64::new(0),
+            room_attempts: RoomAttempts::default(),
             helps_total: AtomicU64::new(0),
             written_bytes_total: AtomicU64::new(0),
             journaled_bytes_total: AtomicU64::new(0),

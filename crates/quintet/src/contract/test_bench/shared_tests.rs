@@ -264,3 +264,59 @@ pub(crate) fn exceed_budget<E: Engine>(bench: &Bench<E>) -> E {
     check(&engine);
     engine
 }
+
+/// Number of failed calls on a full disk that a test allows: a few for each attempt.
+const FAILED_CALLS_MAX: u64 = 200;
+
+/// On a full disk, operations that the log already has are applied without a failing write each,
+/// until the memory exceeds the budget by far. When there is space again, all go to files.
+pub(crate) fn apply_logged_on_a_full_disk<E: Engine>(bench: &Bench<E>) {
+    let (engine, _) = bench.open();
+    let mut rows = Rows::new();
+    let key = |number: u64| number.to_be_bytes().to_vec();
+    for number in 0..5_000 {
+        put(&engine, number + 1, &key(number), &[7; 200]);
+        rows.insert(key(number), vec![7; 200]);
+    }
+    let calls = [Call::Allocate, Call::Write];
+    bench.env.inject(Fault::new(&calls, When::From(1), Effect::NoSpace));
+    let before = bench.env.faults_fired();
+    let refused = (5_000..200_000).find_map(|number| {
+        let (key, value) = (key(number), vec![8; 200]);
+        let op = Op::Put { key: &key, head: b"", body: &value };
+        if let Err(error) = engine.make_room(&op) {
+            return Some((number, error));
+        }
+        engine.apply(Lsn(number + 1), &op).unwrap();
+        rows.insert(key, value);
+        None
+    });
+    let failed = bench.env.faults_fired() - before;
+    let Some((end, error)) = refused else { panic!("memory without bound") };
+    assert!(matches!(error, Error::DiskFull { .. }), "{error}");
+    assert!(failed < FAILED_CALLS_MAX, "{failed} failed calls for {end} operations");
+    let beyond = bench.budget.used() - bench.budget.limit();
+    assert!((7 << 20..12 << 20).contains(&beyond), "{beyond} bytes beyond the budget");
+    bench.env.clear_faults();
+    engine.checkpoint(Lsn(end + 1)).unwrap();
+    compare(&engine, &rows);
+}
+
+/// On a full disk, deletes are admitted without a failing write each.
+pub(crate) fn delete_on_a_full_disk<E: Engine>(bench: &Bench<E>) {
+    let (engine, _) = bench.open();
+    let key = |number: u64| number.to_be_bytes().to_vec();
+    for number in 0..20_000 {
+        put(&engine, number + 1, &key(number), &[7; 100]);
+    }
+    bench.env.inject(Fault::new(&[Call::Allocate, Call::Write], When::From(1), Effect::NoSpace));
+    let before = bench.env.faults_fired();
+    for number in 0..20_000 {
+        delete(&engine, 20_001 + number, &key(number));
+    }
+    let failed = bench.env.faults_fired() - before;
+    assert!((1..FAILED_CALLS_MAX).contains(&failed), "{failed} failed calls");
+    bench.env.clear_faults();
+    engine.checkpoint(Lsn(40_001)).unwrap();
+    compare(&engine, &Rows::new());
+}

@@ -170,10 +170,11 @@ impl Core {
         let mut ticket: Ticket<'_> = self.log.begin()?;
         let logged = mutant!(BatchLogsFirstOnly: mutants::first_operation(body), else body);
         let appended = ticket.append(&[logged])?;
-        let mut applied = Ok(());
+        let (mut applied, mut has_room) = (Ok(()), true);
         let mut apply = |table: &BatchTable, op: Op<'_>| {
             let replaced = table.replaced_expiry(&op);
-            table.engine.make_room(&op);
+            // Once it fails, the rest of the batch goes beyond the budget: the log has all of it.
+            has_room = has_room && table.engine.make_room(&op).is_ok();
             mutant!(SnapshotForgetsBatches: (), else
                 self.versions.save(table, appended.lsn, &op, hash_of(table, &op)));
             // A table that fails does not keep the others from the batch: the log holds all of it.

@@ -470,7 +470,7 @@ pub(super) fn apply_op(
 ) -> Result<bool> {
     let Some(op) = missing_op(target, table, lsn, op)? else { return Ok(false) };
     let op = mutant!(ReplayForgetsExpiry: mutants::without_expiry(op), else op);
-    table.engine.make_room(&op);
+    table.engine.make_room(&op)?;
     table.engine.apply(lsn, &op)?;
     Ok(true)
 }

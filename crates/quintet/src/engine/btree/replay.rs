@@ -141,7 +141,7 @@ impl BTreeState {
 
     /// Applies an entry to the tree.
     fn apply_entry(&self, key: &[u8], stored: Option<[&[u8]; 2]>) -> Result<()> {
-        self.paged.make_room_for_logged(CHANGE_PAGES);
+        self.paged.make_room_for_logged(CHANGE_PAGES)?;
         let pass = self.paged.gate.enter(key);
         let tree = &self.paged.tree;
         let change = match stored {

@@ -126,13 +126,13 @@ impl Engine for BTree {
         }
     }
 
-    fn make_room(&self, op: &Op<'_>) {
+    fn make_room(&self, op: &Op<'_>) -> Result<()> {
         let tree = &self.inner.paged.tree;
         let of_value = match op {
             Op::Put { key, head, body } => tree.pages_for(key, head.len() + body.len()),
             Op::Delete { .. } | Op::DeleteRange { .. } => 0,
         };
-        self.inner.paged.make_room_for_logged(CHANGE_PAGES + of_value);
+        self.inner.paged.make_room_for_logged(CHANGE_PAGES + of_value)
     }
 
     fn apply(&self, _lsn: Lsn, op: &Op<'_>) -> Result<()> {
@@ -161,7 +161,7 @@ impl Engine for BTree {
             }
         }
         ops.iter().try_for_each(|(lsn, op)| {
-            self.make_room(op);
+            self.make_room(op)?;
             self.apply(*lsn, op)
         })
     }

@@ -4,6 +4,8 @@
 //! the budget if they must.
 
 use super::{entry::HEAD_BYTES_MAX, table::HashLog, write::LARGE_PART};
+#[cfg(doc)]
+use crate::contract::RoomAttempts;
 use crate::{
     Result,
     contract::{LOGGED_SLACK_BYTES, Op},
@@ -33,14 +35,14 @@ impl HashLog {
     }
 
     /// As [`Self::admit_memory`], for an operation that is in the log. Waits for no other work than
-    /// its own flush, because the caller may hold stripes.
-    pub(super) fn make_room_for_logged(&self, op: &Op<'_>) {
+    /// its own flush, because the caller may hold stripes. Fails as [`RoomAttempts::run`] does.
+    pub(super) fn make_room_for_logged(&self, op: &Op<'_>) -> Result<()> {
         if let Some(room) = self.missing_room(op, LOGGED_SLACK_BYTES)
             && self.context.host.can_sync_log()
         {
-            // If it fails, the write exceeds the budget.
-            let _ = self.find_room(&room);
+            self.room_attempts.run(&self.context, || self.find_room(&room))?;
         }
+        Ok(())
     }
 
     /// Returns the memory that an operation needs, if that exceeds the budget by more than `slack`

@@ -161,8 +161,8 @@ impl Engine for HashLog {
         }
     }
 
-    fn make_room(&self, op: &Op<'_>) {
-        self.make_room_for_logged(op);
+    fn make_room(&self, op: &Op<'_>) -> Result<()> {
+        self.make_room_for_logged(op)
     }
 
     fn apply(&self, lsn: Lsn, op: &Op<'_>) -> Result<()> {

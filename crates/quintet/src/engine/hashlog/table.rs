@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Error,
-    contract::Context,
+    contract::{Context, RoomAttempts},
     io::Queues,
     record_store::read_ahead::ReadAhead,
     util::{
@@ -106,6 +106,7 @@ pub struct HashLog {
     /// Two live keys have had the same 56 bits of hash.
     pub(super) collided: AtomicBool,
     pub(super) queues: Queues,
+    pub(super) room_attempts: RoomAttempts,
     /// Entries read ahead for writes that are admitted and not applied yet, by hash.
     pub(super) read_ahead_entries: ReadAhead<PrefetchedEntry>,
     pub(super) counters: HashLogCounters,

@@ -371,7 +371,9 @@ impl Engine for Naive {
     }
 
     // All entries stay in memory.
-    fn make_room(&self, _op: &Op<'_>) {}
+    fn make_room(&self, _op: &Op<'_>) -> Result<()> {
+        Ok(())
+    }
 
     fn apply(&self, _lsn: Lsn, op: &Op<'_>) -> Result<()> {
         match op {

@@ -54,6 +54,7 @@ impl SlmTable {
         let Some(pool) = &self.pool else { return Ok(()) };
         report.checked_bytes += pool.pool.used_bytes();
         if let Some(index) = &pool.index {
+            self.finish_index_batch(index)?;
             record(report, index.check().map(drop))?;
         }
         record(report, self.write_buffer.read_all())?;

@@ -59,6 +59,7 @@ impl SlmTable {
     /// durable file and name. Runs without live entries leave it and can be removed.
     pub(super) fn list_in_pool(&self) -> Result<()> {
         let Some(index) = self.pool_index() else { return Ok(()) };
+        self.finish_index_batch(index)?;
         mutant!(SlmIndexBeforeRun: (), else self.manifest.make_durable()?);
         let mut omitted = Vec::new();
         self.with_pool_space(|| {

@@ -36,6 +36,11 @@ impl SlmTable {
             return self.mark_complete(pool, up_to);
         }
         self.flush_all()?;
+        if self.pool_index().is_some() {
+            // Nothing is complete past the durable end of the log. Without a memtable, nothing has
+            // synced the log.
+            mutant!(SlmPoolMarksUnsynced: (), else self.context.host.sync_log()?);
+        }
         self.take_checkpoint(Some(up_to))
     }
 

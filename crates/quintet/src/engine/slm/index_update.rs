@@ -186,6 +186,8 @@ impl SlmTable {
         updates: Range<usize>,
         runs: &RunSet,
     ) -> Result<()> {
+        // Before any value or count is read: those of an interrupted batch do not agree.
+        self.finish_index_batch(index)?;
         let mut batch = UpdateBatch::default();
         let mut moved = Vec::new();
         for number in updates {
@@ -212,12 +214,7 @@ impl SlmTable {
             batch.updates.push((key.0.to_vec(), one.to.map(IndexValue::to_word)));
             moved.push((before.zip(old), after.zip(one.to)));
         }
-        let show = |counts: &BTreeMap<u32, u64>| {
-            for (number, live) in counts {
-                runs.find(*number).inspect(|run| run.set_live(*live));
-            }
-        };
-        self.with_pool_space(|| index.apply(&batch, show))?;
+        self.with_pool_space(|| index.apply(&batch, |counts| set_live(runs, counts)))?;
         for (before, after) in moved {
             if let Some((run, address)) = before {
                 let new = after.and_then(|(run, to)| run.sst.slot(to.address.block));
@@ -225,6 +222,13 @@ impl SlmTable {
             }
         }
         Ok(())
+    }
+
+    /// Completes the batch of updates that a crash or a full pool has interrupted.
+    pub(super) fn finish_index_batch(&self, index: &PoolIndex) -> Result<()> {
+        mutant!(SlmPoolLeavesInterrupted => return Ok(()));
+        let view = self.write_buffer.view.load_full();
+        self.with_pool_space(|| index.finish_interrupted(|counts| set_live(&view.version, counts)))
     }
 
     /// Applies one update: changes the index and both live counts, and drops the old block from the
@@ -264,5 +268,12 @@ impl SlmTable {
         }
         pass.add(change);
         Ok(())
+    }
+}
+
+/// Sets the live counts of these runs.
+fn set_live(runs: &RunSet, counts: &BTreeMap<u32, u64>) {
+    for (number, live) in counts {
+        runs.find(*number).inspect(|run| run.set_live(*live));
     }
 }

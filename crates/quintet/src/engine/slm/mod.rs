@@ -133,8 +133,8 @@ impl Engine for Slm {
         self.table.write_buffer.cancel(op);
     }
 
-    fn make_room(&self, op: &Op<'_>) {
-        self.table.write_buffer.make_room(op, &*self.table);
+    fn make_room(&self, op: &Op<'_>) -> Result<()> {
+        self.table.write_buffer.make_room(op, &*self.table)
     }
 
     fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {

@@ -59,11 +59,19 @@ impl SlmTable {
         Ok(true)
     }
 
-    /// Does one step of the sweep of the pool, if one is due. Returns whether it did.
+    /// Does one step of the sweep of the pool, if one is due. Returns whether it did. After the
+    /// last one, completes the index updates for which an opening had no space.
     pub(super) fn sweep_pool(&self) -> Result<bool> {
         match &self.pool {
             Some(pool) if pool.is_sweep_due() => {
                 pool.sweep_step(&self.write_buffer)?;
+                if let Some(index) = pool.index.as_ref().filter(|_| !pool.is_sweep_due()) {
+                    match self.finish_index_batch(index) {
+                        // Flushes and merges try again.
+                        Ok(()) | Err(Error::DiskFull { .. }) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
                 self.context.host.wake();
                 Ok(true)
             }

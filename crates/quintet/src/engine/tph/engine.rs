@@ -68,8 +68,8 @@ impl Engine for Tph {
         self.store.write_buffer.cancel(op);
     }
 
-    fn make_room(&self, op: &Op<'_>) {
-        self.store.write_buffer.make_room(op, &*self.store);
+    fn make_room(&self, op: &Op<'_>) -> Result<()> {
+        self.store.write_buffer.make_room(op, &*self.store)
     }
 
     fn replay(&self, ops: &[(Lsn, Op<'_>)]) -> Result<()> {

@@ -7,6 +7,8 @@ use super::{
     record::{HEAD_BYTES, LARGE_PART},
     table::Trie,
 };
+#[cfg(doc)]
+use crate::contract::RoomAttempts;
 use crate::{
     Result,
     contract::{LOGGED_SLACK_BYTES, MemoryUse, Op},
@@ -101,6 +103,16 @@ impl Trie {
             self.enforce_budget(0);
         }
         Ok(())
+    }
+
+    /// As [`Self::bound_changes`], for a change that frees space. It is accepted if the disk is
+    /// full. Fails as [`RoomAttempts::run`] does.
+    pub(super) fn bound_changes_to_free(&self) -> Result<()> {
+        if self.context.budget.used() <= self.most_bytes() {
+            return Ok(());
+        }
+        self.enforce_budget(0);
+        self.room_attempts.run(&self.context, || self.bound_changes())
     }
 
     /// Evicts regions of the trie; `false` if none can be evicted.
@@ -246,34 +258,37 @@ impl Trie {
     }
 
     /// As [`Self::ensure_room`] and [`Self::bound_changes`], for an operation that the log already
-    /// has. Does nothing during replay, for which [`Self::ensure_room_in_replay`] is.
-    pub(super) fn make_room_for_logged(&self, op: &Op<'_>) {
+    /// has. Does nothing during replay, for which [`Self::ensure_room_in_replay`] is. Fails as
+    /// [`RoomAttempts::run`] does.
+    pub(super) fn make_room_for_logged(&self, op: &Op<'_>) -> Result<()> {
         let budget = &self.context.budget;
         let needed = self.bytes_needed(op);
         let is_short = budget.used() + needed > budget.limit() + LOGGED_SLACK_BYTES;
         if is_short && needed > 0 && self.context.host.can_sync_log() {
-            // If it fails, the write exceeds the budget.
-            let _ = self.ensure_room_for(op, needed).and_then(|()| self.bound_changes());
+            let make_room = || self.ensure_room_for(op, needed).and_then(|()| self.bound_changes());
+            self.room_attempts.run(&self.context, make_room)?;
         }
+        Ok(())
     }
 
     /// As [`Self::ensure_room`], for an operation that the log already has. During replay no
-    /// checkpoint can be made, but appended records can be written and evicted without one.
-    pub(super) fn ensure_room_in_replay(&self, op: &Op<'_>) {
+    /// checkpoint can be made, but appended records can be written and evicted without one. If the
+    /// disk fails, the budget is exceeded; fails as [`RoomAttempts::run`] does.
+    pub(super) fn ensure_room_in_replay(&self, op: &Op<'_>) -> Result<()> {
         let needed = self.bytes_needed(op);
         let budget = &self.context.budget;
         if needed == 0 || budget.used() + needed <= budget.limit() + LOGGED_SLACK_BYTES {
-            return;
+            return Ok(());
         }
         while budget.used() + needed > budget.limit() {
             if !self.release_some(needed) && !self.evict_index(0) {
-                // If the disk fails, the budget is exceeded.
-                let flushed = self.flush_appended();
-                if flushed.is_err() || !self.evict_one() {
+                self.room_attempts.run(&self.context, || self.flush_appended())?;
+                if !self.evict_one() {
                     break;
                 }
             }
         }
+        Ok(())
     }
 
     /// Bytes that an operation will reserve: a region if it does not fit in the hot one, and the

@@ -171,11 +171,12 @@ impl Engine for Trie {
         }
         match op {
             Op::Put { key, .. } | Op::Delete { key } if self.is_cold.load(Ordering::Relaxed) => {
-                match (self.bound_changes(), op) {
-                    (Err(error), Op::Put { .. }) => Err(error),
-                    // Deletes are accepted when the disk is full, because they free space.
-                    _ => self.prefetch_record(key),
+                if matches!(op, Op::Delete { .. }) {
+                    self.bound_changes_to_free()?;
+                } else {
+                    self.bound_changes()?;
                 }
+                self.prefetch_record(key)
             }
             _ => Ok(()),
         }
@@ -191,8 +192,8 @@ impl Engine for Trie {
         }
     }
 
-    fn make_room(&self, op: &Op<'_>) {
-        self.make_room_for_logged(op);
+    fn make_room(&self, op: &Op<'_>) -> Result<()> {
+        self.make_room_for_logged(op)
     }
 
     fn apply(&self, _lsn: Lsn, op: &Op<'_>) -> Result<()> {

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::{Context, TableOptions},
+    contract::{Context, RoomAttempts, TableOptions},
     engine::trie::{
         index::{ADDRESS_END, LazyTrie},
         store::{
@@ -106,6 +106,7 @@ impl Trie {
             maintenance: Mutex::new(maintenance),
             emptying: Mutex::default(),
             is_cold: AtomicBool::new(false),
+            room_attempts: RoomAttempts::default(),
             wanted_bytes: AtomicU64::new(0),
             checkpoint_wanted: AtomicBool::new(false),
             queues: Queues::default(),

@@ -53,7 +53,7 @@ impl Trie {
 
     /// Applies an operation of the log that the table's files lack, to the regions and the buffer.
     pub(super) fn replay_op(&self, op: &Op<'_>) -> Result<()> {
-        self.ensure_room_in_replay(op);
+        self.ensure_room_in_replay(op)?;
         match op {
             Op::Put { key, head, body } => {
                 let (record, extent) = self.prepare_record(key, [head, body]);

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::Context,
+    contract::{Context, RoomAttempts},
     engine::trie::{
         index::{KeyPath, LazyTrie, RETRIES_MAX},
         store::{extents::Extents, regions::Regions},
@@ -80,6 +80,7 @@ pub struct Trie {
     pub(super) emptying: Mutex<BTreeSet<u64>>,
     /// Part of the table may be on disk only: a write may have to read.
     pub(super) is_cold: AtomicBool,
+    pub(super) room_attempts: RoomAttempts,
     /// Bytes that another table wants and only a checkpoint releases; 0: none.
     pub(super) wanted_bytes: AtomicU64,
     /// A checkpoint is wanted, for instance to free regions that compaction emptied.

@@ -787,3 +787,9 @@ fn readers_beside_writers_see_whole_values_that_never_go_back() {
     });
     check(&engine);
 }
+
+#[test]
+fn a_full_disk_is_not_tried_for_each_change() {
+    test_bench::apply_logged_on_a_full_disk(&Bench::new(41).with_budget(4 << 20));
+    test_bench::delete_on_a_full_disk(&Bench::new(42).with_budget(256 << 10));
+}

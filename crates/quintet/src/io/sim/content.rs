@@ -192,12 +192,35 @@ impl FileContent {
     }
 
     /// Returns the units of a range in which a mapping of this file differs from it: offset and new
-    /// bytes.
+    /// bytes. If the writers of the mapping tell their stores, other pages are not compared.
     pub(super) fn differences(
         &self,
         mapping: &Mapping,
         unit: u64,
         range: &Range<u64>,
+    ) -> Vec<(u64, Arc<[u8]>)> {
+        let is_whole = *range == (0..u64::MAX);
+        self.differences_in(mapping, unit, range, |page| {
+            let has_stores = mapping.page_has_stores(page);
+            // Before the comparison: what is stored from here on is told again.
+            if has_stores && is_whole {
+                mapping.page_compared(page);
+            }
+            has_stores
+        })
+    }
+
+    /// Returns whether a mapping of this file differs from it.
+    pub(super) fn differs_from(&self, mapping: &Mapping, unit: u64) -> bool {
+        !self.differences_in(mapping, unit, &(0..u64::MAX), |_| true).is_empty()
+    }
+
+    fn differences_in(
+        &self,
+        mapping: &Mapping,
+        unit: u64,
+        range: &Range<u64>,
+        chosen: impl Fn(usize) -> bool,
     ) -> Vec<(u64, Arc<[u8]>)> {
         let mut found = Vec::new();
         let unit = to_usize(unit);
@@ -205,7 +228,7 @@ impl FileContent {
         let end = to_usize(range.end.min(mapping.bytes())).div_ceil(unit);
         let pages = first * unit / PAGE..(end * unit).div_ceil(PAGE);
         // Most pages are the same: units are compared only in the others.
-        for page in pages {
+        for page in pages.filter(|page| chosen(*page)) {
             let start = page * PAGE;
             let stop = (start + PAGE).min(to_usize(mapping.bytes()));
             if are_same(&mapping.words()[start / 8..stop / 8], self.piece(start, stop - start)) {

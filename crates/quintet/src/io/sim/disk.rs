@@ -136,6 +136,9 @@ impl Disk {
             }
             if held {
                 self.mappings.push(live);
+            } else if let Ok(file) = self.state.file(live.inode) {
+                let is_missed = file.visible.differs_from(&live.mapping, live.kind.unit());
+                assert!(!is_missed, "a store into {} was not told", live.path);
             }
         }
     }

@@ -437,6 +437,10 @@ bugs! {
     // Codes of keys.
     /// The lowest byte has the code of a key's end.
     KeyCodeLacksEnd = 241, "key-code-lacks-end";
+    /// Each change on a full disk tries to make room.
+    RoomTriesEachTime = 406, "room-tries-each-time";
+    /// Changes on a full disk take memory without bound.
+    RoomIsUnbounded = 407, "room-is-unbounded";
     // Persistent memory.
     /// A slab is used before its directory word is persistent.
     PmemForgetsSlab = 136, "pmem-forgets-slab";
@@ -472,6 +476,12 @@ bugs! {
     TablesNotedBeforeSync = 402, "tables-noted-before-sync";
     /// An opening forgets which entries of a memtable it has left to read are removed.
     SlmPoolForgetsEnds = 403, "slm-pool-forgets-ends";
+    /// An opening needs the space that only the sweep of a pool finds.
+    SlmPoolOpensSwept = 404, "slm-pool-opens-swept";
+    /// An interrupted batch of index updates is never completed.
+    SlmPoolLeavesInterrupted = 405, "slm-pool-leaves-interrupted";
+    /// A table with its index in a pool is complete past the durable end of the log.
+    SlmPoolMarksUnsynced = 408, "slm-pool-marks-unsynced";
     /// A flushed memtable leaves the pool before the index in pages is durable.
     SlmPoolForgetsMemtable = 398, "slm-pool-forgets-memtable";
     /// A search of the persistent skip list reads the last node's successor again.

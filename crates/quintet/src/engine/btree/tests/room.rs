@@ -112,3 +112,8 @@ fn deletes_on_a_full_disk_do_not_write_back_each() {
     check(&table);
     assert_eq!(contents(&table).len(), 20_000);
 }
+
+#[test]
+fn a_full_disk_is_not_tried_for_each_logged_change() {
+    test_bench::apply_logged_on_a_full_disk(&Bench::new(4 << 20));
+}

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, io, sync::Arc};
 use self::load::ExtentSource;
 use crate::{
     Error, Result,
-    contract::{Context, TableOptions},
+    contract::{Context, RoomAttempts, TableOptions},
     engine::hashlog::{
         arena::{ChunkArena, EXTENT_HEAD_UNITS},
         chunk::{Chunk, FlushState},
@@ -79,6 +79,7 @@ impl HashLog {
             warm_wanted: AtomicBool::new(false),
             collided: AtomicBool::new(false),
             queues: Queues::default(),
+            room_attempts: RoomAttempts::default(),
             read_ahead_entries: ReadAhead::default(),
             counters: HashLogCounters::default(),
             context,

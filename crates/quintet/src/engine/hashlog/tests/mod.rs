@@ -401,3 +401,8 @@ fn readers_writers_and_maintenance_agree() {
     let (table, _) = bench.open();
     assert_eq!(contents(&table), before);
 }
+
+#[test]
+fn a_full_disk_is_not_tried_for_each_change() {
+    test_bench::apply_logged_on_a_full_disk(&Bench::new(41).with_budget(4 << 20));
+}

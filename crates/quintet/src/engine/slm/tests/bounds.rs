@@ -127,3 +127,15 @@ fn bytes_written_for_each_user_byte() {
         );
     }
 }
+
+fn full_disk() {
+    test_bench::apply_logged_on_a_full_disk(&Bench::new(61).with_budget(4 << 20));
+    test_bench::delete_on_a_full_disk(&Bench::new(62).with_budget(4 << 20));
+}
+
+#[test]
+fn a_full_disk_is_not_tried_for_each_change() {
+    full_disk();
+    finds(Bug::RoomTriesEachTime, full_disk);
+    finds(Bug::RoomIsUnbounded, full_disk);
+}

@@ -10,6 +10,7 @@ mod offset_parts;
 mod pausing;
 mod picking;
 mod pool;
+mod pool_crashes;
 mod queues;
 mod reads;
 mod residency;

@@ -3,17 +3,16 @@
 use super::*;
 use crate::{
     Error,
-    contract::Host as _,
     contract::test_bench::{Logged, contents, replay},
     io::sim::{Damage, SimEnv},
 };
 
 /// The modes: what is in the pool.
-const MODES: [&[(&str, &str)]; 3] =
+pub(super) const MODES: [&[(&str, &str)]; 3] =
     [&[("medium", "pmem")], &[("index", "pmem")], &[("memtable", "pmem")]];
 
 /// A bench of a table with these options and a small pool. In persistent memory, or emulated.
-fn pooled(seed: u64, mode: &[(&str, &str)], is_persistent: bool) -> Bench {
+pub(super) fn pooled(seed: u64, mode: &[(&str, &str)], is_persistent: bool) -> Bench {
     let mut bench = Bench::new(seed).set("pmem_bytes", "1048576");
     for (name, value) in mode {
         bench = bench.set(name, value);
@@ -43,145 +42,6 @@ fn checkpointed_entries_survive_power_loss_at_any_event() {
     // Memtables in a pool lose what is not below the LSN of the checkpoint; this test replays no
     // log. `every_power_loss_leaves_what_the_log_has` does.
     test_bench::lose_power_at_each_event(&pooled(50, MODES[1], true), 3);
-}
-
-/// A run whose every event is a crash.
-struct CrashRun {
-    bench: Bench,
-    log: Vec<Logged>,
-    /// After each operation: the number of events, and the operation that the log certainly has.
-    marks: Vec<(usize, u64)>,
-}
-
-impl CrashRun {
-    /// Writes, flushes, merges and reopens by a seed.
-    fn new(seed: u64, mode: &[(&str, &str)], operations: u64) -> Self {
-        let bench = pooled(seed, mode, true);
-        bench.env.record_history();
-        let (mut engine, _) = bench.open();
-        let (mut log, mut marks, mut random) = (Vec::new(), Vec::new(), Random(seed));
-        let (mut certain, mut syncs) = (0, 0);
-        for lsn in 1..=operations {
-            let key = format!("{:03}", random.below(150)).into_bytes();
-            match random.below(20) {
-                0..3 => {
-                    delete(&engine, lsn, &key);
-                    log.push((lsn, key, None));
-                }
-                3 => drop(engine.checkpoint(Lsn(lsn)).unwrap()),
-                4 => background(&engine, lsn),
-                5 if random.below(4) == 0 => {
-                    drop(engine);
-                    let (opened, complete) = bench.open();
-                    replay(&opened, &log, complete);
-                    engine = opened;
-                }
-                6 if random.below(4) == 0 => engine.maintain(MaintenanceMode::Full).unwrap(),
-                7 => engine.table.flush_all().unwrap(),
-                8 if random.below(2) == 0 => {
-                    bench.host.sync_log().unwrap();
-                    engine.note_durable(Lsn(lsn));
-                }
-                _ => {
-                    let value = vec![low(lsn); to_usize(20 + random.below(300))];
-                    put(&engine, lsn, &key, &value);
-                    log.push((lsn, key, Some(value)));
-                }
-            }
-            let now = bench.host.log_syncs.load(Ordering::Relaxed);
-            if std::mem::replace(&mut syncs, now) != now {
-                certain = lsn;
-            }
-            marks.push((bench.env.history().len(), certain));
-        }
-        drop(engine);
-        Self { bench, log, marks }
-    }
-
-    fn rows(&self, end: u64) -> Rows {
-        let mut rows = Rows::new();
-        for (_, key, value) in self.log.iter().filter(|(lsn, ..)| *lsn <= end) {
-            match value {
-                Some(value) => drop(rows.insert(key.clone(), value.clone())),
-                None => drop(rows.remove(key)),
-            }
-        }
-        rows
-    }
-
-    /// Crashes at one event in `every`. Returns the number of crashes.
-    fn crash(&self, every: usize, seed: u64) -> u64 {
-        let mut random = Random(seed | 1);
-        let history = self.bench.env.history();
-        let mut count = 0;
-        for (place, event) in history.iter().enumerate().step_by(every) {
-            // The event is within the first operation that ended after it.
-            let during = self.marks.partition_point(|(mark, _)| *mark <= place);
-            let Some((_, after)) = self.marks.get(during) else { break };
-            let during = to_u64(during) + 1;
-            // A sync within the operation may have been before the event.
-            let certain = if *after == during { during - 1 } else { *after };
-            for policy in [
-                Policy::AllLost,
-                Policy::AllKept,
-                Policy::Random { seed: random.below(1 << 20) },
-                Policy::Random { seed: random.below(1 << 20) },
-            ] {
-                // The log may have lost the newest operations, although the pool has them.
-                let end = certain + random.below(during - certain + 1);
-                self.recover(self.bench.env.image_at(event.number, policy), end);
-                count += 1;
-            }
-        }
-        count
-    }
-
-    fn recover(&self, env: SimEnv, end: u64) {
-        let mut other = self.bench.on(env);
-        let (engine, complete) = other.open();
-        assert!(complete.0 <= end + 1, "complete to {complete}, the log ends at {end}");
-        let log: Vec<Logged> = self.log.iter().filter(|(lsn, ..)| *lsn <= end).cloned().collect();
-        replay(&engine, &log, complete);
-        let mut rows = self.rows(end);
-        assert_eq!(contents(&engine), rows, "the log ends at {end}");
-        check(&engine);
-        // The log continues, and the space from before is swept.
-        for lsn in end + 1..end + 40 {
-            let key = format!("{:03}", lsn % 150).into_bytes();
-            put(&engine, lsn, &key, &[low(lsn); 400]);
-            rows.insert(key, vec![low(lsn); 400]);
-        }
-        engine.table.flush_all().unwrap();
-        background(&engine, end + 40);
-        let lsn = engine.checkpoint(Lsn(end + 40)).unwrap();
-        compare(&engine, &rows);
-        drop(engine);
-        other.complete = lsn;
-        let (engine, complete) = other.after_power_loss().open();
-        assert_eq!(complete, lsn);
-        assert_eq!(contents(&engine), rows);
-        check(&engine);
-    }
-}
-
-/// Number of crashes of each mode, divided by about 300.
-fn crash_runs() -> u64 {
-    let asked = std::env::var("QUINTET_SLM_PMEM_RUNS").ok();
-    asked.and_then(|count| count.parse().ok()).unwrap_or(1)
-}
-
-fn crash_in(mode: &[(&str, &str)], runs: u64) -> u64 {
-    let crash = |seed| CrashRun::new(seed, mode, 160).crash(11, seed);
-    (1..=runs).map(|seed| crash(60 + seed)).sum()
-}
-
-#[test]
-fn every_power_loss_leaves_what_the_log_has() {
-    for mode in MODES {
-        let crashes = crash_in(mode, crash_runs());
-        assert!(crashes > 100, "{crashes}");
-        println!("slm in persistent memory, {mode:?}: {crashes} crashes");
-    }
 }
 
 #[test]
@@ -544,18 +404,6 @@ fn a_sweep_frees_what_is_unreachable_and_nothing_else() {
     sweep_of_a_pool();
     finds(Bug::PmemSweepFreesReachable, sweep_of_a_pool);
     finds(Bug::PmemSweepsNothing, sweep_of_a_pool);
-}
-
-#[test]
-fn planted_bugs_of_the_mode_are_found() {
-    let both = || assert!(crash_in(MODES[0], 6) > 0);
-    let index = || assert!(crash_in(MODES[1], 6) > 0);
-    let memtables = || assert!(crash_in(MODES[2], 6) > 0);
-    finds(Bug::SlmIndexBeforeRun, index);
-    finds(Bug::SlmPoolForgetsLive, index);
-    finds(Bug::SlmPoolSkipsUpdateLog, index);
-    finds(Bug::SlmFlushesUnsynced, both);
-    finds(Bug::SlmPoolForgetsMemtable, memtables);
 }
 
 /// Words of a pool are changed: opening and reading return an error or right values, and end.

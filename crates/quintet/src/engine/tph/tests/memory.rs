@@ -26,3 +26,9 @@ fn writers_flush_and_keep_to_a_small_budget() {
     drop(merging);
     check(&engine);
 }
+
+#[test]
+fn a_full_disk_is_not_tried_for_each_change() {
+    test_bench::apply_logged_on_a_full_disk(&Bench::new(16, "sorted").with_budget(4 << 20));
+    test_bench::delete_on_a_full_disk(&Bench::new(17, "sorted").with_budget(4 << 20));
+}

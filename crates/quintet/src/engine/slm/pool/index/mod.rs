@@ -25,6 +25,8 @@ use self::{
     update_log::UpdateLog,
 };
 use super::roots::TREE;
+#[cfg(test)]
+use crate::util::sync::{AtomicBool, Ordering};
 use crate::{
     Error, Result,
     bptree::scan_forward::{EntryRun, ForwardScan},
@@ -43,7 +45,8 @@ use crate::{
 pub(super) struct IndexState {
     log: UpdateLog,
     records: RunRecords,
-    /// The batch that is in the log and not wholly in the index: an attempt has failed.
+    /// The batch that is in the log and not wholly in the index: the pool was full, or a crash came
+    /// and the pool is full until it is swept. The counts are those before it.
     pending: Option<UpdateBatch>,
 }
 
@@ -55,11 +58,16 @@ pub(in crate::engine::slm) struct PoolIndex {
     state: Mutex<IndexState>,
     /// The list of runs at opening.
     opened: RunList,
+    /// Batches are begun although the pool may lack the space for them.
+    #[cfg(test)]
+    assumes_space: AtomicBool,
 }
 
 impl PoolIndex {
     /// Opens the index, and completes the batch that a crash interrupted; creates it unless
-    /// `is_made`. Reads only what that batch concerns. Fails with `Corruption` or `DiskFull`.
+    /// `is_made`. Reads only what that batch concerns. If the pool has no space before its sweep,
+    /// the batch is left to [`finish_interrupted`](Self::finish_interrupted). Fails with
+    /// `Corruption`, and a creation with `DiskFull`.
     pub(super) fn open(pool: &Arc<Pool>, is_made: bool) -> Result<Self> {
         if !is_made {
             let tree = FairTree::create(pool)?;
@@ -74,19 +82,54 @@ impl PoolIndex {
         let updates = pending.iter().flat_map(|batch| &batch.updates);
         let changed: Vec<&[u8]> = updates.map(|(key, _)| key.as_slice()).collect();
         let tree = open_tree(pool, &changed)?;
-        for (run, count) in pending.iter().flat_map(|batch| &batch.counts) {
-            if let Some(record) = list.runs.iter_mut().find(|record| record.number == *run) {
-                record.live = *count;
+        let state = IndexState { log, records, pending };
+        let mut index = Self::new(pool, tree, state, RunList::default());
+        let finished = index.finish_interrupted(|counts| {
+            for (run, count) in counts {
+                if let Some(record) = list.runs.iter_mut().find(|record| record.number == *run) {
+                    record.live = *count;
+                }
             }
+        });
+        match finished {
+            Ok(()) => {}
+            Err(Error::DiskFull { .. }) if mutant!(SlmPoolOpensSwept: false, else true) => {}
+            Err(error) => return Err(error),
         }
-        let index = Self::new(pool, tree, IndexState { log, records, pending }, list);
-        index.finish_pending(&mut lock(&index.state), &mut |_| {})?;
-        index.tree.set_keys(index.opened.runs.iter().map(|run| run.live).sum());
+        index.tree.set_keys(list.runs.iter().map(|run| run.live).sum());
+        index.opened = list;
         Ok(index)
     }
 
     fn new(pool: &Arc<Pool>, tree: FairTree, state: IndexState, opened: RunList) -> Self {
-        Self { pool: Arc::clone(pool), tree, state: Mutex::new(state), opened }
+        Self {
+            pool: Arc::clone(pool),
+            tree,
+            state: Mutex::new(state),
+            opened,
+            #[cfg(test)]
+            assumes_space: AtomicBool::new(false),
+        }
+    }
+
+    /// Begins batches although the pool may lack the space for them.
+    #[cfg(test)]
+    pub(in crate::engine::slm) fn assume_space(&self, assumes: bool) {
+        self.assumes_space.store(assumes, Ordering::Relaxed);
+    }
+
+    /// Whether a batch is begun and not completed.
+    #[cfg(test)]
+    pub(in crate::engine::slm) fn is_interrupted(&self) -> bool {
+        lock(&self.state).pending.is_some()
+    }
+
+    fn has_space(&self, bytes: u64) -> bool {
+        #[cfg(test)]
+        if self.assumes_space.load(Ordering::Relaxed) {
+            return true;
+        }
+        self.pool.has_space(bytes)
     }
 
     /// Returns the list of runs at opening.
@@ -150,8 +193,24 @@ impl PoolIndex {
         self.tree.estimate(start, end, total)
     }
 
+    /// Completes the batch that a crash or a full pool has interrupted, if there is one: as
+    /// [`apply`](Self::apply). Values of the index and counts of runs agree afterwards.
+    pub(in crate::engine::slm) fn finish_interrupted(
+        &self,
+        mut show: impl FnMut(&BTreeMap<u32, u64>),
+    ) -> Result<()> {
+        let mut state = lock(&self.state);
+        if state.pending.is_some() {
+            self.finish_pending(&mut state, &mut show)?;
+            // An opening did not know how much of the batch is in the tree.
+            self.tree.set_keys(state.records.live(&self.pool));
+        }
+        Ok(())
+    }
+
     /// Applies a batch: the updates and the live counts after them are persistent on return.
-    /// Passes the counts to `show` before the list of runs can be replaced.
+    /// Passes the counts to `show` before the list of runs can be replaced. The caller has
+    /// completed an interrupted batch before it computed this one, and keeps others from applying.
     ///
     /// Fails with `DiskFull` if the pool lacks the space for all of it; nothing has changed then.
     pub(in crate::engine::slm) fn apply(
@@ -164,7 +223,7 @@ impl PoolIndex {
         let bytes = |(key, _): &(Vec<u8>, Option<u64>)| PUT_BYTES + 3 * to_u64(key.len());
         // Twice: an opening repeats the batch, and has not swept what a crash has left of it.
         let needed = 2 * batch.updates.iter().map(bytes).sum::<u64>();
-        if !self.pool.has_space(needed) {
+        if !self.has_space(needed) {
             return Err(self.full(needed));
         }
         mutant!(SlmPoolSkipsUpdateLog: (), else state.log.begin(&self.pool, batch)?);

@@ -91,6 +91,11 @@ impl RunRecords {
         Ok(())
     }
 
+    /// Returns the sum of all live counts.
+    pub(super) fn live(&self, pool: &Pool) -> u64 {
+        self.counts.values().map(|place| pool.load(*place)).sum()
+    }
+
     /// Sets the live counts of these runs persistently.
     pub(super) fn set_counts(&self, pool: &Pool, counts: &BTreeMap<u32, u64>) {
         for (run, count) in counts {
