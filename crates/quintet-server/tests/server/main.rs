@@ -14,6 +14,7 @@ mod exposition;
 mod fuzz_corpus;
 mod generator;
 mod http;
+mod introspection;
 mod latency;
 mod limits;
 mod logs;
