@@ -17,6 +17,7 @@ mod http;
 mod introspection;
 mod latency;
 mod limits;
+mod load;
 mod logs;
 mod memory;
 mod notifications;
