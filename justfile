@@ -81,6 +81,14 @@ kill:
 server commands="40000" seed="1":
     QUINTET_SERVER_COMMANDS={{commands}} QUINTET_SERVER_SEED={{seed}} cargo test --package quintet-server --test server against -- --nocapture
 
+# redis-py, go-redis, ioredis, redis-cli and redis-benchmark against the server: `just server-clients go`
+server-clients *parts:
+    crates/quintet-server/tests/clients/run {{parts}}
+
+# The tests of redis-py itself against the server; some five minutes
+server-clients-suite:
+    crates/quintet-server/tests/clients/run suite
+
 # Every fuzz target, for the given number of seconds each: `just fuzz 480`
 fuzz seconds="60":
     fuzz/run {{seconds}}
