@@ -89,6 +89,10 @@ server-clients *parts:
 server-clients-suite:
     crates/quintet-server/tests/clients/run suite
 
+# Mixed commands for minutes: memory within the budget, no growth of files and threads, expiry, SIGKILL
+server-soak minutes="5":
+    QUINTET_SOAK_MINUTES={{minutes}} cargo test --package quintet-server --test server soak -- --ignored --nocapture
+
 # Every fuzz target, for the given number of seconds each: `just fuzz 480`
 fuzz seconds="60":
     fuzz/run {{seconds}}

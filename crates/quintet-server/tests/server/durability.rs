@@ -166,8 +166,10 @@ pub(crate) fn start_child(dir: &Path) -> (Child, u16) {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let line = lines.map(Result::unwrap).find(|line| line.starts_with("listening ")).unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let line = lines.find(|line| line.starts_with("listening ")).unwrap();
+    // A test program says that a test runs for long, and ends if nobody can read that.
+    thread::spawn(move || lines.for_each(drop));
     (child, line.rsplit(':').next().unwrap().parse().unwrap())
 }
 

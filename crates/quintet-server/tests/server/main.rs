@@ -25,5 +25,6 @@ mod pipelines;
 mod replication;
 mod running;
 mod same;
+mod soak;
 mod tls;
 mod users;
