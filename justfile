@@ -81,6 +81,18 @@ kill:
 server commands="40000" seed="1":
     QUINTET_SERVER_COMMANDS={{commands}} QUINTET_SERVER_SEED={{seed}} cargo test --package quintet-server --test server against -- --nocapture
 
+# redis-py, go-redis, ioredis, redis-cli and redis-benchmark against the server: `just server-clients go`
+server-clients *parts:
+    crates/quintet-server/tests/clients/run {{parts}}
+
+# The tests of redis-py itself against the server; some five minutes
+server-clients-suite:
+    crates/quintet-server/tests/clients/run suite
+
+# Mixed commands for minutes: memory within the budget, no growth of files and threads, expiry, SIGKILL
+server-soak minutes="5":
+    QUINTET_SOAK_MINUTES={{minutes}} cargo test --package quintet-server --test server soak -- --ignored --nocapture
+
 # Every fuzz target, for the given number of seconds each: `just fuzz 480`
 fuzz seconds="60":
     fuzz/run {{seconds}}

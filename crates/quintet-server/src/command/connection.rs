@@ -296,6 +296,8 @@ fn kill(call: &mut Call<'_, '_>) -> Done {
             clients.retain(|client| client.id == id);
         } else if call.args.is(at, "addr") {
             clients.retain(|client| client.address.as_bytes() == value);
+        } else if call.args.is(at, "laddr") {
+            clients.retain(|client| client.local_address.as_bytes() == value);
         } else if call.args.is(at, "type") {
             let mut kept = Vec::new();
             for client in clients {

@@ -313,14 +313,15 @@ fn xinfo_groups(call: &mut Call<'_, '_>) -> Done {
             Some(read) => Some(read),
             None => stream.entries_up_to(state.last)?,
         };
-        let lag = known.map(|known| stream.added.saturating_sub(known));
+        // `XGROUP SETID` takes any number of entries read, so the lag may be negative, as in Redis.
+        let lag = known.map(|known| stream.added.cast_signed().wrapping_sub_unsigned(known));
         let (consumers, pending) =
             (stream.consumers(&name)?.len(), stream.pending(&name, StreamId::ALL)?.len());
         rows.push((name, state, consumers, pending, lag));
     }
     let reply = &mut *call.reply;
-    let optional = |reply: &mut Reply, number: Option<u64>| match number {
-        Some(number) => reply.integer(i64::try_from(number).unwrap_or(i64::MAX)),
+    let optional = |reply: &mut Reply, number: Option<i64>| match number {
+        Some(number) => reply.integer(number),
         None => reply.null(),
     };
     reply.array(rows.len());
@@ -335,7 +336,7 @@ fn xinfo_groups(call: &mut Call<'_, '_>) -> Done {
         reply.text("last-delivered-id");
         reply.text(&state.last.text());
         reply.text("entries-read");
-        optional(reply, state.entries_read);
+        optional(reply, state.entries_read.map(u64::cast_signed));
         reply.text("lag");
         optional(reply, lag);
     }

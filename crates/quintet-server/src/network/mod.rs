@@ -102,9 +102,9 @@ impl Listener {
                 Ok((stream, address)) => {
                     // Without this option a reply would wait for the next one.
                     let _ = stream.set_nodelay(true);
-                    let Some(client) =
-                        admit(server, Some(address.ip()), per_ip, address.to_string())
-                    else {
+                    let local = stream.local_addr().map(|local| local.to_string());
+                    let addresses = (address.to_string(), local.unwrap_or_default());
+                    let Some(client) = admit(server, Some(address.ip()), per_ip, addresses) else {
                         refuse(stream.into_std());
                         return;
                     };
@@ -119,7 +119,8 @@ impl Listener {
             Self::Unix(listener, path) => match listener.accept().await {
                 Ok((stream, _)) => {
                     let address = format!("{}:0", path.display());
-                    let Some(client) = admit(server, None, per_ip, address) else {
+                    let addresses = (address.clone(), address);
+                    let Some(client) = admit(server, None, per_ip, addresses) else {
                         refuse(stream.into_std());
                         return;
                     };
@@ -139,12 +140,12 @@ impl Listener {
     }
 }
 
-/// Registers a client, unless there are too many.
+/// Registers a client by its address and the one it connected to, unless there are too many.
 fn admit(
     server: &Server,
     ip: Option<IpAddr>,
     per_ip: usize,
-    address: String,
+    addresses: (String, String),
 ) -> Option<Arc<Client>> {
     let max = server.settings.maxclients.load(Ordering::Relaxed);
     let is_full = u64::try_from(server.clients.count()).unwrap_or(u64::MAX) >= max;
@@ -155,13 +156,13 @@ fn admit(
         Stats::add(&server.stats.rejected_connections, 1);
         if let Some(left_out) = server.stats.log_limits.refused.admit() {
             let reason = if is_full { "maxclients" } else { "maxclients-per-ip" };
-            tracing::warn!(address, reason, left_out, "connection refused");
+            tracing::warn!(address = addresses.0, reason, left_out, "connection refused");
         }
         return None;
     }
     Stats::add(&server.stats.connections, 1);
-    tracing::debug!(address, "connection accepted");
-    Some(server.clients.add(address, ip))
+    tracing::debug!(address = addresses.0, "connection accepted");
+    Some(server.clients.add(addresses, ip))
 }
 
 /// Tells a client that there are too many. The socket does not block, so this waits for nothing.

@@ -59,7 +59,7 @@ impl Applier {
         address: String,
         (epoch, position): (u64, Position),
     ) -> Self {
-        let client = server.clients.add(address, None);
+        let client = server.clients.add((address, String::new()), None);
         let mut session = Session::of_link(client.clone(), &server.acl);
         session.database = position.database;
         Self {

@@ -44,6 +44,8 @@ pub(crate) struct Client {
     pub(crate) id: u64,
     /// Its address.
     pub(crate) address: String,
+    /// The address of the server that it connected to.
+    pub(crate) local_address: String,
     /// Its IP address, unless it came through a Unix socket.
     pub(crate) ip: Option<IpAddr>,
     /// When it connected.
@@ -150,11 +152,12 @@ impl Client {
             flags.push('N');
         }
         format!(
-            "id={} addr={} laddr= fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} \
+            "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} \
              ssub=0 multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 \
              omem={} tot-mem={} events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
             self.address,
+            self.local_address,
             String::from_utf8_lossy(&info.name),
             self.connected.elapsed().as_secs(),
             idle.as_secs(),
@@ -296,10 +299,12 @@ impl Clients {
     }
 
     /// Adds a client.
-    pub(crate) fn add(&self, address: String, ip: Option<IpAddr>) -> Arc<Client> {
+    pub(crate) fn add(&self, addresses: (String, String), ip: Option<IpAddr>) -> Arc<Client> {
+        let (address, local_address) = addresses;
         let client = Arc::new(Client {
             id: self.last_id.fetch_add(1, Ordering::Relaxed) + 1,
             address,
+            local_address,
             ip,
             connected: Instant::now(),
             info: Mutex::new(ClientInfo {

@@ -16,7 +16,7 @@ use crate::{
 type Section = (&'static str, fn(&Server, &mut String));
 
 /// The sections in order. `commandstats` is not a part of the default.
-const SECTIONS: [Section; 10] = [
+const SECTIONS: [Section; 11] = [
     ("Server", server),
     ("Clients", clients),
     ("Memory", memory),
@@ -26,6 +26,8 @@ const SECTIONS: [Section; 10] = [
     ("CPU", cpu),
     ("Modules", |_, _| {}),
     ("Commandstats", command_stats),
+    // Clients ask here whether they have to know a cluster.
+    ("Cluster", |_, text| put(text, "cluster_enabled", 0)),
     ("Keyspace", keyspace),
 ];
 
