@@ -103,6 +103,7 @@ fn put_fields(call: &mut Call<'_, '_>) -> Done<usize> {
     let mut words = args.from(2);
     while let (Some(name), Some(value)) = (words.next(), words.next()) {
         added += usize::from(!hash.contains(name)?);
+        hash.set_field_expiry(name, None)?;
         hash.put(name, value)?;
     }
     hash.set_count(hash.count() + added);

@@ -12,9 +12,10 @@ use std::{
 use quintet::Table;
 
 use super::{
-    head::{Body, Elements, Inline},
+    field_expiries::ExpiriesOfHash,
+    head::{Body, Elements, Head, Inline, Kind},
     slot::{Pending, Slot},
-    tables::Tables,
+    tables::{Databases, Tables},
 };
 use crate::failure::{Done, Fail};
 
@@ -28,10 +29,12 @@ pub(crate) const NAME_BYTES_MAX: usize = 65_000;
 /// A collection that a unit has loaded.
 #[derive(Debug)]
 pub(crate) struct Collection<'u> {
-    elements: &'u mut Elements,
-    pending: &'u mut Pending,
-    is_changed: &'u mut bool,
-    table: Option<Arc<Tables>>,
+    pub(super) elements: &'u mut Elements,
+    pub(super) pending: &'u mut Pending,
+    pub(super) is_changed: &'u mut bool,
+    pub(super) table: Option<Arc<Tables>>,
+    /// Only of a hash.
+    pub(super) field_expiries: Option<ExpiriesOfHash<'u>>,
 }
 
 /// A range of names.
@@ -42,12 +45,18 @@ pub(crate) const ALL: NameRange<'static> = (Bound::Unbounded, Bound::Unbounded);
 
 impl<'u> Collection<'u> {
     /// The collection of a slot, or `None` if it is a string.
-    pub(super) fn new(slot: &'u mut Slot, table: Option<Arc<Tables>>) -> Option<Self> {
+    pub(super) fn new(
+        slot: &'u mut Slot,
+        table: Option<Arc<Tables>>,
+        databases: &'u Databases,
+    ) -> Option<Self> {
         let Slot { head, pending, is_changed, .. } = slot;
-        match head.as_mut().map(|head| &mut head.body) {
-            Some(Body::Elements(elements)) => Some(Self { elements, pending, is_changed, table }),
-            _ => None,
-        }
+        let Head { body: Body::Elements(elements), field_expiries, .. } = head.as_mut()? else {
+            return None;
+        };
+        let is_hash = elements.kind == Kind::Hash;
+        let field_expiries = is_hash.then_some(ExpiriesOfHash { slot: field_expiries, databases });
+        Some(Self { elements, pending, is_changed, table, field_expiries })
     }
 
     /// Number of elements as the client counts them.

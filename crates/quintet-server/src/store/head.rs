@@ -4,13 +4,16 @@
 //!
 //! | bytes | content |
 //! |---|---|
-//! | 1 | type (bits 0 to 2), expires (bit 3), elements are in the ordered table (bit 4) |
+//! | 1 | type (bits 0 to 2), expires (bit 3), elements are in the ordered table (bit 4), fields expire (bit 5) |
 //! | 8, if it expires | expiry in milliseconds since 1970 |
 //! | rest, of a string | the value |
+//! | length, bytes, if fields expire | [expiries of fields](super::field_expiries) |
 //! | 8 | version |
 //! | 8 | number of elements |
 //! | length, bytes | state of the type: first index of a list, ids of a stream |
 //! | for each element, if they are here | length, name, length, value |
+
+use super::field_expiries::FieldExpiries;
 
 /// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,6 +72,7 @@ impl Kind {
 const KIND_BITS: u8 = 7;
 const EXPIRES: u8 = 8;
 const SPILLED: u8 = 16;
+const FIELDS_EXPIRE: u8 = 32;
 
 /// The head of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +81,8 @@ pub(crate) struct Head {
     pub(crate) expiry: Option<u64>,
     /// The value, or where its elements are.
     pub(crate) body: Body,
+    /// When fields of a hash expire, if some do.
+    pub(crate) field_expiries: Option<Box<FieldExpiries>>,
 }
 
 /// The value of a key.
@@ -123,6 +129,28 @@ impl Head {
         }
     }
 
+    /// The versions that have elements in the ordered table: that of the elements, and that of the
+    /// expiries of fields.
+    pub(super) fn spilled_versions(&self) -> [Option<u64>; 2] {
+        let expiries = self.field_expiries.as_ref();
+        [self.spilled_version(), expiries.and_then(|expiries| expiries.spilled_version())]
+    }
+
+    /// Whether the value is a collection without elements.
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(&self.body, Body::Elements(elements) if elements.count == 0)
+    }
+
+    /// The earliest expiry of a field.
+    pub(super) fn first_field_expiry(&self) -> Option<u64> {
+        self.field_expiries.as_ref().map(|expiries| expiries.first)
+    }
+
+    /// A head without expiries of fields.
+    pub(super) fn new(expiry: Option<u64>, body: Body) -> Self {
+        Self { expiry, body, field_expiries: None }
+    }
+
     /// Appends the encoded head.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let mut first = self.kind().code();
@@ -132,9 +160,17 @@ impl Head {
         if self.spilled_version().is_some() {
             first |= SPILLED;
         }
+        if self.field_expiries.is_some() {
+            first |= FIELDS_EXPIRE;
+        }
         out.push(first);
         if let Some(expiry) = self.expiry {
             out.extend_from_slice(&expiry.to_le_bytes());
+        }
+        if let Some(expiries) = &self.field_expiries {
+            let mut encoded = Vec::new();
+            expiries.encode(&mut encoded);
+            put_bytes(out, &encoded);
         }
         match &self.body {
             Body::Str(value) => out.extend_from_slice(value),
@@ -146,8 +182,21 @@ impl Head {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (kind, expiry, is_spilled, mut rest) = split(bytes)?;
         if kind == Kind::String {
-            return Some(Self { expiry, body: Body::Str(rest.to_vec()) });
+            return Some(Self::new(expiry, Body::Str(rest.to_vec())));
         }
+        let mut field_expiries = None;
+        if bytes.first().is_some_and(|first| first & FIELDS_EXPIRE != 0) {
+            let expiries = FieldExpiries::decode(take_bytes(&mut rest)?)?;
+            field_expiries = Some(Box::new(expiries));
+        }
+        let elements = Elements::decode(kind, is_spilled, rest)?;
+        Some(Self { expiry, body: Body::Elements(elements), field_expiries })
+    }
+}
+
+impl Elements {
+    /// Decodes the state of a collection. Returns `None` if it is damaged.
+    pub(super) fn decode(kind: Kind, is_spilled: bool, mut rest: &[u8]) -> Option<Self> {
         let version = take_u64(&mut rest)?;
         let count = take_u64(&mut rest)?;
         let extra = take_bytes(&mut rest)?.to_vec();
@@ -158,13 +207,11 @@ impl Head {
                 inline.push((name, take_bytes(&mut rest)?.to_vec()));
             }
         }
-        let elements = Elements { kind, version, count, extra, inline };
-        Some(Self { expiry, body: Body::Elements(elements) })
+        Some(Self { kind, version, count, extra, inline })
     }
-}
 
-impl Elements {
-    fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends the encoded state.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&self.count.to_le_bytes());
         put_bytes(out, &self.extra);
@@ -223,6 +270,8 @@ pub(crate) fn take_bytes<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn heads() -> Vec<Head> {
@@ -235,10 +284,30 @@ mod tests {
         };
         let inline = vec![(b"a".to_vec(), vec![b'x'; 300]), (b"b".to_vec(), Vec::new())];
         vec![
-            Head { expiry: None, body: Body::Str(Vec::new()) },
-            Head { expiry: Some(99), body: Body::Str(b"value".to_vec()) },
-            Head { expiry: None, body: Body::Elements(elements(Some(inline))) },
-            Head { expiry: Some(1), body: Body::Elements(elements(None)) },
+            Head::new(None, Body::Str(Vec::new())),
+            Head::new(Some(99), Body::Str(b"value".to_vec())),
+            Head::new(None, Body::Elements(elements(Some(inline.clone())))),
+            Head::new(Some(1), Body::Elements(elements(None))),
+            Head {
+                expiry: Some(1),
+                body: Body::Elements(elements(None)),
+                field_expiries: Some(Box::new(FieldExpiries {
+                    first: 5,
+                    elements: Elements { extra: Vec::new(), ..elements(Some(inline)) },
+                    pending: BTreeMap::new(),
+                    is_changed: false,
+                })),
+            },
+            Head {
+                expiry: None,
+                body: Body::Elements(elements(None)),
+                field_expiries: Some(Box::new(FieldExpiries {
+                    first: 6,
+                    elements: Elements { extra: Vec::new(), ..elements(None) },
+                    pending: BTreeMap::new(),
+                    is_changed: false,
+                })),
+            },
         ]
     }
 
@@ -261,6 +330,12 @@ mod tests {
         assert_eq!(
             bytes[..27],
             *b"\x1c\x01\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\xc8\x01"
+        );
+        bytes.clear();
+        heads()[5].encode(&mut bytes);
+        assert_eq!(
+            bytes[..28],
+            *b"\x34\x1a\x06\0\0\0\0\0\0\0\x01\x07\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\0"
         );
     }
 

@@ -12,6 +12,9 @@
 
 mod collection;
 mod events;
+mod field_expiries;
+#[cfg(test)]
+mod field_expiries_tests;
 mod head;
 mod keyspace;
 mod notifications;
@@ -27,7 +30,9 @@ pub(crate) use head::{Body, Head, Kind, put_bytes, split, take_bytes};
 pub(crate) use keyspace::{Store, now_millis};
 pub(crate) use notifications::{event, format_classes, parse_classes};
 pub(crate) use position::Position;
-pub(crate) use slot::expiry_entry;
+pub(crate) use slot::{expiry_entry, field_expiry_entry};
 pub(crate) use stripes::Stripes;
-pub(crate) use tables::{DATABASES, DEAD_VERSIONS, Databases, EXPIRIES, Engines, Tables};
+pub(crate) use tables::{
+    DATABASES, DEAD_VERSIONS, Databases, EXPIRIES, Engines, FIELD_EXPIRIES, Tables,
+};
 pub(crate) use unit::Unit;

@@ -8,6 +8,7 @@
 //! | `redis/n/elements` | `btree` | version (8 bytes, big-endian), name | an element |
 //! | | | 0 (8 bytes), expiry (8 bytes), key | empty: the key expires then |
 //! | | | 1 (8 bytes), version (8 bytes) | empty: the version is dead |
+//! | | | 2 (8 bytes), expiry (8 bytes), key | empty: the first field of the hash expires then |
 //!
 //! `redis/meta` (`btree`) has the number of starts (`starts`), and the `n` of each database after
 //! `SWAPDB` (`order`, one byte each). While a dump is loaded it has its name (`loading`): the keys
@@ -33,6 +34,8 @@ pub(crate) const DATABASES: u8 = 16;
 pub(crate) const EXPIRIES: [u8; 8] = 0_u64.to_be_bytes();
 /// Prefix of entries that list dead versions.
 pub(crate) const DEAD_VERSIONS: [u8; 8] = 1_u64.to_be_bytes();
+/// Prefix of entries that list hashes by the earliest expiry of a field.
+pub(crate) const FIELD_EXPIRIES: [u8; 8] = 2_u64.to_be_bytes();
 
 const META_TABLE: &str = "redis/meta";
 const STARTS_KEY: &str = "starts";
@@ -89,6 +92,17 @@ impl Tables {
     pub(crate) fn expiring(&self) -> u64 {
         let range = EXPIRIES.to_vec()..DEAD_VERSIONS.to_vec();
         self.elements.estimate_count(range).unwrap_or(0)
+    }
+
+    /// Whether a field of some hash expires.
+    pub(crate) fn has_field_expiries(&self) -> Done<bool> {
+        let mut is_found = false;
+        let end = 3_u64.to_be_bytes().to_vec();
+        self.elements.visit(FIELD_EXPIRIES.to_vec()..end, |_, _| {
+            is_found = true;
+            std::ops::ControlFlow::Break(())
+        })?;
+        Ok(is_found)
     }
 }
 

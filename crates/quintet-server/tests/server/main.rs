@@ -13,6 +13,7 @@ mod durability;
 mod exposition;
 mod fuzz_corpus;
 mod generator;
+mod hash_expiries;
 mod http;
 mod latency;
 mod limits;

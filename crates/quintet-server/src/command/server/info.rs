@@ -132,6 +132,7 @@ fn stats(server: &Server, text: &mut String) {
     put(text, "quintet_failed_tls_handshakes", value(&own.failed_handshakes));
     put(text, "quintet_reloads_total", value(&own.reloads));
     put(text, "expired_keys", value(&own.expired));
+    put(text, "expired_subkeys", value(&own.expired_fields));
     put(text, "evicted_keys", 0);
     put(text, "keyspace_hits", value(&own.hits));
     put(text, "keyspace_misses", value(&own.misses));
