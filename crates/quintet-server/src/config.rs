@@ -16,9 +16,10 @@ use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use crate::{
+    config_error,
     http::Exposure,
     logging::{LogFormat, LogLevel},
-    state::AppendFsync,
+    state::{AppendFsync, OutputLimits, QUERY_BYTES},
     store::parse_classes,
     tls::{TlsAuthClients, TlsFiles},
 };
@@ -136,11 +137,11 @@ pub struct Config {
     pub unix: Option<PathBuf>,
     /// The password. Also from the variable `QUINTET_SERVE_REQUIREPASS`, but never a flag: other
     /// users can read the flags of a process.
-    pub requirepass: String,
+    pub requirepass: Zeroizing<String>,
     /// The user at a master (`REPLICAOF`); the default user if it is empty.
     pub masteruser: String,
     /// The password at a master. Also from the variable `QUINTET_SERVE_MASTERAUTH`.
-    pub masterauth: String,
+    pub masterauth: Zeroizing<String>,
     /// The users, each with its rules. Not together with [`Self::aclfile`].
     pub users: BTreeMap<String, Vec<Zeroizing<String>>>,
     /// The file of the users, which `ACL SAVE` writes.
@@ -157,6 +158,13 @@ pub struct Config {
     pub maxclients_per_ip: usize,
     /// Seconds after which an idle connection ends; 0 for never.
     pub timeout: u64,
+    /// Most bytes of output that waits for a client, by class: `CLASS HARD SOFT SECONDS`.
+    pub client_output_buffer_limit: String,
+    /// Most bytes of a request, and of the commands since `MULTI`.
+    pub client_query_buffer_limit: u64,
+    /// Most bytes of buffers of all clients, 0 for no limit. If it is missing, a tenth of the
+    /// memory of the store, but at least 64 MiB more than the longest value.
+    pub maxmemory_clients: Option<u64>,
     /// Most arguments of a request, with its name.
     pub proto_max_args: u64,
     /// Longest value in bytes.
@@ -202,9 +210,9 @@ impl Default for Config {
             tls_auth_clients: TlsAuthClients::default(),
             tls_handshake_timeout: 10,
             unix: None,
-            requirepass: String::new(),
+            requirepass: Zeroizing::default(),
             masteruser: String::new(),
-            masterauth: String::new(),
+            masterauth: Zeroizing::default(),
             users: BTreeMap::new(),
             aclfile: None,
             acllog_max_len: 128,
@@ -213,6 +221,9 @@ impl Default for Config {
             maxclients: 10_000,
             maxclients_per_ip: 1000,
             timeout: 300,
+            client_output_buffer_limit: "normal 64mb 16mb 30 pubsub 64mb 16mb 30".to_owned(),
+            client_query_buffer_limit: 256 << 20,
+            maxmemory_clients: None,
             proto_max_args: 65_536,
             proto_max_bulk_len: 64 << 20,
             slowlog_log_slower_than: 10_000,
@@ -258,9 +269,11 @@ pub(crate) fn refuse<T>(message: impl Into<String>) -> Result<T, StartFailure> {
 }
 
 impl Config {
-    /// Parses a configuration file. Fails with the line and the name that is wrong.
+    /// Parses a configuration file. Fails with the number of the line and the setting that is
+    /// wrong; the failure has no value of the file.
     pub fn parse(text: &str) -> Result<Self, StartFailure> {
-        toml::from_str(text).map_err(|error| StartFailure(error.to_string().trim().to_owned()))
+        toml::from_str(text)
+            .map_err(|error| StartFailure(config_error::explain::<Self>(text, &error)))
     }
 
     /// The configuration of a command line. `memory_budget` is the flag of the whole command.
@@ -306,7 +319,7 @@ impl Config {
             ("QUINTET_SERVE_MASTERAUTH", &mut config.masterauth),
         ] {
             match std::env::var(name) {
-                Ok(given) => *password = given,
+                Ok(given) => *password = Zeroizing::new(given),
                 Err(VarError::NotPresent) => {}
                 // Without this, the server would ask for no password.
                 Err(VarError::NotUnicode(_)) => {
@@ -339,6 +352,16 @@ impl Config {
             let (least, most) = (HANDSHAKE_SECONDS.start(), HANDSHAKE_SECONDS.end());
             return refuse(format!(
                 "tls-handshake-timeout = {seconds} is not {least} to {most} seconds"
+            ));
+        }
+        OutputLimits::default()
+            .set(&self.client_output_buffer_limit)
+            .map_err(|why| StartFailure(format!("client-output-buffer-limit: {why}")))?;
+        let bytes = self.client_query_buffer_limit;
+        if !QUERY_BYTES.contains(&bytes) {
+            let (least, most) = (QUERY_BYTES.start(), QUERY_BYTES.end());
+            return refuse(format!(
+                "client-query-buffer-limit = {bytes} is not {least} to {most} bytes"
             ));
         }
         let bytes = self.proto_max_bulk_len;
@@ -397,6 +420,17 @@ impl Config {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Whether the user `default` must not be open: other machines reach an address.
+    pub(crate) fn needs_password(&self) -> bool {
+        let is_reachable = |text: &String| {
+            text.parse::<SocketAddr>().is_ok_and(|address| !address.ip().is_loopback())
+        };
+        let has_console = self.http_expose == Exposure::Console;
+        let clients = self.listen.iter().chain(&self.tls_listen).any(is_reachable);
+        (clients && !self.insecure_i_know)
+            || (has_console && self.http.as_ref().is_some_and(is_reachable))
     }
 
     /// The files of TLS, if there is an address with TLS. Fails if one is missing.
@@ -500,7 +534,7 @@ mod tests {
     #[test]
     fn unknown_names_and_open_addresses_are_refused() {
         let failure = Config::parse("maxclient = 1").unwrap_err();
-        assert!(failure.0.contains("maxclient"), "{failure}");
+        assert!(failure.0.starts_with("line 1: there is no setting"), "{failure}");
         let mut config = Config { listen: vec!["0.0.0.0:1".to_owned()], ..Config::default() };
         let failure = config.endpoints().unwrap_err();
         assert!(failure.0.contains("--insecure-i-know"), "{failure}");
@@ -518,6 +552,11 @@ mod tests {
         assert!(tls.check_open(&endpoints, false).is_ok());
         assert!(tls.tls_files().unwrap_err().0.contains("--tls-cert"));
         for (text, what) in [
+            (
+                "client-output-buffer-limit = \"normal 1 2\"",
+                "client-output-buffer-limit: Wrong number of arguments",
+            ),
+            ("client-query-buffer-limit = 1", "client-query-buffer-limit = 1 is not 1048576"),
             ("threads = 0", "threads = 0 is not 1 to 1024"),
             ("proto-max-args = 2", "proto-max-args = 2 is not 1024 to 1048576"),
             ("proto-max-bulk-len = 1", "proto-max-bulk-len = 1 is not 1048576 to 536870912"),

@@ -12,6 +12,7 @@
 mod acl;
 mod command;
 mod config;
+mod config_error;
 mod dispatch;
 mod failure;
 pub mod fuzzing;

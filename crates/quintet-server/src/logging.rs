@@ -111,6 +111,8 @@ impl RateLimit {
 pub(crate) struct LogLimits {
     /// Connections that were refused.
     pub(crate) refused: RateLimit,
+    /// Clients that were ended because of a limit.
+    pub(crate) ended: RateLimit,
     /// Wrong passwords.
     pub(crate) passwords: RateLimit,
     /// Slow commands.

@@ -41,6 +41,10 @@ const SYNC_INTERVAL: Duration = Duration::from_millis(900);
 /// Files that the store may need besides the sockets of clients.
 const OWN_FILES: u64 = 128;
 
+/// Bytes of buffers that all clients may have on a small machine, beside one value of the longest
+/// size. A smaller limit would end honest clients.
+const CLIENT_BYTES_MIN: u64 = 64 << 20;
+
 /// Runs a server on the directory `dir` until SIGTERM, SIGINT or `SHUTDOWN`. Calls `on_start` with
 /// the addresses when it accepts connections.
 ///
@@ -208,11 +212,18 @@ fn settings(config: &Config, budget: u64) -> Settings {
     settings.set_master_login(Some(&config.masteruser), Some(&config.masterauth));
     let classes = parse_classes(&config.notify_keyspace_events).unwrap_or(0);
     settings.notify_classes.store(classes, Ordering::Relaxed);
+    settings.needs_password.store(config.needs_password(), Ordering::Relaxed);
+    // It has been checked.
+    let _ = settings.output_limits.set(&config.client_output_buffer_limit);
+    let least = CLIENT_BYTES_MIN + config.proto_max_bulk_len;
+    let maxmemory_clients = config.maxmemory_clients.unwrap_or_else(|| least.max(budget / 10));
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let most = files.map_or(u64::MAX, |files| files.saturating_sub(OWN_FILES).max(1));
     for (setting, value) in [
         (&settings.maxclients, config.maxclients.min(most)),
         (&settings.timeout, config.timeout),
+        (&settings.client_query_buffer_limit, config.client_query_buffer_limit),
+        (&settings.maxmemory_clients, maxmemory_clients),
         (&settings.proto_max_args, config.proto_max_args),
         (&settings.proto_max_bulk_len, config.proto_max_bulk_len),
         (&settings.slowlog_log_slower_than, config.slowlog_log_slower_than),

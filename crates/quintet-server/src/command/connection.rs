@@ -91,6 +91,7 @@ fn select(call: &mut Call<'_, '_>) -> Done {
 }
 
 fn reset(call: &mut Call<'_, '_>) -> Done {
+    call.session.client.set_protected(false);
     call.session.queue = None;
     call.session.database = 0;
     call.session.reply_mode = ReplyMode::On;
@@ -376,6 +377,7 @@ fn no_evict(call: &mut Call<'_, '_>) -> Done {
     if !call.args.is(2, "on") && !call.args.is(2, "off") {
         return Err(Fail::SYNTAX);
     }
+    call.session.client.set_protected(call.args.is(2, "on"));
     call.reply.ok();
     Ok(())
 }
@@ -408,7 +410,7 @@ fn help(call: &mut Call<'_, '_>) -> Done {
             ("INFO", "Return information about the current client connection."),
             ("KILL <ip:port> | <option> <value> ...", "Kill connections."),
             ("LIST [options ...]", "Return information about client connections."),
-            ("NO-EVICT (ON|OFF)", "Accepted; clients are not evicted."),
+            ("NO-EVICT (ON|OFF)", "Protect the current client from being ended for its memory."),
             ("REPLY (ON|OFF|SKIP)", "Control the replies sent to the current connection."),
             ("SETINFO <option> <value>", "Set the name or version of the client's library."),
             ("SETNAME <name>", "Assign the name <name> to the current connection."),

@@ -207,7 +207,7 @@ pub(super) fn scan(
     let number = parse_cursor(call.args.at(2))?;
     let options = parse_options(call, 3, false)?;
     let position = call.server.cursors.get(number).ok_or(EXPIRED_CURSOR)?;
-    let mut page = Reply { protocol: call.reply.protocol, ..Reply::default() };
+    let mut page = call.reply.part();
     let (mut replies, mut visited) = (0, 0);
     let mut next = None;
     if let Some(collection) = call.open(key, kind)? {
@@ -231,6 +231,6 @@ pub(super) fn scan(
     call.reply.array(2);
     call.reply.text(&cursor.to_string());
     call.reply.array(replies);
-    call.reply.out.append(&mut page.out);
+    call.reply.append(&page);
     Ok(())
 }

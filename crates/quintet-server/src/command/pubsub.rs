@@ -1,5 +1,7 @@
 //! Publish and subscribe.
 
+use std::sync::atomic::Ordering;
+
 use super::{
     call::{Call, commands},
     generic::reply_help,
@@ -9,7 +11,7 @@ use crate::{
     failure::Done,
     resp::Reply,
     spec::{Group, Keys},
-    state::{Server, Session},
+    state::{Server, Session, name_bytes},
 };
 
 commands! { Group::PubSub;
@@ -47,6 +49,8 @@ fn confirm(reply: &mut Reply, kind: &str, name: Option<&[u8]>, count: usize) {
 
 fn note_subscriptions(session: &Session) {
     session.client.info().subscriptions = (session.channels.len(), session.patterns.len());
+    let is_subscriber = session.subscription_count() > 0;
+    session.client.is_subscriber.store(is_subscriber, Ordering::Release);
 }
 
 fn add(call: &mut Call<'_, '_>, kind: &str, is_pattern: bool) -> Done {
@@ -59,6 +63,7 @@ fn add(call: &mut Call<'_, '_>, kind: &str, is_pattern: bool) -> Done {
         let session = &mut *call.session;
         let own = if is_pattern { &mut session.patterns } else { &mut session.channels };
         if own.insert(name.to_vec()) {
+            session.name_bytes.1 += name_bytes(name);
             call.server.pubsub.subscribe(name, is_pattern, &session.client);
         }
         confirm(call.reply, kind, Some(name), session.subscription_count());
@@ -81,6 +86,7 @@ fn remove(call: &mut Call<'_, '_>, kind: &str, is_pattern: bool) {
     for name in names {
         let own = if is_pattern { &mut session.patterns } else { &mut session.channels };
         if own.remove(&name) {
+            session.name_bytes.1 -= name_bytes(&name);
             call.server.pubsub.unsubscribe(&name, is_pattern, session.client.id);
         }
         confirm(call.reply, kind, Some(&name), session.subscription_count());
@@ -114,6 +120,7 @@ pub(crate) fn end_subscriptions(session: &mut Session, server: &Server) {
     for name in std::mem::take(&mut session.patterns) {
         server.pubsub.unsubscribe(&name, true, session.client.id);
     }
+    session.name_bytes.1 = 0;
     note_subscriptions(session);
 }
 

@@ -6,7 +6,7 @@ use super::call::{Call, commands};
 use crate::{
     failure::{Done, Fail},
     spec::{Group, Keys},
-    state::Session,
+    state::{Session, name_bytes},
     store::Changes,
 };
 
@@ -26,6 +26,7 @@ fn multi(call: &mut Call<'_, '_>) -> Done {
         return Err(Fail::new("ERR MULTI calls can not be nested"));
     }
     call.session.queue = Some(Vec::new());
+    call.session.queued_bytes = 0;
     call.session.is_queue_bad = false;
     call.reply.ok();
     Ok(())
@@ -55,6 +56,7 @@ fn watch(call: &mut Call<'_, '_>) -> Done {
         }
         let is_present = !key.is_empty() && call.unit.exists(name.0, key)?;
         call.server.store.changes.watch(name.clone(), &call.session.is_watch_broken);
+        call.session.name_bytes.0 += name_bytes(key);
         call.session.watched.push((name, is_present));
     }
     call.reply.ok();
@@ -72,6 +74,7 @@ pub(crate) fn end_watch(session: &mut Session, changes: &Changes) {
     if !session.watched.is_empty() {
         let names: Vec<_> = session.watched.drain(..).map(|(name, _)| name).collect();
         changes.unwatch(&names, &session.is_watch_broken);
+        session.name_bytes.0 = 0;
     }
     session.is_watch_broken.store(false, Ordering::Release);
 }

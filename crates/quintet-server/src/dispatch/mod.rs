@@ -5,6 +5,7 @@
 //! end of what was read.
 //! Replies are sent after the commit. If the commit fails, each of the replies becomes the error.
 
+mod queue;
 mod rights;
 
 use std::{
@@ -23,15 +24,13 @@ use crate::{
     failure::{Done, Fail},
     resp::{Args, Reply},
     spec::{Keys, Selection, Spec, flag},
-    state::{Event, Queued, ReplyMode, Server, Session, SlowCommand, Stats},
+    state::{Event, OutputExcess, Queued, ReplyMode, Server, Session, SlowCommand, Stats},
     store::{Position, Unit, event, now_millis},
 };
 
 /// Arguments of a slow command that are kept, and bytes of each.
 const SLOW_ARGS_MAX: usize = 32;
 const SLOW_BYTES_MAX: usize = 128;
-/// Most commands of a transaction.
-const QUEUE_MAX: usize = 65_536;
 
 /// Runs requests.
 #[derive(Debug)]
@@ -164,7 +163,7 @@ impl Dispatcher {
         }
         let is_queued = session.queue.is_some() && !command.spec.has(flag::NO_MULTI);
         if is_queued {
-            queue(session, reply, at, args);
+            queue::queue(server, session, reply, at, args);
         } else {
             match command.action {
                 Action::Exec if session.queue.is_some() => {
@@ -185,6 +184,7 @@ impl Dispatcher {
         }
         // A commit within the command moves the start.
         let start = start.min(reply.out.len());
+        limit_reply(session, reply, start);
         server.stats.note_reply(reply, start);
         pipeline.end_reply(session, reply, start);
         note_time(server, pipeline, session, at, args);
@@ -462,16 +462,19 @@ fn lock(unit: &mut Unit<'_>, database: u8, spec: &Spec, args: Args<'_>) -> bool 
     }
 }
 
-fn queue(session: &mut Session, reply: &mut Reply, command: usize, args: Args<'_>) {
-    let Some(queue) = &mut session.queue else { return };
-    if queue.len() >= QUEUE_MAX {
-        session.is_queue_bad = true;
-        reply.error("ERR too many commands in a transaction; the limit is 65536");
+/// Replaces a reply beyond the limit of the client's output by an error. The connection ends
+/// behind it.
+fn limit_reply(session: &mut Session, reply: &mut Reply, start: usize) {
+    if !reply.take_overflow() {
         return;
     }
-    let (buffer, ranges) = args.owned_from(0);
-    queue.push(Queued { command, buffer, ranges });
-    reply.simple("QUEUED");
+    reply.out.truncate(start);
+    // A reply that is not sent breaks no limit.
+    if session.reply_mode == ReplyMode::On {
+        reply.error("ERR the reply is larger than client-output-buffer-limit allows");
+        session.is_closing = true;
+        session.client.note_excess(OutputExcess::Hard);
+    }
 }
 
 fn unknown(args: Args<'_>) -> Fail {

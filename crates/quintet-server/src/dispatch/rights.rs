@@ -12,8 +12,6 @@ use crate::{
     state::{Server, Session},
 };
 
-const REMOVED: Fail = Fail::new("NOAUTH The user of this connection was removed.");
-
 /// Returns why the user may not run command number `at`, if so.
 pub(super) fn refusal(
     server: &Server,
@@ -23,10 +21,11 @@ pub(super) fn refusal(
 ) -> Option<Fail> {
     session.refresh_user(&server.acl);
     if session.is_revoked {
-        return Some(REMOVED);
+        return Some(Fail::new("NOAUTH The user of this connection was removed."));
     }
     let spec = server.registry.spec(at)?;
-    if !session.is_authenticated || spec.has(flag::NO_AUTH) {
+    // A command in a queue was let in by a connection that had logged in.
+    if !session.is_executing && (!session.is_authenticated || spec.has(flag::NO_AUTH)) {
         return None;
     }
     let denial = server.acl.check(&session.user, at, args).err()?;
@@ -40,14 +39,10 @@ pub(super) fn refusal_at_exec(
     at: usize,
     args: Args<'_>,
 ) -> Option<Fail> {
-    session.refresh_user(&server.acl);
-    if session.is_revoked {
-        return Some(REMOVED);
-    }
-    let denial = server.acl.check(&session.user, at, args).err()?;
-    let fail = refuse(server, session, server.registry.spec(at)?, args, denial);
-    let why = fail.text();
-    let why = why.strip_prefix("NOPERM this user").unwrap_or(&why);
+    let fail = refusal(server, session, at, args)?;
+    let Some(why) = fail.text().strip_prefix("NOPERM this user").map(ToOwned::to_owned) else {
+        return Some(fail);
+    };
     Some(Fail::with(format!(
         "NOPERM ACLs rules changed between the moment the transaction was accumulated and the \
          EXEC call. This user{why}"

@@ -12,6 +12,9 @@
 /// Longest line of an inline request, and of a length, in bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
+/// Arguments for which memory is kept between requests.
+const KEPT_ARGS_MAX: usize = 4096;
+
 /// What a request may need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
@@ -105,6 +108,14 @@ impl Parser {
         self.bulk = None;
         self.ranges.clear();
         self.words.clear();
+        if self.ranges.capacity() > KEPT_ARGS_MAX {
+            self.ranges = Vec::new();
+        }
+    }
+
+    /// Bytes of its memory.
+    pub(crate) fn memory(&self) -> usize {
+        self.ranges.capacity() * size_of::<(usize, usize)>() + self.words.capacity()
     }
 
     /// Bytes that the request under way needs, as far as its lengths are known.

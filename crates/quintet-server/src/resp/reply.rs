@@ -12,38 +12,74 @@ pub(crate) enum Protocol {
     Resp3,
 }
 
-/// A buffer of replies.
-#[derive(Debug, Default)]
+/// A buffer of replies. Bytes beyond its limit are dropped, so a reply cannot take all memory.
+#[derive(Debug)]
 pub(crate) struct Reply {
     /// The encoded replies.
     pub(crate) out: Vec<u8>,
     /// The version to encode in.
     pub(crate) protocol: Protocol,
+    /// Most bytes of the buffer.
+    pub(crate) limit: usize,
+    /// Whether bytes were dropped.
+    has_overflowed: bool,
+}
+
+impl Default for Reply {
+    fn default() -> Self {
+        Self {
+            out: Vec::new(),
+            protocol: Protocol::default(),
+            limit: usize::MAX,
+            has_overflowed: false,
+        }
+    }
 }
 
 impl Reply {
+    /// An empty buffer for a part of this one, with its protocol and its limit.
+    pub(crate) fn part(&self) -> Self {
+        Self { protocol: self.protocol, limit: self.limit, ..Self::default() }
+    }
+
+    /// Adds a part.
+    pub(crate) fn append(&mut self, part: &Self) {
+        self.has_overflowed |= part.has_overflowed;
+        self.put(&part.out);
+    }
+
+    /// Whether bytes were dropped since the last call.
+    pub(crate) fn take_overflow(&mut self) -> bool {
+        std::mem::take(&mut self.has_overflowed)
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        if bytes.len() > self.limit.saturating_sub(self.out.len()) {
+            self.has_overflowed = true;
+        } else {
+            self.out.extend_from_slice(bytes);
+        }
+    }
+
     pub(crate) fn is_resp3(&self) -> bool {
         self.protocol == Protocol::Resp3
     }
 
     /// `+text`
     pub(crate) fn simple(&mut self, text: &str) {
-        self.out.push(b'+');
-        self.out.extend_from_slice(text.as_bytes());
+        self.put(b"+");
+        self.put(text.as_bytes());
         self.end_line();
     }
 
     pub(crate) fn ok(&mut self) {
-        self.out.extend_from_slice(b"+OK\r\n");
+        self.put(b"+OK\r\n");
     }
 
     /// An error: a code, a space and a message. Ends of lines become spaces.
     pub(crate) fn error(&mut self, text: &str) {
-        self.out.push(b'-');
-        self.out.extend(text.bytes().map(|byte| match byte {
-            b'\r' | b'\n' => b' ',
-            other => other,
-        }));
+        self.put(b"-");
+        self.put(text.replace(['\r', '\n'], " ").as_bytes());
         self.end_line();
     }
 
@@ -57,12 +93,12 @@ impl Reply {
     }
 
     pub(crate) fn flag(&mut self, value: bool) {
-        self.out.extend_from_slice(if value { b":1\r\n" } else { b":0\r\n" });
+        self.put(if value { b":1\r\n" } else { b":0\r\n" });
     }
 
     pub(crate) fn bulk(&mut self, bytes: &[u8]) {
         self.header(b'$', i64::try_from(bytes.len()).unwrap_or(i64::MAX));
-        self.out.extend_from_slice(bytes);
+        self.put(bytes);
         self.end_line();
     }
 
@@ -80,12 +116,12 @@ impl Reply {
 
     pub(crate) fn null(&mut self) {
         let null: &[u8] = if self.is_resp3() { b"_\r\n" } else { b"$-1\r\n" };
-        self.out.extend_from_slice(null);
+        self.put(null);
     }
 
     pub(crate) fn null_array(&mut self) {
         let null: &[u8] = if self.is_resp3() { b"_\r\n" } else { b"*-1\r\n" };
-        self.out.extend_from_slice(null);
+        self.put(null);
     }
 
     /// The head of an array of `count` replies.
@@ -122,8 +158,8 @@ impl Reply {
     /// A double that has been formatted; in RESP2 a bulk string.
     pub(crate) fn number(&mut self, text: &str) {
         if self.is_resp3() {
-            self.out.push(b',');
-            self.out.extend_from_slice(text.as_bytes());
+            self.put(b",");
+            self.put(text.as_bytes());
             self.end_line();
         } else {
             self.text(text);
@@ -134,8 +170,8 @@ impl Reply {
     pub(crate) fn verbatim(&mut self, text: &str) {
         if self.is_resp3() {
             self.header(b'=', i64::try_from(text.len() + 4).unwrap_or(i64::MAX));
-            self.out.extend_from_slice(b"txt:");
-            self.out.extend_from_slice(text.as_bytes());
+            self.put(b"txt:");
+            self.put(text.as_bytes());
             self.end_line();
         } else {
             self.text(text);
@@ -143,9 +179,9 @@ impl Reply {
     }
 
     fn header(&mut self, kind: u8, value: i64) {
-        self.out.push(kind);
+        self.put(&[kind]);
         if value < 0 {
-            self.out.push(b'-');
+            self.put(b"-");
         }
         // The formatter of the standard library takes several times as long.
         let mut digits = [b'0'; 20];
@@ -161,18 +197,34 @@ impl Reply {
                 break;
             }
         }
-        self.out.extend_from_slice(digits.get(start..).unwrap_or(&[]));
+        self.put(digits.get(start..).unwrap_or(&[]));
         self.end_line();
     }
 
     fn end_line(&mut self) {
-        self.out.extend_from_slice(b"\r\n");
+        self.put(b"\r\n");
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_beyond_the_limit_are_dropped() {
+        let mut reply = Reply { limit: 16, ..Reply::default() };
+        reply.bulk(b"0123456789");
+        assert_eq!(reply.out, b"$10\r\n0123456789");
+        assert!(reply.take_overflow(), "the end of the line is beyond");
+        assert!(!reply.take_overflow());
+        reply.bulk(&[b'x'; 1000]);
+        assert!(reply.out.len() <= 16 && reply.take_overflow());
+        let mut whole = Reply { limit: 8, ..Reply::default() };
+        let mut part = whole.part();
+        part.bulk(b"too long");
+        whole.append(&part);
+        assert!(whole.take_overflow());
+    }
 
     #[test]
     fn integers_print_as_the_standard_library_prints_them() {

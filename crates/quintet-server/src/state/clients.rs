@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
@@ -13,7 +13,9 @@ use std::{
 use tokio::sync::Notify;
 
 use super::{
-    settings::AppendFsync,
+    memory::{Buffer, ClientMemory, largest_above},
+    output::{OutputClass, OutputExcess, OutputLimit},
+    settings::{AppendFsync, Settings},
     work::{Answer, Work},
 };
 use crate::{
@@ -22,8 +24,18 @@ use crate::{
     store::KeyName,
 };
 
-/// Most bytes of messages that wait for a client. A slower subscriber is disconnected.
-const OUTBOX_BYTES_MAX: usize = 32 << 20;
+/// Bytes that an outbox keeps when its messages have been taken.
+const OUTBOX_KEPT_BYTES: usize = 16 << 10;
+
+/// Messages that a client has not been sent.
+#[derive(Debug, Default)]
+struct Outbox {
+    reply: Reply,
+    /// Bytes that its task is writing.
+    unsent: usize,
+    /// Since when its output is above the soft limit.
+    soft_since: Option<Instant>,
+}
 
 /// What others see of a client.
 #[derive(Debug)]
@@ -39,7 +51,7 @@ pub(crate) struct Client {
     /// What it tells about itself.
     info: Mutex<ClientInfo>,
     /// Messages that it has not been sent.
-    outbox: Mutex<Reply>,
+    outbox: Mutex<Outbox>,
     /// Wakes its task: a message, an unblock, a kill, or elements that it waits for.
     pub(crate) wake: Arc<Notify>,
     /// Whether it must end.
@@ -48,8 +60,13 @@ pub(crate) struct Client {
     pub(crate) unblock: AtomicU64,
     /// Whether it receives all commands.
     pub(crate) is_monitor: AtomicBool,
-    /// Bytes of memory of its requests and of its replies.
-    pub(crate) buffers: (AtomicU64, AtomicU64),
+    /// Whether it has subscribed to channels or patterns.
+    pub(crate) is_subscriber: AtomicBool,
+    /// Bytes of its buffers.
+    pub(crate) memory: ClientMemory,
+    /// Why it was ended because of its output.
+    excess: OnceLock<OutputExcess>,
+    settings: Arc<Settings>,
 }
 
 /// Sums over the clients.
@@ -63,8 +80,17 @@ pub(crate) struct ClientTotals {
     pub(crate) reply_bytes: u64,
     /// Bytes of messages that wait.
     pub(crate) message_bytes: u64,
+    /// Bytes of transactions, and of names of watched keys and of subscriptions.
+    pub(crate) held_bytes: u64,
     /// Bytes of the client with most.
     pub(crate) largest_bytes: u64,
+}
+
+impl ClientTotals {
+    /// Bytes of all kinds.
+    pub(crate) fn all_bytes(&self) -> u64 {
+        self.query_bytes + self.reply_bytes + self.message_bytes + self.held_bytes
+    }
 }
 
 /// What a client tells about itself, and what it did last.
@@ -114,6 +140,7 @@ impl Client {
             (info.subscriptions != (0, 0), 'P'),
             (info.queued.is_some(), 'x'),
             (self.is_monitor.load(Ordering::Acquire), 'O'),
+            (self.memory.is_protected(), 'e'),
         ] {
             if is_set {
                 flags.push(flag);
@@ -124,8 +151,8 @@ impl Client {
         }
         format!(
             "id={} addr={} laddr= fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} \
-             ssub=0 multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 \
-             omem=0 tot-mem=0 events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
+             ssub=0 multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 \
+             omem={} tot-mem={} events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
             self.address,
             String::from_utf8_lossy(&info.name),
@@ -135,6 +162,9 @@ impl Client {
             info.subscriptions.0,
             info.subscriptions.1,
             info.queued.map_or(-1, |queued| i64::try_from(queued).unwrap_or(i64::MAX)),
+            self.memory.of(Buffer::Held),
+            self.memory.of(Buffer::Reply) + self.memory.of(Buffer::Messages),
+            self.memory.total(),
             info.command,
             info.user,
             info.protocol,
@@ -143,51 +173,128 @@ impl Client {
         )
     }
 
-    /// Adds a message to what is sent next. Ends a client that does not read.
+    /// The limit of its output.
+    pub(crate) fn output_limit(&self) -> OutputLimit {
+        let is_subscriber = self.is_subscriber.load(Ordering::Acquire);
+        let class = if is_subscriber { OutputClass::Pubsub } else { OutputClass::Normal };
+        self.settings.output_limit(class)
+    }
+
+    /// Adds a message to what is sent next. Ends a client whose output is above its limit.
     pub(crate) fn push(&self, write: impl FnOnce(&mut Reply)) {
         let mut outbox = lock(&self.outbox);
-        write(&mut outbox);
-        if outbox.out.len() > OUTBOX_BYTES_MAX {
-            outbox.out.clear();
+        if self.is_killed.load(Ordering::Acquire) {
+            return;
+        }
+        outbox.reply.limit = self.output_limit().hard_bytes();
+        write(&mut outbox.reply);
+        let excess = if outbox.reply.take_overflow() {
+            Some(OutputExcess::Hard)
+        } else {
+            self.check(&mut outbox, Instant::now())
+        };
+        if let Some(excess) = excess {
+            outbox.reply.out = Vec::new();
+            self.note_excess(excess);
             self.is_killed.store(true, Ordering::Release);
         }
+        self.memory.note(Buffer::Messages, outbox.reply.out.capacity());
         drop(outbox);
         self.wake.notify_one();
     }
 
-    /// Moves the waiting messages to the end of `out`.
-    pub(crate) fn take_messages(&self, out: &mut Vec<u8>) {
-        out.append(&mut lock(&self.outbox).out);
+    fn check(&self, outbox: &mut Outbox, now: Instant) -> Option<OutputExcess> {
+        let bytes = outbox.reply.out.len().saturating_add(outbox.unsent);
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.output_limit().check(bytes, &mut outbox.soft_since, now)
     }
 
-    /// Bytes of memory of its requests, of its replies, and of the messages that wait.
-    pub(crate) fn buffer_bytes(&self) -> [u64; 3] {
-        let messages = u64::try_from(lock(&self.outbox).out.capacity()).unwrap_or(u64::MAX);
-        let (query, reply) = &self.buffers;
-        [query.load(Ordering::Relaxed), reply.load(Ordering::Relaxed), messages]
+    /// Moves the waiting messages to the end of `out`, which is written next.
+    pub(crate) fn take_messages(&self, out: &mut Vec<u8>) {
+        let mut outbox = lock(&self.outbox);
+        if !outbox.reply.out.is_empty() {
+            out.append(&mut outbox.reply.out);
+            if outbox.reply.out.capacity() > OUTBOX_KEPT_BYTES {
+                outbox.reply.out = Vec::new();
+            }
+            self.memory.note(Buffer::Messages, outbox.reply.out.capacity());
+        }
+        outbox.unsent = out.len();
+    }
+
+    /// Notes how many bytes are still being written. Returns why the client must end, if it must,
+    /// and else when it must because of its soft limit, if it takes nothing until then.
+    pub(crate) fn check_output(
+        &self,
+        unsent: usize,
+        now: Instant,
+    ) -> (Option<OutputExcess>, Option<Instant>) {
+        let mut outbox = lock(&self.outbox);
+        outbox.unsent = unsent;
+        let excess = self.check(&mut outbox, now);
+        (excess, self.output_limit().soft_deadline(outbox.soft_since))
+    }
+
+    /// Notes why the client ends because of its output. The first reason stays.
+    pub(crate) fn note_excess(&self, excess: OutputExcess) {
+        // A second reason says nothing new.
+        let _ = self.excess.set(excess);
+    }
+
+    /// Why the client ends because of its output.
+    pub(crate) fn excess(&self) -> Option<OutputExcess> {
+        self.excess.get().copied()
+    }
+
+    /// Protects the client from being ended for its memory, or ends the protection.
+    pub(crate) fn set_protected(&self, is_protected: bool) {
+        // No task pushes a message meanwhile.
+        let _outbox = lock(&self.outbox);
+        self.memory.set_protected(is_protected);
+    }
+
+    /// Ends all that counts for the client. It receives no further messages.
+    fn retire(&self) {
+        let _outbox = lock(&self.outbox);
+        self.is_killed.store(true, Ordering::Release);
+        self.memory.clear();
     }
 
     /// Chooses the protocol of messages.
     pub(crate) fn set_protocol(&self, protocol: Protocol) {
-        lock(&self.outbox).protocol = protocol;
+        lock(&self.outbox).reply.protocol = protocol;
     }
 
-    /// Ends the client.
-    pub(crate) fn kill(&self) {
-        self.is_killed.store(true, Ordering::Release);
+    /// Ends the client. Returns whether it was not ended before.
+    pub(crate) fn kill(&self) -> bool {
+        let was_killed = self.is_killed.swap(true, Ordering::AcqRel);
         self.wake.notify_one();
+        !was_killed
     }
 }
 
 /// The connected clients.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Clients {
     connected: Mutex<BTreeMap<u64, Arc<Client>>>,
     last_id: AtomicU64,
     monitors: AtomicU64,
+    memory: Arc<AtomicU64>,
+    settings: Arc<Settings>,
 }
 
 impl Clients {
+    /// No clients.
+    pub(crate) fn new(settings: Arc<Settings>) -> Self {
+        Self {
+            connected: Mutex::default(),
+            last_id: AtomicU64::new(0),
+            monitors: AtomicU64::new(0),
+            memory: Arc::default(),
+            settings,
+        }
+    }
+
     /// Adds a client.
     pub(crate) fn add(&self, address: String, ip: Option<IpAddr>) -> Arc<Client> {
         let client = Arc::new(Client {
@@ -205,7 +312,10 @@ impl Clients {
             is_killed: AtomicBool::new(false),
             unblock: AtomicU64::new(0),
             is_monitor: AtomicBool::new(false),
-            buffers: Default::default(),
+            is_subscriber: AtomicBool::new(false),
+            memory: ClientMemory::new(self.memory.clone()),
+            excess: OnceLock::new(),
+            settings: self.settings.clone(),
         });
         lock(&self.connected).insert(client.id, client.clone());
         client
@@ -214,6 +324,7 @@ impl Clients {
     /// Removes a client.
     pub(crate) fn remove(&self, client: &Client) {
         lock(&self.connected).remove(&client.id);
+        client.retire();
         if client.is_monitor.load(Ordering::Acquire) {
             self.monitors.fetch_sub(1, Ordering::AcqRel);
         }
@@ -228,14 +339,32 @@ impl Clients {
     pub(crate) fn totals(&self) -> ClientTotals {
         let mut totals = ClientTotals::default();
         for client in self.all() {
-            let [query, reply, messages] = client.buffer_bytes();
             totals.blocked += usize::from(client.info().is_blocked);
-            totals.query_bytes += query;
-            totals.reply_bytes += reply;
-            totals.message_bytes += messages;
-            totals.largest_bytes = totals.largest_bytes.max(query + reply + messages);
+            totals.query_bytes += client.memory.of(Buffer::Query);
+            totals.reply_bytes += client.memory.of(Buffer::Reply);
+            totals.message_bytes += client.memory.of(Buffer::Messages);
+            totals.held_bytes += client.memory.of(Buffer::Held);
+            totals.largest_bytes = totals.largest_bytes.max(client.memory.total());
         }
         totals
+    }
+
+    /// Bytes of the buffers of all clients but the protected ones.
+    pub(crate) fn memory(&self) -> u64 {
+        self.memory.load(Ordering::Acquire)
+    }
+
+    /// Ends the clients with the most bytes until the others have at most `max`. Protected clients
+    /// stay and do not count. Returns those that end because of this call, with their bytes.
+    pub(crate) fn end_largest(&self, max: u64) -> Vec<(Arc<Client>, u64)> {
+        let mut clients = self.all();
+        clients.retain(|client| {
+            !client.is_killed.load(Ordering::Acquire) && !client.memory.is_protected()
+        });
+        let bytes: Vec<u64> = clients.iter().map(|client| client.memory.total()).collect();
+        let largest = largest_above(&bytes, max).into_iter();
+        let ended = largest.filter_map(|at| Some((clients.get(at)?.clone(), *bytes.get(at)?)));
+        ended.filter(|(client, _)| client.kill()).collect()
     }
 
     /// Wakes the tasks of all clients, which look at their users again.
@@ -318,6 +447,10 @@ pub(crate) struct Session {
     pub(crate) is_closing: bool,
     /// The commands since `MULTI`.
     pub(crate) queue: Option<Vec<Queued>>,
+    /// Bytes of the commands since `MULTI`.
+    pub(crate) queued_bytes: usize,
+    /// Bytes of the names of watched keys, and of channels and patterns.
+    pub(crate) name_bytes: (usize, usize),
     /// Whether a command since `MULTI` was refused.
     pub(crate) is_queue_bad: bool,
     /// Whether `EXEC` runs.
@@ -377,6 +510,8 @@ impl Session {
             owes_sync: false,
             is_closing: false,
             queue: None,
+            queued_bytes: 0,
+            name_bytes: (0, 0),
             is_queue_bad: false,
             is_executing: false,
             watched: Vec::new(),
@@ -442,6 +577,12 @@ impl Session {
     fn revoke(&mut self) {
         self.is_revoked = true;
         self.is_closing = true;
+    }
+
+    /// Bytes of the commands since `MULTI`, and of the names of watched keys and of subscriptions.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let queued = if self.queue.is_some() { self.queued_bytes } else { 0 };
+        queued + self.name_bytes.0 + self.name_bytes.1
     }
 
     /// Number of channels and patterns.

@@ -129,24 +129,26 @@ impl LatencyMonitor {
         }
         count
     }
+
+    /// A monitor of syncs that took these milliseconds, each in its second.
+    #[cfg(test)]
+    pub(crate) fn of_syncs(threshold: u64, samples: &[(u64, u64)]) -> Self {
+        let monitor = Self::default();
+        for (second, millis) in samples {
+            monitor.note(threshold, Event::Sync, Duration::from_millis(*millis), || *second);
+        }
+        monitor
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn monitor(threshold: u64, samples: &[(u64, u64)]) -> LatencyMonitor {
-        let monitor = LatencyMonitor::default();
-        for (second, millis) in samples {
-            monitor.note(threshold, Event::Sync, Duration::from_millis(*millis), || *second);
-        }
-        monitor
-    }
-
     #[test]
     fn samples_reach_the_threshold_and_one_stands_for_its_second() {
-        assert!(monitor(0, &[(1, 5000)]).all().is_empty());
-        let own = monitor(10, &[(1, 9), (2, 10), (3, 20), (3, 50), (3, 30)]);
+        assert!(LatencyMonitor::of_syncs(0, &[(1, 5000)]).all().is_empty());
+        let own = LatencyMonitor::of_syncs(10, &[(1, 9), (2, 10), (3, 20), (3, 50), (3, 30)]);
         let samples = own.samples(Event::Sync);
         let expected = [Slow { second: 2, millis: 10 }, Slow { second: 3, millis: 50 }];
         assert_eq!(samples.samples, expected);
@@ -155,7 +157,7 @@ mod tests {
         assert_eq!(own.reset(|_| true), 1);
         assert!(own.all().is_empty());
         let many: Vec<_> = (0..200).map(|second| (second, 10)).collect();
-        let samples = monitor(10, &many).samples(Event::Sync).samples;
+        let samples = LatencyMonitor::of_syncs(10, &many).samples(Event::Sync).samples;
         assert_eq!((samples.len(), samples[0].second), (SAMPLES_MAX, 40));
     }
 }

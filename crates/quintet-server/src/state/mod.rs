@@ -5,7 +5,9 @@ mod clients;
 mod cursors;
 mod histogram;
 mod latency;
+mod memory;
 mod observed;
+mod output;
 mod pubsub;
 mod replica;
 mod settings;
@@ -31,12 +33,14 @@ use tokio::sync::{Semaphore, watch};
 pub(crate) use clients::{Block, Client, Clients, Queued, ReplyMode, Session};
 pub(crate) use histogram::{BUCKETS, HistogramCounts, bound};
 pub(crate) use latency::{Event, EventSamples, LatencyMonitor, Slow};
+pub(crate) use memory::{Buffer, name_bytes};
 pub(crate) use observed::{
     ActivityInterval, HistogramSummary, Observed, Sample, SyncState, TABLES_MAX,
 };
+pub(crate) use output::{OutputExcess, OutputLimits};
 pub(crate) use replica::{LinkState, Master, Replication};
 pub use settings::AppendFsync;
-pub(crate) use settings::{Refusal, Settings};
+pub(crate) use settings::{QUERY_BYTES, Refusal, Settings};
 pub(crate) use stats::{SlowCommand, Stats};
 pub(crate) use work::{Answer, Work};
 
@@ -58,7 +62,7 @@ pub(crate) struct Server {
     /// The table of commands.
     pub(crate) registry: Registry,
     /// What can change at run time.
-    pub(crate) settings: Settings,
+    pub(crate) settings: Arc<Settings>,
     /// Users.
     pub(crate) acl: Arc<Acl>,
     /// Certificates, if there is an address with TLS.
@@ -106,6 +110,8 @@ impl Server {
     ) -> std::io::Result<Self> {
         let syncer = Syncer::start(store.databases.database().clone())?;
         let pubsub = Arc::new(PubSub::default());
+        let settings = Arc::new(settings);
+        let clients = Clients::new(settings.clone());
         let (receiver, classes) = (pubsub.clone(), settings.notify_classes.clone());
         store.changes.notifications.connect(classes, move |channel, message| {
             receiver.publish(channel, message);
@@ -117,7 +123,7 @@ impl Server {
             tls,
             backoff: Backoff::default(),
             permits: Arc::new(Semaphore::new(WORK_MAX)),
-            clients: Clients::default(),
+            clients,
             pubsub,
             stats: Stats::new(registry.specs().len()),
             observed: Observed::default(),
@@ -138,6 +144,25 @@ impl Server {
     pub(crate) fn note_latency(&self, event: Event, duration: Duration) {
         let threshold = self.settings.latency_monitor_threshold.load(Ordering::Relaxed);
         self.latency.note(threshold, event, duration, || now_millis() / 1000);
+    }
+
+    /// Ends the clients with the most memory if all clients have more than `maxmemory-clients`.
+    /// Each is an event of the log. Costs two loads unless there is too much, and otherwise time in
+    /// proportion to the clients.
+    pub(crate) fn end_largest_clients(&self) {
+        let max = self.settings.maxmemory_clients.load(Ordering::Relaxed);
+        if max == 0 || self.clients.memory() <= max {
+            return;
+        }
+        for (client, bytes) in self.clients.end_largest(max) {
+            Stats::add(&self.stats.evicted_clients, 1);
+            if let Some(left_out) = self.stats.log_limits.ended.admit() {
+                tracing::warn!(
+                    id = client.id, client = %client.address, bytes, max, left_out,
+                    "client ended: the buffers of all clients are above maxmemory-clients"
+                );
+            }
+        }
     }
 
     /// Why the server is not ready for reads and writes, or `None` if it is.

@@ -1,17 +1,22 @@
 //! Settings that `CONFIG SET` can change at run time.
 
 use std::{
+    ops::RangeInclusive,
     str::FromStr,
     sync::{
         Arc, PoisonError, RwLock,
-        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering},
     },
 };
 
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
+use super::output::{OutputClass, OutputLimit, OutputLimits, parse_memory};
 use crate::store::{format_classes, parse_classes};
+
+/// Bytes of a request beside its longest argument that are always allowed.
+const QUERY_ROOM_BYTES: u64 = 1 << 20;
 
 /// When a write is on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -75,6 +80,14 @@ pub(crate) struct Settings {
     pub(crate) slowlog_max_len: AtomicU64,
     /// Classes of events of keys that are published.
     pub(crate) notify_classes: Arc<AtomicU32>,
+    /// Most bytes of output that waits for a client, by class.
+    pub(crate) output_limits: OutputLimits,
+    /// Most bytes of a request, and of the commands since `MULTI`.
+    pub(crate) client_query_buffer_limit: AtomicU64,
+    /// Most bytes of buffers of all clients; 0 for no limit.
+    pub(crate) maxmemory_clients: AtomicU64,
+    /// Whether clients of other machines may connect, which need a password then.
+    pub(crate) needs_password: AtomicBool,
     /// Memory of the store in bytes, as configured.
     pub(crate) maxmemory: AtomicU64,
 }
@@ -83,7 +96,14 @@ pub(crate) struct Settings {
 type Number = (&'static str, fn(&Settings) -> &AtomicU64, u64, u64);
 
 /// The numbers. `maxmemory` is fixed at the start.
-const NUMBERS: [Number; 8] = [
+const NUMBERS: [Number; 10] = [
+    ("maxmemory-clients", |settings| &settings.maxmemory_clients, 0, u64::MAX),
+    (
+        "client-query-buffer-limit",
+        |settings| &settings.client_query_buffer_limit,
+        *QUERY_BYTES.start(),
+        *QUERY_BYTES.end(),
+    ),
     ("acllog-max-len", |settings| &settings.acllog_max_len, 0, 10_000),
     ("maxclients", |settings| &settings.maxclients, 1, 1_000_000),
     ("timeout", |settings| &settings.timeout, 0, 1_000_000_000),
@@ -93,6 +113,12 @@ const NUMBERS: [Number; 8] = [
     ("latency-monitor-threshold", |settings| &settings.latency_monitor_threshold, 0, 1_000_000_000),
     ("slowlog-max-len", |settings| &settings.slowlog_max_len, 0, 10_000),
 ];
+
+/// Numbers of bytes, which may have a unit.
+const SIZES: [&str; 3] = ["maxmemory-clients", "client-query-buffer-limit", "proto-max-bulk-len"];
+
+/// The limits of `client-query-buffer-limit` in bytes.
+pub(crate) const QUERY_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 40;
 
 /// Settings that clients read and that have one value here.
 const FIXED: [(&str, &str); 11] = [
@@ -167,6 +193,21 @@ impl Settings {
         }
     }
 
+    /// The limit of output of a class. Each value that may be written can be read.
+    pub(crate) fn output_limit(&self, class: OutputClass) -> OutputLimit {
+        let longest = self.proto_max_bulk_len.load(Ordering::Relaxed);
+        self.output_limits.of(class).with_room_for(longest)
+    }
+
+    /// Most bytes of a request, and of the commands since `MULTI`; an argument of the longest size
+    /// always fits.
+    pub(crate) fn query_bytes_max(&self) -> usize {
+        let longest = self.proto_max_bulk_len.load(Ordering::Relaxed);
+        let limit = self.client_query_buffer_limit.load(Ordering::Relaxed);
+        let max = limit.max(longest.saturating_add(QUERY_ROOM_BYTES));
+        usize::try_from(max).unwrap_or(usize::MAX)
+    }
+
     /// All settings with their values.
     pub(crate) fn list(&self) -> Vec<(&'static str, String)> {
         let numbers = NUMBERS
@@ -179,6 +220,7 @@ impl Settings {
             ("masteruser", self.master_login().0),
             ("masterauth", self.master_login().1.to_string()),
             ("notify-keyspace-events", format_classes(self.notify_classes.load(Ordering::Relaxed))),
+            ("client-output-buffer-limit", self.output_limits.to_string()),
             ("maxmemory", self.maxmemory.load(Ordering::Relaxed).to_string()),
         ];
         own.into_iter().chain(numbers).chain(fixed).collect()
@@ -200,6 +242,9 @@ impl Settings {
                 let classes = parse_classes(value).ok_or_else(unknown)?;
                 self.notify_classes.store(classes, Ordering::Relaxed);
             }
+            "client-output-buffer-limit" => {
+                self.output_limits.set(value).map_err(Refusal::Value)?;
+            }
             "maxmemory" => return Err(Refusal::Fixed),
             _ => {
                 let Some((_, number, min, max)) = NUMBERS.iter().find(|(own, ..)| *own == name)
@@ -210,9 +255,13 @@ impl Settings {
                         None => Refusal::Unknown,
                     });
                 };
-                let parsed = crate::number::parse_u64(value.as_bytes())
-                    .filter(|parsed| (*min..=*max).contains(parsed))
-                    .ok_or_else(|| {
+                let parsed = if SIZES.contains(&name) {
+                    parse_memory(value)
+                } else {
+                    crate::number::parse_u64(value.as_bytes())
+                };
+                let parsed =
+                    parsed.filter(|parsed| (*min..=*max).contains(parsed)).ok_or_else(|| {
                         Refusal::Value(format!(
                             "argument must be between {min} and {max} inclusive"
                         ))

@@ -92,6 +92,12 @@ impl Client {
         self.reader.get_mut().flush().unwrap();
     }
 
+    /// Sends bytes to a server that may end the connection meanwhile.
+    pub(crate) fn try_send(&mut self, bytes: &[u8]) {
+        // The reply, or its absence, says what has happened.
+        let _ = self.reader.get_mut().write_all(bytes);
+    }
+
     /// Sends a request that is separated by spaces.
     pub(crate) fn call(&mut self, request: &str) -> Value {
         let args: Vec<&str> = request.split(' ').collect();

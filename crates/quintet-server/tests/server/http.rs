@@ -267,8 +267,10 @@ fn the_console_takes_users_that_may_do_everything() {
 #[test]
 fn the_console_and_its_data_need_the_password() {
     let dir = tempfile::tempdir().unwrap();
-    let server =
-        Server::start_in(dir.path(), Config { requirepass: "secret".to_owned(), ..with_http() });
+    let server = Server::start_in(
+        dir.path(),
+        Config { requirepass: "secret".to_owned().into(), ..with_http() },
+    );
     let port = server.http_port();
     let paths = ["/", "/console.js", "/api/overview", "/api/keys", "/api/clients", "/api/slow"];
     for path in paths {

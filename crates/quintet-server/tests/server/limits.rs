@@ -7,7 +7,7 @@ use super::{
 
 fn with_password() -> (Server, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
-    let config = quintet_server::Config { requirepass: "secret".to_owned(), ..config() };
+    let config = quintet_server::Config { requirepass: "secret".to_owned().into(), ..config() };
     (Server::start_in(dir.path(), config), dir)
 }
 
@@ -24,6 +24,27 @@ fn nothing_but_the_password_is_accepted_without_it() {
     assert_eq!(client.call("ping").text(), "+PONG");
     assert_eq!(client.call("reset").text(), "+RESET");
     assert!(client.call("get k").text().starts_with("-NOAUTH"));
+}
+
+#[test]
+fn the_password_stays_while_other_machines_reach_the_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = quintet_server::Config {
+        requirepass: "secret".to_owned().into(),
+        http: Some("0.0.0.0:0".to_owned()),
+        http_expose: quintet_server::Exposure::Console,
+        ..config()
+    };
+    let server = Server::start_in(dir.path(), config);
+    let mut client = server.client();
+    assert_eq!(client.call("auth secret").text(), "+OK");
+    let refusal = client.call_args(&["config", "set", "requirepass", ""]).text();
+    assert!(refusal.contains("would need no password"), "{refusal}");
+    assert!(server.client().call("ping").text().starts_with("-NOAUTH"));
+    // With a password of its own, `default` is not open.
+    assert_eq!(client.call("acl setuser default >secret").text(), "+OK");
+    assert_eq!(client.call_args(&["config", "set", "requirepass", ""]).text(), "+OK");
+    assert!(server.client().call("ping").text().starts_with("-NOAUTH"));
 }
 
 #[test]

@@ -59,7 +59,7 @@ impl Lines {
 fn events_have_fields_and_neither_values_nor_passwords() {
     let lines = Lines::collect();
     let dir = tempfile::tempdir().unwrap();
-    let config = Config { requirepass: "secret".to_owned(), maxclients: 3, ..with_http() };
+    let config = Config { requirepass: "secret".to_owned().into(), maxclients: 3, ..with_http() };
     let server = Server::start_in(dir.path(), config);
     let address = format!("127.0.0.1:{}", server.port);
     let ready = lines.events("ready");

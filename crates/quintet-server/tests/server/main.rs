@@ -18,6 +18,7 @@ mod http;
 mod latency;
 mod limits;
 mod logs;
+mod memory;
 mod notifications;
 mod pipelines;
 mod replication;

@@ -293,7 +293,7 @@ fn passwords_are_not_in_logs() {
 #[test]
 fn failed_logins_delay_their_address_and_no_other() {
     let dir = tempfile::tempdir().unwrap();
-    let config = quintet_server::Config { requirepass: "secret".to_owned(), ..config() };
+    let config = quintet_server::Config { requirepass: "secret".to_owned().into(), ..config() };
     let server = Server::start_in(dir.path(), config);
     let mut client = server.client();
     for _ in 0..5 {

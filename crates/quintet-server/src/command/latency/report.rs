@@ -108,27 +108,17 @@ pub(crate) fn doctor(monitor: &LatencyMonitor, threshold: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-
-    fn monitor(threshold: u64, samples: &[(u64, u64)]) -> LatencyMonitor {
-        let monitor = LatencyMonitor::default();
-        for (second, millis) in samples {
-            monitor.note(threshold, Event::Sync, Duration::from_millis(*millis), || *second);
-        }
-        monitor
-    }
 
     #[test]
     fn a_graph_has_a_column_for_each_sample() {
-        let own = monitor(1, &[(0, 10), (3000, 40), (3590, 80), (3600, 20)]);
+        let own = LatencyMonitor::of_syncs(1, &[(0, 10), (3000, 40), (3590, 80), (3600, 20)]);
         let text = graph(Event::Sync, &own.samples(Event::Sync), 3600);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "sync - high 80 ms, low 10 ms (all time high 80 ms)");
         assert_eq!(lines[2..6], ["  #", "  #", " ##", "_###"].map(str::to_owned));
         assert_eq!(lines[7..10], ["1110", "h00s", " ms"].map(str::to_owned));
-        let flat = monitor(1, &[(0, 10), (1, 10)]);
+        let flat = LatencyMonitor::of_syncs(1, &[(0, 10), (1, 10)]);
         assert!(graph(Event::Sync, &flat.samples(Event::Sync), 1).contains("\n__\n"));
         let none = EventSamples::default();
         assert!(graph(Event::Sync, &none, 1).starts_with("sync - high 0 ms"));
@@ -136,9 +126,11 @@ mod tests {
 
     #[test]
     fn the_doctor_names_what_was_slow() {
-        assert!(doctor(&monitor(0, &[]), 0).contains("latency-monitor-threshold"));
-        assert!(doctor(&monitor(10, &[(1, 9)]), 10).contains("Nothing took 10 ms"));
-        let report = doctor(&monitor(10, &[(1, 10), (2, 30)]), 10);
+        assert!(doctor(&LatencyMonitor::of_syncs(0, &[]), 0).contains("latency-monitor-threshold"));
+        assert!(
+            doctor(&LatencyMonitor::of_syncs(10, &[(1, 9)]), 10).contains("Nothing took 10 ms")
+        );
+        let report = doctor(&LatencyMonitor::of_syncs(10, &[(1, 10), (2, 30)]), 10);
         assert!(report.contains("sync: 2 samples, mean 20 ms, longest 30 ms."), "{report}");
         assert!(report.contains(advice(Event::Sync)), "{report}");
     }

@@ -100,6 +100,7 @@ fn memory(server: &Server, text: &mut String) {
     put(text, "used_memory_rss", resident);
     put(text, "maxmemory", store.memory_budget_bytes);
     put(text, "maxmemory_policy", "noeviction");
+    put(text, "mem_clients_normal", server.clients.totals().all_bytes());
     put(text, "quintet_file_bytes", store.file_bytes);
 }
 
@@ -134,6 +135,9 @@ fn stats(server: &Server, text: &mut String) {
     put(text, "expired_keys", value(&own.expired));
     put(text, "expired_subkeys", value(&own.expired_fields));
     put(text, "evicted_keys", 0);
+    put(text, "evicted_clients", value(&own.evicted_clients));
+    put(text, "client_query_buffer_limit_disconnections", value(&own.query_disconnections));
+    put(text, "client_output_buffer_limit_disconnections", value(&own.output_disconnections));
     put(text, "keyspace_hits", value(&own.hits));
     put(text, "keyspace_misses", value(&own.misses));
     put(text, "pubsub_channels", server.pubsub.channels(None).len());

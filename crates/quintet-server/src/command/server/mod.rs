@@ -2,6 +2,8 @@
 
 mod info;
 
+use std::sync::atomic::Ordering;
+
 use super::{
     call::{Call, commands},
     generic::reply_help,
@@ -10,7 +12,7 @@ use crate::{
     failure::{Done, Fail},
     glob,
     spec::{Group, Keys, REDIS_VERSION},
-    state::Refusal,
+    state::{Refusal, Server},
     store::now_millis,
 };
 
@@ -134,6 +136,20 @@ fn config_get(call: &mut Call<'_, '_>) -> Done {
     Ok(())
 }
 
+/// Fails if other machines reach the server and the user `default` would need no password.
+fn check_password_needed(server: &Server) -> Done {
+    let default = server.acl.default_user();
+    let is_open = default.is_enabled && default.is_nopass;
+    if is_open && server.settings.needs_password.load(Ordering::Relaxed) {
+        return Err(Fail::new(
+            "ERR CONFIG SET failed (possibly related to argument 'requirepass') - other machines \
+             reach this server, and the user 'default' would need no password; give it one with \
+             ACL SETUSER, or switch it off, first",
+        ));
+    }
+    Ok(())
+}
+
 fn config_set(call: &mut Call<'_, '_>) -> Done {
     if !call.args.len().is_multiple_of(2) {
         return Err(Fail::new("ERR wrong number of arguments for 'config|set' command"));
@@ -144,6 +160,9 @@ fn config_set(call: &mut Call<'_, '_>) -> Done {
         let value = String::from_utf8_lossy(value);
         let is_secret = ["requirepass", "masterauth"].contains(&name.as_str());
         let shown = if is_secret { "(redacted)" } else { value.as_ref() };
+        if name == "requirepass" && value.is_empty() {
+            check_password_needed(call.server)?;
+        }
         call.server
             .settings
             .set(&name, &value)

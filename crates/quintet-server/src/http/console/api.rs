@@ -238,7 +238,7 @@ pub(super) fn clients(server: &Server) -> Value {
         .iter()
         .take(CLIENTS_MAX)
         .map(|client| {
-            let buffers: u64 = client.buffer_bytes().iter().sum();
+            let buffers = client.memory.total();
             let info = client.info();
             json!({
                 "id": client.id,

@@ -160,6 +160,21 @@ fn clients(out: &mut Exposition, server: &Server) {
             "Connections that were refused because of a limit of clients.",
             &stats.rejected_connections,
         ),
+        (
+            "quintet_evicted_clients_total",
+            "Connections that were ended because of maxmemory-clients.",
+            &stats.evicted_clients,
+        ),
+        (
+            "quintet_output_disconnections_total",
+            "Connections that were ended because of client-output-buffer-limit.",
+            &stats.output_disconnections,
+        ),
+        (
+            "quintet_query_disconnections_total",
+            "Connections that were ended because of client-query-buffer-limit.",
+            &stats.query_disconnections,
+        ),
         ("quintet_network_receive_bytes_total", "Bytes read from clients.", &stats.bytes_in),
         ("quintet_network_transmit_bytes_total", "Bytes written to clients.", &stats.bytes_out),
     ] {
@@ -181,6 +196,7 @@ fn client_buffers(out: &mut Exposition, sample: &Sample) {
         ("query", clients.query_bytes),
         ("reply", clients.reply_bytes),
         ("messages", clients.message_bytes),
+        ("held", clients.held_bytes),
     ] {
         family.labelled(&[("buffer", buffer)], bytes);
     }

@@ -2,7 +2,10 @@
 //!
 //! One task serves one connection. It runs all whole requests that it has read, commits them, and
 //! writes all replies at once. While it writes it does not read, so a client that does not read
-//! its replies cannot make the server hold more than one buffer for it.
+//! its replies cannot make the server hold more than one buffer for it. The limits of its memory
+//! are in `state/output.rs` and `state/memory.rs`.
+
+mod output;
 
 use std::{
     pin::Pin,
@@ -10,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use output::{EndOfConnection, note_end, write_output};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     sync::watch,
@@ -22,7 +26,7 @@ use crate::{
     dispatch::{Dispatcher, Pipeline},
     resp::{Args, Limits, Parser, Reply},
     spec::{Selection, flag},
-    state::{AppendFsync, Block, Client, Event, Server, Session, Stats},
+    state::{AppendFsync, Block, Buffer, Client, Event, Server, Session, Stats},
     work::run_work,
 };
 
@@ -33,15 +37,17 @@ const UNAUTHENTICATED_BULK_MAX: usize = 16 << 10;
 const UNAUTHENTICATED_BUFFER_MAX: usize = 64 << 10;
 /// Time to give the password.
 const AUTHENTICATION_TIME: Duration = Duration::from_secs(10);
-/// Time in which a client must take what is written to it.
-const WRITE_TIME: Duration = Duration::from_secs(30);
 /// Longest time between two checks of the idle time.
 const IDLE_CHECK_TIME: Duration = Duration::from_secs(10);
 /// Bytes of replies after which they are written, before further requests run.
 const OUTPUT_BYTES: usize = 1 << 20;
+/// The same before the password.
+const UNAUTHENTICATED_OUTPUT_BYTES: usize = 64 << 10;
 /// Bytes that are read at a time, unless a long argument is expected.
 const READ_BYTES: usize = 16 << 10;
 const LONG_READ_BYTES: usize = 1 << 20;
+/// Bytes of the buffer of an idle connection. There may be thousands of them.
+const IDLE_READ_BYTES: usize = 512;
 /// Most bytes that a waiting client can send ahead.
 const AHEAD_BYTES_MAX: usize = 1 << 20;
 
@@ -56,6 +62,8 @@ pub(super) struct Connection<S> {
     start: usize,
     parser: Parser,
     reply: Reply,
+    /// Whether the buffers were freed and nothing has been read since.
+    is_idle: bool,
     /// Whether the request under way may have a password, whose bytes are then overwritten.
     has_secret: bool,
     /// When the idle time began: at the start or the last read.
@@ -78,16 +86,6 @@ enum Step {
     Work(usize),
 }
 
-/// The connection ends, for whatever reason.
-#[derive(Debug)]
-struct EndOfConnection;
-
-impl From<std::io::Error> for EndOfConnection {
-    fn from(_: std::io::Error) -> Self {
-        Self
-    }
-}
-
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// A connection of a client.
     pub(super) fn new(
@@ -107,6 +105,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             start: 0,
             parser: Parser::default(),
             reply: Reply::default(),
+            is_idle: false,
             has_secret: false,
             active: Instant::now(),
             idle: Box::pin(sleep_until((Instant::now() + AUTHENTICATION_TIME).into())),
@@ -118,6 +117,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) async fn serve(mut self) {
         // The reason of the end is the client's, the network's or a limit's.
         let _ = self.serve_requests().await;
+        note_end(&self.server, &self.session.client);
         end_watch(&mut self.session, &self.server.store.changes);
         end_subscriptions(&mut self.session, &self.server);
         let _ = timeout(Duration::from_secs(1), self.stream.shutdown()).await;
@@ -160,18 +160,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let server = self.server.clone();
         let mut pipeline = Pipeline::new(&server);
         let mut last_command = None;
+        self.reply.limit = self.session.client.output_limit().hard_bytes();
         let step = loop {
             if self.session.is_closing {
                 break Step::Read;
             }
-            if self.reply.out.len() >= OUTPUT_BYTES {
+            let limits = self.limits();
+            let is_known = limits.is_authenticated;
+            let most = if is_known { OUTPUT_BYTES } else { UNAUTHENTICATED_OUTPUT_BYTES };
+            if self.reply.out.len() >= most {
                 break Step::Again;
             }
-            let limits = self.limits();
             let request = self.buffer.get(self.start..).unwrap_or(&[]);
             let length = match self.parser.parse(request, &limits) {
                 Ok(Some(length)) => length,
-                Ok(None) => break Step::Read,
+                Ok(None) => {
+                    self.check_query(&mut pipeline);
+                    break Step::Read;
+                }
                 Err(error) => {
                     pipeline.commit(&mut self.reply);
                     self.reply.error(&format!("ERR {}", error.0));
@@ -189,6 +195,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.end_request(length);
         };
         pipeline.commit(&mut self.reply);
+        // Errors of a failed commit that are longer than the replies.
+        self.session.is_closing |= self.reply.take_overflow();
         if let Some(command) = last_command {
             let mut info = self.session.client.info();
             info.command.clear();
@@ -236,28 +244,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !self.session.is_revoked {
             self.session.client.take_messages(&mut self.reply.out);
         }
+        self.note_memory();
         if !self.reply.out.is_empty() {
             Stats::add(&self.server.stats.bytes_out, self.reply.out.len());
-            let written = timeout(WRITE_TIME, self.stream.write_all(&self.reply.out)).await;
-            written.map_err(|_| EndOfConnection)??;
+            let client = &self.session.client;
+            write_output(&self.server, &mut self.stream, &self.reply.out, client).await?;
             self.reply.out.clear();
             if self.reply.out.capacity() > LONG_READ_BYTES {
                 self.reply.out.shrink_to(READ_BYTES);
             }
         }
-        self.note_buffers();
+        self.note_memory();
         let is_killed = self.session.client.is_killed.load(Ordering::Acquire);
         if self.session.is_closing || is_killed { Err(EndOfConnection) } else { Ok(()) }
-    }
-
-    /// Tells others the memory of the buffers.
-    fn note_buffers(&self) {
-        let (query, reply) = &self.session.client.buffers;
-        for (shown, capacity) in
-            [(query, self.buffer.capacity()), (reply, self.reply.out.capacity())]
-        {
-            shown.store(u64::try_from(capacity).unwrap_or(u64::MAX), Ordering::Relaxed);
-        }
     }
 
     /// Checks the idle time when its timer has fired, and sets the timer again.
@@ -275,6 +274,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if deadline <= now {
             return Err(EndOfConnection);
         }
+        if self.buffer.is_empty() {
+            self.buffer = Vec::new();
+            self.reply.out = Vec::new();
+            self.parser = Parser::default();
+            self.is_idle = true;
+            self.note_memory();
+        }
         // A setting that changes takes effect at the next check.
         self.idle.as_mut().reset(deadline.min(now + IDLE_CHECK_TIME).into());
         Ok(())
@@ -290,10 +296,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !is_authenticated && self.buffer.len() >= UNAUTHENTICATED_BUFFER_MAX {
             return Err(EndOfConnection);
         }
-        // A long argument is read in longer parts, but never in one of its declared length.
-        let wanted = self.parser.wanted().saturating_sub(self.buffer.len());
-        self.buffer.reserve(wanted.clamp(READ_BYTES, LONG_READ_BYTES));
-        self.note_buffers();
+        self.reserve();
         tokio::select! {
             biased;
             count = self.stream.read_buf(&mut self.buffer) => {
@@ -303,6 +306,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 Stats::add(&self.server.stats.bytes_in, count);
                 self.active = Instant::now();
+                self.is_idle = false;
                 Ok(())
             }
             () = self.session.client.wake.notified() => Ok(()),
@@ -373,6 +377,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         return Err(EndOfConnection);
                     }
                     self.session.block = Some(block);
+                    self.note_memory();
+                    if self.session.client.is_killed.load(Ordering::Acquire) {
+                        return Err(EndOfConnection);
+                    }
                     continue;
                 }
                 _ = self.ending.changed() => return Err(EndOfConnection),
@@ -400,6 +408,47 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 }
 
 impl<S> Connection<S> {
+    /// Makes room for the next read. A long argument is read in longer parts, but never in one of
+    /// its declared length. The buffer grows by a sixteenth at least, so that growing costs time in
+    /// proportion to the bytes.
+    fn reserve(&mut self) {
+        let length = self.buffer.len();
+        let spare = self.buffer.capacity() - length;
+        let least = if self.is_idle { IDLE_READ_BYTES } else { READ_BYTES };
+        if spare < least {
+            let wanted = self.parser.wanted().saturating_sub(length);
+            let step = wanted.min(LONG_READ_BYTES.max(length / 4));
+            self.buffer.reserve_exact(step.max(least).max(length / 16));
+        }
+        self.note_memory();
+    }
+
+    /// Notes the memory of the connection. Ends the largest clients if all clients have too much.
+    fn note_memory(&self) {
+        let memory = &self.session.client.memory;
+        let query = self.buffer.capacity() + self.parser.memory();
+        let is_more = memory.note(Buffer::Query, query)
+            | memory.note(Buffer::Reply, self.reply.out.capacity())
+            | memory.note(Buffer::Held, self.session.held_bytes());
+        if is_more {
+            self.server.end_largest_clients();
+        }
+    }
+
+    /// Ends the connection if the request under way is too long.
+    fn check_query(&mut self, pipeline: &mut Pipeline<'_>) {
+        let max = self.server.settings.query_bytes_max();
+        if self.buffer.len().saturating_sub(self.start) <= max {
+            return;
+        }
+        Stats::add(&self.server.stats.query_disconnections, 1);
+        pipeline.commit(&mut self.reply);
+        self.reply.error(&format!(
+            "ERR Protocol error: the request is longer than client-query-buffer-limit, {max} bytes"
+        ));
+        self.session.is_closing = true;
+    }
+
     /// Runs the waiting request again. Returns whether it committed, or `None` if it still waits.
     fn retry(&mut self, block: &Block) -> Option<bool> {
         self.session.is_retry = true;

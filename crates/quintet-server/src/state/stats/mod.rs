@@ -56,6 +56,12 @@ pub(crate) struct Stats {
     pub(crate) rejected_connections: AtomicU64,
     /// TLS handshakes that failed or took too long.
     pub(crate) failed_handshakes: AtomicU64,
+    /// Clients that were ended because all clients had too much memory.
+    pub(crate) evicted_clients: AtomicU64,
+    /// Clients that were ended because of output that they did not read.
+    pub(crate) output_disconnections: AtomicU64,
+    /// Clients that were ended because of a request that was too long.
+    pub(crate) query_disconnections: AtomicU64,
     /// Times that SIGHUP was answered.
     pub(crate) reloads: AtomicU64,
     /// Commands run.
@@ -129,6 +135,9 @@ impl Stats {
             &self.connections,
             &self.rejected_connections,
             &self.failed_handshakes,
+            &self.evicted_clients,
+            &self.output_disconnections,
+            &self.query_disconnections,
             &self.commands,
             &self.expired,
             &self.expired_fields,

@@ -85,6 +85,7 @@ impl PagedTree {
             participant,
             journal_bytes_to_write_back: AtomicU64::new(journal_bytes),
             checkpoints_total: AtomicU64::new(0),
+            room_failed_at: AtomicU64::new(0),
             helps_total: AtomicU64::new(0),
             written_bytes_total: AtomicU64::new(0),
             journaled_bytes_total: AtomicU64::new(0),

@@ -27,6 +27,11 @@ const HELPS_MAX: u32 = 3;
 /// Number of pages that one change of a small entry may need: a split at each of five levels, with
 /// both halves, and the merges.
 pub(crate) const CHANGE_PAGES: u64 = 12;
+/// Milliseconds after a failed write-back before a change that frees space tries another. Each
+/// delete would take as long as a failing write otherwise.
+const ROOM_RETRY_MILLIS: u64 = 1_000;
+/// Memory beyond the budget that such changes may take after a failed write-back.
+const BEYOND_BUDGET_BYTES: u64 = 8 << 20;
 /// Number of frames without a page that a cache with all pages of its tree has at least.
 const FRAMES_SPARE: u64 = 16;
 /// An idle table writes its pages back if its journal is larger than the budget divided by this.
@@ -46,6 +51,9 @@ pub(crate) struct PagedTree {
     pub(super) participant: Option<Arc<dyn CheckpointParticipant>>,
     /// Bytes of the journal since an idle table last wrote all pages back.
     pub(super) journal_bytes_to_write_back: AtomicU64,
+    /// Milliseconds of the monotonic clock, and one, when a write-back for room last failed; 0: the
+    /// last one succeeded.
+    pub(super) room_failed_at: AtomicU64,
     pub(crate) checkpoints_total: AtomicU64,
     pub(crate) helps_total: AtomicU64,
     pub(crate) written_bytes_total: AtomicU64,
@@ -149,6 +157,31 @@ impl PagedTree {
                 && self.is_crowded()
     }
 
+    /// As [`PagedTree::make_room`], for a change that frees space. It is made even if a write
+    /// fails, for instance on a full disk, and the cache exceeds its capacity. Fails only if the
+    /// memory of the database then exceeds its budget by more than [`BEYOND_BUDGET_BYTES`].
+    pub(crate) fn make_room_to_free(&self, pages: u64) -> Result<()> {
+        if self.is_far_from_limit(pages) || self.has_room(pages) {
+            return Ok(());
+        }
+        let budget = &self.context.budget;
+        let is_beyond = budget.used() > budget.limit().saturating_add(BEYOND_BUDGET_BYTES);
+        let now =
+            u64::try_from(self.context.env.monotonic().as_millis()).unwrap_or(u64::MAX).max(1);
+        let failed = self.room_failed_at.load(Ordering::Relaxed);
+        if failed > 0 && now.saturating_sub(failed) < ROOM_RETRY_MILLIS && !is_beyond {
+            return Ok(());
+        }
+        let made = self.make_room(pages);
+        self.room_failed_at.store(if made.is_err() { now } else { 0 }, Ordering::Relaxed);
+        if is_beyond { made } else { Ok(()) }
+    }
+
+    /// Whether there is room below every limit. Does not ask the budget.
+    fn is_far_from_limit(&self, pages: u64) -> bool {
+        self.tree.cache().unevictable_count() + pages <= self.tree.cache().frames() / 4 * 3
+    }
+
     /// As [`PagedTree::make_room`], for a change that is in the log. During replay, and if a write
     /// fails, the cache exceeds its capacity instead.
     ///
@@ -156,11 +189,9 @@ impl PagedTree {
     /// have later changes, half of a batch among them: replay repeats these.
     pub(crate) fn make_room_for_logged(&self, pages: u64) {
         mutant!(BatchMakesNoRoom => return);
-        let (cache, host) = (self.tree.cache(), &self.context.host);
-        let is_full = || cache.unevictable_count() + pages > cache.frames() / 4 * 3;
-        if is_full() && !self.has_room(pages) && host.can_sync_log() {
+        if !self.is_far_from_limit(pages) && self.context.host.can_sync_log() {
             // The next admission reports a failure.
-            let _ = self.make_room(pages);
+            let _ = self.make_room_to_free(pages);
         }
     }
 
@@ -172,8 +203,7 @@ impl PagedTree {
     /// Makes room in the cache for this many more dirty pages; writes pages back if necessary.
     /// Fails if a write fails.
     pub(crate) fn make_room(&self, pages: u64) -> Result<()> {
-        // Below every limit: no query of the budget.
-        if self.tree.cache().unevictable_count() + pages <= self.tree.cache().frames() / 4 * 3 {
+        if self.is_far_from_limit(pages) {
             return Ok(());
         }
         let mut helps = 0;

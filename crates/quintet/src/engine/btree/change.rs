@@ -36,10 +36,11 @@ impl BTreeState {
     /// pinned, the leaf is loaded when the write is applied.
     pub(super) fn admit_one(&self, key: &[u8], pages: u64, frees_space: bool) -> Result<()> {
         let (pending, pin) = self.admissions.pending(key);
-        let room = self.paged.make_room(pages + pending.min(self.paged.unevictable_limit() / 2));
-        // Deletes free space: they continue even if a checkpoint fails, and the cache grows.
-        if !frees_space {
-            room?;
+        let pages = pages + pending.min(self.paged.unevictable_limit() / 2);
+        if frees_space {
+            self.paged.make_room_to_free(pages)?;
+        } else {
+            self.paged.make_room(pages)?;
         }
         let cache = self.paged.tree.cache();
         if pin * PINNED_SHARE > cache.frames() {

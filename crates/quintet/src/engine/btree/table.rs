@@ -112,11 +112,7 @@ impl Engine for BTree {
                 inner.admit_one(key, pages, false)
             }
             Op::Delete { key } => inner.admit_one(key, CHANGE_PAGES, true),
-            // A delete frees space: it continues even if a checkpoint fails.
-            Op::DeleteRange { .. } => {
-                let _ = inner.paged.make_room(CHANGE_PAGES);
-                Ok(())
-            }
+            Op::DeleteRange { .. } => inner.paged.make_room_to_free(CHANGE_PAGES),
         }
     }
 

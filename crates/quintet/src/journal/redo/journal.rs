@@ -113,6 +113,7 @@ impl RedoJournal {
         let bytes_max = self.file_bytes_max;
         let is_open = self.files.last().is_some_and(|file| !file.is_closed && file.end < bytes_max);
         if !is_open {
+            self.drop_failed_file();
             let (number, name) = (self.next_number, name_of(self.next_number));
             let io = |error| Error::io(format!("create {}", self.owner.label(&name)), error);
             self.next_number += 1;
@@ -122,6 +123,17 @@ impl RedoJournal {
             self.files.push(JournalFile { name, number, file, end, size, last, is_closed });
         }
         self.files.last_mut().ok_or_else(|| Error::corruption(PREFIX, 0, "the journal has no file"))
+    }
+
+    /// Removes the last file if it has no group but one that failed: a full disk would fill with
+    /// such files. Recovery may find that group or not; the next one has its changes too.
+    fn drop_failed_file(&mut self) {
+        let has_failed = |file: &&JournalFile| file.is_closed && file.last == 0 && file.size == 0;
+        if let Some(file) = self.files.last().filter(has_failed)
+            && self.owner.dir.remove(&file.name).is_ok()
+        {
+            self.files.pop();
+        }
     }
 
     /// Returns the sequence of the oldest group that recovery needs.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::util::{codec::to_u64, sync::Ordering};
 
-/// Number of keys of the tables, so that each run of updates changes all of them.
+/// Adds keys until `is_enough` of the used pages and the frames. Returns the number of keys.
 fn fill(table: &BTree, is_enough: impl Fn(u64, u64) -> bool) -> u32 {
     let paged = &table.inner.paged;
     for number in 0.. {
@@ -62,9 +62,53 @@ fn a_writer_without_room_writes_a_part_back() {
         }
     }
     assert!(parts > 0);
-    // A quarter of the pages for each, at least: not many more write-backs than needed.
+    // Each makes room for hundreds of writes.
     assert!(parts < to_u64(keys as usize) / 100, "{parts} write-backs for {keys} keys, four times");
     assert_eq!(paged.tree.cache().stats().overflows_total, 0);
     table.checkpoint(Lsn(2)).unwrap();
     check(&table);
+}
+
+/// On a full disk, deletes of a tree larger than its cache do not try a write-back each, and the
+/// attempts leave no file each. When there is space again, writing goes on.
+#[test]
+fn deletes_on_a_full_disk_do_not_write_back_each() {
+    let bench = Bench::new(1 << 20);
+    let (table, _) = bench.open();
+    let paged = &table.inner.paged;
+    for number in 0..20_000 {
+        put(&table, 1, &key(number), &[7; 100]);
+    }
+    let helps = || paged.helps_total.load(Ordering::Relaxed);
+    let files = || bench.dir().list().unwrap().len();
+    // Without more space, the journal's file fills first.
+    bench.env.inject(Fault::new(&[Call::Allocate], When::From(1), Effect::NoSpace));
+    let (mut refused, mut first) = (0, None);
+    for number in 0..20_000 {
+        let key = key(number);
+        let put = Op::Put { key: &key, head: &[], body: &[8; 100] };
+        match table.admit(&put) {
+            Ok(()) => table.cancel(&put),
+            Err(error) => {
+                assert!(matches!(error, Error::DiskFull { .. }), "{error}");
+                first.get_or_insert((number, helps(), files()));
+                refused += 1;
+            }
+        }
+        delete(&table, 2, &key);
+        if refused == 1_000 {
+            break;
+        }
+    }
+    let (from, helps_before, files_before) = first.unwrap();
+    let of_deletes = helps() - helps_before + 1 - refused;
+    assert!(refused > 500 && of_deletes < 50, "{refused} puts, {of_deletes} deletes from {from}");
+    assert!(files() <= files_before + 1, "{} files, {files_before} before", files());
+    bench.env.clear_faults();
+    for number in 0..20_000 {
+        put(&table, 3, &key(number), &[9; 100]);
+    }
+    table.checkpoint(Lsn(3)).unwrap();
+    check(&table);
+    assert_eq!(contents(&table).len(), 20_000);
 }
