@@ -12,9 +12,10 @@ use std::{
 use quintet::Table;
 
 use super::{
-    field_expiries::ExpiriesOfHash,
-    head::{Body, Elements, Head, Inline, Kind},
-    slot::{Pending, Slot},
+    elements::{Elements, Inline, Kind, Pending},
+    field_expiries::FieldExpiries,
+    head::{Body, Head},
+    slot::Slot,
     tables::{Databases, Tables},
 };
 use crate::failure::{Done, Fail};
@@ -35,6 +36,13 @@ pub(crate) struct Collection<'u> {
     pub(super) table: Option<Arc<Tables>>,
     /// Only of a hash.
     pub(super) field_expiries: Option<ExpiriesOfHash<'u>>,
+}
+
+/// Where an open hash keeps its expiries, and the source of versions for them.
+#[derive(Debug)]
+pub(super) struct ExpiriesOfHash<'u> {
+    pub(super) slot: &'u mut Option<Box<FieldExpiries>>,
+    pub(super) databases: &'u Databases,
 }
 
 /// A range of names.

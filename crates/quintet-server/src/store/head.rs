@@ -8,66 +8,12 @@
 //! | 8, if it expires | expiry in milliseconds since 1970 |
 //! | rest, of a string | the value |
 //! | length, bytes, if fields expire | [expiries of fields](super::field_expiries) |
-//! | 8 | version |
-//! | 8 | number of elements |
-//! | length, bytes | state of the type: first index of a list, ids of a stream |
-//! | for each element, if they are here | length, name, length, value |
+//! | rest, of another type | [state of the collection](super::elements) |
 
-use super::field_expiries::FieldExpiries;
-
-/// The type of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
-    /// Bytes.
-    String,
-    /// A list.
-    List,
-    /// A set.
-    Set,
-    /// A set ordered by scores.
-    SortedSet,
-    /// A map of fields.
-    Hash,
-    /// An append-only log with consumer groups.
-    Stream,
-}
-
-impl Kind {
-    /// The name that `TYPE` replies.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::String => "string",
-            Self::List => "list",
-            Self::Set => "set",
-            Self::SortedSet => "zset",
-            Self::Hash => "hash",
-            Self::Stream => "stream",
-        }
-    }
-
-    fn code(self) -> u8 {
-        match self {
-            Self::String => 0,
-            Self::List => 1,
-            Self::Set => 2,
-            Self::SortedSet => 3,
-            Self::Hash => 4,
-            Self::Stream => 5,
-        }
-    }
-
-    fn of_code(code: u8) -> Option<Self> {
-        Some(match code {
-            0 => Self::String,
-            1 => Self::List,
-            2 => Self::Set,
-            3 => Self::SortedSet,
-            4 => Self::Hash,
-            5 => Self::Stream,
-            _ => return None,
-        })
-    }
-}
+use super::{
+    elements::{Elements, Kind, put_bytes, take_bytes, take_u64},
+    field_expiries::FieldExpiries,
+};
 
 const KIND_BITS: u8 = 7;
 const EXPIRES: u8 = 8;
@@ -92,24 +38,6 @@ pub(crate) enum Body {
     Str(Vec<u8>),
     /// Any other type.
     Elements(Elements),
-}
-
-/// Names and values of a collection that is in the head, ordered by name.
-pub(crate) type Inline = Vec<(Vec<u8>, Vec<u8>)>;
-
-/// The state of a collection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Elements {
-    /// The type.
-    pub(crate) kind: Kind,
-    /// The prefix of its elements in the ordered table. No other collection has it.
-    pub(crate) version: u64,
-    /// Number of elements as the client counts them.
-    pub(crate) count: u64,
-    /// State of the type.
-    pub(crate) extra: Vec<u8>,
-    /// The elements, unless they are in the ordered table.
-    pub(crate) inline: Option<Inline>,
 }
 
 impl Head {
@@ -194,34 +122,6 @@ impl Head {
     }
 }
 
-impl Elements {
-    /// Decodes the state of a collection. Returns `None` if it is damaged.
-    pub(super) fn decode(kind: Kind, is_spilled: bool, mut rest: &[u8]) -> Option<Self> {
-        let version = take_u64(&mut rest)?;
-        let count = take_u64(&mut rest)?;
-        let extra = take_bytes(&mut rest)?.to_vec();
-        let mut inline = (!is_spilled).then(Vec::new);
-        if let Some(inline) = &mut inline {
-            while !rest.is_empty() {
-                let name = take_bytes(&mut rest)?.to_vec();
-                inline.push((name, take_bytes(&mut rest)?.to_vec()));
-            }
-        }
-        Some(Self { kind, version, count, extra, inline })
-    }
-
-    /// Appends the encoded state.
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.version.to_le_bytes());
-        out.extend_from_slice(&self.count.to_le_bytes());
-        put_bytes(out, &self.extra);
-        for (name, value) in self.inline.iter().flatten() {
-            put_bytes(out, name);
-            put_bytes(out, value);
-        }
-    }
-}
-
 /// Splits a head in type, expiry, whether its elements are in the ordered table, and the rest.
 /// Returns `None` if it is damaged.
 pub(crate) fn split(bytes: &[u8]) -> Option<(Kind, Option<u64>, bool, &[u8])> {
@@ -229,43 +129,6 @@ pub(crate) fn split(bytes: &[u8]) -> Option<(Kind, Option<u64>, bool, &[u8])> {
     let kind = Kind::of_code(first & KIND_BITS)?;
     let expiry = if first & EXPIRES == 0 { None } else { Some(take_u64(&mut rest)?) };
     Some((kind, expiry, first & SPILLED != 0, rest))
-}
-
-fn take_u64(rest: &mut &[u8]) -> Option<u64> {
-    let (number, after) = rest.split_first_chunk::<8>()?;
-    *rest = after;
-    Some(u64::from_le_bytes(*number))
-}
-
-/// Appends a length and bytes.
-pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    let mut length = bytes.len();
-    loop {
-        let low = u8::try_from(length & 0x7f).unwrap_or(0);
-        length >>= 7;
-        if length == 0 {
-            out.push(low);
-            break;
-        }
-        out.push(low | 0x80);
-    }
-    out.extend_from_slice(bytes);
-}
-
-/// Takes a length and bytes. Returns `None` if they are damaged.
-pub(crate) fn take_bytes<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
-    let mut length = 0_usize;
-    for shift in (0..35).step_by(7) {
-        let (byte, after) = rest.split_first()?;
-        *rest = after;
-        length |= usize::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            let (bytes, after) = rest.split_at_checked(length)?;
-            *rest = after;
-            return Some(bytes);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -11,10 +11,12 @@
 //!   so the removal of a collection is the removal of its head.
 
 mod collection;
+mod elements;
 mod events;
 mod field_expiries;
+mod field_expiry_index;
 #[cfg(test)]
-mod field_expiries_tests;
+mod field_expiry_tests;
 mod head;
 mod keyspace;
 mod notifications;
@@ -25,8 +27,9 @@ mod tables;
 mod unit;
 
 pub(crate) use collection::{ALL, Collection, NAME_BYTES_MAX, NameRange};
+pub(crate) use elements::{Kind, put_bytes, take_bytes};
 pub(crate) use events::{Changes, KeyName};
-pub(crate) use head::{Body, Head, Kind, put_bytes, split, take_bytes};
+pub(crate) use head::{Body, Head, split};
 pub(crate) use keyspace::{Store, now_millis};
 pub(crate) use notifications::{event, format_classes, parse_classes};
 pub(crate) use position::Position;

@@ -1,18 +1,14 @@
 //! A key as a unit sees it, and how its changes become operations of a batch.
 
-use std::collections::BTreeMap;
-
 use quintet::Batch;
 
 use super::{
+    elements::Pending,
     head::Head,
     tables::{DEAD_VERSIONS, EXPIRIES, FIELD_EXPIRIES, Tables},
 };
 
-/// Elements that a unit has changed: the new value, or `None` if it has removed the element.
-pub(super) type Pending = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
-
-/// What the table has of a key.
+/// The parts of a stored head that lists of the ordered table depend on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stored {
     expiry: Option<u64>,
@@ -23,7 +19,7 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// What is listed of a head.
+    /// The listed parts of a head.
     pub(super) fn of(head: &Head) -> Self {
         Self {
             expiry: head.expiry,

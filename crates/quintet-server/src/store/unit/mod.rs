@@ -14,12 +14,13 @@ use quintet::Durability;
 
 use super::{
     collection::Collection,
-    field_expiries::remove_expired_fields,
-    head::{Body, Elements, Head, Kind, split},
+    elements::{Elements, Kind, Pending},
+    field_expiry_index::remove_expired_fields,
+    head::{Body, Head, split},
     keyspace::Store,
     notifications::{KeyEvent, event},
     position::Position,
-    slot::{Pending, Slot, Stored},
+    slot::{Slot, Stored},
     stripes::{StripeGuard, Stripes},
     tables::Tables,
 };
