@@ -118,7 +118,8 @@ pub fn import_rdb(
 }
 
 /// Exports all keys of the directory `dir` as a dump file. Redis from 7.0 on loads it, and from 7.4
-/// on if fields of hashes expire. `target` should be buffered. `tick` is called after each key with the number of all keys.
+/// on if fields of hashes expire. `target` should be buffered. `tick` is called after each key with
+/// the number of all keys.
 ///
 /// Fails if a server uses the directory, and if the target refuses bytes.
 pub fn export_rdb(

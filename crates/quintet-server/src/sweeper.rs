@@ -1,4 +1,5 @@
-//! Removes expired keys, expired fields of hashes, and the elements of dead versions in the background.
+//! Removes expired keys, expired fields of hashes, and the elements of dead versions in the
+//! background.
 
 use quintet::Durability;
 

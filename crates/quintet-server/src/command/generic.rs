@@ -354,6 +354,7 @@ fn object_encoding(call: &mut Call<'_, '_>) -> Done {
             }
             (Kind::SortedSet, false) => "skiplist",
             (Kind::Stream, _) => "stream",
+            (_, true) if head.field_expiries.is_some() => "listpackex",
             (_, true) => "listpack",
             (_, false) => "hashtable",
         },

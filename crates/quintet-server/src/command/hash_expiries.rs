@@ -47,19 +47,23 @@ const REMOVED: i64 = 2;
 /// The condition of an expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Condition {
-    IfNone,
-    IfSome,
-    IfLater,
-    IfEarlier,
+    /// The field does not expire.
+    Absent,
+    /// The field expires.
+    Present,
+    /// The new expiry is later than that of the field. A field that does not expire ends last.
+    Later,
+    /// The new expiry is earlier than that of the field, or the field does not expire.
+    Earlier,
 }
 
 impl Condition {
     fn at(args: Args<'_>, index: usize) -> Option<Self> {
         let names = [
-            ("nx", Self::IfNone),
-            ("xx", Self::IfSome),
-            ("gt", Self::IfLater),
-            ("lt", Self::IfEarlier),
+            ("nx", Self::Absent),
+            ("xx", Self::Present),
+            ("gt", Self::Later),
+            ("lt", Self::Earlier),
         ];
         names.into_iter().find(|(name, _)| args.is(index, name)).map(|(_, condition)| condition)
     }
@@ -67,10 +71,10 @@ impl Condition {
     /// Whether an expiry may become `new`. No expiry is later than each.
     fn allows(self, old: Option<u64>, new: u64) -> bool {
         match self {
-            Self::IfNone => old.is_none(),
-            Self::IfSome => old.is_some(),
-            Self::IfLater => old.is_some_and(|old| new > old),
-            Self::IfEarlier => old.is_none_or(|old| new < old),
+            Self::Absent => old.is_none(),
+            Self::Present => old.is_some(),
+            Self::Later => old.is_some_and(|old| new > old),
+            Self::Earlier => old.is_none_or(|old| new < old),
         }
     }
 }
@@ -99,16 +103,21 @@ pub(super) fn parse_time(call: &Call<'_, '_>, at: usize, form: TimeForm) -> Done
     })
 }
 
+/// The error of `HEXPIRE` and its relatives for a number of fields below 1.
+const FIELDS_OF_EXPIRE: Fail = Fail::new("ERR Parameter `numFields` should be greater than 0");
+/// The same error of the other commands.
+pub(super) const FIELDS_OF_OTHERS: Fail =
+    Fail::new("ERR Number of fields must be a positive integer");
+
 /// Parses `FIELDS`, the number of fields and the fields, which end the request, from argument `at`.
-/// Returns the position of the first field.
-pub(super) fn parse_fields(call: &Call<'_, '_>, at: usize) -> Done<usize> {
+/// Returns the position of the first field, or `invalid` if the number is none above 0.
+pub(super) fn parse_fields(call: &Call<'_, '_>, at: usize, invalid: Fail) -> Done<usize> {
     if !call.args.is(at, "fields") {
         return Err(Fail::new(
             "ERR Mandatory argument FIELDS is missing or not at the right position",
         ));
     }
-    let count = parse_i64(call.args.at(at + 1)).filter(|count| *count > 0);
-    let count = count.ok_or(Fail::new("ERR Parameter `numFields` should be greater than 0"))?;
+    let count = parse_i64(call.args.at(at + 1)).filter(|count| *count > 0).ok_or(invalid)?;
     if usize::try_from(count) != Ok(call.args.len().saturating_sub(at + 2)) {
         return Err(Fail::new("ERR The `numfields` parameter must match the number of arguments"));
     }
@@ -165,7 +174,8 @@ fn set_expiries(call: &mut Call<'_, '_>, form: TimeForm) -> Done {
     call.check_kind(call.key(), Kind::Hash)?;
     let time = parse_time(call, 2, form)?;
     let condition = Condition::at(call.args, 3);
-    let start = parse_fields(call, if condition.is_some() { 4 } else { 3 })?;
+    let at = if condition.is_some() { 4 } else { 3 };
+    let start = parse_fields(call, at, FIELDS_OF_EXPIRE)?;
     let is_past = call.unit.is_past(time);
     let numbers = reply_each(call, start, |hash, field| {
         if let Some(condition) = condition
@@ -191,7 +201,7 @@ fn set_expiries(call: &mut Call<'_, '_>, form: TimeForm) -> Done {
 
 fn hpersist(call: &mut Call<'_, '_>) -> Done {
     call.check_kind(call.key(), Kind::Hash)?;
-    let start = parse_fields(call, 2)?;
+    let start = parse_fields(call, 2, FIELDS_OF_OTHERS)?;
     let numbers = reply_each(call, start, |hash, field| {
         if hash.field_expiry(field)?.is_none() {
             return Ok(LASTING);
@@ -223,7 +233,7 @@ fn hpexpiretime(call: &mut Call<'_, '_>) -> Done {
 
 fn reply_expiries(call: &mut Call<'_, '_>, shown: fn(u64, u64) -> u64) -> Done {
     call.check_kind(call.key(), Kind::Hash)?;
-    let start = parse_fields(call, 2)?;
+    let start = parse_fields(call, 2, FIELDS_OF_OTHERS)?;
     let now = call.unit.now;
     reply_each(call, start, |hash, field| {
         let expiry = hash.field_expiry(field)?;

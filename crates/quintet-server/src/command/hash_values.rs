@@ -2,13 +2,14 @@
 
 use super::{
     call::{Call, commands},
-    hash_expiries::{TimeForm, parse_fields, parse_time, remove_field},
+    hash_expiries::{FIELDS_OF_OTHERS, TimeForm, parse_fields, parse_time, remove_field},
 };
 use crate::{
     failure::{Done, Fail},
+    number::parse_i64,
     resp::Args,
     spec::{Group, Keys},
-    store::{Kind, event},
+    store::{Collection, Kind, event},
 };
 
 commands! { Group::Hash;
@@ -22,7 +23,7 @@ commands! { Group::Hash;
 
 /// What happens to expiries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum ExpiryChange {
     /// The command says nothing.
     Unsaid,
     /// They are kept.
@@ -43,8 +44,8 @@ enum Required {
 
 /// The options before the fields.
 #[derive(Clone, Copy, Debug)]
-struct Options {
-    change: Change,
+struct FieldOptions {
+    change: ExpiryChange,
     required: Required,
     /// Where `FIELDS` is.
     fields: usize,
@@ -57,19 +58,19 @@ fn form_at(args: Args<'_>, at: usize) -> Option<TimeForm> {
 }
 
 /// Parses options up to `FIELDS`.
-fn parse_options(call: &Call<'_, '_>, is_set: bool) -> Done<Options> {
+fn parse_options(call: &Call<'_, '_>, is_set: bool) -> Done<FieldOptions> {
     let (args, mut at) = (call.args, 2);
-    let (mut change, mut required) = (Change::Unsaid, Required::Nothing);
+    let (mut change, mut required) = (ExpiryChange::Unsaid, Required::Nothing);
     while at < args.len() && !args.is(at, "fields") {
         let mut new_change = None;
         let mut new_required = None;
         if let Some(form) = form_at(args, at) {
             at += 1;
-            new_change = Some(Change::Set(parse_time(call, at, form)?));
+            new_change = Some(ExpiryChange::Set(parse_time(call, at, form)?));
         } else if args.is(at, "persist") && !is_set {
-            new_change = Some(Change::Remove);
+            new_change = Some(ExpiryChange::Remove);
         } else if args.is(at, "keepttl") && is_set {
-            new_change = Some(Change::Keep);
+            new_change = Some(ExpiryChange::Keep);
         } else if args.is(at, "fnx") && is_set {
             new_required = Some(Required::AllAbsent);
         } else if args.is(at, "fxx") && is_set {
@@ -78,7 +79,7 @@ fn parse_options(call: &Call<'_, '_>, is_set: bool) -> Done<Options> {
             let word = String::from_utf8_lossy(args.at(at));
             return Err(Fail::with(format!("ERR unknown argument: {word}")));
         }
-        if new_change.is_some() && change != Change::Unsaid {
+        if new_change.is_some() && change != ExpiryChange::Unsaid {
             return Err(Fail::with(format!(
                 "ERR Only one of EX, PX, EXAT, PXAT or {} arguments can be specified",
                 if is_set { "KEEPTTL" } else { "PERSIST" }
@@ -91,7 +92,7 @@ fn parse_options(call: &Call<'_, '_>, is_set: bool) -> Done<Options> {
         required = new_required.unwrap_or(required);
         at += 1;
     }
-    Ok(Options { change, required, fields: at })
+    Ok(FieldOptions { change, required, fields: at })
 }
 
 /// Replies the values of fields, and changes each field that exists by `each`. Returns whether
@@ -99,7 +100,7 @@ fn parse_options(call: &Call<'_, '_>, is_set: bool) -> Done<Options> {
 fn reply_values(
     call: &mut Call<'_, '_>,
     start: usize,
-    mut each: impl FnMut(&mut crate::store::Collection<'_>, &[u8]) -> Done<bool>,
+    mut each: impl FnMut(&mut Collection<'_>, &[u8]) -> Done<bool>,
 ) -> Done<bool> {
     let (args, key) = (call.args, call.key());
     let mut values = Vec::with_capacity(args.len() - start);
@@ -126,7 +127,8 @@ fn reply_values(
 }
 
 fn hgetdel(call: &mut Call<'_, '_>) -> Done {
-    let start = parse_fields(call, 2)?;
+    call.check_kind(call.key(), Kind::Hash)?;
+    let start = parse_fields(call, 2, FIELDS_OF_OTHERS)?;
     let is_changed = reply_values(call, start, |hash, field| {
         remove_field(hash, field)?;
         Ok(true)
@@ -138,15 +140,16 @@ fn hgetdel(call: &mut Call<'_, '_>) -> Done {
 }
 
 fn hgetex(call: &mut Call<'_, '_>) -> Done {
+    call.check_kind(call.key(), Kind::Hash)?;
     let options = parse_options(call, false)?;
-    let start = parse_fields(call, options.fields)?;
+    let start = parse_fields(call, options.fields, FIELDS_OF_OTHERS)?;
     let expiry = match options.change {
-        Change::Set(time) => Some(time),
+        ExpiryChange::Set(time) => Some(time),
         _ => None,
     };
     let is_past = expiry.is_some_and(|expiry| call.unit.is_past(expiry));
     let is_changed = reply_values(call, start, |hash, field| {
-        if options.change == Change::Unsaid {
+        if options.change == ExpiryChange::Unsaid {
             return Ok(false);
         }
         if is_past {
@@ -175,7 +178,7 @@ fn parse_pairs(call: &Call<'_, '_>, at: usize) -> Done<usize> {
             "ERR Mandatory argument FIELDS is missing or not at the right position",
         ));
     }
-    let count = crate::number::parse_i64(call.args.at(at + 1)).filter(|count| *count > 0);
+    let count = parse_i64(call.args.at(at + 1)).filter(|count| *count > 0);
     let count = count.and_then(|count| usize::try_from(count).ok());
     let count = count.ok_or(Fail::new("ERR invalid number of fields"))?;
     if count.checked_mul(2) != Some(call.args.len().saturating_sub(at + 2)) {
@@ -202,7 +205,7 @@ fn hsetex(call: &mut Call<'_, '_>) -> Done {
         }
     }
     let expiry = match options.change {
-        Change::Set(time) => Some(time),
+        ExpiryChange::Set(time) => Some(time),
         _ => None,
     };
     let is_past = expiry.is_some_and(|expiry| call.unit.is_past(expiry));
@@ -215,7 +218,7 @@ fn hsetex(call: &mut Call<'_, '_>) -> Done {
         hash.put(field, value)?;
         if is_past {
             remove_field(&mut hash, field)?;
-        } else if options.change != Change::Keep {
+        } else if options.change != ExpiryChange::Keep {
             hash.set_field_expiry(field, expiry)?;
         }
     }

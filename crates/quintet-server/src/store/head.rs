@@ -4,11 +4,14 @@
 //!
 //! | bytes | content |
 //! |---|---|
-//! | 1 | type (bits 0 to 2), expires (bit 3), elements are in the ordered table (bit 4), fields expire (bit 5) |
+//! | 1 | type (bits 0 to 2), expires (bit 3), elements are in the ordered table (bit 4) |
 //! | 8, if it expires | expiry in milliseconds since 1970 |
 //! | rest, of a string | the value |
-//! | length, bytes, if fields expire | [expiries of fields](super::field_expiries) |
+//! | length, bytes, of a hash whose fields expire | [expiries of fields](super::field_expiries) |
 //! | rest, of another type | [state of the collection](super::elements) |
+//!
+//! A hash whose fields expire has a type code of its own. A server that does not know the code
+//! takes the head for damage and refuses the commands on the key, so it never drops an expiry.
 
 use super::{
     elements::{Elements, Kind, put_bytes, take_bytes, take_u64},
@@ -18,7 +21,10 @@ use super::{
 const KIND_BITS: u8 = 7;
 const EXPIRES: u8 = 8;
 const SPILLED: u8 = 16;
-const FIELDS_EXPIRE: u8 = 32;
+/// Bits that a head of this version may have.
+const KNOWN_BITS: u8 = KIND_BITS | EXPIRES | SPILLED;
+/// Type code of a hash whose fields expire.
+const EXPIRING_HASH: u8 = 6;
 
 /// The head of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,15 +87,13 @@ impl Head {
 
     /// Appends the encoded head.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let mut first = self.kind().code();
+        let expires_fields = self.field_expiries.is_some();
+        let mut first = if expires_fields { EXPIRING_HASH } else { self.kind().code() };
         if self.expiry.is_some() {
             first |= EXPIRES;
         }
         if self.spilled_version().is_some() {
             first |= SPILLED;
-        }
-        if self.field_expiries.is_some() {
-            first |= FIELDS_EXPIRE;
         }
         out.push(first);
         if let Some(expiry) = self.expiry {
@@ -113,7 +117,7 @@ impl Head {
             return Some(Self::new(expiry, Body::Str(rest.to_vec())));
         }
         let mut field_expiries = None;
-        if bytes.first().is_some_and(|first| first & FIELDS_EXPIRE != 0) {
+        if bytes.first().is_some_and(|first| first & KIND_BITS == EXPIRING_HASH) {
             let expiries = FieldExpiries::decode(take_bytes(&mut rest)?)?;
             field_expiries = Some(Box::new(expiries));
         }
@@ -126,7 +130,11 @@ impl Head {
 /// Returns `None` if it is damaged.
 pub(crate) fn split(bytes: &[u8]) -> Option<(Kind, Option<u64>, bool, &[u8])> {
     let (first, mut rest) = bytes.split_first()?;
-    let kind = Kind::of_code(first & KIND_BITS)?;
+    let kind = match first & KIND_BITS {
+        _ if first & !KNOWN_BITS != 0 => return None,
+        EXPIRING_HASH => Kind::Hash,
+        code => Kind::of_code(code)?,
+    };
     let expiry = if first & EXPIRES == 0 { None } else { Some(take_u64(&mut rest)?) };
     Some((kind, expiry, first & SPILLED != 0, rest))
 }
@@ -198,8 +206,20 @@ mod tests {
         heads()[5].encode(&mut bytes);
         assert_eq!(
             bytes[..28],
-            *b"\x34\x1a\x06\0\0\0\0\0\0\0\x01\x07\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\0"
+            *b"\x16\x1a\x06\0\0\0\0\0\0\0\x01\x07\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\0"
         );
+    }
+
+    #[test]
+    fn a_head_of_an_unknown_type_or_bit_is_refused() {
+        let mut bytes = Vec::new();
+        heads()[2].encode(&mut bytes);
+        let known = bytes[0];
+        for first in [7, known | 32, known | 64, known | 128] {
+            bytes[0] = first;
+            assert_eq!(Head::decode(&bytes), None, "{first}");
+            assert!(split(&bytes).is_none(), "{first}");
+        }
     }
 
     #[test]

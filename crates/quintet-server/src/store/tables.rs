@@ -94,6 +94,12 @@ impl Tables {
         self.elements.estimate_count(range).unwrap_or(0)
     }
 
+    /// An estimate of the number of hashes whose fields expire.
+    pub(crate) fn hashes_with_expiries(&self) -> u64 {
+        let range = FIELD_EXPIRIES.to_vec()..3_u64.to_be_bytes().to_vec();
+        self.elements.estimate_count(range).unwrap_or(0)
+    }
+
     /// Whether a field of some hash expires.
     pub(crate) fn has_field_expiries(&self) -> Done<bool> {
         let mut is_found = false;

@@ -100,6 +100,14 @@ fn bad_requests_are_errors() {
     fails(client, "hexpire h 1 nx gt fields 1 a", mandatory);
     fails(client, "hexpire h 1 field 1 a", mandatory);
     fails(client, "hexpire h 1 fields 0 a", "ERR Parameter `numFields` should be greater than 0");
+    let positive = "ERR Number of fields must be a positive integer";
+    fails(client, "httl h fields 0 a", positive);
+    fails(client, "hpersist h fields x a", positive);
+    fails(client, "hgetdel h fields -1 a", positive);
+    fails(client, "hgetex h fields 9223372036854775808 a", positive);
+    fails(client, "hsetex h fields 0 a 1", "ERR invalid number of fields");
+    fails(client, "hgetex s fields 1 a", wrong);
+    fails(client, "hsetex s fields 1 a 1", wrong);
     let count = "ERR The `numfields` parameter must match the number of arguments";
     fails(client, "hexpire h 1 fields 2 a", count);
     fails(client, "httl h fields 1 a b", count);
@@ -190,6 +198,45 @@ fn expiries_go_with_their_key_and_survive_a_restart() {
             let expected = [33_177_117_420_000, -1, 33_177_117_420_000 + last];
             check(&mut client, &format!("hpexpiretime {key} fields 3 f0 f1 f{last}"), &expected);
         }
+    }
+}
+
+#[test]
+fn no_command_shows_a_field_that_has_expired() {
+    let server = Server::start();
+    let mut client = server.client();
+    for size in [3, 400] {
+        client.call("del h");
+        client.call("hset h left 7");
+        for number in 0..size {
+            client.call(&format!("hset h f{number} {number}"));
+        }
+        client.call("hexpire h 100000 fields 1 left");
+        let encoding = if size == 3 { "listpackex" } else { "hashtable" };
+        assert_eq!(client.call("object encoding h").text(), encoding);
+        assert!(client.call("info keyspace").text().contains(",subexpiry=1\r\n"));
+        for number in 0..size {
+            client.call(&format!("hpexpire h 1 fields 1 f{number}"));
+        }
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while client.call("hlen h") != Value::Integer(1) {
+            assert!(Instant::now() < deadline, "the fields do not expire");
+        }
+        let pair = Value::Array(vec![bulk("left"), bulk("7")]);
+        assert_eq!(client.call("hgetall h"), pair);
+        assert_eq!(client.call("hkeys h"), Value::Array(vec![bulk("left")]));
+        assert_eq!(client.call("hvals h"), Value::Array(vec![bulk("7")]));
+        assert_eq!(client.call("hscan h 0"), Value::Array(vec![bulk("0"), pair.clone()]));
+        assert_eq!(client.call("hrandfield h"), bulk("left"));
+        assert_eq!(client.call("hrandfield h 5 withvalues"), pair);
+        assert_eq!(client.call("hmget h f0 left"), Value::Array(vec![Value::Null, bulk("7")]));
+        assert_eq!(client.call("hexists h f0"), Value::Integer(0));
+        assert_eq!(client.call("hstrlen h f0"), Value::Integer(0));
+        assert_eq!(client.call("hdel h f0"), Value::Integer(0));
+        check(&mut client, "httl h fields 1 f0", &[-2]);
+        check(&mut client, "hexpire h 10 fields 1 f0", &[-2]);
+        assert_eq!(client.call("hincrby h f0 3"), Value::Integer(3));
+        check(&mut client, "httl h fields 1 f0", &[-1]);
     }
 }
 

@@ -228,11 +228,11 @@ fn keyspace(server: &Server, text: &mut String) {
         let Some(tables) = server.store.databases.get(index) else { continue };
         let keys = tables.count.load(Ordering::Acquire);
         if keys > 0 {
-            let expires = tables.expiring();
+            let (expires, hashes) = (tables.expiring(), tables.hashes_with_expiries());
             put(
                 text,
                 &format!("db{index}"),
-                format_args!("keys={keys},expires={expires},avg_ttl=0"),
+                format_args!("keys={keys},expires={expires},avg_ttl=0,subexpiry={hashes}"),
             );
         }
     }
