@@ -68,7 +68,7 @@ pub fn serve(
         .map_err(|why| StartFailure(format!("cannot read the users: {why}")))?;
     let default = acl.default_user();
     let has_password = !config.requirepass.is_empty();
-    let is_open = default.is_enabled && default.is_nopass && !has_password;
+    let is_open = default.is_open() && !has_password;
     config.check_open(&endpoints, is_open)?;
     let tls = load_tls(config)?;
     let engines = config.engines()?;
@@ -289,7 +289,10 @@ fn load_tls(config: &Config) -> Result<Option<Arc<Tls>>, StartFailure> {
 /// Reads certificates and users again, as SIGHUP asks. What cannot be read stays as it is.
 fn reload(server: &Server) {
     let certificates = server.tls.as_ref().map(|tls| ("certificates", tls.reload()));
-    let users = server.acl.has_file().then(|| ("users", server.acl.load()));
+    let users = server
+        .acl
+        .has_file()
+        .then(|| ("users", server.acl.load(&|| server.settings.may_be_open())));
     for (what, result) in certificates.into_iter().chain(users) {
         match result {
             Ok(()) => tracing::info!("SIGHUP: read the {what} again"),
