@@ -41,7 +41,7 @@ impl Sweeper {
                 swept.is_more |= keys.len() >= STEP_MAX;
                 for (time, key) in keys {
                     let at = (database, time, now);
-                    swept.keys += usize::from(expire(store, &tables, at, &key)?);
+                    swept.keys += usize::from(expire(store, at, &key)?);
                 }
                 expire_fields(store, &tables, (database, now), &mut swept)?;
             }
@@ -69,12 +69,7 @@ fn listed(tables: &Tables, list: [u8; 8], now: u64) -> Done<Vec<(u64, Vec<u8>)>>
 }
 
 /// Removes a key if it has expired, and the entry that lists it. Returns whether it had expired.
-fn expire(
-    store: &Store,
-    tables: &Tables,
-    (database, time, now): (u8, u64, u64),
-    key: &[u8],
-) -> Done<bool> {
+fn expire(store: &Store, (database, time, now): (u8, u64, u64), key: &[u8]) -> Done<bool> {
     let mut unit = Unit::new(store, now);
     unit.lock(database, std::iter::once(key));
     if unit.remove_expired(database, key)? {
@@ -83,7 +78,8 @@ fn expire(
     }
     // The key lives, was removed, or has another expiry, which has an entry of its own.
     let is_listed = unit.head(database, key)?.is_some_and(|head| head.expiry == Some(time));
-    if !is_listed {
+    // The database may have other tables since the list was read.
+    if let Some(tables) = unit.tables(database).filter(|_| !is_listed) {
         tables.elements.delete(expiry_entry(time, key))?;
     }
     Ok(false)
@@ -113,7 +109,9 @@ fn expire_fields(
             }
         } else if !unit.is_listed_by_field(database, &key, time)? {
             // The key was removed, or its first field expires later, which has an entry of its own.
-            tables.elements.delete(field_expiry_entry(time, &key))?;
+            if let Some(tables) = unit.tables(database) {
+                tables.elements.delete(field_expiry_entry(time, &key))?;
+            }
         }
     }
     Ok(())

@@ -47,7 +47,7 @@ const NO_FILE: &str = "This server is not configured to use an ACL file. Name on
 const OPEN_DEFAULT: &str = "other machines reach this server, and the user 'default' would need no \
      password; give it one, switch it off, or set requirepass first";
 
-/// Whether the user `default` may be one that needs no password of its own.
+/// Whether the user `default` may be one that needs no password.
 pub(crate) type MayBeOpen<'m> = &'m dyn Fn() -> bool;
 
 type Users = BTreeMap<String, Arc<User>>;

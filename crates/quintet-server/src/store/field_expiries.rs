@@ -2,7 +2,7 @@
 //!
 //! A hash whose fields do not expire has none of this and costs nothing. Another one has a second
 //! collection with a version of its own, which begins in the head and moves to the ordered table
-//! as all collections do. [`field_expiry_index`](super::field_expiry_index) has its content.
+//! as all collections do. `unit/field_expiry_index.rs` has its content.
 //!
 //! Layout in the head: the earliest expiry (8 bytes, little-endian), 1 if the collection is in the
 //! ordered table (1 byte), and its [state](super::elements).

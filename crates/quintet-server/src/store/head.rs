@@ -10,7 +10,7 @@
 //! | length, bytes, of a hash whose fields expire | [expiries of fields](super::field_expiries) |
 //! | rest, of another type | [state of the collection](super::elements) |
 //!
-//! A hash whose fields expire has a type code of its own. A server that does not know the code
+//! A hash whose fields expire has a separate type code. A server that does not know the code
 //! takes the head for damage and refuses the commands on the key, so it never drops an expiry.
 
 use super::{

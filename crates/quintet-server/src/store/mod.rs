@@ -14,9 +14,10 @@ mod collection;
 mod elements;
 mod events;
 mod field_expiries;
-mod field_expiry_index;
 #[cfg(test)]
 mod field_expiry_tests;
+#[cfg(test)]
+mod flush_tests;
 mod head;
 mod keyspace;
 mod notifications;

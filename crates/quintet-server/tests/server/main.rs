@@ -11,6 +11,7 @@ mod dump;
 mod dump_files;
 mod durability;
 mod exposition;
+mod flush;
 mod fuzz_corpus;
 mod generator;
 mod hash_expiries;

@@ -5,6 +5,8 @@
 //! So sixteen pushes to one list in a pipeline write its head once.
 
 mod expired;
+mod field_expiry_index;
+mod flush;
 mod noted;
 
 use std::sync::{Arc, atomic::Ordering};
@@ -12,17 +14,18 @@ use std::sync::{Arc, atomic::Ordering};
 use hashbrown::HashTable;
 use quintet::Durability;
 
+use field_expiry_index::remove_expired_fields;
+
 use super::{
     collection::Collection,
     elements::{Elements, Kind, Pending},
-    field_expiry_index::remove_expired_fields,
     head::{Body, Head, split},
     keyspace::Store,
     notifications::{KeyEvent, event},
     position::Position,
     slot::{Slot, Stored},
     stripes::{StripeGuard, Stripes},
-    tables::Tables,
+    tables::{Replacement, Tables},
 };
 use crate::failure::{Done, Fail};
 
@@ -39,6 +42,8 @@ pub(crate) struct Unit<'s> {
     pub(crate) now: u64,
     guards: Vec<(usize, StripeGuard<'s>)>,
     tables: [Option<Arc<Tables>>; 16],
+    /// Empty tables that databases get with the commit.
+    replacements: Vec<Replacement>,
     slots: Vec<Slot>,
     index: HashTable<(u64, usize)>,
     /// Bytes of values that the slots hold.
@@ -71,6 +76,7 @@ impl<'s> Unit<'s> {
             now,
             guards: Vec::new(),
             tables: [const { None }; 16],
+            replacements: Vec::new(),
             slots: Vec::new(),
             index: HashTable::new(),
             bytes: 0,
@@ -102,9 +108,11 @@ impl<'s> Unit<'s> {
         self.has_changes
     }
 
-    /// Whether the unit is large enough to commit.
+    /// Whether the unit is large enough to commit. One that flushes holds all stripes.
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes > UNIT_BYTES_MAX || self.slots.len() >= UNIT_KEYS_MAX
+        !self.replacements.is_empty()
+            || self.bytes > UNIT_BYTES_MAX
+            || self.slots.len() >= UNIT_KEYS_MAX
     }
 
     /// Takes the stripes of keys. Returns `false` if another unit has one of them: then the caller
@@ -363,18 +371,6 @@ impl<'s> Unit<'s> {
         own.map(Slot::added).sum()
     }
 
-    /// Forgets what the unit knows of a database, before all its keys are removed.
-    pub(crate) fn forget(&mut self, database: u8) {
-        self.slots.retain(|slot| slot.database != database);
-        self.touched.clear();
-        self.index.clear();
-        for (index, slot) in self.slots.iter().enumerate() {
-            let hash = self.store.stripes.hash(slot.database, &slot.key);
-            self.index.insert_unique(hash, (hash, index), |(hash, _)| *hash);
-        }
-        self.forget_tables();
-    }
-
     /// Forgets the tables if another unit has replaced some.
     fn check_epoch(&mut self) {
         let epoch = self.store.databases.epoch();
@@ -384,20 +380,18 @@ impl<'s> Unit<'s> {
         }
     }
 
-    fn forget_tables(&mut self) {
-        self.tables = [const { None }; 16];
-    }
-
     /// Commits all changes as one batch, tells who watches the keys, and releases the stripes.
     /// After an error nothing has been written, and the changes are discarded.
     pub(crate) fn commit(&mut self, durability: Durability) -> Done<usize> {
         self.end_command();
         let committed = self.write(durability);
+        let keys = self.slots.iter().filter(|slot| slot.is_changed).count();
+        let changes = keys + self.replacements.len();
         if committed.is_ok() {
+            self.end_flushes();
             self.publish();
             self.send_events();
         }
-        let changes = self.slots.iter().filter(|slot| slot.is_changed).count();
         self.discard();
         committed.map(|()| changes)
     }
@@ -415,6 +409,7 @@ impl<'s> Unit<'s> {
             self.slots.clear();
             self.index.clear();
         }
+        self.discard_flushes();
         self.touched.clear();
         self.events.clear();
         self.command_events = 0;
@@ -450,6 +445,7 @@ impl<'s> Unit<'s> {
             }
         }
         self.scratch = encoded;
+        self.store.databases.put_replacements(&mut batch, &self.replacements);
         if let Some(position) = &self.position {
             self.store.databases.put_position(&mut batch, position);
         }

@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{
+use super::super::{
     collection::{Collection, NameRange},
     elements::Pending,
     field_expiries::FieldExpiries,
@@ -180,7 +180,7 @@ impl Collection<'_> {
         let is_changed = &mut *self.is_changed;
         let fields = Collection { elements, pending, is_changed, table, field_expiries: None };
         let mut failure = Ok(());
-        fields.visit(super::ALL, false, |field, value| {
+        fields.visit(super::super::ALL, false, |field, value| {
             let expiry = match &expiries {
                 Some(expiries) => expiries.get(&by_field(field)),
                 None => Ok(None),
