@@ -232,7 +232,7 @@ fn a_hash_without_expiries_is_stored_as_before() {
     let store = open(dir.path());
     fill(&store, 2, |number| (number == 0).then_some(START + 10));
     let head = || store.databases.get(0).unwrap().keys.get(KEY).unwrap().unwrap().as_ref().to_vec();
-    assert_eq!(head().first(), Some(&0x24));
+    assert_eq!(head().first(), Some(&0x06));
     assert_eq!(stored(&store), 1);
     commit(&store, START, |unit| {
         let mut hash = unit.open_or_create(0, KEY, Kind::Hash)?;
