@@ -9,7 +9,7 @@ use crate::{
     number::parse_i64,
     resp::Args,
     spec::{Group, Keys},
-    store::{Collection, Kind, event},
+    store::{Collection, Kind, check_names, event},
 };
 
 commands! { Group::Hash;
@@ -76,7 +76,8 @@ fn parse_options(call: &Call<'_, '_>, is_set: bool) -> Done<FieldOptions> {
         } else if args.is(at, "fxx") && is_set {
             new_required = Some(Required::AllPresent);
         } else {
-            let word = String::from_utf8_lossy(args.at(at));
+            let word = args.at(at);
+            let word = String::from_utf8_lossy(word.get(..128).unwrap_or(word));
             return Err(Fail::with(format!("ERR unknown argument: {word}")));
         }
         if new_change.is_some() && change != ExpiryChange::Unsaid {
@@ -191,6 +192,7 @@ fn hsetex(call: &mut Call<'_, '_>) -> Done {
     let options = parse_options(call, true)?;
     let start = parse_pairs(call, options.fields)?;
     let (args, key) = (call.args, call.key());
+    check_names(args.from(start).step_by(2))?;
     if options.required != Required::Nothing {
         let hash = call.open(key, Kind::Hash)?;
         for field in args.from(start).step_by(2) {

@@ -24,8 +24,23 @@ use crate::failure::{Done, Fail};
 const INLINE_COUNT_MAX: usize = 128;
 /// Most bytes of elements in a head. Each write of the collection writes all of them.
 const INLINE_BYTES_MAX: usize = 2048;
-/// Longest name in bytes: the longest key of a table without the version and what types add.
+/// Longest field or member in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 65_000;
+/// Longest name of an element in bytes. Types add at most 9 bytes to a field or member, and a key
+/// of a table has at most 65,535 bytes with the 8 of the version.
+const ELEMENT_BYTES_MAX: usize = 65_500;
+
+/// Fails for a field or a member that is too long. A command checks all its names before its first
+/// change, since it must not change a part.
+pub(crate) fn check_names<'n>(names: impl IntoIterator<Item = &'n [u8]>) -> Done {
+    match names.into_iter().find(|name| name.len() > NAME_BYTES_MAX) {
+        None => Ok(()),
+        Some(name) => Err(Fail::with(format!(
+            "ERR an element of {} bytes is too long; the limit is {NAME_BYTES_MAX}",
+            name.len()
+        ))),
+    }
+}
 
 /// A collection that a unit has loaded.
 #[derive(Debug)]
@@ -121,9 +136,9 @@ impl<'u> Collection<'u> {
 
     /// Sets the value of a name. The number of elements stays the caller's business.
     pub(crate) fn put(&mut self, name: &[u8], value: &[u8]) -> Done {
-        if name.len() > NAME_BYTES_MAX {
+        if name.len() > ELEMENT_BYTES_MAX {
             return Err(Fail::with(format!(
-                "ERR an element of {} bytes is too long; the limit is {NAME_BYTES_MAX}",
+                "ERR an element of {} bytes is too long; the limit is {ELEMENT_BYTES_MAX}",
                 name.len()
             )));
         }

@@ -27,7 +27,7 @@ mod stripes;
 mod tables;
 mod unit;
 
-pub(crate) use collection::{ALL, Collection, NAME_BYTES_MAX, NameRange};
+pub(crate) use collection::{ALL, Collection, NAME_BYTES_MAX, NameRange, check_names};
 pub(crate) use elements::{Kind, put_bytes, take_bytes};
 pub(crate) use events::{Changes, KeyName};
 pub(crate) use head::{Body, Head, split};

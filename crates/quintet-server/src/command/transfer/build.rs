@@ -10,7 +10,7 @@ use super::super::{
 use crate::{
     failure::{Done, Fail},
     rdb::{Failure, Item, ItemId, Parsed, Sink},
-    store::{Kind, Unit},
+    store::{Kind, Unit, check_names},
 };
 
 /// Bytes of elements after which an unfinished value is committed.
@@ -99,6 +99,7 @@ impl Building {
     }
 
     fn put_named(&self, unit: &mut Unit<'_>, kind: Kind, name: &[u8], value: &[u8]) -> Parsed {
+        check_names([name])?;
         let mut collection = unit.open_or_create(self.database, &self.key, kind)?;
         if collection.contains(name)? {
             return Err(TWICE);
@@ -204,6 +205,7 @@ impl Building {
                     member.len()
                 }
                 Item::Scored(member, score) => {
+                    check_names([member])?;
                     let set = unit.open_or_create(self.database, &self.key, Kind::SortedSet)?;
                     if SortedSet::new(set).put(member, score)?.is_some() {
                         return Err(TWICE);

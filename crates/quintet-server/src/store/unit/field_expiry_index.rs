@@ -69,7 +69,6 @@ impl FieldExpiries {
         }
         match expiry {
             Some(new) => {
-                // The longer name first: if the field is too long for it, nothing has changed.
                 own.put(&by_time(new, field), &[])?;
                 own.put(&by_field(field), &new.to_le_bytes())?;
             }
@@ -134,7 +133,7 @@ impl Collection<'_> {
     }
 
     /// Sets or removes the expiry of a field, which the hash must have, unless `expiry` is `None`.
-    /// The caller must not set one that is past. Fails if the field is longer than 64,991 bytes.
+    /// The caller must not set one that is past.
     pub(crate) fn set_field_expiry(&mut self, field: &[u8], expiry: Option<u64>) -> Done {
         let Some(own) = &mut self.field_expiries else { return Ok(()) };
         if own.slot.is_none() && expiry.is_none() {
