@@ -83,7 +83,6 @@ mod present {
         for (count, what) in [
             (summary.functions, "libraries of functions were skipped"),
             (summary.modules, "values and other data of modules were skipped"),
-            (summary.field_expiries, "fields of hashes were imported without their expiry"),
         ] {
             if count > 0 {
                 let separator = if skipped.is_empty() { "" } else { "; " };
@@ -100,7 +99,6 @@ mod present {
                 "expired": summary.expired,
                 "functions": summary.functions,
                 "modules": summary.modules,
-                "field_expiries": summary.field_expiries,
             });
             writeln!(context.out, "{summary}")?;
         } else {

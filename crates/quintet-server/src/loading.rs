@@ -28,8 +28,6 @@ pub(crate) struct Loaded {
     pub(crate) summary: Summary,
     /// Keys that had expired and were skipped.
     pub(crate) expired: u64,
-    /// Fields of hashes whose expiry was dropped.
-    pub(crate) field_expiries: u64,
 }
 
 /// Receives the keys of a dump.
@@ -142,11 +140,10 @@ impl FileSink for Loader<'_> {
     fn end(&mut self) -> Parsed {
         let Some(building) = self.building.take() else { return Ok(()) };
         let (database, key) = building.key();
-        if building.is_present() && self.expiry.is_some() {
+        if self.expiry.is_some() && self.unit.exists(database, key)? {
             self.unit.set_expiry(database, key, self.expiry)?;
         }
         self.unit.end_command();
-        self.loaded.field_expiries += building.dropped;
         self.bytes += building.bytes;
         if self.bytes > STEP_BYTES || self.unit.is_full() {
             self.unit.commit(Durability::Buffered)?;

@@ -15,7 +15,7 @@ use crate::{
     config::{Config, StartFailure, prepare_directory, refuse},
     failure::Fail,
     loading::Loader,
-    rdb::{FileWriter, VERSION_WRITTEN},
+    rdb::{FileWriter, VERSION_MAX, VERSION_WRITTEN},
     spec::REDIS_VERSION,
     store::{Changes, DATABASES, Databases, Engines, Store, Stripes, Tables, Unit, now_millis},
 };
@@ -30,8 +30,6 @@ pub struct ImportSummary {
     pub keys: u64,
     /// Keys that had expired, which are not imported.
     pub expired: u64,
-    /// Fields of hashes whose expiry was dropped.
-    pub field_expiries: u64,
     /// Libraries of functions, which are not imported.
     pub functions: u64,
     /// Values and other data of modules, which are not imported.
@@ -114,14 +112,14 @@ pub fn import_rdb(
     Ok(ImportSummary {
         keys: found.summary.keys,
         expired: found.expired,
-        field_expiries: found.field_expiries,
         functions: found.summary.functions,
         modules: found.summary.module_values + found.summary.module_records,
     })
 }
 
-/// Exports all keys of the directory `dir` as a dump file that Redis from 7.0 on loads. `target`
-/// should be buffered. `tick` is called after each key with the number of all keys.
+/// Exports all keys of the directory `dir` as a dump file. Redis from 7.0 on loads it, and from 7.4
+/// on if fields of hashes expire. `target` should be buffered. `tick` is called after each key with
+/// the number of all keys.
 ///
 /// Fails if a server uses the directory, and if the target refuses bytes.
 pub fn export_rdb(
@@ -164,7 +162,14 @@ fn write_all(
     tick: &mut dyn FnMut(),
 ) -> Result<(), SaveFailure> {
     let aux = [("redis-ver", REDIS_VERSION), ("redis-bits", "64")];
-    let mut file = FileWriter::begin(target, VERSION_WRITTEN, &aux)?;
+    // Redis 7.0 loads no file that has fields with expiries.
+    let mut version = VERSION_WRITTEN;
+    for tables in (0..DATABASES).filter_map(|database| store.databases.get(database)) {
+        if tables.has_field_expiries()? {
+            version = VERSION_MAX;
+        }
+    }
+    let mut file = FileWriter::begin(target, version, &aux)?;
     for database in 0..DATABASES {
         let Some(tables) = store.databases.get(database) else { continue };
         let count = tables.count.load(Ordering::Acquire);

@@ -27,8 +27,8 @@ use crate::{
     sampler::sample_until_end,
     spec::Registry,
     state::{AppendFsync, Event, Replication, Server, Settings, Stats},
-    store::{Changes, Databases, Engines, Store, Stripes, parse_classes},
-    sweeper::Sweeper,
+    store::{Changes, Databases, Engines, Store, Stripes, now_millis, parse_classes},
+    sweeper::{Sweeper, Swept},
     tls::Tls,
 };
 
@@ -68,7 +68,7 @@ pub fn serve(
         .map_err(|why| StartFailure(format!("cannot read the users: {why}")))?;
     let default = acl.default_user();
     let has_password = !config.requirepass.is_empty();
-    let is_open = default.is_enabled && default.is_nopass && !has_password;
+    let is_open = default.is_open() && !has_password;
     config.check_open(&endpoints, is_open)?;
     let tls = load_tls(config)?;
     let engines = config.engines()?;
@@ -289,7 +289,10 @@ fn load_tls(config: &Config) -> Result<Option<Arc<Tls>>, StartFailure> {
 /// Reads certificates and users again, as SIGHUP asks. What cannot be read stays as it is.
 fn reload(server: &Server) {
     let certificates = server.tls.as_ref().map(|tls| ("certificates", tls.reload()));
-    let users = server.acl.has_file().then(|| ("users", server.acl.load()));
+    let users = server
+        .acl
+        .has_file()
+        .then(|| ("users", server.acl.load(&|| server.settings.may_be_open())));
     for (what, result) in certificates.into_iter().chain(users) {
         match result {
             Ok(()) => tracing::info!("SIGHUP: read the {what} again"),
@@ -364,18 +367,20 @@ async fn sweep(server: Arc<Server>) {
         let own = server.clone();
         let step = move || {
             if own.replication.is_loading() {
-                return Ok((0, false));
+                return Ok(Swept::default());
             }
-            // The master of a replica removes expired keys.
-            Sweeper::step(&own.store, !own.replication.is_replica())
+            // The master of a replica removes what has expired.
+            let now = (!own.replication.is_replica()).then(now_millis);
+            Sweeper::step(&own.store, now)
         };
         let started = Instant::now();
         let swept = tokio::task::spawn_blocking(step).await;
         server.note_latency(Event::ExpireCycle, started.elapsed());
         let is_more = match swept {
-            Ok(Ok((expired, is_more))) => {
-                Stats::add(&server.stats.expired, expired);
-                is_more
+            Ok(Ok(swept)) => {
+                Stats::add(&server.stats.expired, swept.keys);
+                Stats::add(&server.stats.expired_fields, swept.fields);
+                swept.is_more
             }
             // A full disk or a failed table: writes report it to the clients.
             Ok(Err(fail)) => {

@@ -1,45 +1,61 @@
-//! Removes expired keys and the elements of dead versions in the background.
+//! Removes expired keys, expired fields of hashes, and the elements of dead versions in the
+//! background.
 
 use quintet::Durability;
 
 use crate::{
     failure::Done,
-    store::{DATABASES, DEAD_VERSIONS, EXPIRIES, Store, Tables, Unit, expiry_entry, now_millis},
+    store::{
+        DATABASES, DEAD_VERSIONS, EXPIRIES, FIELD_EXPIRIES, Store, Tables, Unit, expiry_entry,
+        field_expiry_entry,
+    },
 };
 
-/// Keys or elements that one step removes from a database.
+/// Keys, fields or elements that one step removes from a database.
 const STEP_MAX: usize = 512;
 
 /// Removes expired keys and dead elements.
 #[derive(Debug)]
 pub(crate) struct Sweeper;
 
+/// What a step has removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Swept {
+    /// Expired keys.
+    pub(crate) keys: usize,
+    /// Expired fields of hashes.
+    pub(crate) fields: usize,
+    /// Whether more is due.
+    pub(crate) is_more: bool,
+}
+
 impl Sweeper {
-    /// Does one step for each database; `removes_expired` says whether keys expire
-    /// here. Returns the number of expired keys that it removed, and
-    /// whether more is due.
-    pub(crate) fn step(store: &Store, removes_expired: bool) -> Done<(usize, bool)> {
-        let mut expired = 0;
-        let mut is_more = false;
+    /// Does one step for each database. Removes what expired until `now`, in milliseconds since
+    /// 1970; with `None` nothing expires here.
+    pub(crate) fn step(store: &Store, now: Option<u64>) -> Done<Swept> {
+        let mut swept = Swept::default();
         for database in 0..DATABASES {
             let Some(tables) = store.databases.get(database) else { continue };
-            let keys =
-                if removes_expired { expired_keys(&tables, now_millis())? } else { Vec::new() };
-            is_more |= keys.len() >= STEP_MAX;
-            for (time, key) in keys {
-                expired += usize::from(expire(store, database, &tables, time, &key)?);
+            if let Some(now) = now {
+                let keys = listed(&tables, EXPIRIES, now)?;
+                swept.is_more |= keys.len() >= STEP_MAX;
+                for (time, key) in keys {
+                    let at = (database, time, now);
+                    swept.keys += usize::from(expire(store, at, &key)?);
+                }
+                expire_fields(store, &tables, (database, now), &mut swept)?;
             }
-            is_more |= remove_dead(store, &tables)?;
+            swept.is_more |= remove_dead(store, &tables)?;
         }
-        Ok((expired, is_more))
+        Ok(swept)
     }
 }
 
-/// Keys that have expired, each with the time under which it is listed.
-fn expired_keys(tables: &Tables, now: u64) -> Done<Vec<(u64, Vec<u8>)>> {
-    let end = [EXPIRIES.as_slice(), &now.saturating_add(1).to_be_bytes()].concat();
+/// Keys that are listed until `now`, each with its time.
+fn listed(tables: &Tables, list: [u8; 8], now: u64) -> Done<Vec<(u64, Vec<u8>)>> {
+    let end = [list.as_slice(), &now.saturating_add(1).to_be_bytes()].concat();
     let mut found = Vec::new();
-    tables.elements.visit(EXPIRIES.to_vec()..end, |name, _| {
+    tables.elements.visit(list.to_vec()..end, |name, _| {
         if let Some((time, key)) = name.get(8..).and_then(|rest| rest.split_first_chunk::<8>()) {
             found.push((u64::from_be_bytes(*time), key.to_vec()));
         }
@@ -53,8 +69,8 @@ fn expired_keys(tables: &Tables, now: u64) -> Done<Vec<(u64, Vec<u8>)>> {
 }
 
 /// Removes a key if it has expired, and the entry that lists it. Returns whether it had expired.
-fn expire(store: &Store, database: u8, tables: &Tables, time: u64, key: &[u8]) -> Done<bool> {
-    let mut unit = Unit::new(store, now_millis());
+fn expire(store: &Store, (database, time, now): (u8, u64, u64), key: &[u8]) -> Done<bool> {
+    let mut unit = Unit::new(store, now);
     unit.lock(database, std::iter::once(key));
     if unit.remove_expired(database, key)? {
         unit.commit(Durability::Buffered)?;
@@ -62,10 +78,43 @@ fn expire(store: &Store, database: u8, tables: &Tables, time: u64, key: &[u8]) -
     }
     // The key lives, was removed, or has another expiry, which has an entry of its own.
     let is_listed = unit.head(database, key)?.is_some_and(|head| head.expiry == Some(time));
-    if !is_listed {
+    // The database may have other tables since the list was read.
+    if let Some(tables) = unit.tables(database).filter(|_| !is_listed) {
         tables.elements.delete(expiry_entry(time, key))?;
     }
     Ok(false)
+}
+
+/// Removes expired fields of a database, all together as many as a step may.
+fn expire_fields(
+    store: &Store,
+    tables: &Tables,
+    (database, now): (u8, u64),
+    swept: &mut Swept,
+) -> Done {
+    let hashes = listed(tables, FIELD_EXPIRIES, now)?;
+    swept.is_more |= hashes.len() >= STEP_MAX;
+    let mut left = STEP_MAX;
+    for (time, key) in hashes {
+        let mut unit = Unit::new(store, now);
+        unit.lock(database, std::iter::once(key.as_slice()));
+        let removed = unit.remove_expired_fields(database, &key, left)?;
+        if removed > 0 {
+            unit.commit(Durability::Buffered)?;
+            swept.fields += removed;
+            left = left.saturating_sub(removed);
+            if left == 0 {
+                swept.is_more = true;
+                break;
+            }
+        } else if !unit.is_listed_by_field(database, &key, time)? {
+            // The key was removed, or its first field expires later, which has an entry of its own.
+            if let Some(tables) = unit.tables(database) {
+                tables.elements.delete(field_expiry_entry(time, &key))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Removes elements of the first dead version. Returns whether there is more.

@@ -59,7 +59,7 @@ pub(crate) async fn run_work(server: &Arc<Server>, ip: Option<IpAddr>, work: Wor
                 Answer::Wrong
             }
             Work::Change(change) => {
-                let changed = change(&server.acl);
+                let changed = change(&server.acl, &|| server.settings.may_be_open());
                 // Also if the client of the change has gone.
                 server.clients.wake_all();
                 changed.map_or_else(Answer::Failed, Answer::Changed)

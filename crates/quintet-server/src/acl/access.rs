@@ -50,15 +50,21 @@ const ASK: [&str; 18] = [
 ];
 
 /// Commands that change keys and return no data of them.
-const CHANGE: [&str; 47] = [
+const CHANGE: [&str; 53] = [
     "append",
     "del",
     "expire",
     "expireat",
     "geoadd",
     "hdel",
+    "hexpire",
+    "hexpireat",
     "hmset",
+    "hpersist",
+    "hpexpire",
+    "hpexpireat",
     "hset",
+    "hsetex",
     "hsetnx",
     "linsert",
     "lpush",

@@ -43,6 +43,13 @@ const USERS_MAX: usize = 10_000;
 const NO_FILE: &str = "This server is not configured to use an ACL file. Name one with `aclfile` \
      in the configuration";
 
+/// Why a change that opens the server to other machines is refused.
+const OPEN_DEFAULT: &str = "other machines reach this server, and the user 'default' would need no \
+     password; give it one, switch it off, or set requirepass first";
+
+/// Whether the user `default` may be one that needs no password.
+pub(crate) type MayBeOpen<'m> = &'m dyn Fn() -> bool;
+
 type Users = BTreeMap<String, Arc<User>>;
 
 /// The users.
@@ -163,18 +170,38 @@ impl Acl {
         user.is_unrestricted || self.registry.find(name).is_some_and(|row| user.reads_all_keys(row))
     }
 
-    /// Replaces the users. The caller holds `changing`.
-    fn install(&self, users: Users) {
-        *self.users.write().unwrap_or_else(PoisonError::into_inner) = users;
+    /// Replaces the users. The caller holds `changing`. Fails, and keeps the old ones, if `default`
+    /// would need no password and must not.
+    fn install(&self, users: Users, may_be_open: MayBeOpen<'_>) -> Result<(), String> {
+        let mut own = self.users.write().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock, so that no other change removes the other password meanwhile.
+        if users.get(DEFAULT_USER).is_some_and(|user| user.is_open()) && !may_be_open() {
+            return Err(OPEN_DEFAULT.to_owned());
+        }
+        *own = users;
+        drop(own);
         self.generation.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Calls `change` with the user `default`, which nothing else changes meanwhile.
+    pub(crate) fn with_default_user<T>(&self, change: impl FnOnce(Option<&User>) -> T) -> T {
+        let users = self.users.read().unwrap_or_else(PoisonError::into_inner);
+        change(users.get(DEFAULT_USER).map(Arc::as_ref))
     }
 
     fn snapshot(&self) -> Users {
         self.users.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Makes or changes a user. All rules apply, or none. Blocks while it hashes passwords.
-    pub(crate) fn set_user(&self, name: &str, list: &[Rule]) -> Result<(), String> {
+    /// Makes or changes a user. All rules apply, or none. Blocks while it hashes passwords. Fails
+    /// if `default` would need no password and must not.
+    pub(crate) fn set_user(
+        &self,
+        name: &str,
+        list: &[Rule],
+        may_be_open: MayBeOpen<'_>,
+    ) -> Result<(), String> {
         rules::check_name(name)?;
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut users = self.snapshot();
@@ -187,29 +214,32 @@ impl Acl {
         };
         rules::apply(&mut user, list, &self.registry)?;
         users.insert(name.to_owned(), Arc::new(user));
-        self.install(users);
-        Ok(())
+        self.install(users, may_be_open)
     }
 
     /// Removes users. Returns how many existed. Blocks while other changes hash passwords.
-    pub(crate) fn delete_users(&self, names: &[String]) -> Result<usize, String> {
+    pub(crate) fn delete_users(
+        &self,
+        names: &[String],
+        may_be_open: MayBeOpen<'_>,
+    ) -> Result<usize, String> {
         if names.iter().any(|name| name == DEFAULT_USER) {
             return Err("The 'default' user cannot be removed".to_owned());
         }
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut users = self.snapshot();
         let removed = names.iter().filter(|name| users.remove(name.as_str()).is_some()).count();
-        self.install(users);
+        self.install(users, may_be_open)?;
         Ok(removed)
     }
 
-    /// Reads the file again. Keeps the old users if it cannot be read or if a rule is wrong.
-    pub(crate) fn load(&self) -> Result<(), String> {
+    /// Reads the file again. Keeps the old users if it cannot be read, if a rule is wrong, and if
+    /// `default` would need no password and must not.
+    pub(crate) fn load(&self, may_be_open: MayBeOpen<'_>) -> Result<(), String> {
         let path = self.file.as_deref().ok_or(NO_FILE)?;
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let users = make_users(&file::read(path)?, &self.registry)?;
-        self.install(users);
-        Ok(())
+        self.install(users, may_be_open)
     }
 
     /// Writes the file: the new one replaces the old one and is on disk, or the old one stays.

@@ -247,6 +247,11 @@ impl User {
             })
     }
 
+    /// Whether each password is right for a login now.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_enabled && self.is_nopass
+    }
+
     /// Whether a subscription is allowed.
     pub(crate) fn allows_channel(&self, name: &[u8], is_pattern: bool) -> bool {
         self.permissions().any(|permissions| permissions.allows_channel(name, is_pattern))

@@ -10,7 +10,7 @@ use super::{
     generic::reply_help,
 };
 use crate::{
-    acl::{Acl, DEFAULT_USER, Denial, Permissions, Rule, User, fill_random},
+    acl::{Acl, DEFAULT_USER, Denial, MayBeOpen, Permissions, Rule, User, fill_random},
     failure::{Done, Fail},
     number::{parse_i64, parse_u64},
     resp::Reply,
@@ -57,7 +57,7 @@ const BITS: u64 = 256;
 /// Starts a change at the first run of the command, and returns its result at the second.
 fn change(
     call: &mut Call<'_, '_>,
-    make: impl FnOnce(&Acl) -> Result<usize, String> + Send + 'static,
+    make: impl FnOnce(&Acl, MayBeOpen<'_>) -> Result<usize, String> + Send + 'static,
 ) -> Done<Option<usize>> {
     if call.session.queue.is_some() {
         call.session.is_queue_bad = true;
@@ -97,27 +97,27 @@ fn setuser(call: &mut Call<'_, '_>) -> Done {
     let name = text(call.args.at(2))?;
     let rules = call.args.from(3).map(|rule| text(rule).map(Rule::new));
     let rules = rules.collect::<Done<Vec<Rule>>>()?;
-    let changed = change(call, move |acl| acl.set_user(&name, &rules).map(|()| 1))?;
+    let changed = change(call, move |acl, may| acl.set_user(&name, &rules, may).map(|()| 1))?;
     reply_ok(call, changed);
     Ok(())
 }
 
 fn deluser(call: &mut Call<'_, '_>) -> Done {
     let names = call.args.from(2).map(text).collect::<Done<Vec<String>>>()?;
-    if let Some(removed) = change(call, move |acl| acl.delete_users(&names))? {
+    if let Some(removed) = change(call, move |acl, may| acl.delete_users(&names, may))? {
         call.reply.count(removed);
     }
     Ok(())
 }
 
 fn load(call: &mut Call<'_, '_>) -> Done {
-    let changed = change(call, |acl| acl.load().map(|()| 1))?;
+    let changed = change(call, |acl, may| acl.load(may).map(|()| 1))?;
     reply_ok(call, changed);
     Ok(())
 }
 
 fn save(call: &mut Call<'_, '_>) -> Done {
-    let changed = change(call, |acl| acl.save().map(|()| 1))?;
+    let changed = change(call, |acl, _| acl.save().map(|()| 1))?;
     reply_ok(call, changed);
     Ok(())
 }

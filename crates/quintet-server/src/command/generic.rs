@@ -317,12 +317,16 @@ fn copy_value(call: &mut Call<'_, '_>, source: (u8, &[u8]), target: (u8, &[u8]))
         let value = value.clone();
         return call.unit.set_string(target.0, target.1, value, expiry);
     }
-    let Some(from) = call.unit.open(source.0, source.1, kind)? else { return Ok(()) };
+    let Some(mut from) = call.unit.open(source.0, source.1, kind)? else { return Ok(()) };
+    let field_expiries = from.field_expiries()?;
     let (elements, count, extra) =
         (from.collect(crate::store::ALL)?, from.count(), from.extra().to_vec());
     let mut to = call.unit.open_or_create(target.0, target.1, kind)?;
     for (name, value) in elements {
         to.put(&name, &value)?;
+    }
+    for (field, expiry) in field_expiries {
+        to.set_field_expiry(&field, Some(expiry))?;
     }
     to.set_extra(&extra);
     to.set_count(count);
@@ -350,6 +354,7 @@ fn object_encoding(call: &mut Call<'_, '_>) -> Done {
             }
             (Kind::SortedSet, false) => "skiplist",
             (Kind::Stream, _) => "stream",
+            (_, true) if head.field_expiries.is_some() => "listpackex",
             (_, true) => "listpack",
             (_, false) => "hashtable",
         },

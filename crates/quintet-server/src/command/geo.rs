@@ -7,7 +7,7 @@ use super::{
 use crate::{
     failure::{Done, Fail},
     spec::{Group, Keys},
-    store::{Kind, event},
+    store::{Kind, check_names, event},
 };
 
 commands! { Group::Geo;
@@ -138,6 +138,7 @@ fn geoadd(call: &mut Call<'_, '_>) -> Done {
     for at in (at..call.args.len()).step_by(3) {
         places.push((score_of(parse_position(call, at)?), call.args.at(at + 2)));
     }
+    check_names(places.iter().map(|(_, member)| *member))?;
     let key = call.key();
     if must_exist == Some(true) && !call.check_kind(key, Kind::SortedSet)? {
         call.reply.integer(0);

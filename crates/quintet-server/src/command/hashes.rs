@@ -10,7 +10,7 @@ use crate::{
     failure::{Done, Fail},
     number::{format_decimal, parse_f64, parse_i64},
     spec::{Group, Keys},
-    store::{ALL, Kind, event},
+    store::{ALL, Kind, check_names, event},
 };
 
 commands! { Group::Hash;
@@ -98,11 +98,13 @@ fn put_fields(call: &mut Call<'_, '_>) -> Done<usize> {
         let name = String::from_utf8_lossy(args.at(0)).to_lowercase();
         return Err(Fail::with(format!("ERR wrong number of arguments for '{name}' command")));
     }
+    check_names(args.from(2).step_by(2))?;
     let mut hash = call.create(key, Kind::Hash)?;
     let mut added = 0;
     let mut words = args.from(2);
     while let (Some(name), Some(value)) = (words.next(), words.next()) {
         added += usize::from(!hash.contains(name)?);
+        hash.set_field_expiry(name, None)?;
         hash.put(name, value)?;
     }
     hash.set_count(hash.count() + added);
@@ -124,6 +126,7 @@ fn hmset(call: &mut Call<'_, '_>) -> Done {
 
 fn hsetnx(call: &mut Call<'_, '_>) -> Done {
     let (args, key) = (call.args, call.key());
+    check_names([args.at(2)])?;
     let mut hash = call.create(key, Kind::Hash)?;
     let is_new = !hash.contains(args.at(2))?;
     if is_new {
@@ -143,6 +146,7 @@ fn hdel(call: &mut Call<'_, '_>) -> Done {
 
 fn put_field(call: &mut Call<'_, '_>, value: &[u8]) -> Done {
     let (args, key) = (call.args, call.key());
+    check_names([args.at(2)])?;
     let mut hash = call.create(key, Kind::Hash)?;
     if !hash.contains(args.at(2))? {
         hash.set_count(hash.count() + 1);

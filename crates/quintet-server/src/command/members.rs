@@ -68,6 +68,7 @@ pub(super) fn remove(call: &mut Call<'_, '_>, kind: Kind) -> Done<usize> {
     let mut removed = 0;
     for member in args.from(2) {
         if collection.contains(member)? {
+            collection.set_field_expiry(member, None)?;
             collection.remove(member);
             removed += 1;
         }

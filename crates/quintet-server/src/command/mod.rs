@@ -9,6 +9,8 @@ pub(crate) mod call;
 pub(crate) mod connection;
 mod generic;
 mod geo;
+mod hash_expiries;
+mod hash_values;
 mod hashes;
 mod hyperloglog;
 mod introspection;
@@ -47,6 +49,8 @@ pub(crate) fn table() -> Vec<Command> {
         scan::server_rows::COMMANDS,
         pubsub::COMMANDS,
         hashes::COMMANDS,
+        hash_expiries::COMMANDS,
+        hash_values::COMMANDS,
         geo::COMMANDS,
         hyperloglog::COMMANDS,
         sort::COMMANDS,

@@ -240,9 +240,7 @@ fn flushall(call: &mut Call<'_, '_>) -> Done {
 
 fn clear(call: &mut Call<'_, '_>, databases: std::ops::Range<u8>) -> Done {
     for database in databases {
-        call.unit.forget(database);
-        call.server.store.databases.clear(database)?;
-        call.server.store.changes.changed_all(database);
+        call.unit.flush(database)?;
     }
     call.reply.ok();
     Ok(())

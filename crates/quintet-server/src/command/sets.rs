@@ -9,7 +9,7 @@ use super::{
 use crate::{
     failure::{Done, Fail},
     spec::{Group, Keys},
-    store::{ALL, Kind, event},
+    store::{ALL, Kind, check_names, event},
 };
 
 commands! { Group::Set;
@@ -45,6 +45,7 @@ commands! { Group::Set;
 
 fn sadd(call: &mut Call<'_, '_>) -> Done {
     let (args, key) = (call.args, call.key());
+    check_names(args.from(2))?;
     let mut set = call.create(key, Kind::Set)?;
     let mut added = 0;
     for member in args.from(2) {

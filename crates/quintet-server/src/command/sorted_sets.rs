@@ -14,7 +14,7 @@ use crate::{
     number::parse_f64,
     resp::Reply,
     spec::{Group, Keys},
-    store::{Kind, event},
+    store::{Kind, check_names, event},
 };
 
 commands! { Group::SortedSet;
@@ -122,6 +122,7 @@ fn zadd(call: &mut Call<'_, '_>) -> Done {
     while let (Some(score), Some(member)) = (words.next(), words.next()) {
         pairs.push((parse_f64(score).ok_or(Fail::NOT_FLOAT)?, member));
     }
+    check_names(pairs.iter().map(|(_, member)| *member))?;
     if has(option::XX) && !call.check_kind(key, Kind::SortedSet)? {
         if has(option::INCR) {
             call.reply.null();
@@ -171,6 +172,7 @@ fn zadd(call: &mut Call<'_, '_>) -> Done {
 
 fn zincrby(call: &mut Call<'_, '_>) -> Done {
     let (args, key, by) = (call.args, call.key(), call.float(2)?);
+    check_names([args.at(3)])?;
     let mut set = call.create_sorted_set(key)?;
     let old = set.score(args.at(3))?;
     let score = old.unwrap_or(0.0) + by;

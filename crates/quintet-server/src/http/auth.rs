@@ -49,7 +49,7 @@ pub(super) fn is_host_allowed<B>(request: &Request<B>, hosts: &[String]) -> bool
 pub(super) async fn access<B>(request: &Request<B>, server: &Arc<Server>, ip: IpAddr) -> Access {
     let default = server.acl.default_user();
     let plain = server.settings.password();
-    let is_open = plain.is_empty() && default.is_enabled && default.is_nopass;
+    let is_open = plain.is_empty() && default.is_open();
     if is_open && default.is_unrestricted {
         return Access::Granted;
     }

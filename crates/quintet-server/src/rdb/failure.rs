@@ -2,9 +2,9 @@
 
 use crate::failure::Fail;
 
-/// Newest version of the format that is read: Redis 7.4.
-pub(crate) const VERSION_MAX: u32 = 12;
-/// Version that is written: Redis 7.0.
+/// Newest version of the format that is read: Redis 7.4. It is written if fields of hashes expire.
+pub(crate) const VERSION_MAX: u16 = 12;
+/// Version that is written otherwise: Redis 7.0.
 pub(crate) const VERSION_WRITTEN: u16 = 10;
 
 /// Why a dump cannot be read.

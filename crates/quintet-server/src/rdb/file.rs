@@ -129,7 +129,7 @@ fn read_version<R: Read>(input: &mut Input<R>) -> Parsed<u32> {
         return Err(input.malformed("a dump of Redis begins with REDIS"));
     }
     let version = std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok());
-    version.filter(|version| (1..=VERSION_MAX).contains(version)).ok_or_else(|| {
+    version.filter(|version| (1..=u32::from(VERSION_MAX)).contains(version)).ok_or_else(|| {
         let digits = digits.escape_ascii();
         input.malformed(format!("version {digits} is not one of 1 to {VERSION_MAX}"))
     })

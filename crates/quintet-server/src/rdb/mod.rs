@@ -1,5 +1,5 @@
-//! Redis's dump format (RDB): values and whole files, read up to version 12 and written as
-//! version 10.
+//! Redis's dump format (RDB): values and whole files, read up to version 12. They are written as
+//! version 10, and as version 12 if fields of hashes expire.
 //!
 //! `DUMP`, `RESTORE`, `quintet import --rdb`, `quintet export --rdb` and replication share it. The
 //! module knows bytes and no tables: a reader hands each element of a value to a [`Sink`], and a
@@ -27,7 +27,7 @@ mod payload;
 mod tests;
 mod value;
 
-pub(crate) use failure::{Failure, Parsed, VERSION_WRITTEN};
+pub(crate) use failure::{Failure, Parsed, VERSION_MAX, VERSION_WRITTEN};
 pub(crate) use file::{FileSink, FileWriter, Summary, read_file};
 pub(crate) use item::{Item, ItemId, Sink, value_type};
 pub(crate) use output::Output;

@@ -23,7 +23,7 @@ impl<'p> Payload<'p> {
     pub(crate) fn verify(payload: &'p [u8]) -> Option<Self> {
         let (body, footer) = payload.split_at_checked(payload.len().checked_sub(FOOTER_BYTES)?)?;
         let (version, crc) = footer.split_first_chunk::<2>()?;
-        let is_known = u32::from(u16::from_le_bytes(*version)) <= VERSION_MAX;
+        let is_known = u16::from_le_bytes(*version) <= VERSION_MAX;
         let crc = u64::from_le_bytes(*crc.first_chunk()?);
         let is_right = crc64::update(crc64::update(0, body), version) == crc;
         let (kind, value) = body.split_first()?;

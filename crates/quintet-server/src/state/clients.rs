@@ -501,7 +501,7 @@ impl Session {
     pub(crate) fn new(client: Arc<Client>, acl: &Acl, has_password: bool) -> Self {
         let acl_generation = acl.generation();
         let user = acl.default_user();
-        let is_authenticated = user.is_enabled && user.is_nopass && !has_password;
+        let is_authenticated = user.is_open() && !has_password;
         Self {
             client,
             database: 0,
@@ -542,7 +542,7 @@ impl Session {
     pub(crate) fn reset_user(&mut self, acl: &Acl, has_password: bool) {
         self.acl_generation = acl.generation();
         self.user = acl.default_user();
-        self.is_authenticated = self.user.is_enabled && self.user.is_nopass && !has_password;
+        self.is_authenticated = self.user.is_open() && !has_password;
         self.client.info().user.clone_from(&self.user.name);
     }
 

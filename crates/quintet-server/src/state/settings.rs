@@ -171,6 +171,12 @@ impl Settings {
         self.password.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether the user `default` may need no password of its own: no other machine reaches the
+    /// server, or `requirepass` is set.
+    pub(crate) fn may_be_open(&self) -> bool {
+        !self.needs_password.load(Ordering::Relaxed) || !self.password().is_empty()
+    }
+
     /// Changes the password.
     pub(crate) fn set_password(&self, password: &str) {
         let mut own = self.password.write().unwrap_or_else(PoisonError::into_inner);

@@ -3,10 +3,10 @@
 
 use std::fmt;
 
-use crate::acl::{Acl, Login};
+use crate::acl::{Acl, Login, MayBeOpen};
 
 /// A change of users, or a read or write of their file. Returns a count or why it failed.
-type AclChange = Box<dyn FnOnce(&Acl) -> Result<usize, String> + Send>;
+type AclChange = Box<dyn FnOnce(&Acl, MayBeOpen<'_>) -> Result<usize, String> + Send>;
 
 /// A piece of work.
 pub(crate) enum Work {

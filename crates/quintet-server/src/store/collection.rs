@@ -12,9 +12,11 @@ use std::{
 use quintet::Table;
 
 use super::{
-    head::{Body, Elements, Inline},
-    slot::{Pending, Slot},
-    tables::Tables,
+    elements::{Elements, Inline, Kind, Pending},
+    field_expiries::FieldExpiries,
+    head::{Body, Head},
+    slot::Slot,
+    tables::{Databases, Tables},
 };
 use crate::failure::{Done, Fail};
 
@@ -22,16 +24,40 @@ use crate::failure::{Done, Fail};
 const INLINE_COUNT_MAX: usize = 128;
 /// Most bytes of elements in a head. Each write of the collection writes all of them.
 const INLINE_BYTES_MAX: usize = 2048;
-/// Longest name in bytes: the longest key of a table without the version and what types add.
+/// Longest field or member in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 65_000;
+/// Longest name of an element in bytes. Types add at most 9 bytes to a field or member, and a key
+/// of a table has at most 65,535 bytes with the 8 of the version.
+const ELEMENT_BYTES_MAX: usize = 65_500;
+
+/// Fails for a field or a member that is too long. A command checks all its names before its first
+/// change, since it must not change a part.
+pub(crate) fn check_names<'n>(names: impl IntoIterator<Item = &'n [u8]>) -> Done {
+    match names.into_iter().find(|name| name.len() > NAME_BYTES_MAX) {
+        None => Ok(()),
+        Some(name) => Err(Fail::with(format!(
+            "ERR an element of {} bytes is too long; the limit is {NAME_BYTES_MAX}",
+            name.len()
+        ))),
+    }
+}
 
 /// A collection that a unit has loaded.
 #[derive(Debug)]
 pub(crate) struct Collection<'u> {
-    elements: &'u mut Elements,
-    pending: &'u mut Pending,
-    is_changed: &'u mut bool,
-    table: Option<Arc<Tables>>,
+    pub(super) elements: &'u mut Elements,
+    pub(super) pending: &'u mut Pending,
+    pub(super) is_changed: &'u mut bool,
+    pub(super) table: Option<Arc<Tables>>,
+    /// Only of a hash.
+    pub(super) field_expiries: Option<ExpiriesOfHash<'u>>,
+}
+
+/// Where an open hash keeps its expiries, and the source of versions for them.
+#[derive(Debug)]
+pub(super) struct ExpiriesOfHash<'u> {
+    pub(super) slot: &'u mut Option<Box<FieldExpiries>>,
+    pub(super) databases: &'u Databases,
 }
 
 /// A range of names.
@@ -42,12 +68,18 @@ pub(crate) const ALL: NameRange<'static> = (Bound::Unbounded, Bound::Unbounded);
 
 impl<'u> Collection<'u> {
     /// The collection of a slot, or `None` if it is a string.
-    pub(super) fn new(slot: &'u mut Slot, table: Option<Arc<Tables>>) -> Option<Self> {
+    pub(super) fn new(
+        slot: &'u mut Slot,
+        table: Option<Arc<Tables>>,
+        databases: &'u Databases,
+    ) -> Option<Self> {
         let Slot { head, pending, is_changed, .. } = slot;
-        match head.as_mut().map(|head| &mut head.body) {
-            Some(Body::Elements(elements)) => Some(Self { elements, pending, is_changed, table }),
-            _ => None,
-        }
+        let Head { body: Body::Elements(elements), field_expiries, .. } = head.as_mut()? else {
+            return None;
+        };
+        let is_hash = elements.kind == Kind::Hash;
+        let field_expiries = is_hash.then_some(ExpiriesOfHash { slot: field_expiries, databases });
+        Some(Self { elements, pending, is_changed, table, field_expiries })
     }
 
     /// Number of elements as the client counts them.
@@ -104,9 +136,9 @@ impl<'u> Collection<'u> {
 
     /// Sets the value of a name. The number of elements stays the caller's business.
     pub(crate) fn put(&mut self, name: &[u8], value: &[u8]) -> Done {
-        if name.len() > NAME_BYTES_MAX {
+        if name.len() > ELEMENT_BYTES_MAX {
             return Err(Fail::with(format!(
-                "ERR an element of {} bytes is too long; the limit is {NAME_BYTES_MAX}",
+                "ERR an element of {} bytes is too long; the limit is {ELEMENT_BYTES_MAX}",
                 name.len()
             )));
         }

@@ -7,68 +7,24 @@
 //! | 1 | type (bits 0 to 2), expires (bit 3), elements are in the ordered table (bit 4) |
 //! | 8, if it expires | expiry in milliseconds since 1970 |
 //! | rest, of a string | the value |
-//! | 8 | version |
-//! | 8 | number of elements |
-//! | length, bytes | state of the type: first index of a list, ids of a stream |
-//! | for each element, if they are here | length, name, length, value |
+//! | length, bytes, of a hash whose fields expire | [expiries of fields](super::field_expiries) |
+//! | rest, of another type | [state of the collection](super::elements) |
+//!
+//! A hash whose fields expire has a separate type code. A server that does not know the code
+//! takes the head for damage and refuses the commands on the key, so it never drops an expiry.
 
-/// The type of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
-    /// Bytes.
-    String,
-    /// A list.
-    List,
-    /// A set.
-    Set,
-    /// A set ordered by scores.
-    SortedSet,
-    /// A map of fields.
-    Hash,
-    /// An append-only log with consumer groups.
-    Stream,
-}
-
-impl Kind {
-    /// The name that `TYPE` replies.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::String => "string",
-            Self::List => "list",
-            Self::Set => "set",
-            Self::SortedSet => "zset",
-            Self::Hash => "hash",
-            Self::Stream => "stream",
-        }
-    }
-
-    fn code(self) -> u8 {
-        match self {
-            Self::String => 0,
-            Self::List => 1,
-            Self::Set => 2,
-            Self::SortedSet => 3,
-            Self::Hash => 4,
-            Self::Stream => 5,
-        }
-    }
-
-    fn of_code(code: u8) -> Option<Self> {
-        Some(match code {
-            0 => Self::String,
-            1 => Self::List,
-            2 => Self::Set,
-            3 => Self::SortedSet,
-            4 => Self::Hash,
-            5 => Self::Stream,
-            _ => return None,
-        })
-    }
-}
+use super::{
+    elements::{Elements, Kind, put_bytes, take_bytes, take_u64},
+    field_expiries::FieldExpiries,
+};
 
 const KIND_BITS: u8 = 7;
 const EXPIRES: u8 = 8;
 const SPILLED: u8 = 16;
+/// Bits that a head of this version may have.
+const KNOWN_BITS: u8 = KIND_BITS | EXPIRES | SPILLED;
+/// Type code of a hash whose fields expire.
+const EXPIRING_HASH: u8 = 6;
 
 /// The head of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +33,8 @@ pub(crate) struct Head {
     pub(crate) expiry: Option<u64>,
     /// The value, or where its elements are.
     pub(crate) body: Body,
+    /// When fields of a hash expire, if some do.
+    pub(crate) field_expiries: Option<Box<FieldExpiries>>,
 }
 
 /// The value of a key.
@@ -86,24 +44,6 @@ pub(crate) enum Body {
     Str(Vec<u8>),
     /// Any other type.
     Elements(Elements),
-}
-
-/// Names and values of a collection that is in the head, ordered by name.
-pub(crate) type Inline = Vec<(Vec<u8>, Vec<u8>)>;
-
-/// The state of a collection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Elements {
-    /// The type.
-    pub(crate) kind: Kind,
-    /// The prefix of its elements in the ordered table. No other collection has it.
-    pub(crate) version: u64,
-    /// Number of elements as the client counts them.
-    pub(crate) count: u64,
-    /// State of the type.
-    pub(crate) extra: Vec<u8>,
-    /// The elements, unless they are in the ordered table.
-    pub(crate) inline: Option<Inline>,
 }
 
 impl Head {
@@ -123,9 +63,32 @@ impl Head {
         }
     }
 
+    /// The versions that have elements in the ordered table: that of the elements, and that of the
+    /// expiries of fields.
+    pub(super) fn spilled_versions(&self) -> [Option<u64>; 2] {
+        let expiries = self.field_expiries.as_ref();
+        [self.spilled_version(), expiries.and_then(|expiries| expiries.spilled_version())]
+    }
+
+    /// Whether the value is a collection without elements.
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(&self.body, Body::Elements(elements) if elements.count == 0)
+    }
+
+    /// The earliest expiry of a field.
+    pub(super) fn first_field_expiry(&self) -> Option<u64> {
+        self.field_expiries.as_ref().map(|expiries| expiries.first)
+    }
+
+    /// A head without expiries of fields.
+    pub(super) fn new(expiry: Option<u64>, body: Body) -> Self {
+        Self { expiry, body, field_expiries: None }
+    }
+
     /// Appends the encoded head.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let mut first = self.kind().code();
+        let expires_fields = self.field_expiries.is_some();
+        let mut first = if expires_fields { EXPIRING_HASH } else { self.kind().code() };
         if self.expiry.is_some() {
             first |= EXPIRES;
         }
@@ -135,6 +98,11 @@ impl Head {
         out.push(first);
         if let Some(expiry) = self.expiry {
             out.extend_from_slice(&expiry.to_le_bytes());
+        }
+        if let Some(expiries) = &self.field_expiries {
+            let mut encoded = Vec::new();
+            expiries.encode(&mut encoded);
+            put_bytes(out, &encoded);
         }
         match &self.body {
             Body::Str(value) => out.extend_from_slice(value),
@@ -146,32 +114,15 @@ impl Head {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (kind, expiry, is_spilled, mut rest) = split(bytes)?;
         if kind == Kind::String {
-            return Some(Self { expiry, body: Body::Str(rest.to_vec()) });
+            return Some(Self::new(expiry, Body::Str(rest.to_vec())));
         }
-        let version = take_u64(&mut rest)?;
-        let count = take_u64(&mut rest)?;
-        let extra = take_bytes(&mut rest)?.to_vec();
-        let mut inline = (!is_spilled).then(Vec::new);
-        if let Some(inline) = &mut inline {
-            while !rest.is_empty() {
-                let name = take_bytes(&mut rest)?.to_vec();
-                inline.push((name, take_bytes(&mut rest)?.to_vec()));
-            }
+        let mut field_expiries = None;
+        if bytes.first().is_some_and(|first| first & KIND_BITS == EXPIRING_HASH) {
+            let expiries = FieldExpiries::decode(take_bytes(&mut rest)?)?;
+            field_expiries = Some(Box::new(expiries));
         }
-        let elements = Elements { kind, version, count, extra, inline };
-        Some(Self { expiry, body: Body::Elements(elements) })
-    }
-}
-
-impl Elements {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.version.to_le_bytes());
-        out.extend_from_slice(&self.count.to_le_bytes());
-        put_bytes(out, &self.extra);
-        for (name, value) in self.inline.iter().flatten() {
-            put_bytes(out, name);
-            put_bytes(out, value);
-        }
+        let elements = Elements::decode(kind, is_spilled, rest)?;
+        Some(Self { expiry, body: Body::Elements(elements), field_expiries })
     }
 }
 
@@ -179,50 +130,19 @@ impl Elements {
 /// Returns `None` if it is damaged.
 pub(crate) fn split(bytes: &[u8]) -> Option<(Kind, Option<u64>, bool, &[u8])> {
     let (first, mut rest) = bytes.split_first()?;
-    let kind = Kind::of_code(first & KIND_BITS)?;
+    let kind = match first & KIND_BITS {
+        _ if first & !KNOWN_BITS != 0 => return None,
+        EXPIRING_HASH => Kind::Hash,
+        code => Kind::of_code(code)?,
+    };
     let expiry = if first & EXPIRES == 0 { None } else { Some(take_u64(&mut rest)?) };
     Some((kind, expiry, first & SPILLED != 0, rest))
 }
 
-fn take_u64(rest: &mut &[u8]) -> Option<u64> {
-    let (number, after) = rest.split_first_chunk::<8>()?;
-    *rest = after;
-    Some(u64::from_le_bytes(*number))
-}
-
-/// Appends a length and bytes.
-pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    let mut length = bytes.len();
-    loop {
-        let low = u8::try_from(length & 0x7f).unwrap_or(0);
-        length >>= 7;
-        if length == 0 {
-            out.push(low);
-            break;
-        }
-        out.push(low | 0x80);
-    }
-    out.extend_from_slice(bytes);
-}
-
-/// Takes a length and bytes. Returns `None` if they are damaged.
-pub(crate) fn take_bytes<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
-    let mut length = 0_usize;
-    for shift in (0..35).step_by(7) {
-        let (byte, after) = rest.split_first()?;
-        *rest = after;
-        length |= usize::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            let (bytes, after) = rest.split_at_checked(length)?;
-            *rest = after;
-            return Some(bytes);
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn heads() -> Vec<Head> {
@@ -235,10 +155,30 @@ mod tests {
         };
         let inline = vec![(b"a".to_vec(), vec![b'x'; 300]), (b"b".to_vec(), Vec::new())];
         vec![
-            Head { expiry: None, body: Body::Str(Vec::new()) },
-            Head { expiry: Some(99), body: Body::Str(b"value".to_vec()) },
-            Head { expiry: None, body: Body::Elements(elements(Some(inline))) },
-            Head { expiry: Some(1), body: Body::Elements(elements(None)) },
+            Head::new(None, Body::Str(Vec::new())),
+            Head::new(Some(99), Body::Str(b"value".to_vec())),
+            Head::new(None, Body::Elements(elements(Some(inline.clone())))),
+            Head::new(Some(1), Body::Elements(elements(None))),
+            Head {
+                expiry: Some(1),
+                body: Body::Elements(elements(None)),
+                field_expiries: Some(Box::new(FieldExpiries {
+                    first: 5,
+                    elements: Elements { extra: Vec::new(), ..elements(Some(inline)) },
+                    pending: BTreeMap::new(),
+                    is_changed: false,
+                })),
+            },
+            Head {
+                expiry: None,
+                body: Body::Elements(elements(None)),
+                field_expiries: Some(Box::new(FieldExpiries {
+                    first: 6,
+                    elements: Elements { extra: Vec::new(), ..elements(None) },
+                    pending: BTreeMap::new(),
+                    is_changed: false,
+                })),
+            },
         ]
     }
 
@@ -262,6 +202,24 @@ mod tests {
             bytes[..27],
             *b"\x1c\x01\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\xc8\x01"
         );
+        bytes.clear();
+        heads()[5].encode(&mut bytes);
+        assert_eq!(
+            bytes[..28],
+            *b"\x16\x1a\x06\0\0\0\0\0\0\0\x01\x07\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\0"
+        );
+    }
+
+    #[test]
+    fn a_head_of_an_unknown_type_or_bit_is_refused() {
+        let mut bytes = Vec::new();
+        heads()[2].encode(&mut bytes);
+        let known = bytes[0];
+        for first in [7, known | 32, known | 64, known | 128] {
+            bytes[0] = first;
+            assert_eq!(Head::decode(&bytes), None, "{first}");
+            assert!(split(&bytes).is_none(), "{first}");
+        }
     }
 
     #[test]

@@ -11,7 +11,13 @@
 //!   so the removal of a collection is the removal of its head.
 
 mod collection;
+mod elements;
 mod events;
+mod field_expiries;
+#[cfg(test)]
+mod field_expiry_tests;
+#[cfg(test)]
+mod flush_tests;
 mod head;
 mod keyspace;
 mod notifications;
@@ -21,13 +27,16 @@ mod stripes;
 mod tables;
 mod unit;
 
-pub(crate) use collection::{ALL, Collection, NAME_BYTES_MAX, NameRange};
+pub(crate) use collection::{ALL, Collection, NAME_BYTES_MAX, NameRange, check_names};
+pub(crate) use elements::{Kind, put_bytes, take_bytes};
 pub(crate) use events::{Changes, KeyName};
-pub(crate) use head::{Body, Head, Kind, put_bytes, split, take_bytes};
+pub(crate) use head::{Body, Head, split};
 pub(crate) use keyspace::{Store, now_millis};
 pub(crate) use notifications::{event, format_classes, parse_classes};
 pub(crate) use position::Position;
-pub(crate) use slot::expiry_entry;
+pub(crate) use slot::{expiry_entry, field_expiry_entry};
 pub(crate) use stripes::Stripes;
-pub(crate) use tables::{DATABASES, DEAD_VERSIONS, Databases, EXPIRIES, Engines, Tables};
+pub(crate) use tables::{
+    DATABASES, DEAD_VERSIONS, Databases, EXPIRIES, Engines, FIELD_EXPIRIES, Tables,
+};
 pub(crate) use unit::Unit;

@@ -93,6 +93,9 @@ pub(super) struct KeyEvent {
     pub(super) name: &'static str,
     pub(super) database: u8,
     pub(super) key: Vec<u8>,
+    /// Whether it tells of what had expired when the unit loaded the key. It is published only if
+    /// the unit changes the key: otherwise the background removes what has expired, and tells.
+    pub(super) is_expiry: bool,
 }
 
 /// Receives a channel and a message.

@@ -1,28 +1,46 @@
 //! A key as a unit sees it, and how its changes become operations of a batch.
 
-use std::collections::BTreeMap;
-
 use quintet::Batch;
 
 use super::{
+    elements::Pending,
     head::Head,
-    tables::{DEAD_VERSIONS, EXPIRIES, Tables},
+    tables::{DEAD_VERSIONS, EXPIRIES, FIELD_EXPIRIES, Tables},
 };
 
-/// Elements that a unit has changed: the new value, or `None` if it has removed the element.
-pub(super) type Pending = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+/// The parts of a stored head that lists of the ordered table depend on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stored {
+    expiry: Option<u64>,
+    /// The earliest expiry of a field.
+    first_field_expiry: Option<u64>,
+    /// Versions of elements in the ordered table.
+    versions: [Option<u64>; 2],
+}
+
+impl Stored {
+    /// The listed parts of a head.
+    pub(super) fn of(head: &Head) -> Self {
+        Self {
+            expiry: head.expiry,
+            first_field_expiry: head.first_field_expiry(),
+            versions: head.spilled_versions(),
+        }
+    }
+}
 
 /// A key as a unit sees it.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) database: u8,
     pub(super) key: Vec<u8>,
-    /// What the table has: expiry and version of elements.
-    pub(super) stored: Option<(Option<u64>, Option<u64>)>,
+    pub(super) stored: Option<Stored>,
     pub(super) head: Option<Head>,
     pub(super) is_changed: bool,
     /// Changed elements in the ordered table.
     pub(super) pending: Pending,
+    /// Fields that had expired when the head was loaded, and are no longer in it.
+    pub(super) expired_fields: usize,
 }
 
 impl Slot {
@@ -39,18 +57,24 @@ impl Slot {
         batch: &mut Batch,
         encoded: &mut Vec<u8>,
     ) {
-        let (old_expiry, old_version) = self.stored.unwrap_or((None, None));
-        let expiry = self.head.as_ref().and_then(|head| head.expiry);
-        if old_expiry != expiry {
-            if let Some(old) = old_expiry {
-                batch.delete(&tables.elements, expiry_entry(old, &self.key));
+        let old = self.stored.unwrap_or_default();
+        let new = self.head.as_ref().map(Stored::of).unwrap_or_default();
+        let mut relist = |old: Option<u64>, new: Option<u64>, entry: fn(u64, &[u8]) -> Vec<u8>| {
+            if old != new {
+                if let Some(old) = old {
+                    batch.delete(&tables.elements, entry(old, &self.key));
+                }
+                if let Some(new) = new {
+                    batch.put(&tables.elements, entry(new, &self.key), []);
+                }
             }
-            if let Some(new) = expiry {
-                batch.put(&tables.elements, expiry_entry(new, &self.key), []);
+        };
+        relist(old.expiry, new.expiry, expiry_entry);
+        relist(old.first_field_expiry, new.first_field_expiry, field_expiry_entry);
+        for version in old.versions.into_iter().flatten() {
+            if !kept.contains(&version) {
+                batch.put(&tables.elements, dead_entry(version), []);
             }
-        }
-        if let Some(version) = old_version.filter(|version| !kept.contains(version)) {
-            batch.put(&tables.elements, dead_entry(version), []);
         }
         let Some(head) = &self.head else {
             if self.stored.is_some() {
@@ -61,22 +85,43 @@ impl Slot {
         encoded.clear();
         head.encode(encoded);
         batch.put(&tables.keys, &self.key, &encoded);
-        let Some(version) = head.spilled_version() else { return };
-        for (name, value) in &self.pending {
-            encoded.clear();
-            encoded.extend_from_slice(&version.to_be_bytes());
-            encoded.extend_from_slice(name);
-            match value {
-                Some(value) => batch.put(&tables.elements, &encoded, value),
-                None => batch.delete(&tables.elements, &encoded),
-            };
+        let [version, expiries_version] = new.versions;
+        if let Some(version) = version {
+            write_elements(version, &self.pending, tables, batch, encoded);
         }
+        if let (Some(version), Some(expiries)) = (expiries_version, &head.field_expiries) {
+            write_elements(version, &expiries.pending, tables, batch, encoded);
+        }
+    }
+}
+
+/// Adds the changed elements of a version to a batch.
+fn write_elements(
+    version: u64,
+    pending: &Pending,
+    tables: &Tables,
+    batch: &mut Batch,
+    encoded: &mut Vec<u8>,
+) {
+    for (name, value) in pending {
+        encoded.clear();
+        encoded.extend_from_slice(&version.to_be_bytes());
+        encoded.extend_from_slice(name);
+        match value {
+            Some(value) => batch.put(&tables.elements, &encoded, value),
+            None => batch.delete(&tables.elements, &encoded),
+        };
     }
 }
 
 /// The entry of the ordered table that lists a key by its expiry.
 pub(crate) fn expiry_entry(expiry: u64, key: &[u8]) -> Vec<u8> {
     [EXPIRIES.as_slice(), &expiry.to_be_bytes(), key].concat()
+}
+
+/// The entry of the ordered table that lists a hash by the earliest expiry of a field.
+pub(crate) fn field_expiry_entry(expiry: u64, key: &[u8]) -> Vec<u8> {
+    [FIELD_EXPIRIES.as_slice(), &expiry.to_be_bytes(), key].concat()
 }
 
 /// The entry of the ordered table that lists a dead version.

@@ -8,24 +8,25 @@
 //! | `redis/n/elements` | `btree` | version (8 bytes, big-endian), name | an element |
 //! | | | 0 (8 bytes), expiry (8 bytes), key | empty: the key expires then |
 //! | | | 1 (8 bytes), version (8 bytes) | empty: the version is dead |
+//! | | | 2 (8 bytes), expiry (8 bytes), key | empty: the first field of the hash expires then |
 //!
 //! `redis/meta` (`btree`) has the number of starts (`starts`), and the `n` of each database after
-//! `SWAPDB` (`order`, one byte each). While a dump is loaded it has its name (`loading`): the keys
-//! are then a part of it. A replica has its master (`master`) and its position in the master's
-//! commands (`position`). A version is the number of the start
-//! in the upper and a counter in the lower 32 bits, so no version is used twice.
+//! `SWAPDB` or a flush (`order`, one byte each). While a dump is loaded it has its name
+//! (`loading`): the keys are then a part of it. A replica has its master (`master`) and its
+//! position in the master's commands (`position`). A version is the number of the start in the
+//! upper and a counter in the lower 32 bits, so no version is used twice.
 
 use std::{
     fmt,
     sync::{
         Arc, PoisonError, RwLock,
-        atomic::{AtomicI64, AtomicU64, Ordering},
+        atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering},
     },
 };
 
 use quintet::{Batch, Database, EngineKind, Error, Table, TableOptions};
 
-use crate::failure::Done;
+use crate::failure::{Done, Fail};
 
 /// Number of databases that `SELECT` reaches.
 pub(crate) const DATABASES: u8 = 16;
@@ -33,6 +34,11 @@ pub(crate) const DATABASES: u8 = 16;
 pub(crate) const EXPIRIES: [u8; 8] = 0_u64.to_be_bytes();
 /// Prefix of entries that list dead versions.
 pub(crate) const DEAD_VERSIONS: [u8; 8] = 1_u64.to_be_bytes();
+/// Prefix of entries that list hashes by the earliest expiry of a field.
+pub(crate) const FIELD_EXPIRIES: [u8; 8] = 2_u64.to_be_bytes();
+
+/// Numbers of tables: each database has one, and one commit can give another to each.
+const NUMBERS: u8 = 2 * DATABASES;
 
 const META_TABLE: &str = "redis/meta";
 const STARTS_KEY: &str = "starts";
@@ -61,6 +67,17 @@ pub(crate) struct Tables {
     pub(crate) count: AtomicI64,
 }
 
+/// Empty tables that a database gets with a commit, in place of its old tables.
+#[derive(Debug)]
+pub(crate) struct Replacement {
+    /// The database.
+    pub(super) database: u8,
+    /// The `n` of the tables.
+    number: u8,
+    /// The tables.
+    pub(super) tables: Arc<Tables>,
+}
+
 /// All databases.
 pub(crate) struct Databases {
     database: Database,
@@ -72,6 +89,9 @@ pub(crate) struct Databases {
     version: AtomicU64,
     /// Number of times that tables were replaced.
     epoch: AtomicU64,
+    /// The `n` that was given to a database last. The others are used first, so that a reader that
+    /// holds no stripe meets no tables of another database.
+    last_number: AtomicU8,
 }
 
 impl fmt::Debug for Databases {
@@ -80,15 +100,46 @@ impl fmt::Debug for Databases {
     }
 }
 
-fn path(index: u8, table: &str) -> String {
-    format!("redis/{index}/{table}")
+fn path(number: u8, table: &str) -> String {
+    format!("redis/{number}/{table}")
 }
 
 impl Tables {
+    fn is_empty(&self) -> Result<bool, Error> {
+        Ok(self.count.load(Ordering::Acquire) == 0 && self.elements.is_empty()?)
+    }
+
+    /// Removes all entries. A crash between the two tables keeps elements without heads. No head
+    /// refers to them, and the next start removes them.
+    fn clear(&self) -> Result<(), Error> {
+        if self.is_empty()? {
+            return Ok(());
+        }
+        self.keys.clear()?;
+        self.elements.clear()
+    }
+
     /// An estimate of the number of keys that expire.
     pub(crate) fn expiring(&self) -> u64 {
         let range = EXPIRIES.to_vec()..DEAD_VERSIONS.to_vec();
         self.elements.estimate_count(range).unwrap_or(0)
+    }
+
+    /// An estimate of the number of hashes whose fields expire.
+    pub(crate) fn hashes_with_expiries(&self) -> u64 {
+        let range = FIELD_EXPIRIES.to_vec()..3_u64.to_be_bytes().to_vec();
+        self.elements.estimate_count(range).unwrap_or(0)
+    }
+
+    /// Whether a field of some hash expires.
+    pub(crate) fn has_field_expiries(&self) -> Done<bool> {
+        let mut is_found = false;
+        let end = 3_u64.to_be_bytes().to_vec();
+        self.elements.visit(FIELD_EXPIRIES.to_vec()..end, |_, _| {
+            is_found = true;
+            std::ops::ControlFlow::Break(())
+        })?;
+        Ok(is_found)
     }
 }
 
@@ -118,11 +169,19 @@ impl Databases {
             tables: (0..DATABASES).map(|_| RwLock::new(None)).collect(),
             version: AtomicU64::new(start << 32),
             epoch: AtomicU64::new(0),
+            last_number: AtomicU8::new(DATABASES - 1),
         };
         for index in 0..DATABASES {
             match databases.load(index, false) {
                 Err(Error::NoSuchTable { .. }) => {}
                 loaded => databases.install(index, loaded?),
+            }
+        }
+        for number in (0..NUMBERS).filter(|number| !order.contains(number)) {
+            // A crash behind the commit of a flush leaves the old tables.
+            match databases.load_number(number, false) {
+                Err(Error::NoSuchTable { .. }) => {}
+                loaded => loaded?.clear()?,
             }
         }
         Ok(databases)
@@ -217,7 +276,7 @@ impl Databases {
             return Ok(tables);
         }
         let slot = self.tables.get(usize::from(index));
-        let slot = slot.ok_or(crate::failure::Fail::new("ERR DB index is out of range"))?;
+        let slot = slot.ok_or(Fail::new("ERR DB index is out of range"))?;
         let mut slot = slot.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(tables) = &*slot {
             return Ok(tables.clone());
@@ -227,20 +286,77 @@ impl Databases {
         Ok(tables)
     }
 
-    /// Removes all keys of a database in constant time. The caller must hold all stripes.
-    ///
-    /// A crash between the two tables keeps elements without heads. No head refers to them, and the
-    /// next start removes them.
+    /// Removes all keys of a database in constant time, at once. The caller must hold all stripes.
     pub(crate) fn clear(&self, index: u8) -> Done {
         let Some(tables) = self.get(index) else { return Ok(()) };
-        if tables.count.load(Ordering::Acquire) == 0 && tables.elements.is_empty()? {
+        if tables.is_empty()? {
             return Ok(());
         }
-        tables.keys.clear()?;
-        tables.elements.clear()?;
+        tables.clear()?;
         // Handles that are older than a clear keep the memory of the old tables.
         self.install(index, self.load(index, false)?);
         Ok(())
+    }
+
+    /// Empty tables for a database beside those that are `taken`, or `None` if it is empty. The
+    /// caller must hold all stripes, and gives them to the database with
+    /// [`Self::put_replacements`] and [`Self::adopt`], or drops them.
+    pub(super) fn replacement(
+        &self,
+        database: u8,
+        taken: &[Replacement],
+    ) -> Done<Option<Replacement>> {
+        match self.get(database) {
+            Some(tables) if !tables.is_empty()? => {}
+            _ => return Ok(None),
+        }
+        let last = self.last_number.load(Ordering::Relaxed);
+        let is_taken = |number: u8| taken.iter().any(|other| other.number == number);
+        let order = *self.order.read().unwrap_or_else(PoisonError::into_inner);
+        let number = (1..=NUMBERS)
+            .map(|step| (last + step) % NUMBERS)
+            .find(|number| !order.contains(number) && !is_taken(*number))
+            .ok_or(Fail::new("ERR the database has no tables for a flush"))?;
+        let mut tables = self.load_number(number, true)?;
+        if !tables.is_empty()? {
+            // They were not cleared behind an earlier flush.
+            tables.clear()?;
+            tables = self.load_number(number, false)?;
+        }
+        self.last_number.store(number, Ordering::Relaxed);
+        Ok(Some(Replacement { database, number, tables: Arc::new(tables) }))
+    }
+
+    fn order_with(&self, replacements: &[Replacement]) -> [u8; DATABASES as usize] {
+        let mut order = *self.order.read().unwrap_or_else(PoisonError::into_inner);
+        for own in replacements {
+            if let Some(number) = order.get_mut(usize::from(own.database)) {
+                *number = own.number;
+            }
+        }
+        order
+    }
+
+    /// Adds to a batch that databases have other tables.
+    pub(super) fn put_replacements(&self, batch: &mut Batch, replacements: &[Replacement]) {
+        if !replacements.is_empty() {
+            batch.put(&self.meta, ORDER_KEY, self.order_with(replacements));
+        }
+    }
+
+    /// Gives databases their new tables after the commit of [`Self::put_replacements`], and clears
+    /// the old ones. The caller must hold all stripes since [`Self::replacement`].
+    pub(super) fn adopt(&self, replacements: Vec<Replacement>) {
+        let order = self.order_with(&replacements);
+        *self.order.write().unwrap_or_else(PoisonError::into_inner) = order;
+        for Replacement { database, tables, .. } in replacements {
+            let old = self.get(database);
+            self.replace(database, Some(tables));
+            // A clear syncs the log first, so the commit is durable before the old keys go.
+            if let Some(Err(error)) = old.map(|old| old.clear()) {
+                tracing::error!(%error, database, "the space of flushed keys is not free yet");
+            }
+        }
     }
 
     /// Exchanges two databases, also after a restart, and stores the position of a replica with it.
@@ -276,9 +392,13 @@ impl Databases {
     /// Opens the tables of a database, or creates them.
     fn load(&self, index: u8, create: bool) -> Result<Tables, Error> {
         let order = *self.order.read().unwrap_or_else(PoisonError::into_inner);
-        let index = order.get(usize::from(index)).copied().unwrap_or(index);
+        self.load_number(order.get(usize::from(index)).copied().unwrap_or(index), create)
+    }
+
+    /// Opens the tables of a number, or creates them.
+    fn load_number(&self, number: u8, create: bool) -> Result<Tables, Error> {
         let open = |name: &str, kind: EngineKind| {
-            let path = path(index, name);
+            let path = path(number, name);
             if create {
                 self.database.open_or_create_table(&path, TableOptions::new(kind))
             } else {
@@ -287,7 +407,7 @@ impl Databases {
         };
         let keys = open("keys", self.engines.keys)?;
         // A crash between the creation of the two tables leaves the first alone.
-        let elements_path = path(index, "elements");
+        let elements_path = path(number, "elements");
         let options = TableOptions::new(self.engines.elements);
         let mut elements = self.database.open_or_create_table(&elements_path, &options)?;
         let count = keys.stats()?.keys;

@@ -100,6 +100,48 @@ const ARGUMENTS: &[&str] = &[
 ];
 
 #[test]
+fn a_command_with_a_name_that_is_too_long_changes_nothing() {
+    let server = Server::start();
+    let mut client = server.client();
+    let too_long = "x".repeat(65_001);
+    for request in [
+        "hset k a 1 LONG 2",
+        "hmset k a 1 LONG 2",
+        "hsetnx k LONG 1",
+        "hincrby k LONG 1",
+        "hincrbyfloat k LONG 1",
+        "hsetex k ex 100 fields 2 a 1 LONG 2",
+        "sadd k a LONG",
+        "zadd k 1 a 2 LONG",
+        "zadd k incr 1 LONG",
+        "zincrby k 1 LONG",
+        "geoadd k 1 1 a 2 2 LONG",
+    ] {
+        let reply = client.call(&request.replace("LONG", &too_long)).text();
+        assert!(
+            reply.contains("65001 bytes is too long; the limit is 65000"),
+            "{request}: {reply}"
+        );
+        assert_eq!(client.call("exists k").text(), ":0", "{request}");
+    }
+    // The longest ones are those that the message names.
+    let longest = "x".repeat(65_000);
+    for (request, expected) in [
+        ("hset h a 1 LONG 2", ":2"),
+        ("hexpire h 1000000 fields 2 a LONG", "[:1, :1]"),
+        ("hget h LONG", "2"),
+        ("hpersist h fields 1 LONG", "[:1]"),
+        ("sadd s a LONG", ":2"),
+        ("sismember s LONG", ":1"),
+        ("zadd z 1 a 2 LONG", ":2"),
+        ("zrank z LONG", ":1"),
+        ("zrem z LONG", ":1"),
+    ] {
+        assert_eq!(client.call(&request.replace("LONG", &longest)).text(), expected, "{request}");
+    }
+}
+
+#[test]
 fn every_command_answers_any_arguments() {
     let seed = std::env::var("QUINTET_SERVER_SEED").map_or(1, |text| text.parse().unwrap());
     let server = Server::start();

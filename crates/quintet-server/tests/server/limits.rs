@@ -1,5 +1,7 @@
 //! Limits: before the password, of requests, of clients.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use super::{
     client::{Value, encode},
     running::{Server, config},
@@ -45,6 +47,53 @@ fn the_password_stays_while_other_machines_reach_the_server() {
     assert_eq!(client.call("acl setuser default >secret").text(), "+OK");
     assert_eq!(client.call_args(&["config", "set", "requirepass", ""]).text(), "+OK");
     assert!(server.client().call("ping").text().starts_with("-NOAUTH"));
+}
+
+#[test]
+fn no_change_of_users_opens_a_server_that_other_machines_reach() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("users.toml");
+    let write = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    let all = "\"~*\", \"&*\", \"+@all\"";
+    write(&format!("[users]\ndefault = [\"on\", \">secret\", {all}]\n"));
+    let config = quintet_server::Config {
+        aclfile: Some(path.clone()),
+        http: Some("0.0.0.0:0".to_owned()),
+        http_expose: quintet_server::Exposure::Console,
+        ..config()
+    };
+    let server = Server::start_in(dir.path(), config);
+    let mut client = server.client();
+    assert_eq!(client.call("auth secret").text(), "+OK");
+    let before = client.call("acl list");
+    let mut is_refused = |request: &str| {
+        let refusal = client.call(request).text();
+        assert!(refusal.contains("would need no password"), "{request}: {refusal}");
+        assert_eq!(client.call("acl list"), before);
+        assert!(server.client().call("ping").text().starts_with("-NOAUTH"));
+    };
+    is_refused("acl setuser default on nopass");
+    is_refused("acl setuser default reset on nopass ~* &* +@all");
+    write(&format!("[users]\ndefault = [\"on\", \"nopass\", {all}]\n"));
+    is_refused("acl load");
+    // A file without `default` has an open one.
+    write("[users]\napp = [\"on\", \">secret\"]\n");
+    is_refused("acl load");
+    // With `requirepass` the flag has no effect, and then the password must stay.
+    assert_eq!(client.call("config set requirepass secret").text(), "+OK");
+    assert_eq!(client.call("acl setuser default on nopass").text(), "+OK");
+    assert!(server.client().call("ping").text().starts_with("-NOAUTH"));
+    let refusal = client.call_args(&["config", "set", "requirepass", ""]).text();
+    assert!(refusal.contains("would need no password"), "{refusal}");
+    // Switched off it is not open, and cannot be switched on without a password.
+    assert_eq!(client.call("acl setuser default off").text(), "+OK");
+    assert_eq!(client.call_args(&["config", "set", "requirepass", ""]).text(), "+OK");
+    let refusal = client.call("acl setuser default on").text();
+    assert!(refusal.contains("would need no password"), "{refusal}");
+    assert_eq!(client.call("acl setuser default resetpass >secret on").text(), "+OK");
 }
 
 #[test]

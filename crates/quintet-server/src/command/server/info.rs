@@ -135,6 +135,7 @@ fn stats(server: &Server, text: &mut String) {
     put(text, "quintet_failed_tls_handshakes", value(&own.failed_handshakes));
     put(text, "quintet_reloads_total", value(&own.reloads));
     put(text, "expired_keys", value(&own.expired));
+    put(text, "expired_subkeys", value(&own.expired_fields));
     put(text, "evicted_keys", 0);
     put(text, "evicted_clients", value(&own.evicted_clients));
     put(text, "client_query_buffer_limit_disconnections", value(&own.query_disconnections));
@@ -229,11 +230,11 @@ fn keyspace(server: &Server, text: &mut String) {
         let Some(tables) = server.store.databases.get(index) else { continue };
         let keys = tables.count.load(Ordering::Acquire);
         if keys > 0 {
-            let expires = tables.expiring();
+            let (expires, hashes) = (tables.expiring(), tables.hashes_with_expiries());
             put(
                 text,
                 &format!("db{index}"),
-                format_args!("keys={keys},expires={expires},avg_ttl=0"),
+                format_args!("keys={keys},expires={expires},avg_ttl=0,subexpiry={hashes}"),
             );
         }
     }

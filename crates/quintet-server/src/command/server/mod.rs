@@ -9,6 +9,7 @@ use super::{
     generic::reply_help,
 };
 use crate::{
+    acl::User,
     failure::{Done, Fail},
     glob,
     spec::{Group, Keys, REDIS_VERSION},
@@ -136,18 +137,21 @@ fn config_get(call: &mut Call<'_, '_>) -> Done {
     Ok(())
 }
 
-/// Fails if other machines reach the server and the user `default` would need no password.
-fn check_password_needed(server: &Server) -> Done {
-    let default = server.acl.default_user();
-    let is_open = default.is_enabled && default.is_nopass;
-    if is_open && server.settings.needs_password.load(Ordering::Relaxed) {
-        return Err(Fail::new(
-            "ERR CONFIG SET failed (possibly related to argument 'requirepass') - other machines \
-             reach this server, and the user 'default' would need no password; give it one with \
-             ACL SETUSER, or switch it off, first",
-        ));
-    }
-    Ok(())
+/// Removes `requirepass`. Fails if other machines reach the server and the user `default` would
+/// need no password.
+fn clear_password(server: &Server) -> Result<(), Refusal> {
+    server.acl.with_default_user(|default| {
+        let is_open = default.is_some_and(User::is_open);
+        if is_open && server.settings.needs_password.load(Ordering::Relaxed) {
+            return Err(Refusal::Value(
+                "other machines reach this server, and the user 'default' would need no password; \
+                 give it one with ACL SETUSER, or switch it off, first"
+                    .to_owned(),
+            ));
+        }
+        server.settings.set_password("");
+        Ok(())
+    })
 }
 
 fn config_set(call: &mut Call<'_, '_>) -> Done {
@@ -160,12 +164,12 @@ fn config_set(call: &mut Call<'_, '_>) -> Done {
         let value = String::from_utf8_lossy(value);
         let is_secret = ["requirepass", "masterauth"].contains(&name.as_str());
         let shown = if is_secret { "(redacted)" } else { value.as_ref() };
-        if name == "requirepass" && value.is_empty() {
-            check_password_needed(call.server)?;
-        }
-        call.server
-            .settings
-            .set(&name, &value)
+        let changed = if name == "requirepass" && value.is_empty() {
+            clear_password(call.server)
+        } else {
+            call.server.settings.set(&name, &value)
+        };
+        changed
             .inspect(|()| {
                 let client = &call.session.client.address;
                 tracing::info!(setting = name, value = shown, %client, "configuration changed");

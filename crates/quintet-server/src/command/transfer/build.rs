@@ -10,7 +10,7 @@ use super::super::{
 use crate::{
     failure::{Done, Fail},
     rdb::{Failure, Item, ItemId, Parsed, Sink},
-    store::{Kind, Unit},
+    store::{Kind, Unit, check_names},
 };
 
 /// Bytes of elements after which an unfinished value is committed.
@@ -28,11 +28,8 @@ const TWICE: Failure = Failure::Content("a collection has the same element twice
 pub(crate) struct Building {
     database: u8,
     key: Vec<u8>,
-    /// Whether unfinished values are committed. Then expiries of fields are dropped and counted.
-    /// Otherwise they are refused.
+    /// Whether unfinished values are committed.
     in_steps: bool,
-    /// Fields whose expiry was dropped.
-    pub(crate) dropped: u64,
     /// Bytes that were put since the last commit.
     pub(crate) bytes: usize,
     items: usize,
@@ -55,7 +52,7 @@ impl Sink for Restoring<'_, '_> {
 impl Building {
     /// Builds a value that becomes a part of the unit.
     pub(crate) fn new(database: u8, key: Vec<u8>) -> Self {
-        Self { database, key, in_steps: false, dropped: 0, bytes: 0, items: 0, is_present: false }
+        Self { database, key, in_steps: false, bytes: 0, items: 0, is_present: false }
     }
 
     /// Builds a value that the unit commits in steps, so that its size does not matter. The caller
@@ -102,6 +99,7 @@ impl Building {
     }
 
     fn put_named(&self, unit: &mut Unit<'_>, kind: Kind, name: &[u8], value: &[u8]) -> Parsed {
+        check_names([name])?;
         let mut collection = unit.open_or_create(self.database, &self.key, kind)?;
         if collection.contains(name)? {
             return Err(TWICE);
@@ -112,22 +110,20 @@ impl Building {
     }
 
     fn put_field(
-        &mut self,
+        &self,
         unit: &mut Unit<'_>,
         (field, value): (&[u8], &[u8]),
         expiry: Option<u64>,
     ) -> Parsed {
-        if let Some(expiry) = expiry {
-            if !self.in_steps {
-                let text = "ERR a field of the hash expires, which is not supported";
-                return Err(Fail::new(text).into());
-            }
-            if expiry <= unit.now {
-                return Ok(());
-            }
-            self.dropped += 1;
+        if expiry.is_some_and(|expiry| unit.is_past(expiry)) {
+            return Ok(());
         }
-        self.put_named(unit, Kind::Hash, field, value)
+        self.put_named(unit, Kind::Hash, field, value)?;
+        if let Some(expiry) = expiry {
+            let mut hash = unit.open_or_create(self.database, &self.key, Kind::Hash)?;
+            hash.set_field_expiry(field, Some(expiry))?;
+        }
+        Ok(())
     }
 
     fn put_entry(
@@ -209,6 +205,7 @@ impl Building {
                     member.len()
                 }
                 Item::Scored(member, score) => {
+                    check_names([member])?;
                     let set = unit.open_or_create(self.database, &self.key, Kind::SortedSet)?;
                     if SortedSet::new(set).put(member, score)?.is_some() {
                         return Err(TWICE);

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     failure::{Done, Fail},
-    rdb::{Failure, Output, Payload, VERSION_WRITTEN, finish_payload},
+    rdb::{Failure, Output, Payload, VERSION_MAX, VERSION_WRITTEN, finish_payload, value_type},
     spec::{Group, Keys},
     store::event,
 };
@@ -49,6 +49,7 @@ fn dump(call: &mut Call<'_, '_>) -> Done {
         call.reply.null();
         return Ok(());
     };
+    let version = if kind == value_type::HASH_EXPIRY { VERSION_MAX } else { VERSION_WRITTEN };
     let mut output = Output::new(Bounded(vec![kind]));
     match save(call.unit, database, key, &mut output) {
         Ok(()) => {}
@@ -59,7 +60,7 @@ fn dump(call: &mut Call<'_, '_>) -> Done {
             )));
         }
     }
-    call.reply.bulk(&finish_payload(output.into_inner().0, VERSION_WRITTEN));
+    call.reply.bulk(&finish_payload(output.into_inner().0, version));
     Ok(())
 }
 
@@ -134,7 +135,12 @@ fn restore(call: &mut Call<'_, '_>) -> Done {
             _ => Fail::new("ERR Bad data format"),
         });
     }
-    if expiry.is_some_and(|expiry| call.unit.is_past(expiry)) {
+    if !call.unit.exists(database, key)? {
+        // All fields of the hash have expired.
+        if old.is_some() {
+            call.notify(event::GENERIC, "del", key);
+        }
+    } else if expiry.is_some_and(|expiry| call.unit.is_past(expiry)) {
         call.unit.remove(database, key)?;
     } else {
         call.unit.set_expiry(database, key, expiry)?;

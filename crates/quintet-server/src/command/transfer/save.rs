@@ -54,6 +54,7 @@ pub(crate) fn type_of(head: &Head) -> u8 {
         Kind::List => value_type::LIST,
         Kind::Set => value_type::SET,
         Kind::SortedSet => value_type::SORTED_SET,
+        Kind::Hash if head.field_expiries.is_some() => value_type::HASH_EXPIRY,
         Kind::Hash => value_type::HASH,
         Kind::Stream => value_type::STREAM_2,
     }
@@ -71,9 +72,13 @@ pub(crate) fn save<W: Write>(
     if let Body::Str(value) = &head.body {
         return Ok(output.string(value)?);
     }
-    let collection = unit.open(database, key, kind)?.ok_or(Fail::NO_SUCH_KEY)?;
+    let mut collection = unit.open(database, key, kind)?.ok_or(Fail::NO_SUCH_KEY)?;
     if kind == Kind::Stream {
         return save_stream(&Stream::new(collection), output);
+    }
+    let first_expiry = collection.first_field_expiry();
+    if let Some(first) = first_expiry {
+        output.millis(first)?;
     }
     output.count(collection.count())?;
     let mut written = Ok(());
@@ -85,6 +90,12 @@ pub(crate) fn save<W: Write>(
         let list = List::new(collection);
         let end = list.len().saturating_sub(1);
         list.visit((0, end), |element| check(output.string(element)))?;
+    } else if let Some(first) = first_expiry {
+        collection.visit_with_expiries(|field, value, expiry| {
+            let expiry = expiry.map_or(0, |expiry| expiry.saturating_sub(first) + 1);
+            let written = output.length(expiry).and_then(|()| output.string(field));
+            check(written.and_then(|()| output.string(value)))
+        })?;
     } else {
         collection.visit(member_range(kind), false, |name, value| {
             let member = output.string(member_of(kind, name));

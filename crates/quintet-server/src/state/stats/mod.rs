@@ -68,6 +68,8 @@ pub(crate) struct Stats {
     pub(crate) commands: AtomicU64,
     /// Keys that expired.
     pub(crate) expired: AtomicU64,
+    /// Fields of hashes that expired.
+    pub(crate) expired_fields: AtomicU64,
     /// Reads that found their key.
     pub(crate) hits: AtomicU64,
     /// Reads that did not.
@@ -138,6 +140,7 @@ impl Stats {
             &self.query_disconnections,
             &self.commands,
             &self.expired,
+            &self.expired_fields,
             &self.hits,
             &self.misses,
             &self.bytes_in,

@@ -4,6 +4,9 @@
 //! in a *slot*. Commands change slots. [`Unit::commit`] encodes the changed slots into one batch.
 //! So sixteen pushes to one list in a pipeline write its head once.
 
+mod expired;
+mod field_expiry_index;
+mod flush;
 mod noted;
 
 use std::sync::{Arc, atomic::Ordering};
@@ -11,15 +14,18 @@ use std::sync::{Arc, atomic::Ordering};
 use hashbrown::HashTable;
 use quintet::Durability;
 
+use field_expiry_index::remove_expired_fields;
+
 use super::{
     collection::Collection,
-    head::{Body, Elements, Head, Kind, split},
+    elements::{Elements, Kind, Pending},
+    head::{Body, Head, split},
     keyspace::Store,
     notifications::{KeyEvent, event},
     position::Position,
-    slot::{Pending, Slot},
+    slot::{Slot, Stored},
     stripes::{StripeGuard, Stripes},
-    tables::Tables,
+    tables::{Replacement, Tables},
 };
 use crate::failure::{Done, Fail};
 
@@ -36,6 +42,8 @@ pub(crate) struct Unit<'s> {
     pub(crate) now: u64,
     guards: Vec<(usize, StripeGuard<'s>)>,
     tables: [Option<Arc<Tables>>; 16],
+    /// Empty tables that databases get with the commit.
+    replacements: Vec<Replacement>,
     slots: Vec<Slot>,
     index: HashTable<(u64, usize)>,
     /// Bytes of values that the slots hold.
@@ -52,6 +60,8 @@ pub(crate) struct Unit<'s> {
     scratch: Vec<u8>,
     /// Whether expired keys are visible, because a master decides when they end.
     keeps_expired: bool,
+    /// Most expired fields that the load of a hash removes. Only the background has a limit.
+    expired_fields_max: usize,
     /// Position of a replica behind the commands of this unit, which the commit stores.
     position: Option<Vec<u8>>,
     /// Position behind the running command.
@@ -66,6 +76,7 @@ impl<'s> Unit<'s> {
             now,
             guards: Vec::new(),
             tables: [const { None }; 16],
+            replacements: Vec::new(),
             slots: Vec::new(),
             index: HashTable::new(),
             bytes: 0,
@@ -76,6 +87,7 @@ impl<'s> Unit<'s> {
             epoch: store.databases.epoch(),
             scratch: Vec::new(),
             keeps_expired: false,
+            expired_fields_max: usize::MAX,
             position: None,
             next_position: None,
         }
@@ -96,9 +108,11 @@ impl<'s> Unit<'s> {
         self.has_changes
     }
 
-    /// Whether the unit is large enough to commit.
+    /// Whether the unit is large enough to commit. One that flushes holds all stripes.
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes > UNIT_BYTES_MAX || self.slots.len() >= UNIT_KEYS_MAX
+        !self.replacements.is_empty()
+            || self.bytes > UNIT_BYTES_MAX
+            || self.slots.len() >= UNIT_KEYS_MAX
     }
 
     /// Takes the stripes of keys. Returns `false` if another unit has one of them: then the caller
@@ -179,7 +193,9 @@ impl<'s> Unit<'s> {
         match split(&self.scratch).ok_or_else(|| damaged(key))? {
             (_, Some(expiry), ..) if !self.keeps_expired && expiry <= self.now => Ok(each(None)),
             (Kind::String, _, _, value) => Ok(each(Some(value))),
-            _ => Err(Fail::WRONG_TYPE),
+            // A hash may have no field that has not expired.
+            _ if self.exists(database, key)? => Err(Fail::WRONG_TYPE),
+            _ => Ok(each(None)),
         }
     }
 
@@ -216,7 +232,7 @@ impl<'s> Unit<'s> {
         expiry: Option<u64>,
     ) -> Done {
         self.bytes += value.len() + key.len();
-        self.replace(database, key, Some(Head { expiry, body: Body::Str(value) }))
+        self.replace(database, key, Some(Head::new(expiry, Body::Str(value))))
     }
 
     /// Sets the expiry of an existing key.
@@ -236,16 +252,6 @@ impl<'s> Unit<'s> {
             self.replace(database, key, None)?;
         }
         Ok(is_present)
-    }
-
-    /// Removes a key that has expired from the table. Returns whether it had expired.
-    pub(crate) fn remove_expired(&mut self, database: u8, key: &[u8]) -> Done<bool> {
-        let index = self.slot(database, key)?;
-        let Some(slot) = self.slots.get_mut(index) else { return Ok(false) };
-        let is_expired = slot.head.is_none() && slot.stored.is_some();
-        slot.is_changed |= is_expired;
-        self.has_changes |= is_expired;
-        Ok(is_expired)
     }
 
     /// Takes a key with its elements out of its place, to give it to [`Unit::put_taken`]. Only
@@ -309,7 +315,7 @@ impl<'s> Unit<'s> {
                     extra: Vec::new(),
                     inline: Some(Vec::new()),
                 };
-                let head = Head { expiry: None, body: Body::Elements(elements) };
+                let head = Head::new(None, Body::Elements(elements));
                 self.replace(database, key, Some(head))?;
             }
         }
@@ -321,7 +327,7 @@ impl<'s> Unit<'s> {
         self.touched.push(index);
         self.bytes += 64;
         let slot = self.slots.get_mut(index).ok_or(Fail::NO_SUCH_KEY)?;
-        Collection::new(slot, tables).ok_or(Fail::WRONG_TYPE)
+        Collection::new(slot, tables, &self.store.databases).ok_or(Fail::WRONG_TYPE)
     }
 
     /// Ends a command: a collection that has lost its last element ceases to exist.
@@ -365,18 +371,6 @@ impl<'s> Unit<'s> {
         own.map(Slot::added).sum()
     }
 
-    /// Forgets what the unit knows of a database, before all its keys are removed.
-    pub(crate) fn forget(&mut self, database: u8) {
-        self.slots.retain(|slot| slot.database != database);
-        self.touched.clear();
-        self.index.clear();
-        for (index, slot) in self.slots.iter().enumerate() {
-            let hash = self.store.stripes.hash(slot.database, &slot.key);
-            self.index.insert_unique(hash, (hash, index), |(hash, _)| *hash);
-        }
-        self.forget_tables();
-    }
-
     /// Forgets the tables if another unit has replaced some.
     fn check_epoch(&mut self) {
         let epoch = self.store.databases.epoch();
@@ -386,20 +380,18 @@ impl<'s> Unit<'s> {
         }
     }
 
-    fn forget_tables(&mut self) {
-        self.tables = [const { None }; 16];
-    }
-
     /// Commits all changes as one batch, tells who watches the keys, and releases the stripes.
     /// After an error nothing has been written, and the changes are discarded.
     pub(crate) fn commit(&mut self, durability: Durability) -> Done<usize> {
         self.end_command();
         let committed = self.write(durability);
+        let keys = self.slots.iter().filter(|slot| slot.is_changed).count();
+        let changes = keys + self.replacements.len();
         if committed.is_ok() {
+            self.end_flushes();
             self.publish();
             self.send_events();
         }
-        let changes = self.slots.iter().filter(|slot| slot.is_changed).count();
         self.discard();
         committed.map(|()| changes)
     }
@@ -417,6 +409,7 @@ impl<'s> Unit<'s> {
             self.slots.clear();
             self.index.clear();
         }
+        self.discard_flushes();
         self.touched.clear();
         self.events.clear();
         self.command_events = 0;
@@ -434,7 +427,9 @@ impl<'s> Unit<'s> {
             .slots
             .iter()
             .filter(|slot| slot.is_changed)
-            .filter_map(|slot| slot.head.as_ref()?.spilled_version())
+            .filter_map(|slot| Some(slot.head.as_ref()?.spilled_versions()))
+            .flatten()
+            .flatten()
             .collect();
         let mut batch = self.store.databases.database().batch();
         let mut encoded = std::mem::take(&mut self.scratch);
@@ -450,6 +445,7 @@ impl<'s> Unit<'s> {
             }
         }
         self.scratch = encoded;
+        self.store.databases.put_replacements(&mut batch, &self.replacements);
         if let Some(position) = &self.position {
             self.store.databases.put_position(&mut batch, position);
         }
@@ -514,20 +510,28 @@ impl<'s> Unit<'s> {
         if key.is_empty() {
             return Err(Fail::new("ERR the empty key is not supported"));
         }
-        let mut stored = None;
-        let mut head = None;
+        let (mut stored, mut head) = (None, None);
+        let (mut pending, mut expired_fields) = (Pending::new(), 0);
         if let Some(tables) = self.tables(database)
             && tables.keys.get_into(key, &mut self.scratch)?
         {
-            let loaded = Head::decode(&self.scratch).ok_or_else(|| damaged(key))?;
-            stored = Some((loaded.expiry, loaded.spilled_version()));
+            let mut loaded = Head::decode(&self.scratch).ok_or_else(|| damaged(key))?;
+            stored = Some(Stored::of(&loaded));
             self.bytes += self.scratch.len();
             let is_expired = loaded.expiry.is_some_and(|expiry| self.is_past(expiry));
             if is_expired {
                 // Published if the unit changes the key. Otherwise the sweep removes it.
                 self.notify(event::EXPIRED, "expired", database, key);
             }
-            head = (!is_expired).then_some(loaded);
+            let mut is_live = !is_expired;
+            if is_live && loaded.first_field_expiry().is_some_and(|first| self.is_past(first)) {
+                let limits = (self.now, self.expired_fields_max);
+                expired_fields =
+                    remove_expired_fields(&mut loaded, &mut pending, Some(&tables), limits)?;
+                is_live = !loaded.is_empty();
+                self.note_expired_fields(database, key, !is_live);
+            }
+            head = is_live.then_some(loaded);
         }
         let index = self.slots.len();
         self.slots.push(Slot {
@@ -536,7 +540,8 @@ impl<'s> Unit<'s> {
             stored,
             head,
             is_changed: false,
-            pending: Pending::new(),
+            pending,
+            expired_fields,
         });
         self.index.insert_unique(hash, (hash, index), |(hash, _)| *hash);
         Ok(index)

@@ -12,7 +12,19 @@ impl Unit<'_> {
     /// Notes an event of a key, if clients receive its class.
     pub(crate) fn notify(&mut self, class: u32, name: &'static str, database: u8, key: &[u8]) {
         if self.store.changes.notifications.wants(class) {
-            self.events.push(KeyEvent { class, name, database, key: key.to_vec() });
+            let (key, is_expiry) = (key.to_vec(), class == event::EXPIRED);
+            self.events.push(KeyEvent { class, name, database, key, is_expiry });
+        }
+    }
+
+    /// Notes that fields of a hash had expired when it was loaded, and the key with the last one.
+    pub(super) fn note_expired_fields(&mut self, database: u8, key: &[u8], is_last: bool) {
+        let events = [(event::HASH, "hexpired", true), (event::GENERIC, "del", is_last)];
+        for (class, name, is_due) in events {
+            if is_due && self.store.changes.notifications.wants(class) {
+                let (key, is_expiry) = (key.to_vec(), true);
+                self.events.push(KeyEvent { class, name, database, key, is_expiry });
+            }
         }
     }
 
@@ -32,10 +44,7 @@ impl Unit<'_> {
     pub(super) fn note_emptied(&mut self, database: u8, key: &[u8]) {
         let own = self.events.get(self.command_events..).unwrap_or(&[]);
         let is_told = own.iter().any(|own| {
-            own.class != event::NEW
-                && own.class != event::EXPIRED
-                && own.database == database
-                && own.key == key
+            own.class != event::NEW && !own.is_expiry && own.database == database && own.key == key
         });
         self.cancel_new(database, key);
         if is_told {
@@ -46,12 +55,12 @@ impl Unit<'_> {
     /// Publishes the events of what was committed. The caller holds the stripes.
     pub(super) fn send_events(&mut self) {
         for noted in std::mem::take(&mut self.events) {
-            let KeyEvent { class, name, database, key } = noted;
+            let KeyEvent { class, name, database, key, is_expiry } = noted;
             let is_unchanged = || {
                 let slot = self.find(database, &key).and_then(|index| self.slots.get(index));
                 !slot.is_some_and(|slot| slot.is_changed)
             };
-            if class == event::EXPIRED && is_unchanged() {
+            if is_expiry && is_unchanged() {
                 continue;
             }
             self.store.changes.notifications.send(class, name, database, &key);

@@ -1,0 +1,152 @@
+//! Flushes as parts of commits, and crashes around them.
+
+use std::path::Path;
+
+use quintet::{Durability, EngineKind, Options};
+
+use super::{Changes, DATABASES, Databases, Engines, Kind, Store, Stripes, Unit};
+
+const KEY: &[u8] = b"key";
+const HASH: &[u8] = b"hash";
+
+fn open(dir: &Path) -> Store {
+    let options = Options::new().durability(Durability::Buffered).memory_budget(64 << 20);
+    let engines = Engines { keys: EngineKind::HashLog, elements: EngineKind::BTree };
+    let databases = Databases::open(options.open(dir).unwrap(), engines).unwrap();
+    Store { databases, stripes: Stripes::new(), changes: Changes::default() }
+}
+
+fn unit(store: &Store) -> Unit<'_> {
+    let mut unit = Unit::new(store, 1_000_000);
+    unit.lock_all();
+    unit
+}
+
+/// Sets a key, and a hash that is too large for its head.
+fn fill(unit: &mut Unit<'_>, database: u8, value: &str) {
+    unit.set_string(database, KEY, value.as_bytes().to_vec(), None).unwrap();
+    let mut hash = unit.open_or_create(database, HASH, Kind::Hash).unwrap();
+    for number in 0..300 {
+        hash.put(format!("{value}{number}").as_bytes(), b"1").unwrap();
+    }
+    hash.set_count(300);
+}
+
+fn value(store: &Store, database: u8) -> Option<String> {
+    let mut unit = unit(store);
+    let copy =
+        |value: Option<&[u8]>| value.map(|value| String::from_utf8_lossy(value).into_owned());
+    unit.with_string(database, KEY, copy).unwrap()
+}
+
+fn commit(store: &Store, change: impl FnOnce(&mut Unit<'_>)) {
+    let mut unit = unit(store);
+    change(&mut unit);
+    unit.commit(Durability::Buffered).unwrap();
+}
+
+/// Entries of the tables that no database has.
+fn unused_entries(store: &Store) -> u64 {
+    let database = store.databases.database();
+    let count = |path: String| database.table(&path).map_or(0, |table| table.len().unwrap());
+    let all: u64 = (0..2 * DATABASES)
+        .map(|number| {
+            count(format!("redis/{number}/keys")) + count(format!("redis/{number}/elements"))
+        })
+        .sum();
+    let own = (0..DATABASES).filter_map(|index| store.databases.get(index));
+    all - own.map(|own| own.keys.len().unwrap() + own.elements.len().unwrap()).sum::<u64>()
+}
+
+#[test]
+fn a_flush_takes_effect_with_the_other_changes_of_its_unit() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    commit(&store, |unit| {
+        fill(unit, 0, "old");
+        fill(unit, 1, "other");
+    });
+    // Many rounds use all numbers of tables.
+    for round in 0..50 {
+        let new = format!("new{round}");
+        let before = value(&store, 0);
+        let mut running = unit(&store);
+        running.set_string(0, b"early", b"1".to_vec(), None).unwrap();
+        running.flush(0).unwrap();
+        assert!(!running.exists(0, KEY).unwrap());
+        assert!(!running.exists(0, b"early").unwrap());
+        fill(&mut running, 0, "twice");
+        running.flush(0).unwrap();
+        fill(&mut running, 0, &new);
+        // What others read without the unit is unchanged until the commit.
+        let tables = store.databases.get(0).unwrap();
+        assert!(tables.keys.contains(KEY).unwrap());
+        drop(tables);
+        if round % 3 == 0 {
+            running.discard();
+            assert!(running.exists(0, KEY).unwrap());
+            drop(running);
+            assert_eq!(value(&store, 0), before);
+        } else {
+            assert!(running.commit(Durability::Buffered).unwrap() > 0);
+            drop(running);
+            assert_eq!(value(&store, 0), Some(new));
+            assert_eq!(unused_entries(&store), 0);
+        }
+        assert_eq!(value(&store, 1), Some("other".to_owned()));
+        if round % 10 == 0 {
+            let before = value(&store, 0);
+            drop(store);
+            store = open(dir.path());
+            assert_eq!(value(&store, 0), before);
+            assert_eq!(store.databases.get(0).unwrap().keys.len().unwrap(), 2);
+        }
+    }
+}
+
+#[test]
+fn a_crash_keeps_the_commit_of_a_flush_whole() {
+    for is_committed in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(dir.path());
+        commit(&store, |unit| {
+            for database in 0..DATABASES {
+                fill(unit, database, "old");
+            }
+        });
+        let held = unit(&store);
+        let mut replacements = Vec::new();
+        for database in 0..DATABASES {
+            let new = store.databases.replacement(database, &replacements).unwrap();
+            replacements.push(new.unwrap());
+        }
+        if is_committed {
+            // The process ends between the commit and the clear of the old tables.
+            let mut batch = store.databases.database().batch();
+            store.databases.put_replacements(&mut batch, &replacements);
+            batch.put(&replacements[3].tables.keys, b"x", b"\0new");
+            batch.commit_with(Durability::Buffered).unwrap();
+        }
+        drop((held, replacements));
+        drop(store);
+        let store = open(dir.path());
+        for database in 0..DATABASES {
+            let expected = (!is_committed).then(|| "old".to_owned());
+            assert_eq!(value(&store, database), expected, "database {database}");
+        }
+        let mut reader = unit(&store);
+        assert_eq!(reader.exists(3, b"x").unwrap(), is_committed);
+        drop(reader);
+        assert_eq!(unused_entries(&store), 0);
+        // The tables can be used again.
+        commit(&store, |unit| {
+            for database in 0..DATABASES {
+                unit.flush(database).unwrap();
+                fill(unit, database, "new");
+            }
+        });
+        for database in 0..DATABASES {
+            assert_eq!(value(&store, database), Some("new".to_owned()));
+        }
+    }
+}
