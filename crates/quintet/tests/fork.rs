@@ -338,7 +338,7 @@ fn child_of_writers(name: &str, kind: EngineKind, mode: Mode) {
 }
 
 /// Longest time until a child has run while no file changed. A child that changes files never does.
-const REST_WAIT_MAX: Duration = Duration::from_secs(60);
+const REST_WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// The child drops the only handles that it can reach, and changes no file.
 fn drop_in_child(name: &str, (kind, mode): (EngineKind, Mode), read_only: bool) {

@@ -8,10 +8,11 @@
 //!
 //! Threads: any. Two threads may try at the same time.
 
-use super::Context;
 use crate::{
     Result,
+    io::Env,
     util::{
+        budget::Budget,
         mutant::mutant,
         sync::{AtomicU64, Ordering},
     },
@@ -34,21 +35,20 @@ impl RoomAttempts {
     /// only if the memory of the database exceeds its budget by more than [`BEYOND_BUDGET_BYTES`].
     pub(crate) fn run(
         &self,
-        context: &Context,
+        (budget, env): (&Budget, &dyn Env),
         make_room: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let budget = &context.budget;
         let most = budget.limit().saturating_add(BEYOND_BUDGET_BYTES);
         let is_beyond = mutant!(RoomIsUnbounded: false, else budget.used() > most);
         let failed = self.failed_at.load(Ordering::Relaxed);
         let failed = mutant!(RoomTriesEachTime: 0, else failed);
         // Few ask for the time: those after a failure.
-        if failed > 0 && !is_beyond && millis(context).saturating_sub(failed) < RETRY_MILLIS {
+        if failed > 0 && !is_beyond && millis(env).saturating_sub(failed) < RETRY_MILLIS {
             return Ok(());
         }
         let made = make_room();
         if made.is_err() {
-            self.failed_at.store(millis(context), Ordering::Relaxed);
+            self.failed_at.store(millis(env), Ordering::Relaxed);
         } else if failed > 0 {
             self.failed_at.store(0, Ordering::Relaxed);
         }
@@ -56,6 +56,6 @@ impl RoomAttempts {
     }
 }
 
-fn millis(context: &Context) -> u64 {
-    u64::try_from(context.env.monotonic().as_millis()).unwrap_or(u64::MAX).max(1)
+fn millis(env: &dyn Env) -> u64 {
+    u64::try_from(env.monotonic().as_millis()).unwrap_or(u64::MAX).max(1)
 }

@@ -112,7 +112,7 @@ impl Trie {
             return Ok(());
         }
         self.enforce_budget(0);
-        self.room_attempts.run(&self.context, || self.bound_changes())
+        self.room_attempts.run((&self.context.budget, &*self.context.env), || self.bound_changes())
     }
 
     /// Evicts regions of the trie; `false` if none can be evicted.
@@ -266,7 +266,7 @@ impl Trie {
         let is_short = budget.used() + needed > budget.limit() + LOGGED_SLACK_BYTES;
         if is_short && needed > 0 && self.context.host.can_sync_log() {
             let make_room = || self.ensure_room_for(op, needed).and_then(|()| self.bound_changes());
-            self.room_attempts.run(&self.context, make_room)?;
+            self.room_attempts.run((&self.context.budget, &*self.context.env), make_room)?;
         }
         Ok(())
     }
@@ -282,7 +282,8 @@ impl Trie {
         }
         while budget.used() + needed > budget.limit() {
             if !self.release_some(needed) && !self.evict_index(0) {
-                self.room_attempts.run(&self.context, || self.flush_appended())?;
+                self.room_attempts
+                    .run((&self.context.budget, &*self.context.env), || self.flush_appended())?;
                 if !self.evict_one() {
                     break;
                 }

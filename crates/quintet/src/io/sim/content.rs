@@ -202,7 +202,7 @@ impl FileContent {
         let is_whole = *range == (0..u64::MAX);
         self.differences_in(mapping, unit, range, |page| {
             let has_stores = mapping.page_has_stores(page);
-            // Before the comparison: what is stored from here on is told again.
+            // Before the comparison: what is stored from here on sets the flag again.
             if has_stores && is_whole {
                 mapping.page_compared(page);
             }

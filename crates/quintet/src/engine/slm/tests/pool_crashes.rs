@@ -55,7 +55,7 @@ impl CrashRun {
                     engine = opened;
                 }
                 6 if random.below(4) == 0 => {
-                    _ = unless_full(engine.maintain(MaintenanceMode::Full))
+                    _ = unless_full(engine.maintain(MaintenanceMode::Full));
                 }
                 7 => _ = unless_full(engine.table.flush_all()),
                 8 if random.below(2) == 0 => {
@@ -214,7 +214,9 @@ fn updates_without_space() {
     let crashed = bench.on(bench.env.crash(Policy::AllKept));
     // The next flush completes the interrupted update first, and counts from there.
     let (_, after) = write(&engine, 0..500, 601);
-    fillers.iter().for_each(|at| pool.pool.free(*at).unwrap());
+    for at in fillers {
+        pool.pool.free(at).unwrap();
+    }
     engine.table.flush_all().unwrap();
     compare(&engine, &after);
     let (engine, complete) = crashed.open();
