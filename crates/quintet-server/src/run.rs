@@ -221,6 +221,7 @@ fn settings(config: &Config, budget: u64) -> Settings {
     let most = files.map_or(u64::MAX, |files| files.saturating_sub(OWN_FILES).max(1));
     for (setting, value) in [
         (&settings.maxclients, config.maxclients.min(most)),
+        (&settings.maxclients_of_files, most),
         (&settings.timeout, config.timeout),
         (&settings.client_query_buffer_limit, config.client_query_buffer_limit),
         (&settings.maxmemory_clients, maxmemory_clients),

@@ -104,7 +104,7 @@ pub(crate) struct Login {
 }
 
 impl Login {
-    /// Whether the password is right. Takes as long for a user that does not exist.
+    /// Whether the password is right. Takes as long for a user that does not exist or has none.
     pub(crate) fn is_right(&self) -> bool {
         let password = self.password.as_slice();
         let is_long = password.len() > PASSWORD_BYTES_MAX;
@@ -117,6 +117,10 @@ impl Login {
             None => {
                 std::hint::black_box(has_hash(bounded, NO_USER));
                 return false;
+            }
+            Some(hashes) if hashes.is_empty() && self.plain.is_none() => {
+                std::hint::black_box(has_hash(bounded, NO_USER));
+                false
             }
             Some(hashes) => hashes.iter().any(|hash| has_hash(bounded, hash)),
         };

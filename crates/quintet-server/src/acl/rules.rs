@@ -61,16 +61,21 @@ fn join_selectors(rules: &[Rule]) -> Result<Vec<Rule>, String> {
         None => Ok(joined),
         Some(start) => {
             let first = start.split(' ').next().unwrap_or_default();
+            let first = shown(first);
             Err(format!("Unmatched parenthesis in acl selector starting at '{first}'."))
         }
     }
 }
 
-/// A rule for a message: without its password.
+/// A rule for a message: without a password, and what follows one in a selector.
 fn shown(rule: &str) -> String {
-    match rule.chars().next() {
-        Some(kind @ ('>' | '<')) => format!("{kind}***"),
-        _ => rule.chars().take(128).collect(),
+    let is_start = |before: &str| before.is_empty() || before.ends_with(['(', ' ']);
+    let secret = rule
+        .match_indices(['>', '<'])
+        .find(|(at, _)| is_start(rule.get(..*at).unwrap_or_default()));
+    match secret {
+        Some((at, kind)) => format!("{}{kind}***", rule.get(..at).unwrap_or_default()),
+        None => rule.chars().take(128).collect(),
     }
 }
 
@@ -363,6 +368,9 @@ mod tests {
             ("~a\u{a0}b", "Syntax error"),
             ("(on)", "Syntax error"),
             ("(+get", "Unmatched parenthesis"),
+            ("(>secret", "Unmatched parenthesis"),
+            ("(+get >secret)", "Syntax error"),
+            ("(<secret more)", "Syntax error"),
             ("#abc", "argon2id"),
             ("!abc", "argon2id"),
             ("<secret", "does not exist"),

@@ -37,8 +37,13 @@ struct Received {
 
 impl Received {
     fn create(path: PathBuf) -> io::Result<Self> {
+        // A new file: what is there may be a link.
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let mut options = OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        let file = options.write(true).create_new(true).mode(0o600).open(&path)?;
         Ok(Self { path, file: Some(file) })
     }
 
@@ -52,7 +57,7 @@ impl Received {
 
 impl Drop for Received {
     fn drop(&mut self) {
-        // The next synchronization truncates it.
+        // The next synchronization removes it.
         let _ = fs::remove_file(&self.path);
     }
 }

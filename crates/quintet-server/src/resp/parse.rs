@@ -26,6 +26,24 @@ pub(crate) struct Limits {
     pub(crate) is_authenticated: bool,
 }
 
+impl Limits {
+    fn too_many_args(&self) -> ProtocolError {
+        refuse(if self.is_authenticated {
+            "invalid multibulk length"
+        } else {
+            "unauthenticated multibulk length"
+        })
+    }
+
+    fn too_long_arg(&self) -> ProtocolError {
+        refuse(if self.is_authenticated {
+            "invalid bulk length"
+        } else {
+            "unauthenticated bulk length"
+        })
+    }
+}
+
 /// Why a request cannot be parsed. The connection ends: what follows has no known start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProtocolError(pub(crate) String);
@@ -134,7 +152,7 @@ impl Parser {
             match buffer.first() {
                 None => return Ok(None),
                 Some(b'*') => {}
-                Some(_) => return self.parse_inline(buffer),
+                Some(_) => return self.parse_inline(buffer, limits),
             }
             let Some(line) = self.line(buffer, "too big mbulk count string")? else {
                 return Ok(None);
@@ -144,11 +162,7 @@ impl Parser {
                 .ok_or_else(|| refuse("invalid multibulk length"))?;
             let count = usize::try_from(count).unwrap_or(0);
             if count > limits.args_max {
-                return Err(refuse(if limits.is_authenticated {
-                    "invalid multibulk length"
-                } else {
-                    "unauthenticated multibulk length"
-                }));
+                return Err(limits.too_many_args());
             }
             self.missing = Some(count);
         }
@@ -198,11 +212,7 @@ impl Parser {
         if length <= limits.bulk_bytes_max {
             return Ok(Some(length));
         }
-        Err(refuse(if limits.is_authenticated {
-            "invalid bulk length"
-        } else {
-            "unauthenticated bulk length"
-        }))
+        Err(limits.too_long_arg())
     }
 
     /// Returns the line at the position without its end, and moves behind it.
@@ -224,7 +234,11 @@ impl Parser {
         Ok(rest.get(..end))
     }
 
-    fn parse_inline(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
+    fn parse_inline(
+        &mut self,
+        buffer: &[u8],
+        limits: &Limits,
+    ) -> Result<Option<usize>, ProtocolError> {
         let window = buffer.get(..LINE_BYTES_MAX).unwrap_or(buffer);
         let Some(end) = window.iter().position(|byte| *byte == b'\n') else {
             let is_too_long = buffer.len() >= LINE_BYTES_MAX;
@@ -234,6 +248,12 @@ impl Parser {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         split_words(line, &mut self.words, &mut self.ranges)
             .ok_or_else(|| refuse("unbalanced quotes in request"))?;
+        if self.ranges.len() > limits.args_max {
+            return Err(limits.too_many_args());
+        }
+        if self.ranges.iter().any(|(start, end)| end - start > limits.bulk_bytes_max) {
+            return Err(limits.too_long_arg());
+        }
         self.position = end + 1;
         Ok(Some(end + 1))
     }

@@ -64,6 +64,8 @@ pub(crate) struct Settings {
     master_login: RwLock<(String, Zeroizing<String>)>,
     /// Most clients.
     pub(crate) maxclients: AtomicU64,
+    /// Most clients that the limit of open files of the process allows; 0: not known.
+    pub(crate) maxclients_of_files: AtomicU64,
     /// Seconds after which an idle connection ends; 0 for never.
     pub(crate) timeout: AtomicU64,
     /// Most arguments of a request.
@@ -272,6 +274,13 @@ impl Settings {
                             "argument must be between {min} and {max} inclusive"
                         ))
                     })?;
+                let most = self.maxclients_of_files.load(Ordering::Relaxed);
+                if name == "maxclients" && most > 0 && parsed > most {
+                    return Err(Refusal::Value(format!(
+                        "the process may open files for {most} clients; raise its limit \
+                         (ulimit -n) and start the server again"
+                    )));
+                }
                 number(self).store(parsed, Ordering::Relaxed);
             }
         }

@@ -1,6 +1,9 @@
 //! Limits: before the password, of requests, of clients.
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::{
+    os::unix::fs::PermissionsExt as _,
+    time::{Duration, Instant},
+};
 
 use super::{
     client::{Value, encode},
@@ -102,6 +105,8 @@ fn a_client_without_the_password_cannot_send_much() {
     for (request, message) in [
         (b"*11\r\n".to_vec(), "unauthenticated multibulk length"),
         (b"*1\r\n$16385\r\n".to_vec(), "unauthenticated bulk length"),
+        (b"ping a b c d e f g h i j\r\n".to_vec(), "unauthenticated multibulk length"),
+        ([vec![b'a'; 16_385], b"\r\n".to_vec()].concat(), "unauthenticated bulk length"),
     ] {
         let mut client = server.client();
         client.send(&request);
@@ -152,7 +157,6 @@ fn the_number_of_arguments_and_the_inline_line_are_limited() {
 
 #[test]
 fn a_directory_that_others_can_write_is_refused() {
-    use std::os::unix::fs::PermissionsExt as _;
     let dir = tempfile::tempdir().unwrap();
     for mode in [0o770, 0o702] {
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(mode)).unwrap();
@@ -171,7 +175,7 @@ fn requests_may_be_cut_at_every_byte() {
     for cut in 1..requests.len() {
         let (first, second) = requests.split_at(cut);
         client.send(first);
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1));
         client.send(second);
         assert_eq!(client.read().text(), "+OK", "cut at {cut}");
         assert_eq!(client.read().text(), "v\r\n", "cut at {cut}");
@@ -190,6 +194,26 @@ fn too_many_clients_are_refused() {
     assert_eq!(third.read().text(), "-ERR max number of clients reached");
     drop(second);
     first.call("config set maxclients 100");
+    // The files of the store are kept.
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let files = files.unwrap_or(u64::MAX);
+    let refusal = first.call(&format!("config set maxclients {files}")).text();
+    assert!(refusal.starts_with("-ERR"), "{refusal}");
+}
+
+/// The ten seconds for the password end also for a client that always has something to read.
+#[test]
+fn a_client_that_always_sends_must_give_its_password_in_time() {
+    let (server, _dir) = with_password();
+    let mut client = server.client();
+    let began = Instant::now();
+    let requests = b"ping\r\n".repeat(100);
+    let mut is_open = true;
+    while is_open {
+        assert!(began.elapsed() < Duration::from_mins(2), "the client has no deadline");
+        client.try_send(&requests);
+        is_open = (0..100).all(|_| client.try_read().is_ok());
+    }
 }
 
 #[test]

@@ -255,8 +255,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         self.note_memory();
-        let is_killed = self.session.client.is_killed.load(Ordering::Acquire);
-        if self.session.is_closing || is_killed { Err(EndOfConnection) } else { Ok(()) }
+        let client = &self.session.client;
+        // Not by a timer alone: requests that always follow would keep it from being asked.
+        let is_late =
+            !self.session.is_authenticated && client.connected.elapsed() >= AUTHENTICATION_TIME;
+        let is_killed = client.is_killed.load(Ordering::Acquire);
+        if self.session.is_closing || is_killed || is_late { Err(EndOfConnection) } else { Ok(()) }
     }
 
     /// Checks the idle time when its timer has fired, and sets the timer again.
@@ -294,6 +298,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let is_authenticated = self.session.is_authenticated;
         if !is_authenticated && self.buffer.len() >= UNAUTHENTICATED_BUFFER_MAX {
+            return Err(EndOfConnection);
+        }
+        // A client that always has bytes to read would keep the branches below from being asked.
+        if *self.ending.borrow() {
             return Err(EndOfConnection);
         }
         self.reserve();
