@@ -73,10 +73,13 @@ fn shown(rule: &str) -> String {
     let secret = rule
         .match_indices(['>', '<'])
         .find(|(at, _)| is_start(rule.get(..*at).unwrap_or_default()));
-    match secret {
-        Some((at, kind)) => format!("{}{kind}***", rule.get(..at).unwrap_or_default()),
-        None => rule.chars().take(128).collect(),
+    let end = secret.map_or(rule.len(), |(at, _)| at);
+    let mut shown: String = rule.get(..end).unwrap_or_default().chars().take(128).collect();
+    if let Some((_, kind)) = secret {
+        shown.push_str(kind);
+        shown.push_str("***");
     }
+    shown
 }
 
 /// Applies rules to a user. Fails with the first rule that is wrong; the user is then in between.

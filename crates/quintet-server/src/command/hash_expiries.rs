@@ -109,16 +109,22 @@ const FIELDS_OF_EXPIRE: Fail = Fail::new("ERR Parameter `numFields` should be gr
 pub(super) const FIELDS_OF_OTHERS: Fail =
     Fail::new("ERR Number of fields must be a positive integer");
 
-/// Parses `FIELDS`, the number of fields and the fields, which end the request, from argument `at`.
-/// Returns the position of the first field, or `invalid` if the number is none above 0.
-pub(super) fn parse_fields(call: &Call<'_, '_>, at: usize, invalid: Fail) -> Done<usize> {
+/// Parses `FIELDS` and the number of fields from argument `at`. Fails with `invalid` if the number
+/// is none above 0.
+pub(super) fn parse_field_count(call: &Call<'_, '_>, at: usize, invalid: Fail) -> Done<usize> {
     if !call.args.is(at, "fields") {
         return Err(Fail::new(
             "ERR Mandatory argument FIELDS is missing or not at the right position",
         ));
     }
-    let count = parse_i64(call.args.at(at + 1)).filter(|count| *count > 0).ok_or(invalid)?;
-    if usize::try_from(count) != Ok(call.args.len().saturating_sub(at + 2)) {
+    let count = parse_i64(call.args.at(at + 1)).filter(|count| *count > 0);
+    count.and_then(|count| usize::try_from(count).ok()).ok_or(invalid)
+}
+
+/// Parses `FIELDS`, the number of fields and the fields, which end the request, from argument `at`.
+/// Returns the position of the first field.
+pub(super) fn parse_fields(call: &Call<'_, '_>, at: usize, invalid: Fail) -> Done<usize> {
+    if parse_field_count(call, at, invalid)? != call.args.len().saturating_sub(at + 2) {
         return Err(Fail::new("ERR The `numfields` parameter must match the number of arguments"));
     }
     Ok(at + 2)

@@ -2,11 +2,12 @@
 
 use super::{
     call::{Call, commands},
-    hash_expiries::{FIELDS_OF_OTHERS, TimeForm, parse_fields, parse_time, remove_field},
+    hash_expiries::{
+        FIELDS_OF_OTHERS, TimeForm, parse_field_count, parse_fields, parse_time, remove_field,
+    },
 };
 use crate::{
     failure::{Done, Fail},
-    number::parse_i64,
     resp::Args,
     spec::{Group, Keys},
     store::{Collection, Kind, check_names, event},
@@ -174,14 +175,7 @@ fn hgetex(call: &mut Call<'_, '_>) -> Done {
 
 /// Parses `FIELDS`, the number of fields, and fields each with its value, which end the request.
 fn parse_pairs(call: &Call<'_, '_>, at: usize) -> Done<usize> {
-    if !call.args.is(at, "fields") {
-        return Err(Fail::new(
-            "ERR Mandatory argument FIELDS is missing or not at the right position",
-        ));
-    }
-    let count = parse_i64(call.args.at(at + 1)).filter(|count| *count > 0);
-    let count = count.and_then(|count| usize::try_from(count).ok());
-    let count = count.ok_or(Fail::new("ERR invalid number of fields"))?;
+    let count = parse_field_count(call, at, Fail::new("ERR invalid number of fields"))?;
     if count.checked_mul(2) != Some(call.args.len().saturating_sub(at + 2)) {
         return Err(Fail::new("ERR wrong number of arguments"));
     }

@@ -354,6 +354,15 @@ impl Context {
         if self.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
+    /// Makes room for a change that is made even without it. See [`RoomAttempts::run`].
+    pub(crate) fn try_room(
+        &self,
+        attempts: &RoomAttempts,
+        make_room: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        attempts.run((&self.budget, &*self.env), make_room)
+    }
+
     fn has_free(&self, bytes: u64) -> bool {
         self.budget.used().saturating_add(bytes) <= self.budget.limit()
     }
@@ -455,8 +464,9 @@ pub trait Engine: Send + Sync {
     /// `admit` sees the memory before the first operation of a batch. A batch may be larger than
     /// what the engine can change without writing, and so may the log. The engine writes to its
     /// files what then leaves memory. If that fails, the engine exceeds the budget, and tries again
-    /// after a second. Fails only if it then exceeds the budget by more than 8 MiB: replay ends, a
-    /// batch goes on. The caller may hold stripes and an in-flight slot whose record is copied.
+    /// after a second. Fails only if a write fails and the budget is then exceeded by more than 8
+    /// MiB: replay ends, a batch goes on. The caller may hold stripes and an in-flight slot whose
+    /// record is copied.
     fn make_room(&self, op: &Op<'_>) -> Result<()>;
 
     /// Applies a logged operation. During replay there was no `admit`.

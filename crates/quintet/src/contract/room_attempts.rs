@@ -3,13 +3,14 @@
 //! Problem: some changes are made although no memory can be written to files: those that the log
 //! already has, and deletes, which free space. If each of them tried to write, each would take as
 //! long as a failing write.
-//! How: after a failure the next attempt waits for [`RETRY_MILLIS`], and the changes go beyond the
-//! budget meanwhile, by [`BEYOND_BUDGET_BYTES`] at most.
+//! How: after a failed write the next attempt waits for [`RETRY_MILLIS`], and the changes go beyond
+//! the budget meanwhile, by [`BEYOND_BUDGET_BYTES`] at most. Memory that other tables or running
+//! work hold is no failed write: it is released without this table's changes, so these go on.
 //!
 //! Threads: any. Two threads may try at the same time.
 
 use crate::{
-    Result,
+    Error, Result,
     io::Env,
     util::{
         budget::Budget,
@@ -31,8 +32,9 @@ pub(crate) struct RoomAttempts {
 }
 
 impl RoomAttempts {
-    /// Calls `make_room`, unless a call has failed within the last second. A failure is returned
-    /// only if the memory of the database exceeds its budget by more than [`BEYOND_BUDGET_BYTES`].
+    /// Calls `make_room`, unless a write of a call has failed within the last second. A failure to
+    /// write is returned only if the memory of the database exceeds its budget by more than
+    /// [`BEYOND_BUDGET_BYTES`]. `OutOfMemory` is not returned.
     pub(crate) fn run(
         &self,
         (budget, env): (&Budget, &dyn Env),
@@ -46,13 +48,16 @@ impl RoomAttempts {
         if failed > 0 && !is_beyond && millis(env).saturating_sub(failed) < RETRY_MILLIS {
             return Ok(());
         }
-        let made = make_room();
-        if made.is_err() {
-            self.failed_at.store(millis(env), Ordering::Relaxed);
-        } else if failed > 0 {
-            self.failed_at.store(0, Ordering::Relaxed);
+        match make_room() {
+            Ok(()) if failed > 0 => self.failed_at.store(0, Ordering::Relaxed),
+            Ok(()) => {}
+            Err(Error::OutOfMemory { .. }) if mutant!(RoomNeedsMemory: false, else true) => {}
+            Err(error) => {
+                self.failed_at.store(millis(env), Ordering::Relaxed);
+                return if is_beyond { Err(error) } else { Ok(()) };
+            }
         }
-        if is_beyond { made } else { Ok(()) }
+        Ok(())
     }
 }
 

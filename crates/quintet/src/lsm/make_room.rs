@@ -39,9 +39,7 @@ impl<V> WriteBuffer<V> {
             && !is_small
             && budget.used() + bytes > budget.limit() + LOGGED_SLACK_BYTES;
         if (is_backed_up || is_short) && self.context.host.can_sync_log() {
-            return self
-                .room_attempts
-                .run((&self.context.budget, &*self.context.env), || self.flush_in_writer(target));
+            return self.context.try_room(&self.room_attempts, || self.flush_in_writer(target));
         }
         Ok(())
     }
@@ -51,7 +49,7 @@ impl<V> WriteBuffer<V> {
     pub(super) fn admit_delete(&self, op: &Op<'_>, target: &impl FlushTarget<V>) -> Result<()> {
         let bytes = cost(op);
         let mut is_reserved = false;
-        self.room_attempts.run((&self.context.budget, &*self.context.env), || {
+        self.context.try_room(&self.room_attempts, || {
             self.rotate_if_full(target)?;
             self.reserve(bytes, target)?;
             is_reserved = true;

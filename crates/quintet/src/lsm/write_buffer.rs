@@ -368,9 +368,9 @@ impl<V> WriteBuffer<V> {
                 self.reserve(cost(op), target)
             }
             Op::Delete { .. } => self.admit_delete(op, target),
-            Op::DeleteRange { .. } => self
-                .room_attempts
-                .run((&self.context.budget, &*self.context.env), || self.rotate_if_full(target)),
+            Op::DeleteRange { .. } => {
+                self.context.try_room(&self.room_attempts, || self.rotate_if_full(target))
+            }
         }
     }
 

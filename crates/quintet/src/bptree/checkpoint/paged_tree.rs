@@ -157,7 +157,7 @@ impl PagedTree {
         if self.is_far_from_limit(pages) || self.has_room(pages) {
             return Ok(());
         }
-        self.room_attempts.run((&self.context.budget, &*self.context.env), || self.make_room(pages))
+        self.context.try_room(&self.room_attempts, || self.make_room(pages))
     }
 
     /// Whether there is room below every limit. Does not ask the budget.

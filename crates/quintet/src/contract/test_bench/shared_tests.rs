@@ -302,6 +302,33 @@ pub(crate) fn apply_logged_on_a_full_disk<E: Engine>(bench: &Bench<E>) {
     compare(&engine, &rows);
 }
 
+/// Deletes and logged operations go on if other tables hold more memory than the budget has.
+pub(crate) fn change_without_memory<E: Engine>(bench: &Bench<E>) {
+    let (engine, _) = bench.open();
+    let mut rows = Rows::new();
+    for number in 0..500_u64 {
+        put(&engine, number + 1, &number.to_be_bytes(), &[7; 100]);
+    }
+    bench.budget.reserve_unchecked(bench.budget.limit() + (32 << 20));
+    for number in 0..500_u64 {
+        let key = number.to_be_bytes();
+        let op = if number % 2 == 0 {
+            let op = Op::Delete { key: &key };
+            engine.admit(&op).unwrap();
+            op
+        } else {
+            rows.insert(key.to_vec(), vec![8; 100]);
+            let op = Op::Put { key: &key, head: b"", body: &[8; 100] };
+            engine.make_room(&op).unwrap();
+            op
+        };
+        engine.apply(Lsn(501 + number), &op).unwrap();
+    }
+    bench.budget.release(bench.budget.limit() + (32 << 20));
+    engine.checkpoint(Lsn(1_001)).unwrap();
+    compare(&engine, &rows);
+}
+
 /// On a full disk, deletes are admitted without a failing write each.
 pub(crate) fn delete_on_a_full_disk<E: Engine>(bench: &Bench<E>) {
     let (engine, _) = bench.open();

@@ -170,11 +170,14 @@ impl Core {
         let mut ticket: Ticket<'_> = self.log.begin()?;
         let logged = mutant!(BatchLogsFirstOnly: mutants::first_operation(body), else body);
         let appended = ticket.append(&[logged])?;
-        let (mut applied, mut has_room) = (Ok(()), true);
+        let mut applied = Ok(());
+        // Tables that could not make room: the rest of the batch goes beyond the budget there.
+        let mut without_room = Vec::new();
         let mut apply = |table: &BatchTable, op: Op<'_>| {
             let replaced = table.replaced_expiry(&op);
-            // Once it fails, the rest of the batch goes beyond the budget: the log has all of it.
-            has_room = has_room && table.engine.make_room(&op).is_ok();
+            if !without_room.contains(&table.id) && table.engine.make_room(&op).is_err() {
+                without_room.push(table.id);
+            }
             mutant!(SnapshotForgetsBatches: (), else
                 self.versions.save(table, appended.lsn, &op, hash_of(table, &op)));
             // A table that fails does not keep the others from the batch: the log holds all of it.

@@ -40,8 +40,7 @@ impl HashLog {
         if let Some(room) = self.missing_room(op, LOGGED_SLACK_BYTES)
             && self.context.host.can_sync_log()
         {
-            self.room_attempts
-                .run((&self.context.budget, &*self.context.env), || self.find_room(&room))?;
+            self.context.try_room(&self.room_attempts, || self.find_room(&room))?;
         }
         Ok(())
     }

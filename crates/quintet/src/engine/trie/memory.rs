@@ -93,26 +93,28 @@ impl Trie {
     /// Before a write: makes a checkpoint if memory exceeds the budget by more than
     /// [`OVERSHOOT_PART`], because changes then come faster than checkpoints release them.
     pub(super) fn bound_changes(&self) -> Result<()> {
+        self.bound_changes_by(|| self.checkpoint_for_memory())
+    }
+
+    /// As [`Self::bound_changes`], for a change that frees space. It is accepted if the disk is
+    /// full. Fails as [`RoomAttempts::run`] does.
+    pub(super) fn bound_changes_to_free(&self) -> Result<()> {
+        self.bound_changes_by(|| {
+            self.context.try_room(&self.room_attempts, || self.checkpoint_for_memory())
+        })
+    }
+
+    fn bound_changes_by(&self, checkpoint: impl FnOnce() -> Result<()>) -> Result<()> {
         let budget = &self.context.budget;
         if budget.used() <= self.most_bytes() {
             return Ok(());
         }
         self.enforce_budget(0);
         if budget.used() > self.most_bytes() {
-            self.checkpoint_for_memory()?;
+            checkpoint()?;
             self.enforce_budget(0);
         }
         Ok(())
-    }
-
-    /// As [`Self::bound_changes`], for a change that frees space. It is accepted if the disk is
-    /// full. Fails as [`RoomAttempts::run`] does.
-    pub(super) fn bound_changes_to_free(&self) -> Result<()> {
-        if self.context.budget.used() <= self.most_bytes() {
-            return Ok(());
-        }
-        self.enforce_budget(0);
-        self.room_attempts.run((&self.context.budget, &*self.context.env), || self.bound_changes())
     }
 
     /// Evicts regions of the trie; `false` if none can be evicted.
@@ -266,7 +268,7 @@ impl Trie {
         let is_short = budget.used() + needed > budget.limit() + LOGGED_SLACK_BYTES;
         if is_short && needed > 0 && self.context.host.can_sync_log() {
             let make_room = || self.ensure_room_for(op, needed).and_then(|()| self.bound_changes());
-            self.room_attempts.run((&self.context.budget, &*self.context.env), make_room)?;
+            self.context.try_room(&self.room_attempts, make_room)?;
         }
         Ok(())
     }
@@ -282,8 +284,7 @@ impl Trie {
         }
         while budget.used() + needed > budget.limit() {
             if !self.release_some(needed) && !self.evict_index(0) {
-                self.room_attempts
-                    .run((&self.context.budget, &*self.context.env), || self.flush_appended())?;
+                self.context.try_room(&self.room_attempts, || self.flush_appended())?;
                 if !self.evict_one() {
                     break;
                 }

@@ -441,6 +441,8 @@ bugs! {
     RoomTriesEachTime = 406, "room-tries-each-time";
     /// Changes on a full disk take memory without bound.
     RoomIsUnbounded = 407, "room-is-unbounded";
+    /// Deletes are refused if other tables hold the memory.
+    RoomNeedsMemory = 409, "room-needs-memory";
     // Persistent memory.
     /// A slab is used before its directory word is persistent.
     PmemForgetsSlab = 136, "pmem-forgets-slab";

@@ -117,3 +117,8 @@ fn deletes_on_a_full_disk_do_not_write_back_each() {
 fn a_full_disk_is_not_tried_for_each_logged_change() {
     test_bench::apply_logged_on_a_full_disk(&Bench::new(4 << 20));
 }
+
+#[test]
+fn changes_go_on_without_memory() {
+    test_bench::change_without_memory(&Bench::new(4 << 20));
+}

@@ -139,3 +139,13 @@ fn a_full_disk_is_not_tried_for_each_change() {
     finds(Bug::RoomTriesEachTime, full_disk);
     finds(Bug::RoomIsUnbounded, full_disk);
 }
+
+fn without_memory() {
+    test_bench::change_without_memory(&Bench::new(63).with_budget(4 << 20));
+}
+
+#[test]
+fn changes_go_on_without_memory() {
+    without_memory();
+    finds(Bug::RoomNeedsMemory, without_memory);
+}

@@ -32,3 +32,8 @@ fn a_full_disk_is_not_tried_for_each_change() {
     test_bench::apply_logged_on_a_full_disk(&Bench::new(16, "sorted").with_budget(4 << 20));
     test_bench::delete_on_a_full_disk(&Bench::new(17, "sorted").with_budget(4 << 20));
 }
+
+#[test]
+fn changes_go_on_without_memory() {
+    test_bench::change_without_memory(&Bench::new(18, "sorted").with_budget(4 << 20));
+}
