@@ -35,6 +35,17 @@ pub const MAP_HEAD_BYTES: usize = 32;
 /// A bit for each page.
 pub type Bits = Vec<u64>;
 
+/// How a checkpoint ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckpointEnd {
+    /// It is durable.
+    Durable,
+    /// It failed, and a crash does not leave it.
+    Revoked,
+    /// It failed, and a crash may leave it or not.
+    InDoubt,
+}
+
 #[derive(Debug, Default)]
 struct AllocatorState {
     used: Bits,
@@ -422,25 +433,27 @@ impl PageAllocator {
         self.written_directly.swap(false, Ordering::Relaxed)
     }
 
-    /// Ends a checkpoint, which is durable or was abandoned.
-    pub fn end_checkpoint(&self, durable: bool) {
+    /// Ends a checkpoint.
+    pub fn end_checkpoint(&self, end: CheckpointEnd) {
         let mut state = lock(&self.state);
         let Some(checkpoint) = state.checkpoint.take() else { return };
-        if durable {
+        if end == CheckpointEnd::Durable {
             state.durable = checkpoint;
             state.doubtful.clear();
             // Pages that were freed before the checkpoint can be allocated from now on.
             state.hand = 0;
-        } else {
+            return;
+        }
+        if end == CheckpointEnd::InDoubt {
             let length = state.doubtful.len().max(checkpoint.len());
             state.doubtful.resize(length, 0);
             for (doubtful, checkpoint) in state.doubtful.iter_mut().zip(checkpoint) {
                 *doubtful |= checkpoint;
             }
-            // It is unknown which maps were written: write all again.
-            state.changed.fill(true);
-            self.written_directly.store(true, Ordering::Relaxed);
         }
+        // It is unknown which maps were written: write all again.
+        state.changed.fill(true);
+        self.written_directly.store(true, Ordering::Relaxed);
     }
 
     /// Calls `punch_holes` for each run of pages that are free, now and for recovery, and still
@@ -527,7 +540,7 @@ mod tests {
         let maps = allocator.begin_checkpoint();
         assert_eq!(maps.len(), 1);
         assert_eq!(maps[0].0, PageId(1));
-        allocator.end_checkpoint(true);
+        allocator.end_checkpoint(CheckpointEnd::Durable);
         allocator.free(first, 10);
         let mut runs = Vec::new();
         let mut note = |first, count| {
@@ -558,7 +571,7 @@ mod tests {
             PageId(13),
             "the checkpoint may still need them"
         );
-        allocator.end_checkpoint(false);
+        allocator.end_checkpoint(CheckpointEnd::InDoubt);
         assert_eq!(allocator.begin_checkpoint().len(), 2, "all maps are written again");
         allocator.free(long, 100);
         assert_eq!(

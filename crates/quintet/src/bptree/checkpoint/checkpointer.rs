@@ -1,6 +1,8 @@
 //! The state of the checkpointer: the journal, and what is complete and written back.
 
-use crate::{journal::redo::RedoJournal, util::codec::Lsn};
+use crate::{
+    Error, bptree::page_allocator::CheckpointEnd, journal::redo::RedoJournal, util::codec::Lsn,
+};
 
 /// The state of the checkpointer.
 #[derive(Debug)]
@@ -37,6 +39,19 @@ impl Checkpointer {
     /// Makes the journal's next group begin a new file.
     pub(super) fn start_new_file(&mut self) {
         self.redo.start_new_file();
+    }
+
+    /// Takes back the group of a checkpoint that failed with `error`, if the disk was full and no
+    /// doubt was left. `earlier`: whether a checkpoint was in doubt before it, and the newest group
+    /// then. After failures of other kinds a sync that succeeds proves nothing.
+    pub(super) fn revoke(&mut self, error: &Error, earlier: (bool, u64)) -> CheckpointEnd {
+        let is_clear = earlier == (false, self.redo.newest());
+        let is_full = matches!(error, Error::DiskFull { .. });
+        if !is_full || !is_clear || self.redo.revoke_failed().is_err() {
+            return CheckpointEnd::InDoubt;
+        }
+        self.in_doubt = false;
+        CheckpointEnd::Revoked
     }
 
     /// Returns the size of live groups in the journal, and whether the next group begins a new

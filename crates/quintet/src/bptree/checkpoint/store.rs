@@ -23,14 +23,16 @@
 //! Each group names the pages that are free at its checkpoint. Changes of them in earlier groups
 //! must not be applied, because a value may have been written there since.
 //!
-//! A checkpoint that fails is abandoned: its pages belong to the next one, whole.
+//! A checkpoint that fails is abandoned: its pages belong to the next one, whole. If the disk was
+//! full, its group is taken back durably. Otherwise a crash may leave it, so the pages that it was
+//! the first to have go to the next group, whole too.
 
 use super::{checkpointer::Checkpointer, meta::Meta, paged_tree::PagedTree, write_back::runs};
 use crate::{
     Error, Result,
     bptree::{
         node::MAP,
-        page_allocator::{MAP_HEAD_BYTES, is_set},
+        page_allocator::{CheckpointEnd, MAP_HEAD_BYTES, is_set},
         page_cache::{CacheCheckpoint, PageCache, PageId, checksum, page_bytes::UNITS},
     },
     io::{AlignedBuffer, write_all_at},
@@ -152,13 +154,18 @@ impl PagedTree {
         let checkpoint = match checkpoint {
             Ok(checkpoint) => checkpoint,
             Err(error) => {
-                self.tree.allocator().end_checkpoint(false);
+                self.tree.allocator().end_checkpoint(CheckpointEnd::Revoked);
                 return Err(error);
             }
         };
+        let earlier = (checkpointer.in_doubt, checkpointer.redo.newest());
         checkpointer.in_doubt = true;
         let stored = self.write_checkpoint(checkpointer, &checkpoint, lsn);
-        self.tree.allocator().end_checkpoint(stored.is_ok());
+        let end = match &stored {
+            Ok(()) => CheckpointEnd::Durable,
+            Err(error) => checkpointer.revoke(error, earlier),
+        };
+        self.tree.allocator().end_checkpoint(end);
         if let Some(participant) = self.participant.as_ref().filter(|_| stored.is_ok()) {
             participant.on_durable();
         }

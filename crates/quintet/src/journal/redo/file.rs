@@ -2,7 +2,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use crate::{
     Error, Result,
@@ -47,13 +47,12 @@ pub(super) struct JournalFile {
 
 impl JournalFile {
     /// Appends a group and syncs it. If the file is too small, preallocates it to `size` first.
-    pub(super) fn append(&mut self, bytes: &[u8], size: u64) -> std::io::Result<()> {
+    pub(super) fn append(&mut self, bytes: &[u8], size: u64) -> io::Result<()> {
         let space = round_up(to_u64(bytes.len()), BLOCK_BYTES);
         let end = self.end + space;
         if end > self.size {
-            self.file.allocate(size)?;
+            self.size = allocate(&*self.file, size, end)?;
             self.file.sync_all()?;
-            self.size = size;
         }
         let mut offset = self.end;
         let mut buffer = AlignedBuffer::zeroed(CHUNK_BYTES.min(to_usize(space)));
@@ -69,6 +68,26 @@ impl JournalFile {
         mutant!(RedoSkipsSync: Ok(()), else self.file.sync_data())?;
         self.end = end;
         Ok(())
+    }
+
+    /// Gives back the space behind the last group. Returns whether there was any.
+    pub(super) fn shrink(&mut self) -> io::Result<bool> {
+        let is_longer = self.file.len()? > self.end;
+        if is_longer {
+            self.file.set_len(self.end)?;
+        }
+        self.size = self.end;
+        Ok(is_longer)
+    }
+}
+
+/// Preallocates a file to `size` bytes, or on a disk without that space to `end`. Returns which.
+pub(super) fn allocate(file: &dyn File, size: u64, end: u64) -> io::Result<u64> {
+    match file.allocate(size) {
+        Err(error) if error.kind() == io::ErrorKind::StorageFull && end < size => {
+            file.allocate(end).map(|()| end)
+        }
+        allocated => allocated.map(|()| size),
     }
 }
 

@@ -2,6 +2,8 @@
 
 #![deny(clippy::indexing_slicing)]
 
+use std::io;
+
 use super::{
     file::{JournalFile, PREFIX, name_of},
     group::{GroupHead, GroupWriter, HEAD_BYTES},
@@ -98,7 +100,7 @@ impl RedoJournal {
         self.files = kept;
         for file in unneeded {
             // Best effort: recovery ignores a file that remains, because no group in it is needed.
-            let _: Result<(), std::io::Error> = self.owner.dir.remove(&file.name);
+            let _: io::Result<()> = self.owner.dir.remove(&file.name);
         }
     }
 
@@ -110,10 +112,9 @@ impl RedoJournal {
 
     /// Returns the file that takes the next group. Creates one if the last is full or has failed.
     pub(super) fn open_file(&mut self) -> Result<&mut JournalFile> {
-        let bytes_max = self.file_bytes_max;
-        let is_open = self.files.last().is_some_and(|file| !file.is_closed && file.end < bytes_max);
-        if !is_open {
-            self.drop_failed_file();
+        if self.files.last().is_none_or(|file| self.takes_no_groups(file)) {
+            // Best effort: what remains takes space until its file is removed.
+            let _: io::Result<bool> = self.give_back_space();
             let (number, name) = (self.next_number, name_of(self.next_number));
             let io = |error| Error::io(format!("create {}", self.owner.label(&name)), error);
             self.next_number += 1;
@@ -125,15 +126,42 @@ impl RedoJournal {
         self.files.last_mut().ok_or_else(|| Error::corruption(PREFIX, 0, "the journal has no file"))
     }
 
-    /// Removes the last file if it has no group but one that failed: a full disk would fill with
-    /// such files. Recovery may find that group or not; the next one has its changes too.
-    fn drop_failed_file(&mut self) {
-        let has_failed = |file: &&JournalFile| file.is_closed && file.last == 0 && file.size == 0;
-        if let Some(file) = self.files.last().filter(has_failed)
-            && self.owner.dir.remove(&file.name).is_ok()
-        {
-            self.files.pop();
+    fn takes_no_groups(&self, file: &JournalFile) -> bool {
+        file.is_closed || file.end >= self.file_bytes_max
+    }
+
+    /// Gives back the space of groups that failed and, in a file that takes no more groups, what
+    /// was preallocated: a full disk would stay full. Returns whether anything changed. Recovery
+    /// may find those groups or not; the next one has their changes too.
+    fn give_back_space(&mut self) -> io::Result<bool> {
+        mutant!(RedoKeepsFailedSpace => return Ok(false));
+        let mut has_changed = false;
+        while let Some(mut file) = self.files.pop() {
+            let freed = if !self.takes_no_groups(&file) {
+                Ok(false)
+            } else if file.last == 0 {
+                self.owner.dir.remove(&file.name).map(|()| true)
+            } else {
+                file.shrink()
+            };
+            has_changed |= matches!(freed, Ok(true));
+            if file.last != 0 || !matches!(freed, Ok(true)) {
+                self.files.push(file);
+                return freed.map(|_| has_changed);
+            }
         }
+        Ok(has_changed)
+    }
+
+    /// Takes back the groups whose commit failed: after `Ok`, a crash finds the newest durable
+    /// group and none after it. After an error it may find them or not.
+    pub(crate) fn revoke_failed(&mut self) -> io::Result<()> {
+        if self.give_back_space()? {
+            mutant!(RedoRevokesUnsynced => return Ok(()));
+            self.owner.dir.sync()?;
+            self.files.last().map_or(Ok(()), |file| file.file.sync_all())?;
+        }
+        Ok(())
     }
 
     /// Returns the sequence of the oldest group that recovery needs.

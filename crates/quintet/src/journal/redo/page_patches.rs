@@ -29,6 +29,7 @@
 use std::{io, sync::Arc};
 
 use super::{
+    file::allocate,
     group::{GroupHead, HEAD_BYTES, RedoGroup, SEALED, index_entries, unzigzag, zigzag},
     journal::RedoJournal,
 };
@@ -249,8 +250,8 @@ impl PageGroupWriter<'_> {
         let ahead = self.sent.min(AHEAD_BYTES_MAX);
         let space =
             round_up(self.journal.grown_size(self.space, end).max(end + ahead), BLOCK_BYTES);
-        match self.file.allocate(space) {
-            Ok(()) => self.space = space,
+        match allocate(&*self.file, space, round_up(end, BLOCK_BYTES)) {
+            Ok(space) => self.space = space,
             Err(error) => self.failure = Some(error),
         }
     }

@@ -321,6 +321,57 @@ fn no_group_follows_a_failed_page_group() {
     }
 }
 
+/// Bytes of the journal's files.
+fn bytes_of_files(env: &SimEnv) -> u64 {
+    let dir = env.open_dir(Path::new("table"), false).unwrap();
+    let names = dir.list().unwrap().into_iter().map(|entry| entry.name);
+    names.map(|name| dir.open(&name, Open::READ).unwrap().len().unwrap()).sum()
+}
+
+/// Groups that fail, in a file with groups before and in a new one, are taken back. After a sync
+/// that was not made (`TryAgain`), a crash may leave the group.
+fn revoke_groups() {
+    let effects = [Effect::NoSpace, Effect::TryAgain];
+    let calls = [Call::Create, Call::Allocate, Call::Write, Call::Sync];
+    let faults = effects.iter().flat_map(|effect| calls.map(|call| (call, *effect)));
+    for (call, effect) in faults {
+        for (failures, number) in (1..=3).flat_map(|failures| [1, 2, 4].map(|nth| (failures, nth)))
+        {
+            let label = format!("{call:?} {effect:?} {failures} {number}");
+            let env = SimEnv::new(18);
+            let (mut redo, _) = open_page_groups(&env).unwrap();
+            commit_page_group(&env, &mut redo, 3, 1).unwrap();
+            let kept = redo.live_bytes();
+            env.inject(Fault::new(&[call], When::From(number), effect));
+            let mut attempts =
+                (7..7 + failures).map(|size| commit_page_group(&env, &mut redo, size, 1));
+            if attempts.any(|outcome| outcome.is_ok()) {
+                continue;
+            }
+            env.clear_faults();
+            redo.revoke_failed().unwrap();
+            assert_eq!(bytes_of_files(&env), kept, "{label}");
+            for seed in 0..20 {
+                assert_eq!(sequences(&env.crash(Policy::Random { seed })), [1], "{label} {seed}");
+            }
+            let sequence = commit_page_group(&env, &mut redo, 9, 1).unwrap();
+            assert_eq!(sequences(&env.crash(Policy::AllLost)), [1, sequence], "{label}");
+        }
+    }
+}
+
+/// Opens the journal and returns the sequences of its needed groups.
+fn sequences(env: &SimEnv) -> Vec<u64> {
+    open_page_groups(env).unwrap().1.iter().map(|group| group.0).collect()
+}
+
+#[test]
+fn groups_that_were_taken_back_leave_nothing() {
+    revoke_groups();
+    finds(Bug::RedoRevokesUnsynced, revoke_groups);
+    finds(Bug::RedoKeepsFailedSpace, revoke_groups);
+}
+
 #[test]
 fn damage_of_sealed_groups_is_found_by_the_check_and_in_the_index_at_once() {
     let env = SimEnv::new(16);

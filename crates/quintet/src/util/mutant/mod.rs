@@ -232,6 +232,10 @@ bugs! {
     WriteLeavesYoung = 222, "write-leaves-young";
     /// The head of a sealed group of the journal is written before the rest is durable.
     RedoSealsEarly = 223, "redo-seals-early";
+    /// A group is taken back, but not durably.
+    RedoRevokesUnsynced = 410, "redo-revokes-unsynced";
+    /// A full disk stays full of groups that failed.
+    RedoKeepsFailedSpace = 411, "redo-keeps-failed-space";
     /// A freed page is reused before the checkpoint that frees it is durable.
     SpaceReusesTooEarly = 101, "space-reuses-too-early";
     // The trie engine.

@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 use super::BTree;
 use crate::{
     Error,
-    bptree::checkpoint::{PAGES_NAME, gate::Gate},
+    bptree::{
+        checkpoint::{PAGES_NAME, gate::Gate},
+        page_allocator::CheckpointEnd,
+    },
     contract::{
         Context, Engine, EngineKind, Hint, KeyRange, MaintenanceMode, Op, PendingWork,
         TableOptions,
@@ -332,7 +335,7 @@ fn cut_holds_what_was_there() {
     let mut checkpointer = lock(&table.inner.paged.checkpointer);
     table.inner.paged.write_checkpoint(&mut checkpointer, &cut, Lsn(2)).unwrap();
     drop(checkpointer);
-    table.inner.paged.tree.allocator().end_checkpoint(true);
+    table.inner.paged.tree.allocator().end_checkpoint(CheckpointEnd::Durable);
     table.inner.paged.tree.cache().finish(cut);
     assert!(contents(&table).values().all(|value| value == b"after!"));
     drop(table);

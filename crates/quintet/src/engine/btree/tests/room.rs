@@ -113,6 +113,28 @@ fn deletes_on_a_full_disk_do_not_write_back_each() {
     assert_eq!(contents(&table).len(), 20_000);
 }
 
+/// A checkpoint that a full disk refuses leaves no doubt, so pages that no durable checkpoint has
+/// still need no journal.
+#[test]
+fn pages_of_a_refused_checkpoint_go_to_their_place() {
+    let bench = Bench::new(8 << 20);
+    let (table, _) = bench.open();
+    for number in 0..20_000 {
+        put(&table, 1, &key(number), &[7; 100]);
+    }
+    for (call, nth) in [(Call::Write, 1), (Call::Allocate, 1), (Call::Sync, 2)] {
+        bench.env.inject(Fault::new(&[call], When::From(nth), Effect::NoSpace));
+        let refused = table.checkpoint(Lsn(1));
+        assert!(matches!(refused, Err(Error::DiskFull { .. })), "{refused:?}");
+        bench.env.clear_faults();
+    }
+    table.checkpoint(Lsn(2)).unwrap();
+    let journaled = table.inner.paged.journaled_bytes_total.load(Ordering::Relaxed);
+    assert!(journaled < 200_000, "{journaled} bytes in the journal");
+    check(&table);
+    assert_eq!(contents(&table).len(), 20_000);
+}
+
 #[test]
 fn a_full_disk_is_not_tried_for_each_logged_change() {
     test_bench::apply_logged_on_a_full_disk(&Bench::new(4 << 20));
