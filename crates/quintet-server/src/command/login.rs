@@ -49,6 +49,7 @@ pub(super) fn log_in(call: &mut Call<'_, '_>, name: &[u8], password: &[u8]) -> D
             let nopass = user.as_ref().filter(|user| user.is_nopass && plain.is_none());
             if let Some(user) = nopass {
                 call.session.log_in(&call.server.acl, user.clone());
+                call.session.enter_first(&call.server.store.databases)?;
                 return Ok(Progress::Succeeded);
             }
             call.session.work = Some(Work::Login(Login {
@@ -62,6 +63,7 @@ pub(super) fn log_in(call: &mut Call<'_, '_>, name: &[u8], password: &[u8]) -> D
         }
         Some(Answer::Right) => {
             call.session.log_in(&call.server.acl, user.ok_or(WRONG)?);
+            call.session.enter_first(&call.server.store.databases)?;
             Ok(Progress::Succeeded)
         }
         Some(Answer::Failed(why)) => Err(Fail::with(format!("ERR {why}"))),

@@ -11,6 +11,7 @@
 //!   so the removal of a collection is the removal of its head.
 
 mod collection;
+mod database_id;
 mod elements;
 mod events;
 mod field_expiries;
@@ -20,6 +21,7 @@ mod field_expiry_tests;
 mod flush_tests;
 mod head;
 mod keyspace;
+mod namespaces;
 mod notifications;
 mod position;
 mod slot;
@@ -28,10 +30,12 @@ mod tables;
 mod unit;
 
 pub(crate) use collection::{ALL, Collection, NAME_BYTES_MAX, NameRange, check_names};
+pub(crate) use database_id::DatabaseId;
 pub(crate) use elements::{Kind, put_bytes, take_bytes};
 pub(crate) use events::{Changes, KeyName};
 pub(crate) use head::{Body, Head, split};
 pub(crate) use keyspace::{Store, now_millis};
+pub(crate) use namespaces::{DEFAULT_NAMESPACE, NAMESPACES_MAX, Namespace, is_namespace_name};
 pub(crate) use notifications::{event, format_classes, parse_classes};
 pub(crate) use position::Position;
 pub(crate) use slot::{expiry_entry, field_expiry_entry};

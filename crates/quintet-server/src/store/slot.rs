@@ -3,6 +3,7 @@
 use quintet::Batch;
 
 use super::{
+    database_id::DatabaseId,
     elements::Pending,
     head::Head,
     tables::{DEAD_VERSIONS, EXPIRIES, FIELD_EXPIRIES, Tables},
@@ -32,7 +33,7 @@ impl Stored {
 /// A key as a unit sees it.
 #[derive(Debug)]
 pub(super) struct Slot {
-    pub(super) database: u8,
+    pub(super) database: DatabaseId,
     pub(super) key: Vec<u8>,
     pub(super) stored: Option<Stored>,
     pub(super) head: Option<Head>,
