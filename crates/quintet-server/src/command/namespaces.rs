@@ -32,7 +32,7 @@ pub(super) mod server_rows {
     use super::{Group, Keys, add, commands, del};
 
     commands! { Group::Server;
-        "namespace|add" 3 [WRITE ADMIN COMMIT_FIRST NO_MULTI] Keys::None, add, "none",
+        "namespace|add" 3 [ADMIN COMMIT_FIRST NO_MULTI] Keys::None, add, "none",
             "Adds an empty namespace.";
         "namespace|del" 3 [WRITE ADMIN DANGEROUS LOCK_ALL NO_MULTI] Keys::None, del, "none",
             "Removes a namespace with all its keys.";

@@ -21,6 +21,8 @@ mod field_expiry_tests;
 mod flush_tests;
 mod head;
 mod keyspace;
+#[cfg(test)]
+mod namespace_tests;
 mod namespaces;
 mod notifications;
 mod position;
