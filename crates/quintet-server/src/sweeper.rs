@@ -30,8 +30,8 @@ pub(crate) struct Swept {
 }
 
 impl Sweeper {
-    /// Does one step for each database of the namespaces whose tables are open. Removes what expired until `now`, in milliseconds since
-    /// 1970; with `None` nothing expires here.
+    /// Does one step for each database of the namespaces whose tables are open. Removes what
+    /// expired until `now`, in milliseconds since 1970; with `None` nothing expires here.
     pub(crate) fn step(store: &Store, now: Option<u64>) -> Done<Swept> {
         let mut swept = Swept::default();
         let databases = &store.databases;

@@ -201,7 +201,8 @@ pub(crate) struct User {
     /// The namespaces that it may use, the first one it begins in; `*` is all. Without any it may
     /// use `default`.
     pub(crate) namespaces: Vec<String>,
-    /// Whether [`Self::check`] allows everything, in all namespaces or in `default`. Kept up by [`Self::finish`].
+    /// Whether [`Self::check`] allows everything, in all namespaces or in `default`. Kept up by
+    /// [`Self::finish`].
     pub(crate) is_unrestricted: bool,
 }
 

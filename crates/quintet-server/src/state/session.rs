@@ -218,14 +218,17 @@ impl Session {
         self.client.info().user.clone_from(&self.user.name);
     }
 
-    /// Makes the connection one of a user that has logged in.
-    pub(crate) fn log_in(&mut self, acl: &Acl, user: Arc<User>) {
+    /// Makes the connection one of a user that has logged in, in the first namespace of the user.
+    /// Fails as [`Self::enter_first`] does.
+    pub(crate) fn log_in(&mut self, acl: &Acl, user: Arc<User>, databases: &Databases) -> Done {
         // The next command reads the user again if it has changed since.
         self.acl_generation = 0;
         self.client.info().user.clone_from(&user.name);
         self.user = user;
         self.is_authenticated = true;
+        let entered = self.enter_first(databases);
         self.refresh_user(acl);
+        entered
     }
 
     /// Reads the rules of the user again if users have changed. Ends the connection if its user is

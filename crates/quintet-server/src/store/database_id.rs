@@ -1,6 +1,7 @@
 //! The name of a database: a namespace and an index.
 
-use super::tables::DATABASES;
+/// Number of databases of a namespace, which `SELECT` reaches.
+pub(crate) const DATABASES: u8 = 16;
 
 /// Bits of the index.
 const INDEX_BITS: u32 = 4;

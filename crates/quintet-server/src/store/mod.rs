@@ -10,8 +10,10 @@
 //! - Elements are reached through the version in the head only. A new collection has a new version,
 //!   so the removal of a collection is the removal of its head.
 
+mod catalogue;
 mod collection;
 mod database_id;
+mod database_tables;
 mod elements;
 mod events;
 mod field_expiries;
@@ -32,7 +34,8 @@ mod tables;
 mod unit;
 
 pub(crate) use collection::{ALL, Collection, NAME_BYTES_MAX, NameRange, check_names};
-pub(crate) use database_id::DatabaseId;
+pub(crate) use database_id::{DATABASES, DatabaseId};
+pub(crate) use database_tables::{DEAD_VERSIONS, EXPIRIES, FIELD_EXPIRIES, Tables};
 pub(crate) use elements::{Kind, put_bytes, take_bytes};
 pub(crate) use events::{Changes, KeyName};
 pub(crate) use head::{Body, Head, split};
@@ -42,7 +45,5 @@ pub(crate) use notifications::{event, format_classes, parse_classes};
 pub(crate) use position::Position;
 pub(crate) use slot::{expiry_entry, field_expiry_entry};
 pub(crate) use stripes::Stripes;
-pub(crate) use tables::{
-    DATABASES, DEAD_VERSIONS, Databases, EXPIRIES, Engines, FIELD_EXPIRIES, Tables,
-};
+pub(crate) use tables::{Databases, Engines};
 pub(crate) use unit::Unit;

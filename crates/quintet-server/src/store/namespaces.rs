@@ -12,7 +12,7 @@
 //!
 //! The tables of a namespace are in the directory `redis/namespaces/ID`. They are opened when a
 //! connection enters the namespace, and their handles are dropped after the last one has left, so
-//! namespaces that nobody uses have no open tables.
+//! namespaces that no client uses have no open tables.
 //!
 //! Locks, in this order: the stripes, `changing`, `catalogue`, `is_loaded`, `order` and `tables`.
 
@@ -28,10 +28,9 @@ use std::{
 use quintet::{Error, Table};
 
 use super::{
-    database_id::{DatabaseId, NAMESPACE_IDS},
-    tables::{DATABASES, Databases, Tables},
+    database_id::{DATABASES, DatabaseId, NAMESPACE_IDS},
+    database_tables::Tables,
 };
-use crate::failure::{Done, Fail};
 
 /// The namespace that always exists.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";
@@ -41,14 +40,14 @@ pub(crate) const NAMESPACES_MAX: usize = 1000;
 pub(crate) const NAMESPACE_BYTES_MAX: usize = 64;
 
 /// Sweeps without a connection after which the handles of tables are dropped: some minute.
-const IDLE_SWEEPS_MAX: u32 = 600;
+pub(super) const IDLE_SWEEPS_MAX: u32 = 600;
 
-const NAMES: &str = "namespace/";
-const LAST_ID_KEY: &str = "namespaces";
-const DROPPED: &str = "dropped/";
+pub(super) const NAMES: &str = "namespace/";
+pub(super) const LAST_ID_KEY: &str = "namespaces";
+pub(super) const DROPPED: &str = "dropped/";
 
 /// The id of what is no namespace. It is never given.
-const NO_ID: u32 = NAMESPACE_IDS - 1;
+pub(super) const NO_ID: u32 = NAMESPACE_IDS - 1;
 
 /// What each database of a namespace has.
 pub(super) type PerDatabase<T> = [T; DATABASES as usize];
@@ -64,11 +63,11 @@ pub(crate) fn is_namespace_name(name: &[u8]) -> bool {
 pub(crate) struct Namespace {
     id: u32,
     name: String,
-    is_dropped: AtomicBool,
+    pub(super) is_dropped: AtomicBool,
     /// Whether `order` and `tables` are those of the disk.
-    is_loaded: Mutex<bool>,
+    pub(super) is_loaded: Mutex<bool>,
     /// Sweeps that have found no connection in here, since one was.
-    idle_sweeps: AtomicU32,
+    pub(super) idle_sweeps: AtomicU32,
     /// The `n` of each database.
     pub(super) order: RwLock<PerDatabase<u8>>,
     pub(super) tables: PerDatabase<RwLock<Option<Arc<Tables>>>>,
@@ -78,7 +77,7 @@ pub(crate) struct Namespace {
 }
 
 impl Namespace {
-    fn new(id: u32, name: &str) -> Self {
+    pub(super) fn new(id: u32, name: &str) -> Self {
         Self {
             id,
             name: name.to_owned(),
@@ -135,15 +134,15 @@ impl Namespace {
     }
 }
 
-fn directory(id: u32) -> String {
+pub(super) fn directory(id: u32) -> String {
     format!("redis/namespaces/{id}")
 }
 
 /// The namespaces beside `default`.
 #[derive(Debug, Default)]
-struct Catalogue {
-    ids: BTreeMap<String, u32>,
-    namespaces: HashMap<u32, Arc<Namespace>>,
+pub(super) struct Catalogue {
+    pub(super) ids: BTreeMap<String, u32>,
+    pub(super) namespaces: HashMap<u32, Arc<Namespace>>,
 }
 
 /// All namespaces.
@@ -152,15 +151,15 @@ pub(super) struct Namespaces {
     pub(super) default: Arc<Namespace>,
     catalogue: RwLock<Catalogue>,
     /// The last id that was given. Held while the catalogue changes.
-    changing: Mutex<u32>,
+    pub(super) changing: Mutex<u32>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The entries of a table whose keys begin with `prefix`, without the prefix.
-fn entries(meta: &Table, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, Error> {
+pub(super) fn entries(meta: &Table, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, Error> {
     let mut found = Vec::new();
     let mut end = prefix.as_bytes().to_vec();
     // Names are ASCII, so nothing with the prefix is at this end or behind it.
@@ -211,190 +210,11 @@ impl Namespaces {
         self.read().namespaces.get(&database.namespace())?.get(database.index())
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, Catalogue> {
+    pub(super) fn read(&self) -> std::sync::RwLockReadGuard<'_, Catalogue> {
         self.catalogue.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Catalogue> {
+    pub(super) fn write(&self) -> std::sync::RwLockWriteGuard<'_, Catalogue> {
         self.catalogue.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Databases {
-    /// The namespace `default`.
-    pub(crate) fn default_namespace(&self) -> Arc<Namespace> {
-        self.namespaces.default.clone()
-    }
-
-    /// The names of all namespaces, `default` first.
-    pub(crate) fn namespace_names(&self) -> Vec<String> {
-        let catalogue = self.namespaces.read();
-        let own = catalogue.ids.keys().cloned();
-        std::iter::once(DEFAULT_NAMESPACE.to_owned()).chain(own).collect()
-    }
-
-    /// A namespace by its name, with its tables open. `None` if there is none.
-    ///
-    /// Cost: the first call opens the tables of the namespace, up to 32. Fails with the failure of
-    /// the store.
-    pub(crate) fn enter(&self, name: &str) -> Done<Option<Arc<Namespace>>> {
-        if name == DEFAULT_NAMESPACE {
-            return Ok(Some(self.default_namespace()));
-        }
-        let found = {
-            let catalogue = self.namespaces.read();
-            catalogue.ids.get(name).and_then(|id| catalogue.namespaces.get(id)).cloned()
-        };
-        let Some(found) = found else { return Ok(None) };
-        match self.load_namespace(&found) {
-            // It was removed meanwhile, with its tables.
-            Err(_) if found.is_dropped() => Ok(None),
-            loaded => loaded.map(|()| Some(found)).map_err(Fail::from),
-        }
-    }
-
-    /// Adds a namespace. It is on disk afterwards. Creates no table.
-    pub(crate) fn add_namespace(&self, name: &str) -> Done {
-        if !is_namespace_name(name.as_bytes()) {
-            return Err(Fail::BAD_NAMESPACE);
-        }
-        let mut last = lock(&self.namespaces.changing);
-        {
-            let catalogue = self.namespaces.read();
-            if name == DEFAULT_NAMESPACE || catalogue.ids.contains_key(name) {
-                return Err(Fail::new("ERR the namespace exists already"));
-            }
-            if catalogue.ids.len() >= NAMESPACES_MAX {
-                return Err(Fail::with(format!(
-                    "ERR there are {NAMESPACES_MAX} namespaces, which is the limit; remove one \
-                     with NAMESPACE DEL"
-                )));
-            }
-        }
-        let id = Some(*last + 1).filter(|id| *id < NO_ID);
-        let id = id.ok_or(Fail::new("ERR all ids of namespaces have been used"))?;
-        let mut batch = self.database().batch();
-        batch.put(self.meta(), format!("{NAMES}{name}"), id.to_le_bytes());
-        batch.put(self.meta(), LAST_ID_KEY, id.to_le_bytes());
-        batch.commit()?;
-        // After a failed sync the store takes no writes, so the id is not given twice.
-        *last = id;
-        self.database().sync()?;
-        let mut catalogue = self.namespaces.write();
-        catalogue.namespaces.insert(id, Arc::new(Namespace::new(id, name)));
-        catalogue.ids.insert(name.to_owned(), id);
-        Ok(())
-    }
-
-    /// Removes a namespace with all its keys. Returns its id, or `None` if there is none. The
-    /// removal is on disk afterwards. The caller must hold all stripes.
-    ///
-    /// Cost: independent of the number of keys. The tables are dropped after the removal; the next
-    /// start drops them if that fails or the process ends before.
-    pub(crate) fn remove_namespace(&self, name: &str) -> Done<Option<u32>> {
-        let _last = lock(&self.namespaces.changing);
-        let Some(id) = self.namespaces.read().ids.get(name).copied() else { return Ok(None) };
-        let mut batch = self.database().batch();
-        batch.delete(self.meta(), format!("{NAMES}{name}"));
-        batch.delete(self.meta(), format!("order/{id}"));
-        batch.put(self.meta(), format!("{DROPPED}{id}"), "");
-        batch.commit()?;
-        self.database().sync()?;
-        let removed = {
-            let mut catalogue = self.namespaces.write();
-            catalogue.ids.remove(name);
-            catalogue.namespaces.remove(&id)
-        };
-        if let Some(removed) = removed {
-            removed.is_dropped.store(true, Ordering::Release);
-            for index in DatabaseId::all_of(0).map(DatabaseId::index) {
-                self.replace(&removed, index, None);
-            }
-        }
-        if let Err(error) = self.drop_tables(id) {
-            tracing::error!(%error, name, "the space of the namespace is not free before the next start");
-        }
-        Ok(Some(id))
-    }
-
-    fn drop_tables(&self, id: u32) -> Result<(), Error> {
-        match self.database().drop_tree(&directory(id)) {
-            Ok(()) | Err(Error::NoSuchTable { .. }) => {}
-            Err(error) => return Err(error),
-        }
-        self.meta().delete(format!("{DROPPED}{id}"))?;
-        Ok(())
-    }
-
-    /// Drops the tables of namespaces whose removal did not end.
-    pub(super) fn end_removals(&self) -> Result<(), Error> {
-        for (id, _) in entries(self.meta(), DROPPED)? {
-            if let Ok(id) = id.parse() {
-                self.drop_tables(id)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Opens the tables of a namespace that exist, unless they are open.
-    pub(super) fn load_namespace(&self, namespace: &Namespace) -> Result<(), Error> {
-        let mut is_loaded = lock(&namespace.is_loaded);
-        if !*is_loaded {
-            self.open_tables(namespace)?;
-            *is_loaded = true;
-        }
-        Ok(())
-    }
-
-    /// Number of namespaces beside `default`, and of those that are in use.
-    pub(crate) fn namespace_counts(&self) -> (usize, usize) {
-        let catalogue = self.namespaces.read();
-        let is_used = |own: &&Arc<Namespace>| Arc::strong_count(own) > 1;
-        (catalogue.ids.len(), catalogue.namespaces.values().filter(is_used).count())
-    }
-
-    /// The ids of the namespaces whose tables are open, `default` first. Waits for none that opens.
-    pub(crate) fn loaded_namespaces(&self) -> Vec<u32> {
-        let catalogue = self.namespaces.read();
-        let is_loaded =
-            |own: &&Arc<Namespace>| own.is_loaded.try_lock().is_ok_and(|is_loaded| *is_loaded);
-        let mut ids: Vec<u32> =
-            catalogue.namespaces.values().filter(is_loaded).map(|own| own.id).collect();
-        ids.sort_unstable();
-        ids.insert(0, 0);
-        ids
-    }
-
-    /// Counts a sweep of the namespaces that no connection is in. Returns whether
-    /// [`Self::unload_namespaces`] has something to do.
-    pub(crate) fn count_idle_sweep(&self) -> bool {
-        let catalogue = self.namespaces.read();
-        let mut is_due = false;
-        for own in catalogue.namespaces.values() {
-            let is_loaded = own.is_loaded.try_lock().is_ok_and(|is_loaded| *is_loaded);
-            if Arc::strong_count(own) == 1 && is_loaded {
-                is_due |= own.idle_sweeps.fetch_add(1, Ordering::Relaxed) >= IDLE_SWEEPS_MAX;
-            } else {
-                own.idle_sweeps.store(0, Ordering::Relaxed);
-            }
-        }
-        is_due
-    }
-
-    /// Drops the handles of tables of namespaces that no connection has been in for a while. The
-    /// caller must hold all stripes.
-    pub(crate) fn unload_namespaces(&self) {
-        // Nobody enters one meanwhile: that needs the lock to find it.
-        let catalogue = self.namespaces.write();
-        for own in catalogue.namespaces.values().filter(|own| Arc::strong_count(own) == 1) {
-            let mut is_loaded = lock(&own.is_loaded);
-            if *is_loaded && own.idle_sweeps.load(Ordering::Relaxed) >= IDLE_SWEEPS_MAX {
-                *is_loaded = false;
-                own.idle_sweeps.store(0, Ordering::Relaxed);
-                for index in DatabaseId::all_of(0).map(DatabaseId::index) {
-                    self.replace(own, index, None);
-                }
-            }
-        }
     }
 }

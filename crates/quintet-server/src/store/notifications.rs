@@ -3,8 +3,8 @@
 //! A command notes events in its unit, and the commit publishes them under the stripes of the keys.
 //! So the events of one key arrive in the order of its changes, and an event tells of a change that
 //! has been committed. An event has a class. The setting chooses classes, and one or both of two
-//! channels: `__keyspace@0__:key` with the event, and `__keyevent@0__:event` with the key. Only connections in
-//! the namespace of the key receive them.
+//! channels: `__keyspace@0__:key` with the event, and `__keyevent@0__:event` with the key. Only
+//! connections in the namespace of the key receive them.
 
 use std::{
     fmt,

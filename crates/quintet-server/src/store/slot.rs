@@ -4,9 +4,9 @@ use quintet::Batch;
 
 use super::{
     database_id::DatabaseId,
+    database_tables::{DEAD_VERSIONS, EXPIRIES, FIELD_EXPIRIES, Tables},
     elements::Pending,
     head::Head,
-    tables::{DEAD_VERSIONS, EXPIRIES, FIELD_EXPIRIES, Tables},
 };
 
 /// The parts of a stored head that lists of the ordered table depend on.

@@ -29,19 +29,11 @@ use std::{
 use quintet::{Batch, Database, EngineKind, Error, Table, TableOptions};
 
 use super::{
-    database_id::DatabaseId,
+    database_id::{DATABASES, DatabaseId},
+    database_tables::Tables,
     namespaces::{Namespace, Namespaces, PerDatabase},
 };
 use crate::failure::{Done, Fail};
-
-/// Number of databases of a namespace, which `SELECT` reaches.
-pub(crate) const DATABASES: u8 = 16;
-/// Prefix of entries that list keys by expiry.
-pub(crate) const EXPIRIES: [u8; 8] = 0_u64.to_be_bytes();
-/// Prefix of entries that list dead versions.
-pub(crate) const DEAD_VERSIONS: [u8; 8] = 1_u64.to_be_bytes();
-/// Prefix of entries that list hashes by the earliest expiry of a field.
-pub(crate) const FIELD_EXPIRIES: [u8; 8] = 2_u64.to_be_bytes();
 
 /// Numbers of tables: each database has one, and one commit can give another to each.
 const NUMBERS: u8 = 2 * DATABASES;
@@ -59,17 +51,6 @@ pub(crate) struct Engines {
     pub(crate) keys: EngineKind,
     /// The engine of elements, an ordered one.
     pub(crate) elements: EngineKind,
-}
-
-/// The tables of one database.
-#[derive(Debug)]
-pub(crate) struct Tables {
-    /// Heads by key.
-    pub(crate) keys: Table,
-    /// Elements of large collections, expiries and dead versions.
-    pub(crate) elements: Table,
-    /// Number of heads. Expired keys count until they are swept.
-    pub(crate) count: AtomicI64,
 }
 
 /// Empty tables that a database gets with a commit, in place of its old tables.
@@ -99,45 +80,6 @@ pub(crate) struct Databases {
 impl fmt::Debug for Databases {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Databases").field("engines", &self.engines).finish_non_exhaustive()
-    }
-}
-
-impl Tables {
-    fn is_empty(&self) -> Result<bool, Error> {
-        Ok(self.count.load(Ordering::Acquire) == 0 && self.elements.is_empty()?)
-    }
-
-    /// Removes all entries. A crash between the two tables keeps elements without heads. No head
-    /// refers to them, and the next start removes them.
-    fn clear(&self) -> Result<(), Error> {
-        if self.is_empty()? {
-            return Ok(());
-        }
-        self.keys.clear()?;
-        self.elements.clear()
-    }
-
-    /// An estimate of the number of keys that expire.
-    pub(crate) fn expiring(&self) -> u64 {
-        let range = EXPIRIES.to_vec()..DEAD_VERSIONS.to_vec();
-        self.elements.estimate_count(range).unwrap_or(0)
-    }
-
-    /// An estimate of the number of hashes whose fields expire.
-    pub(crate) fn hashes_with_expiries(&self) -> u64 {
-        let range = FIELD_EXPIRIES.to_vec()..3_u64.to_be_bytes().to_vec();
-        self.elements.estimate_count(range).unwrap_or(0)
-    }
-
-    /// Whether a field of some hash expires.
-    pub(crate) fn has_field_expiries(&self) -> Done<bool> {
-        let mut is_found = false;
-        let end = 3_u64.to_be_bytes().to_vec();
-        self.elements.visit(FIELD_EXPIRIES.to_vec()..end, |_, _| {
-            is_found = true;
-            std::ops::ControlFlow::Break(())
-        })?;
-        Ok(is_found)
     }
 }
 

@@ -221,8 +221,32 @@ fn users_stay_in_their_namespaces() {
     expect(&mut lost, "get k", "-NONAMESPACE");
     expect(&mut lost, "namespace use none", "+OK");
     expect(&mut lost, "get k", "null");
+    let listed = admin.call("acl list").text();
+    let rules = "user all on nopass namespace=two namespace=* ~* &* +@all";
+    assert!(listed.contains(rules), "{listed}");
+    expect(&mut admin, "acl setuser confined namespace=a/b", "-ERR Error in ACL SETUSER modifier");
+    expect(&mut admin, "acl dryrun confined get k", "+OK");
+    expect(&mut admin, "acl dryrun confined monitor", "This user has no permissions");
+    // A login of a subscriber moves it, and it stays.
+    let mut subscriber = server.client();
+    let Value::Map(_) = subscriber.call("hello 3") else { panic!("no map") };
+    subscriber.call("subscribe c");
+    expect(&mut subscriber, "auth confined x", "+OK");
+    expect(&mut subscriber, "namespace current", "one");
+    // A restricted user `default` has no namespace but `default`.
+    expect(&mut admin, "acl setuser default -monitor", "+OK");
+    expect(&mut admin, "namespace use one", "-NOPERM");
+}
 
-    // A right that is taken away holds at once, also for what waits, runs or listens.
+#[test]
+fn a_right_that_is_taken_away_ends_for_what_waits_runs_and_listens() {
+    let server = Server::start();
+    let mut admin = server.client();
+    for name in ["one", "two"] {
+        expect(&mut admin, &format!("namespace add {name}"), "+OK");
+    }
+    expect(&mut admin, "acl setuser confined on nopass ~* &* +@all namespace=one", "+OK");
+    let mut confined = log_in(&server, "confined");
     expect(&mut confined, "multi", "+OK");
     expect(&mut confined, "set k two", "+QUEUED");
     let mut waiting = log_in(&server, "confined");
@@ -239,17 +263,6 @@ fn users_stay_in_their_namespaces() {
     expect(&mut confined, "get k", "null");
     let shown = admin.call("acl getuser confined").text();
     assert!(shown.contains("\"namespaces\", [\"two\"]"), "{shown}");
-    let listed = admin.call("acl list").text();
-    assert!(
-        listed.contains("user all on nopass namespace=two namespace=* ~* &* +@all"),
-        "{listed}"
-    );
-    expect(&mut admin, "acl setuser confined namespace=a/b", "-ERR Error in ACL SETUSER modifier");
-    expect(&mut admin, "acl dryrun confined get k", "+OK");
-    expect(&mut admin, "acl dryrun confined monitor", "This user has no permissions");
-    // A restricted user `default` has no namespace but `default`.
-    expect(&mut admin, "acl setuser default -monitor", "+OK");
-    expect(&mut admin, "namespace use one", "-NOPERM");
 }
 
 #[test]

@@ -19,6 +19,7 @@ use field_expiry_index::remove_expired_fields;
 use super::{
     collection::Collection,
     database_id::DatabaseId,
+    database_tables::Tables,
     elements::{Elements, Kind, Pending},
     head::{Body, Head, split},
     keyspace::Store,
@@ -26,7 +27,7 @@ use super::{
     position::Position,
     slot::{Slot, Stored},
     stripes::{StripeGuard, Stripes},
-    tables::{Replacement, Tables},
+    tables::Replacement,
 };
 use crate::failure::{Done, Fail};
 
