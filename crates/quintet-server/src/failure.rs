@@ -30,6 +30,13 @@ impl Fail {
     pub(crate) const NOT_FLOAT: Self = Self::new("ERR value is not a valid float");
     pub(crate) const WRONG_TYPE: Self =
         Self::new("WRONGTYPE Operation against a key holding the wrong kind of value");
+    pub(crate) const NO_NAMESPACE: Self = Self::new(
+        "NONAMESPACE the namespace of this connection does not exist; choose another with \
+         NAMESPACE USE",
+    );
+    pub(crate) const BAD_NAMESPACE: Self = Self::new(
+        "ERR a name of a namespace has 1 to 64 of the characters A-Z, a-z, 0-9, '_', '.' and '-'",
+    );
     pub(crate) const NO_SUCH_KEY: Self = Self::new("ERR no such key");
     pub(crate) const OUT_OF_RANGE: Self = Self::new("ERR index out of range");
 

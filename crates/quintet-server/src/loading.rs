@@ -13,7 +13,7 @@ use crate::{
     command::transfer::Building,
     failure::Done,
     rdb::{Failure, FileSink, Item, Parsed, Sink, Summary, read_file},
-    store::{DATABASES, NAME_BYTES_MAX, Store, Unit, now_millis},
+    store::{DATABASES, DatabaseId, NAME_BYTES_MAX, Store, Unit, now_millis},
 };
 
 /// Bytes of values after which keys are committed.
@@ -48,7 +48,7 @@ impl<'s> Loader<'s> {
         store.databases.begin_loading(name)?;
         let mut unit = Unit::new(store, now_millis());
         unit.lock_all();
-        for database in 0..DATABASES {
+        for database in DatabaseId::all_of(0) {
             store.databases.clear(database)?;
             unit.forget(database);
             store.changes.changed_all(database);
@@ -70,13 +70,13 @@ impl<'s> Loader<'s> {
 }
 
 /// The database of a key, if the store can hold both.
-fn check_key(database: u64, key: &[u8]) -> Parsed<u8> {
+fn check_key(database: u64, key: &[u8]) -> Parsed<DatabaseId> {
     let database = u8::try_from(database).ok().filter(|database| *database < DATABASES);
     let database = database.ok_or(Failure::Content("a database above 15"))?;
     if key.is_empty() || key.len() > KEY_BYTES_MAX {
         return Err(Failure::Content("a key that is empty or longer than 65,535 bytes"));
     }
-    Ok(database)
+    Ok(DatabaseId::of_default(database))
 }
 
 /// Reads a dump without loading it: checks the format, the checksum, and the limits of the store.

@@ -17,7 +17,7 @@ use crate::{
     loading::Loader,
     rdb::{FileWriter, VERSION_MAX, VERSION_WRITTEN},
     spec::REDIS_VERSION,
-    store::{Changes, DATABASES, Databases, Engines, Store, Stripes, Tables, Unit, now_millis},
+    store::{Changes, DatabaseId, Databases, Engines, Store, Stripes, Tables, Unit, now_millis},
 };
 
 /// Keys that are read at a time, with their heads.
@@ -88,7 +88,7 @@ pub fn import_rdb(
     prepare_directory(dir)?;
     let store = open(dir, memory_budget)?;
     let unfinished = store.databases.loading().map_err(|fail| explain(dir, &fail))?;
-    let count = store.databases.key_count();
+    let count = store.databases.key_count(0);
     if unfinished.is_none() && count > 0 {
         return refuse(format!(
             "{} has {count} keys; import a dump into a directory without keys",
@@ -134,7 +134,7 @@ pub fn export_rdb(
     let store = open(dir, memory_budget)?;
     refuse_unfinished(dir, &store)?;
     let mut summary = ExportSummary::default();
-    let total = store.databases.key_count();
+    let total = store.databases.key_count(0);
     let written = write_all(&store, target, &mut summary, &mut || tick(total));
     written.map_err(|failure| match failure {
         SaveFailure::Io(error) => StartFailure(format!("cannot write the dump: {error}")),
@@ -164,19 +164,19 @@ fn write_all(
     let aux = [("redis-ver", REDIS_VERSION), ("redis-bits", "64")];
     // Redis 7.0 loads no file that has fields with expiries.
     let mut version = VERSION_WRITTEN;
-    for tables in (0..DATABASES).filter_map(|database| store.databases.get(database)) {
+    for tables in DatabaseId::all_of(0).filter_map(|own| store.databases.get(own)) {
         if tables.has_field_expiries()? {
             version = VERSION_MAX;
         }
     }
     let mut file = FileWriter::begin(target, version, &aux)?;
-    for database in 0..DATABASES {
+    for database in DatabaseId::all_of(0) {
         let Some(tables) = store.databases.get(database) else { continue };
         let count = tables.count.load(Ordering::Acquire);
         if let Ok(count) = u64::try_from(count)
             && count > 0
         {
-            file.select(database, count, tables.expiring().min(count))?;
+            file.select(database.index(), count, tables.expiring().min(count))?;
             write_database(store, database, &tables, &mut file, summary, tick)?;
         }
     }
@@ -186,7 +186,7 @@ fn write_all(
 
 fn write_database<W: Write>(
     store: &Store,
-    database: u8,
+    database: DatabaseId,
     tables: &Tables,
     file: &mut FileWriter<W>,
     summary: &mut ExportSummary,

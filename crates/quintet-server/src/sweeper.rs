@@ -6,7 +6,7 @@ use quintet::Durability;
 use crate::{
     failure::Done,
     store::{
-        DATABASES, DEAD_VERSIONS, EXPIRIES, FIELD_EXPIRIES, Store, Tables, Unit, expiry_entry,
+        DEAD_VERSIONS, DatabaseId, EXPIRIES, FIELD_EXPIRIES, Store, Tables, Unit, expiry_entry,
         field_expiry_entry,
     },
 };
@@ -30,24 +30,44 @@ pub(crate) struct Swept {
 }
 
 impl Sweeper {
-    /// Does one step for each database. Removes what expired until `now`, in milliseconds since
-    /// 1970; with `None` nothing expires here.
+    /// Does one step for each database of the namespaces whose tables are open. Removes what
+    /// expired until `now`, in milliseconds since 1970; with `None` nothing expires here.
     pub(crate) fn step(store: &Store, now: Option<u64>) -> Done<Swept> {
         let mut swept = Swept::default();
-        for database in 0..DATABASES {
-            let Some(tables) = store.databases.get(database) else { continue };
-            if let Some(now) = now {
-                let keys = listed(&tables, EXPIRIES, now)?;
-                swept.is_more |= keys.len() >= STEP_MAX;
-                for (time, key) in keys {
-                    let at = (database, time, now);
-                    swept.keys += usize::from(expire(store, at, &key)?);
-                }
-                expire_fields(store, &tables, (database, now), &mut swept)?;
+        let databases = &store.databases;
+        for database in databases.loaded_namespaces().into_iter().flat_map(DatabaseId::all_of) {
+            let Some(tables) = databases.get(database) else { continue };
+            match Self::sweep(store, database, &tables, now, &mut swept) {
+                // The namespace was removed meanwhile.
+                Err(_) if databases.get(database).is_none() => {}
+                result => result?,
             }
-            swept.is_more |= remove_dead(store, &tables)?;
+        }
+        if databases.count_idle_sweep() {
+            let mut unit = Unit::new(store, now.unwrap_or(0));
+            unit.lock_all();
+            databases.unload_namespaces();
         }
         Ok(swept)
+    }
+
+    fn sweep(
+        store: &Store,
+        database: DatabaseId,
+        tables: &Tables,
+        now: Option<u64>,
+        swept: &mut Swept,
+    ) -> Done {
+        if let Some(now) = now {
+            let keys = listed(tables, EXPIRIES, now)?;
+            swept.is_more |= keys.len() >= STEP_MAX;
+            for (time, key) in keys {
+                swept.keys += usize::from(expire(store, (database, time, now), &key)?);
+            }
+            expire_fields(store, tables, (database, now), swept)?;
+        }
+        swept.is_more |= remove_dead(store, tables)?;
+        Ok(())
     }
 }
 
@@ -69,7 +89,7 @@ fn listed(tables: &Tables, list: [u8; 8], now: u64) -> Done<Vec<(u64, Vec<u8>)>>
 }
 
 /// Removes a key if it has expired, and the entry that lists it. Returns whether it had expired.
-fn expire(store: &Store, (database, time, now): (u8, u64, u64), key: &[u8]) -> Done<bool> {
+fn expire(store: &Store, (database, time, now): (DatabaseId, u64, u64), key: &[u8]) -> Done<bool> {
     let mut unit = Unit::new(store, now);
     unit.lock(database, std::iter::once(key));
     if unit.remove_expired(database, key)? {
@@ -89,7 +109,7 @@ fn expire(store: &Store, (database, time, now): (u8, u64, u64), key: &[u8]) -> D
 fn expire_fields(
     store: &Store,
     tables: &Tables,
-    (database, now): (u8, u64),
+    (database, now): (DatabaseId, u64),
     swept: &mut Swept,
 ) -> Done {
     let hashes = listed(tables, FIELD_EXPIRIES, now)?;

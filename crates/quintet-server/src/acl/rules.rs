@@ -12,6 +12,7 @@ use super::{
 use crate::{
     glob::PATTERN_BYTES_MAX,
     spec::{Registry, Spec, flag},
+    store::{NAMESPACES_MAX, is_namespace_name},
 };
 
 /// Most hashes of a user. Each login may verify against all of them.
@@ -116,17 +117,35 @@ fn apply_one(user: &mut User, rule: &str, registry: &Registry) -> Result<(), Str
             user.hashes.clear();
         }
         "reset" => *user = User::new(&user.name),
+        "resetnamespaces" => user.namespaces.clear(),
         "clearselectors" => user.selectors.clear(),
         _ => {
             let inside = rule.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
             if let Some(inside) = inside {
                 return add_selector(user, inside, registry);
             }
+            if let Some(("namespace", name)) = rule.split_once('=') {
+                return add_namespace(user, name);
+            }
             if apply_password(user, rule)? {
                 return Ok(());
             }
             return apply_permission(&mut user.root, rule, registry);
         }
+    }
+    Ok(())
+}
+
+fn add_namespace(user: &mut User, name: &str) -> Result<(), String> {
+    if name != "*" && !is_namespace_name(name.as_bytes()) {
+        return Err("A namespace is *, or 1 to 64 letters, digits, '_', '.' and '-'".to_owned());
+    }
+    // All others, `default` and `*`.
+    if user.namespaces.len() >= NAMESPACES_MAX + 2 {
+        return Err(format!("A user has at most {} namespaces", NAMESPACES_MAX + 2));
+    }
+    if !user.namespaces.iter().any(|own| own == name) {
+        user.namespaces.push(name.to_owned());
     }
     Ok(())
 }
@@ -348,6 +367,14 @@ mod tests {
             ("(+get ~s:* ) clearselectors", "off resetchannels -@all"),
             ("on ~x &y +@all reset", "off resetchannels -@all"),
             ("~* resetkeys ~x", "off ~x resetchannels -@all"),
+            (
+                "namespace=a namespace=* namespace=a",
+                "off namespace=a namespace=* resetchannels -@all",
+            ),
+            (
+                "namespace=a resetnamespaces namespace=b-1.x_Y",
+                "off namespace=b-1.x_Y resetchannels -@all",
+            ),
             ("-@scripting", "off resetchannels -@all -@scripting"),
         ] {
             let made = user(given).unwrap();
@@ -370,6 +397,10 @@ mod tests {
             ("%~a", "Syntax error"),
             ("~a\u{a0}b", "Syntax error"),
             ("(on)", "Syntax error"),
+            ("(namespace=a)", "Syntax error"),
+            ("namespace=", "A namespace is"),
+            ("namespace=a*", "A namespace is"),
+            ("namespace=a/b", "A namespace is"),
             ("(+get", "Unmatched parenthesis"),
             ("(>secret", "Unmatched parenthesis"),
             ("(+get >secret)", "Syntax error"),

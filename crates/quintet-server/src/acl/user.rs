@@ -11,6 +11,7 @@ use crate::{
     glob,
     resp::Args,
     spec::{Registry, Spec},
+    store::DEFAULT_NAMESPACE,
 };
 
 /// The user of connections that have not named another.
@@ -197,7 +198,11 @@ pub(crate) struct User {
     pub(crate) root: Permissions,
     /// Further permissions.
     pub(crate) selectors: Vec<Permissions>,
-    /// Whether [`Self::check`] allows everything. Kept up by [`Self::finish`].
+    /// The namespaces that it may use, the first one it begins in; `*` is all. Without any it may
+    /// use `default`.
+    pub(crate) namespaces: Vec<String>,
+    /// Whether [`Self::check`] allows everything, in all namespaces or in `default`. Kept up by
+    /// [`Self::finish`].
     pub(crate) is_unrestricted: bool,
 }
 
@@ -212,13 +217,36 @@ impl User {
             hashes: Vec::new(),
             root: Permissions { command_rules: nothing, ..Permissions::default() },
             selectors: Vec::new(),
+            namespaces: Vec::new(),
             is_unrestricted: false,
         }
     }
 
     /// Computes what is kept beside the rules.
     pub(super) fn finish(&mut self, registry: &Registry) {
-        self.is_unrestricted = self.root.allows_everything(registry);
+        self.is_unrestricted = self.root.allows_everything(registry) && !self.is_confined();
+    }
+
+    /// Whether rules name the namespaces that it may use, and not all of them. It runs no commands
+    /// of administrators then, because they concern all namespaces.
+    pub(crate) fn is_confined(&self) -> bool {
+        !self.namespaces.is_empty() && !self.namespaces.iter().any(|name| name == "*")
+    }
+
+    /// Whether it may use a namespace. Without a rule that is `default`. The user `default` may use
+    /// all then, if it may do everything.
+    pub(crate) fn allows_namespace(&self, name: &str) -> bool {
+        if self.namespaces.is_empty() {
+            let is_all = self.is_unrestricted && self.name == DEFAULT_USER;
+            return is_all || name == DEFAULT_NAMESPACE;
+        }
+        self.namespaces.iter().any(|own| own == name || own == "*")
+    }
+
+    /// The namespace in which its connections begin.
+    pub(crate) fn first_namespace(&self) -> &str {
+        let first = self.namespaces.first().map(String::as_str);
+        first.filter(|name| *name != "*").unwrap_or(DEFAULT_NAMESPACE)
     }
 
     fn permissions(&self) -> impl Iterator<Item = &Permissions> {
@@ -281,6 +309,7 @@ impl User {
     pub(crate) fn rules_without_flags(&self) -> Vec<String> {
         let mut rules = Vec::new();
         rules.extend(self.hashes.iter().map(|hash| format!("#{hash}")));
+        rules.extend(self.namespaces.iter().map(|name| format!("namespace={name}")));
         rules.extend(self.root.rules());
         rules.extend(self.selectors.iter().map(|own| format!("({})", own.rules().join(" "))));
         rules

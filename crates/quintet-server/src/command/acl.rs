@@ -172,7 +172,7 @@ fn getuser(call: &mut Call<'_, '_>) -> Done {
     };
     let flags = shown_flags(call, &user);
     let reply = &mut *call.reply;
-    reply.map(6);
+    reply.map(if user.namespaces.is_empty() { 6 } else { 7 });
     reply.text("flags");
     reply.set(flags.len());
     for flag in flags {
@@ -189,6 +189,13 @@ fn getuser(call: &mut Call<'_, '_>) -> Done {
     for selector in &user.selectors {
         reply.map(3);
         describe_permissions(reply, selector);
+    }
+    if !user.namespaces.is_empty() {
+        reply.text("namespaces");
+        reply.array(user.namespaces.len());
+        for name in &user.namespaces {
+            reply.text(name);
+        }
     }
     Ok(())
 }
@@ -215,6 +222,9 @@ fn dryrun(call: &mut Call<'_, '_>) -> Done {
     }
     let shown = |position| String::from_utf8_lossy(args.at(position)).into_owned();
     let denied = match call.server.acl.check(&user, row, args) {
+        Ok(()) if user.is_confined() && spec.has(crate::spec::flag::ADMIN) => {
+            format!("run the '{}' command in namespaces of its own", spec.name)
+        }
         Ok(()) => {
             call.reply.ok();
             return Ok(());

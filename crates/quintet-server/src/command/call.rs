@@ -6,7 +6,7 @@ use crate::{
     resp::{Args, Reply},
     spec::Spec,
     state::{AppendFsync, Block, Server, Session},
-    store::{Collection, Kind, Unit, event},
+    store::{Collection, DatabaseId, Kind, Unit, event},
 };
 
 /// A running command.
@@ -71,7 +71,7 @@ pub(crate) use commands;
 
 impl<'c> Call<'c, '_> {
     /// The database of the connection.
-    pub(crate) fn database(&self) -> u8 {
+    pub(crate) fn database(&self) -> DatabaseId {
         self.session.database
     }
 

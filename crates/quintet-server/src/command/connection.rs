@@ -84,8 +84,7 @@ fn select(call: &mut Call<'_, '_>) -> Done {
         }
         other => other,
     })?;
-    call.session.database = index;
-    call.session.client.info().database = index;
+    call.session.select(index);
     call.reply.ok();
     Ok(())
 }
@@ -93,7 +92,6 @@ fn select(call: &mut Call<'_, '_>) -> Done {
 fn reset(call: &mut Call<'_, '_>) -> Done {
     call.session.client.set_protected(false);
     call.session.queue = None;
-    call.session.database = 0;
     call.session.reply_mode = ReplyMode::On;
     call.session.owes_sync |= call.appendfsync() == AppendFsync::Always;
     call.session.durability = None;
@@ -101,12 +99,11 @@ fn reset(call: &mut Call<'_, '_>) -> Done {
     super::pubsub::end_subscriptions(call.session, call.server);
     let has_password = !call.server.settings.password().is_empty();
     call.session.reset_user(&call.server.acl, has_password);
+    let entered = call.session.enter_first(&call.server.store.databases);
+    call.session.select(0);
     set_protocol(call, Protocol::Resp2);
-    {
-        let mut info = call.session.client.info();
-        info.database = 0;
-        info.name.clear();
-    }
+    call.session.client.info().name.clear();
+    entered?;
     call.reply.simple("RESET");
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::call::{Call, commands};
 use crate::{
     failure::{Done, Fail},
     spec::{Group, Keys},
-    store::{Body, DATABASES, Head, Kind, event},
+    store::{Body, DATABASES, DatabaseId, Head, Kind, event},
 };
 
 commands! { Group::Generic;
@@ -255,7 +255,7 @@ fn move_within(call: &mut Call<'_, '_>, if_absent: bool) -> Done<bool> {
     Ok(true)
 }
 
-/// Parses the number of a database.
+/// Parses the index of a database in its namespace.
 pub(super) fn parse_database(text: &[u8]) -> Done<u8> {
     let number = crate::number::parse_i64(text).ok_or(Fail::NOT_INTEGER)?;
     let index = u8::try_from(number).ok().filter(|index| *index < DATABASES);
@@ -264,7 +264,7 @@ pub(super) fn parse_database(text: &[u8]) -> Done<u8> {
 
 fn move_key(call: &mut Call<'_, '_>) -> Done {
     let (from, key) = (call.database(), call.key());
-    let to = parse_database(call.args.at(2))?;
+    let to = from.sibling(parse_database(call.args.at(2))?);
     if from == to {
         return Err(Fail::new("ERR source and destination objects are the same"));
     }
@@ -288,7 +288,7 @@ fn copy(call: &mut Call<'_, '_>) -> Done {
         if call.args.is(at, "replace") {
             replaces = true;
         } else if call.args.is(at, "db") && at + 1 < call.args.len() {
-            to = parse_database(call.args.at(at + 1))?;
+            to = from.sibling(parse_database(call.args.at(at + 1))?);
             at += 1;
         } else {
             return Err(Fail::SYNTAX);
@@ -310,7 +310,11 @@ fn copy(call: &mut Call<'_, '_>) -> Done {
 }
 
 /// Copies a value with its expiry. The target must not exist.
-fn copy_value(call: &mut Call<'_, '_>, source: (u8, &[u8]), target: (u8, &[u8])) -> Done {
+fn copy_value(
+    call: &mut Call<'_, '_>,
+    source: (DatabaseId, &[u8]),
+    target: (DatabaseId, &[u8]),
+) -> Done {
     let Some(head) = call.unit.head(source.0, source.1)? else { return Ok(()) };
     let (expiry, kind) = (head.expiry, head.kind());
     if let Body::Str(value) = &head.body {

@@ -44,11 +44,12 @@ pub(super) fn log_in(call: &mut Call<'_, '_>, name: &[u8], password: &[u8]) -> D
     let is_default = name == DEFAULT_USER.as_bytes();
     let plain = is_default.then(|| call.server.settings.password());
     let plain = plain.filter(|plain| !plain.is_empty());
+    let databases = &call.server.store.databases;
     match call.session.answer.take() {
         None => {
             let nopass = user.as_ref().filter(|user| user.is_nopass && plain.is_none());
             if let Some(user) = nopass {
-                call.session.log_in(&call.server.acl, user.clone());
+                call.session.log_in(&call.server.acl, user.clone(), databases)?;
                 return Ok(Progress::Succeeded);
             }
             call.session.work = Some(Work::Login(Login {
@@ -61,7 +62,7 @@ pub(super) fn log_in(call: &mut Call<'_, '_>, name: &[u8], password: &[u8]) -> D
             Ok(Progress::Waits)
         }
         Some(Answer::Right) => {
-            call.session.log_in(&call.server.acl, user.ok_or(WRONG)?);
+            call.session.log_in(&call.server.acl, user.ok_or(WRONG)?, databases)?;
             Ok(Progress::Succeeded)
         }
         Some(Answer::Failed(why)) => Err(Fail::with(format!("ERR {why}"))),

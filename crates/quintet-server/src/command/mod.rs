@@ -19,6 +19,7 @@ mod list_moves;
 mod lists;
 mod login;
 mod members;
+mod namespaces;
 pub(crate) mod pubsub;
 mod replication;
 mod scan;
@@ -66,6 +67,8 @@ pub(crate) fn table() -> Vec<Command> {
         transfer::COMMANDS,
         connection::COMMANDS,
         login::COMMANDS,
+        namespaces::COMMANDS,
+        namespaces::server_rows::COMMANDS,
         server::COMMANDS,
         acl::COMMANDS,
         administration::COMMANDS,

@@ -16,7 +16,7 @@ use crate::{
     glob,
     number::parse_u64,
     spec::{Group, Keys},
-    store::{DATABASES, split},
+    store::{DatabaseId, split},
 };
 
 commands! { Group::Generic;
@@ -230,15 +230,16 @@ fn check_flush(call: &Call<'_, '_>) -> Done {
 fn flushdb(call: &mut Call<'_, '_>) -> Done {
     check_flush(call)?;
     let database = call.database();
-    clear(call, database..database + 1)
+    clear(call, std::iter::once(database))
 }
 
 fn flushall(call: &mut Call<'_, '_>) -> Done {
     check_flush(call)?;
-    clear(call, 0..DATABASES)
+    let namespace = call.database().namespace();
+    clear(call, DatabaseId::all_of(namespace))
 }
 
-fn clear(call: &mut Call<'_, '_>, databases: std::ops::Range<u8>) -> Done {
+fn clear(call: &mut Call<'_, '_>, databases: impl Iterator<Item = DatabaseId>) -> Done {
     for database in databases {
         call.unit.flush(database)?;
     }
@@ -252,8 +253,9 @@ fn swapdb(call: &mut Call<'_, '_>) -> Done {
         crate::number::parse_i64(text).ok_or_else(fail)?;
         parse_database(text)
     };
-    let one = parse(call.args.at(1), "first")?;
-    let other = parse(call.args.at(2), "second")?;
+    let own = call.database();
+    let one = own.sibling(parse(call.args.at(1), "first")?);
+    let other = own.sibling(parse(call.args.at(2), "second")?);
     if call.session.is_executing {
         return Err(Fail::new("ERR SWAPDB is not supported in a transaction"));
     }

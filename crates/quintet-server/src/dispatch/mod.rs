@@ -25,7 +25,7 @@ use crate::{
     resp::{Args, Reply},
     spec::{Keys, Selection, Spec, flag},
     state::{Event, OutputExcess, Queued, ReplyMode, Server, Session, SlowCommand, Stats},
-    store::{Position, Unit, event, now_millis},
+    store::{DatabaseId, Position, Unit, event, now_millis},
 };
 
 /// Arguments of a slow command that are kept, and bytes of each.
@@ -334,7 +334,8 @@ impl Dispatcher {
         let specs = queue.iter().filter_map(|queued| self.commands.get(queued.command));
         let refusal =
             |command: &Command| server.replication.refusal(&command.spec, session.is_link);
-        if let Some(fail) = specs.into_iter().find_map(refusal) {
+        let fail = specs.into_iter().find_map(refusal);
+        if let Some(fail) = fail.or_else(|| rights::lost_namespace(session)) {
             pipeline.unit.discard();
             end_watch(session, &server.store.changes);
             let text = fail.text();
@@ -402,7 +403,8 @@ fn run_handler<'s>(
         lock(&mut pipeline.unit, session.database, spec, args);
     }
     // Checked again under the locks: a dump may be loaded since the first check.
-    if let Some(fail) = server.replication.refusal(spec, session.is_link) {
+    let refusal = server.replication.refusal(spec, session.is_link);
+    if let Some(fail) = refusal.or_else(|| rights::namespace_refusal(session, spec)) {
         reply.error(&fail.text());
         return;
     }
@@ -432,7 +434,13 @@ fn run_handler<'s>(
 }
 
 /// Publishes reads of keys that are absent, if clients receive them.
-fn note_misses(server: &Server, unit: &mut Unit<'_>, database: u8, spec: &Spec, args: Args<'_>) {
+fn note_misses(
+    server: &Server,
+    unit: &mut Unit<'_>,
+    database: DatabaseId,
+    spec: &Spec,
+    args: Args<'_>,
+) {
     let notifications = &server.store.changes.notifications;
     if !notifications.wants(event::MISS) {
         return;
@@ -446,7 +454,7 @@ fn note_misses(server: &Server, unit: &mut Unit<'_>, database: u8, spec: &Spec, 
     }
 }
 
-fn lock(unit: &mut Unit<'_>, database: u8, spec: &Spec, args: Args<'_>) -> bool {
+fn lock(unit: &mut Unit<'_>, database: DatabaseId, spec: &Spec, args: Args<'_>) -> bool {
     if spec.has(flag::LOCK_ALL) {
         return unit.lock_all();
     }
@@ -574,7 +582,7 @@ fn monitor(server: &Server, session: &Session, args: Args<'_>) {
         "{}.{:03}000 [{} {}]",
         now / 1000,
         now % 1000,
-        session.database,
+        session.database.index(),
         session.client.address
     );
     for word in args.from(0).take(if is_secret { 1 } else { usize::MAX }) {

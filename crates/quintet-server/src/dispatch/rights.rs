@@ -28,8 +28,36 @@ pub(super) fn refusal(
     if !session.is_executing && (!session.is_authenticated || spec.has(flag::NO_AUTH)) {
         return None;
     }
-    let denial = server.acl.check(&session.user, at, args).err()?;
-    Some(refuse(server, session, spec, args, denial))
+    if let Err(denial) = server.acl.check(&session.user, at, args) {
+        return Some(refuse(server, session, spec, args, denial));
+    }
+    if spec.has(flag::ADMIN) && session.user.is_confined() {
+        let fail = refuse(server, session, spec, args, Denial::Command);
+        return Some(Fail::with(format!("{}, which concerns all namespaces", fail.text())));
+    }
+    namespace_refusal(session, spec)
+}
+
+/// Returns why a command may not run in the namespace of the connection, if so.
+pub(super) fn namespace_refusal(session: &Session, spec: &Spec) -> Option<Fail> {
+    // What leaves the namespace or the transaction. `EXEC` asks for itself.
+    let is_exempt = || {
+        spec.has(flag::NO_AUTH)
+            || spec.name.starts_with("namespace")
+            || matches!(spec.name, "discard" | "exec")
+    };
+    lost_namespace(session).filter(|_| !is_exempt())
+}
+
+/// Returns why nothing may run in the namespace of the connection, if so.
+pub(super) fn lost_namespace(session: &Session) -> Option<Fail> {
+    if !session.may_stay {
+        let name = session.namespace.name();
+        return Some(Fail::with(format!(
+            "NOPERM this user has no permissions to use the namespace '{name}'"
+        )));
+    }
+    session.namespace.is_dropped().then_some(Fail::NO_NAMESPACE)
 }
 
 /// Returns why the user may not run a queued command any more, if so.

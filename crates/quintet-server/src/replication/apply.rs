@@ -10,7 +10,7 @@ use crate::{
     dispatch::{Dispatcher, Pipeline},
     resp::{Args, Limits, Parser, Reply},
     state::{Client, Server, Session},
-    store::Position,
+    store::{DatabaseId, Position},
 };
 
 /// Most arguments of a command, and their longest in bytes.
@@ -60,8 +60,8 @@ impl Applier {
         (epoch, position): (u64, Position),
     ) -> Self {
         let client = server.clients.add((address, String::new()), None);
-        let mut session = Session::of_link(client.clone(), &server.acl);
-        session.database = position.database;
+        let mut session = Session::of_link(client.clone(), &server.acl, &server.store.databases);
+        session.database = DatabaseId::of_default(position.database);
         Self {
             server: server.clone(),
             dispatcher: dispatcher.clone(),
@@ -101,7 +101,7 @@ impl Applier {
         let resumed = resumed.unwrap_or_else(|| start.clone());
         let used = usize::try_from(resumed.offset - start.offset).unwrap_or(usize::MAX);
         self.session.queue = None;
-        self.session.database = resumed.database;
+        self.session.database = DatabaseId::of_default(resumed.database);
         self.parser.reset();
         self.position = resumed;
         self.apply(server, buffer, Applied { used, ..Applied::default() }, true)
@@ -138,7 +138,7 @@ impl Applier {
         pipeline.commit(&mut self.reply);
         self.check("a commit")?;
         if self.session.queue.is_none() {
-            self.position.database = self.session.database;
+            self.position.database = self.session.database.index();
             self.committed.clone_from(&self.position);
         }
         let committed = self.committed.clone();

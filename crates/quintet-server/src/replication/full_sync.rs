@@ -19,7 +19,7 @@ use crate::{
     loading::{Check, Loader},
     rdb::read_file,
     state::Server,
-    store::{DATABASES, Position},
+    store::{DatabaseId, Position},
 };
 
 /// The file that receives a dump.
@@ -214,7 +214,7 @@ fn end_load(server: &Server, position: &Position) -> Linked {
 fn clear(server: &Server) -> Result<(), Fail> {
     let mut unit = crate::store::Unit::new(&server.store, crate::store::now_millis());
     unit.lock_all();
-    for database in 0..DATABASES {
+    for database in DatabaseId::all_of(0) {
         server.store.databases.clear(database)?;
     }
     server.store.databases.end_loading(None)

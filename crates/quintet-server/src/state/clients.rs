@@ -1,11 +1,11 @@
-//! Clients: what others see of a connection, and what only its task sees.
+//! Clients: what others see of a connection. `session.rs` has what only its task sees.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     net::IpAddr,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Instant,
 };
@@ -15,13 +15,12 @@ use tokio::sync::Notify;
 use super::{
     memory::{Buffer, ClientMemory, largest_above},
     output::{OutputClass, OutputExcess, OutputLimit},
-    settings::{AppendFsync, Settings},
-    work::{Answer, Work},
+    settings::Settings,
 };
 use crate::{
-    acl::{Acl, DEFAULT_USER, User},
+    acl::DEFAULT_USER,
     resp::{Protocol, Reply},
-    store::KeyName,
+    store::{DEFAULT_NAMESPACE, DatabaseId},
 };
 
 /// Bytes that an outbox keeps when its messages have been taken.
@@ -64,6 +63,8 @@ pub(crate) struct Client {
     pub(crate) is_monitor: AtomicBool,
     /// Whether it has subscribed to channels or patterns.
     pub(crate) is_subscriber: AtomicBool,
+    /// The id of its namespace, whose events of keys it receives.
+    pub(crate) namespace: AtomicU32,
     /// Bytes of its buffers.
     pub(crate) memory: ClientMemory,
     /// Why it was ended because of its output.
@@ -107,7 +108,9 @@ pub(crate) struct ClientInfo {
     /// Its user.
     pub(crate) user: String,
     /// Its database.
-    pub(crate) database: u8,
+    pub(crate) database: DatabaseId,
+    /// The name of its namespace.
+    pub(crate) namespace: String,
     /// Channels and patterns.
     pub(crate) subscriptions: (usize, usize),
     /// Commands that `MULTI` has queued.
@@ -154,14 +157,15 @@ impl Client {
         format!(
             "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} \
              ssub=0 multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 \
-             omem={} tot-mem={} events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
+             omem={} tot-mem={} events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={} \
+             ns={}",
             self.id,
             self.address,
             self.local_address,
             String::from_utf8_lossy(&info.name),
             self.connected.elapsed().as_secs(),
             idle.as_secs(),
-            info.database,
+            info.database.index(),
             info.subscriptions.0,
             info.subscriptions.1,
             info.queued.map_or(-1, |queued| i64::try_from(queued).unwrap_or(i64::MAX)),
@@ -173,6 +177,7 @@ impl Client {
             info.protocol,
             String::from_utf8_lossy(&info.library),
             String::from_utf8_lossy(&info.library_version),
+            info.namespace,
         )
     }
 
@@ -310,6 +315,7 @@ impl Clients {
             info: Mutex::new(ClientInfo {
                 protocol: 2,
                 user: DEFAULT_USER.to_owned(),
+                namespace: DEFAULT_NAMESPACE.to_owned(),
                 ..ClientInfo::default()
             }),
             outbox: Mutex::default(),
@@ -317,6 +323,7 @@ impl Clients {
             is_killed: AtomicBool::new(false),
             unblock: AtomicU64::new(0),
             is_monitor: AtomicBool::new(false),
+            namespace: AtomicU32::new(0),
             is_subscriber: AtomicBool::new(false),
             memory: ClientMemory::new(self.memory.clone()),
             excess: OnceLock::new(),
@@ -399,199 +406,5 @@ impl Clients {
     /// Whether a client receives all commands.
     pub(crate) fn has_monitors(&self) -> bool {
         self.monitors.load(Ordering::Acquire) > 0
-    }
-}
-
-/// A command that `MULTI` has queued.
-#[derive(Debug)]
-pub(crate) struct Queued {
-    /// Its row in the table.
-    pub(crate) command: usize,
-    /// Its arguments, one behind the other.
-    pub(crate) buffer: Vec<u8>,
-    /// Where the arguments are.
-    pub(crate) ranges: Vec<(usize, usize)>,
-}
-
-/// A command that waits.
-#[derive(Debug)]
-pub(crate) struct Block {
-    /// Until when; `None` for ever.
-    pub(crate) until: Option<Instant>,
-    /// The keys that it waits for.
-    pub(crate) keys: Vec<KeyName>,
-    /// Writes the reply of the timeout.
-    pub(crate) on_timeout: fn(&mut Reply),
-}
-
-/// What only the task of a connection sees.
-#[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
-pub(crate) struct Session {
-    /// What others see of it.
-    pub(crate) client: Arc<Client>,
-    /// The database.
-    pub(crate) database: u8,
-    /// Whether the client has given its password, if one is needed.
-    pub(crate) is_authenticated: bool,
-    /// The user, with its rules at [`Self::acl_generation`].
-    pub(crate) user: Arc<User>,
-    /// Whether the user is gone, or may not receive any more what it receives.
-    pub(crate) is_revoked: bool,
-    /// The generation of the users that was read last.
-    pub(crate) acl_generation: u64,
-    /// Work that the running command waits for.
-    pub(crate) work: Option<Work>,
-    /// The answer of that work, when the command runs again.
-    pub(crate) answer: Option<Answer>,
-    /// When writes of the connection are on disk; `None` for the setting of the server.
-    pub(crate) durability: Option<AppendFsync>,
-    /// Whether earlier commands of the pipeline must be on disk before their replies.
-    pub(crate) owes_sync: bool,
-    /// Whether the connection ends after the reply.
-    pub(crate) is_closing: bool,
-    /// The commands since `MULTI`.
-    pub(crate) queue: Option<Vec<Queued>>,
-    /// Bytes of the commands since `MULTI`.
-    pub(crate) queued_bytes: usize,
-    /// Bytes of the names of watched keys, and of channels and patterns.
-    pub(crate) name_bytes: (usize, usize),
-    /// Whether a command since `MULTI` was refused.
-    pub(crate) is_queue_bad: bool,
-    /// Whether `EXEC` runs.
-    pub(crate) is_executing: bool,
-    /// Watched keys, each with whether it existed.
-    pub(crate) watched: Vec<(KeyName, bool)>,
-    /// Whether a watched key has changed.
-    pub(crate) is_watch_broken: Arc<AtomicBool>,
-    /// Channels.
-    pub(crate) channels: BTreeSet<Vec<u8>>,
-    /// Patterns.
-    pub(crate) patterns: BTreeSet<Vec<u8>>,
-    /// Set by a command that must wait.
-    pub(crate) block: Option<Block>,
-    /// When the waiting command must end, from its first run.
-    pub(crate) deadline: Option<Instant>,
-    /// Whether the running command has waited.
-    pub(crate) is_retry: bool,
-    /// Where the running `XREAD` began to read its streams.
-    pub(crate) stream_starts: Vec<(u64, u64)>,
-    /// Whether it applies the commands of a master.
-    pub(crate) is_link: bool,
-    /// Replies are switched off, or the next one.
-    pub(crate) reply_mode: ReplyMode,
-}
-
-/// `CLIENT REPLY`
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ReplyMode {
-    /// Replies are sent.
-    #[default]
-    On,
-    /// No replies are sent.
-    Off,
-    /// The next reply is not sent.
-    Skip,
-    /// This reply is not sent.
-    Skipping,
-}
-
-impl Session {
-    /// The session of a new connection.
-    pub(crate) fn new(client: Arc<Client>, acl: &Acl, has_password: bool) -> Self {
-        let acl_generation = acl.generation();
-        let user = acl.default_user();
-        let is_authenticated = user.is_open() && !has_password;
-        Self {
-            client,
-            database: 0,
-            is_authenticated,
-            user,
-            acl_generation,
-            is_revoked: false,
-            work: None,
-            answer: None,
-            durability: None,
-            owes_sync: false,
-            is_closing: false,
-            queue: None,
-            queued_bytes: 0,
-            name_bytes: (0, 0),
-            is_queue_bad: false,
-            is_executing: false,
-            watched: Vec::new(),
-            is_watch_broken: Arc::default(),
-            channels: BTreeSet::new(),
-            patterns: BTreeSet::new(),
-            block: None,
-            deadline: None,
-            is_retry: false,
-            stream_starts: Vec::new(),
-            is_link: false,
-            reply_mode: ReplyMode::On,
-        }
-    }
-
-    /// The session of the link to a master, which may do everything.
-    pub(crate) fn of_link(client: Arc<Client>, acl: &Acl) -> Self {
-        let user = acl.master_user();
-        Self { user, is_authenticated: true, is_link: true, ..Self::new(client, acl, false) }
-    }
-
-    /// Makes the connection one of `default` again, as a new one.
-    pub(crate) fn reset_user(&mut self, acl: &Acl, has_password: bool) {
-        self.acl_generation = acl.generation();
-        self.user = acl.default_user();
-        self.is_authenticated = self.user.is_open() && !has_password;
-        self.client.info().user.clone_from(&self.user.name);
-    }
-
-    /// Makes the connection one of a user that has logged in.
-    pub(crate) fn log_in(&mut self, acl: &Acl, user: Arc<User>) {
-        // The next command reads the user again if it has changed since.
-        self.acl_generation = 0;
-        self.client.info().user.clone_from(&user.name);
-        self.user = user;
-        self.is_authenticated = true;
-        self.refresh_user(acl);
-    }
-
-    /// Reads the rules of the user again if users have changed. Ends the connection if its user is
-    /// gone, and if it receives what its user may not receive any more.
-    pub(crate) fn refresh_user(&mut self, acl: &Acl) {
-        let generation = acl.generation();
-        if self.acl_generation == generation || self.is_link {
-            return;
-        }
-        self.acl_generation = generation;
-        let Some(user) = acl.user(&self.user.name) else {
-            self.revoke();
-            return;
-        };
-        self.user = user;
-        let is_kept = |names: &BTreeSet<Vec<u8>>, is_pattern| {
-            names.iter().all(|name| self.user.allows_channel(name, is_pattern))
-        };
-        let is_receiver = is_kept(&self.channels, false) && is_kept(&self.patterns, true);
-        let is_monitor = self.client.is_monitor.load(Ordering::Acquire);
-        if !is_receiver || (is_monitor && !acl.allows_command(&self.user, "monitor")) {
-            self.revoke();
-        }
-    }
-
-    fn revoke(&mut self) {
-        self.is_revoked = true;
-        self.is_closing = true;
-    }
-
-    /// Bytes of the commands since `MULTI`, and of the names of watched keys and of subscriptions.
-    pub(crate) fn held_bytes(&self) -> usize {
-        let queued = if self.queue.is_some() { self.queued_bytes } else { 0 };
-        queued + self.name_bytes.0 + self.name_bytes.1
-    }
-
-    /// Number of channels and patterns.
-    pub(crate) fn subscription_count(&self) -> usize {
-        self.channels.len() + self.patterns.len()
     }
 }

@@ -10,6 +10,7 @@ mod observed;
 mod output;
 mod pubsub;
 mod replica;
+mod session;
 mod settings;
 mod stats;
 mod syncer;
@@ -30,7 +31,7 @@ use pubsub::PubSub;
 use syncer::Syncer;
 use tokio::sync::{Semaphore, watch};
 
-pub(crate) use clients::{Block, Client, Clients, Queued, ReplyMode, Session};
+pub(crate) use clients::{Client, Clients};
 pub(crate) use histogram::{BUCKETS, HistogramCounts, bound};
 pub(crate) use latency::{Event, EventSamples, LatencyMonitor, Slow};
 pub(crate) use memory::{Buffer, name_bytes};
@@ -39,6 +40,7 @@ pub(crate) use observed::{
 };
 pub(crate) use output::{OutputExcess, OutputLimits};
 pub(crate) use replica::{LinkState, Master, Replication};
+pub(crate) use session::{Block, Queued, ReplyMode, Session};
 pub use settings::AppendFsync;
 pub(crate) use settings::{QUERY_BYTES, Refusal, Settings};
 pub(crate) use stats::{SlowCommand, Stats};
@@ -113,8 +115,8 @@ impl Server {
         let settings = Arc::new(settings);
         let clients = Clients::new(settings.clone());
         let (receiver, classes) = (pubsub.clone(), settings.notify_classes.clone());
-        store.changes.notifications.connect(classes, move |channel, message| {
-            receiver.publish(channel, message);
+        store.changes.notifications.connect(classes, move |namespace, channel, message| {
+            receiver.publish_in(Some(namespace), channel, message);
         });
         Ok(Self {
             store,

@@ -4,7 +4,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock, atomic::Ordering},
 };
 
 use super::clients::Client;
@@ -43,9 +43,25 @@ impl PubSub {
 
     /// Sends a message. Returns the number of receivers.
     pub(crate) fn publish(&self, channel: &[u8], message: &[u8]) -> usize {
+        self.publish_in(None, channel, message)
+    }
+
+    /// Sends a message to the subscribers in a namespace, or to all. Returns the number of
+    /// receivers.
+    pub(crate) fn publish_in(
+        &self,
+        namespace: Option<u32>,
+        channel: &[u8],
+        message: &[u8],
+    ) -> usize {
+        let is_receiver = |client: &&Arc<Client>| {
+            namespace.is_none_or(|own| client.namespace.load(Ordering::Acquire) == own)
+        };
         let mut receivers = 0;
         let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner);
-        for client in channels.get(channel).into_iter().flat_map(HashMap::values) {
+        for client in
+            channels.get(channel).into_iter().flat_map(HashMap::values).filter(is_receiver)
+        {
             client.push(|reply: &mut Reply| {
                 reply.push(3);
                 reply.text("message");
@@ -60,7 +76,7 @@ impl PubSub {
             if !glob::matches(pattern, channel) {
                 continue;
             }
-            for client in subscribers.values() {
+            for client in subscribers.values().filter(is_receiver) {
                 client.push(|reply: &mut Reply| {
                     reply.push(4);
                     reply.text("pmessage");

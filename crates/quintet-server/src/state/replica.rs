@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use crate::{
     failure::{Done, Fail},
     spec::{Keys, Spec, flag},
-    store::{Position, Store},
+    store::{DatabaseId, Position, Store},
 };
 
 /// A server that is followed.
@@ -136,7 +136,7 @@ impl Replication {
         let databases = &store.databases;
         let master = databases.master()?.and_then(|bytes| Master::decode(&bytes));
         if databases.loading()?.is_some() {
-            for database in 0..crate::store::DATABASES {
+            for database in DatabaseId::all_of(0) {
                 databases.clear(database)?;
             }
             databases.end_loading(None)?;

@@ -12,11 +12,12 @@ use std::{
 use quintet::Table;
 
 use super::{
+    database_tables::Tables,
     elements::{Elements, Inline, Kind, Pending},
     field_expiries::FieldExpiries,
     head::{Body, Head},
     slot::Slot,
-    tables::{Databases, Tables},
+    tables::Databases,
 };
 use crate::failure::{Done, Fail};
 

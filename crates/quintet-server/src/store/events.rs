@@ -12,10 +12,10 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::notifications::Notifications;
+use super::{database_id::DatabaseId, notifications::Notifications};
 
 /// A database and a key.
-pub(crate) type KeyName = (u8, Vec<u8>);
+pub(crate) type KeyName = (DatabaseId, Vec<u8>);
 
 /// Clients that wait for a key, the first one first.
 type WaitQueue = Vec<(u64, Arc<Notify>)>;
@@ -104,7 +104,7 @@ impl Changes {
     }
 
     /// Tells about a changed key. The caller holds its stripe.
-    pub(crate) fn changed(&self, database: u8, key: &[u8]) {
+    pub(crate) fn changed(&self, database: DatabaseId, key: &[u8]) {
         if self.watched_count.load(Ordering::Acquire) > 0 {
             let watched = lock(&self.watched);
             for flag in watched.get(&(database, key.to_vec())).into_iter().flatten() {
@@ -122,7 +122,7 @@ impl Changes {
     }
 
     /// Tells about a database whose keys have all changed.
-    pub(crate) fn changed_all(&self, database: u8) {
+    pub(crate) fn changed_all(&self, database: DatabaseId) {
         for (_, flags) in lock(&self.watched).iter().filter(|((index, _), _)| *index == database) {
             for flag in flags {
                 flag.store(true, Ordering::Release);

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use quintet::{Durability, EngineKind, Options};
 
-use super::{ALL, Changes, Databases, Engines, Kind, Store, Stripes, Unit};
+use super::{ALL, Changes, DatabaseId, Databases, Engines, Kind, Store, Stripes, Unit};
 use crate::{failure::Done, sweeper::Sweeper};
 
 const KEY: &[u8] = b"hash";
@@ -21,7 +21,7 @@ fn open(dir: &Path) -> Store {
 /// Runs a function as one commit at a time.
 fn commit<T>(store: &Store, now: u64, run: impl FnOnce(&mut Unit<'_>) -> Done<T>) -> T {
     let mut unit = Unit::new(store, now);
-    unit.lock(0, [KEY, OTHER].into_iter());
+    unit.lock(DatabaseId::FIRST, [KEY, OTHER].into_iter());
     let result = run(&mut unit).unwrap();
     unit.commit(Durability::Buffered).unwrap();
     result
@@ -40,8 +40,8 @@ type Contents = Vec<(Vec<u8>, Vec<u8>, Option<u64>)>;
 /// All that a command sees of the hash.
 fn contents(store: &Store, now: u64) -> Contents {
     commit(store, now, |unit| {
-        let exists = unit.exists(0, KEY)?;
-        let Some(mut hash) = unit.open(0, KEY, Kind::Hash)? else {
+        let exists = unit.exists(DatabaseId::FIRST, KEY)?;
+        let Some(mut hash) = unit.open(DatabaseId::FIRST, KEY, Kind::Hash)? else {
             assert!(!exists);
             return Ok(Vec::new());
         };
@@ -73,7 +73,7 @@ fn change(unit: &mut Unit<'_>, model: &mut Model, state: &mut u64, fields: u64) 
     let choice = random(state, 8);
     if choice < 3 {
         let value = random(state, 1000).to_string().into_bytes();
-        let mut hash = unit.open_or_create(0, KEY, Kind::Hash)?;
+        let mut hash = unit.open_or_create(DatabaseId::FIRST, KEY, Kind::Hash)?;
         if !hash.contains(&field)? {
             hash.set_count(hash.count() + 1);
         }
@@ -82,7 +82,7 @@ fn change(unit: &mut Unit<'_>, model: &mut Model, state: &mut u64, fields: u64) 
         model.insert(field, (value, None));
         return Ok(());
     }
-    let Some(mut hash) = unit.open(0, KEY, Kind::Hash)? else { return Ok(()) };
+    let Some(mut hash) = unit.open(DatabaseId::FIRST, KEY, Kind::Hash)? else { return Ok(()) };
     let Some(found) = model.get_mut(&field) else {
         assert!(!hash.contains(&field)?);
         assert_eq!(hash.field_expiry(&field)?, None);
@@ -130,16 +130,16 @@ fn check_against_model(fields: u64, mut state: u64) {
             0 => {
                 while Sweeper::step(&store, Some(now)).unwrap().is_more {}
                 let count = i64::from(!live(&model, now).is_empty());
-                let tables = store.databases.get(0).unwrap();
+                let tables = store.databases.get(DatabaseId::FIRST).unwrap();
                 assert_eq!(tables.count.load(std::sync::atomic::Ordering::Acquire), count);
                 assert_eq!(contents(&store, now), live(&model, now), "round {round}");
             }
             1 => commit(&store, now, |unit| {
-                if let Some(taken) = unit.take(0, KEY)? {
-                    unit.put_taken(0, OTHER, taken)?;
+                if let Some(taken) = unit.take(DatabaseId::FIRST, KEY)? {
+                    unit.put_taken(DatabaseId::FIRST, OTHER, taken)?;
                 }
-                if let Some(taken) = unit.take(0, OTHER)? {
-                    unit.put_taken(0, KEY, taken)?;
+                if let Some(taken) = unit.take(DatabaseId::FIRST, OTHER)? {
+                    unit.put_taken(DatabaseId::FIRST, KEY, taken)?;
                 }
                 Ok(())
             }),
@@ -167,7 +167,7 @@ fn a_large_hash_equals_its_model() {
 
 fn fill(store: &Store, fields: u64, expiry: impl Fn(u64) -> Option<u64>) {
     commit(store, START, |unit| {
-        let mut hash = unit.open_or_create(0, KEY, Kind::Hash)?;
+        let mut hash = unit.open_or_create(DatabaseId::FIRST, KEY, Kind::Hash)?;
         for number in 0..fields {
             let field = format!("field:{number}");
             hash.put(field.as_bytes(), b"value")?;
@@ -181,7 +181,7 @@ fn fill(store: &Store, fields: u64, expiry: impl Fn(u64) -> Option<u64>) {
 /// Number of entries of the ordered table, with those that list keys and versions.
 fn stored(store: &Store) -> usize {
     let mut count = 0;
-    let tables = store.databases.get(0).unwrap();
+    let tables = store.databases.get(DatabaseId::FIRST).unwrap();
     let visited = tables.elements.visit(vec![0].., |_, _| {
         count += 1;
         std::ops::ControlFlow::Continue(())
@@ -231,11 +231,22 @@ fn a_hash_without_expiries_is_stored_as_before() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     fill(&store, 2, |number| (number == 0).then_some(START + 10));
-    let head = || store.databases.get(0).unwrap().keys.get(KEY).unwrap().unwrap().as_ref().to_vec();
+    let head = || {
+        store
+            .databases
+            .get(DatabaseId::FIRST)
+            .unwrap()
+            .keys
+            .get(KEY)
+            .unwrap()
+            .unwrap()
+            .as_ref()
+            .to_vec()
+    };
     assert_eq!(head().first(), Some(&0x06));
     assert_eq!(stored(&store), 1);
     commit(&store, START, |unit| {
-        let mut hash = unit.open_or_create(0, KEY, Kind::Hash)?;
+        let mut hash = unit.open_or_create(DatabaseId::FIRST, KEY, Kind::Hash)?;
         hash.set_field_expiry(b"field:0", None)
     });
     let after = head();
@@ -251,7 +262,7 @@ fn the_longest_fields_expire() {
     let store = open(dir.path());
     let field = vec![b'x'; super::NAME_BYTES_MAX];
     commit(&store, START, |unit| {
-        let mut hash = unit.open_or_create(0, KEY, Kind::Hash)?;
+        let mut hash = unit.open_or_create(DatabaseId::FIRST, KEY, Kind::Hash)?;
         hash.put(&field, b"value")?;
         hash.set_count(1);
         hash.set_field_expiry(&field, Some(START + 2))?;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use quintet::{Durability, EngineKind, Options};
 
-use super::{Changes, DATABASES, Databases, Engines, Kind, Store, Stripes, Unit};
+use super::{Changes, DATABASES, DatabaseId, Databases, Engines, Kind, Store, Stripes, Unit};
 
 const KEY: &[u8] = b"key";
 const HASH: &[u8] = b"hash";
@@ -23,7 +23,7 @@ fn unit(store: &Store) -> Unit<'_> {
 }
 
 /// Sets a key, and a hash that is too large for its head.
-fn fill(unit: &mut Unit<'_>, database: u8, value: &str) {
+fn fill(unit: &mut Unit<'_>, database: DatabaseId, value: &str) {
     unit.set_string(database, KEY, value.as_bytes().to_vec(), None).unwrap();
     let mut hash = unit.open_or_create(database, HASH, Kind::Hash).unwrap();
     for number in 0..300 {
@@ -32,7 +32,7 @@ fn fill(unit: &mut Unit<'_>, database: u8, value: &str) {
     hash.set_count(300);
 }
 
-fn value(store: &Store, database: u8) -> Option<String> {
+fn value(store: &Store, database: DatabaseId) -> Option<String> {
     let mut unit = unit(store);
     let copy =
         |value: Option<&[u8]>| value.map(|value| String::from_utf8_lossy(value).into_owned());
@@ -54,7 +54,7 @@ fn unused_entries(store: &Store) -> u64 {
             count(format!("redis/{number}/keys")) + count(format!("redis/{number}/elements"))
         })
         .sum();
-    let own = (0..DATABASES).filter_map(|index| store.databases.get(index));
+    let own = DatabaseId::all_of(0).filter_map(|own| store.databases.get(own));
     all - own.map(|own| own.keys.len().unwrap() + own.elements.len().unwrap()).sum::<u64>()
 }
 
@@ -63,43 +63,43 @@ fn a_flush_takes_effect_with_the_other_changes_of_its_unit() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(dir.path());
     commit(&store, |unit| {
-        fill(unit, 0, "old");
-        fill(unit, 1, "other");
+        fill(unit, DatabaseId::FIRST, "old");
+        fill(unit, DatabaseId::of_default(1), "other");
     });
     // Many rounds use all numbers of tables.
     for round in 0..50 {
         let new = format!("new{round}");
-        let before = value(&store, 0);
+        let before = value(&store, DatabaseId::FIRST);
         let mut running = unit(&store);
-        running.set_string(0, b"early", b"1".to_vec(), None).unwrap();
-        running.flush(0).unwrap();
-        assert!(!running.exists(0, KEY).unwrap());
-        assert!(!running.exists(0, b"early").unwrap());
-        fill(&mut running, 0, "twice");
-        running.flush(0).unwrap();
-        fill(&mut running, 0, &new);
+        running.set_string(DatabaseId::FIRST, b"early", b"1".to_vec(), None).unwrap();
+        running.flush(DatabaseId::FIRST).unwrap();
+        assert!(!running.exists(DatabaseId::FIRST, KEY).unwrap());
+        assert!(!running.exists(DatabaseId::FIRST, b"early").unwrap());
+        fill(&mut running, DatabaseId::FIRST, "twice");
+        running.flush(DatabaseId::FIRST).unwrap();
+        fill(&mut running, DatabaseId::FIRST, &new);
         // What others read without the unit is unchanged until the commit.
-        let tables = store.databases.get(0).unwrap();
+        let tables = store.databases.get(DatabaseId::FIRST).unwrap();
         assert!(tables.keys.contains(KEY).unwrap());
         drop(tables);
         if round % 3 == 0 {
             running.discard();
-            assert!(running.exists(0, KEY).unwrap());
+            assert!(running.exists(DatabaseId::FIRST, KEY).unwrap());
             drop(running);
-            assert_eq!(value(&store, 0), before);
+            assert_eq!(value(&store, DatabaseId::FIRST), before);
         } else {
             assert!(running.commit(Durability::Buffered).unwrap() > 0);
             drop(running);
-            assert_eq!(value(&store, 0), Some(new));
+            assert_eq!(value(&store, DatabaseId::FIRST), Some(new));
             assert_eq!(unused_entries(&store), 0);
         }
-        assert_eq!(value(&store, 1), Some("other".to_owned()));
+        assert_eq!(value(&store, DatabaseId::of_default(1)), Some("other".to_owned()));
         if round % 10 == 0 {
-            let before = value(&store, 0);
+            let before = value(&store, DatabaseId::FIRST);
             drop(store);
             store = open(dir.path());
-            assert_eq!(value(&store, 0), before);
-            assert_eq!(store.databases.get(0).unwrap().keys.len().unwrap(), 2);
+            assert_eq!(value(&store, DatabaseId::FIRST), before);
+            assert_eq!(store.databases.get(DatabaseId::FIRST).unwrap().keys.len().unwrap(), 2);
         }
     }
 }
@@ -110,13 +110,13 @@ fn a_crash_keeps_the_commit_of_a_flush_whole() {
         let dir = tempfile::tempdir().unwrap();
         let store = open(dir.path());
         commit(&store, |unit| {
-            for database in 0..DATABASES {
+            for database in DatabaseId::all_of(0) {
                 fill(unit, database, "old");
             }
         });
         let held = unit(&store);
         let mut replacements = Vec::new();
-        for database in 0..DATABASES {
+        for database in DatabaseId::all_of(0) {
             let new = store.databases.replacement(database, &replacements).unwrap();
             replacements.push(new.unwrap());
         }
@@ -130,22 +130,22 @@ fn a_crash_keeps_the_commit_of_a_flush_whole() {
         drop((held, replacements));
         drop(store);
         let store = open(dir.path());
-        for database in 0..DATABASES {
+        for database in DatabaseId::all_of(0) {
             let expected = (!is_committed).then(|| "old".to_owned());
-            assert_eq!(value(&store, database), expected, "database {database}");
+            assert_eq!(value(&store, database), expected, "{database:?}");
         }
         let mut reader = unit(&store);
-        assert_eq!(reader.exists(3, b"x").unwrap(), is_committed);
+        assert_eq!(reader.exists(DatabaseId::of_default(3), b"x").unwrap(), is_committed);
         drop(reader);
         assert_eq!(unused_entries(&store), 0);
         // The tables can be used again.
         commit(&store, |unit| {
-            for database in 0..DATABASES {
+            for database in DatabaseId::all_of(0) {
                 unit.flush(database).unwrap();
                 fill(unit, database, "new");
             }
         });
-        for database in 0..DATABASES {
+        for database in DatabaseId::all_of(0) {
             assert_eq!(value(&store, database), Some("new".to_owned()));
         }
     }

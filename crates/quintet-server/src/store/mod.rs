@@ -10,7 +10,10 @@
 //! - Elements are reached through the version in the head only. A new collection has a new version,
 //!   so the removal of a collection is the removal of its head.
 
+mod catalogue;
 mod collection;
+mod database_id;
+mod database_tables;
 mod elements;
 mod events;
 mod field_expiries;
@@ -20,6 +23,9 @@ mod field_expiry_tests;
 mod flush_tests;
 mod head;
 mod keyspace;
+#[cfg(test)]
+mod namespace_tests;
+mod namespaces;
 mod notifications;
 mod position;
 mod slot;
@@ -28,15 +34,16 @@ mod tables;
 mod unit;
 
 pub(crate) use collection::{ALL, Collection, NAME_BYTES_MAX, NameRange, check_names};
+pub(crate) use database_id::{DATABASES, DatabaseId};
+pub(crate) use database_tables::{DEAD_VERSIONS, EXPIRIES, FIELD_EXPIRIES, Tables};
 pub(crate) use elements::{Kind, put_bytes, take_bytes};
 pub(crate) use events::{Changes, KeyName};
 pub(crate) use head::{Body, Head, split};
 pub(crate) use keyspace::{Store, now_millis};
+pub(crate) use namespaces::{DEFAULT_NAMESPACE, NAMESPACES_MAX, Namespace, is_namespace_name};
 pub(crate) use notifications::{event, format_classes, parse_classes};
 pub(crate) use position::Position;
 pub(crate) use slot::{expiry_entry, field_expiry_entry};
 pub(crate) use stripes::Stripes;
-pub(crate) use tables::{
-    DATABASES, DEAD_VERSIONS, Databases, EXPIRIES, Engines, FIELD_EXPIRIES, Tables,
-};
+pub(crate) use tables::{Databases, Engines};
 pub(crate) use unit::Unit;

@@ -3,7 +3,8 @@
 //! A command notes events in its unit, and the commit publishes them under the stripes of the keys.
 //! So the events of one key arrive in the order of its changes, and an event tells of a change that
 //! has been committed. An event has a class. The setting chooses classes, and one or both of two
-//! channels: `__keyspace@0__:key` with the event, and `__keyevent@0__:event` with the key.
+//! channels: `__keyspace@0__:key` with the event, and `__keyevent@0__:event` with the key. Only
+//! connections in the namespace of the key receive them.
 
 use std::{
     fmt,
@@ -12,6 +13,8 @@ use std::{
         atomic::{AtomicU32, Ordering},
     },
 };
+
+use super::database_id::DatabaseId;
 
 /// Classes of events, and the two channels, as bits.
 pub(crate) mod event {
@@ -91,15 +94,15 @@ pub(crate) fn format_classes(classes: u32) -> String {
 pub(super) struct KeyEvent {
     pub(super) class: u32,
     pub(super) name: &'static str,
-    pub(super) database: u8,
+    pub(super) database: DatabaseId,
     pub(super) key: Vec<u8>,
     /// Whether it tells of what had expired when the unit loaded the key. It is published only if
     /// the unit changes the key: otherwise the background removes what has expired, and tells.
     pub(super) is_expiry: bool,
 }
 
-/// Receives a channel and a message.
-type Publish = Box<dyn Fn(&[u8], &[u8]) + Send + Sync>;
+/// Receives the id of a namespace, a channel and a message.
+type Publish = Box<dyn Fn(u32, &[u8], &[u8]) + Send + Sync>;
 
 /// Where events go.
 #[derive(Default)]
@@ -118,7 +121,7 @@ impl Notifications {
     pub(crate) fn connect(
         &self,
         classes: Arc<AtomicU32>,
-        publish: impl Fn(&[u8], &[u8]) + Send + Sync + 'static,
+        publish: impl Fn(u32, &[u8], &[u8]) + Send + Sync + 'static,
     ) {
         // A store has one receiver for its life.
         let _ = self.receiver.set((classes, Box::new(publish)));
@@ -131,18 +134,19 @@ impl Notifications {
     }
 
     /// Publishes an event.
-    pub(crate) fn send(&self, class: u32, name: &str, database: u8, key: &[u8]) {
+    pub(crate) fn send(&self, class: u32, name: &str, database: DatabaseId, key: &[u8]) {
         let Some((classes, publish)) = self.receiver.get() else { return };
         let classes = classes.load(Ordering::Relaxed);
         if classes & class == 0 {
             return;
         }
+        let (namespace, index) = (database.namespace(), database.index());
         if classes & event::KEYSPACE != 0 {
-            let channel = [format!("__keyspace@{database}__:").as_bytes(), key].concat();
-            publish(&channel, name.as_bytes());
+            let channel = [format!("__keyspace@{index}__:").as_bytes(), key].concat();
+            publish(namespace, &channel, name.as_bytes());
         }
         if classes & event::KEYEVENT != 0 {
-            publish(format!("__keyevent@{database}__:{name}").as_bytes(), key);
+            publish(namespace, format!("__keyevent@{index}__:{name}").as_bytes(), key);
         }
     }
 }

@@ -3,9 +3,10 @@
 use quintet::Batch;
 
 use super::{
+    database_id::DatabaseId,
+    database_tables::{DEAD_VERSIONS, EXPIRIES, FIELD_EXPIRIES, Tables},
     elements::Pending,
     head::Head,
-    tables::{DEAD_VERSIONS, EXPIRIES, FIELD_EXPIRIES, Tables},
 };
 
 /// The parts of a stored head that lists of the ordered table depend on.
@@ -32,7 +33,7 @@ impl Stored {
 /// A key as a unit sees it.
 #[derive(Debug)]
 pub(super) struct Slot {
-    pub(super) database: u8,
+    pub(super) database: DatabaseId,
     pub(super) key: Vec<u8>,
     pub(super) stored: Option<Stored>,
     pub(super) head: Option<Head>,

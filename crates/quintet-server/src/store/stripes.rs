@@ -8,6 +8,8 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError, TryLockError},
 };
 
+use super::database_id::DatabaseId;
+
 /// Number of stripes, a power of two. Two random keys of two clients collide in one of 1,024 cases.
 const STRIPES: usize = 1024;
 
@@ -34,10 +36,10 @@ impl Stripes {
     }
 
     /// The hash of a key.
-    pub(crate) fn hash(&self, database: u8, key: &[u8]) -> u64 {
+    pub(crate) fn hash(&self, database: DatabaseId, key: &[u8]) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(key);
-        hasher.write_u8(database);
+        hasher.write_u32(database.number());
         hasher.finish()
     }
 

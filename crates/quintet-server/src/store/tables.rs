@@ -1,6 +1,6 @@
 //! The tables of the databases, and the numbers that name collections.
 //!
-//! Database `n` has two tables, created at its first write:
+//! Database `n` of the namespace `default` has two tables, created at its first write:
 //!
 //! | table | engine | key | value |
 //! |---|---|---|---|
@@ -9,6 +9,8 @@
 //! | | | 0 (8 bytes), expiry (8 bytes), key | empty: the key expires then |
 //! | | | 1 (8 bytes), version (8 bytes) | empty: the version is dead |
 //! | | | 2 (8 bytes), expiry (8 bytes), key | empty: the first field of the hash expires then |
+//!
+//! Databases of other namespaces have such tables elsewhere (`namespaces.rs`).
 //!
 //! `redis/meta` (`btree`) has the number of starts (`starts`), and the `n` of each database after
 //! `SWAPDB` or a flush (`order`, one byte each). While a dump is loaded it has its name
@@ -19,30 +21,25 @@
 use std::{
     fmt,
     sync::{
-        Arc, PoisonError, RwLock,
-        atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering},
+        Arc, PoisonError,
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
 };
 
 use quintet::{Batch, Database, EngineKind, Error, Table, TableOptions};
 
+use super::{
+    database_id::{DATABASES, DatabaseId},
+    database_tables::Tables,
+    namespaces::{Namespace, Namespaces, PerDatabase},
+};
 use crate::failure::{Done, Fail};
-
-/// Number of databases that `SELECT` reaches.
-pub(crate) const DATABASES: u8 = 16;
-/// Prefix of entries that list keys by expiry.
-pub(crate) const EXPIRIES: [u8; 8] = 0_u64.to_be_bytes();
-/// Prefix of entries that list dead versions.
-pub(crate) const DEAD_VERSIONS: [u8; 8] = 1_u64.to_be_bytes();
-/// Prefix of entries that list hashes by the earliest expiry of a field.
-pub(crate) const FIELD_EXPIRIES: [u8; 8] = 2_u64.to_be_bytes();
 
 /// Numbers of tables: each database has one, and one commit can give another to each.
 const NUMBERS: u8 = 2 * DATABASES;
 
 const META_TABLE: &str = "redis/meta";
 const STARTS_KEY: &str = "starts";
-const ORDER_KEY: &str = "order";
 const LOADING_KEY: &str = "loading";
 const MASTER_KEY: &str = "master";
 const POSITION_KEY: &str = "position";
@@ -56,22 +53,13 @@ pub(crate) struct Engines {
     pub(crate) elements: EngineKind,
 }
 
-/// The tables of one database.
-#[derive(Debug)]
-pub(crate) struct Tables {
-    /// Heads by key.
-    pub(crate) keys: Table,
-    /// Elements of large collections, expiries and dead versions.
-    pub(crate) elements: Table,
-    /// Number of heads. Expired keys count until they are swept.
-    pub(crate) count: AtomicI64,
-}
-
 /// Empty tables that a database gets with a commit, in place of its old tables.
 #[derive(Debug)]
 pub(crate) struct Replacement {
     /// The database.
-    pub(super) database: u8,
+    pub(super) database: DatabaseId,
+    /// Its namespace.
+    namespace: Arc<Namespace>,
     /// The `n` of the tables.
     number: u8,
     /// The tables.
@@ -83,63 +71,15 @@ pub(crate) struct Databases {
     database: Database,
     engines: Engines,
     meta: Table,
-    /// The `n` of each database.
-    order: RwLock<[u8; DATABASES as usize]>,
-    tables: Vec<RwLock<Option<Arc<Tables>>>>,
+    pub(super) namespaces: Namespaces,
     version: AtomicU64,
     /// Number of times that tables were replaced.
     epoch: AtomicU64,
-    /// The `n` that was given to a database last. The others are used first, so that a reader that
-    /// holds no stripe meets no tables of another database.
-    last_number: AtomicU8,
 }
 
 impl fmt::Debug for Databases {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Databases").field("engines", &self.engines).finish_non_exhaustive()
-    }
-}
-
-fn path(number: u8, table: &str) -> String {
-    format!("redis/{number}/{table}")
-}
-
-impl Tables {
-    fn is_empty(&self) -> Result<bool, Error> {
-        Ok(self.count.load(Ordering::Acquire) == 0 && self.elements.is_empty()?)
-    }
-
-    /// Removes all entries. A crash between the two tables keeps elements without heads. No head
-    /// refers to them, and the next start removes them.
-    fn clear(&self) -> Result<(), Error> {
-        if self.is_empty()? {
-            return Ok(());
-        }
-        self.keys.clear()?;
-        self.elements.clear()
-    }
-
-    /// An estimate of the number of keys that expire.
-    pub(crate) fn expiring(&self) -> u64 {
-        let range = EXPIRIES.to_vec()..DEAD_VERSIONS.to_vec();
-        self.elements.estimate_count(range).unwrap_or(0)
-    }
-
-    /// An estimate of the number of hashes whose fields expire.
-    pub(crate) fn hashes_with_expiries(&self) -> u64 {
-        let range = FIELD_EXPIRIES.to_vec()..3_u64.to_be_bytes().to_vec();
-        self.elements.estimate_count(range).unwrap_or(0)
-    }
-
-    /// Whether a field of some hash expires.
-    pub(crate) fn has_field_expiries(&self) -> Done<bool> {
-        let mut is_found = false;
-        let end = 3_u64.to_be_bytes().to_vec();
-        self.elements.visit(FIELD_EXPIRIES.to_vec()..end, |_, _| {
-            is_found = true;
-            std::ops::ControlFlow::Break(())
-        })?;
-        Ok(is_found)
     }
 }
 
@@ -157,34 +97,45 @@ impl Databases {
         let start = starts + 1;
         meta.put(STARTS_KEY, start.to_le_bytes())?;
         database.sync()?;
-        let mut order = std::array::from_fn(|index| u8::try_from(index).unwrap_or(0));
-        if let Some(stored) = meta.get(ORDER_KEY)? {
-            order.iter_mut().zip(stored.as_ref()).for_each(|(to, from)| *to = *from);
-        }
+        let namespaces = Namespaces::open(&meta)?;
         let databases = Self {
             database,
             engines,
             meta,
-            order: RwLock::new(order),
-            tables: (0..DATABASES).map(|_| RwLock::new(None)).collect(),
+            namespaces,
             version: AtomicU64::new(start << 32),
             epoch: AtomicU64::new(0),
-            last_number: AtomicU8::new(DATABASES - 1),
         };
+        databases.load_namespace(&databases.namespaces.default)?;
+        databases.end_removals()?;
+        Ok(databases)
+    }
+
+    /// Opens the tables of a namespace that exist, and clears those that no database has.
+    pub(super) fn open_tables(&self, namespace: &Namespace) -> Result<(), Error> {
+        if let Some(stored) = self.meta.get(namespace.order_key())? {
+            let mut order = namespace.order.write().unwrap_or_else(PoisonError::into_inner);
+            order.iter_mut().zip(stored.as_ref()).for_each(|(to, from)| *to = *from);
+        }
         for index in 0..DATABASES {
-            match databases.load(index, false) {
+            match self.load(namespace, index, false) {
                 Err(Error::NoSuchTable { .. }) => {}
-                loaded => databases.install(index, loaded?),
+                loaded => self.install(namespace, index, loaded?),
             }
         }
+        let order = namespace.order();
         for number in (0..NUMBERS).filter(|number| !order.contains(number)) {
             // A crash behind the commit of a flush leaves the old tables.
-            match databases.load_number(number, false) {
+            match self.load_number(namespace, number, false) {
                 Err(Error::NoSuchTable { .. }) => {}
                 loaded => loaded?.clear()?,
             }
         }
-        Ok(databases)
+        Ok(())
+    }
+
+    pub(super) fn meta(&self) -> &Table {
+        &self.meta
     }
 
     /// The store below.
@@ -247,11 +198,10 @@ impl Databases {
         batch.put(&self.meta, POSITION_KEY, position);
     }
 
-    /// Number of keys of all databases.
-    pub(crate) fn key_count(&self) -> u64 {
-        let count =
-            |index| self.get(index).map_or(0, |tables| tables.count.load(Ordering::Acquire));
-        (0..DATABASES).map(|index| u64::try_from(count(index)).unwrap_or(0)).sum()
+    /// Number of keys of the databases of a namespace that is open.
+    pub(crate) fn key_count(&self, namespace: u32) -> u64 {
+        let count = |own| self.get(own).map_or(0, |tables| tables.count.load(Ordering::Acquire));
+        DatabaseId::all_of(namespace).map(|own| u64::try_from(count(own)).unwrap_or(0)).sum()
     }
 
     /// Number of times that tables were replaced. The caller must hold a stripe.
@@ -265,36 +215,44 @@ impl Databases {
     }
 
     /// The tables of a database, or `None` before its first write.
-    pub(crate) fn get(&self, index: u8) -> Option<Arc<Tables>> {
-        let slot = self.tables.get(usize::from(index))?;
-        slot.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn get(&self, database: DatabaseId) -> Option<Arc<Tables>> {
+        if database.namespace() == 0 {
+            return self.namespaces.default.get(database.index());
+        }
+        self.namespaces.tables(database)
+    }
+
+    fn namespace(&self, database: DatabaseId) -> Done<Arc<Namespace>> {
+        self.namespaces.by_id(database.namespace()).ok_or(Fail::NO_NAMESPACE)
     }
 
     /// The tables of a database. Creates them, which takes some milliseconds.
-    pub(crate) fn get_or_create(&self, index: u8) -> Done<Arc<Tables>> {
-        if let Some(tables) = self.get(index) {
+    pub(crate) fn get_or_create(&self, database: DatabaseId) -> Done<Arc<Tables>> {
+        if let Some(tables) = self.get(database) {
             return Ok(tables);
         }
-        let slot = self.tables.get(usize::from(index));
-        let slot = slot.ok_or(Fail::new("ERR DB index is out of range"))?;
+        let (namespace, index) = (self.namespace(database)?, database.index());
+        self.load_namespace(&namespace)?;
+        let slot = namespace.tables.get(usize::from(index)).ok_or(Fail::OUT_OF_RANGE)?;
         let mut slot = slot.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(tables) = &*slot {
             return Ok(tables.clone());
         }
-        let tables = Arc::new(self.load(index, true)?);
+        let tables = Arc::new(self.load(&namespace, index, true)?);
         *slot = Some(tables.clone());
         Ok(tables)
     }
 
     /// Removes all keys of a database in constant time, at once. The caller must hold all stripes.
-    pub(crate) fn clear(&self, index: u8) -> Done {
-        let Some(tables) = self.get(index) else { return Ok(()) };
+    pub(crate) fn clear(&self, database: DatabaseId) -> Done {
+        let Some(tables) = self.get(database) else { return Ok(()) };
         if tables.is_empty()? {
             return Ok(());
         }
         tables.clear()?;
         // Handles that are older than a clear keep the memory of the old tables.
-        self.install(index, self.load(index, false)?);
+        let (namespace, index) = (self.namespace(database)?, database.index());
+        self.install(&namespace, index, self.load(&namespace, index, false)?);
         Ok(())
     }
 
@@ -303,111 +261,124 @@ impl Databases {
     /// [`Self::put_replacements`] and [`Self::adopt`], or drops them.
     pub(super) fn replacement(
         &self,
-        database: u8,
+        database: DatabaseId,
         taken: &[Replacement],
     ) -> Done<Option<Replacement>> {
         match self.get(database) {
             Some(tables) if !tables.is_empty()? => {}
             _ => return Ok(None),
         }
-        let last = self.last_number.load(Ordering::Relaxed);
-        let is_taken = |number: u8| taken.iter().any(|other| other.number == number);
-        let order = *self.order.read().unwrap_or_else(PoisonError::into_inner);
+        let namespace = self.namespace(database)?;
+        let last = namespace.last_number.load(Ordering::Relaxed);
+        let is_taken = |number: u8| {
+            taken.iter().any(|other| {
+                other.number == number && other.database.namespace() == database.namespace()
+            })
+        };
+        let order = namespace.order();
         let number = (1..=NUMBERS)
             .map(|step| (last + step) % NUMBERS)
             .find(|number| !order.contains(number) && !is_taken(*number))
             .ok_or(Fail::new("ERR the database has no tables for a flush"))?;
-        let mut tables = self.load_number(number, true)?;
+        let mut tables = self.load_number(&namespace, number, true)?;
         if !tables.is_empty()? {
             // They were not cleared behind an earlier flush.
             tables.clear()?;
-            tables = self.load_number(number, false)?;
+            tables = self.load_number(&namespace, number, false)?;
         }
-        self.last_number.store(number, Ordering::Relaxed);
-        Ok(Some(Replacement { database, number, tables: Arc::new(tables) }))
-    }
-
-    fn order_with(&self, replacements: &[Replacement]) -> [u8; DATABASES as usize] {
-        let mut order = *self.order.read().unwrap_or_else(PoisonError::into_inner);
-        for own in replacements {
-            if let Some(number) = order.get_mut(usize::from(own.database)) {
-                *number = own.number;
-            }
-        }
-        order
+        namespace.last_number.store(number, Ordering::Relaxed);
+        Ok(Some(Replacement { database, namespace, number, tables: Arc::new(tables) }))
     }
 
     /// Adds to a batch that databases have other tables.
     pub(super) fn put_replacements(&self, batch: &mut Batch, replacements: &[Replacement]) {
-        if !replacements.is_empty() {
-            batch.put(&self.meta, ORDER_KEY, self.order_with(replacements));
+        for own in replacements {
+            // The last one of a namespace wins, and each has all of them.
+            let order = order_with(&own.namespace, replacements);
+            batch.put(&self.meta, own.namespace.order_key(), order);
         }
     }
 
     /// Gives databases their new tables after the commit of [`Self::put_replacements`], and clears
     /// the old ones. The caller must hold all stripes since [`Self::replacement`].
     pub(super) fn adopt(&self, replacements: Vec<Replacement>) {
-        let order = self.order_with(&replacements);
-        *self.order.write().unwrap_or_else(PoisonError::into_inner) = order;
-        for Replacement { database, tables, .. } in replacements {
+        for own in &replacements {
+            let order = order_with(&own.namespace, &replacements);
+            *own.namespace.order.write().unwrap_or_else(PoisonError::into_inner) = order;
+        }
+        for Replacement { database, namespace, tables, .. } in replacements {
             let old = self.get(database);
-            self.replace(database, Some(tables));
+            self.replace(&namespace, database.index(), Some(tables));
             // A clear syncs the log first, so the commit is durable before the old keys go.
             if let Some(Err(error)) = old.map(|old| old.clear()) {
+                let database = database.index();
                 tracing::error!(%error, database, "the space of flushed keys is not free yet");
             }
         }
     }
 
-    /// Exchanges two databases, also after a restart, and stores the position of a replica with it.
-    /// The caller must hold all stripes.
-    pub(crate) fn swap(&self, one: u8, other: u8, position: Option<Vec<u8>>) -> Done {
-        let mut order = self.order.write().unwrap_or_else(PoisonError::into_inner);
+    /// Exchanges two databases of a namespace, also after a restart, and stores the position of a
+    /// replica with it. The caller must hold all stripes.
+    pub(crate) fn swap(
+        &self,
+        one: DatabaseId,
+        other: DatabaseId,
+        position: Option<Vec<u8>>,
+    ) -> Done {
+        let namespace = self.namespace(one)?;
+        let mut order = namespace.order.write().unwrap_or_else(PoisonError::into_inner);
         let mut changed = *order;
-        changed.swap(usize::from(one), usize::from(other));
+        changed.swap(usize::from(one.index()), usize::from(other.index()));
         let mut batch = self.database.batch();
-        batch.put(&self.meta, ORDER_KEY, changed);
+        batch.put(&self.meta, namespace.order_key(), changed);
         if let Some(position) = position {
             self.put_position(&mut batch, &position);
         }
         batch.commit()?;
         *order = changed;
-        let (a, b) = (self.get(one), self.get(other));
-        self.replace(one, b);
-        self.replace(other, a);
+        let (a, b) = (namespace.get(one.index()), namespace.get(other.index()));
+        self.replace(&namespace, one.index(), b);
+        self.replace(&namespace, other.index(), a);
         Ok(())
     }
 
-    fn install(&self, index: u8, tables: Tables) {
-        self.replace(index, Some(Arc::new(tables)));
+    fn install(&self, namespace: &Namespace, index: u8, tables: Tables) {
+        self.replace(namespace, index, Some(Arc::new(tables)));
     }
 
-    fn replace(&self, index: u8, tables: Option<Arc<Tables>>) {
-        if let Some(slot) = self.tables.get(usize::from(index)) {
+    pub(super) fn replace(&self, namespace: &Namespace, index: u8, tables: Option<Arc<Tables>>) {
+        if let Some(slot) = namespace.tables.get(usize::from(index)) {
             *slot.write().unwrap_or_else(PoisonError::into_inner) = tables;
         }
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Opens the tables of a database, or creates them.
-    fn load(&self, index: u8, create: bool) -> Result<Tables, Error> {
-        let order = *self.order.read().unwrap_or_else(PoisonError::into_inner);
-        self.load_number(order.get(usize::from(index)).copied().unwrap_or(index), create)
+    fn load(&self, namespace: &Namespace, index: u8, create: bool) -> Result<Tables, Error> {
+        let order = namespace.order();
+        let number = order.get(usize::from(index)).copied().unwrap_or(index);
+        self.load_number(namespace, number, create)
     }
 
     /// Opens the tables of a number, or creates them.
-    fn load_number(&self, number: u8, create: bool) -> Result<Tables, Error> {
+    fn load_number(
+        &self,
+        namespace: &Namespace,
+        number: u8,
+        create: bool,
+    ) -> Result<Tables, Error> {
+        let directory = namespace.directory();
+        let path = |table: &str| format!("{directory}/{number}/{table}");
         let open = |name: &str, kind: EngineKind| {
-            let path = path(number, name);
             if create {
-                self.database.open_or_create_table(&path, TableOptions::new(kind))
+                self.database.open_or_create_table(&path(name), TableOptions::new(kind))
             } else {
-                self.database.table(&path)
+                self.database.table(&path(name))
             }
         };
         let keys = open("keys", self.engines.keys)?;
         // A crash between the creation of the two tables leaves the first alone.
-        let elements_path = path(number, "elements");
+        let elements_path = path("elements");
         let options = TableOptions::new(self.engines.elements);
         let mut elements = self.database.open_or_create_table(&elements_path, &options)?;
         let count = keys.stats()?.keys;
@@ -418,4 +389,15 @@ impl Databases {
         let count = AtomicI64::new(i64::try_from(count).unwrap_or(i64::MAX));
         Ok(Tables { keys, elements, count })
     }
+}
+
+/// The order of a namespace whose databases have replacements.
+fn order_with(namespace: &Namespace, replacements: &[Replacement]) -> PerDatabase<u8> {
+    let mut order = namespace.order();
+    for own in replacements.iter().filter(|own| own.namespace.id() == namespace.id()) {
+        if let Some(number) = order.get_mut(usize::from(own.database.index())) {
+            *number = own.number;
+        }
+    }
+    order
 }

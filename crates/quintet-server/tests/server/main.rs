@@ -22,6 +22,7 @@ mod limits;
 mod load;
 mod logs;
 mod memory;
+mod namespaces;
 mod notifications;
 mod pipelines;
 mod replication;

@@ -9,7 +9,7 @@ use std::{
 use crate::{
     spec::REDIS_VERSION,
     state::{LinkState, Server, resident_bytes},
-    store::{DATABASES, now_millis},
+    store::{DatabaseId, now_millis},
 };
 
 /// A section: its name, and what writes it.
@@ -28,7 +28,8 @@ const SECTIONS: [Section; 11] = [
     ("Commandstats", command_stats),
     // Clients ask here whether they have to know a cluster.
     ("Cluster", |_, text| put(text, "cluster_enabled", 0)),
-    ("Keyspace", keyspace),
+    // `text` writes the databases of the namespace.
+    ("Keyspace", |_, _| {}),
 ];
 
 fn value(counter: &AtomicU64) -> u64 {
@@ -36,7 +37,7 @@ fn value(counter: &AtomicU64) -> u64 {
 }
 
 /// The text of sections; all but the statistics of commands if none is named.
-pub(super) fn text(server: &Server, wanted: &[String]) -> String {
+pub(super) fn text(server: &Server, namespace: u32, wanted: &[String]) -> String {
     let is_wanted = |name: &str| {
         let name = name.to_ascii_lowercase();
         let is_default = name != "commandstats";
@@ -54,6 +55,9 @@ pub(super) fn text(server: &Server, wanted: &[String]) -> String {
         }
         line(&mut text, &format!("# {name}"));
         write(server, &mut text);
+        if *name == "Keyspace" {
+            keyspace(server, namespace, &mut text);
+        }
     }
     text
 }
@@ -225,15 +229,15 @@ fn command_stats(server: &Server, text: &mut String) {
     }
 }
 
-fn keyspace(server: &Server, text: &mut String) {
-    for index in 0..DATABASES {
-        let Some(tables) = server.store.databases.get(index) else { continue };
+fn keyspace(server: &Server, namespace: u32, text: &mut String) {
+    for own in DatabaseId::all_of(namespace) {
+        let Some(tables) = server.store.databases.get(own) else { continue };
         let keys = tables.count.load(Ordering::Acquire);
         if keys > 0 {
             let (expires, hashes) = (tables.expiring(), tables.hashes_with_expiries());
             put(
                 text,
-                &format!("db{index}"),
+                &format!("db{}", own.index()),
                 format_args!("keys={keys},expires={expires},avg_ttl=0,subexpiry={hashes}"),
             );
         }

@@ -64,7 +64,7 @@ fn info_command(call: &mut Call<'_, '_>) -> Done {
         .from(1)
         .map(|section| String::from_utf8_lossy(section).to_ascii_lowercase())
         .collect();
-    let text = info::text(call.server, &sections);
+    let text = info::text(call.server, call.database().namespace(), &sections);
     call.reply.verbatim(&text);
     Ok(())
 }

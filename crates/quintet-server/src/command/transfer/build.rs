@@ -10,7 +10,7 @@ use super::super::{
 use crate::{
     failure::{Done, Fail},
     rdb::{Failure, Item, ItemId, Parsed, Sink},
-    store::{Kind, Unit, check_names},
+    store::{DatabaseId, Kind, Unit, check_names},
 };
 
 /// Bytes of elements after which an unfinished value is committed.
@@ -26,7 +26,7 @@ const TWICE: Failure = Failure::Content("a collection has the same element twice
 /// stripe must be held.
 #[derive(Debug)]
 pub(crate) struct Building {
-    database: u8,
+    database: DatabaseId,
     key: Vec<u8>,
     /// Whether unfinished values are committed.
     in_steps: bool,
@@ -51,18 +51,18 @@ impl Sink for Restoring<'_, '_> {
 
 impl Building {
     /// Builds a value that becomes a part of the unit.
-    pub(crate) fn new(database: u8, key: Vec<u8>) -> Self {
+    pub(crate) fn new(database: DatabaseId, key: Vec<u8>) -> Self {
         Self { database, key, in_steps: false, bytes: 0, items: 0, is_present: false }
     }
 
     /// Builds a value that the unit commits in steps, so that its size does not matter. The caller
     /// must see to it that no client reads it before its end.
-    pub(crate) fn in_steps(database: u8, key: Vec<u8>) -> Self {
+    pub(crate) fn in_steps(database: DatabaseId, key: Vec<u8>) -> Self {
         Self { in_steps: true, ..Self::new(database, key) }
     }
 
     /// The database and the key.
-    pub(crate) fn key(&self) -> (u8, &[u8]) {
+    pub(crate) fn key(&self) -> (DatabaseId, &[u8]) {
         (self.database, &self.key)
     }
 

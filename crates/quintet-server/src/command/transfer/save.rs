@@ -15,7 +15,7 @@ use super::super::{
 use crate::{
     failure::Fail,
     rdb::{ListpackWriter, Output, value_type},
-    store::{Body, Head, Kind, Unit},
+    store::{Body, DatabaseId, Head, Kind, Unit},
 };
 
 /// Entries of a stream in one node, and bytes after which a node ends: Redis's defaults.
@@ -63,7 +63,7 @@ pub(crate) fn type_of(head: &Head) -> u8 {
 /// Writes the value of an existing key, without its type. Its stripe must be held.
 pub(crate) fn save<W: Write>(
     unit: &mut Unit<'_>,
-    database: u8,
+    database: DatabaseId,
     key: &[u8],
     output: &mut Output<W>,
 ) -> Saved {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     http::tables::{background_work, memory_components},
     state::{HistogramSummary, Sample, Server, TABLES_MAX, resident_bytes},
-    store::DATABASES,
+    store::DatabaseId,
 };
 
 /// Most clients that the console lists.
@@ -55,9 +55,10 @@ fn micros(duration: Duration) -> u64 {
 pub(super) fn overview(server: &Server) -> Value {
     let stats = &server.stats;
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-    let databases: Vec<Value> = (0..DATABASES)
-        .filter_map(|index| {
-            let keys = server.store.databases.get(index)?.count.load(Ordering::Acquire);
+    let databases: Vec<Value> = DatabaseId::all_of(0)
+        .filter_map(|own| {
+            let (keys, index) =
+                (server.store.databases.get(own)?.count.load(Ordering::Acquire), own.index());
             (keys > 0 || index == 0).then(|| json!({ "index": index, "keys": keys }))
         })
         .collect();
@@ -245,7 +246,7 @@ pub(super) fn clients(server: &Server) -> Value {
                 "address": client.address,
                 "name": printable(&info.name),
                 "library": printable(&info.library),
-                "database": info.database,
+                "database": info.database.index(),
                 "age_seconds": client.connected.elapsed().as_secs(),
                 "idle_seconds": info.active.unwrap_or(client.connected).elapsed().as_secs(),
                 "command": info.command,

@@ -9,7 +9,7 @@ use super::api::{number, parameter, printable};
 use crate::{
     glob,
     state::Server,
-    store::{Body, DATABASES, Head, now_millis},
+    store::{Body, DATABASES, DatabaseId, Head, now_millis},
 };
 
 /// Most keys of a page.
@@ -27,7 +27,7 @@ const PREVIEW_ELEMENTS: usize = 4;
 /// A request for a page.
 #[derive(Debug)]
 struct PageRequest {
-    database: u8,
+    database: DatabaseId,
     cursor: u64,
     count: usize,
     pattern: Vec<u8>,
@@ -43,7 +43,7 @@ pub(super) async fn page(server: Arc<Server>, query: &str) -> Result<Value, Stri
         return Err(format!("match is longer than {} bytes", glob::PATTERN_BYTES_MAX));
     }
     let request = PageRequest {
-        database: u8::try_from(database).unwrap_or(0),
+        database: DatabaseId::of_default(u8::try_from(database).unwrap_or(0)),
         cursor: number(query, "cursor", 0, u64::MAX)?,
         count: usize::try_from(count).unwrap_or(1),
         pattern,

@@ -18,7 +18,7 @@ use exposition::{Family, Labels};
 use super::tables::memory_components;
 use crate::{
     state::{BUCKETS, HistogramCounts, Sample, Server, bound, resident_bytes},
-    store::DATABASES,
+    store::DatabaseId,
 };
 
 fn value(counter: &AtomicU64) -> u64 {
@@ -32,6 +32,7 @@ pub(super) fn write(out: &mut Exposition, server: &Server) {
     errors(out, server);
     clients(out, server);
     keys(out, server);
+    namespaces(out, server);
     if let Some(sample) = server.observed.sample() {
         let now = Instant::now();
         client_buffers(out, &sample);
@@ -211,13 +212,28 @@ fn keys(out: &mut Exposition, server: &Server) {
     out.counter("quintet_expired_keys_total", "Keys that expired and were removed.")
         .value(value(&server.stats.expired));
     let mut family = out.gauge("quintet_database_keys", "Keys of a database that has any.");
-    for index in 0..DATABASES {
-        let Some(tables) = server.store.databases.get(index) else { continue };
+    for own in DatabaseId::all_of(0) {
+        let Some(tables) = server.store.databases.get(own) else { continue };
         let keys = tables.count.load(Ordering::Acquire);
         if keys > 0 {
-            family.labelled(&[("database", &index.to_string())], keys);
+            family.labelled(&[("database", &own.index().to_string())], keys);
         }
     }
+}
+
+fn namespaces(out: &mut Exposition, server: &Server) {
+    let databases = &server.store.databases;
+    let (count, used) = databases.namespace_counts();
+    out.gauge("quintet_namespaces", "Namespaces beside default.").value(count);
+    out.gauge("quintet_namespaces_used", "Namespaces beside default that connections are in.")
+        .value(used);
+    let loaded = databases.loaded_namespaces();
+    let keys: u64 = loaded.into_iter().skip(1).map(|own| databases.key_count(own)).sum();
+    out.gauge(
+        "quintet_namespaces_keys",
+        "Keys of all namespaces beside default whose tables are open.",
+    )
+    .value(keys);
 }
 
 fn log(out: &mut Exposition, sample: &Sample, now: Instant) {

@@ -97,7 +97,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let has_password = !server.settings.password().is_empty();
         let ending = server.ending.subscribe();
         Self {
-            session: Session::new(client, &server.acl, has_password),
+            session: Session::new(client, &server.acl, has_password, &server.store.databases),
             server,
             dispatcher,
             stream,

@@ -1,11 +1,14 @@
 //! What the background removes: keys and fields of hashes that have expired.
 
-use super::{super::head::Head, Unit};
+use super::{
+    super::{database_id::DatabaseId, head::Head},
+    Unit,
+};
 use crate::failure::Done;
 
 impl Unit<'_> {
     /// Removes a key that has expired from the table. Returns whether it had expired.
-    pub(crate) fn remove_expired(&mut self, database: u8, key: &[u8]) -> Done<bool> {
+    pub(crate) fn remove_expired(&mut self, database: DatabaseId, key: &[u8]) -> Done<bool> {
         let index = self.slot(database, key)?;
         let Some(slot) = self.slots.get_mut(index) else { return Ok(false) };
         let is_expired = slot.head.is_none() && slot.stored.is_some();
@@ -18,7 +21,7 @@ impl Unit<'_> {
     /// unit must not have loaded the key.
     pub(crate) fn remove_expired_fields(
         &mut self,
-        database: u8,
+        database: DatabaseId,
         key: &[u8],
         limit: usize,
     ) -> Done<usize> {
@@ -32,7 +35,12 @@ impl Unit<'_> {
     }
 
     /// Whether the earliest field of a hash expires at `time`.
-    pub(crate) fn is_listed_by_field(&mut self, database: u8, key: &[u8], time: u64) -> Done<bool> {
+    pub(crate) fn is_listed_by_field(
+        &mut self,
+        database: DatabaseId,
+        key: &[u8],
+        time: u64,
+    ) -> Done<bool> {
         let head = self.head(database, key)?;
         Ok(head.and_then(Head::first_field_expiry) == Some(time))
     }

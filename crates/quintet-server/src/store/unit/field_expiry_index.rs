@@ -19,10 +19,10 @@ use std::{
 
 use super::super::{
     collection::{Collection, NameRange},
+    database_tables::Tables,
     elements::Pending,
     field_expiries::FieldExpiries,
     head::{Body, Head},
-    tables::Tables,
 };
 use crate::failure::Done;
 

@@ -4,7 +4,10 @@
 //! by the batch that has the other changes of the unit. So a flush takes effect with them or not at
 //! all, also after a crash. The old tables are cleared behind the commit.
 
-use super::{super::tables::Replacement, Unit};
+use super::{
+    super::{database_id::DatabaseId, tables::Replacement},
+    Unit,
+};
 use crate::failure::Done;
 
 impl Unit<'_> {
@@ -13,7 +16,7 @@ impl Unit<'_> {
     ///
     /// Cost: independent of the number of keys. Two tables are created or opened, and the commit
     /// clears two. Fails with the failure of the store; the unit is unchanged then.
-    pub(crate) fn flush(&mut self, database: u8) -> Done {
+    pub(crate) fn flush(&mut self, database: DatabaseId) -> Done {
         if !self.replacements.iter().any(|own| own.database == database) {
             let new = self.store.databases.replacement(database, &self.replacements)?;
             self.has_changes |= new.is_some();
@@ -25,7 +28,7 @@ impl Unit<'_> {
     }
 
     /// Forgets what the unit knows of a database, before all its keys are removed.
-    pub(crate) fn forget(&mut self, database: u8) {
+    pub(crate) fn forget(&mut self, database: DatabaseId) {
         self.slots.retain(|slot| slot.database != database);
         self.touched.clear();
         self.index.clear();
@@ -39,8 +42,10 @@ impl Unit<'_> {
     /// Forgets all tables but those that this unit gives to databases.
     pub(super) fn forget_tables(&mut self) {
         self.tables = [const { None }; 16];
-        for own in &self.replacements {
-            if let Some(cached) = self.tables.get_mut(usize::from(own.database)) {
+        let namespace = self.namespace;
+        let of_namespace = |own: &&Replacement| own.database.namespace() == namespace;
+        for own in self.replacements.iter().filter(of_namespace) {
+            if let Some(cached) = self.tables.get_mut(usize::from(own.database.index())) {
                 *cached = Some(own.tables.clone());
             }
         }
@@ -52,7 +57,8 @@ impl Unit<'_> {
             return;
         }
         let new = std::mem::take(&mut self.replacements);
-        let flushed: Vec<u8> = new.iter().map(|Replacement { database, .. }| *database).collect();
+        let flushed: Vec<DatabaseId> =
+            new.iter().map(|Replacement { database, .. }| *database).collect();
         self.store.databases.adopt(new);
         for database in flushed {
             self.store.changes.changed_all(database);

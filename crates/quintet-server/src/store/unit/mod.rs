@@ -18,6 +18,8 @@ use field_expiry_index::remove_expired_fields;
 
 use super::{
     collection::Collection,
+    database_id::DatabaseId,
+    database_tables::Tables,
     elements::{Elements, Kind, Pending},
     head::{Body, Head, split},
     keyspace::Store,
@@ -25,7 +27,7 @@ use super::{
     position::Position,
     slot::{Slot, Stored},
     stripes::{StripeGuard, Stripes},
-    tables::{Replacement, Tables},
+    tables::Replacement,
 };
 use crate::failure::{Done, Fail};
 
@@ -41,7 +43,10 @@ pub(crate) struct Unit<'s> {
     /// Milliseconds since 1970, the same for all commands of the unit.
     pub(crate) now: u64,
     guards: Vec<(usize, StripeGuard<'s>)>,
+    /// Tables of the databases of one namespace.
     tables: [Option<Arc<Tables>>; 16],
+    /// The id of that namespace.
+    namespace: u32,
     /// Empty tables that databases get with the commit.
     replacements: Vec<Replacement>,
     slots: Vec<Slot>,
@@ -76,6 +81,7 @@ impl<'s> Unit<'s> {
             now,
             guards: Vec::new(),
             tables: [const { None }; 16],
+            namespace: 0,
             replacements: Vec::new(),
             slots: Vec::new(),
             index: HashTable::new(),
@@ -117,13 +123,17 @@ impl<'s> Unit<'s> {
 
     /// Takes the stripes of keys. Returns `false` if another unit has one of them: then the caller
     /// must commit and call again with an empty unit, which waits.
-    pub(crate) fn lock<'k>(&mut self, database: u8, keys: impl Iterator<Item = &'k [u8]>) -> bool {
+    pub(crate) fn lock<'k>(
+        &mut self,
+        database: DatabaseId,
+        keys: impl Iterator<Item = &'k [u8]>,
+    ) -> bool {
         let stripes = keys.map(|key| Stripes::stripe_of(self.store.stripes.hash(database, key)));
         self.lock_stripes(stripes)
     }
 
     /// Takes the stripe of one key. Otherwise as [`Unit::lock`].
-    pub(crate) fn lock_one(&mut self, database: u8, key: &[u8]) -> bool {
+    pub(crate) fn lock_one(&mut self, database: DatabaseId, key: &[u8]) -> bool {
         let stripe = Stripes::stripe_of(self.store.stripes.hash(database, key));
         self.lock_stripe(stripe, self.guards.is_empty())
     }
@@ -155,19 +165,29 @@ impl<'s> Unit<'s> {
     }
 
     /// The tables of a database, or `None` before its first write.
-    pub(crate) fn tables(&mut self, database: u8) -> Option<Arc<Tables>> {
+    pub(crate) fn tables(&mut self, database: DatabaseId) -> Option<Arc<Tables>> {
+        self.cached(database).clone()
+    }
+
+    /// The tables of a database as [`Self::tables`] returns them.
+    fn cached(&mut self, database: DatabaseId) -> &mut Option<Arc<Tables>> {
         self.check_epoch();
-        let cached = self.tables.get_mut(usize::from(database))?;
+        if self.namespace != database.namespace() {
+            self.namespace = database.namespace();
+            self.forget_tables();
+        }
+        // An index is below 16.
+        let cached = &mut self.tables[usize::from(database.index() % 16)];
         if cached.is_none() {
             *cached = self.store.databases.get(database);
         }
-        cached.clone()
+        cached
     }
 
     /// Calls `each` with the string at a key, or with `None`. Copies nothing into a slot.
     pub(crate) fn with_string<T>(
         &mut self,
-        database: u8,
+        database: DatabaseId,
         key: &[u8],
         each: impl FnOnce(Option<&[u8]>) -> T,
     ) -> Done<T> {
@@ -181,13 +201,13 @@ impl<'s> Unit<'s> {
         if key.is_empty() {
             return Ok(each(None));
         }
-        self.check_epoch();
-        let cached = self.tables.get_mut(usize::from(database)).ok_or(Fail::OUT_OF_RANGE)?;
-        if cached.is_none() {
-            *cached = self.store.databases.get(database);
-        }
-        let Some(tables) = cached else { return Ok(each(None)) };
-        if !tables.keys.get_into(key, &mut self.scratch)? {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let found = match self.cached(database) {
+            Some(tables) => tables.keys.get_into(key, &mut scratch),
+            None => Ok(false),
+        };
+        self.scratch = scratch;
+        if !found? {
             return Ok(each(None));
         }
         match split(&self.scratch).ok_or_else(|| damaged(key))? {
@@ -200,18 +220,22 @@ impl<'s> Unit<'s> {
     }
 
     /// The head of a key, or `None` if the key is absent or expired.
-    pub(crate) fn head(&mut self, database: u8, key: &[u8]) -> Done<Option<&Head>> {
+    pub(crate) fn head(&mut self, database: DatabaseId, key: &[u8]) -> Done<Option<&Head>> {
         let slot = self.slot(database, key)?;
         Ok(self.slots.get(slot).and_then(|slot| slot.head.as_ref()))
     }
 
     /// Whether a key exists.
-    pub(crate) fn exists(&mut self, database: u8, key: &[u8]) -> Done<bool> {
+    pub(crate) fn exists(&mut self, database: DatabaseId, key: &[u8]) -> Done<bool> {
         Ok(self.head(database, key)?.is_some())
     }
 
     /// The string at a key to change it, or `None`. The caller must change it, or leave it equal.
-    pub(crate) fn string_mut(&mut self, database: u8, key: &[u8]) -> Done<Option<&mut Vec<u8>>> {
+    pub(crate) fn string_mut(
+        &mut self,
+        database: DatabaseId,
+        key: &[u8],
+    ) -> Done<Option<&mut Vec<u8>>> {
         let index = self.slot(database, key)?;
         if self.slots.get(index).is_some_and(|slot| slot.head.is_some()) {
             self.touch(index);
@@ -226,7 +250,7 @@ impl<'s> Unit<'s> {
     /// Replaces whatever is at a key by a string.
     pub(crate) fn set_string(
         &mut self,
-        database: u8,
+        database: DatabaseId,
         key: &[u8],
         value: Vec<u8>,
         expiry: Option<u64>,
@@ -236,7 +260,12 @@ impl<'s> Unit<'s> {
     }
 
     /// Sets the expiry of an existing key.
-    pub(crate) fn set_expiry(&mut self, database: u8, key: &[u8], expiry: Option<u64>) -> Done {
+    pub(crate) fn set_expiry(
+        &mut self,
+        database: DatabaseId,
+        key: &[u8],
+        expiry: Option<u64>,
+    ) -> Done {
         let index = self.slot(database, key)?;
         self.touch(index);
         if let Some(head) = self.slots.get_mut(index).and_then(|slot| slot.head.as_mut()) {
@@ -246,7 +275,7 @@ impl<'s> Unit<'s> {
     }
 
     /// Removes a key in constant time. Returns whether it existed.
-    pub(crate) fn remove(&mut self, database: u8, key: &[u8]) -> Done<bool> {
+    pub(crate) fn remove(&mut self, database: DatabaseId, key: &[u8]) -> Done<bool> {
         let is_present = self.exists(database, key)?;
         if is_present {
             self.replace(database, key, None)?;
@@ -256,7 +285,7 @@ impl<'s> Unit<'s> {
 
     /// Takes a key with its elements out of its place, to give it to [`Unit::put_taken`]. Only
     /// within a database.
-    pub(crate) fn take(&mut self, database: u8, key: &[u8]) -> Done<Option<TakenKey>> {
+    pub(crate) fn take(&mut self, database: DatabaseId, key: &[u8]) -> Done<Option<TakenKey>> {
         let index = self.slot(database, key)?;
         let Some(slot) = self.slots.get_mut(index) else { return Ok(None) };
         let Some(head) = slot.head.take() else { return Ok(None) };
@@ -266,7 +295,7 @@ impl<'s> Unit<'s> {
     }
 
     /// Puts a key that was taken into another place.
-    pub(crate) fn put_taken(&mut self, database: u8, key: &[u8], taken: TakenKey) -> Done {
+    pub(crate) fn put_taken(&mut self, database: DatabaseId, key: &[u8], taken: TakenKey) -> Done {
         let was_present = self.exists(database, key)?;
         self.replace(database, key, Some(taken.head))?;
         if was_present {
@@ -283,7 +312,7 @@ impl<'s> Unit<'s> {
     /// Opens the collection at a key. Fails with `WRONGTYPE` for another type.
     pub(crate) fn open(
         &mut self,
-        database: u8,
+        database: DatabaseId,
         key: &[u8],
         kind: Kind,
     ) -> Done<Option<Collection<'_>>> {
@@ -299,7 +328,7 @@ impl<'s> Unit<'s> {
     /// Opens the collection at a key, or makes an empty one.
     pub(crate) fn open_or_create(
         &mut self,
-        database: u8,
+        database: DatabaseId,
         key: &[u8],
         kind: Kind,
     ) -> Done<Collection<'_>> {
@@ -322,7 +351,7 @@ impl<'s> Unit<'s> {
         self.collection(database, index)
     }
 
-    fn collection(&mut self, database: u8, index: usize) -> Done<Collection<'_>> {
+    fn collection(&mut self, database: DatabaseId, index: usize) -> Done<Collection<'_>> {
         let tables = self.tables(database);
         self.touched.push(index);
         self.bytes += 64;
@@ -357,7 +386,7 @@ impl<'s> Unit<'s> {
     /// The keys of a database that the unit has changed, and whether they exist.
     pub(crate) fn changed_keys(
         &self,
-        database: u8,
+        database: DatabaseId,
     ) -> impl Iterator<Item = (&[u8], Option<&Head>)> {
         let slots = self.slots.iter();
         slots
@@ -366,7 +395,7 @@ impl<'s> Unit<'s> {
     }
 
     /// How many keys the unit adds to a database.
-    pub(crate) fn added_keys(&self, database: u8) -> i64 {
+    pub(crate) fn added_keys(&self, database: DatabaseId) -> i64 {
         let own = self.slots.iter().filter(|slot| slot.database == database && slot.is_changed);
         own.map(Slot::added).sum()
     }
@@ -433,18 +462,19 @@ impl<'s> Unit<'s> {
             .collect();
         let mut batch = self.store.databases.database().batch();
         let mut encoded = std::mem::take(&mut self.scratch);
-        self.check_epoch();
-        for slot in self.slots.iter().filter(|slot| slot.is_changed) {
-            let cached = self.tables.get_mut(usize::from(slot.database));
-            let cached = cached.ok_or(Fail::OUT_OF_RANGE)?;
-            if cached.is_none() {
-                *cached = Some(self.store.databases.get_or_create(slot.database)?);
-            }
-            if let Some(tables) = cached {
-                slot.write(tables, &kept, &mut batch, &mut encoded);
-            }
-        }
+        let slots = std::mem::take(&mut self.slots);
+        let written: Done = slots.iter().filter(|slot| slot.is_changed).try_for_each(|slot| {
+            let cached = self.cached(slot.database);
+            let tables = match cached {
+                Some(tables) => tables.clone(),
+                None => self.store.databases.get_or_create(slot.database)?,
+            };
+            slot.write(&tables, &kept, &mut batch, &mut encoded);
+            Ok(())
+        });
+        self.slots = slots;
         self.scratch = encoded;
+        written?;
         self.store.databases.put_replacements(&mut batch, &self.replacements);
         if let Some(position) = &self.position {
             self.store.databases.put_position(&mut batch, position);
@@ -452,18 +482,21 @@ impl<'s> Unit<'s> {
         Ok(batch.commit_with(durability)?)
     }
 
-    fn publish(&self) {
-        for slot in self.slots.iter().filter(|slot| slot.is_changed) {
+    fn publish(&mut self) {
+        let slots = std::mem::take(&mut self.slots);
+        for slot in slots.iter().filter(|slot| slot.is_changed) {
             self.store.changes.changed(slot.database, &slot.key);
             let added = slot.added();
-            let tables = self.tables.get(usize::from(slot.database)).and_then(Option::as_ref);
-            if let Some(tables) = tables.filter(|_| added != 0) {
+            if added != 0
+                && let Some(tables) = self.cached(slot.database)
+            {
                 tables.count.fetch_add(added, Ordering::AcqRel);
             }
         }
+        self.slots = slots;
     }
 
-    fn replace(&mut self, database: u8, key: &[u8], head: Option<Head>) -> Done {
+    fn replace(&mut self, database: DatabaseId, key: &[u8], head: Option<Head>) -> Done {
         let index = self.slot(database, key)?;
         let mut is_new = false;
         if let Some(slot) = self.slots.get_mut(index) {
@@ -485,7 +518,7 @@ impl<'s> Unit<'s> {
         }
     }
 
-    fn find(&self, database: u8, key: &[u8]) -> Option<usize> {
+    fn find(&self, database: DatabaseId, key: &[u8]) -> Option<usize> {
         if self.slots.is_empty() {
             return None;
         }
@@ -493,7 +526,7 @@ impl<'s> Unit<'s> {
         self.find_hash(hash, database, key)
     }
 
-    fn find_hash(&self, hash: u64, database: u8, key: &[u8]) -> Option<usize> {
+    fn find_hash(&self, hash: u64, database: DatabaseId, key: &[u8]) -> Option<usize> {
         let is_equal = |(_, index): &(u64, usize)| {
             let slot = self.slots.get(*index);
             slot.is_some_and(|slot| slot.database == database && slot.key == key)
@@ -502,7 +535,7 @@ impl<'s> Unit<'s> {
     }
 
     /// The slot of a key. Loads its head if the unit has none.
-    fn slot(&mut self, database: u8, key: &[u8]) -> Done<usize> {
+    fn slot(&mut self, database: DatabaseId, key: &[u8]) -> Done<usize> {
         let hash = self.store.stripes.hash(database, key);
         if let Some(index) = self.find_hash(hash, database, key) {
             return Ok(index);

@@ -2,6 +2,7 @@
 
 use super::{
     super::{
+        database_id::DatabaseId,
         notifications::{KeyEvent, event},
         position::Position,
     },
@@ -10,7 +11,13 @@ use super::{
 
 impl Unit<'_> {
     /// Notes an event of a key, if clients receive its class.
-    pub(crate) fn notify(&mut self, class: u32, name: &'static str, database: u8, key: &[u8]) {
+    pub(crate) fn notify(
+        &mut self,
+        class: u32,
+        name: &'static str,
+        database: DatabaseId,
+        key: &[u8],
+    ) {
         if self.store.changes.notifications.wants(class) {
             let (key, is_expiry) = (key.to_vec(), class == event::EXPIRED);
             self.events.push(KeyEvent { class, name, database, key, is_expiry });
@@ -18,7 +25,7 @@ impl Unit<'_> {
     }
 
     /// Notes that fields of a hash had expired when it was loaded, and the key with the last one.
-    pub(super) fn note_expired_fields(&mut self, database: u8, key: &[u8], is_last: bool) {
+    pub(super) fn note_expired_fields(&mut self, database: DatabaseId, key: &[u8], is_last: bool) {
         let events = [(event::HASH, "hexpired", true), (event::GENERIC, "del", is_last)];
         for (class, name, is_due) in events {
             if is_due && self.store.changes.notifications.wants(class) {
@@ -29,7 +36,7 @@ impl Unit<'_> {
     }
 
     /// Takes back the event of a new key: the running command has replaced an old one.
-    pub(crate) fn cancel_new(&mut self, database: u8, key: &[u8]) {
+    pub(crate) fn cancel_new(&mut self, database: DatabaseId, key: &[u8]) {
         let start = self.command_events;
         let own = self.events.get(start..).unwrap_or(&[]);
         let is_new =
@@ -41,7 +48,7 @@ impl Unit<'_> {
 
     /// Notes that a collection has lost its last element. One that the same command has made, was
     /// never there.
-    pub(super) fn note_emptied(&mut self, database: u8, key: &[u8]) {
+    pub(super) fn note_emptied(&mut self, database: DatabaseId, key: &[u8]) {
         let own = self.events.get(self.command_events..).unwrap_or(&[]);
         let is_told = own.iter().any(|own| {
             own.class != event::NEW && !own.is_expiry && own.database == database && own.key == key
@@ -73,13 +80,13 @@ impl Unit<'_> {
     }
 
     /// The position behind the running command, which leaves `database` selected.
-    pub(crate) fn next_position(&self, database: u8) -> Option<Vec<u8>> {
+    pub(crate) fn next_position(&self, database: DatabaseId) -> Option<Vec<u8>> {
         let next = self.next_position.clone()?;
-        Some(Position { database, ..next }.encode())
+        Some(Position { database: database.index(), ..next }.encode())
     }
 
     /// Makes the position behind the running command that of the unit.
-    pub(crate) fn advance(&mut self, database: u8) {
+    pub(crate) fn advance(&mut self, database: DatabaseId) {
         if let Some(position) = self.next_position(database) {
             self.position = Some(position);
             self.next_position = None;
