@@ -9,6 +9,8 @@ pub(crate) enum Fail {
     Message(Cow<'static, str>),
     /// The store refused a read or a write.
     Store(quintet::Error),
+    /// The command is beyond a limit of its time or memory. Its changes are discarded.
+    Ended(String),
 }
 
 /// The result of a command: its reply has been written, or its failure is the reply.
@@ -25,6 +27,11 @@ impl Fail {
         Self::Message(Cow::Owned(message))
     }
 
+    /// Whether the command may have changed a part of what it had to.
+    pub(crate) fn is_partial(&self) -> bool {
+        matches!(self, Self::Store(_) | Self::Ended(_))
+    }
+
     pub(crate) const SYNTAX: Self = Self::new("ERR syntax error");
     pub(crate) const NOT_INTEGER: Self = Self::new("ERR value is not an integer or out of range");
     pub(crate) const NOT_FLOAT: Self = Self::new("ERR value is not a valid float");
@@ -37,6 +44,7 @@ impl Fail {
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Message(message) => message.clone().into_owned(),
+            Self::Ended(message) => message.clone(),
             Self::Store(error @ quintet::Error::OutOfMemory { .. }) => {
                 format!("OOM command not allowed when used memory > 'maxmemory': {error}")
             }

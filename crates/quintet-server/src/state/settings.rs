@@ -68,6 +68,10 @@ pub(crate) struct Settings {
     pub(crate) maxclients_of_files: AtomicU64,
     /// Seconds after which an idle connection ends; 0 for never.
     pub(crate) timeout: AtomicU64,
+    /// Milliseconds that a command may take before it commits; 0 for no limit.
+    pub(crate) command_time_limit: AtomicU64,
+    /// Most bytes that a command collects; 0 for no limit.
+    pub(crate) command_memory_limit: AtomicU64,
     /// Most arguments of a request.
     pub(crate) proto_max_args: AtomicU64,
     /// Longest value in bytes.
@@ -94,11 +98,16 @@ pub(crate) struct Settings {
     pub(crate) maxmemory: AtomicU64,
 }
 
+/// Bytes that `command-memory-limit` leaves for copies of the longest value.
+const LONGEST_VALUES: u64 = 4;
+
 /// A number that `CONFIG` reads and writes: its name, where it is, its limits.
 type Number = (&'static str, fn(&Settings) -> &AtomicU64, u64, u64);
 
 /// The numbers. `maxmemory` is fixed at the start.
-const NUMBERS: [Number; 10] = [
+const NUMBERS: [Number; 12] = [
+    ("command-time-limit", |settings| &settings.command_time_limit, 0, 1_000_000_000),
+    ("command-memory-limit", |settings| &settings.command_memory_limit, 0, u64::MAX),
     ("maxmemory-clients", |settings| &settings.maxmemory_clients, 0, u64::MAX),
     (
         "client-query-buffer-limit",
@@ -117,7 +126,12 @@ const NUMBERS: [Number; 10] = [
 ];
 
 /// Numbers of bytes, which may have a unit.
-const SIZES: [&str; 3] = ["maxmemory-clients", "client-query-buffer-limit", "proto-max-bulk-len"];
+const SIZES: [&str; 4] = [
+    "maxmemory-clients",
+    "client-query-buffer-limit",
+    "proto-max-bulk-len",
+    "command-memory-limit",
+];
 
 /// The limits of `client-query-buffer-limit` in bytes.
 pub(crate) const QUERY_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 40;
@@ -214,6 +228,14 @@ impl Settings {
         let limit = self.client_query_buffer_limit.load(Ordering::Relaxed);
         let max = limit.max(longest.saturating_add(QUERY_ROOM_BYTES));
         usize::try_from(max).unwrap_or(usize::MAX)
+    }
+
+    /// Most bytes that a command collects. A command can always hold some of the longest values.
+    pub(crate) fn command_bytes_max(&self) -> usize {
+        let limit = self.command_memory_limit.load(Ordering::Relaxed);
+        let longest = self.proto_max_bulk_len.load(Ordering::Relaxed);
+        let max = limit.max(longest.saturating_mul(LONGEST_VALUES));
+        if limit == 0 { usize::MAX } else { usize::try_from(max).unwrap_or(usize::MAX) }
     }
 
     /// All settings with their values.

@@ -4,6 +4,7 @@
 mod against_redis;
 mod arguments;
 mod blocking;
+mod call_limits;
 mod chromium;
 mod client;
 mod console;
