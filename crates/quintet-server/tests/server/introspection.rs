@@ -20,6 +20,8 @@ fn clients_are_listed_and_ended_by_the_address_that_they_connected_to() {
     let server = Server::start();
     let (mut one, mut other) = (server.client(), server.client());
     let local = format!("127.0.0.1:{}", server.port);
+    // The server has accepted both.
+    assert_eq!(other.call("ping").text(), "+PONG");
     let list = one.call("client list").text();
     assert_eq!(list.matches(&format!(" laddr={local} ")).count(), 2, "{list}");
     assert_eq!(one.call("client kill laddr 127.0.0.1:1"), Value::Integer(0));

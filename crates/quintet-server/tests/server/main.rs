@@ -7,6 +7,7 @@ mod blocking;
 mod call_limits;
 mod chromium;
 mod client;
+mod connection_limits;
 mod console;
 mod dump;
 mod dump_files;
