@@ -40,7 +40,7 @@ pub(crate) use observed::{
 pub(crate) use output::{OutputExcess, OutputLimits};
 pub(crate) use replica::{LinkState, Master, Replication};
 pub use settings::AppendFsync;
-pub(crate) use settings::{QUERY_BYTES, Refusal, Settings};
+pub(crate) use settings::{QUERY_BYTES, Refusal, SettingChange, Settings};
 pub(crate) use stats::{SlowCommand, Stats};
 pub(crate) use work::{Answer, Work};
 

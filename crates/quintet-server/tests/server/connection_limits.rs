@@ -1,4 +1,4 @@
-//! Limits of connections: their number and their times.
+//! Limits of connections: their number, their times, and what `CONFIG SET` changes of them.
 
 use std::{
     net::{IpAddr, TcpStream, UdpSocket},
@@ -10,7 +10,7 @@ use quintet_server::{Config, serve};
 
 use super::{
     client::{Client, Value, encode},
-    running::{Server, config},
+    running::{Redis, Server, config},
 };
 
 /// A number of `INFO`.
@@ -117,4 +117,35 @@ fn root_is_refused_without_permission() {
     } else {
         Server::start_in(dir.path(), config).end();
     }
+}
+
+#[test]
+fn a_config_set_of_several_settings_changes_all_or_none() {
+    let server = Server::start();
+    let mut client = server.client();
+    let before = client.call("config get *").text();
+    for request in [
+        "config set timeout 7 maxclients none",
+        "config set timeout 7 no-such-setting 1",
+        "config set requirepass secret appendfsync sometimes",
+        "config set masterauth secret masteruser app maxmemory 1",
+        "config set client-output-buffer-limit {} timeout x",
+        "config set notify-keyspace-events KEA timeout 8 timeout 9",
+        "config set slowlog-max-len 5 client-output-buffer-limit normal",
+    ] {
+        let limits = "pubsub 5mb 2mb 9";
+        let args: Vec<&str> =
+            request.split(' ').map(|word| if word == "{}" { limits } else { word }).collect();
+        let reply = client.call_args(&args).text();
+        assert!(reply.starts_with("-ERR"), "{request}: {reply}");
+        assert_eq!(client.call("config get *").text(), before, "{request}");
+    }
+    assert_eq!(client.call("config set timeout 7 slowlog-max-len 5").text(), "+OK");
+    let shown = client.call("config get timeout slowlog-max-len").text();
+    assert!(shown.contains("\"7\"") && shown.contains("\"5\""), "{shown}");
+
+    let Some(redis) = Redis::start() else { return };
+    let mut redis = redis.client();
+    let request = "config set timeout 8 timeout 9";
+    assert_eq!(client.call(request).text(), redis.call(request).text());
 }
