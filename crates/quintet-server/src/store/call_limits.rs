@@ -70,9 +70,11 @@ impl CallLimits {
         self.excess.set(None);
     }
 
-    /// Ends a command, whose bytes are free.
+    /// Ends a command, whose bytes are free. An excess is the command's alone: what runs between
+    /// commands must not fail for it.
     pub(super) fn end_command(&self) {
         self.bytes.set(0);
+        self.excess.set(None);
     }
 
     /// Ends a unit, whose values are free.
@@ -180,9 +182,11 @@ mod tests {
         assert!(limits.hold(300).is_break());
         assert!(text(&limits).contains("command-memory-limit, 1000 bytes"), "{}", text(&limits));
         assert!(limits.step().is_break(), "a visit ends too");
+        limits.end_command();
         limits.end_unit();
+        assert!(limits.load(300).is_continue(), "the excess has ended with its command");
         limits.begin(Instant::now(), Duration::ZERO, 1000);
-        assert!(limits.hold(900).is_continue());
+        assert!(limits.hold(500).is_continue());
         assert!(limits.hold(usize::MAX).is_break());
     }
 }
