@@ -165,6 +165,10 @@ pub struct Config {
     /// Most bytes of buffers of all clients, 0 for no limit. If it is missing, a tenth of the
     /// memory of the store, but at least 64 MiB more than the longest value.
     pub maxmemory_clients: Option<u64>,
+    /// Milliseconds that a command may take before it commits; 0 for no limit.
+    pub command_time_limit: u64,
+    /// Most bytes that a command collects, 0 for no limit; at least four of the longest values.
+    pub command_memory_limit: u64,
     /// Most arguments of a request, with its name.
     pub proto_max_args: u64,
     /// Longest value in bytes.
@@ -224,6 +228,8 @@ impl Default for Config {
             client_output_buffer_limit: "normal 64mb 16mb 30 pubsub 64mb 16mb 30".to_owned(),
             client_query_buffer_limit: 256 << 20,
             maxmemory_clients: None,
+            command_time_limit: 30_000,
+            command_memory_limit: 512 << 20,
             proto_max_args: 65_536,
             proto_max_bulk_len: 64 << 20,
             slowlog_log_slower_than: 10_000,

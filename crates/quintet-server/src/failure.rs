@@ -9,6 +9,8 @@ pub(crate) enum Fail {
     Message(Cow<'static, str>),
     /// The store refused a read or a write.
     Store(quintet::Error),
+    /// The command is beyond a limit of its time or memory. Its changes are discarded.
+    Ended(String),
 }
 
 /// The result of a command: its reply has been written, or its failure is the reply.
@@ -23,6 +25,11 @@ impl Fail {
     /// A message made for this failure, its code first.
     pub(crate) fn with(message: String) -> Self {
         Self::Message(Cow::Owned(message))
+    }
+
+    /// Whether the command may have changed a part of what it had to.
+    pub(crate) fn is_partial(&self) -> bool {
+        matches!(self, Self::Store(_) | Self::Ended(_))
     }
 
     pub(crate) const SYNTAX: Self = Self::new("ERR syntax error");
@@ -44,6 +51,7 @@ impl Fail {
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Message(message) => message.clone().into_owned(),
+            Self::Ended(message) => message.clone(),
             Self::Store(error @ quintet::Error::OutOfMemory { .. }) => {
                 format!("OOM command not allowed when used memory > 'maxmemory': {error}")
             }

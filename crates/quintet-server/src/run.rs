@@ -225,6 +225,8 @@ fn settings(config: &Config, budget: u64) -> Settings {
         (&settings.timeout, config.timeout),
         (&settings.client_query_buffer_limit, config.client_query_buffer_limit),
         (&settings.maxmemory_clients, maxmemory_clients),
+        (&settings.command_time_limit, config.command_time_limit),
+        (&settings.command_memory_limit, config.command_memory_limit),
         (&settings.proto_max_args, config.proto_max_args),
         (&settings.proto_max_bulk_len, config.proto_max_bulk_len),
         (&settings.slowlog_log_slower_than, config.slowlog_log_slower_than),

@@ -48,7 +48,10 @@ fn parse_bit(text: &[u8], max_bytes: usize) -> Done<usize> {
 }
 
 fn copy_string(call: &mut Call<'_, '_>, key: &[u8]) -> Done<Option<Vec<u8>>> {
-    call.unit.with_string(call.session.database, key, |value| value.map(<[u8]>::to_vec))
+    let copy = |value: Option<&[u8]>| value.map(<[u8]>::to_vec);
+    let value = call.unit.with_string(call.session.database, key, copy)?;
+    call.hold(value.as_ref().map_or(0, Vec::len))?;
+    Ok(value)
 }
 
 fn getbit(call: &mut Call<'_, '_>) -> Done {
@@ -72,11 +75,13 @@ fn setbit(call: &mut Call<'_, '_>) -> Done {
     }
     let value = call.unit.string_mut(database, key)?.ok_or(Fail::NO_SUCH_KEY)?;
     let grows = value.len() <= bit / 8;
+    let more = (bit / 8 + 1).saturating_sub(value.len());
     if grows {
         value.resize(bit / 8 + 1, 0);
     }
     let was_set = bit_at(value, bit);
     set_bit_at(value, bit, is_set);
+    call.grow(more)?;
     if grows || was_set != is_set {
         call.notify(event::STRING, "setbit", key);
     }
@@ -214,6 +219,7 @@ fn bitop(call: &mut Call<'_, '_>) -> Done {
         }
     }
     for source in sources.iter().skip(1) {
+        call.look()?;
         for (at, byte) in result.iter_mut().enumerate() {
             *byte = combine(*byte, source.get(at).copied().unwrap_or(0));
         }

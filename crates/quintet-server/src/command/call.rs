@@ -129,6 +129,25 @@ impl<'c> Call<'c, '_> {
         }
     }
 
+    /// Counts bytes by which a value has grown that the unit keeps. Fails beyond the limit of the
+    /// command's memory.
+    pub(crate) fn grow(&self, bytes: usize) -> Done {
+        let flow = self.unit.limits.load(bytes);
+        if flow.is_break() { self.unit.limits.check() } else { Ok(()) }
+    }
+
+    /// Looks at the time of the command. Fails beyond its limit.
+    pub(crate) fn look(&self) -> Done {
+        let flow = self.unit.limits.look();
+        if flow.is_break() { self.unit.limits.check() } else { Ok(()) }
+    }
+
+    /// Counts bytes that the command collects. Fails beyond the limit of its memory.
+    pub(crate) fn hold(&self, bytes: usize) -> Done {
+        let flow = self.unit.limits.hold(bytes);
+        if flow.is_break() { self.unit.limits.check() } else { Ok(()) }
+    }
+
     /// Fails with `WRONGTYPE` if a key exists and has another type. Returns whether it exists.
     pub(crate) fn check_kind(&mut self, key: &[u8], kind: Kind) -> Done<bool> {
         match self.unit.head(self.session.database, key)? {

@@ -1,8 +1,10 @@
 //! Places in sorted sets. A score has longitude and latitude in 26 bits each, interleaved.
 
+use std::ops::ControlFlow;
+
 use super::{
     call::{Call, commands},
-    sorted_set::{Scored, parse_scores},
+    sorted_set::Scored,
 };
 use crate::{
     failure::{Done, Fail},
@@ -353,14 +355,17 @@ fn center_of(call: &mut Call<'_, '_>, key: &[u8], member: &[u8]) -> Done<Positio
 
 fn run_search(call: &mut Call<'_, '_>, source: &[u8], search: &Search<'_>) -> Done {
     let (Some(center), Some(area)) = (search.center, search.area) else { return Err(Fail::SYNTAX) };
-    let members = match call.sorted_set(source)? {
-        Some(set) => set.members(&parse_scores(b"-inf", b"+inf")?, false, (0, usize::MAX))?,
-        None => Vec::new(),
-    };
-    let mut found: Vec<(f64, Scored)> = members
-        .into_iter()
-        .filter_map(|member| Some((area.distance(center, position_of(member.1))?, member)))
-        .collect();
+    let mut found: Vec<(f64, Scored)> = Vec::new();
+    if let Some(set) = call.sorted_set(source)? {
+        // Only what is inside is copied.
+        set.visit_all(|member, score| {
+            let Some(away) = area.distance(center, position_of(score)) else {
+                return ControlFlow::Continue(());
+            };
+            found.push((away, (member.to_vec(), score)));
+            set.hold(member.len())
+        })?;
+    }
     // The nearest of a count, unless any will do.
     let order = search.ascending.or((search.count.is_some() && !search.is_any).then_some(true));
     match order {

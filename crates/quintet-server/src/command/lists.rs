@@ -117,13 +117,23 @@ impl<'u> List<'u> {
     /// Calls `each` with the elements from position `from` to `to`, both included.
     pub(super) fn visit(
         &self,
+        positions: (usize, usize),
+        each: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Done {
+        self.visit_from(positions, false, each)
+    }
+
+    /// The same, from the last position if `is_reverse`.
+    fn visit_from(
+        &self,
         (from, to): (usize, usize),
+        is_reverse: bool,
         mut each: impl FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Done {
         let first = self.first();
         let (start, end) = (name_of(first + to_i64(from)), name_of(first + to_i64(to)));
         let range = (Bound::Included(start.as_slice()), Bound::Included(end.as_slice()));
-        self.elements.visit(range, false, |_, value| each(value))
+        self.elements.visit(range, is_reverse, |_, value| each(value))
     }
 
     /// All elements.
@@ -131,7 +141,7 @@ impl<'u> List<'u> {
         let mut values = Vec::new();
         self.visit((0, self.len().saturating_sub(1)), |value| {
             values.push(value.to_vec());
-            ControlFlow::Continue(())
+            self.elements.hold(value.len())
         })?;
         Ok(values)
     }
@@ -397,34 +407,31 @@ fn lpos(call: &mut Call<'_, '_>) -> Done {
     let PositionOptions { rank, count, most } = parse_position(call)?;
     let mut found = Vec::new();
     if let Some(list) = call.list(key)? {
-        let values = list.values()?;
-        let most = if most == 0 { values.len() } else { most };
+        let most = if most == 0 { list.len() } else { most.min(list.len()) };
         let wanted = match count {
             None => 1,
             Some(0) => usize::MAX,
             Some(count) => count,
         };
-        let skipped = usize::try_from(rank.unsigned_abs() - 1).unwrap_or(usize::MAX);
-        let is_match = |(_, value): &(usize, &Vec<u8>)| value.as_slice() == args.at(2);
-        let places = values.iter().enumerate();
-        found = if rank < 0 {
-            places
-                .rev()
-                .take(most)
-                .filter(is_match)
-                .skip(skipped)
-                .take(wanted)
-                .map(|(at, _)| at)
-                .collect()
-        } else {
-            places
-                .take(most)
-                .filter(is_match)
-                .skip(skipped)
-                .take(wanted)
-                .map(|(at, _)| at)
-                .collect()
-        };
+        let mut skipped = rank.unsigned_abs() - 1;
+        let (is_reverse, last) = (rank < 0, list.len().saturating_sub(1));
+        let mut visited = 0;
+        // No reply needs the elements, so they are not copied.
+        list.visit_from((0, last), is_reverse, |value| {
+            let position = if is_reverse { last - visited } else { visited };
+            visited += 1;
+            if value == args.at(2) {
+                if skipped == 0 {
+                    found.push(position);
+                } else {
+                    skipped -= 1;
+                }
+            }
+            if visited >= most || found.len() >= wanted {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })?;
     }
     if count.is_none() {
         match found.first() {

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     call::Call,
-    scan::{EXPIRED_CURSOR, parse_cursor, parse_options},
+    scan::{COMPARED_BYTES, EXPIRED_CURSOR, SCANNED_BYTES, parse_cursor, parse_options},
 };
 use crate::{
     failure::{Done, Fail},
@@ -94,8 +94,8 @@ pub(super) enum Form {
     Scored,
 }
 
-/// Most members that a command draws with repetition.
-const DRAWS_MAX: i64 = 10_000_000;
+/// Most members that a command draws at random.
+const DRAWS_MAX: i64 = 1 << 20;
 
 /// Replies one random member, or as many as argument 2 says.
 pub(super) fn reply_random(call: &mut Call<'_, '_>, kind: Kind, form: Form) -> Done {
@@ -114,12 +114,11 @@ pub(super) fn reply_random(call: &mut Call<'_, '_>, kind: Kind, form: Form) -> D
         return Ok(());
     }
     let wanted = call.integer(2)?;
-    if wanted.checked_neg().is_none() || wanted < -DRAWS_MAX {
-        return Err(Fail::new("ERR value is out of range"));
+    if wanted < -DRAWS_MAX {
+        return Err(Fail::with(format!("ERR value is out of range: the least is -{DRAWS_MAX}")));
     }
-    let numbers: Vec<u64> = (0..wanted.min(DRAWS_MAX).unsigned_abs().min(1 << 20))
-        .map(|_| call.server.random())
-        .collect();
+    let numbers: Vec<u64> =
+        (0..wanted.min(DRAWS_MAX).unsigned_abs()).map(|_| call.server.random()).collect();
     let mut found = Vec::new();
     if let Some(collection) = call.open(key, kind)? {
         let count = collection.count();
@@ -134,7 +133,11 @@ pub(super) fn reply_random(call: &mut Call<'_, '_>, kind: Kind, form: Form) -> D
             let order: Vec<usize> = distinct.into_iter().collect();
             for place in places {
                 let index = order.binary_search(&place).unwrap_or(0);
-                found.extend(members.get(index).cloned());
+                let Some((name, value)) = members.get(index) else { continue };
+                if collection.hold(name.len() + value.len()).is_break() {
+                    break;
+                }
+                found.push((name.clone(), value.clone()));
             }
         }
     }
@@ -162,15 +165,36 @@ pub(super) fn pick(
     kind: Kind,
     places: &BTreeSet<usize>,
 ) -> Done<Vec<(Vec<u8>, Vec<u8>)>> {
-    let mut found = Vec::with_capacity(places.len());
+    let mut found = Vec::new();
     let Some(last) = places.last() else { return Ok(found) };
     let mut at = 0;
     collection.visit(member_range(kind), false, |name, value| {
         if places.contains(&at) {
             found.push((member_of(kind, name).to_vec(), value.to_vec()));
+            collection.hold(name.len() + value.len())?;
         }
         at += 1;
         if at > *last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    Ok(found)
+}
+
+/// The members of a set at `count` places from `start`.
+pub(super) fn pick_run(
+    set: &Collection<'_>,
+    (start, count): (usize, usize),
+) -> Done<Vec<(Vec<u8>, Vec<u8>)>> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    if count == 0 {
+        return Ok(found);
+    }
+    set.visit(member_range(Kind::Set), false, |name, value| {
+        if at >= start {
+            found.push((name.to_vec(), value.to_vec()));
+            set.hold(name.len() + value.len())?;
+        }
+        at += 1;
+        if found.len() >= count { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     Ok(found)
 }
@@ -208,19 +232,26 @@ pub(super) fn scan(
     let options = parse_options(call, 3, false)?;
     let position = call.server.cursors.get(number).ok_or(EXPIRED_CURSOR)?;
     let mut page = call.reply.part();
-    let (mut replies, mut visited) = (0, 0);
+    let (mut replies, mut visited, mut bytes) = (0, 0, 0);
     let mut next = None;
     if let Some(collection) = call.open(key, kind)? {
         let is_inline = collection.is_inline();
         let (start, end) = member_range(kind);
         let start = if position.is_empty() { start } else { Bound::Included(position.as_slice()) };
         collection.visit((start, end), false, |name, value| {
-            if visited >= options.count && !is_inline {
+            let is_full = visited >= options.count || bytes >= SCANNED_BYTES;
+            if is_full && !is_inline {
                 next = Some(name.to_vec());
                 return ControlFlow::Break(());
             }
             visited += 1;
+            bytes += name.len() + value.len();
             let member = member_of(kind, name);
+            if let Some(pattern) = options.pattern
+                && pattern.len() * member.len() > COMPARED_BYTES
+            {
+                collection.look()?;
+            }
             if options.pattern.is_none_or(|pattern| glob::matches(pattern, member)) {
                 replies += write(&mut page, member, value);
             }

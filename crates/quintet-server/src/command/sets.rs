@@ -151,8 +151,7 @@ fn spop(call: &mut Call<'_, '_>) -> Done {
         let count = set.count();
         let wanted = wanted.unwrap_or(1).min(count);
         let start = usize::try_from(random).unwrap_or(0) % (count - wanted + 1).max(1);
-        let places: BTreeSet<usize> = (start..start + wanted).collect();
-        popped = members::pick(&set, Kind::Set, &places)?;
+        popped = members::pick_run(&set, (start, wanted))?;
         for (member, _) in &popped {
             set.remove(member);
         }

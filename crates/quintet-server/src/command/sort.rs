@@ -127,12 +127,13 @@ fn look_up(call: &mut Call<'_, '_>, pattern: &[u8], element: &[u8]) -> Done<Opti
     let arrow = after.windows(2).position(|two| two == b"->").filter(|at| at + 2 < after.len());
     let suffix = arrow.map_or(after, |at| after.get(..at).unwrap_or(&[]));
     let key = [before, element, suffix].concat();
+    call.look()?;
     let database = call.database();
     if key.is_empty() {
         return Ok(None);
     }
     let kind = call.unit.head(database, &key)?.map(crate::store::Head::kind);
-    match (arrow, kind) {
+    let value = match (arrow, kind) {
         (Some(at), Some(Kind::Hash)) => match call.open(&key, Kind::Hash)? {
             Some(hash) => hash.get(after.get(at + 2..).unwrap_or(&[])),
             None => Ok(None),
@@ -141,7 +142,9 @@ fn look_up(call: &mut Call<'_, '_>, pattern: &[u8], element: &[u8]) -> Done<Opti
             call.unit.with_string(database, &key, |value| value.map(<[u8]>::to_vec))
         }
         _ => Ok(None),
-    }
+    }?;
+    call.hold(value.as_ref().map_or(0, Vec::len))?;
+    Ok(value)
 }
 
 /// What an element is sorted by.
@@ -184,6 +187,7 @@ fn sorted(
         };
         weighted.push((weight, element));
     }
+    call.look()?;
     weighted.sort_by(|a, b| {
         let order = compare(a, b);
         if options.is_descending { order.reverse() } else { order }

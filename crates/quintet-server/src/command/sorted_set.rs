@@ -162,6 +162,16 @@ impl<'u> SortedSet<'u> {
         self.take(interval, is_reverse, (skipped, count))
     }
 
+    /// Calls `each` with all members in the order of scores.
+    pub(super) fn visit_all(&self, each: impl FnMut(&[u8], f64) -> ControlFlow<()>) -> Done {
+        self.visit(&Interval::Rank(0, -1), false, each)
+    }
+
+    /// Counts bytes that the command copies for a member. `Break` beyond its limit.
+    pub(super) fn hold(&self, bytes: usize) -> ControlFlow<()> {
+        self.elements.hold(bytes)
+    }
+
     /// Calls `each` with the members at positions `from` to `to`, both included.
     pub(super) fn visit_ranks(
         &self,
@@ -195,6 +205,7 @@ impl<'u> SortedSet<'u> {
                 return ControlFlow::Continue(());
             }
             found.push((member.to_vec(), score));
+            self.elements.hold(member.len())?;
             if found.len() >= count { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         Ok(found)

@@ -206,6 +206,27 @@ impl<'u> Stream<'u> {
         self.elements.visit(range, is_reverse, |name, value| {
             let id = StreamId::of_bytes(name.get(1..).unwrap_or(&[]));
             found.push((id, decode_fields(value)));
+            self.elements.hold(value.len())?;
+            if found.len() >= count { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        Ok(found)
+    }
+
+    /// Ids of up to `count` entries from `from` to `to`, both included.
+    pub(super) fn ids(
+        &self,
+        (from, to): (StreamId, StreamId),
+        count: usize,
+    ) -> Done<Vec<StreamId>> {
+        let mut found = Vec::new();
+        if count == 0 || from > to {
+            return Ok(found);
+        }
+        let (start, end) = (entry_name(from), entry_name(to));
+        let range = (Bound::Included(start.as_slice()), Bound::Included(end.as_slice()));
+        self.elements.visit(range, false, |name, _| {
+            found.push(StreamId::of_bytes(name.get(1..).unwrap_or(&[])));
+            self.elements.hold(0)?;
             if found.len() >= count { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         Ok(found)
@@ -281,19 +302,30 @@ impl<'u> Stream<'u> {
         group: &[u8],
         (from, to): (StreamId, StreamId),
     ) -> Done<Vec<PendingEntry>> {
+        self.first_pending(group, (from, to), usize::MAX)
+    }
+
+    /// The first `most` pending entries of a group in order.
+    pub(super) fn first_pending(
+        &self,
+        group: &[u8],
+        (from, to): (StreamId, StreamId),
+        most: usize,
+    ) -> Done<Vec<PendingEntry>> {
         let (start, end) = (pending_name(group, from), pending_name(group, to));
+        let mut found = Vec::new();
         if start > end {
-            return Ok(Vec::new());
+            return Ok(found);
         }
         let range = (Bound::Included(start.as_slice()), Bound::Included(end.as_slice()));
-        let found = self.elements.collect(range)?;
         let id_at = start.len() - 16;
-        Ok(found
-            .into_iter()
-            .map(|(name, value)| {
-                decode_pending(StreamId::of_bytes(name.get(id_at..).unwrap_or(&[])), &value)
-            })
-            .collect())
+        self.elements.visit(range, false, |name, value| {
+            let id = StreamId::of_bytes(name.get(id_at..).unwrap_or(&[]));
+            found.push(decode_pending(id, value));
+            self.elements.hold(value.len())?;
+            if found.len() >= most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        Ok(found)
     }
 
     /// A pending entry.

@@ -2,6 +2,7 @@
 
 use super::{
     call::{Call, commands},
+    scan::SCANNED_MAX,
     stream::{BAD_ID, Fields, PendingEntry, Stream, StreamId, lossy, no_group},
     streams::{parse_bound, reply_entries},
 };
@@ -22,6 +23,9 @@ commands! { Group::Stream;
     "xpending" -3 [READ] Keys::ONE, xpending, "5.0.0",
         "Returns the information and entries from a stream consumer group's pending entries list.";
 }
+
+/// Bytes of entries after which one call of `XAUTOCLAIM` ends, with an id for the next.
+const CLAIMED_BYTES: usize = 16 << 20;
 
 /// The stream and group of a command whose arguments 1 and 2 name them.
 fn with_group<'u>(call: &'u mut Call<'_, '_>) -> Done<Stream<'u>> {
@@ -232,9 +236,11 @@ fn xautoclaim(call: &mut Call<'_, '_>) -> Done {
     }
     let mut stream = with_group(call)?;
     let (mut claimed, mut deleted, mut next) = (Vec::new(), Vec::new(), StreamId::default());
-    let mut attempts = count.saturating_mul(10);
-    for mut entry in stream.pending(group, (start, StreamId::MAX))? {
-        if attempts == 0 || claimed.len() + deleted.len() >= count {
+    let mut attempts = count.saturating_mul(10).min(SCANNED_MAX);
+    let (range, mut bytes) = ((start, StreamId::MAX), 0);
+    for mut entry in stream.first_pending(group, range, attempts + 1)? {
+        let is_full = claimed.len() + deleted.len() >= count || bytes >= CLAIMED_BYTES;
+        if attempts == 0 || is_full {
             next = entry.id;
             break;
         }
@@ -247,6 +253,7 @@ fn xautoclaim(call: &mut Call<'_, '_>) -> Done {
         if now.saturating_sub(entry.delivered) < min_idle {
             continue;
         }
+        bytes += fields.iter().map(Vec::len).sum::<usize>();
         claim(&mut entry, consumer, (now, ids_only));
         stream.put_pending(group, &entry)?;
         claimed.push((entry.id, fields));

@@ -79,13 +79,13 @@ fn parse_trim(call: &Call<'_, '_>, mut at: usize) -> Done<(Trim, usize)> {
 fn trim_stream(stream: &mut Stream<'_>, trim: Trim) -> Done<usize> {
     let all = (StreamId::default(), StreamId::MAX);
     let removed = match trim {
-        Trim::Length(length) => stream.range(all, false, stream.len().saturating_sub(length))?,
+        Trim::Length(length) => stream.ids(all, stream.len().saturating_sub(length))?,
         Trim::From(id) => match id.previous() {
-            Some(last) => stream.range((StreamId::default(), last), false, usize::MAX)?,
+            Some(last) => stream.ids((StreamId::default(), last), usize::MAX)?,
             None => Vec::new(),
         },
     };
-    for (id, _) in &removed {
+    for id in &removed {
         stream.delete(*id)?;
     }
     Ok(removed.len())

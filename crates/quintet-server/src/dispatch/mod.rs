@@ -5,6 +5,7 @@
 //! end of what was read.
 //! Replies are sent after the commit. If the commit fails, each of the replies becomes the error.
 
+mod limits;
 mod queue;
 mod rights;
 
@@ -24,7 +25,7 @@ use crate::{
     failure::{Done, Fail},
     resp::{Args, Reply},
     spec::{Keys, Selection, Spec, flag},
-    state::{Event, OutputExcess, Queued, ReplyMode, Server, Session, SlowCommand, Stats},
+    state::{Event, Queued, ReplyMode, Server, Session, SlowCommand, Stats},
     store::{DatabaseId, Position, Unit, event, now_millis},
 };
 
@@ -184,7 +185,7 @@ impl Dispatcher {
         }
         // A commit within the command moves the start.
         let start = start.min(reply.out.len());
-        limit_reply(session, reply, start);
+        limits::limit_reply(session, reply, start);
         server.stats.note_reply(reply, start);
         pipeline.end_reply(session, reply, start);
         note_time(server, pipeline, session, at, args);
@@ -269,6 +270,7 @@ impl Dispatcher {
         reply.array(queue.len());
         session.is_executing = true;
         let mut failure = None;
+        limits::begin(server, &mut pipeline.unit, session, pipeline.clock);
         for queued in &queue {
             let Some(command) = self.commands.get(queued.command) else { continue };
             let Action::Run(handler) = command.action else { continue };
@@ -284,12 +286,13 @@ impl Dispatcher {
             }
             let unit = &mut pipeline.unit;
             let result = handler(&mut Call { unit, args, reply, session, server });
+            let result = result.and_then(|()| pipeline.unit.limits.check());
             pipeline.unit.end_command();
             if let Err(fail) = result {
                 reply.out.truncate(at);
                 reply.error(&fail.text());
                 server.stats.note_reply(reply, at);
-                if matches!(fail, Fail::Store(_)) {
+                if fail.is_partial() {
                     failure = Some(fail);
                     break;
                 }
@@ -412,8 +415,10 @@ fn run_handler<'s>(
         note_misses(server, &mut pipeline.unit, session.database, spec, args);
     }
     let start = reply.out.len();
+    limits::begin(server, &mut pipeline.unit, session, pipeline.clock);
     let unit = &mut pipeline.unit;
     let result = handler(&mut Call { unit, args, reply, session, server });
+    let result = result.and_then(|()| pipeline.unit.limits.check());
     pipeline.unit.end_command();
     let Err(fail) = result else { return };
     server.stats.note_failure(&fail);
@@ -425,7 +430,7 @@ fn run_handler<'s>(
     if let Some(counters) = row.and_then(|row| server.stats.by_command.get(row)) {
         Stats::add(&counters.failed, 1);
     }
-    if matches!(fail, Fail::Store(_)) && pipeline.unit.is_changed() {
+    if limits::is_discarding(&fail, spec) && pipeline.unit.is_changed() {
         // The command may have changed a part. The unit is discarded with the earlier commands.
         reply.out.truncate(start);
         pipeline.fail(reply, &fail);
@@ -467,21 +472,6 @@ fn lock(unit: &mut Unit<'_>, database: DatabaseId, spec: &Spec, args: Args<'_>) 
             let positions = keys.positions(args);
             unit.lock(database, positions.into_iter().map(|position| args.at(position)))
         }
-    }
-}
-
-/// Replaces a reply beyond the limit of the client's output by an error. The connection ends
-/// behind it.
-fn limit_reply(session: &mut Session, reply: &mut Reply, start: usize) {
-    if !reply.take_overflow() {
-        return;
-    }
-    reply.out.truncate(start);
-    // A reply that is not sent breaks no limit.
-    if session.reply_mode == ReplyMode::On {
-        reply.error("ERR the reply is larger than client-output-buffer-limit allows");
-        session.is_closing = true;
-        session.client.note_excess(OutputExcess::Hard);
     }
 }
 

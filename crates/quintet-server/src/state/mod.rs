@@ -42,7 +42,7 @@ pub(crate) use output::{OutputExcess, OutputLimits};
 pub(crate) use replica::{LinkState, Master, Replication};
 pub(crate) use session::{Block, Queued, ReplyMode, Session};
 pub use settings::AppendFsync;
-pub(crate) use settings::{QUERY_BYTES, Refusal, Settings};
+pub(crate) use settings::{QUERY_BYTES, Refusal, SettingChange, Settings};
 pub(crate) use stats::{SlowCommand, Stats};
 pub(crate) use work::{Answer, Work};
 

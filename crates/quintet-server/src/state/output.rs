@@ -122,9 +122,15 @@ impl OutputLimits {
         }
     }
 
-    /// Changes the classes that `text` names: `CLASS HARD SOFT SECONDS`, again for each class. A
-    /// size may have a unit, such as `64mb`. Fails with the reason, and then nothing is changed.
+    /// Changes the classes that `text` names. Fails with the reason, and then nothing is changed.
     pub(crate) fn set(&self, text: &str) -> Result<(), String> {
+        self.apply(&Self::parse(text)?);
+        Ok(())
+    }
+
+    /// Parses `CLASS HARD SOFT SECONDS`, again for each class: positions of classes with their
+    /// limits. A size may have a unit, such as `64mb`. Fails with the reason.
+    pub(crate) fn parse(text: &str) -> Result<Vec<(usize, [u64; 3])>, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let (groups, rest) = words.as_chunks::<4>();
         if !rest.is_empty() {
@@ -149,12 +155,16 @@ impl OutputLimits {
                     .ok_or_else(|| format!("{seconds:?} is not 0 to {SECONDS_MAX} seconds"))?;
             parsed.push((at, [size(hard)?, size(soft)?, seconds]));
         }
+        Ok(parsed)
+    }
+
+    /// Changes the classes of [`Self::parse`].
+    pub(crate) fn apply(&self, parsed: &[(usize, [u64; 3])]) {
         for (at, values) in parsed {
-            for (own, value) in self.0.get(at).into_iter().flatten().zip(values) {
-                own.store(value, Ordering::Relaxed);
+            for (own, value) in self.0.get(*at).into_iter().flatten().zip(values) {
+                own.store(*value, Ordering::Relaxed);
             }
         }
-        Ok(())
     }
 }
 

@@ -68,6 +68,10 @@ pub(crate) struct Settings {
     pub(crate) maxclients_of_files: AtomicU64,
     /// Seconds after which an idle connection ends; 0 for never.
     pub(crate) timeout: AtomicU64,
+    /// Milliseconds that a command may take before it commits; 0 for no limit.
+    pub(crate) command_time_limit: AtomicU64,
+    /// Most bytes that a command collects; 0 for no limit.
+    pub(crate) command_memory_limit: AtomicU64,
     /// Most arguments of a request.
     pub(crate) proto_max_args: AtomicU64,
     /// Longest value in bytes.
@@ -94,11 +98,16 @@ pub(crate) struct Settings {
     pub(crate) maxmemory: AtomicU64,
 }
 
+/// Bytes that `command-memory-limit` leaves for copies of the longest value.
+const LONGEST_VALUES: u64 = 4;
+
 /// A number that `CONFIG` reads and writes: its name, where it is, its limits.
 type Number = (&'static str, fn(&Settings) -> &AtomicU64, u64, u64);
 
 /// The numbers. `maxmemory` is fixed at the start.
-const NUMBERS: [Number; 10] = [
+const NUMBERS: [Number; 12] = [
+    ("command-time-limit", |settings| &settings.command_time_limit, 0, 1_000_000_000),
+    ("command-memory-limit", |settings| &settings.command_memory_limit, 0, u64::MAX),
     ("maxmemory-clients", |settings| &settings.maxmemory_clients, 0, u64::MAX),
     (
         "client-query-buffer-limit",
@@ -117,7 +126,12 @@ const NUMBERS: [Number; 10] = [
 ];
 
 /// Numbers of bytes, which may have a unit.
-const SIZES: [&str; 3] = ["maxmemory-clients", "client-query-buffer-limit", "proto-max-bulk-len"];
+const SIZES: [&str; 4] = [
+    "maxmemory-clients",
+    "client-query-buffer-limit",
+    "proto-max-bulk-len",
+    "command-memory-limit",
+];
 
 /// The limits of `client-query-buffer-limit` in bytes.
 pub(crate) const QUERY_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 40;
@@ -146,6 +160,21 @@ pub(crate) enum Refusal {
     Fixed,
     /// The value is not allowed.
     Value(String),
+}
+
+/// A setting with a value that has been checked.
+#[derive(Debug)]
+pub(crate) enum SettingChange {
+    AppendFsync(AppendFsync),
+    /// The password of the user `default`.
+    Password(Zeroizing<String>),
+    MasterUser(String),
+    MasterPassword(Zeroizing<String>),
+    NotifyClasses(u32),
+    OutputLimits(Vec<(usize, [u64; 3])>),
+    Number(fn(&Settings) -> &AtomicU64, u64),
+    /// The setting cannot change, and has this value.
+    None,
 }
 
 impl Settings {
@@ -216,6 +245,14 @@ impl Settings {
         usize::try_from(max).unwrap_or(usize::MAX)
     }
 
+    /// Most bytes that a command collects. A command can always hold some of the longest values.
+    pub(crate) fn command_bytes_max(&self) -> usize {
+        let limit = self.command_memory_limit.load(Ordering::Relaxed);
+        let longest = self.proto_max_bulk_len.load(Ordering::Relaxed);
+        let max = limit.max(longest.saturating_mul(LONGEST_VALUES));
+        if limit == 0 { usize::MAX } else { usize::try_from(max).unwrap_or(usize::MAX) }
+    }
+
     /// All settings with their values.
     pub(crate) fn list(&self) -> Vec<(&'static str, String)> {
         let numbers = NUMBERS
@@ -234,56 +271,69 @@ impl Settings {
         own.into_iter().chain(numbers).chain(fixed).collect()
     }
 
-    /// Changes a setting.
-    pub(crate) fn set(&self, name: &str, value: &str) -> Result<(), Refusal> {
-        match name {
-            "appendfsync" => self.set_appendfsync(value.parse().map_err(Refusal::Value)?),
-            "requirepass" => self.set_password(value),
-            "masteruser" => self.set_master_login(Some(value), None),
-            "masterauth" => self.set_master_login(None, Some(value)),
+    /// Checks a setting and its value. Nothing changes before [`Self::apply`].
+    pub(crate) fn check(&self, name: &str, value: &str) -> Result<SettingChange, Refusal> {
+        Ok(match name {
+            "appendfsync" => SettingChange::AppendFsync(value.parse().map_err(Refusal::Value)?),
+            "requirepass" => SettingChange::Password(Zeroizing::new(value.to_owned())),
+            "masteruser" => SettingChange::MasterUser(value.to_owned()),
+            "masterauth" => SettingChange::MasterPassword(Zeroizing::new(value.to_owned())),
             "notify-keyspace-events" => {
                 let unknown = || {
                     Refusal::Value(
                         "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned(),
                     )
                 };
-                let classes = parse_classes(value).ok_or_else(unknown)?;
-                self.notify_classes.store(classes, Ordering::Relaxed);
+                SettingChange::NotifyClasses(parse_classes(value).ok_or_else(unknown)?)
             }
             "client-output-buffer-limit" => {
-                self.output_limits.set(value).map_err(Refusal::Value)?;
+                let limits = OutputLimits::parse(value).map_err(Refusal::Value)?;
+                SettingChange::OutputLimits(limits)
             }
             "maxmemory" => return Err(Refusal::Fixed),
-            _ => {
-                let Some((_, number, min, max)) = NUMBERS.iter().find(|(own, ..)| *own == name)
-                else {
-                    return Err(match FIXED.iter().find(|(own, _)| *own == name) {
-                        Some((_, same)) if *same == value => return Ok(()),
-                        Some(_) => Refusal::Fixed,
-                        None => Refusal::Unknown,
-                    });
-                };
-                let parsed = if SIZES.contains(&name) {
-                    parse_memory(value)
-                } else {
-                    crate::number::parse_u64(value.as_bytes())
-                };
-                let parsed =
-                    parsed.filter(|parsed| (*min..=*max).contains(parsed)).ok_or_else(|| {
-                        Refusal::Value(format!(
-                            "argument must be between {min} and {max} inclusive"
-                        ))
-                    })?;
-                let most = self.maxclients_of_files.load(Ordering::Relaxed);
-                if name == "maxclients" && most > 0 && parsed > most {
-                    return Err(Refusal::Value(format!(
-                        "the process may open files for {most} clients; raise its limit \
-                         (ulimit -n) and start the server again"
-                    )));
-                }
-                number(self).store(parsed, Ordering::Relaxed);
-            }
+            _ => return self.check_number(name, value),
+        })
+    }
+
+    fn check_number(&self, name: &str, value: &str) -> Result<SettingChange, Refusal> {
+        let Some((_, number, min, max)) = NUMBERS.iter().find(|(own, ..)| *own == name) else {
+            return match FIXED.iter().find(|(own, _)| *own == name) {
+                Some((_, same)) if *same == value => Ok(SettingChange::None),
+                Some(_) => Err(Refusal::Fixed),
+                None => Err(Refusal::Unknown),
+            };
+        };
+        let parsed = if SIZES.contains(&name) {
+            parse_memory(value)
+        } else {
+            crate::number::parse_u64(value.as_bytes())
+        };
+        let parsed = parsed.filter(|parsed| (*min..=*max).contains(parsed)).ok_or_else(|| {
+            Refusal::Value(format!("argument must be between {min} and {max} inclusive"))
+        })?;
+        let most = self.maxclients_of_files.load(Ordering::Relaxed);
+        if name == "maxclients" && most > 0 && parsed > most {
+            return Err(Refusal::Value(format!(
+                "the process may open files for {most} clients; raise its limit (ulimit -n) and \
+                 start the server again"
+            )));
         }
-        Ok(())
+        Ok(SettingChange::Number(*number, parsed))
+    }
+
+    /// Changes a setting.
+    pub(crate) fn apply(&self, change: &SettingChange) {
+        match change {
+            SettingChange::AppendFsync(value) => self.set_appendfsync(*value),
+            SettingChange::Password(password) => self.set_password(password),
+            SettingChange::MasterUser(user) => self.set_master_login(Some(user), None),
+            SettingChange::MasterPassword(password) => self.set_master_login(None, Some(password)),
+            SettingChange::NotifyClasses(classes) => {
+                self.notify_classes.store(*classes, Ordering::Relaxed);
+            }
+            SettingChange::OutputLimits(limits) => self.output_limits.apply(limits),
+            SettingChange::Number(number, value) => number(self).store(*value, Ordering::Relaxed),
+            SettingChange::None => {}
+        }
     }
 }

@@ -12,6 +12,7 @@ use std::{
 use quintet::Table;
 
 use super::{
+    call_limits::CallLimits,
     database_tables::Tables,
     elements::{Elements, Inline, Kind, Pending},
     field_expiries::FieldExpiries,
@@ -50,6 +51,8 @@ pub(crate) struct Collection<'u> {
     pub(super) pending: &'u mut Pending,
     pub(super) is_changed: &'u mut bool,
     pub(super) table: Option<Arc<Tables>>,
+    /// The limits of the command; none for the background.
+    pub(super) limits: Option<&'u CallLimits>,
     /// Only of a hash.
     pub(super) field_expiries: Option<ExpiriesOfHash<'u>>,
 }
@@ -72,7 +75,7 @@ impl<'u> Collection<'u> {
     pub(super) fn new(
         slot: &'u mut Slot,
         table: Option<Arc<Tables>>,
-        databases: &'u Databases,
+        (databases, limits): (&'u Databases, &'u CallLimits),
     ) -> Option<Self> {
         let Slot { head, pending, is_changed, .. } = slot;
         let Head { body: Body::Elements(elements), field_expiries, .. } = head.as_mut()? else {
@@ -80,7 +83,8 @@ impl<'u> Collection<'u> {
         };
         let is_hash = elements.kind == Kind::Hash;
         let field_expiries = is_hash.then_some(ExpiriesOfHash { slot: field_expiries, databases });
-        Some(Self { elements, pending, is_changed, table, field_expiries })
+        let limits = Some(limits);
+        Some(Self { elements, pending, is_changed, table, limits, field_expiries })
     }
 
     /// Number of elements as the client counts them.
@@ -111,19 +115,23 @@ impl<'u> Collection<'u> {
         *self.is_changed = true;
     }
 
-    /// The value of a name.
+    /// The value of a name. Fails if the command has no memory for it.
     pub(crate) fn get(&self, name: &[u8]) -> Done<Option<Vec<u8>>> {
         if let Some(inline) = &self.elements.inline {
             let found = position(inline, name).ok().and_then(|at| inline.get(at));
             return Ok(found.map(|(_, value)| value.clone()));
         }
-        if let Some(value) = self.pending.get(name) {
-            return Ok(value.clone());
+        let found = if let Some(value) = self.pending.get(name) {
+            value.clone()
+        } else {
+            let Some(table) = self.table() else { return Ok(None) };
+            let mut value = Vec::new();
+            table.get_into(self.stored_name(name), &mut value)?.then_some(value)
+        };
+        if self.hold(found.as_ref().map_or(0, Vec::len)).is_break() {
+            self.limits.map_or(Ok(()), CallLimits::check)?;
         }
-        let Some(table) = self.table() else { return Ok(None) };
-        let mut value = Vec::new();
-        let is_present = table.get_into(self.stored_name(name), &mut value)?;
-        Ok(is_present.then_some(value))
+        Ok(found)
     }
 
     /// Whether a name has a value.
@@ -145,6 +153,9 @@ impl<'u> Collection<'u> {
         }
         *self.is_changed = true;
         let Some(inline) = &mut self.elements.inline else {
+            if self.keep(name.len() + value.len()).is_break() {
+                self.limits.map_or(Ok(()), CallLimits::check)?;
+            }
             self.pending.insert(name.to_vec(), Some(value.to_vec()));
             return Ok(());
         };
@@ -167,22 +178,52 @@ impl<'u> Collection<'u> {
         Ok(())
     }
 
-    /// Removes a name. The number of elements stays the caller's business.
+    /// Removes a name. The number of elements stays the caller's business. Beyond a limit of the
+    /// command it does nothing, since the command has no effect then.
     pub(crate) fn remove(&mut self, name: &[u8]) {
         *self.is_changed = true;
-        match &mut self.elements.inline {
-            Some(inline) => {
-                if let Ok(at) = position(inline, name) {
-                    inline.remove(at);
-                }
+        if let Some(inline) = &mut self.elements.inline {
+            if let Ok(at) = position(inline, name) {
+                inline.remove(at);
             }
-            None => drop(self.pending.insert(name.to_vec(), None)),
+        } else if self.keep(name.len()).is_continue() {
+            self.pending.insert(name.to_vec(), None);
         }
     }
 
+    /// Counts bytes of a change. `Break` beyond a limit.
+    fn keep(&self, bytes: usize) -> ControlFlow<()> {
+        self.limits.map_or(ControlFlow::Continue(()), |limits| limits.load(bytes))
+    }
+
+    /// Counts bytes that the command copies for an element. `Break` beyond its limit; then the
+    /// visit under way fails, or the command fails at its end.
+    pub(crate) fn hold(&self, bytes: usize) -> ControlFlow<()> {
+        self.limits.map_or(ControlFlow::Continue(()), |limits| limits.hold(bytes))
+    }
+
+    /// Looks at the time of the command. `Break` beyond its limit.
+    pub(crate) fn look(&self) -> ControlFlow<()> {
+        self.limits.map_or(ControlFlow::Continue(()), CallLimits::look)
+    }
+
     /// Calls `each` with the elements of a range in the order of names, or from the end, until it
-    /// returns `Break`.
+    /// returns `Break`. Fails if the command is beyond a limit.
     pub(crate) fn visit(
+        &self,
+        range: NameRange<'_>,
+        is_reverse: bool,
+        mut each: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Done {
+        let each = |name: &[u8], value: &[u8]| {
+            self.limits.map_or(ControlFlow::Continue(()), CallLimits::step)?;
+            each(name, value)
+        };
+        self.visit_all(range, is_reverse, each)?;
+        self.limits.map_or(Ok(()), CallLimits::check)
+    }
+
+    fn visit_all(
         &self,
         range: NameRange<'_>,
         is_reverse: bool,
@@ -224,12 +265,12 @@ impl<'u> Collection<'u> {
         Ok(())
     }
 
-    /// The elements of a range.
+    /// The elements of a range. Fails if they take more memory than a command may have.
     pub(crate) fn collect(&self, range: NameRange<'_>) -> Done<Inline> {
         let mut found = Vec::new();
         self.visit(range, false, |name, value| {
             found.push((name.to_vec(), value.to_vec()));
-            ControlFlow::Continue(())
+            self.hold(name.len() + value.len())
         })?;
         Ok(found)
     }

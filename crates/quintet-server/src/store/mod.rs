@@ -10,6 +10,7 @@
 //! - Elements are reached through the version in the head only. A new collection has a new version,
 //!   so the removal of a collection is the removal of its head.
 
+mod call_limits;
 mod catalogue;
 mod collection;
 mod database_id;
@@ -33,6 +34,7 @@ mod stripes;
 mod tables;
 mod unit;
 
+pub(crate) use call_limits::CallLimits;
 pub(crate) use collection::{ALL, Collection, NAME_BYTES_MAX, NameRange, check_names};
 pub(crate) use database_id::{DATABASES, DatabaseId};
 pub(crate) use database_tables::{DEAD_VERSIONS, EXPIRIES, FIELD_EXPIRIES, Tables};

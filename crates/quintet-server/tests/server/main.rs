@@ -4,8 +4,10 @@
 mod against_redis;
 mod arguments;
 mod blocking;
+mod call_limits;
 mod chromium;
 mod client;
+mod connection_limits;
 mod console;
 mod dump;
 mod dump_files;

@@ -4,6 +4,8 @@ mod info;
 
 use std::sync::atomic::Ordering;
 
+use zeroize::Zeroizing;
+
 use super::{
     call::{Call, commands},
     generic::reply_help,
@@ -13,7 +15,7 @@ use crate::{
     failure::{Done, Fail},
     glob,
     spec::{Group, Keys, REDIS_VERSION},
-    state::{Refusal, Server},
+    state::{Refusal, Server, SettingChange},
     store::now_millis,
 };
 
@@ -137,61 +139,68 @@ fn config_get(call: &mut Call<'_, '_>) -> Done {
     Ok(())
 }
 
-/// Removes `requirepass`. Fails if other machines reach the server and the user `default` would
-/// need no password.
-fn clear_password(server: &Server) -> Result<(), Refusal> {
+/// Applies changes. Fails without any effect if they remove `requirepass`, other machines reach the
+/// server, and the user `default` would need no password.
+fn apply(server: &Server, changes: &[(String, SettingChange)]) -> Result<(), Refusal> {
     server.acl.with_default_user(|default| {
-        let is_open = default.is_some_and(User::is_open);
-        if is_open && server.settings.needs_password.load(Ordering::Relaxed) {
+        let is_open = default.is_some_and(User::is_open)
+            && server.settings.needs_password.load(Ordering::Relaxed);
+        let is_cleared = |(_, change): &(String, SettingChange)| {
+            matches!(change, SettingChange::Password(password) if password.is_empty())
+        };
+        if is_open && changes.iter().any(is_cleared) {
             return Err(Refusal::Value(
                 "other machines reach this server, and the user 'default' would need no password; \
                  give it one with ACL SETUSER, or switch it off, first"
                     .to_owned(),
             ));
         }
-        server.settings.set_password("");
+        for (_, change) in changes {
+            server.settings.apply(change);
+        }
         Ok(())
     })
 }
 
+/// The reply for a setting that is refused.
+fn refused(name: &str, refusal: Refusal) -> Fail {
+    let why = match refusal {
+        Refusal::Unknown => {
+            return Fail::with(format!(
+                "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+            ));
+        }
+        Refusal::Fixed => "can't set immutable config".to_owned(),
+        Refusal::Value(why) => why,
+    };
+    Fail::with(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+}
+
+/// Changes all settings, or none if one is refused.
 fn config_set(call: &mut Call<'_, '_>) -> Done {
     if !call.args.len().is_multiple_of(2) {
         return Err(Fail::new("ERR wrong number of arguments for 'config|set' command"));
     }
+    let mut changes: Vec<(String, SettingChange)> = Vec::new();
     let mut words = call.args.from(2);
     while let (Some(name), Some(value)) = (words.next(), words.next()) {
         let name = String::from_utf8_lossy(name).to_ascii_lowercase();
-        let value = String::from_utf8_lossy(value);
-        let is_secret = ["requirepass", "masterauth"].contains(&name.as_str());
-        let shown = if is_secret { "(redacted)" } else { value.as_ref() };
-        let changed = if name == "requirepass" && value.is_empty() {
-            clear_password(call.server)
-        } else {
-            call.server.settings.set(&name, &value)
-        };
-        changed
-            .inspect(|()| {
-                let client = &call.session.client.address;
-                tracing::info!(setting = name, value = shown, %client, "configuration changed");
-            })
-            .map_err(|refusal| {
-                Fail::with(match refusal {
-                    Refusal::Unknown => {
-                        format!(
-                            "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
-                        )
-                    }
-                    Refusal::Fixed => format!(
-                        "ERR CONFIG SET failed (possibly related to argument '{name}') - can't set \
-                     immutable config"
-                    ),
-                    Refusal::Value(why) => {
-                        format!(
-                            "ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"
-                        )
-                    }
-                })
-            })?;
+        let value = Zeroizing::new(String::from_utf8_lossy(value).into_owned());
+        let change = call.server.settings.check(&name, &value);
+        let change = change.map_err(|refusal| refused(&name, refusal))?;
+        if changes.iter().any(|(other, _)| *other == name) {
+            return Err(refused(&name, Refusal::Value("duplicate parameter".to_owned())));
+        }
+        changes.push((name, change));
+    }
+    apply(call.server, &changes).map_err(|refusal| refused("requirepass", refusal))?;
+    let mut words = call.args.from(2);
+    while let (Some(name), Some(value)) = (words.next(), words.next()) {
+        let setting = String::from_utf8_lossy(name).to_ascii_lowercase();
+        let is_secret = ["requirepass", "masterauth"].contains(&setting.as_str());
+        let value = if is_secret { "(redacted)".into() } else { String::from_utf8_lossy(value) };
+        let client = &call.session.client.address;
+        tracing::info!(setting, value = value.as_ref(), %client, "configuration changed");
     }
     call.reply.ok();
     Ok(())

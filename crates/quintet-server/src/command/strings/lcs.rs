@@ -3,6 +3,7 @@
 use crate::{
     command::call::Call,
     failure::{Done, Fail},
+    store::CallLimits,
 };
 
 /// Most cells of the table of lengths: 64 million, which are 256 MiB.
@@ -37,7 +38,7 @@ pub(super) fn lcs(call: &mut Call<'_, '_>) -> Done {
         let copy = |value: Option<&[u8]>| value.unwrap_or(&[]).to_vec();
         call.unit.with_string(database, call.args.at(index), copy).map_err(|fail| match fail {
             Fail::Message(_) => Fail::new("ERR The specified keys must contain string values"),
-            other @ Fail::Store(_) => other,
+            other => other,
         })
     };
     let (a, b) = (read(1)?, read(2)?);
@@ -46,7 +47,8 @@ pub(super) fn lcs(call: &mut Call<'_, '_>) -> Done {
             "ERR Insufficient memory, transient memory for LCS exceeds the limit",
         ));
     }
-    let (text, matches) = compare(&a, &b);
+    let (text, matches) = compare(&a, &b, &call.unit.limits);
+    call.unit.limits.check()?;
     if wants_length {
         call.reply.count(text.len());
     } else if wants_ranges {
@@ -74,13 +76,17 @@ pub(super) fn lcs(call: &mut Call<'_, '_>) -> Done {
     Ok(())
 }
 
-/// The longest common subsequence, and its runs from the last to the first.
-fn compare(a: &[u8], b: &[u8]) -> (Vec<u8>, Vec<Match>) {
+/// The longest common subsequence, and its runs from the last to the first. Without a meaning if
+/// the command is beyond a limit.
+fn compare(a: &[u8], b: &[u8], limits: &CallLimits) -> (Vec<u8>, Vec<Match>) {
     let width = b.len() + 1;
     let mut lengths = vec![0_u32; (a.len() + 1) * width];
     let cell =
         |lengths: &[u32], i: usize, j: usize| lengths.get(i * width + j).copied().unwrap_or(0);
     for (i, left) in a.iter().enumerate() {
+        if limits.look().is_break() {
+            return (Vec::new(), Vec::new());
+        }
         for (j, right) in b.iter().enumerate() {
             let length = if left == right {
                 cell(&lengths, i, j) + 1

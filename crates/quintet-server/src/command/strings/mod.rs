@@ -331,7 +331,9 @@ fn append(call: &mut Call<'_, '_>) -> Done {
     let length = if let Some(value) = call.unit.string_mut(database, key)? {
         check_length(value.len().saturating_add(more.len()), max)?;
         value.extend_from_slice(more);
-        value.len()
+        let length = value.len();
+        call.grow(more.len())?;
+        length
     } else {
         call.unit.set_string(database, key, more.to_vec(), None)?;
         more.len()

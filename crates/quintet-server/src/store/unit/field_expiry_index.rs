@@ -52,7 +52,14 @@ const TIMES: NameRange<'static> = (Bound::Included(&[BY_TIME]), Bound::Excluded(
 impl FieldExpiries {
     fn collection(&mut self, table: Option<&Arc<Tables>>) -> Collection<'_> {
         let Self { elements, pending, is_changed, .. } = self;
-        Collection { elements, pending, is_changed, table: table.cloned(), field_expiries: None }
+        Collection {
+            elements,
+            pending,
+            is_changed,
+            table: table.cloned(),
+            limits: None,
+            field_expiries: None,
+        }
     }
 
     /// Sets or removes the expiry of a field. Returns whether that changes anything.
@@ -177,7 +184,8 @@ impl Collection<'_> {
         let expiries = expiries.map(|expiries| expiries.collection(table.as_ref()));
         let (elements, pending) = (&mut *self.elements, &mut *self.pending);
         let is_changed = &mut *self.is_changed;
-        let fields = Collection { elements, pending, is_changed, table, field_expiries: None };
+        let fields =
+            Collection { elements, pending, is_changed, table, limits: None, field_expiries: None };
         let mut failure = Ok(());
         fields.visit(super::super::ALL, false, |field, value| {
             let expiry = match &expiries {
@@ -217,8 +225,14 @@ pub(super) fn remove_expired_fields(
     let expired = expiries.expired(table, now, limit)?;
     let (mut is_changed, table) = (false, table.cloned());
     let (is_changed, own_table) = (&mut is_changed, table.clone());
-    let mut fields =
-        Collection { elements, pending, is_changed, table: own_table, field_expiries: None };
+    let mut fields = Collection {
+        elements,
+        pending,
+        is_changed,
+        table: own_table,
+        limits: None,
+        field_expiries: None,
+    };
     let mut own = expiries.collection(table.as_ref());
     for (time, field) in &expired {
         fields.remove(field);

@@ -17,6 +17,7 @@ use quintet::Durability;
 use field_expiry_index::remove_expired_fields;
 
 use super::{
+    call_limits::CallLimits,
     collection::Collection,
     database_id::DatabaseId,
     database_tables::Tables,
@@ -67,6 +68,8 @@ pub(crate) struct Unit<'s> {
     keeps_expired: bool,
     /// Most expired fields that the load of a hash removes. Only the background has a limit.
     expired_fields_max: usize,
+    /// Limits of the running command.
+    pub(crate) limits: CallLimits,
     /// Position of a replica behind the commands of this unit, which the commit stores.
     position: Option<Vec<u8>>,
     /// Position behind the running command.
@@ -94,6 +97,7 @@ impl<'s> Unit<'s> {
             scratch: Vec::new(),
             keeps_expired: false,
             expired_fields_max: usize::MAX,
+            limits: CallLimits::none(),
             position: None,
             next_position: None,
         }
@@ -117,7 +121,7 @@ impl<'s> Unit<'s> {
     /// Whether the unit is large enough to commit. One that flushes holds all stripes.
     pub(crate) fn is_full(&self) -> bool {
         !self.replacements.is_empty()
-            || self.bytes > UNIT_BYTES_MAX
+            || self.bytes.max(self.limits.loaded()) > UNIT_BYTES_MAX
             || self.slots.len() >= UNIT_KEYS_MAX
     }
 
@@ -256,6 +260,9 @@ impl<'s> Unit<'s> {
         expiry: Option<u64>,
     ) -> Done {
         self.bytes += value.len() + key.len();
+        if self.limits.load(value.len()).is_break() {
+            self.limits.check()?;
+        }
         self.replace(database, key, Some(Head::new(expiry, Body::Str(value))))
     }
 
@@ -356,7 +363,7 @@ impl<'s> Unit<'s> {
         self.touched.push(index);
         self.bytes += 64;
         let slot = self.slots.get_mut(index).ok_or(Fail::NO_SUCH_KEY)?;
-        Collection::new(slot, tables, &self.store.databases).ok_or(Fail::WRONG_TYPE)
+        Collection::new(slot, tables, (&self.store.databases, &self.limits)).ok_or(Fail::WRONG_TYPE)
     }
 
     /// Ends a command: a collection that has lost its last element ceases to exist.
@@ -380,6 +387,7 @@ impl<'s> Unit<'s> {
                 }
             }
         }
+        self.limits.end_command();
         self.command_events = self.events.len();
     }
 
@@ -444,6 +452,7 @@ impl<'s> Unit<'s> {
         self.command_events = 0;
         self.guards.clear();
         self.has_changes = false;
+        self.limits.end_unit();
         self.bytes = 0;
     }
 
@@ -551,6 +560,9 @@ impl<'s> Unit<'s> {
             let mut loaded = Head::decode(&self.scratch).ok_or_else(|| damaged(key))?;
             stored = Some(Stored::of(&loaded));
             self.bytes += self.scratch.len();
+            if self.limits.load(self.scratch.len()).is_break() {
+                self.limits.check()?;
+            }
             let is_expired = loaded.expiry.is_some_and(|expiry| self.is_past(expiry));
             if is_expired {
                 // Published if the unit changes the key. Otherwise the sweep removes it.

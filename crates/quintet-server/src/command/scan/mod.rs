@@ -3,8 +3,11 @@
 //! A cursor of `SCAN` is a number. The position that it stands for is kept by the server, because
 //! positions of tables can be longer than a number. The server keeps the last 4,096 positions.
 
+mod pages;
+
 use std::sync::atomic::Ordering;
 
+use pages::Pages;
 use quintet::Cursor;
 
 use super::{
@@ -48,8 +51,13 @@ pub(super) mod server_rows {
 pub(super) const EXPIRED_CURSOR: Fail =
     Fail::new("ERR invalid cursor: it is too old or unknown; begin the scan again with 0");
 
-/// Entries that `KEYS` reads at a time.
-const PAGE: usize = 1024;
+/// Most elements that one call of `SCAN` or its relatives visits, whatever its `COUNT`. They take
+/// some milliseconds.
+pub(super) const SCANNED_MAX: usize = 10_000;
+/// Bytes of elements after which one call ends, with a cursor for the next.
+pub(super) const SCANNED_BYTES: usize = 1 << 20;
+/// Bytes of patterns and names that are compared between two looks at the clock.
+pub(super) const COMPARED_BYTES: usize = 4096;
 
 /// Whether a head is of a key that has not expired.
 fn is_live(head: &[u8], now: u64) -> bool {
@@ -65,6 +73,17 @@ pub(super) fn check_pattern(pattern: &[u8]) -> Done {
     Ok(())
 }
 
+impl Call<'_, '_> {
+    /// Whether a name matches a pattern. Fails if the time of the command is over: a long pattern
+    /// takes time in proportion to the pattern and to the name.
+    fn matches(&self, pattern: &[u8], name: &[u8]) -> Done<bool> {
+        if pattern.len().saturating_mul(name.len()) > COMPARED_BYTES {
+            self.look()?;
+        }
+        Ok(glob::matches(pattern, name))
+    }
+}
+
 fn keys(call: &mut Call<'_, '_>) -> Done {
     let (database, pattern, now) = (call.database(), call.args.at(1), call.unit.now);
     check_pattern(pattern)?;
@@ -76,20 +95,17 @@ fn keys(call: &mut Call<'_, '_>) -> Done {
     let mut found = Vec::new();
     if let Some(tables) = call.unit.tables(database) {
         let mut seen = std::collections::HashSet::new();
-        let mut cursor = Cursor::START;
-        loop {
-            let (entries, next) = tables.keys.scan(&cursor, PAGE)?;
+        let mut pages = Pages::new(&tables.keys, Cursor::START);
+        while let Some((entries, _)) = pages.next(usize::MAX)? {
+            call.look()?;
             for (key, head) in entries {
-                let is_match = glob::matches(pattern, &key) && is_live(&head, now);
+                let is_match = call.matches(pattern, &key)? && is_live(&head, now);
                 // A scan may return a key twice.
                 if is_match && !changed.contains_key::<[u8]>(&key) && seen.insert(key.clone()) {
+                    call.hold(2 * key.len())?;
                     found.push(key.clone());
                 }
             }
-            if next.is_start() {
-                break;
-            }
-            cursor = next;
         }
     }
     let own =
@@ -105,6 +121,7 @@ fn keys(call: &mut Call<'_, '_>) -> Done {
 /// Options of `SCAN` and its relatives.
 pub(super) struct ScanOptions<'a> {
     pub(super) pattern: Option<&'a [u8]>,
+    /// At most [`SCANNED_MAX`].
     pub(super) count: usize,
     pub(super) kind: Option<Vec<u8>>,
 }
@@ -128,6 +145,7 @@ pub(super) fn parse_options<'c>(
             let count = call.integer(at + 1)?;
             options.count =
                 usize::try_from(count).ok().filter(|count| *count > 0).ok_or(Fail::SYNTAX)?;
+            options.count = options.count.min(SCANNED_MAX);
         } else if has_type && call.args.is(at, "type") {
             options.kind = Some(value.to_ascii_lowercase());
         } else {
@@ -151,17 +169,26 @@ fn scan(call: &mut Call<'_, '_>) -> Done {
     let mut found = Vec::new();
     let mut next = Cursor::START;
     if let Some(tables) = call.unit.tables(database) {
-        let (entries, after) = tables.keys.scan(Cursor(position), options.count.min(100_000))?;
-        for (key, head) in entries {
-            let is_kind = options.kind.as_ref().is_none_or(|kind| {
-                split(&head).is_some_and(|(own, ..)| own.name().as_bytes() == kind)
-            });
-            let is_match = options.pattern.is_none_or(|pattern| glob::matches(pattern, &key));
-            if is_kind && is_match && is_live(&head, now) {
-                found.push(key.clone());
+        let mut pages = Pages::new(&tables.keys, Cursor(position));
+        let (mut visited, mut visited_bytes) = (0, 0);
+        while visited < options.count && visited_bytes < SCANNED_BYTES {
+            let Some((entries, bytes)) = pages.next(options.count - visited)? else { break };
+            visited += entries.len().max(1);
+            visited_bytes += bytes;
+            for (key, head) in entries {
+                let is_kind = options.kind.as_ref().is_none_or(|kind| {
+                    split(&head).is_some_and(|(own, ..)| own.name().as_bytes() == kind)
+                });
+                let is_match = match options.pattern {
+                    Some(pattern) => call.matches(pattern, &key)?,
+                    None => true,
+                };
+                if is_kind && is_match && is_live(&head, now) {
+                    found.push(key.clone());
+                }
             }
         }
-        next = after;
+        next = pages.cursor;
     }
     let cursor = if next.is_start() { 0 } else { call.server.cursors.put(next.0) };
     call.reply.array(2);
@@ -187,10 +214,10 @@ fn randomkey(call: &mut Call<'_, '_>) -> Done {
     };
     // Skips pages of a scan at random: cheap, but keys of the first pages are more likely.
     let skipped = call.server.random() % 8;
-    let mut cursor = Cursor::START;
-    let mut candidates = Vec::new();
-    for page in 0.. {
-        let (entries, next) = tables.keys.scan(&cursor, 64)?;
+    let mut pages = Pages::new(&tables.keys, Cursor::START);
+    let (mut candidates, mut page) = (Vec::new(), 0);
+    while let Some((entries, _)) = pages.next(64)? {
+        call.look()?;
         let live: Vec<Vec<u8>> = entries
             .into_iter()
             .filter(|(_, head)| is_live(head, now))
@@ -199,11 +226,10 @@ fn randomkey(call: &mut Call<'_, '_>) -> Done {
         if !live.is_empty() {
             candidates = live;
         }
-        let is_enough = page >= skipped && !candidates.is_empty();
-        if next.is_start() || is_enough {
+        if page >= skipped && !candidates.is_empty() {
             break;
         }
-        cursor = next;
+        page += 1;
     }
     let chosen = usize::try_from(call.server.random()).unwrap_or(0) % candidates.len().max(1);
     call.reply.optional(candidates.get(chosen).map(Vec::as_slice));
