@@ -70,14 +70,11 @@ impl JournalFile {
         Ok(())
     }
 
-    /// Gives back the space behind the last group. Returns whether there was any.
-    pub(super) fn shrink(&mut self) -> io::Result<bool> {
-        let is_longer = self.file.len()? > self.end;
-        if is_longer {
-            self.file.set_len(self.end)?;
-        }
+    /// Gives back the space behind the last group.
+    pub(super) fn shrink(&mut self) -> io::Result<()> {
+        self.file.set_len(self.end)?;
         self.size = self.end;
-        Ok(is_longer)
+        Ok(())
     }
 }
 

@@ -114,7 +114,7 @@ impl RedoJournal {
     pub(super) fn open_file(&mut self) -> Result<&mut JournalFile> {
         if self.files.last().is_none_or(|file| self.takes_no_groups(file)) {
             // Best effort: what remains takes space until its file is removed.
-            let _: io::Result<bool> = self.give_back_space();
+            let _: io::Result<()> = self.give_back_space();
             let (number, name) = (self.next_number, name_of(self.next_number));
             let io = |error| Error::io(format!("create {}", self.owner.label(&name)), error);
             self.next_number += 1;
@@ -131,37 +131,27 @@ impl RedoJournal {
     }
 
     /// Gives back the space of groups that failed and, in a file that takes no more groups, what
-    /// was preallocated: a full disk would stay full. Returns whether anything changed. Recovery
-    /// may find those groups or not; the next one has their changes too.
-    fn give_back_space(&mut self) -> io::Result<bool> {
-        mutant!(RedoKeepsFailedSpace => return Ok(false));
-        let mut has_changed = false;
-        while let Some(mut file) = self.files.pop() {
-            let freed = if !self.takes_no_groups(&file) {
-                Ok(false)
-            } else if file.last == 0 {
-                self.owner.dir.remove(&file.name).map(|()| true)
-            } else {
-                file.shrink()
-            };
-            has_changed |= matches!(freed, Ok(true));
-            if file.last != 0 || !matches!(freed, Ok(true)) {
-                self.files.push(file);
-                return freed.map(|_| has_changed);
+    /// was preallocated: a full disk would stay full. Recovery may find those groups or not; the
+    /// next one has their changes too.
+    fn give_back_space(&mut self) -> io::Result<()> {
+        mutant!(RedoKeepsFailedSpace => return Ok(()));
+        while let Some(file) = self.files.last().filter(|file| self.takes_no_groups(file)) {
+            if file.last != 0 {
+                return self.files.last_mut().map_or(Ok(()), JournalFile::shrink);
             }
+            self.owner.dir.remove(&file.name)?;
+            self.files.pop();
         }
-        Ok(has_changed)
+        Ok(())
     }
 
     /// Takes back the groups whose commit failed: after `Ok`, a crash finds the newest durable
     /// group and none after it. After an error it may find them or not.
     pub(crate) fn revoke_failed(&mut self) -> io::Result<()> {
-        if self.give_back_space()? {
-            mutant!(RedoRevokesUnsynced => return Ok(()));
-            self.owner.dir.sync()?;
-            self.files.last().map_or(Ok(()), |file| file.file.sync_all())?;
-        }
-        Ok(())
+        self.give_back_space()?;
+        mutant!(RedoRevokesUnsynced => return Ok(()));
+        self.owner.dir.sync()?;
+        self.files.last().map_or(Ok(()), |file| file.file.sync_all())
     }
 
     /// Returns the sequence of the oldest group that recovery needs.
