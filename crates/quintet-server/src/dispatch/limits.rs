@@ -1,9 +1,8 @@
 //! Limits of commands and of their replies.
 //!
 //! A command that is beyond the limit of its time or its memory has an error as its reply. Its
-//! changes were not committed and are discarded. They are in one commit with the
-//! earlier commands of its pipeline, which have the same reply then. A command that only reads
-//! discards nothing.
+//! changes were not committed and are discarded. They are in one commit with the earlier commands
+//! of its pipeline, which have the same reply then. A command that only reads discards nothing.
 
 use std::{
     sync::atomic::Ordering,

@@ -20,7 +20,7 @@ use field_expiry_index::remove_expired_fields;
 use super::{
     call_limits::CallLimits,
     collection::Collection,
-    database_id::DatabaseId,
+    database_id::{DATABASES, DatabaseId},
     database_tables::Tables,
     elements::{Elements, Kind, Pending},
     head::{Body, Head, split},
@@ -181,8 +181,8 @@ impl<'s> Unit<'s> {
             self.namespace = database.namespace();
             self.forget_tables();
         }
-        // An index is below 16.
-        let cached = &mut self.tables[usize::from(database.index() % 16)];
+        // `index` is below the number of databases.
+        let cached = &mut self.tables[usize::from(database.index() % DATABASES)];
         if cached.is_none() {
             *cached = self.store.databases.get(database);
         }
@@ -448,12 +448,14 @@ impl<'s> Unit<'s> {
         let mut encoded = std::mem::take(&mut self.scratch);
         let slots = std::mem::take(&mut self.slots);
         let written: Done = slots.iter().filter(|slot| slot.is_changed).try_for_each(|slot| {
-            let cached = self.cached(slot.database);
-            let tables = match cached {
-                Some(tables) => tables.clone(),
-                None => self.store.databases.get_or_create(slot.database)?,
+            let created;
+            let tables = if let Some(tables) = self.cached(slot.database) {
+                &*tables
+            } else {
+                created = self.store.databases.get_or_create(slot.database)?;
+                &created
             };
-            slot.write(&tables, &kept, &mut batch, &mut encoded);
+            slot.write(tables, &kept, &mut batch, &mut encoded);
             Ok(())
         });
         self.slots = slots;
