@@ -2,7 +2,7 @@
 //! chain are.
 //!
 //! `cargo bench -p quintet-cli --bench trie_paths -- [--records 10000000] [--rounds 200]
-//! [--dir DIRECTORY]`
+//! [--dir DIRECTORY] [--option NAME=VALUE]...`
 //!
 //! It is in this crate because others build the library with its planted bugs, which cost
 //! instructions.
@@ -16,7 +16,7 @@
 
 use std::{hint::black_box, path::PathBuf, time::Instant};
 
-use quintet::{Database, Options, Table, TrieHash, TrieOptions};
+use quintet::{Database, EngineKind, Options, Table, TableOptions};
 use quintet_bench::{
     data::{KeyOrder, RecordShape},
     distribution::Distribution,
@@ -29,12 +29,17 @@ const BATCH: u64 = 1_000;
 
 fn main() {
     let (mut records, mut rounds, mut dir) = (10_000_000, 200, std::env::temp_dir());
+    let mut options = TableOptions::new(EngineKind::Trie);
     let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
     while let (Some(name), Some(value)) = (words.next(), words.next()) {
         match name.as_str() {
             "--records" => records = value.parse().unwrap(),
             "--rounds" => rounds = value.parse().unwrap(),
             "--dir" => dir = PathBuf::from(value),
+            "--option" => {
+                let (name, value) = value.split_once('=').unwrap();
+                options = options.set(name, value);
+            }
             other => panic!("there is no option {other}"),
         }
     }
@@ -46,9 +51,8 @@ fn main() {
         repeated_percent: 0,
         order: KeyOrder::Random,
     };
-    let tables = [TrieHash::SipHash, TrieHash::None].map(|hash| {
-        let name = format!("{hash:?}").to_lowercase();
-        let table = db.create_table(&name, TrieOptions::new().hash(hash)).unwrap();
+    let tables = ["siphash", "none"].map(|hash| {
+        let table = db.create_table(hash, options.clone().set("hash", hash)).unwrap();
         load(&db, &table, &shape, records);
         table
     });

@@ -336,10 +336,27 @@ impl Registry {
         self.specs.get(at)
     }
 
+    /// As [`Self::select`]. `last` is the row of an earlier request, which is tried first: most
+    /// requests of a client have the command of the one before.
+    pub(crate) fn select_again(&self, args: Args<'_>, last: usize) -> Selection {
+        match self.spec(last) {
+            Some(spec)
+                if !spec.has(flag::CONTAINER)
+                    && !spec.name.contains('|')
+                    && args.at(0).eq_ignore_ascii_case(spec.name.as_bytes()) =>
+            {
+                Selection::Command(last)
+            }
+            _ => self.select(args),
+        }
+    }
+
     /// The row that a request selects: the subcommand's, if the command has subcommands.
     pub(crate) fn select(&self, args: Args<'_>) -> Selection {
         let mut buffer = [0; NAME_BYTES_MAX];
-        let Some(command) = self.find(lower(&mut buffer, &[args.at(0)])) else {
+        // The names of subcommands' rows are no names of commands.
+        let name = Some(lower(&mut buffer, &[args.at(0)])).filter(|name| !name.contains(&b'|'));
+        let Some(command) = name.and_then(|name| self.find(name)) else {
             return Selection::Unknown;
         };
         if self.spec(command).is_some_and(|spec| !spec.has(flag::CONTAINER)) || args.len() < 2 {
@@ -375,4 +392,14 @@ pub(crate) enum Selection {
     Unknown,
     /// The command at this row has no such subcommand.
     UnknownSubcommand(usize),
+}
+
+impl Selection {
+    /// The row of the command or, without such a subcommand, of what contains it.
+    pub(crate) fn row(self) -> Option<usize> {
+        match self {
+            Self::Command(row) | Self::UnknownSubcommand(row) => Some(row),
+            Self::Unknown => None,
+        }
+    }
 }

@@ -171,6 +171,7 @@ fn call_table(table: &Table) {
     forked(table.get_into("k", &mut Vec::new()));
     forked(table.multi_get(&["k"]));
     forked(table.multi_get_each(&[b"k"], |_, _| ()));
+    forked(table.prefetch(&[b"k"]));
     forked(table.contains("k"));
     forked(table.delete("k"));
     forked(table.delete_range("a".."z"));

@@ -102,6 +102,7 @@ static void call_tables(quintet_code expected, void *handle) {
   FAILS(expected, quintet_get_info(handle, key, &info, &flag, NULL));
   FAILS(expected, quintet_contains(handle, key, &flag, NULL));
   FAILS(expected, quintet_multi_get(handle, &key, 1, each, NULL, NULL));
+  FAILS(expected, quintet_prefetch(handle, &key, 1, NULL));
   FAILS(expected, quintet_visit(handle, NULL, visit, NULL, NULL));
   FAILS(expected, quintet_count(handle, &number, NULL));
   FAILS(expected, quintet_estimate_count(handle, NULL, &number, NULL));

@@ -31,6 +31,14 @@ static void get_several(quintet_table *table) {
   FAILS(QUINTET_LIMIT, quintet_multi_get(table, keys, SIZE_MAX, see, &seen, NULL));
 }
 
+static void prefetch_several(quintet_table *table) {
+  quintet_slice keys[] = {S("a"), S(""), S("c")};
+  CHECK(quintet_prefetch(table, keys, 3, &error));
+  CHECK(quintet_prefetch(table, NULL, 0, &error));
+  FAILS(QUINTET_NULL_ARGUMENT, quintet_prefetch(table, NULL, 1, NULL));
+  FAILS(QUINTET_LIMIT, quintet_prefetch(table, keys, SIZE_MAX, NULL));
+}
+
 static int expect_a(void *context, quintet_slice key, quintet_slice value) {
   EXPECT(equals(key, "a") && equals(value, "1"));
   ++*(int *)context;
@@ -163,6 +171,7 @@ void test_reads(const char *directory) {
     put(table, "a", "1");
     put(table, "c", "3");
     get_several(table);
+  prefetch_several(table);
     get_one(table);
     read_all_views(database, table);
     if (quintet_first(table, NULL, NULL, NULL, NULL) == QUINTET_OK) {

@@ -75,7 +75,7 @@ fn exists(call: &mut Call<'_, '_>) -> Done {
     let mut count = 0;
     for key in call.args.from(1).filter(|key| !key.is_empty()) {
         let is_present = call.unit.exists(call.session.database, key)?;
-        call.server.stats.looked_up(is_present);
+        call.unit.note_lookup(is_present);
         count += usize::from(is_present);
     }
     call.reply.count(count);

@@ -53,7 +53,7 @@ fn field(call: &mut Call<'_, '_>, name: &[u8]) -> Done<Option<Vec<u8>>> {
 
 fn hget(call: &mut Call<'_, '_>) -> Done {
     let value = field(call, call.args.at(2))?;
-    call.server.stats.looked_up(value.is_some());
+    call.unit.note_lookup(value.is_some());
     call.reply.optional(value.as_deref());
     Ok(())
 }

@@ -6,16 +6,16 @@
 //! Replies are sent after the commit. If the commit fails, each of the replies becomes the error.
 
 mod limits;
+mod next_requests;
 mod queue;
 mod rights;
+mod timing;
 
-use std::{
-    fmt::Write as _,
-    sync::atomic::Ordering,
-    time::{Duration, Instant},
-};
+use std::{fmt::Write as _, sync::atomic::Ordering, time::Instant};
 
+use next_requests::NextRequests;
 use quintet::Durability;
+use timing::Tally;
 
 use crate::{
     command::{
@@ -25,13 +25,9 @@ use crate::{
     failure::{Done, Fail},
     resp::{Args, Reply},
     spec::{Keys, Selection, Spec, flag},
-    state::{Event, Queued, ReplyMode, Server, Session, SlowCommand, Stats},
+    state::{Event, Queued, ReplyMode, Server, Session, Stats},
     store::{DatabaseId, Position, Unit, event, now_millis},
 };
-
-/// Arguments of a slow command that are kept, and bytes of each.
-const SLOW_ARGS_MAX: usize = 32;
-const SLOW_BYTES_MAX: usize = 128;
 
 /// Runs requests.
 #[derive(Debug)]
@@ -49,8 +45,7 @@ pub(crate) struct Pipeline<'s> {
     replies: usize,
     /// Whether something was committed, which `appendfsync always` must sync.
     pub(crate) has_committed: bool,
-    /// The end of the last command.
-    clock: Instant,
+    tally: Tally<'s>,
 }
 
 impl<'s> Pipeline<'s> {
@@ -62,13 +57,23 @@ impl<'s> Pipeline<'s> {
             first_reply: 0,
             replies: 0,
             has_committed: false,
-            clock: Instant::now(),
+            tally: Tally::new(server),
         }
     }
 
     /// An empty pipeline for the commands of a master.
     pub(crate) fn of_link(server: &'s Server) -> Self {
         Self { unit: Unit::of_link(&server.store, now_millis()), ..Self::new(server) }
+    }
+
+    /// Prefetches what the requests at the start of `requests` will read. Returns how many it has
+    /// looked at.
+    pub(crate) fn look_ahead(&mut self, database: DatabaseId, requests: &[u8]) -> usize {
+        let next = NextRequests::look(requests);
+        if let keys @ [_, _, ..] = next.keys() {
+            self.unit.prefetch(database, keys);
+        }
+        next.requests
     }
 
     /// Notes the position of a replica behind the command that runs next.
@@ -110,6 +115,12 @@ impl<'s> Pipeline<'s> {
         self.replies = 0;
     }
 
+    /// Counts the call of a command that has ended.
+    fn note_call(&mut self, session: &Session, row: usize, args: Args<'_>) {
+        let lookups = std::mem::take(&mut self.unit.lookups);
+        self.tally.end(session, row, args, lookups);
+    }
+
     /// Notes that a reply which begins at `start` is complete.
     fn end_reply(&mut self, session: &mut Session, reply: &mut Reply, start: usize) {
         match session.reply_mode {
@@ -138,7 +149,8 @@ impl Dispatcher {
         Self { commands }
     }
 
-    /// Runs one request. The reply is complete unless the session has a block afterwards.
+    /// Runs one request. The reply is complete unless the session has a block afterwards. Returns
+    /// the row of the command, if its name is known.
     pub(crate) fn run<'s>(
         &self,
         server: &'s Server,
@@ -146,19 +158,23 @@ impl Dispatcher {
         session: &mut Session,
         reply: &mut Reply,
         args: Args<'_>,
-    ) {
+    ) -> Option<usize> {
         let start = reply.out.len();
-        let (at, command) = match self.admit(server, session, reply, args) {
+        let selection = server.registry.select_again(args, session.last_row);
+        let row = selection.row();
+        let (at, command) = match self.admit(server, session, reply, args, selection) {
             Ok(admitted) => admitted,
             Err(fail) => {
                 session.is_queue_bad |= session.queue.is_some();
                 reply.error(&fail.text());
                 server.stats.note_reply(reply, start);
                 pipeline.end_reply(session, reply, start);
-                return;
+                return row;
             }
         };
-        Stats::add(&server.stats.commands, 1);
+        session.last_row = at;
+        pipeline.tally.begin(at);
+        pipeline.tally.commands += 1;
         if server.clients.has_monitors() && !session.is_retry {
             monitor(server, session, args);
         }
@@ -177,7 +193,7 @@ impl Dispatcher {
             }
         }
         if session.block.is_some() || session.work.is_some() {
-            return;
+            return row;
         }
         // A position within a transaction is none.
         if session.queue.is_none() {
@@ -188,13 +204,19 @@ impl Dispatcher {
         limits::limit_reply(session, reply, start);
         server.stats.note_reply(reply, start);
         pipeline.end_reply(session, reply, start);
-        note_time(server, pipeline, session, at, args);
+        if is_queued {
+            // Counted when it runs.
+            pipeline.tally.pass();
+        } else {
+            pipeline.note_call(session, at, args);
+        }
         if !pipeline.unit.is_changed() {
             pipeline.unit.end_unchanged();
             pipeline.replies = 0;
         } else if pipeline.unit.is_full() {
             pipeline.commit(reply);
         }
+        row
     }
 
     /// Finds the command of a request and checks what needs no lock.
@@ -204,8 +226,9 @@ impl Dispatcher {
         session: &mut Session,
         reply: &Reply,
         args: Args<'_>,
+        selection: Selection,
     ) -> Done<(usize, &Command)> {
-        let at = match server.registry.select(args) {
+        let at = match selection {
             Selection::Command(at) => at,
             Selection::Unknown => return Err(unknown(args)),
             Selection::UnknownSubcommand(at) => {
@@ -270,10 +293,11 @@ impl Dispatcher {
         reply.array(queue.len());
         session.is_executing = true;
         let mut failure = None;
-        limits::begin(server, &mut pipeline.unit, session, pipeline.clock);
+        limits::begin(server, &mut pipeline.unit, session, pipeline.tally.clock);
         for queued in &queue {
             let Some(command) = self.commands.get(queued.command) else { continue };
             let Action::Run(handler) = command.action else { continue };
+            pipeline.tally.begin(queued.command);
             let args = Args::new(&queued.buffer, &queued.ranges);
             let at = reply.out.len();
             if let Some(fail) = rights::refusal_at_exec(server, session, queued.command, args) {
@@ -297,7 +321,7 @@ impl Dispatcher {
                     break;
                 }
             }
-            note_time(server, pipeline, session, queued.command, args);
+            pipeline.note_call(session, queued.command, args);
         }
         session.is_executing = false;
         pipeline.unit.advance(session.database);
@@ -415,7 +439,7 @@ fn run_handler<'s>(
         note_misses(server, &mut pipeline.unit, session.database, spec, args);
     }
     let start = reply.out.len();
-    limits::begin(server, &mut pipeline.unit, session, pipeline.clock);
+    limits::begin(server, &mut pipeline.unit, session, pipeline.tally.clock);
     let unit = &mut pipeline.unit;
     let result = handler(&mut Call { unit, args, reply, session, server });
     let result = result.and_then(|()| pipeline.unit.limits.check());
@@ -506,62 +530,6 @@ fn unknown(args: Args<'_>) -> Fail {
 /// A word of a request for a message: at most 128 bytes.
 fn shorten(word: &[u8]) -> String {
     String::from_utf8_lossy(word.get(..128).unwrap_or(word)).into_owned()
-}
-
-/// Counts the time of a command, and keeps it if it was slow.
-fn note_time(
-    server: &Server,
-    pipeline: &mut Pipeline<'_>,
-    session: &Session,
-    at: usize,
-    args: Args<'_>,
-) {
-    let now = Instant::now();
-    let elapsed = now.duration_since(pipeline.clock);
-    pipeline.clock = now;
-    let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
-    if let Some(counters) = server.stats.by_command.get(at) {
-        counters.calls.fetch_add(1, Ordering::Relaxed);
-        counters.micros.fetch_add(micros, Ordering::Relaxed);
-        counters.latency.record(elapsed);
-    }
-    let is_fast = server.registry.spec(at).is_some_and(|spec| spec.has(flag::FAST));
-    server.note_latency(if is_fast { Event::FastCommand } else { Event::Command }, elapsed);
-    let limit = server.settings.slowlog_log_slower_than.load(Ordering::Relaxed);
-    if micros < limit || elapsed < Duration::from_micros(1) {
-        return;
-    }
-    let mut words: Vec<Vec<u8>> = args.from(0).take(SLOW_ARGS_MAX).map(shorten_slow).collect();
-    let name = words.first().map(|name| name.to_ascii_lowercase()).unwrap_or_default();
-    if [b"auth".as_slice(), b"hello", b"config", b"acl"].contains(&name.as_slice()) {
-        words.truncate(1);
-        words.push(b"(redacted)".to_vec());
-    }
-    if let Some(left_out) = server.stats.log_limits.slow.admit() {
-        let command = server.registry.spec(at).map_or("", |spec| spec.name);
-        let bytes: usize = args.from(0).map(<[u8]>::len).sum();
-        let (arguments, client) = (args.len(), &session.client.address);
-        tracing::warn!(command, micros, arguments, bytes, %client, left_out, "slow command");
-    }
-    let slow = SlowCommand {
-        id: 0,
-        time: now_millis() / 1000,
-        micros,
-        args: words,
-        address: session.client.address.clone(),
-        name: session.client.info().name.clone(),
-    };
-    server.stats.add_slow(slow, server.settings.slowlog_max_len.load(Ordering::Relaxed));
-}
-
-fn shorten_slow(word: &[u8]) -> Vec<u8> {
-    match word.get(..SLOW_BYTES_MAX) {
-        Some(start) if word.len() > SLOW_BYTES_MAX => {
-            let rest = word.len() - SLOW_BYTES_MAX;
-            [start, format!("... ({rest} more bytes)").as_bytes()].concat()
-        }
-        _ => word.to_vec(),
-    }
 }
 
 /// Sends a command to the clients that have asked for all.

@@ -170,7 +170,7 @@ impl Applier {
         }
         pipeline.expect_position(self.position.clone());
         let name = String::from_utf8_lossy(args.at(0)).into_owned();
-        self.dispatcher.run(server, pipeline, &mut self.session, &mut self.reply, args);
+        _ = self.dispatcher.run(server, pipeline, &mut self.session, &mut self.reply, args);
         if self.session.block.take().is_some() {
             return Err(LinkFailure::lasting(format!("the master sends {name}, which waits")));
         }

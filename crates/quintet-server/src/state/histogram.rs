@@ -49,6 +49,15 @@ impl Histogram {
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
+    /// Adds counts of the same kind.
+    pub(crate) fn add(&self, counts: &HistogramCounts) {
+        for (to, from) in self.counts.iter().zip(counts.buckets).filter(|(_, from)| *from > 0) {
+            to.fetch_add(from, Ordering::Relaxed);
+        }
+        let nanos = u64::try_from(counts.sum.as_nanos()).unwrap_or(u64::MAX);
+        self.nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+
     /// The counts now. Durations that are recorded meanwhile may be missing in the sum.
     pub(crate) fn counts(&self) -> HistogramCounts {
         let mut counts = HistogramCounts::default();
@@ -69,6 +78,14 @@ impl Histogram {
 }
 
 impl HistogramCounts {
+    /// Adds a duration.
+    pub(crate) fn record(&mut self, duration: Duration) {
+        if let Some(count) = self.buckets.get_mut(bucket_of(duration)) {
+            *count += 1;
+        }
+        self.sum += duration;
+    }
+
     /// Number of durations.
     pub(crate) fn count(&self) -> u64 {
         self.buckets.iter().sum()

@@ -51,6 +51,8 @@ pub(crate) struct Session {
     pub(crate) client: Arc<Client>,
     /// The database.
     pub(crate) database: DatabaseId,
+    /// The row of the last command in the table of commands.
+    pub(crate) last_row: usize,
     /// The namespace of the database.
     pub(crate) namespace: Arc<Namespace>,
     /// Whether the user may use that namespace.
@@ -134,6 +136,7 @@ impl Session {
         let mut session = Self {
             client,
             database: DatabaseId::FIRST,
+            last_row: 0,
             namespace,
             may_stay: true,
             is_authenticated,

@@ -138,3 +138,68 @@ fn messages_reach_subscribers_of_channels_and_patterns() {
     }
     panic!("a subscriber that has disconnected still receives");
 }
+
+/// Calls are counted in groups, but a command finds all that ran before it.
+#[test]
+fn each_command_of_a_pipeline_is_counted_once() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.call("set a 1");
+    let requests = [
+        "get a",
+        "get b",
+        "GET a",
+        "multi",
+        "get a",
+        "set c 1",
+        "exec",
+        "get b",
+        "config|get a",
+        "info all",
+    ];
+    let bytes = requests.map(|text| encode(&text.split(' ').collect::<Vec<_>>())).concat();
+    client.send(&bytes);
+    let replies: Vec<Value> = requests.iter().map(|_| client.read()).collect();
+    assert!(replies[8].text().starts_with("-ERR unknown command"), "{:?}", replies[8]);
+    let info = replies[9].text();
+    for line in [
+        "cmdstat_get:calls=5,",
+        "cmdstat_set:calls=2,",
+        "cmdstat_multi:calls=1,",
+        "cmdstat_exec:calls=1,",
+        "keyspace_hits:3\r\n",
+        "keyspace_misses:2\r\n",
+        "total_commands_processed:9\r\n",
+    ] {
+        assert!(info.contains(line), "{line} is not in {info}");
+    }
+}
+
+/// Requests that are looked at before they run have no effect of their own, whatever they are.
+#[test]
+fn requests_of_all_shapes_run_in_their_order() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut bytes = Vec::new();
+    for number in 0..100 {
+        let key = format!("k{number}");
+        bytes.extend(encode(&["set", &key, &"v".repeat(number)]));
+        bytes.extend(encode(&["strlen", &key]));
+        match number % 4 {
+            0 => bytes.extend(b"*1\r\n$4\r\nping\r\n"),
+            1 => bytes.extend(b"ping\r\n"),
+            2 => bytes.extend(encode(&[&["exists"][..], &[key.as_str(); 20]].concat())),
+            _ => bytes.extend(encode(&["select", if number % 8 == 3 { "1" } else { "0" }])),
+        }
+    }
+    for part in bytes.chunks(997) {
+        client.send(part);
+    }
+    for number in 0..100 {
+        assert_eq!(client.read().text(), "+OK");
+        assert_eq!(client.read(), Value::Integer(number));
+        let reply = client.read().text();
+        let expected = ["+PONG", "+PONG", ":20", "+OK"][usize::try_from(number % 4).unwrap()];
+        assert_eq!(reply.trim_start_matches(':'), expected.trim_start_matches(':'), "{number}");
+    }
+}

@@ -181,6 +181,9 @@ pub enum Hint<'a, 'k> {
     /// Operations on these keys will be admitted or applied. An engine whose pages are on disk
     /// reads them with many reads in flight. Others do not iterate.
     Batch(&'a mut dyn Iterator<Item = &'k [u8]>),
+    /// These keys will be read soon, one at a time. The engine prefetches what their gets read, as
+    /// far as it does so for a batched get.
+    Gets(&'a [&'k [u8]]),
 }
 
 impl fmt::Debug for Hint<'_, '_> {
@@ -189,6 +192,7 @@ impl fmt::Debug for Hint<'_, '_> {
             Self::Replay(_) => "Replay",
             Self::Write { .. } => "Write",
             Self::Batch(_) => "Batch",
+            Self::Gets(_) => "Gets",
         })
     }
 }

@@ -209,13 +209,14 @@ fn cpu(_: &Server, text: &mut String) {
 
 fn command_stats(server: &Server, text: &mut String) {
     for (spec, counters) in server.registry.specs().iter().zip(&server.stats.by_command) {
-        let calls = value(&counters.calls);
+        let times = counters.latency.counts();
+        let calls = times.count();
         let (rejected, failed) = (value(&counters.rejected), value(&counters.failed));
         if calls + rejected + failed == 0 {
             continue;
         }
-        let micros = value(&counters.micros);
-        let hundredths = micros * 100 / calls.max(1);
+        let micros = times.sum.as_micros();
+        let hundredths = micros * 100 / u128::from(calls.max(1));
         put(
             text,
             &format!("cmdstat_{}", spec.name),

@@ -62,11 +62,13 @@ commands! { Group::String;
 }
 
 fn get(call: &mut Call<'_, '_>) -> Done {
-    let (reply, stats) = (&mut *call.reply, &call.server.stats);
-    call.unit.with_string(call.session.database, call.args.at(1), |value| {
-        stats.looked_up(value.is_some());
+    let reply = &mut *call.reply;
+    let is_found = call.unit.with_string(call.session.database, call.args.at(1), |value| {
         reply.optional(value);
-    })
+        value.is_some()
+    })?;
+    call.unit.note_lookup(is_found);
+    Ok(())
 }
 
 fn strlen(call: &mut Call<'_, '_>) -> Done {
@@ -79,14 +81,14 @@ fn strlen(call: &mut Call<'_, '_>) -> Done {
 fn mget(call: &mut Call<'_, '_>) -> Done {
     call.reply.array(call.args.len() - 1);
     for key in call.args.from(1) {
-        let (reply, stats) = (&mut *call.reply, &call.server.stats);
+        let reply = &mut *call.reply;
         let got = call.unit.with_string(call.session.database, key, |value| {
-            stats.looked_up(value.is_some());
             reply.optional(value);
+            value.is_some()
         });
         match got {
             Err(Fail::Message(_)) => call.reply.null(),
-            other => other?,
+            other => call.unit.note_lookup(other?),
         }
     }
     Ok(())

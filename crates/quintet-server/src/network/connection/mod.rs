@@ -25,7 +25,7 @@ use crate::{
     command::{pubsub::end_subscriptions, transactions::end_watch},
     dispatch::{Dispatcher, Pipeline},
     resp::{Args, Limits, Parser, Reply},
-    spec::{Selection, flag},
+    spec::flag,
     state::{AppendFsync, Block, Buffer, Client, Event, Server, Session, Stats},
     work::run_work,
 };
@@ -159,7 +159,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn process(&mut self) -> (Step, bool) {
         let server = self.server.clone();
         let mut pipeline = Pipeline::new(&server);
-        let mut last_command = None;
+        let (mut last_command, mut looked_at) = (None, 0_usize);
         self.reply.limit = self.session.client.output_limit().hard_bytes();
         let step = loop {
             if self.session.is_closing {
@@ -172,6 +172,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 break Step::Again;
             }
             let request = self.buffer.get(self.start..).unwrap_or(&[]);
+            if looked_at == 0 && is_known && self.session.queue.is_none() {
+                looked_at = pipeline.look_ahead(self.session.database, request);
+            }
+            looked_at = looked_at.saturating_sub(1);
             let length = match self.parser.parse(request, &limits) {
                 Ok(Some(length)) => length,
                 Ok(None) => {
@@ -481,11 +485,8 @@ impl<S> Connection<S> {
         if args.len() == 0 {
             return None;
         }
-        self.dispatcher.run(server, pipeline, &mut self.session, &mut self.reply, args);
-        let row = match server.registry.select(args) {
-            Selection::Command(row) | Selection::UnknownSubcommand(row) => row,
-            Selection::Unknown => return None,
-        };
+        let (session, reply) = (&mut self.session, &mut self.reply);
+        let row = self.dispatcher.run(server, pipeline, session, reply, args)?;
         let spec = server.registry.spec(row)?;
         self.has_secret = spec.has(flag::SECRET);
         Some(spec.name)

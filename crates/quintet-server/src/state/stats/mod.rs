@@ -18,15 +18,11 @@ use crate::{failure::Fail, logging::LogLimits, resp::Reply};
 /// Calls of one command.
 #[derive(Debug, Default)]
 pub(crate) struct CommandCounters {
-    /// Number of calls.
-    pub(crate) calls: AtomicU64,
-    /// Their time in microseconds.
-    pub(crate) micros: AtomicU64,
     /// Calls that were refused before they ran.
     pub(crate) rejected: AtomicU64,
     /// Calls that failed.
     pub(crate) failed: AtomicU64,
-    /// Their durations.
+    /// Durations of all calls.
     pub(crate) latency: Histogram,
 }
 
@@ -124,11 +120,6 @@ impl Stats {
         }
     }
 
-    /// Counts a read of a key.
-    pub(crate) fn looked_up(&self, is_found: bool) {
-        Self::add(if is_found { &self.hits } else { &self.misses }, 1);
-    }
-
     /// Sets all counters to zero, as `CONFIG RESETSTAT` does.
     pub(crate) fn reset(&self) {
         let own = [
@@ -146,9 +137,8 @@ impl Stats {
             &self.bytes_in,
             &self.bytes_out,
         ];
-        let by_command = self.by_command.iter().flat_map(|counters| {
-            [&counters.calls, &counters.micros, &counters.rejected, &counters.failed]
-        });
+        let by_command =
+            self.by_command.iter().flat_map(|counters| [&counters.rejected, &counters.failed]);
         let latencies = self.by_command.iter().map(|counters| &counters.latency);
         latencies.chain([&self.commit_latency, &self.sync_latency]).for_each(Histogram::reset);
         for counter in own.into_iter().chain(by_command) {

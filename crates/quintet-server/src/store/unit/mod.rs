@@ -71,6 +71,8 @@ pub(crate) struct Unit<'s> {
     expired_fields_max: usize,
     /// Limits of the running command.
     pub(crate) limits: CallLimits,
+    /// Reads that have found their key, and that have not, since they were last counted.
+    pub(crate) lookups: (usize, usize),
     /// Position of a replica behind the commands of this unit, which the commit stores.
     position: Option<Vec<u8>>,
     /// Position behind the running command.
@@ -99,6 +101,7 @@ impl<'s> Unit<'s> {
             keeps_expired: false,
             expired_fields_max: usize::MAX,
             limits: CallLimits::none(),
+            lookups: (0, 0),
             position: None,
             next_position: None,
         }
@@ -187,6 +190,20 @@ impl<'s> Unit<'s> {
             *cached = self.store.databases.get(database);
         }
         cached
+    }
+
+    /// Prefetches what reads of these keys will need.
+    pub(crate) fn prefetch(&mut self, database: DatabaseId, keys: &[&[u8]]) {
+        if let Some(tables) = self.cached(database) {
+            // It fails as the reads will, which report it.
+            let _ = tables.keys.prefetch(keys);
+        }
+    }
+
+    /// Notes whether a read has found its key.
+    pub(crate) fn note_lookup(&mut self, is_found: bool) {
+        let (hits, misses) = &mut self.lookups;
+        *(if is_found { hits } else { misses }) += 1;
     }
 
     /// Calls `each` with the string at a key, or with `None`. Copies nothing into a slot.

@@ -378,6 +378,34 @@ fn two_threads_never_pop_the_same_entry() {
     finds(Bug::PopDeletesBlindly, pops_share_no_entry);
 }
 
+#[test]
+fn a_prefetch_changes_nothing_and_fails_only_where_reads_do() {
+    each_engine(|_, table| {
+        let keys: Vec<_> = (0..100_u32).map(u32::to_be_bytes).collect();
+        for key in keys.iter().step_by(2) {
+            table.put(key, key).unwrap();
+        }
+        let long = vec![7; 70_000];
+        let mut ahead: Vec<&[u8]> = keys.iter().map(<[u8; 4]>::as_slice).collect();
+        ahead.extend([&[], &long[..]]);
+        for count in [0, 1, ahead.len()] {
+            table.prefetch(&ahead[..count]).unwrap();
+        }
+        for (number, key) in keys.iter().enumerate() {
+            let value = table.get(key).unwrap();
+            assert_eq!(value.is_some(), number % 2 == 0, "{}", table.kind());
+        }
+        table.clear().unwrap();
+        table.prefetch(&ahead).unwrap();
+        assert_eq!(table.get(keys[0]).unwrap(), None);
+    });
+    let env = SimEnv::new(9);
+    let db = open(&env);
+    let table = db.create_table("t", TableOptions::new(EngineKind::HashLog)).unwrap();
+    db.drop_table("t").unwrap();
+    assert!(matches!(table.prefetch(&[b"k"]), Err(Error::StaleTable { .. })));
+}
+
 fn len_is_exact() {
     each_engine(|env, table| {
         assert!(table.is_empty().unwrap());

@@ -8,7 +8,7 @@ use crate::{
         scan_forward::{EntryRun, ForwardScan},
     },
     contract::{Entry, Value},
-    util::sync::{AtomicBool, Ordering},
+    util::sync::{AtomicBool, AtomicU64, Ordering},
 };
 
 /// Number of leaves that a step of a scan reads ahead from disk.
@@ -27,6 +27,8 @@ pub(super) struct BTreeState {
     pub(super) is_memory_wanted: AtomicBool,
     /// Whether writers have met leaves that were not in the cache.
     pub(super) is_cold: AtomicBool,
+    /// Misses of the cache when gets were last announced; `u64::MAX` if their leaves were missing.
+    pub(super) misses_seen: AtomicU64,
 }
 
 impl BTreeState {
@@ -35,6 +37,17 @@ impl BTreeState {
             && !self.is_checkpoint_requested.swap(true, Ordering::Relaxed)
         {
             self.paged.context.host.wake();
+        }
+    }
+
+    /// Loads the leaves of keys that gets will read soon, unless no leaf was missing since the last
+    /// call. A search for leaves costs as much as a get, so a table in memory is not searched.
+    pub(super) fn load_leaves_for_gets(&self, keys: &[&[u8]]) {
+        let misses = self.paged.tree.cache().misses();
+        if self.misses_seen.swap(misses, Ordering::Relaxed) != misses
+            && self.paged.tree.load_leaves(keys.iter().copied())
+        {
+            self.misses_seen.store(u64::MAX, Ordering::Relaxed);
         }
     }
 

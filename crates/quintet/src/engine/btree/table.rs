@@ -23,7 +23,7 @@ use crate::{
     util::{
         codec::{Lsn, to_u64},
         report::Report,
-        sync::{AtomicBool, Ordering, lock},
+        sync::{AtomicBool, AtomicU64, Ordering, lock},
     },
 };
 
@@ -54,6 +54,7 @@ impl BTree {
             is_checkpoint_requested,
             is_memory_wanted,
             is_cold,
+            misses_seen: AtomicU64::new(u64::MAX),
         };
         Ok((Self { inner: Arc::new(inner) }, lsn))
     }
@@ -93,6 +94,7 @@ impl Engine for BTree {
                     inner.is_cold.store(false, Ordering::Relaxed);
                 }
             }
+            Hint::Gets(keys) => inner.load_leaves_for_gets(keys),
             Hint::Write { .. } => {}
         }
     }

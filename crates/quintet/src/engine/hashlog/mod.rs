@@ -77,7 +77,7 @@ pub use self::table::HashLog;
 
 use std::sync::Arc;
 
-use self::{chunk::Chunk, large_value::LargeValue, wanted_work::WantedWork};
+use self::{chunk::Chunk, large_value::LargeValue, read::BATCH, wanted_work::WantedWork};
 use crate::{
     Result,
     contract::{
@@ -134,8 +134,12 @@ impl Engine for HashLog {
     }
 
     fn prefetch(&self, hint: Hint<'_, '_>) {
-        if let Hint::Replay(key) = hint {
-            self.index.prefetch(self.hash(key));
+        match hint {
+            Hint::Replay(key) => self.index.prefetch(self.hash(key)),
+            Hint::Gets(keys) => keys.chunks(BATCH).for_each(|keys| {
+                self.prefetch_entries(keys, &mut [0; BATCH], &mut [None; BATCH]);
+            }),
+            Hint::Write { .. } | Hint::Batch(_) => {}
         }
     }
 

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Keys of a multi-get whose cache misses overlap.
-const BATCH: usize = 32;
+pub(super) const BATCH: usize = 32;
 
 /// Maximum number of times that one read is repeated because its entry changed. Beyond it, no
 /// writer is the cause: the entry names a large value that does not exist, so the table is damaged.
@@ -215,15 +215,8 @@ impl HashLog {
         let mut cold = Vec::new();
         let mut scratch = Vec::new();
         for (number, batch) in keys.chunks(BATCH).enumerate() {
-            let mut hashes = [0; BATCH];
-            for (hash, key) in hashes.iter_mut().zip(batch) {
-                *hash = self.hash(key);
-                self.index.prefetch(*hash);
-            }
-            let mut seen = [None; BATCH];
-            for ((seen, hash), _) in seen.iter_mut().zip(&hashes).zip(batch) {
-                *seen = self.prefetch_entry(*hash);
-            }
+            let (mut hashes, mut seen) = ([0; BATCH], [None; BATCH]);
+            self.prefetch_entries(batch, &mut hashes, &mut seen);
             for (index, ((key, hash), seen)) in batch.iter().zip(hashes).zip(seen).enumerate() {
                 let index = number * BATCH + index;
                 match self.answer_at(key, hash, seen, &mut scratch) {
@@ -238,6 +231,24 @@ impl HashLog {
             }
         }
         if cold.is_empty() { Ok(()) } else { self.read_many_cold(keys, &cold, each) }
+    }
+
+    /// Prefetches the entries of a batch of keys: their index lines first. Sets for each key its
+    /// hash and what [`Self::prefetch_entry`] returns.
+    #[inline]
+    pub(super) fn prefetch_entries(
+        &self,
+        batch: &[&[u8]],
+        hashes: &mut [u64; BATCH],
+        seen: &mut [Option<(u64, u64)>; BATCH],
+    ) {
+        for (hash, key) in hashes.iter_mut().zip(batch) {
+            *hash = self.hash(key);
+            self.index.prefetch(*hash);
+        }
+        for ((seen, hash), _) in seen.iter_mut().zip(hashes).zip(batch) {
+            *seen = self.prefetch_entry(*hash);
+        }
     }
 
     /// Prefetches the first entry that may be that of a hash's key. Returns its address and the

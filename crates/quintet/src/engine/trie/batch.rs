@@ -74,6 +74,14 @@ impl Trie {
         })
     }
 
+    /// Prefetches the records of keys that will be read soon.
+    pub(super) fn prefetch_records(&self, keys: &[&[u8]]) {
+        for batch in keys.chunks(BATCH) {
+            let mut lookups = [SteppedLookup::default(); BATCH];
+            self.step_lookups(batch, lookups.get_mut(..batch.len()).unwrap_or(&mut []));
+        }
+    }
+
     /// Steps the lookups of a batch in turn until all have ended, and prefetches the records that
     /// they met.
     fn step_lookups(&self, keys: &[&[u8]], lookups: &mut [SteppedLookup]) {

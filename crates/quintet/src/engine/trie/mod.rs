@@ -141,25 +141,28 @@ impl Engine for Trie {
 
     #[inline]
     fn prefetch(&self, hint: Hint<'_, '_>) {
-        if let Hint::Write { key, hash, step } = hint {
-            let path = if self.hash.is_siphash() {
-                hash & self.hash_mask
-            } else if self.hash.is_none() {
-                self.path(key).hash
-            } else {
-                return;
-            };
-            let mut lookup = self.index.begin_lookup(path);
-            for _ in 0..step {
-                match self.index.step(&mut lookup) {
-                    LookupStep::Pending => {}
-                    LookupStep::Switched => self.index.follow_keyed(&mut lookup, key),
-                    LookupStep::Candidate(_) | LookupStep::Ended => break,
-                }
+        let (key, hash, step) = match hint {
+            Hint::Write { key, hash, step } => (key, hash, step),
+            Hint::Gets(keys) => return self.prefetch_records(keys),
+            Hint::Replay(_) | Hint::Batch(_) => return,
+        };
+        let path = if self.hash.is_siphash() {
+            hash & self.hash_mask
+        } else if self.hash.is_none() {
+            self.path(key).hash
+        } else {
+            return;
+        };
+        let mut lookup = self.index.begin_lookup(path);
+        for _ in 0..step {
+            match self.index.step(&mut lookup) {
+                LookupStep::Pending => {}
+                LookupStep::Switched => self.index.follow_keyed(&mut lookup, key),
+                LookupStep::Candidate(_) | LookupStep::Ended => break,
             }
-            if let Some(address) = lookup.candidate() {
-                self.regions.prefetch(address);
-            }
+        }
+        if let Some(address) = lookup.candidate() {
+            self.regions.prefetch(address);
         }
     }
 
