@@ -205,7 +205,8 @@ fn open(
         .map_err(|error| StartFailure(format!("cannot start a thread: {error}")))
 }
 
-fn settings(config: &Config, budget: u64) -> Settings {
+/// The settings of a configuration, with the memory budget of the store in bytes.
+pub(crate) fn settings(config: &Config, budget: u64) -> Settings {
     let settings = Settings::default();
     settings.set_appendfsync(config.appendfsync);
     settings.set_password(&config.requirepass);
