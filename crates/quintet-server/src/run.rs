@@ -370,7 +370,7 @@ async fn sweep(server: Arc<Server>) {
     loop {
         let own = server.clone();
         let step = move || {
-            if own.replication.is_loading() {
+            if own.replication.is_loading() || own.pause.current().is_some() {
                 return Ok(Swept::default());
             }
             // The master of a replica removes what has expired.

@@ -6,15 +6,14 @@
 //! Replies are sent after the commit. If the commit fails, each of the replies becomes the error.
 
 mod limits;
+mod observers;
+mod pause;
 mod queue;
 mod rights;
 
-use std::{
-    fmt::Write as _,
-    sync::atomic::Ordering,
-    time::{Duration, Instant},
-};
+use std::{fmt::Write as _, sync::atomic::Ordering, time::Instant};
 
+use observers::{monitor, note_time};
 use quintet::Durability;
 
 use crate::{
@@ -25,13 +24,9 @@ use crate::{
     failure::{Done, Fail},
     resp::{Args, Reply},
     spec::{Keys, Selection, Spec, flag},
-    state::{Event, Queued, ReplyMode, Server, Session, SlowCommand, Stats},
+    state::{Event, Queued, ReplyMode, Server, Session, Stats},
     store::{DatabaseId, Position, Unit, event, now_millis},
 };
-
-/// Arguments of a slow command that are kept, and bytes of each.
-const SLOW_ARGS_MAX: usize = 32;
-const SLOW_BYTES_MAX: usize = 128;
 
 /// Runs requests.
 #[derive(Debug)]
@@ -138,7 +133,8 @@ impl Dispatcher {
         Self { commands }
     }
 
-    /// Runs one request. The reply is complete unless the session has a block afterwards.
+    /// Runs one request. The reply is complete unless the session has a block afterwards, has work,
+    /// or is held.
     pub(crate) fn run<'s>(
         &self,
         server: &'s Server,
@@ -158,6 +154,11 @@ impl Dispatcher {
                 return;
             }
         };
+        let queue = session.queue.as_deref().unwrap_or(&[]);
+        if pause::is_held(server, session, &command.spec, (&self.commands, queue)) {
+            session.is_held = true;
+            return;
+        }
         Stats::add(&server.stats.commands, 1);
         if server.clients.has_monitors() && !session.is_retry {
             monitor(server, session, args);
@@ -176,7 +177,7 @@ impl Dispatcher {
                 }
             }
         }
-        if session.block.is_some() || session.work.is_some() {
+        if session.block.is_some() || session.work.is_some() || session.is_held {
             return;
         }
         // A position within a transaction is none.
@@ -188,7 +189,7 @@ impl Dispatcher {
         limits::limit_reply(session, reply, start);
         server.stats.note_reply(reply, start);
         pipeline.end_reply(session, reply, start);
-        note_time(server, pipeline, session, at, args);
+        note_time(server, &mut pipeline.clock, session, at, args);
         if !pipeline.unit.is_changed() {
             pipeline.unit.end_unchanged();
             pipeline.replies = 0;
@@ -264,6 +265,9 @@ impl Dispatcher {
         let queue = session.queue.take().unwrap_or_default();
         pipeline.commit(reply);
         if !self.begin_execution(server, pipeline, session, reply, &queue) {
+            if session.is_held {
+                session.queue = Some(queue);
+            }
             return;
         }
         let start = reply.out.len();
@@ -297,7 +301,7 @@ impl Dispatcher {
                     break;
                 }
             }
-            note_time(server, pipeline, session, queued.command, args);
+            note_time(server, &mut pipeline.clock, session, queued.command, args);
         }
         session.is_executing = false;
         pipeline.unit.advance(session.database);
@@ -319,6 +323,7 @@ impl Dispatcher {
     }
 
     /// Locks the keys of queued commands. Returns `false`, with the reply, if they must not run.
+    /// If a pause holds them, it returns `false` without a reply.
     fn begin_execution<'s>(
         &self,
         server: &'s Server,
@@ -333,6 +338,12 @@ impl Dispatcher {
             return false;
         }
         self.lock_queue(pipeline, session, queue);
+        let exec = server.registry.find(b"exec").and_then(|at| server.registry.spec(at));
+        let is_held = |exec: &Spec| pause::is_held(server, session, exec, (&self.commands, queue));
+        if exec.is_some_and(is_held) {
+            session.is_held = true;
+            return false;
+        }
         // It may follow a master since the commands were queued.
         let specs = queue.iter().filter_map(|queued| self.commands.get(queued.command));
         let refusal =
@@ -405,7 +416,11 @@ fn run_handler<'s>(
         // An empty unit waits, so this cannot fail.
         lock(&mut pipeline.unit, session.database, spec, args);
     }
-    // Checked again under the locks: a dump may be loaded since the first check.
+    // Checked again under the locks: a pause or a load may have begun since the first check.
+    if pause::is_held(server, session, spec, (&[], &[])) {
+        session.is_held = true;
+        return;
+    }
     let refusal = server.replication.refusal(spec, session.is_link);
     if let Some(fail) = refusal.or_else(|| rights::namespace_refusal(session, spec)) {
         reply.error(&fail.text());
@@ -492,6 +507,11 @@ fn unknown(args: Args<'_>) -> Fail {
             return Fail::with(format!("ERR '{name}' is not supported: Quintet runs no scripts"));
         }
     }
+    for cluster in [b"cluster".as_slice(), b"readonly", b"readwrite", b"asking"] {
+        if name.eq_ignore_ascii_case(cluster) {
+            return Fail::new("ERR This instance has cluster support disabled");
+        }
+    }
     let mut text = format!("ERR unknown command '{}', with args beginning with: ", shorten(name));
     for argument in args.from(1) {
         if text.len() > 128 {
@@ -506,82 +526,4 @@ fn unknown(args: Args<'_>) -> Fail {
 /// A word of a request for a message: at most 128 bytes.
 fn shorten(word: &[u8]) -> String {
     String::from_utf8_lossy(word.get(..128).unwrap_or(word)).into_owned()
-}
-
-/// Counts the time of a command, and keeps it if it was slow.
-fn note_time(
-    server: &Server,
-    pipeline: &mut Pipeline<'_>,
-    session: &Session,
-    at: usize,
-    args: Args<'_>,
-) {
-    let now = Instant::now();
-    let elapsed = now.duration_since(pipeline.clock);
-    pipeline.clock = now;
-    let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
-    if let Some(counters) = server.stats.by_command.get(at) {
-        counters.calls.fetch_add(1, Ordering::Relaxed);
-        counters.micros.fetch_add(micros, Ordering::Relaxed);
-        counters.latency.record(elapsed);
-    }
-    let is_fast = server.registry.spec(at).is_some_and(|spec| spec.has(flag::FAST));
-    server.note_latency(if is_fast { Event::FastCommand } else { Event::Command }, elapsed);
-    let limit = server.settings.slowlog_log_slower_than.load(Ordering::Relaxed);
-    if micros < limit || elapsed < Duration::from_micros(1) {
-        return;
-    }
-    let mut words: Vec<Vec<u8>> = args.from(0).take(SLOW_ARGS_MAX).map(shorten_slow).collect();
-    let name = words.first().map(|name| name.to_ascii_lowercase()).unwrap_or_default();
-    if [b"auth".as_slice(), b"hello", b"config", b"acl"].contains(&name.as_slice()) {
-        words.truncate(1);
-        words.push(b"(redacted)".to_vec());
-    }
-    if let Some(left_out) = server.stats.log_limits.slow.admit() {
-        let command = server.registry.spec(at).map_or("", |spec| spec.name);
-        let bytes: usize = args.from(0).map(<[u8]>::len).sum();
-        let (arguments, client) = (args.len(), &session.client.address);
-        tracing::warn!(command, micros, arguments, bytes, %client, left_out, "slow command");
-    }
-    let slow = SlowCommand {
-        id: 0,
-        time: now_millis() / 1000,
-        micros,
-        args: words,
-        address: session.client.address.clone(),
-        name: session.client.info().name.clone(),
-    };
-    server.stats.add_slow(slow, server.settings.slowlog_max_len.load(Ordering::Relaxed));
-}
-
-fn shorten_slow(word: &[u8]) -> Vec<u8> {
-    match word.get(..SLOW_BYTES_MAX) {
-        Some(start) if word.len() > SLOW_BYTES_MAX => {
-            let rest = word.len() - SLOW_BYTES_MAX;
-            [start, format!("... ({rest} more bytes)").as_bytes()].concat()
-        }
-        _ => word.to_vec(),
-    }
-}
-
-/// Sends a command to the clients that have asked for all.
-fn monitor(server: &Server, session: &Session, args: Args<'_>) {
-    let is_secret = ["auth", "hello", "config", "acl"].iter().any(|name| args.is(0, name));
-    let now = now_millis();
-    let mut line = format!(
-        "{}.{:03}000 [{} {}]",
-        now / 1000,
-        now % 1000,
-        session.database.index(),
-        session.client.address
-    );
-    for word in args.from(0).take(if is_secret { 1 } else { usize::MAX }) {
-        // A write to a string cannot fail.
-        let _ = write!(line, " \"{}\"", word.escape_ascii());
-    }
-    for client in server.clients.all() {
-        if client.is_monitor.load(Ordering::Acquire) {
-            client.push(|reply| reply.simple(&line));
-        }
-    }
 }

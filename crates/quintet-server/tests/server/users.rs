@@ -151,11 +151,20 @@ fn subscriptions_need_channels_and_end_with_them() {
     let mut admin = server.client();
     expect(&mut admin, "acl setuser app on nopass &news.* +@pubsub", "+OK");
     let mut app = log_in(&server, "app", "x");
-    for request in ["subscribe other", "psubscribe *", "psubscribe news.a*", "publish other x"] {
+    for request in [
+        "subscribe other",
+        "psubscribe *",
+        "psubscribe news.a*",
+        "publish other x",
+        "ssubscribe other",
+        "spublish other x",
+    ] {
         expect(&mut app, request, "-NOPERM this user has no permissions to access one of the ch");
     }
     expect(&mut app, "subscribe news.a", "[\"subscribe\"");
     expect(&mut app, "psubscribe news.*", "[\"psubscribe\"");
+    let mut sharded = log_in(&server, "app", "x");
+    expect(&mut sharded, "ssubscribe news.a news.b", "[\"ssubscribe\", \"news.a\", :1]");
     assert_eq!(admin.call("publish news.a 1"), Value::Integer(2));
     app.read();
     app.read();
@@ -166,6 +175,8 @@ fn subscriptions_need_channels_and_end_with_them() {
     app.read();
     expect(&mut admin, "acl setuser app resetchannels &news.a", "+OK");
     assert!(app.is_ended());
+    assert_eq!(sharded.read().text(), "[\"ssubscribe\", \"news.b\", :2]");
+    assert!(sharded.is_ended());
 }
 
 #[test]
@@ -397,7 +408,7 @@ fn connect_from(from: &str, port: u16) -> TcpStream {
 }
 
 /// Requests whose keys are `a`, `b` and `c`.
-const REQUESTS: [&str; 74] = [
+pub(crate) const REQUESTS: [&str; 74] = [
     "get a",
     "set a v",
     "set a v get",

@@ -250,7 +250,7 @@ pub(super) fn clients(server: &Server) -> Value {
                 "age_seconds": client.connected.elapsed().as_secs(),
                 "idle_seconds": info.active.unwrap_or(client.connected).elapsed().as_secs(),
                 "command": info.command,
-                "is_blocked": info.is_blocked,
+                "is_blocked": info.is_waiting(),
                 "protocol": info.protocol,
                 "buffer_bytes": buffers,
             })
