@@ -3,7 +3,7 @@
 //! The connection keeps the request in its buffer and runs it when the pause ends or changes. It
 //! reads at most [`AHEAD_BYTES_MAX`] ahead, and sends messages meanwhile.
 
-use std::{pin::pin, sync::atomic::Ordering};
+use std::{pin::pin, sync::atomic::Ordering, time::Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 
@@ -16,6 +16,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.session.client.info().is_held = true;
         let held = self.wait_for_pause().await;
         self.session.client.info().is_held = false;
+        self.active = Instant::now();
         // The request is parsed again, from its beginning.
         self.parser.reset();
         held

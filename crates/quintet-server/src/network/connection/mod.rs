@@ -67,7 +67,8 @@ pub(super) struct Connection<S> {
     is_idle: bool,
     /// Whether the request under way may have a password, whose bytes are then overwritten.
     has_secret: bool,
-    /// When the idle time began: at the start or the last read.
+    /// When the idle time began: at the start, at the last read, or when the last request that had
+    /// to wait was answered.
     active: Instant,
     /// Wakes the task to check the idle time. It is set when it fires, not at each read.
     idle: Pin<Box<Sleep>>,
@@ -340,6 +341,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.session.client.info().is_blocked = false;
         self.session.is_retry = false;
         self.session.block = None;
+        self.active = Instant::now();
         let has_committed = waited?;
         self.end_request(length);
         self.sync_and_write(has_committed).await
