@@ -205,7 +205,8 @@ fn open(
         .map_err(|error| StartFailure(format!("cannot start a thread: {error}")))
 }
 
-fn settings(config: &Config, budget: u64) -> Settings {
+/// The settings of a configuration, with the memory budget of the store in bytes.
+pub(crate) fn settings(config: &Config, budget: u64) -> Settings {
     let settings = Settings::default();
     settings.set_appendfsync(config.appendfsync);
     settings.set_password(&config.requirepass);
@@ -369,7 +370,7 @@ async fn sweep(server: Arc<Server>) {
     loop {
         let own = server.clone();
         let step = move || {
-            if own.replication.is_loading() {
+            if own.replication.is_loading() || own.pause.current().is_some() {
                 return Ok(Swept::default());
             }
             // The master of a replica removes what has expired.

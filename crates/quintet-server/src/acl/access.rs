@@ -50,7 +50,7 @@ const ASK: [&str; 18] = [
 ];
 
 /// Commands that change keys and return no data of them.
-const CHANGE: [&str; 53] = [
+const CHANGE: [&str; 54] = [
     "append",
     "del",
     "expire",
@@ -79,6 +79,7 @@ const CHANGE: [&str; 53] = [
     "pexpireat",
     "pfadd",
     "psetex",
+    "restore",
     "rpush",
     "rpushx",
     "sadd",

@@ -26,9 +26,9 @@ use std::{
     },
 };
 
-use access::RowAccess;
 use zeroize::Zeroizing;
 
+pub(crate) use access::RowAccess;
 pub(crate) use log::{Log, LogEntry, Reason};
 pub(crate) use password::{Login, fill_random};
 pub(crate) use rules::Rule;

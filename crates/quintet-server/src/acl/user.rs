@@ -133,8 +133,8 @@ impl Permissions {
             }
         }
         let (channels, is_pattern) = match spec.name {
-            "publish" => (1..2, false),
-            "subscribe" => (1..args.len(), false),
+            "publish" | "spublish" => (1..2, false),
+            "subscribe" | "ssubscribe" => (1..args.len(), false),
             "psubscribe" => (1..args.len(), true),
             _ => return Ok(()),
         };

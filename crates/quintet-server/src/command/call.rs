@@ -177,6 +177,6 @@ impl<'c> Call<'c, '_> {
             self.session.deadline = timeout.map(|timeout| std::time::Instant::now() + timeout);
         }
         let until = self.session.deadline;
-        self.session.block = Some(Block { until, keys: names, on_timeout });
+        self.session.block = Some(Block { until, keys: names, on_timeout, is_paused: false });
     }
 }

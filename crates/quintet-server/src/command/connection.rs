@@ -238,7 +238,7 @@ fn parse_id(text: &[u8]) -> Done<u64> {
 
 /// Whether a client is of a type that `CLIENT LIST TYPE` names.
 fn is_of_type(client: &Client, name: &[u8]) -> Done<bool> {
-    let is_subscriber = client.info().subscriptions != (0, 0);
+    let is_subscriber = !client.info().subscriptions.is_none();
     match name.to_ascii_lowercase().as_slice() {
         b"normal" => Ok(!is_subscriber),
         b"pubsub" => Ok(is_subscriber),
@@ -410,10 +410,15 @@ fn help(call: &mut Call<'_, '_>) -> Done {
             ("KILL <ip:port> | <option> <value> ...", "Kill connections."),
             ("LIST [options ...]", "Return information about client connections."),
             ("NO-EVICT (ON|OFF)", "Protect the current client from being ended for its memory."),
+            (
+                "PAUSE <timeout> [WRITE|ALL]",
+                "Suspend all, or just write, clients for <timeout> milliseconds.",
+            ),
             ("REPLY (ON|OFF|SKIP)", "Control the replies sent to the current connection."),
             ("SETINFO <option> <value>", "Set the name or version of the client's library."),
             ("SETNAME <name>", "Assign the name <name> to the current connection."),
             ("UNBLOCK <clientid> [TIMEOUT|ERROR]", "Unblock the specified blocked client."),
+            ("UNPAUSE", "Stop the current client pause, resuming traffic."),
             ("HELP", "Print this help."),
         ],
     );

@@ -19,7 +19,9 @@ mod list_moves;
 mod lists;
 mod login;
 mod members;
+mod memory;
 mod namespaces;
+mod pause;
 pub(crate) mod pubsub;
 mod replication;
 mod scan;
@@ -32,6 +34,7 @@ mod sorted_sets;
 mod stream;
 mod stream_claims;
 mod stream_groups;
+mod stream_info;
 mod streams;
 mod strings;
 pub(crate) mod transactions;
@@ -57,6 +60,7 @@ pub(crate) fn table() -> Vec<Command> {
         sort::COMMANDS,
         streams::COMMANDS,
         stream_groups::COMMANDS,
+        stream_info::COMMANDS,
         stream_claims::COMMANDS,
         lists::COMMANDS,
         list_moves::COMMANDS,
@@ -67,9 +71,11 @@ pub(crate) fn table() -> Vec<Command> {
         transfer::COMMANDS,
         connection::COMMANDS,
         login::COMMANDS,
+        pause::COMMANDS,
         namespaces::COMMANDS,
         namespaces::server_rows::COMMANDS,
         server::COMMANDS,
+        memory::COMMANDS,
         acl::COMMANDS,
         administration::COMMANDS,
         replication::COMMANDS,

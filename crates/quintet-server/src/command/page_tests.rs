@@ -13,8 +13,25 @@ const WRITE: &str = "QUINTET_REFERENCE_WRITE";
 const MISSING: [(&str, &[&str]); 4] = [
     ("generic", &["migrate"]),
     ("hyperloglog", &["pfdebug", "pfselftest"]),
-    ("pubsub", &["spublish", "ssubscribe", "sunsubscribe"]),
-    ("server", &["debug", "failover", "module", "psync", "replconf", "restore-asking", "sync"]),
+    (
+        "connection",
+        &["client|caching", "client|getredir", "client|tracking", "client|trackinginfo"],
+    ),
+    (
+        "server",
+        &[
+            "config|rewrite",
+            "debug",
+            "failover",
+            "module|load",
+            "module|loadex",
+            "module|unload",
+            "psync",
+            "replconf",
+            "restore-asking",
+            "sync",
+        ],
+    ),
 ];
 
 fn page() -> String {
@@ -44,7 +61,10 @@ fn page() -> String {
         (`EVAL`, `EVALSHA`, `SCRIPT`, `FUNCTION`, `FCALL`).\n\n| group | commands |\n|---|---|\n",
     );
     for (group, names) in MISSING {
-        let names: Vec<_> = names.iter().map(|name| format!("`{}`", name.to_uppercase())).collect();
+        let names: Vec<_> = names
+            .iter()
+            .map(|name| format!("`{}`", name.replace('|', " ").to_uppercase()))
+            .collect();
         let _ = writeln!(text, "| {group} | {} |", names.join(", "));
     }
     text

@@ -1,4 +1,4 @@
-//! Publish and subscribe.
+//! Publish and subscribe, also to shard channels: one server is one shard.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,7 @@ use crate::{
     failure::Done,
     resp::Reply,
     spec::{Group, Keys},
-    state::{Server, Session, name_bytes},
+    state::{Server, Session, Subscriptions, Topic, name_bytes},
 };
 
 commands! { Group::PubSub;
@@ -26,16 +26,32 @@ commands! { Group::PubSub;
         "Returns a count of unique pattern subscriptions.";
     "pubsub|numsub" -2 [PUBSUB] Keys::None, numsub, "2.8.0",
         "Returns a count of subscribers to channels.";
+    "pubsub|shardchannels" -2 [PUBSUB] Keys::None, shardchannels, "7.0.0",
+        "Returns the active shard channels.";
+    "pubsub|shardnumsub" -2 [PUBSUB] Keys::None, shardnumsub, "7.0.0",
+        "Returns the count of subscribers of shard channels.";
     "punsubscribe" -1 [PUBSUB SUBSCRIBED] Keys::None, punsubscribe, "2.0.0",
         "Stops listening to messages published to channels that match one or more patterns.";
+    "spublish" 3 [PUBSUB FAST] Keys::None, spublish, "7.0.0",
+        "Post a message to a shard channel.";
+    "ssubscribe" -2 [PUBSUB SUBSCRIBED] Keys::None, ssubscribe, "7.0.0",
+        "Listens for messages published to shard channels.";
     "subscribe" -2 [PUBSUB SUBSCRIBED] Keys::None, subscribe, "2.0.0",
         "Listens for messages published to channels.";
+    "sunsubscribe" -1 [PUBSUB SUBSCRIBED] Keys::None, sunsubscribe, "7.0.0",
+        "Stops listening to messages posted to shard channels.";
     "unsubscribe" -1 [PUBSUB SUBSCRIBED] Keys::None, unsubscribe, "2.0.0",
         "Stops listening to messages posted to channels.";
 }
 
 fn publish(call: &mut Call<'_, '_>) -> Done {
     let receivers = call.server.pubsub.publish(call.args.at(1), call.args.at(2));
+    call.reply.count(receivers);
+    Ok(())
+}
+
+fn spublish(call: &mut Call<'_, '_>) -> Done {
+    let receivers = call.server.pubsub.publish_shard(call.args.at(1), call.args.at(2));
     call.reply.count(receivers);
     Ok(())
 }
@@ -47,88 +63,103 @@ fn confirm(reply: &mut Reply, kind: &str, name: Option<&[u8]>, count: usize) {
     reply.count(count);
 }
 
+/// The number that confirmations of a topic have: shard channels are counted apart.
+fn confirmed_count(session: &Session, topic: Topic) -> usize {
+    match topic {
+        Topic::Shard => session.shard_channels.len(),
+        Topic::Channel | Topic::Pattern => session.channels.len() + session.patterns.len(),
+    }
+}
+
 fn note_subscriptions(session: &Session) {
-    session.client.info().subscriptions = (session.channels.len(), session.patterns.len());
+    session.client.info().subscriptions = Subscriptions {
+        channels: session.channels.len(),
+        patterns: session.patterns.len(),
+        shard_channels: session.shard_channels.len(),
+    };
     let is_subscriber = session.subscription_count() > 0;
     session.client.is_subscriber.store(is_subscriber, Ordering::Release);
 }
 
-fn add(call: &mut Call<'_, '_>, kind: &str, is_pattern: bool) -> Done {
-    for name in call.args.from(1) {
-        if is_pattern {
-            check_pattern(name)?;
-        }
+fn add(call: &mut Call<'_, '_>, kind: &str, topic: Topic) -> Done {
+    if topic == Topic::Pattern {
+        call.args.from(1).try_for_each(check_pattern)?;
     }
     for name in call.args.from(1) {
         let session = &mut *call.session;
-        let own = if is_pattern { &mut session.patterns } else { &mut session.channels };
-        if own.insert(name.to_vec()) {
+        if session.topics(topic).insert(name.to_vec()) {
             session.name_bytes.1 += name_bytes(name);
-            call.server.pubsub.subscribe(name, is_pattern, &session.client);
+            call.server.pubsub.subscribe(topic, name, &session.client);
         }
-        confirm(call.reply, kind, Some(name), session.subscription_count());
+        confirm(call.reply, kind, Some(name), confirmed_count(session, topic));
     }
     note_subscriptions(call.session);
     Ok(())
 }
 
-fn remove(call: &mut Call<'_, '_>, kind: &str, is_pattern: bool) {
+fn remove(call: &mut Call<'_, '_>, kind: &str, topic: Topic) {
     let session = &mut *call.session;
-    let own = if is_pattern { &session.patterns } else { &session.channels };
     let names: Vec<Vec<u8>> = if call.args.len() > 1 {
         call.args.from(1).map(<[u8]>::to_vec).collect()
     } else {
-        own.iter().cloned().collect()
+        session.topics(topic).iter().cloned().collect()
     };
     if names.is_empty() {
-        confirm(call.reply, kind, None, session.subscription_count());
+        confirm(call.reply, kind, None, confirmed_count(session, topic));
     }
     for name in names {
-        let own = if is_pattern { &mut session.patterns } else { &mut session.channels };
-        if own.remove(&name) {
+        if session.topics(topic).remove(&name) {
             session.name_bytes.1 -= name_bytes(&name);
-            call.server.pubsub.unsubscribe(&name, is_pattern, session.client.id);
+            call.server.pubsub.unsubscribe(topic, &name, session.client.id);
         }
-        confirm(call.reply, kind, Some(&name), session.subscription_count());
+        confirm(call.reply, kind, Some(&name), confirmed_count(session, topic));
     }
     note_subscriptions(session);
 }
 
 fn subscribe(call: &mut Call<'_, '_>) -> Done {
-    add(call, "subscribe", false)
+    add(call, "subscribe", Topic::Channel)
 }
 
 fn psubscribe(call: &mut Call<'_, '_>) -> Done {
-    add(call, "psubscribe", true)
+    add(call, "psubscribe", Topic::Pattern)
+}
+
+fn ssubscribe(call: &mut Call<'_, '_>) -> Done {
+    add(call, "ssubscribe", Topic::Shard)
 }
 
 fn unsubscribe(call: &mut Call<'_, '_>) -> Done {
-    remove(call, "unsubscribe", false);
+    remove(call, "unsubscribe", Topic::Channel);
     Ok(())
 }
 
 fn punsubscribe(call: &mut Call<'_, '_>) -> Done {
-    remove(call, "punsubscribe", true);
+    remove(call, "punsubscribe", Topic::Pattern);
+    Ok(())
+}
+
+fn sunsubscribe(call: &mut Call<'_, '_>) -> Done {
+    remove(call, "sunsubscribe", Topic::Shard);
     Ok(())
 }
 
 /// Ends all subscriptions of a connection.
 pub(crate) fn end_subscriptions(session: &mut Session, server: &Server) {
-    for name in std::mem::take(&mut session.channels) {
-        server.pubsub.unsubscribe(&name, false, session.client.id);
-    }
-    for name in std::mem::take(&mut session.patterns) {
-        server.pubsub.unsubscribe(&name, true, session.client.id);
+    for topic in [Topic::Channel, Topic::Pattern, Topic::Shard] {
+        for name in std::mem::take(session.topics(topic)) {
+            server.pubsub.unsubscribe(topic, &name, session.client.id);
+        }
     }
     session.name_bytes.1 = 0;
     note_subscriptions(session);
 }
 
-fn channels(call: &mut Call<'_, '_>) -> Done {
+fn reply_names(call: &mut Call<'_, '_>, topic: Topic) -> Done {
     if let Some(pattern) = call.args.get(2) {
         check_pattern(pattern)?;
     }
-    let names = call.server.pubsub.channels(call.args.get(2));
+    let names = call.server.pubsub.names(topic, call.args.get(2));
     call.reply.array(names.len());
     for name in names {
         call.reply.bulk(&name);
@@ -136,17 +167,34 @@ fn channels(call: &mut Call<'_, '_>) -> Done {
     Ok(())
 }
 
-fn numsub(call: &mut Call<'_, '_>) -> Done {
+fn reply_counts(call: &mut Call<'_, '_>, topic: Topic) {
     call.reply.array((call.args.len() - 2) * 2);
     for name in call.args.from(2) {
         call.reply.bulk(name);
-        call.reply.count(call.server.pubsub.subscriber_count(name));
+        call.reply.count(call.server.pubsub.subscriber_count(topic, name));
     }
+}
+
+fn channels(call: &mut Call<'_, '_>) -> Done {
+    reply_names(call, Topic::Channel)
+}
+
+fn shardchannels(call: &mut Call<'_, '_>) -> Done {
+    reply_names(call, Topic::Shard)
+}
+
+fn numsub(call: &mut Call<'_, '_>) -> Done {
+    reply_counts(call, Topic::Channel);
+    Ok(())
+}
+
+fn shardnumsub(call: &mut Call<'_, '_>) -> Done {
+    reply_counts(call, Topic::Shard);
     Ok(())
 }
 
 fn numpat(call: &mut Call<'_, '_>) -> Done {
-    call.reply.count(call.server.pubsub.pattern_count());
+    call.reply.count(call.server.pubsub.name_count(Topic::Pattern));
     Ok(())
 }
 
@@ -164,6 +212,15 @@ fn help(call: &mut Call<'_, '_>) -> Done {
                 "NUMSUB [<channel> ...]",
                 "Return the number of subscribers for the specified channels, excluding pattern \
                  subscriptions(default: no channels).",
+            ),
+            (
+                "SHARDCHANNELS [<pattern>]",
+                "Return the currently active shard level channels matching a <pattern> \
+                 (default: '*').",
+            ),
+            (
+                "SHARDNUMSUB [<shardchannel> ...]",
+                "Return the number of subscribers for the specified shard level channel(s)",
             ),
             ("HELP", "Print this help."),
         ],

@@ -309,23 +309,41 @@ impl<'u> Stream<'u> {
     pub(super) fn first_pending(
         &self,
         group: &[u8],
-        (from, to): (StreamId, StreamId),
+        range: (StreamId, StreamId),
         most: usize,
     ) -> Done<Vec<PendingEntry>> {
-        let (start, end) = (pending_name(group, from), pending_name(group, to));
         let mut found = Vec::new();
+        self.visit_pending(group, range, |entry| {
+            self.hold(entry.consumer.len())?;
+            found.push(entry);
+            if found.len() >= most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        Ok(found)
+    }
+
+    /// Calls `each` with the pending entries of a group in order, until it returns `Break`. What it
+    /// keeps must be counted with [`Self::hold`]. Fails if the command is beyond a limit.
+    pub(super) fn visit_pending(
+        &self,
+        group: &[u8],
+        (from, to): (StreamId, StreamId),
+        mut each: impl FnMut(PendingEntry) -> ControlFlow<()>,
+    ) -> Done {
+        let (start, end) = (pending_name(group, from), pending_name(group, to));
         if start > end {
-            return Ok(found);
+            return Ok(());
         }
         let range = (Bound::Included(start.as_slice()), Bound::Included(end.as_slice()));
         let id_at = start.len() - 16;
         self.elements.visit(range, false, |name, value| {
             let id = StreamId::of_bytes(name.get(id_at..).unwrap_or(&[]));
-            found.push(decode_pending(id, value));
-            self.elements.hold(value.len())?;
-            if found.len() >= most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        Ok(found)
+            each(decode_pending(id, value))
+        })
+    }
+
+    /// Counts bytes that the command copies for an element. `Break` beyond a limit.
+    pub(super) fn hold(&self, bytes: usize) -> ControlFlow<()> {
+        self.elements.hold(bytes)
     }
 
     /// A pending entry.
@@ -380,6 +398,17 @@ impl<'u> Stream<'u> {
             std::cmp::Ordering::Equal => Some(self.added - length + 1),
             std::cmp::Ordering::Greater => None,
         })
+    }
+
+    /// The number of entries that a group has not read, if it can be known. `XGROUP SETID` takes
+    /// any number of entries read, so it may be negative, as in Redis.
+    pub(super) fn lag(&self, state: &GroupState) -> Done<Option<i64>> {
+        let read = if self.has_tombstones_from(state.last) { None } else { state.entries_read };
+        let known = match read {
+            Some(read) => Some(read),
+            None => self.entries_up_to(state.last)?,
+        };
+        Ok(known.map(|known| self.added.cast_signed().wrapping_sub_unsigned(known)))
     }
 
     /// Elements with a prefix, without it.

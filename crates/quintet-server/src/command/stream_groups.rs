@@ -29,16 +29,13 @@ commands! { Group::Stream;
         "Returns helpful text about the different subcommands.";
     "xgroup|setid" -5 [WRITE] Keys::SECOND, xgroup_setid, "5.0.0",
         "Sets the last-delivered ID of a consumer group.";
-    "xinfo|consumers" 4 [READ] Keys::SECOND, xinfo_consumers, "5.0.0",
-        "Returns a list of the consumers in a consumer group.";
-    "xinfo|groups" 3 [READ] Keys::SECOND, xinfo_groups, "5.0.0",
-        "Returns a list of the consumer groups of a stream.";
     "xreadgroup" -7 [WRITE BLOCKING] Keys::Streams, xreadgroup, "5.0.0",
         "Returns new or historical messages from a stream for a consumer in a group. Blocks \
          until a message is available otherwise.";
 }
 
-fn no_such_group(key: &[u8], group: &[u8]) -> Fail {
+/// The failure for a missing group of a stream.
+pub(super) fn no_such_group(key: &[u8], group: &[u8]) -> Fail {
     Fail::with(format!(
         "NOGROUP No such consumer group '{}' for key name '{}'",
         lossy(group),
@@ -300,69 +297,6 @@ fn xack(call: &mut Call<'_, '_>) -> Done {
         }
     }
     call.reply.count(count);
-    Ok(())
-}
-
-fn xinfo_groups(call: &mut Call<'_, '_>) -> Done {
-    let key = call.args.at(2);
-    let stream = call.stream(key)?.ok_or(Fail::NO_SUCH_KEY)?;
-    let mut rows = Vec::new();
-    for (name, state) in stream.groups()? {
-        let read = if stream.has_tombstones_from(state.last) { None } else { state.entries_read };
-        let known = match read {
-            Some(read) => Some(read),
-            None => stream.entries_up_to(state.last)?,
-        };
-        // `XGROUP SETID` takes any number of entries read, so the lag may be negative, as in Redis.
-        let lag = known.map(|known| stream.added.cast_signed().wrapping_sub_unsigned(known));
-        let (consumers, pending) =
-            (stream.consumers(&name)?.len(), stream.pending(&name, StreamId::ALL)?.len());
-        rows.push((name, state, consumers, pending, lag));
-    }
-    let reply = &mut *call.reply;
-    let optional = |reply: &mut Reply, number: Option<i64>| match number {
-        Some(number) => reply.integer(number),
-        None => reply.null(),
-    };
-    reply.array(rows.len());
-    for (name, state, consumers, pending, lag) in rows {
-        reply.map(6);
-        reply.text("name");
-        reply.bulk(&name);
-        reply.text("consumers");
-        reply.count(consumers);
-        reply.text("pending");
-        reply.count(pending);
-        reply.text("last-delivered-id");
-        reply.text(&state.last.text());
-        reply.text("entries-read");
-        optional(reply, state.entries_read.map(u64::cast_signed));
-        reply.text("lag");
-        optional(reply, lag);
-    }
-    Ok(())
-}
-
-fn xinfo_consumers(call: &mut Call<'_, '_>) -> Done {
-    let (args, now) = (call.args, call.unit.now);
-    let key = args.at(2);
-    let stream = call.stream(key)?.ok_or(Fail::NO_SUCH_KEY)?;
-    if stream.group(args.at(3))?.is_none() {
-        return Err(no_such_group(key, args.at(3)));
-    }
-    let pending = stream.pending(args.at(3), StreamId::ALL)?;
-    let consumers = stream.consumers(args.at(3))?;
-    call.reply.array(consumers.len());
-    for (name, seen) in consumers {
-        let own = pending.iter().filter(|entry| entry.consumer == name).count();
-        call.reply.map(3);
-        call.reply.text("name");
-        call.reply.bulk(&name);
-        call.reply.text("pending");
-        call.reply.count(own);
-        call.reply.text("idle");
-        call.reply.integer(i64::try_from(now.saturating_sub(seen)).unwrap_or(i64::MAX));
-    }
     Ok(())
 }
 

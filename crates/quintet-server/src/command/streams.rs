@@ -18,12 +18,6 @@ commands! { Group::Stream;
         "Appends a new message to a stream. Creates the key if it doesn't exist.";
     "xdel" -3 [WRITE FAST] Keys::ONE, xdel, "5.0.0",
         "Returns the number of messages after removing them from a stream.";
-    "xinfo" -2 [CONTAINER] Keys::None, help, "5.0.0",
-        "A container for stream introspection commands.";
-    "xinfo|help" 2 [] Keys::None, help, "5.0.0",
-        "Returns helpful text about the different subcommands.";
-    "xinfo|stream" -3 [READ] Keys::SECOND, xinfo_stream, "5.0.0",
-        "Returns information about a stream.";
     "xlen" 2 [READ FAST] Keys::ONE, xlen, "5.0.0", "Return the number of messages in a stream.";
     "xrange" -4 [READ] Keys::ONE, xrange, "5.0.0",
         "Returns the messages from a stream within a range of IDs.";
@@ -405,57 +399,5 @@ fn xsetid(call: &mut Call<'_, '_>) -> Done {
     stream.save();
     call.notify(event::STREAM, "xsetid", key);
     call.reply.ok();
-    Ok(())
-}
-
-fn xinfo_stream(call: &mut Call<'_, '_>) -> Done {
-    if call.args.len() > 3 {
-        return Err(Fail::new("ERR XINFO STREAM with FULL is not supported"));
-    }
-    let key = call.args.at(2);
-    let stream = call.stream(key)?.ok_or(Fail::NO_SUCH_KEY)?;
-    let all = (StreamId::default(), StreamId::MAX);
-    let (first, last) = (stream.range(all, false, 1)?, stream.range(all, true, 1)?);
-    let first_id = first.first().map_or(StreamId::default(), |(id, _)| *id);
-    let (length, groups) = (stream.len(), stream.groups()?.len());
-    let (last_id, max_deleted, added) = (stream.last, stream.max_deleted, stream.added);
-    let reply = &mut *call.reply;
-    reply.map(10);
-    // There is no radix tree; the numbers are what Redis has for one node.
-    for (name, number) in [("length", length), ("radix-tree-keys", 1), ("radix-tree-nodes", 2)] {
-        reply.text(name);
-        reply.count(number);
-    }
-    for (name, id) in [("last-generated-id", last_id), ("max-deleted-entry-id", max_deleted)] {
-        reply.text(name);
-        reply.text(&id.text());
-    }
-    reply.text("entries-added");
-    reply.integer(i64::try_from(added).unwrap_or(i64::MAX));
-    reply.text("recorded-first-entry-id");
-    reply.text(&first_id.text());
-    reply.text("groups");
-    reply.count(groups);
-    for (name, entries) in [("first-entry", first), ("last-entry", last)] {
-        reply.text(name);
-        match entries.first() {
-            Some((id, fields)) => reply_entry(reply, *id, fields),
-            None => reply.null(),
-        }
-    }
-    Ok(())
-}
-
-fn help(call: &mut Call<'_, '_>) -> Done {
-    super::generic::reply_help(
-        call,
-        "XINFO",
-        &[
-            ("CONSUMERS <key> <groupname>", "Show consumers of <groupname>."),
-            ("GROUPS <key>", "Show the stream consumer groups."),
-            ("STREAM <key>", "Show information about the stream."),
-            ("HELP", "Print this help."),
-        ],
-    );
     Ok(())
 }

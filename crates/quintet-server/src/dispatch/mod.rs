@@ -6,13 +6,16 @@
 //! Replies are sent after the commit. If the commit fails, each of the replies becomes the error.
 
 mod limits;
+mod monitor;
 mod next_requests;
+mod pause;
 mod queue;
 mod rights;
 mod timing;
 
 use std::{fmt::Write as _, sync::atomic::Ordering, time::Instant};
 
+use monitor::monitor;
 use next_requests::NextRequests;
 use quintet::Durability;
 use timing::Tally;
@@ -149,8 +152,8 @@ impl Dispatcher {
         Self { commands }
     }
 
-    /// Runs one request. The reply is complete unless the session has a block afterwards. Returns
-    /// the row of the command, if its name is known.
+    /// Runs one request. The reply is complete unless the session has a block afterwards, has work,
+    /// or is held. Returns the row of the command, if its name is known.
     pub(crate) fn run<'s>(
         &self,
         server: &'s Server,
@@ -172,9 +175,13 @@ impl Dispatcher {
                 return row;
             }
         };
+        let queue = session.queue.as_deref().unwrap_or(&[]);
+        if pause::is_held(server, session, &command.spec, (&self.commands, queue)) {
+            session.is_held = true;
+            return row;
+        }
         session.last_row = at;
         pipeline.tally.begin(at);
-        pipeline.tally.commands += 1;
         if server.clients.has_monitors() && !session.is_retry {
             monitor(server, session, args);
         }
@@ -192,7 +199,7 @@ impl Dispatcher {
                 }
             }
         }
-        if session.block.is_some() || session.work.is_some() {
+        if session.block.is_some() || session.work.is_some() || session.is_held {
             return row;
         }
         // A position within a transaction is none.
@@ -287,6 +294,9 @@ impl Dispatcher {
         let queue = session.queue.take().unwrap_or_default();
         pipeline.commit(reply);
         if !self.begin_execution(server, pipeline, session, reply, &queue) {
+            if session.is_held {
+                session.queue = Some(queue);
+            }
             return;
         }
         let start = reply.out.len();
@@ -343,6 +353,7 @@ impl Dispatcher {
     }
 
     /// Locks the keys of queued commands. Returns `false`, with the reply, if they must not run.
+    /// If a pause holds them, it returns `false` without a reply.
     fn begin_execution<'s>(
         &self,
         server: &'s Server,
@@ -357,6 +368,12 @@ impl Dispatcher {
             return false;
         }
         self.lock_queue(pipeline, session, queue);
+        let exec = server.registry.find(b"exec").and_then(|at| server.registry.spec(at));
+        let is_held = |exec: &Spec| pause::is_held(server, session, exec, (&self.commands, queue));
+        if exec.is_some_and(is_held) {
+            session.is_held = true;
+            return false;
+        }
         // It may follow a master since the commands were queued.
         let specs = queue.iter().filter_map(|queued| self.commands.get(queued.command));
         let refusal =
@@ -429,7 +446,11 @@ fn run_handler<'s>(
         // An empty unit waits, so this cannot fail.
         lock(&mut pipeline.unit, session.database, spec, args);
     }
-    // Checked again under the locks: a dump may be loaded since the first check.
+    // Checked again under the locks: a pause or a load may have begun since the first check.
+    if pause::is_held(server, session, spec, (&[], &[])) {
+        session.is_held = true;
+        return;
+    }
     let refusal = server.replication.refusal(spec, session.is_link);
     if let Some(fail) = refusal.or_else(|| rights::namespace_refusal(session, spec)) {
         reply.error(&fail.text());
@@ -516,6 +537,11 @@ fn unknown(args: Args<'_>) -> Fail {
             return Fail::with(format!("ERR '{name}' is not supported: Quintet runs no scripts"));
         }
     }
+    for cluster in [b"cluster".as_slice(), b"readonly", b"readwrite", b"asking"] {
+        if name.eq_ignore_ascii_case(cluster) {
+            return Fail::new("ERR This instance has cluster support disabled");
+        }
+    }
     let mut text = format!("ERR unknown command '{}', with args beginning with: ", shorten(name));
     for argument in args.from(1) {
         if text.len() > 128 {
@@ -530,26 +556,4 @@ fn unknown(args: Args<'_>) -> Fail {
 /// A word of a request for a message: at most 128 bytes.
 fn shorten(word: &[u8]) -> String {
     String::from_utf8_lossy(word.get(..128).unwrap_or(word)).into_owned()
-}
-
-/// Sends a command to the clients that have asked for all.
-fn monitor(server: &Server, session: &Session, args: Args<'_>) {
-    let is_secret = ["auth", "hello", "config", "acl"].iter().any(|name| args.is(0, name));
-    let now = now_millis();
-    let mut line = format!(
-        "{}.{:03}000 [{} {}]",
-        now / 1000,
-        now % 1000,
-        session.database.index(),
-        session.client.address
-    );
-    for word in args.from(0).take(if is_secret { 1 } else { usize::MAX }) {
-        // A write to a string cannot fail.
-        let _ = write!(line, " \"{}\"", word.escape_ascii());
-    }
-    for client in server.clients.all() {
-        if client.is_monitor.load(Ordering::Acquire) {
-            client.push(|reply| reply.simple(&line));
-        }
-    }
 }

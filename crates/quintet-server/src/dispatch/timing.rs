@@ -28,8 +28,7 @@ pub(super) struct Tally<'s> {
     pub(super) clock: Instant,
     /// The row of the command.
     row: usize,
-    /// Calls that were admitted.
-    pub(super) commands: usize,
+    commands: usize,
     times: HistogramCounts,
     hits: usize,
     misses: usize,
@@ -67,6 +66,7 @@ impl<'s> Tally<'s> {
         // `EXEC` has run other commands.
         self.begin(row);
         self.times.record(elapsed);
+        self.commands += 1;
         self.hits += hits;
         self.misses += misses;
         let server = self.server;

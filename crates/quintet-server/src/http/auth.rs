@@ -11,7 +11,7 @@ use hyper::{
 use zeroize::Zeroizing;
 
 use crate::{
-    acl::{DEFAULT_USER, Login},
+    acl::{DEFAULT_USER, Login, User},
     state::{Answer, Server, Work},
     work::run_work,
 };
@@ -22,8 +22,8 @@ const SHOWN_BYTES_MAX: usize = 64;
 /// Whether a request may see the console.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// It may: the server is open, or the user of the request may do everything.
-    Granted,
+    /// It may: the server is open, or this user of the request may do everything.
+    Granted(Arc<User>),
     /// It has no password, or a wrong one.
     Refused,
     /// The password was not checked, for this reason.
@@ -51,7 +51,7 @@ pub(super) async fn access<B>(request: &Request<B>, server: &Arc<Server>, ip: Ip
     let plain = server.settings.password();
     let is_open = plain.is_empty() && default.is_open();
     if is_open && default.is_unrestricted {
-        return Access::Granted;
+        return Access::Granted(default);
     }
     let Some((name, password)) = credentials(request) else { return Access::Refused };
     let user = std::str::from_utf8(&name).ok().and_then(|name| server.acl.user(name));
@@ -61,12 +61,12 @@ pub(super) async fn access<B>(request: &Request<B>, server: &Arc<Server>, ip: Ip
     let login = Login {
         password: Zeroizing::new(password),
         plain: Some(plain).filter(|_| has_plain && user.is_some()),
-        hashes: user.map(|user| user.hashes.clone()),
+        hashes: user.as_ref().map(|user| user.hashes.clone()),
         user: shown.escape_ascii().to_string(),
         address: format!("http {ip}"),
     };
     match run_work(server, Some(ip), Work::Login(login)).await {
-        Answer::Right => Access::Granted,
+        Answer::Right => user.map_or(Access::Refused, Access::Granted),
         Answer::Failed(why) => Access::Unchecked(why),
         Answer::Wrong | Answer::Changed(_) => Access::Refused,
     }

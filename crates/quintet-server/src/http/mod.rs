@@ -20,6 +20,8 @@ mod answer;
 mod auth;
 mod console;
 mod metrics;
+#[cfg(test)]
+mod poisoned_tests;
 mod tables;
 
 use std::{

@@ -61,7 +61,7 @@ pub(crate) struct Client {
     pub(crate) unblock: AtomicU64,
     /// Whether it receives all commands.
     pub(crate) is_monitor: AtomicBool,
-    /// Whether it has subscribed to channels or patterns.
+    /// Whether it has subscribed to something.
     pub(crate) is_subscriber: AtomicBool,
     /// The id of its namespace, whose events of keys it receives.
     pub(crate) namespace: AtomicU32,
@@ -96,6 +96,24 @@ impl ClientTotals {
     }
 }
 
+/// Numbers of the subscriptions of a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Subscriptions {
+    /// Channels.
+    pub(crate) channels: usize,
+    /// Patterns.
+    pub(crate) patterns: usize,
+    /// Shard channels.
+    pub(crate) shard_channels: usize,
+}
+
+impl Subscriptions {
+    /// Whether there are none.
+    pub(crate) fn is_none(self) -> bool {
+        self == Self::default()
+    }
+}
+
 /// What a client tells about itself, and what it did last.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientInfo {
@@ -111,18 +129,27 @@ pub(crate) struct ClientInfo {
     pub(crate) database: DatabaseId,
     /// The name of its namespace.
     pub(crate) namespace: String,
-    /// Channels and patterns.
-    pub(crate) subscriptions: (usize, usize),
+    /// How much it has subscribed to.
+    pub(crate) subscriptions: Subscriptions,
     /// Commands that `MULTI` has queued.
     pub(crate) queued: Option<usize>,
-    /// Whether it waits.
+    /// Whether it waits for keys.
     pub(crate) is_blocked: bool,
+    /// Whether a pause of clients holds its request.
+    pub(crate) is_held: bool,
     /// Its last command.
     pub(crate) command: String,
     /// When that was.
     pub(crate) active: Option<Instant>,
     /// 2 or 3.
     pub(crate) protocol: u8,
+}
+
+impl ClientInfo {
+    /// Whether it waits, for keys or for the end of a pause.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.is_blocked || self.is_held
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -141,8 +168,8 @@ impl Client {
         let idle = info.active.map_or_else(|| self.connected.elapsed(), |active| active.elapsed());
         let mut flags = String::new();
         for (is_set, flag) in [
-            (info.is_blocked, 'b'),
-            (info.subscriptions != (0, 0), 'P'),
+            (info.is_waiting(), 'b'),
+            (!info.subscriptions.is_none(), 'P'),
             (info.queued.is_some(), 'x'),
             (self.is_monitor.load(Ordering::Acquire), 'O'),
             (self.memory.is_protected(), 'e'),
@@ -156,7 +183,7 @@ impl Client {
         }
         format!(
             "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} \
-             ssub=0 multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 \
+             ssub={} multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 \
              omem={} tot-mem={} events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={} \
              ns={}",
             self.id,
@@ -166,8 +193,9 @@ impl Client {
             self.connected.elapsed().as_secs(),
             idle.as_secs(),
             info.database.index(),
-            info.subscriptions.0,
-            info.subscriptions.1,
+            info.subscriptions.channels,
+            info.subscriptions.patterns,
+            info.subscriptions.shard_channels,
             info.queued.map_or(-1, |queued| i64::try_from(queued).unwrap_or(i64::MAX)),
             self.memory.of(Buffer::Held),
             self.memory.of(Buffer::Reply) + self.memory.of(Buffer::Messages),
@@ -351,7 +379,7 @@ impl Clients {
     pub(crate) fn totals(&self) -> ClientTotals {
         let mut totals = ClientTotals::default();
         for client in self.all() {
-            totals.blocked += usize::from(client.info().is_blocked);
+            totals.blocked += usize::from(client.info().is_waiting());
             totals.query_bytes += client.memory.of(Buffer::Query);
             totals.reply_bytes += client.memory.of(Buffer::Reply);
             totals.message_bytes += client.memory.of(Buffer::Messages);

@@ -8,6 +8,7 @@ mod latency;
 mod memory;
 mod observed;
 mod output;
+mod pause;
 mod pubsub;
 mod replica;
 mod session;
@@ -27,11 +28,12 @@ use std::{
 
 use backoff::Backoff;
 use cursors::Cursors;
+use pause::ClientPause;
 use pubsub::PubSub;
 use syncer::Syncer;
 use tokio::sync::{Semaphore, watch};
 
-pub(crate) use clients::{Client, Clients};
+pub(crate) use clients::{Client, Clients, Subscriptions};
 pub(crate) use histogram::{BUCKETS, HistogramCounts, bound};
 pub(crate) use latency::{Event, EventSamples, LatencyMonitor, Slow};
 pub(crate) use memory::{Buffer, name_bytes};
@@ -39,6 +41,8 @@ pub(crate) use observed::{
     ActivityInterval, HistogramSummary, Observed, Sample, SyncState, TABLES_MAX,
 };
 pub(crate) use output::{OutputExcess, OutputLimits};
+pub(crate) use pause::PauseMode;
+pub(crate) use pubsub::Topic;
 pub(crate) use replica::{LinkState, Master, Replication};
 pub(crate) use session::{Block, Queued, ReplyMode, Session};
 pub use settings::AppendFsync;
@@ -77,6 +81,8 @@ pub(crate) struct Server {
     pub(crate) clients: Clients,
     /// Channels.
     pub(crate) pubsub: Arc<PubSub>,
+    /// What `CLIENT PAUSE` holds.
+    pub(crate) pause: ClientPause,
     /// Counters.
     pub(crate) stats: Stats,
     /// What operators see.
@@ -127,6 +133,7 @@ impl Server {
             permits: Arc::new(Semaphore::new(WORK_MAX)),
             clients,
             pubsub,
+            pause: ClientPause::none(),
             stats: Stats::new(registry.specs().len()),
             observed: Observed::default(),
             latency: LatencyMonitor::default(),
@@ -193,6 +200,15 @@ pub(crate) fn resident_bytes() -> u64 {
     let pages = pages.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
     let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
     pages.unwrap_or(0) * page
+}
+
+/// The most resident memory that the process has had, in bytes, or 0 where the system does not
+/// tell.
+pub(crate) fn resident_bytes_max() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
 }
 
 /// 40 hexadecimal digits that differ at each start.

@@ -11,6 +11,7 @@ use std::{
 
 use super::{
     clients::Client,
+    pubsub::Topic,
     settings::AppendFsync,
     work::{Answer, Work},
 };
@@ -41,6 +42,8 @@ pub(crate) struct Block {
     pub(crate) keys: Vec<KeyName>,
     /// Writes the reply of the timeout.
     pub(crate) on_timeout: fn(&mut Reply),
+    /// Whether a pause of clients holds the command, which runs again at its end.
+    pub(crate) is_paused: bool,
 }
 
 /// What only the task of a connection sees.
@@ -93,8 +96,12 @@ pub(crate) struct Session {
     pub(crate) channels: BTreeSet<Vec<u8>>,
     /// Patterns.
     pub(crate) patterns: BTreeSet<Vec<u8>>,
+    /// Shard channels.
+    pub(crate) shard_channels: BTreeSet<Vec<u8>>,
     /// Set by a command that must wait.
     pub(crate) block: Option<Block>,
+    /// Whether a pause of clients holds the request, which has not run.
+    pub(crate) is_held: bool,
     /// When the waiting command must end, from its first run.
     pub(crate) deadline: Option<Instant>,
     /// Whether the running command has waited.
@@ -157,7 +164,9 @@ impl Session {
             is_watch_broken: Arc::default(),
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
+            shard_channels: BTreeSet::new(),
             block: None,
+            is_held: false,
             deadline: None,
             is_retry: false,
             stream_starts: Vec::new(),
@@ -253,8 +262,10 @@ impl Session {
         };
         // Events of keys are those of the namespace.
         let may_receive = self.may_stay || self.subscription_count() == 0;
-        let is_receiver =
-            may_receive && is_kept(&self.channels, false) && is_kept(&self.patterns, true);
+        let is_receiver = may_receive
+            && is_kept(&self.channels, false)
+            && is_kept(&self.shard_channels, false)
+            && is_kept(&self.patterns, true);
         let is_monitor = self.client.is_monitor.load(Ordering::Acquire);
         if !is_receiver || (is_monitor && !acl.allows_command(&self.user, "monitor")) {
             self.revoke();
@@ -272,8 +283,17 @@ impl Session {
         queued + self.name_bytes.0 + self.name_bytes.1
     }
 
-    /// Number of channels and patterns.
+    /// Number of channels, shard channels and patterns.
     pub(crate) fn subscription_count(&self) -> usize {
-        self.channels.len() + self.patterns.len()
+        self.channels.len() + self.shard_channels.len() + self.patterns.len()
+    }
+
+    /// What it has subscribed to of one kind.
+    pub(crate) fn topics(&mut self, topic: Topic) -> &mut BTreeSet<Vec<u8>> {
+        match topic {
+            Topic::Channel => &mut self.channels,
+            Topic::Pattern => &mut self.patterns,
+            Topic::Shard => &mut self.shard_channels,
+        }
     }
 }

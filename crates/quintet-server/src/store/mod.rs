@@ -28,6 +28,7 @@ mod keyspace;
 mod namespace_tests;
 mod namespaces;
 mod notifications;
+mod pages;
 mod position;
 mod slot;
 mod stripes;
@@ -42,8 +43,11 @@ pub(crate) use elements::{Kind, put_bytes, take_bytes};
 pub(crate) use events::{Changes, KeyName};
 pub(crate) use head::{Body, Head, split};
 pub(crate) use keyspace::{Store, now_millis};
-pub(crate) use namespaces::{DEFAULT_NAMESPACE, NAMESPACES_MAX, Namespace, is_namespace_name};
+pub(crate) use namespaces::{
+    DEFAULT_NAMESPACE, NAMESPACE_BYTES_MAX, NAMESPACES_MAX, Namespace, is_namespace_name,
+};
 pub(crate) use notifications::{event, format_classes, parse_classes};
+pub(crate) use pages::Pages;
 pub(crate) use position::Position;
 pub(crate) use slot::{expiry_entry, field_expiry_entry};
 pub(crate) use stripes::Stripes;

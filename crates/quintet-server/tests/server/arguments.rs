@@ -2,8 +2,8 @@
 
 use super::{client::Value, generator::Random, running::Server};
 
-/// Commands that end the connection or change how it replies.
-const EXCEPT: [&str; 16] = [
+/// Commands that end the connection, change how it replies, or hold commands.
+const EXCEPT: [&str; 19] = [
     "shutdown",
     "quit",
     "reset",
@@ -12,6 +12,8 @@ const EXCEPT: [&str; 16] = [
     "psubscribe",
     "unsubscribe",
     "punsubscribe",
+    "ssubscribe",
+    "sunsubscribe",
     "multi",
     "exec",
     "discard",
@@ -20,6 +22,7 @@ const EXCEPT: [&str; 16] = [
     "auth",
     "client|reply",
     "client|kill",
+    "client|pause",
 ];
 
 /// Arguments that parsers stumble over: limits of integers, odd floats, options, empty strings.

@@ -149,3 +149,24 @@ fn a_config_set_of_several_settings_changes_all_or_none() {
     let request = "config set timeout 8 timeout 9";
     assert_eq!(client.call(request).text(), redis.call(request).text());
 }
+
+/// The time that a request waits is not idle time, also if it is longer than `timeout`.
+#[test]
+fn a_client_whose_request_has_waited_is_not_idle() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start_in(dir.path(), Config { timeout: 5, ..config() });
+    let (mut waiting, mut held) = (server.client(), server.client());
+    waiting.send(b"BLPOP l 0\r\n");
+    assert_eq!(held.call("client pause 600000 write").text(), "+OK");
+    held.send(b"SET k 1\r\n");
+    // A connection looks at its idle time each ten seconds.
+    thread::sleep(Duration::from_millis(10_500));
+    let mut late = server.client();
+    assert_eq!(late.call("client unpause").text(), "+OK");
+    assert_eq!(late.call("rpush l x"), Value::Integer(1));
+    assert_eq!(waiting.read().text(), "[\"l\", \"x\"]");
+    assert_eq!(held.read().text(), "+OK");
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(waiting.call("ping").text(), "+PONG");
+    assert_eq!(held.call("ping").text(), "+PONG");
+}

@@ -28,6 +28,10 @@ fn fill(server: &Server) -> Client {
     client.call("expire profile:1 5000");
     client.call("select 1");
     client.call("set elsewhere 1");
+    let mut shop = server.client();
+    for request in ["namespace add shop", "namespace use shop", "select 2", "set in-shop 1"] {
+        assert_eq!(shop.call(request).text(), "+OK", "{request}");
+    }
     client
 }
 
@@ -107,6 +111,31 @@ fn check_keys(browser: &mut Browser) {
          select.dispatchEvent(new Event('change')); })()",
     );
     browser.wait_until("document.querySelector('#key-table').innerText.includes('elsewhere')");
+    check_namespaces(browser);
+}
+
+fn check_namespaces(browser: &mut Browser) {
+    let choose = |id: &str, value: &str| {
+        format!(
+            "(() => {{ const select = document.querySelector('#{id}'); select.value = '{value}'; \
+             select.dispatchEvent(new Event('change')); }})()"
+        )
+    };
+    let databases = "[...document.querySelector('#keys-database').options]\
+                     .map((option) => option.textContent).join()";
+    browser.wait_until("document.querySelector('#keys-namespace').options.length === 2");
+    assert_eq!(browser.evaluate("document.querySelector('#keys-namespace-label').hidden"), false);
+    browser.evaluate(&choose("keys-namespace", "shop"));
+    browser.wait_until(&format!("{databases} === '0 (0 keys),2 (1 keys)'"));
+    browser.evaluate(&choose("keys-database", "2"));
+    browser.wait_until("document.querySelector('#key-table').innerText.includes('in-shop')");
+    // The polls go on, and leave the choice.
+    let polls = browser.evaluate("document.documentElement.dataset.polls");
+    let later = format!("Number(document.documentElement.dataset.polls) > Number({polls}) + 1");
+    browser.wait_until(&later);
+    assert_eq!(browser.evaluate(databases), "0 (0 keys),2 (1 keys)");
+    browser.evaluate(&choose("keys-namespace", "default"));
+    browser.wait_until("document.querySelector('#key-table').innerText.includes('user:')");
 }
 
 fn check_sorting(browser: &mut Browser) {

@@ -267,6 +267,8 @@ const SHAPES: &[&str] = &[
     "xautoclaim X r1 c2 0 - count 2",
     "xautoclaim X r1 c1 0 0 justid",
     "xinfo groups X",
+    "xinfo stream X full",
+    "xinfo stream X full count N",
     "xsetid X 99-1",
     "del X",
     "nosuch V",

@@ -264,6 +264,82 @@ fn the_console_takes_users_that_may_do_everything() {
     client.call("acl setuser default on");
 }
 
+/// The value of an answer as JSON.
+fn json(answer: &Answer) -> serde_json::Value {
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    serde_json::from_str(&answer.body).unwrap()
+}
+
+#[test]
+fn the_key_browser_shows_the_namespaces_that_its_user_may_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start_in(dir.path(), with_http());
+    let (mut client, port) = (server.client(), server.http_port());
+    client.call("set k default");
+    client.call("namespace add shop");
+    client.call("namespace use shop");
+    client.call("select 3");
+    client.call("set in-shop 1");
+    client.call("namespace use default");
+    let names = json(&get(port, "/api/namespaces"));
+    assert_eq!(names["namespaces"], serde_json::json!(["default", "shop"]));
+    let shop = json(&get(port, "/api/keys?namespace=shop&database=3"));
+    assert_eq!(shop["keys"][0]["key"], "in-shop");
+    let databases = serde_json::json!([{ "index": 0, "keys": 0 }, { "index": 3, "keys": 1 }]);
+    assert_eq!(shop["databases"], databases);
+    for path in ["/api/keys", "/api/keys?namespace=", "/api/keys?namespace=default"] {
+        assert_eq!(json(&get(port, path))["keys"][0]["key"], "k", "{path}");
+    }
+    let long = format!("/api/keys?namespace={}", "x".repeat(65));
+    for path in ["/api/keys?namespace=none", "/api/keys?namespace=%3Cb%3E", long.as_str()] {
+        let refused = get(port, path);
+        assert_eq!(refused.status, 400, "{path}");
+        assert!(refused.body.contains("namespace"), "{}", refused.body);
+    }
+    // A user that may do everything, but in `default` only.
+    client.call("acl setuser plain on >pass-p ~* &* +@all");
+    client.call("acl setuser all on >pass-a ~* &* +@all namespace=*");
+    client.call("acl setuser shop on >pass-s ~* &* +@all namespace=shop");
+    client.call("acl setuser default off");
+    // "plain:pass-p", "all:pass-a", "shop:pass-s"
+    let fields = |login: &str| format!("Authorization: Basic {login}\r\n");
+    let (plain, all) = (fields("cGxhaW46cGFzcy1w"), fields("YWxsOnBhc3MtYQ=="));
+    let names = json(&get_with(port, "/api/namespaces", &plain));
+    assert_eq!(names["namespaces"], serde_json::json!(["default"]));
+    let path = "/api/keys?namespace=shop&database=3";
+    assert_eq!(get_with(port, path, &plain).status, 400);
+    assert_eq!(json(&get_with(port, path, &all))["keys"][0]["key"], "in-shop");
+    assert_eq!(get_with(port, path, &fields("c2hvcDpwYXNzLXM=")).status, 401);
+    // For the end of the server.
+    assert_eq!(client.call("auth all pass-a").text(), "+OK");
+    client.call("acl setuser default on");
+}
+
+#[test]
+fn a_page_of_long_values_is_short() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(dir.path());
+    let mut client = server.client();
+    let value = "x".repeat(1 << 20);
+    for number in 0..40 {
+        assert_eq!(client.call_args(&["set", &format!("long:{number}"), &value]).text(), "+OK");
+    }
+    let (mut cursor, mut found) = ("0".to_owned(), std::collections::BTreeSet::new());
+    loop {
+        let path = format!("/api/keys?count=500&cursor={cursor}");
+        let page = json(&get(server.http_port(), &path));
+        let keys = page["keys"].as_array().unwrap();
+        // 8 MiB, and what one more read has.
+        assert!(keys.len() <= 16, "a page of 1 MiB values has {} keys", keys.len());
+        found.extend(keys.iter().map(|key| key["key"].as_str().unwrap().to_owned()));
+        page["cursor"].as_str().unwrap().clone_into(&mut cursor);
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert_eq!(found.len(), 40, "{found:?}");
+}
+
 #[test]
 fn the_console_and_its_data_need_the_password() {
     let dir = tempfile::tempdir().unwrap();
@@ -272,7 +348,15 @@ fn the_console_and_its_data_need_the_password() {
         Config { requirepass: "secret".to_owned().into(), ..with_http() },
     );
     let port = server.http_port();
-    let paths = ["/", "/console.js", "/api/overview", "/api/keys", "/api/clients", "/api/slow"];
+    let paths = [
+        "/",
+        "/console.js",
+        "/api/overview",
+        "/api/keys",
+        "/api/namespaces",
+        "/api/clients",
+        "/api/slow",
+    ];
     for path in paths {
         let answer = get(port, path);
         assert_eq!(answer.status, 401, "{path}");

@@ -340,3 +340,80 @@ fn a_command_that_fails_here_stops_the_replica() {
     assert_eq!(ours.call("get before").text(), "1");
     assert_eq!(ours.call("exists after"), Value::Integer(0));
 }
+
+/// The master knows no namespaces: its keys go to `default`. Those of others stay, and only clients
+/// of a server that is no replica may change them.
+#[test]
+fn a_replica_keeps_its_other_namespaces_and_refuses_writes_there() {
+    let Some(redis) = Redis::start_with(MASTER, |_| ()) else { return };
+    let mut theirs = redis.client();
+    theirs.call("set k master");
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start_in(dir.path(), config());
+    let (mut ours, mut inside) = (server.client(), server.client());
+    ours.call("namespace add one");
+    ours.call("set k own");
+    inside.call("namespace use one");
+    for request in ["set k one", "set short one px 20", "rpush l 1 2", "select 3", "set three 1"] {
+        assert!(!matches!(inside.call(request), Value::Error(_)), "{request}");
+    }
+    inside.call("select 0");
+    let mut waiting = server.client();
+    waiting.call("namespace use one");
+    waiting.send(b"BLPOP none 0\r\n");
+    follow(&mut ours, redis.port);
+    catch_up(&mut ours, &mut theirs);
+    assert_eq!(ours.call("get k").text(), "master");
+    let readonly = "-READONLY You can't write against a read only replica.";
+    // Commands of the master over all keys concern `default` only.
+    for request in ["flushall", "set k again", "select 3", "set three master", "swapdb 0 3"] {
+        theirs.call(request);
+    }
+    theirs.call("select 0");
+    catch_up(&mut ours, &mut theirs);
+    compare(&mut ours, &mut theirs, "after flushall");
+    let check = |inside: &mut Client, when: &str| {
+        for (request, reply) in [
+            ("get k", "one"),
+            ("lrange l 0 -1", "[\"1\", \"2\"]"),
+            ("set k x", readonly),
+            ("del k", readonly),
+            ("flushall", readonly),
+            ("swapdb 0 3", readonly),
+            ("namespace del one", readonly),
+            // An empty one has no keys that a client could have written.
+            ("namespace add two", "+OK"),
+            ("namespace use two", "+OK"),
+            ("set k x", readonly),
+            ("dbsize", ":0"),
+            ("namespace use one", "+OK"),
+            ("select 3", "+OK"),
+            ("get three", "1"),
+            ("select 0", "+OK"),
+        ] {
+            let found = inside.call(request).text();
+            let is_again = found.contains("exists already");
+            assert!(found == reply || is_again, "{when}: {request}: {found}");
+        }
+    };
+    check(&mut inside, "while it follows");
+    thread::sleep(Duration::from_millis(30));
+    // An expired key is not visible, and nothing removes it.
+    assert_eq!(inside.call("get short"), Value::Null);
+    assert_eq!(inside.call("dbsize"), Value::Integer(3));
+    server.end();
+    let server = Server::start_in(dir.path(), config());
+    let (mut ours, mut inside) = (server.client(), server.client());
+    inside.call("namespace use one");
+    catch_up(&mut ours, &mut theirs);
+    check(&mut inside, "after a restart");
+    assert_eq!(ours.call("get three").text(), "master");
+    assert_eq!(ours.call("replicaof no one"), Value::Simple("OK".to_owned()));
+    assert_eq!(inside.call("set k mine"), Value::Simple("OK".to_owned()));
+    ours.call("select 3");
+    assert_eq!(ours.call("get k").text(), "again");
+    let deadline = Instant::now() + PATIENCE;
+    while inside.call("dbsize") != Value::Integer(2) {
+        assert!(Instant::now() < deadline, "nothing removes the expired key");
+    }
+}

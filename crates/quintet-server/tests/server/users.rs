@@ -151,11 +151,20 @@ fn subscriptions_need_channels_and_end_with_them() {
     let mut admin = server.client();
     expect(&mut admin, "acl setuser app on nopass &news.* +@pubsub", "+OK");
     let mut app = log_in(&server, "app", "x");
-    for request in ["subscribe other", "psubscribe *", "psubscribe news.a*", "publish other x"] {
+    for request in [
+        "subscribe other",
+        "psubscribe *",
+        "psubscribe news.a*",
+        "publish other x",
+        "ssubscribe other",
+        "spublish other x",
+    ] {
         expect(&mut app, request, "-NOPERM this user has no permissions to access one of the ch");
     }
     expect(&mut app, "subscribe news.a", "[\"subscribe\"");
     expect(&mut app, "psubscribe news.*", "[\"psubscribe\"");
+    let mut sharded = log_in(&server, "app", "x");
+    expect(&mut sharded, "ssubscribe news.a news.b", "[\"ssubscribe\", \"news.a\", :1]");
     assert_eq!(admin.call("publish news.a 1"), Value::Integer(2));
     app.read();
     app.read();
@@ -166,6 +175,8 @@ fn subscriptions_need_channels_and_end_with_them() {
     app.read();
     expect(&mut admin, "acl setuser app resetchannels &news.a", "+OK");
     assert!(app.is_ended());
+    assert_eq!(sharded.read().text(), "[\"ssubscribe\", \"news.b\", :2]");
+    assert!(sharded.is_ended());
 }
 
 #[test]
@@ -260,6 +271,83 @@ fn the_file_of_users_is_read_saved_and_read_again() {
     assert_eq!(admin.call("acl users").text(), "[\"app\", \"default\"]");
 }
 
+/// Sends SIGHUP and waits until the server has reacted for the `count`th time.
+fn hang_up(client: &mut Client, count: usize) {
+    let own = rustix::process::getpid();
+    rustix::process::kill_process(own, rustix::process::Signal::HUP).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let reacted = format!("quintet_reloads_total:{count}\r");
+    while !client.call("info stats").text().contains(&reacted) {
+        assert!(Instant::now() < deadline, "the signal was not answered");
+    }
+}
+
+#[test]
+fn the_file_of_users_keeps_their_namespaces() {
+    let _hangup = HANGUP.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let users = |rules: &str| {
+        write_users(dir.path(), &format!("[users]\nshop = [\"on\", \"nopass\", {rules}]\n"));
+    };
+    let everything = "\"~*\", \"&*\", \"+@all\"";
+    users(&format!("\"namespace=one\", \"namespace=default\", {everything}"));
+    let server = start_with_file(dir.path());
+    let mut admin = server.client();
+    for name in ["one", "two"] {
+        expect(&mut admin, &format!("namespace add {name}"), "+OK");
+    }
+    let mut shop = log_in(&server, "shop", "x");
+    for (request, start) in [
+        ("namespace use one", "+OK"),
+        ("set k one", "+OK"),
+        ("namespace use two", "-NOPERM"),
+        ("acl list", "-NOPERM"),
+    ] {
+        expect(&mut shop, request, start);
+    }
+    expect(&mut admin, "acl setuser all on nopass namespace=two namespace=* +@all ~*", "+OK");
+    expect(&mut admin, "acl save", "+OK");
+    let before = admin.call("acl list");
+    for rules in
+        ["nopass namespace=one namespace=default ~* &*", "nopass namespace=two namespace=*"]
+    {
+        assert!(before.text().contains(rules), "{before:?}");
+    }
+    server.end();
+
+    // The order of the rules says where a connection begins.
+    let server = start_with_file(dir.path());
+    let mut admin = server.client();
+    assert_eq!(admin.call("acl list"), before);
+    expect(&mut log_in(&server, "all", "x"), "namespace current", "two");
+    let mut shop = log_in(&server, "shop", "x");
+    for (request, start) in [
+        ("namespace current", "one"),
+        ("get k", "one"),
+        ("namespace use two", "-NOPERM"),
+        ("namespace use default", "+OK"),
+        ("namespace use one", "+OK"),
+    ] {
+        expect(&mut shop, request, start);
+    }
+    // A rule that is wrong keeps the users, by a command and by a signal.
+    users(&format!("\"namespace=a/b\", {everything}"));
+    expect(&mut admin, "acl load", "-ERR ");
+    hang_up(&mut admin, 1);
+    assert_eq!(admin.call("acl list"), before);
+    expect(&mut shop, "get k", "one");
+    // A right that the file does not have any more ends with the next command.
+    users(&format!("\"namespace=two\", {everything}"));
+    expect(&mut admin, "acl load", "+OK");
+    expect(&mut shop, "get k", "-NOPERM this user has no permissions to use the namespace 'one'");
+    expect(&mut shop, "namespace use two", "+OK");
+    users(&format!("\"namespace=one\", {everything}"));
+    hang_up(&mut admin, 2);
+    expect(&mut shop, "get k", "-NOPERM this user has no permissions to use the namespace 'two'");
+    expect(&mut shop, "namespace use one", "+OK");
+    expect(&mut shop, "get k", "one");
+}
+
 #[test]
 fn passwords_are_not_in_logs() {
     let dir = tempfile::tempdir().unwrap();
@@ -320,7 +408,7 @@ fn connect_from(from: &str, port: u16) -> TcpStream {
 }
 
 /// Requests whose keys are `a`, `b` and `c`.
-const REQUESTS: [&str; 74] = [
+pub(crate) const REQUESTS: [&str; 74] = [
     "get a",
     "set a v",
     "set a v get",

@@ -3,11 +3,8 @@
 //! A cursor of `SCAN` is a number. The position that it stands for is kept by the server, because
 //! positions of tables can be longer than a number. The server keeps the last 4,096 positions.
 
-mod pages;
-
 use std::sync::atomic::Ordering;
 
-use pages::Pages;
 use quintet::Cursor;
 
 use super::{
@@ -19,7 +16,7 @@ use crate::{
     glob,
     number::parse_u64,
     spec::{Group, Keys},
-    store::{DatabaseId, split},
+    store::{DatabaseId, Pages, split},
 };
 
 commands! { Group::Generic;

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     spec::REDIS_VERSION,
-    state::{LinkState, Server, resident_bytes},
+    state::{LinkState, Server, Topic, resident_bytes},
     store::{DatabaseId, now_millis},
 };
 
@@ -93,10 +93,16 @@ fn server(server: &Server, text: &mut String) {
 
 fn clients(server: &Server, text: &mut String) {
     let all = server.clients.all();
-    let blocked = all.iter().filter(|client| client.info().is_blocked).count();
+    let blocked = all.iter().filter(|client| client.info().is_waiting()).count();
     put(text, "connected_clients", all.len());
     put(text, "maxclients", value(&server.settings.maxclients));
     put(text, "blocked_clients", blocked);
+    let pause = server.pause.current();
+    let left =
+        pause.map_or(0, |(_, end)| end.saturating_duration_since(Instant::now()).as_millis());
+    put(text, "paused_reason", if pause.is_some() { "client_pause" } else { "none" });
+    put(text, "paused_actions", pause.map_or("none", |(mode, _)| mode.name()));
+    put(text, "paused_timeout_milliseconds", left);
 }
 
 fn memory(server: &Server, text: &mut String) {
@@ -146,8 +152,9 @@ fn stats(server: &Server, text: &mut String) {
     put(text, "client_output_buffer_limit_disconnections", value(&own.output_disconnections));
     put(text, "keyspace_hits", value(&own.hits));
     put(text, "keyspace_misses", value(&own.misses));
-    put(text, "pubsub_channels", server.pubsub.channels(None).len());
-    put(text, "pubsub_patterns", server.pubsub.pattern_count());
+    put(text, "pubsub_channels", server.pubsub.name_count(Topic::Channel));
+    put(text, "pubsub_patterns", server.pubsub.name_count(Topic::Pattern));
+    put(text, "pubsubshard_channels", server.pubsub.name_count(Topic::Shard));
 }
 
 fn replication(server: &Server, text: &mut String) {

@@ -35,12 +35,6 @@ commands! { Group::Server;
     "lastsave" 1 [FAST ADMIN DANGEROUS] Keys::None, lastsave, "1.0.0",
         "Returns the Unix timestamp of the last successful save to disk.";
     "lolwut" -1 [FAST] Keys::None, lolwut, "5.0.0", "Displays computer art and the Redis version.";
-    "memory" -2 [CONTAINER] Keys::None, memory_help, "4.0.0",
-        "A container for memory diagnostics commands.";
-    "memory|help" 2 [] Keys::None, memory_help, "4.0.0",
-        "Returns helpful text about the different subcommands.";
-    "memory|usage" -3 [READ] Keys::SECOND, memory_usage, "4.0.0",
-        "Estimates the memory usage of a key.";
     "monitor" 1 [ADMIN DANGEROUS] Keys::None, monitor, "1.0.0",
         "Listens for all requests received by the server in real-time.";
     "save" 1 [ADMIN DANGEROUS COMMIT_FIRST] Keys::None, save, "1.0.0",
@@ -223,42 +217,6 @@ fn config_help(call: &mut Call<'_, '_>) -> Done {
             ),
             ("SET <directive> <value>", "Set the configuration <directive> to <value>."),
             ("RESETSTAT", "Reset statistics reported by the INFO command."),
-            ("HELP", "Print this help."),
-        ],
-    );
-    Ok(())
-}
-
-fn memory_usage(call: &mut Call<'_, '_>) -> Done {
-    let is_sampled = call.args.is(3, "samples") && call.args.len() == 5;
-    if call.args.len() > 3 && !is_sampled {
-        return Err(Fail::SYNTAX);
-    }
-    let (database, key) = (call.database(), call.args.at(2));
-    let Some(head) = call.unit.head(database, key)? else {
-        call.reply.null();
-        return Ok(());
-    };
-    let (mut encoded, kind, is_spilled) =
-        (Vec::new(), head.kind(), head.spilled_version().is_some());
-    head.encode(&mut encoded);
-    let mut bytes = encoded.len() + key.len();
-    if is_spilled && let Some(collection) = call.open(key, kind)? {
-        collection.visit(crate::store::ALL, false, |name, value| {
-            bytes += name.len() + value.len() + 8;
-            std::ops::ControlFlow::Continue(())
-        })?;
-    }
-    call.reply.count(bytes);
-    Ok(())
-}
-
-fn memory_help(call: &mut Call<'_, '_>) -> Done {
-    reply_help(
-        call,
-        "MEMORY",
-        &[
-            ("USAGE <key> [SAMPLES <count>]", "Return bytes of <key> and its value in the tables."),
             ("HELP", "Print this help."),
         ],
     );

@@ -51,17 +51,21 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// The databases of an open namespace that have keys, and the first.
+pub(super) fn databases(server: &Server, namespace: u32) -> Vec<Value> {
+    let row = |own: DatabaseId| {
+        let tables = server.store.databases.get(own);
+        let keys = tables.map_or(0, |tables| tables.count.load(Ordering::Acquire));
+        let index = own.index();
+        (keys > 0 || index == 0).then(|| json!({ "index": index, "keys": keys }))
+    };
+    DatabaseId::all_of(namespace).filter_map(row).collect()
+}
+
 /// What the head of the page shows.
 pub(super) fn overview(server: &Server) -> Value {
     let stats = &server.stats;
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-    let databases: Vec<Value> = DatabaseId::all_of(0)
-        .filter_map(|own| {
-            let (keys, index) =
-                (server.store.databases.get(own)?.count.load(Ordering::Acquire), own.index());
-            (keys > 0 || index == 0).then(|| json!({ "index": index, "keys": keys }))
-        })
-        .collect();
     let sample = server.observed.sample();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -80,7 +84,7 @@ pub(super) fn overview(server: &Server) -> Value {
         "checksum_failures_total": stats.errors.corruptions(),
         "errors": stats.errors.replies().filter(|(_, count)| *count > 0)
             .map(|(code, count)| json!({ "code": code, "count": count })).collect::<Vec<_>>(),
-        "databases": databases,
+        "databases": databases(server, 0),
         "store": sample.as_deref().map(store),
     })
 }
@@ -250,7 +254,7 @@ pub(super) fn clients(server: &Server) -> Value {
                 "age_seconds": client.connected.elapsed().as_secs(),
                 "idle_seconds": info.active.unwrap_or(client.connected).elapsed().as_secs(),
                 "command": info.command,
-                "is_blocked": info.is_blocked,
+                "is_blocked": info.is_waiting(),
                 "protocol": info.protocol,
                 "buffer_bytes": buffers,
             })

@@ -35,15 +35,17 @@ pub(super) async fn answer(
     request: &Request<Incoming>,
     ip: IpAddr,
 ) -> Answer {
-    let access = auth::access(request, server, ip).await;
-    if let Access::Unchecked(why) = &access {
-        return text(StatusCode::SERVICE_UNAVAILABLE, &format!("{why}\n"));
-    }
-    if access == Access::Refused {
-        let refused = text(StatusCode::UNAUTHORIZED, "the password of the server is needed\n");
-        let realm = "Basic realm=\"Quintet\", charset=\"UTF-8\"";
-        return header(refused, WWW_AUTHENTICATE, realm);
-    }
+    let user = match auth::access(request, server, ip).await {
+        Access::Granted(user) => user,
+        Access::Unchecked(why) => {
+            return text(StatusCode::SERVICE_UNAVAILABLE, &format!("{why}\n"));
+        }
+        Access::Refused => {
+            let refused = text(StatusCode::UNAUTHORIZED, "the password of the server is needed\n");
+            let realm = "Basic realm=\"Quintet\", charset=\"UTF-8\"";
+            return header(refused, WWW_AUTHENTICATE, realm);
+        }
+    };
     let path = request.uri().path();
     if let Some((_, kind, content)) = ASSETS.iter().find(|(own, ..)| *own == path) {
         return body(StatusCode::OK, kind, *content);
@@ -56,7 +58,8 @@ pub(super) async fn answer(
         "/api/commands" => Ok(api::commands(server)),
         "/api/slow" => Ok(api::slow(server)),
         "/api/clients" => Ok(api::clients(server)),
-        "/api/keys" => keys::page(server.clone(), query).await,
+        "/api/namespaces" => Ok(keys::namespaces(server, &user)),
+        "/api/keys" => keys::page(server.clone(), &user, query).await,
         _ => return text(StatusCode::NOT_FOUND, "there is nothing at this path\n"),
     };
     match value {

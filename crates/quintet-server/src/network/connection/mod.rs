@@ -5,6 +5,7 @@
 //! its replies cannot make the server hold more than one buffer for it. The limits of its memory
 //! are in `state/output.rs` and `state/memory.rs`.
 
+mod hold;
 mod output;
 
 use std::{
@@ -66,7 +67,8 @@ pub(super) struct Connection<S> {
     is_idle: bool,
     /// Whether the request under way may have a password, whose bytes are then overwritten.
     has_secret: bool,
-    /// When the idle time began: at the start or the last read.
+    /// When the idle time began: at the start, at the last read, or when the last request that had
+    /// to wait was answered.
     active: Instant,
     /// Wakes the task to check the idle time. It is set when it fires, not at each read.
     idle: Pin<Box<Sleep>>,
@@ -84,6 +86,8 @@ enum Step {
     Wait(usize),
     /// The request of this length waits for work on another thread.
     Work(usize),
+    /// A pause of clients holds the request.
+    Hold,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -135,6 +139,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Step::Read => self.read().await?,
                 Step::Wait(length) => self.wait(length).await?,
                 Step::Work(length) => self.work(length).await?,
+                Step::Hold => self.hold().await?,
             }
         }
     }
@@ -190,6 +195,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             };
             last_command = self.run(&server, &mut pipeline).or(last_command);
+            if self.session.is_held {
+                break Step::Hold;
+            }
             if self.session.block.is_some() {
                 break Step::Wait(length);
             }
@@ -337,6 +345,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.session.client.info().is_blocked = false;
         self.session.is_retry = false;
         self.session.block = None;
+        self.active = Instant::now();
         let has_committed = waited?;
         self.end_request(length);
         self.sync_and_write(has_committed).await
@@ -368,7 +377,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         &mut self,
         names: &mut Vec<crate::store::KeyName>,
     ) -> Result<bool, EndOfConnection> {
-        let wake = self.session.client.wake.clone();
+        let (wake, server) = (self.session.client.wake.clone(), self.server.clone());
         loop {
             let Some(block) = self.session.block.take() else { return Ok(false) };
             for name in &block.keys {
@@ -380,6 +389,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             tokio::select! {
                 biased;
                 () = wake.notified() => {}
+                () = server.pause.wait(), if block.is_paused => {}
                 () = sleep_to(block.until) => {
                     (block.on_timeout)(&mut self.reply);
                     return Ok(false);
@@ -469,10 +479,13 @@ impl<S> Connection<S> {
         let mut pipeline = Pipeline::new(&server);
         self.run(&server, &mut pipeline);
         pipeline.commit(&mut self.reply);
+        if std::mem::take(&mut self.session.is_held) {
+            self.session.block = Some(Block { keys: Vec::new(), is_paused: true, ..*block });
+        }
         // A key of another type has come. The client waits for one of its type.
         if self.reply.out.get(start..).is_some_and(|reply| reply.starts_with(b"-WRONGTYPE")) {
             self.reply.out.truncate(start);
-            self.session.block = Some(Block { keys: Vec::new(), ..*block });
+            self.session.block = Some(Block { keys: Vec::new(), is_paused: false, ..*block });
         }
         self.session.block.is_none().then_some(pipeline.has_committed)
     }

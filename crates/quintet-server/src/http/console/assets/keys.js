@@ -22,6 +22,7 @@ async function showKeys(cursor) {
   browser.requests += 1;
   const own = browser.requests;
   const query = new URLSearchParams({
+    namespace: byId("keys-namespace").value,
     database: byId("keys-database").value || "0",
     match: byId("keys-match").value,
     count: byId("keys-count").value,
@@ -33,6 +34,7 @@ async function showKeys(cursor) {
     browser.page = cursor === "0" ? 1 : browser.page + 1;
     browser.cursor = found.cursor;
     keyTable.show(found.keys);
+    showDatabases(found.databases);
     const more = found.cursor === "0" ? "the last page" : "there are more";
     setText("keys-note", `page ${browser.page}, ${showCount(found.keys.length)} of ${showCount(found.scanned)} keys read; ${more}`);
   } catch (error) {
@@ -43,17 +45,42 @@ async function showKeys(cursor) {
   byId("keys-next").disabled = browser.cursor === "0";
 }
 
-window.addEventListener("databases", ({ detail }) => {
+/** Shows the databases of the namespace, and keeps the chosen one. */
+function showDatabases(databases) {
   const select = byId("keys-database");
-  const labels = detail.map(({ index, keys }) => [String(index), `${index} (${showCount(keys)} keys)`]);
-  const isFirst = select.options.length === 0;
+  const labels = new Map(databases.map(({ index, keys }) => [String(index), `${index} (${showCount(keys)} keys)`]));
+  if (select.value && !labels.has(select.value)) labels.set(select.value, `${select.value} (0 keys)`);
+  for (const option of [...select.options]) if (!labels.has(option.value)) option.remove();
   for (const [value, label] of labels) {
     const option = [...select.options].find((one) => one.value === value);
     if (option) option.textContent = label;
     else select.append(element("option", { value }, label));
   }
+}
+
+/** Asks for the namespaces, and shows a choice if there are several. */
+async function showNamespaces() {
+  const select = byId("keys-namespace");
+  const found = await load("/api/namespaces").catch(() => null);
+  if (!found) return;
+  const chosen = select.value;
+  select.replaceChildren(...found.namespaces.map((name) => element("option", { value: name }, name)));
+  if (found.namespaces.includes(chosen)) select.value = chosen;
+  byId("keys-namespace-label").hidden = found.namespaces.length < 2;
+}
+
+window.addEventListener("databases", async ({ detail }) => {
+  const isFirst = byId("keys-database").options.length === 0;
+  if (isFirst) await showNamespaces();
+  // The overview has those of the namespace `default`.
+  if (byId("keys-namespace").value === "default") showDatabases(detail);
   if (isFirst) showKeys("0");
 });
+byId("keys-namespace").addEventListener("change", () => {
+  byId("keys-database").replaceChildren();
+  showKeys("0");
+});
+byId("keys-namespace").addEventListener("pointerenter", showNamespaces);
 byId("keys-form").addEventListener("submit", (event) => {
   event.preventDefault();
   showKeys("0");

@@ -18,22 +18,30 @@ const PAGE_BYTES: usize = 1 << 20;
 type Page = (Vec<(Key, Value)>, usize);
 
 /// A scan of a table.
-pub(super) struct Pages<'t> {
+#[derive(Debug)]
+pub(crate) struct Pages<'t> {
     table: &'t Table,
     /// Where the next page begins.
-    pub(super) cursor: Cursor,
+    pub(crate) cursor: Cursor,
     size: usize,
+    entries_max: usize,
     is_over: bool,
 }
 
 impl<'t> Pages<'t> {
     /// A scan from a cursor.
-    pub(super) fn new(table: &'t Table, cursor: Cursor) -> Self {
-        Self { table, cursor, size: FIRST, is_over: false }
+    pub(crate) fn new(table: &'t Table, cursor: Cursor) -> Self {
+        Self { table, cursor, size: FIRST, entries_max: ENTRIES_MAX, is_over: false }
+    }
+
+    /// A scan whose pages begin with one entry and have at most about `entries_max`, for readers
+    /// that need few entries: fewer long strings are read before their length is known.
+    pub(crate) fn small(table: &'t Table, cursor: Cursor, entries_max: usize) -> Self {
+        Self { size: 1, entries_max, ..Self::new(table, cursor) }
     }
 
     /// The next page, of about `most` entries or fewer, with its bytes. `None` at the end.
-    pub(super) fn next(&mut self, most: usize) -> Done<Option<Page>> {
+    pub(crate) fn next(&mut self, most: usize) -> Done<Option<Page>> {
         if self.is_over {
             return Ok(None);
         }
@@ -42,7 +50,7 @@ impl<'t> Pages<'t> {
         self.cursor = next;
         let bytes = entries.iter().map(|(key, head)| key.len() + head.len()).sum::<usize>();
         let mean = bytes / entries.len().max(1);
-        self.size = (PAGE_BYTES / mean.max(1)).clamp(1, (self.size * 2).min(ENTRIES_MAX));
+        self.size = (PAGE_BYTES / mean.max(1)).clamp(1, (self.size * 2).min(self.entries_max));
         Ok(Some((entries, bytes)))
     }
 }
@@ -72,6 +80,9 @@ mod tests {
         assert_eq!(keys.len(), 40);
         // The engine's pages have about as many entries as asked for.
         assert!(sizes.iter().skip(1).all(|bytes| *bytes <= 8 << 20), "{sizes:?}");
+        let mut small = Pages::small(&table, Cursor::START, 64);
+        let (_, bytes) = small.next(usize::MAX).unwrap().unwrap();
+        assert!(bytes < sizes[0], "{bytes} of {sizes:?}");
         for number in 0_u32..4000 {
             table.put(number.to_be_bytes(), b"short").unwrap();
         }

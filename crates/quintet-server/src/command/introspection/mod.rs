@@ -1,5 +1,9 @@
 //! `COMMAND`: what the server knows of its commands.
 
+mod key_flags;
+
+use key_flags::flags_of;
+
 use super::{
     call::{Call, commands},
     generic::reply_help,
@@ -17,8 +21,10 @@ commands! { Group::Server;
     "command|count" 2 [] Keys::None, count, "2.8.13", "Returns a count of commands.";
     "command|docs" -2 [] Keys::None, docs, "7.0.0",
         "Returns documentary information about one, multiple or all commands.";
-    "command|getkeys" -3 [] Keys::None, getkeys, "2.8.13",
+    "command|getkeys" -4 [] Keys::None, getkeys, "2.8.13",
         "Extracts the key names from an arbitrary command.";
+    "command|getkeysandflags" -4 [] Keys::None, getkeysandflags, "7.0.0",
+        "Extracts the key names and access flags for an arbitrary command.";
     "command|help" 2 [] Keys::None, help, "5.0.0",
         "Returns helpful text about the different subcommands.";
     "command|info" -2 [] Keys::None, info, "2.8.13",
@@ -162,7 +168,11 @@ fn list(call: &mut Call<'_, '_>) -> Done {
     Ok(())
 }
 
-fn getkeys(call: &mut Call<'_, '_>) -> Done {
+/// Replies the keys of the request behind the subcommand, each as `reply_key` does.
+fn reply_keys(
+    call: &mut Call<'_, '_>,
+    reply_key: impl Fn(&mut Reply, &Spec, usize, Args<'_>, usize),
+) -> Done {
     let (buffer, ranges) = call.args.owned_from(2);
     let args = Args::new(&buffer, &ranges);
     let registry = &call.server.registry;
@@ -176,15 +186,37 @@ fn getkeys(call: &mut Call<'_, '_>) -> Done {
     if spec.keys == Keys::None {
         return Err(Fail::new("ERR The command has no key arguments"));
     }
+    if let Keys::Counted { count, .. } = spec.keys {
+        let keys = crate::number::parse_u64(args.at(count)).and_then(|n| usize::try_from(n).ok());
+        if !keys.is_some_and(|keys| (1..args.len().saturating_sub(count)).contains(&keys)) {
+            return Err(Fail::new("ERR Invalid arguments specified for command"));
+        }
+    }
     let positions = spec.keys.positions(args);
     if positions.is_empty() {
         return Err(Fail::new("ERR Invalid arguments specified for command"));
     }
     call.reply.array(positions.len());
-    for position in positions {
-        call.reply.bulk(args.at(position));
+    for (index, position) in positions.into_iter().enumerate() {
+        reply_key(call.reply, spec, index, args, position);
     }
     Ok(())
+}
+
+fn getkeys(call: &mut Call<'_, '_>) -> Done {
+    reply_keys(call, |reply, _, _, args, position| reply.bulk(args.at(position)))
+}
+
+fn getkeysandflags(call: &mut Call<'_, '_>) -> Done {
+    reply_keys(call, |reply, spec, index, args, position| {
+        let flags = flags_of(spec, index, args);
+        reply.array(2);
+        reply.bulk(args.at(position));
+        reply.set(flags.len());
+        for flag in flags {
+            reply.simple(flag);
+        }
+    })
 }
 
 fn help(call: &mut Call<'_, '_>) -> Done {
@@ -201,6 +233,10 @@ fn help(call: &mut Call<'_, '_>) -> Done {
                 "Return documentation details about multiple Redis commands.",
             ),
             ("GETKEYS <full-command>", "Return the keys from a full Redis command."),
+            (
+                "GETKEYSANDFLAGS <full-command>",
+                "Return the keys and the access flags from a full Redis command.",
+            ),
             ("HELP", "Print this help."),
         ],
     );
