@@ -364,7 +364,8 @@ fn check_export(command: &arguments::ExportArgs, format: Format) -> Outcome {
 
 fn run_export(context: &mut Context<'_>, command: &arguments::ExportArgs) -> Outcome {
     if let Some(file) = &command.rdb {
-        return redis_dump::export(context, &command.dir, file, command.json);
+        let source = (command.dir.as_path(), command.namespace.as_deref());
+        return redis_dump::export(context, source, file, command.json);
     }
     let Some(table_name) = &command.table else {
         return Err(Failure::Usage("give a TABLE".to_owned()));

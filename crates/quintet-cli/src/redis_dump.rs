@@ -22,7 +22,12 @@ mod missing {
     }
 
     /// Fails: the build has no server.
-    pub(crate) fn export(_: &mut Context<'_>, _: &Path, _: &Path, _: bool) -> Outcome {
+    pub(crate) fn export(
+        _: &mut Context<'_>,
+        _: (&Path, Option<&str>),
+        _: &Path,
+        _: bool,
+    ) -> Outcome {
         refuse()
     }
 }
@@ -108,24 +113,25 @@ mod present {
         Ok(())
     }
 
-    /// Exports all keys of a directory as a dump.
+    /// Exports all keys of a namespace of a directory as a dump; without a name, of `default`.
     pub(crate) fn export(
         context: &mut Context<'_>,
-        dir: &Path,
+        (dir, namespace): (&Path, Option<&str>),
         file: &Path,
         is_json: bool,
     ) -> Outcome {
         let memory_budget = context.memory_budget;
         if file == Path::new("-") {
             let out = BufWriter::new(&mut *context.out);
-            export_rdb(dir, out, memory_budget, |_| ()).map_err(|failure| failed(&failure))?;
+            let written = export_rdb(dir, namespace, out, memory_budget, |_| ());
+            written.map_err(|failure| failed(&failure))?;
             return Ok(());
         }
         let name = file.to_string_lossy().into_owned();
         let explain = |error| Failure::io(&name, &error);
         let mut target = NewFile::create(file).map_err(explain)?;
         let mut meter: Option<Meter> = None;
-        let result = export_rdb(dir, &mut target, memory_budget, |total| {
+        let result = export_rdb(dir, namespace, &mut target, memory_budget, |total| {
             meter.get_or_insert_with(|| Meter::entries(total)).add(1);
         });
         if let Some(meter) = meter {

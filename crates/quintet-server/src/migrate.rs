@@ -17,11 +17,16 @@ use crate::{
     loading::Loader,
     rdb::{FileWriter, VERSION_MAX, VERSION_WRITTEN},
     spec::REDIS_VERSION,
-    store::{Changes, DatabaseId, Databases, Engines, Store, Stripes, Tables, Unit, now_millis},
+    store::{
+        Changes, DEFAULT_NAMESPACE, DatabaseId, Databases, Engines, Namespace, Store, Stripes,
+        Tables, Unit, now_millis,
+    },
 };
 
 /// Keys that are read at a time, with their heads.
 const PAGE: usize = 64;
+/// Most names of namespaces in a message.
+const SHOWN_NAMES: usize = 20;
 
 /// What an import has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,13 +122,15 @@ pub fn import_rdb(
     })
 }
 
-/// Exports all keys of the directory `dir` as a dump file. Redis from 7.0 on loads it, and from 7.4
-/// on if fields of hashes expire. `target` should be buffered. `tick` is called after each key with
-/// the number of all keys.
+/// Exports all keys of a namespace of the directory `dir` as a dump file; without a name, those of
+/// `default`. Redis from 7.0 on loads it, and from 7.4 on if fields of hashes expire. `target`
+/// should be buffered. `tick` is called after each key with the number of all keys.
 ///
-/// Fails if a server uses the directory, and if the target refuses bytes.
+/// Fails if a server uses the directory, if it has no such namespace, and if the target refuses
+/// bytes.
 pub fn export_rdb(
     dir: &Path,
+    namespace: Option<&str>,
     target: impl Write,
     memory_budget: Option<u64>,
     mut tick: impl FnMut(u64),
@@ -133,9 +140,18 @@ pub fn export_rdb(
     }
     let store = open(dir, memory_budget)?;
     refuse_unfinished(dir, &store)?;
+    let name = namespace.unwrap_or(DEFAULT_NAMESPACE);
+    let found = store.databases.enter(name).map_err(|fail| explain(dir, &fail))?;
+    let Some(namespace) = found else {
+        let names = store.databases.namespace_names();
+        let known = names.iter().take(SHOWN_NAMES).cloned().collect::<Vec<_>>().join(", ");
+        let more = if names.len() > SHOWN_NAMES { " and more" } else { "" };
+        let dir = dir.display();
+        return refuse(format!("{dir} has no namespace {name:?}; it has {known}{more}"));
+    };
     let mut summary = ExportSummary::default();
-    let total = store.databases.key_count(0);
-    let written = write_all(&store, target, &mut summary, &mut || tick(total));
+    let total = store.databases.key_count(namespace.id());
+    let written = write_all(&store, &namespace, target, &mut summary, &mut || tick(total));
     written.map_err(|failure| match failure {
         SaveFailure::Io(error) => StartFailure(format!("cannot write the dump: {error}")),
         SaveFailure::Store(fail) => explain(dir, &fail),
@@ -157,6 +173,7 @@ pub(crate) fn refuse_unfinished(dir: &Path, store: &Store) -> Result<(), StartFa
 
 fn write_all(
     store: &Store,
+    namespace: &Namespace,
     target: impl Write,
     summary: &mut ExportSummary,
     tick: &mut dyn FnMut(),
@@ -164,13 +181,14 @@ fn write_all(
     let aux = [("redis-ver", REDIS_VERSION), ("redis-bits", "64")];
     // Redis 7.0 loads no file that has fields with expiries.
     let mut version = VERSION_WRITTEN;
-    for tables in DatabaseId::all_of(0).filter_map(|own| store.databases.get(own)) {
+    let databases = || DatabaseId::all_of(namespace.id());
+    for tables in databases().filter_map(|own| store.databases.get(own)) {
         if tables.has_field_expiries()? {
             version = VERSION_MAX;
         }
     }
     let mut file = FileWriter::begin(target, version, &aux)?;
-    for database in DatabaseId::all_of(0) {
+    for database in databases() {
         let Some(tables) = store.databases.get(database) else { continue };
         let count = tables.count.load(Ordering::Acquire);
         if let Ok(count) = u64::try_from(count)

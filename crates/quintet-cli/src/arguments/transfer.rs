@@ -22,7 +22,7 @@ quintet import [OPTIONS] <DIR> <TABLE> <FILE>
 
 const EXPORT_USAGE: &str = "\
 quintet export [OPTIONS] <DIR> <TABLE> [FILE]
-       quintet export [--json] <DIR> --rdb <FILE>";
+       quintet export [--json] [--namespace <NAME>] <DIR> --rdb <FILE>";
 
 const IMPORT_HELP: &str = "\
 CSV and TSV: with --value, the text of the key column is the key and the text of the value column \
@@ -214,6 +214,10 @@ pub struct ExportArgs {
     /// Export the keys of `quintet serve` as this dump of Redis (- for standard output)
     #[arg(long, value_name = "FILE", conflicts_with_all = OF_TABLES)]
     pub rdb: Option<PathBuf>,
+    /// Dump of Redis: export this namespace of `quintet serve` (default: default)
+    // Beside a table, `requires` alone would ignore it: the table conflicts with `--rdb`.
+    #[arg(long, value_name = "NAME", requires = "rdb", conflicts_with_all = OF_TABLES)]
+    pub namespace: Option<String>,
     /// Dump of Redis: print the result as JSON
     #[arg(long, requires = "rdb")]
     pub json: bool,

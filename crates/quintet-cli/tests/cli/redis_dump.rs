@@ -25,6 +25,17 @@ fn a_dump_is_imported_and_exported_again() {
     let printed = place.ok(&["export", "DIR/other", "--rdb", "DIR/third.rdb", "--json"]);
     assert_eq!(printed, "{\"keys\":2,\"expired\":0}\n");
     assert_eq!(place.read("third.rdb").len(), exported.len());
+    let named = ["export", "DIR/other", "--rdb", "DIR/named.rdb", "--namespace", "default"];
+    place.ok(&named);
+    assert_eq!(place.read("named.rdb").len(), exported.len());
+    let answer =
+        place.run(&["export", "DIR/other", "--rdb", "DIR/none.rdb", "--namespace", "none"]);
+    check_failure(&answer, 1, "has no namespace \"none\"; it has default");
+    assert!(!place.path("none.rdb").exists());
+    let answer = place.run(&["export", "DIR/other", "table", "--namespace", "default"]);
+    check_failure(&answer, 2, "cannot be used with");
+    let answer = place.run(&["export", "DIR/other", "--namespace", "default"]);
+    check_failure(&answer, 2, "--rdb");
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn import(dir: &Path, file: &Path) -> Result<quintet_server::ImportSummary, Stri
 fn export(dir: &Path, file: &Path) -> ExportSummary {
     let target = BufWriter::new(File::create(file).unwrap());
     let mut ticks = 0;
-    let summary = export_rdb(&dir.join("data"), target, BUDGET, |_| ticks += 1).unwrap();
+    let summary = export_rdb(&dir.join("data"), None, target, BUDGET, |_| ticks += 1).unwrap();
     assert_eq!(ticks, summary.keys + summary.expired);
     summary
 }
@@ -103,7 +103,8 @@ fn an_import_takes_effect_as_a_whole() {
         let failure = started.unwrap_err().to_string();
         assert!(failure.contains("the import of dump.rdb into"), "{failure}");
         let target = Vec::new();
-        let failure = export_rdb(&dir.path().join("data"), target, BUDGET, |_| ()).unwrap_err();
+        let failure =
+            export_rdb(&dir.path().join("data"), None, target, BUDGET, |_| ()).unwrap_err();
         assert!(failure.to_string().contains("did not end"), "{failure}");
     }
     // The next import begins anew.
@@ -138,4 +139,48 @@ fn what_cannot_be_imported_is_counted() {
     let dir = tempfile::tempdir().unwrap();
     let summary = import(dir.path(), &redis.dump_path()).unwrap();
     assert_eq!((summary.keys, summary.expired, summary.functions), (1, 1, 1));
+}
+
+/// A dump has the keys of one namespace, with its databases.
+#[test]
+fn a_namespace_is_exported_by_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start_in(dir.path(), config());
+    let mut client = server.client();
+    for request in [
+        "set k default",
+        "namespace add shop",
+        "namespace add empty",
+        "namespace use shop",
+        "set k shop",
+        "select 3",
+        "hset h f 1 g 2",
+        "set short 1 px 1",
+    ] {
+        let reply = client.call(request).text();
+        assert!(!reply.starts_with('-'), "{request}: {reply}");
+    }
+    server.end();
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    let data = dir.path().join("data");
+    let export = |name: Option<&str>, file: &str| {
+        let target = File::create(dir.path().join(file)).unwrap();
+        export_rdb(&data, name, target, BUDGET, |_| ()).map(|summary| summary.keys)
+    };
+    assert_eq!(export(None, "all.rdb").unwrap(), 1);
+    assert_eq!(export(Some("default"), "default.rdb").unwrap(), 1);
+    assert_eq!(export(Some("shop"), "shop.rdb").unwrap(), 2);
+    assert_eq!(export(Some("empty"), "empty.rdb").unwrap(), 0);
+    for bad in ["none", "", "a/b"] {
+        let failure = export(Some(bad), "none.rdb").unwrap_err().to_string();
+        assert!(failure.contains("it has default, empty, shop"), "{failure}");
+    }
+    let other = tempfile::tempdir().unwrap();
+    assert_eq!(import(other.path(), &dir.path().join("shop.rdb")).unwrap().keys, 2);
+    let server = Server::start_in(other.path(), config());
+    let mut client = server.client();
+    assert_eq!(client.call("get k").text(), "shop");
+    client.call("select 3");
+    assert_eq!(client.call("hgetall h").text(), "[\"f\", \"1\", \"g\", \"2\"]");
+    assert_eq!(client.call("dbsize").text(), ":1");
 }
