@@ -123,6 +123,9 @@ pub(super) fn samples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("slm_pool", "run_of_no_slabs", at(70, 0, &[0, 0, 0, 0, 0, 0, 0, 128])),
         ("slm_pool", "class", at(67, 0, &[41, 0, 0, 0, 0, 0, 0, 0])),
     ];
+    // Found by libFuzzer: a node of a memtable that the first range reads.
+    let node = [52, 0, 0, 1, 0, 20, 0, 1, 32, 1, 0, 0, 2, 255, 255, 255, 255, 255, 0, 3, 32, 1];
+    samples.push(("slm_pool", "memtable_node", node.to_vec()));
     // Every root, linked to the pool's head and to where slabs begin.
     let names = ["tree", "runs", "updates", "memtables"];
     for (root, name) in (ROOTS + 2..).zip(names) {
