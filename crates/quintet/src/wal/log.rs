@@ -105,13 +105,27 @@ impl Log {
         if !options.read_only {
             let current = match recovered.current {
                 Some(segment) => segment,
-                None => log.make_segment(recovered.next, segment_bytes, None)?,
+                None => log.make_first_segment(recovered.next)?,
             };
             current.mark_in_use(mutant!(LogNotesCloseEarly: false, else true));
             log.started_at = current.reserved_end();
             log.current = Some(ArcSwap::from_pointee(current));
         }
         Ok(log)
+    }
+
+    /// Makes the segment that a recovered log continues in: a smaller one if the disk lacks the
+    /// space. So a database on a full disk opens after a power loss too.
+    fn make_first_segment(&self, next: (u64, Lsn)) -> Result<Segment> {
+        let mut capacity = self.segment_bytes;
+        loop {
+            match self.make_segment(next, capacity, None) {
+                Err(Error::DiskFull { .. }) if capacity > SEGMENT_BYTES_MIN => {
+                    capacity = round_up((capacity / 4).max(SEGMENT_BYTES_MIN), BLOCK_BYTES);
+                }
+                made => return made,
+            }
+        }
     }
 
     /// Makes a segment, durable under its name: from the pruned file `recycled`, or a new file.

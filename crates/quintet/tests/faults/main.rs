@@ -19,6 +19,7 @@
 const ENGINES: &[quintet::EngineKind] = quintet::EngineKind::AVAILABLE;
 
 mod driver;
+mod full_disk;
 #[path = "../common/modes.rs"]
 mod modes;
 #[expect(dead_code, reason = "shared with the crash enumeration, which uses all of it")]

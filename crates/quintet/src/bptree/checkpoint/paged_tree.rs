@@ -184,9 +184,9 @@ impl PagedTree {
     }
 
     /// Makes room in the cache for this many more dirty pages; writes pages back if necessary.
-    /// Fails if a write fails.
+    /// Fails if a write fails. A table that is open read-only exceeds its capacity instead.
     pub(crate) fn make_room(&self, pages: u64) -> Result<()> {
-        if self.is_far_from_limit(pages) {
+        if self.is_far_from_limit(pages) || self.context.read_only {
             return Ok(());
         }
         let mut helps = 0;

@@ -5,7 +5,8 @@
 //! 2. Read the catalog, or create a database.
 //! 3. Verify that the directory of each table exists.
 //! 4. Replay the log ([`replay`]). It opens the tables that the catalog does not record as
-//!    complete. The others are opened when they are first used.
+//!    complete. The others are opened when they are first used. If the disk is full, steps 2 to 4
+//!    are repeated, and replay frees the log as it goes on ([`replay_rounds`]).
 //! 5. Remove files without an owner.
 //!
 //! The caller starts the jobs ([`Session::open`]).
@@ -21,6 +22,7 @@
 mod mutants;
 pub(crate) mod options;
 mod replay;
+mod replay_rounds;
 mod replay_writes;
 mod target;
 #[cfg(test)]
@@ -30,6 +32,7 @@ mod tests;
 use std::{io, path::Path, sync::Arc};
 
 use options::Options;
+use replay_rounds::{ReplayPace, ReplayRounds, STEPS_BYTES, explain_full_disk};
 use target::ReplayTarget;
 
 use super::{
@@ -50,7 +53,7 @@ use crate::{
     util::{
         budget::Budget,
         codec::Lsn,
-        sync::{CachePadded, Mutex, Ordering},
+        sync::{CachePadded, Mutex, Ordering, lock},
     },
     wal::{Anchor, LogOptions},
 };
@@ -72,13 +75,14 @@ pub(crate) fn open(env: &Arc<dyn Env>, path: &Path, options: &Options) -> Result
     if !may_create && !has_catalog(&dir)? {
         return Err(not_a_database(path, "it has no catalog"));
     }
-    let lock = lock_dir(&dir, options.read_only)?;
+    let guard = lock_dir(&dir, options.read_only)?;
     let catalog = match Catalog::open(&dir, options.read_only)? {
         Some(catalog) => catalog,
         None if may_create => create(&**env, &dir)?,
         None => return Err(not_a_database(path, "it has no catalog")),
     };
-    let core = load_and_replay(env, &dir, catalog, lock, options)?;
+    let core = load_within_space(env, &dir, catalog, options)?;
+    *lock(&core.lock) = Some(guard);
     if !options.read_only {
         remove_unowned(&core)?;
         record_new_log(&core)?;
@@ -135,13 +139,38 @@ fn open_dir(dir: &Arc<dyn Dir>, name: &str, create: bool) -> Result<Arc<dyn Dir>
     })
 }
 
-/// Loads the tables, replays the log, and builds the core.
+/// Loads the tables and replays the log. If the disk lacks the space for what does not fit in
+/// memory, does so again in steps that free the log.
+fn load_within_space(
+    env: &Arc<dyn Env>,
+    dir: &Arc<dyn Dir>,
+    catalog: Catalog,
+    options: &Options,
+) -> Result<Core> {
+    let mut outcome = load_and_replay(env, dir, catalog, options, ReplayPace::ByMemory);
+    for bytes in STEPS_BYTES {
+        if options.read_only || !matches!(outcome, Err(Error::DiskFull { .. })) {
+            break;
+        }
+        let Some(catalog) = Catalog::open(dir, false)? else { break };
+        outcome = load_and_replay(env, dir, catalog, options, ReplayPace::Steps(bytes));
+    }
+    outcome.map_err(|error| match error {
+        Error::DiskFull { doing } => {
+            let doing = format!("{doing}; nothing is lost, and read_only opens without space");
+            Error::DiskFull { doing }
+        }
+        error => error,
+    })
+}
+
+/// Loads the tables, replays the log, and builds the core. The caller adds the lock.
 fn load_and_replay(
     env: &Arc<dyn Env>,
     dir: &Arc<dyn Dir>,
     catalog: Catalog,
-    lock: Box<dyn LockGuard>,
     options: &Options,
+    pace: ReplayPace,
 ) -> Result<Core> {
     let budget = Arc::new(Budget::new(options.budget_on(&**env)));
     let segment_bytes = options.segment_bytes_within(budget.limit());
@@ -173,17 +202,20 @@ fn load_and_replay(
     };
     let log_options = LogOptions { segment_bytes, read_only: options.read_only };
     let (log, stopped_at) =
-        replay::open_log(env, &log_dir, &log_options, &anchor, (&target, &budget))?;
+        replay::open_log(env, &log_dir, &log_options, &anchor, (&target, &budget), pace)?;
     let log = Arc::new(log);
     let _ = host.log.set(Arc::clone(&log));
     if let Some(lsn) = stopped_at {
-        replay_writes::replay_as_writes(&target, &budget, (&log, lsn))?;
+        let rounds = ReplayRounds::new((&target, &loader), &catalog, (&log, lsn), pace);
+        replay_writes::replay_as_writes(&target, &budget, (&log, lsn), rounds)
+            .map_err(|error| explain_full_disk(error, (&catalog, &log)))?;
     }
     let (tables, index) = target.into_open_tables();
     for table in tables.values().filter(|_| index.is_some()) {
         table.may_expire.store(true, Ordering::Release);
     }
-    let log_start = log_start.max(log.stats().start);
+    let (recorded, _) = catalog.with_tree(CatalogTree::log_bounds);
+    let log_start = recorded.max(log.stats().start);
     let log_and_host = || (Arc::clone(&log), Arc::clone(&host));
     let ((index_log, index_host), round_ends) = (log_and_host(), log_and_host());
     let limits = options.checkpoint_limits();
@@ -209,7 +241,7 @@ fn load_and_replay(
         log_jobs: LogJobs::default(),
         counters: CachePadded::default(),
         background_failure: Mutex::new(None),
-        lock: Mutex::new(Some(lock)),
+        lock: Mutex::new(None),
     })
 }
 

@@ -25,6 +25,7 @@ use std::{collections::VecDeque, io, sync::Arc};
 
 use super::{
     mutants,
+    replay_rounds::ReplayPace,
     target::{ReplayTable, ReplayTarget},
 };
 use crate::{
@@ -66,13 +67,15 @@ const OVERSHOOT_SHARE: u64 = 16;
 const OVERSHOOT_BYTES_MAX: u64 = 8 << 20;
 
 /// Opens the log and replays it. Returns the LSN of the first record that is not replayed because
-/// memory is short; [`super::replay_writes`] continues there.
+/// memory is short, or because `pace` ends the first step. [`super::replay_writes`] continues
+/// there.
 pub(super) fn open_log(
     env: &Arc<dyn Env>,
     dir: &Arc<dyn Dir>,
     options: &LogOptions,
     anchor: &Anchor,
     (target, budget): (&ReplayTarget<'_>, &Arc<Budget>),
+    pace: ReplayPace,
 ) -> Result<(Log, Option<Lsn>)> {
     let share = usize::try_from(budget.limit() / BATCHED_SHARE).unwrap_or(usize::MAX);
     let bytes_max = share.clamp(BATCHED_BYTES_MIN, BATCHED_BYTES_MAX);
@@ -91,6 +94,7 @@ pub(super) fn open_log(
             last: None,
             // A database that is open read-only can write nothing to its files.
             budget: (!options.read_only).then_some(&**budget),
+            bytes_left: pace.step_bytes(),
             stopped_at: None,
         };
         let log = Log::open(env, dir, options, anchor, &mut |lsn, body| reader.push(lsn, body));
@@ -276,14 +280,18 @@ struct BatchBuilder<'r, 'a> {
     last: Option<(u64, Option<&'a ReplayTable>)>,
     /// The budget that replay keeps.
     budget: Option<&'r Budget>,
+    /// Bytes of records after which replay stops.
+    bytes_left: u64,
     /// The first record that is not replayed.
     stopped_at: Option<Lsn>,
 }
 
 impl<'a> BatchBuilder<'_, 'a> {
     /// Returns whether replay must stop before a record of this size.
-    fn is_memory_short(&self, body_bytes: usize) -> bool {
+    fn must_stop(&mut self, body_bytes: usize) -> bool {
         let Some(budget) = self.budget else { return false };
+        let Some(left) = self.bytes_left.checked_sub(to_u64(body_bytes)) else { return true };
+        self.bytes_left = left;
         mutant!(ReplayNeverStops => return false);
         let slack = (budget.limit() / OVERSHOOT_SHARE).min(OVERSHOOT_BYTES_MAX);
         self.replay.target.lacks_memory()
@@ -295,7 +303,7 @@ impl<'a> BatchBuilder<'_, 'a> {
         if self.stopped_at.is_some() {
             return Ok(());
         }
-        if self.is_memory_short(body.len()) {
+        if self.must_stop(body.len()) {
             self.stopped_at = Some(lsn);
             return self.drain();
         }

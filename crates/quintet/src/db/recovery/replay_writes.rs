@@ -7,7 +7,8 @@
 //! How: a window collects operations, up to an eighth of the budget. They are sorted by table and
 //! key, or by the key's hash if the engine has no order, and then applied. So operations on one
 //! page follow each other. Before each operation the engine makes room in memory. The log is open,
-//! so engines may write to their files what depends on it.
+//! so engines may write to their files what depends on it. Checkpoint rounds between two windows
+//! free the log that is replayed ([`super::replay_rounds`]).
 //!
 //! Invariants: the sort is stable, so operations on one key stay in the order of the log. A record
 //! with an operation that is not on one short key is applied alone, after everything before it.
@@ -18,6 +19,7 @@ use std::ops::Range;
 
 use super::{
     replay::{apply_op, find, is_on_short_key, open_for, replay_record},
+    replay_rounds::ReplayRounds,
     target::ReplayTarget,
 };
 use crate::{
@@ -44,10 +46,12 @@ pub(super) fn replay_as_writes(
     target: &ReplayTarget<'_>,
     budget: &Budget,
     (log, start): (&Log, Lsn),
+    rounds: ReplayRounds<'_, '_>,
 ) -> Result<()> {
     let bytes_max = (budget.limit() / WINDOW_SHARE).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
     let mut window = ReplayWindow {
         target,
+        rounds,
         bytes_max: to_usize(bytes_max),
         bytes: Vec::new(),
         records: Vec::new(),
@@ -59,6 +63,7 @@ pub(super) fn replay_as_writes(
 /// Records that are applied together.
 struct ReplayWindow<'t, 'a> {
     target: &'t ReplayTarget<'a>,
+    rounds: ReplayRounds<'t, 'a>,
     bytes_max: usize,
     /// The bodies, back to back.
     bytes: Vec<u8>,
@@ -68,6 +73,10 @@ struct ReplayWindow<'t, 'a> {
 impl ReplayWindow<'_, '_> {
     /// Adds a record, or applies it if it must be applied alone.
     fn push(&mut self, lsn: Lsn, body: &[u8]) -> Result<()> {
+        if self.rounds.is_due(lsn) {
+            self.apply()?;
+            self.rounds.run(lsn)?;
+        }
         let is_full = self.bytes.len() + body.len() > self.bytes_max;
         if is_full || self.records.len() >= BY_PLACE_OPS_MAX {
             self.apply()?;

@@ -93,6 +93,11 @@ impl<'a> ReplayTarget<'a> {
         self.loader.host.lacks_replay_memory()
     }
 
+    /// Returns the tables that are open.
+    pub(super) fn open_tables(&self) -> impl Iterator<Item = &TableState> {
+        self.tables.values().filter_map(ReplayTable::state)
+    }
+
     /// Returns all tables.
     pub(super) fn tables(&self) -> impl Iterator<Item = &ReplayTable> {
         self.tables.values()

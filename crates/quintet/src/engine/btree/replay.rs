@@ -10,7 +10,7 @@ use super::{
     state::{BTreeState, make_entry, make_value},
 };
 use crate::{
-    Result,
+    Error, Result,
     bptree::{
         checkpoint::CHANGE_PAGES,
         scan_forward::{EntryRun, ForwardScan},
@@ -118,6 +118,7 @@ impl BTreeState {
         let pool = &self.replay_buffer.pool;
         if !self.replay_buffer.change(&mut shard, |shard| shard.set(pool, (hash, key), value)) {
             self.merge_shard(&mut shard)?;
+            self.paged.make_room_for_logged(CHANGE_PAGES)?;
             return self.apply_entry(key, value);
         }
         let most = self.replay_buffer.budget.limit() / BUDGET_SHARE;
@@ -132,6 +133,7 @@ impl BTreeState {
         for some in entries.chunks(MERGED_AT_ONCE) {
             self.paged.tree.load_leaves(some.iter().map(|(key, _)| &*key.bytes));
             for (key, stored) in some {
+                self.paged.make_room_for_logged(CHANGE_PAGES)?;
                 self.apply_entry(&key.bytes, stored.as_deref().map(|value| [value, &[]]))?;
             }
         }
@@ -139,9 +141,8 @@ impl BTreeState {
         Ok(())
     }
 
-    /// Applies an entry to the tree.
+    /// Applies an entry to the tree. The caller has made room.
     fn apply_entry(&self, key: &[u8], stored: Option<[&[u8]; 2]>) -> Result<()> {
-        self.paged.make_room_for_logged(CHANGE_PAGES)?;
         let pass = self.paged.gate.enter(key);
         let tree = &self.paged.tree;
         let change = match stored {
@@ -167,8 +168,10 @@ impl BTreeState {
     fn merge_keys(&self, keys: &[Box<[u8]>]) -> Result<()> {
         self.paged.tree.load_leaves(keys.iter().map(|key| &**key));
         for key in keys {
-            if !self.paged.context.read_only {
-                self.paged.make_room(CHANGE_PAGES)?;
+            match self.paged.make_room_to_free(CHANGE_PAGES) {
+                // Reads merge too, and must not fail. They add at most what the buffer holds.
+                Err(Error::DiskFull { .. }) => {}
+                made => made?,
             }
             let hash = self.replay_buffer.hash.hash(key);
             let mut shard = self.replay_buffer.shard(hash);

@@ -78,7 +78,10 @@ impl HashLog {
         maintenance.dead_larges.append(&mut lock(&self.dead_larges));
         self.freeze();
         mutant!(HashlogSkipsLogSync: (), else self.context.host.sync_log()?);
-        self.write_frozen(maintenance)?;
+        match self.write_frozen(maintenance) {
+            Err(Error::DiskFull { .. }) => self.write_sealed(maintenance)?,
+            written => written?,
+        }
         if !maintenance.is_idle() || complete > maintenance.complete {
             self.sync_written(maintenance)?;
             mutant!(HashlogFreesBeforePublishing => mutants::free_retired(maintenance));
@@ -93,6 +96,17 @@ impl HashLog {
         self.count_bytes(maintenance);
         self.charge_index();
         Ok(())
+    }
+
+    /// Writes what [`Self::write_frozen`] could not for lack of space. The active chunk takes no
+    /// more entries, so it needs a file range for its entries only, not for its full size.
+    fn write_sealed(&self, maintenance: &mut Maintenance) -> Result<()> {
+        if let Some(chunk) = self.active.load(Ordering::Acquire).checked_sub(1) {
+            self.arena.seal(chunk);
+        }
+        self.freeze();
+        self.context.host.sync_log()?;
+        self.write_frozen(maintenance)
     }
 
     /// Commits the extents, large values and drops to the manifest. The data must be durable.

@@ -197,11 +197,16 @@ impl Disk {
         Ok((dir, name.to_owned(), inode))
     }
 
+    /// Returns the blocks that files take.
+    pub(super) fn blocks_used(&self) -> u64 {
+        self.state.blocks_used(self.open.keys().copied())
+    }
+
     /// Fails with ENOSPC if a disk of limited size lacks the space.
     pub(super) fn need_room(&self, inode: InodeId, offset: u64, length: u64) -> io::Result<()> {
         let Some(capacity) = self.capacity_blocks else { return Ok(()) };
         let missing = self.state.file(inode)?.visible.blocks_missing(offset, length);
-        if missing > 0 && self.state.blocks_used() + missing > capacity {
+        if missing > 0 && self.blocks_used() + missing > capacity {
             return Err(Errno::NOSPC.into());
         }
         Ok(())

@@ -284,6 +284,13 @@ impl SimEnv {
         self.disk().capacity_blocks = bytes.map(|bytes| bytes / BLOCK_BYTES);
     }
 
+    /// Returns the bytes of the disk that files take.
+    pub fn bytes_used(&self) -> u64 {
+        let mut disk = self.disk();
+        disk.capture();
+        disk.blocks_used() * BLOCK_BYTES
+    }
+
     /// Sets the result of [`Env::memory_bytes`].
     pub fn set_memory_bytes(&self, bytes: u64) {
         self.shared.memory_bytes.store(bytes, Ordering::Relaxed);

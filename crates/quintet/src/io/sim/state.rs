@@ -350,14 +350,22 @@ impl DiskState {
         }
     }
 
-    /// Returns the bytes that files take.
-    pub(super) fn blocks_used(&self) -> u64 {
-        self.iter()
-            .map(|(_, inode)| match inode {
-                Inode::File(file) => file.visible.blocks_used(),
-                Inode::Dir(_) => 0,
-            })
-            .sum()
+    /// Returns the blocks of the files that have a name, or are `open`. A removed file takes no
+    /// space, although a power loss may bring it back: file systems free space without a sync.
+    pub(super) fn blocks_used(&self, open: impl Iterator<Item = InodeId>) -> u64 {
+        let (mut seen, mut blocks) = (BTreeSet::new(), 0);
+        let mut queue: Vec<InodeId> = open.chain([ROOT]).collect();
+        while let Some(id) = queue.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            match self.inodes.get(&id).map(|inode| &**inode) {
+                Some(Inode::File(file)) => blocks += file.visible.blocks_used(),
+                Some(Inode::Dir(dir)) => queue.extend(dir.visible.values()),
+                None => {}
+            }
+        }
+        blocks
     }
 
     /// Drops files that no name, no pending change and no open handle refers to.

@@ -519,6 +519,10 @@ bugs! {
     ReplayResumesLate = 281, "replay-resumes-late";
     /// Replay goes on although memory is short.
     ReplayNeverStops = 283, "replay-never-stops";
+    /// Replay on a full disk keeps the log that tables no longer need.
+    ReplayKeepsLog = 412, "replay-keeps-log";
+    /// Replay on a full disk removes log of a table whose checkpoint has failed.
+    ReplayForgetsTables = 413, "replay-forgets-tables";
     /// The sort of operations changes the order of those on one key.
     SortReordersKeys = 284, "sort-reorders-keys";
     /// A checkpoint of `trie` does not sync large values that were written for lack of memory.

@@ -72,7 +72,7 @@ impl TableLoader {
 
     /// Makes the names of all tables' directories durable. A failed sync is final: the caller lets
     /// the database take no more writes.
-    pub(super) fn sync_directories(&self) -> Result<()> {
+    pub(crate) fn sync_directories(&self) -> Result<()> {
         let mut state = lock(&self.directories.0);
         if matches!(*state, DirectorySyncState::Unsynced) {
             let synced = mutant!(TableDirectoryUnsynced: Ok(()), else self.tables_dir.sync());
