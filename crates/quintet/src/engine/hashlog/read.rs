@@ -235,7 +235,8 @@ impl HashLog {
 
     /// Prefetches the entries of a batch of keys: their index lines first. Sets for each key its
     /// hash and what [`Self::prefetch_entry`] returns.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs 20 of 1,030 instructions of a key")]
     pub(super) fn prefetch_entries(
         &self,
         batch: &[&[u8]],
