@@ -215,11 +215,11 @@ pub struct ExportArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = OF_TABLES)]
     pub rdb: Option<PathBuf>,
     /// Dump of Redis: export this namespace of `quintet serve` (default: default)
-    // Beside a table, `requires` alone would ignore it: the table conflicts with `--rdb`.
+    // Beside a table, `requires` alone would ignore these: the table conflicts with `--rdb`.
     #[arg(long, value_name = "NAME", requires = "rdb", conflicts_with_all = OF_TABLES)]
     pub namespace: Option<String>,
     /// Dump of Redis: print the result as JSON
-    #[arg(long, requires = "rdb")]
+    #[arg(long, requires = "rdb", conflicts_with_all = OF_TABLES)]
     pub json: bool,
     /// The format (default: from the file's extension; jsonl on standard output)
     #[arg(long, value_enum)]

@@ -32,10 +32,12 @@ fn a_dump_is_imported_and_exported_again() {
         place.run(&["export", "DIR/other", "--rdb", "DIR/none.rdb", "--namespace", "none"]);
     check_failure(&answer, 1, "has no namespace \"none\"; it has default");
     assert!(!place.path("none.rdb").exists());
-    let answer = place.run(&["export", "DIR/other", "table", "--namespace", "default"]);
-    check_failure(&answer, 2, "cannot be used with");
-    let answer = place.run(&["export", "DIR/other", "--namespace", "default"]);
-    check_failure(&answer, 2, "--rdb");
+    for of_dumps in [&["--namespace", "default"][..], &["--json"]] {
+        let answer = place.run(&[&["export", "DIR/other", "table"][..], of_dumps].concat());
+        check_failure(&answer, 2, "cannot be used with");
+        let answer = place.run(&[&["export", "DIR/other"][..], of_dumps].concat());
+        check_failure(&answer, 2, "--rdb");
+    }
 }
 
 #[test]
