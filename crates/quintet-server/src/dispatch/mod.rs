@@ -26,7 +26,7 @@ use crate::{
         transactions::end_watch,
     },
     failure::{Done, Fail},
-    resp::{Args, Reply},
+    resp::{Args, Limits, Reply},
     spec::{Keys, Selection, Spec, flag},
     state::{Event, Queued, ReplyMode, Server, Session, Stats},
     store::{DatabaseId, Position, Unit, event, now_millis},
@@ -71,8 +71,13 @@ impl<'s> Pipeline<'s> {
 
     /// Prefetches what the requests at the start of `requests` will read. Returns how many it has
     /// looked at.
-    pub(crate) fn look_ahead(&mut self, database: DatabaseId, requests: &[u8]) -> usize {
-        let next = NextRequests::look(requests);
+    pub(crate) fn look_ahead(
+        &mut self,
+        database: DatabaseId,
+        requests: &[u8],
+        limits: &Limits,
+    ) -> usize {
+        let next = NextRequests::look(requests, limits);
         if let keys @ [_, _, ..] = next.keys() {
             self.unit.prefetch(database, keys);
         }
@@ -175,8 +180,13 @@ impl Dispatcher {
                 return row;
             }
         };
-        let queue = session.queue.as_deref().unwrap_or(&[]);
-        if pause::is_held(server, session, &command.spec, (&self.commands, queue)) {
+        let is_held = match (command.action, session.queue.as_deref()) {
+            (Action::Exec, Some(queue)) => {
+                pause::is_exec_held(server, session, &self.commands, queue)
+            }
+            _ => pause::is_held(server, session, &command.spec),
+        };
+        if is_held {
             session.is_held = true;
             return row;
         }
@@ -368,9 +378,7 @@ impl Dispatcher {
             return false;
         }
         self.lock_queue(pipeline, session, queue);
-        let exec = server.registry.find(b"exec").and_then(|at| server.registry.spec(at));
-        let is_held = |exec: &Spec| pause::is_held(server, session, exec, (&self.commands, queue));
-        if exec.is_some_and(is_held) {
+        if pause::is_exec_held(server, session, &self.commands, queue) {
             session.is_held = true;
             return false;
         }
@@ -447,7 +455,7 @@ fn run_handler<'s>(
         lock(&mut pipeline.unit, session.database, spec, args);
     }
     // Checked again under the locks: a pause or a load may have begun since the first check.
-    if pause::is_held(server, session, spec, (&[], &[])) {
+    if pause::is_held(server, session, spec) {
         session.is_held = true;
         return;
     }

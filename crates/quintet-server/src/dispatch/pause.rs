@@ -17,23 +17,25 @@ fn is_write(spec: &Spec) -> bool {
     spec.has(flag::WRITE) || ["publish", "spublish"].contains(&spec.name)
 }
 
-/// Whether a pause holds a command now. For `EXEC`, `queue` has the commands of the transaction.
-pub(super) fn is_held(
+/// Whether a pause holds a command now. `EXEC` is asked with [`is_exec_held`].
+pub(super) fn is_held(server: &Server, session: &Session, spec: &Spec) -> bool {
+    // An answer is that of work which the command has begun.
+    let may_hold = session.answer.is_none() && !EXEMPT.contains(&spec.name);
+    may_hold && holds(server, session, || is_write(spec))
+}
+
+/// Whether a pause holds the execution of queued commands now.
+pub(super) fn is_exec_held(
     server: &Server,
     session: &Session,
-    spec: &Spec,
-    (commands, queue): (&[Command], &[Queued]),
+    commands: &[Command],
+    queue: &[Queued],
 ) -> bool {
+    let specs = || queue.iter().filter_map(|queued| commands.get(queued.command));
+    holds(server, session, || specs().any(|command| is_write(&command.spec)))
+}
+
+fn holds(server: &Server, session: &Session, is_write: impl Fn() -> bool) -> bool {
     // Almost always there is no pause.
-    if server.pause.current().is_none() {
-        return false;
-    }
-    // An answer is that of work which the command has begun.
-    if session.is_link || session.answer.is_some() || EXEMPT.contains(&spec.name) {
-        return false;
-    }
-    let is_queued_write =
-        |queued: &Queued| commands.get(queued.command).is_some_and(|c| is_write(&c.spec));
-    let is_write = is_write(spec) || (spec.name == "exec" && queue.iter().any(is_queued_write));
-    server.pause.holds(is_write)
+    server.pause.current().is_some() && !session.is_link && server.pause.holds(is_write())
 }

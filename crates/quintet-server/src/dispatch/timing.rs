@@ -28,7 +28,6 @@ pub(super) struct Tally<'s> {
     pub(super) clock: Instant,
     /// The row of the command.
     row: usize,
-    commands: usize,
     times: HistogramCounts,
     hits: usize,
     misses: usize,
@@ -38,7 +37,7 @@ impl<'s> Tally<'s> {
     /// An empty tally.
     pub(super) fn new(server: &'s Server) -> Self {
         let times = HistogramCounts::default();
-        Self { server, clock: Instant::now(), row: 0, commands: 0, times, hits: 0, misses: 0 }
+        Self { server, clock: Instant::now(), row: 0, times, hits: 0, misses: 0 }
     }
 
     /// Begins a call of the command at `row`. Calls of another command are added to the counters,
@@ -66,7 +65,6 @@ impl<'s> Tally<'s> {
         // `EXEC` has run other commands.
         self.begin(row);
         self.times.record(elapsed);
-        self.commands += 1;
         self.hits += hits;
         self.misses += misses;
         let server = self.server;
@@ -87,11 +85,7 @@ impl<'s> Tally<'s> {
     /// Adds the calls to the counters of the server.
     fn add(&mut self) {
         let stats = &self.server.stats;
-        for (counter, count) in [
-            (&stats.commands, &mut self.commands),
-            (&stats.hits, &mut self.hits),
-            (&stats.misses, &mut self.misses),
-        ] {
+        for (counter, count) in [(&stats.hits, &mut self.hits), (&stats.misses, &mut self.misses)] {
             match std::mem::take(count) {
                 0 => {}
                 count => Stats::add(counter, count),

@@ -9,13 +9,14 @@
 //! | `access` | data of the key is returned or copied |
 //! | `update`, `insert`, `delete` | values are replaced, added, removed |
 //!
-//! A command that only reads its keys and returns data of them needs no row below.
+//! A command that only reads its keys needs no row below.
 
 use crate::{acl::RowAccess, resp::Args, spec::Spec};
 
 /// Flags of a key.
 type Flags = &'static [&'static str];
 
+const ASK: Flags = &["RO"];
 const READ: Flags = &["RO", "access"];
 const UPDATE: Flags = &["RW", "update"];
 const INSERT: Flags = &["RW", "insert"];
@@ -26,30 +27,6 @@ const REPLACE: Flags = &["OW", "update"];
 
 /// Flags of the first key and of the others, with the commands that have them.
 const ROWS: &[(Flags, Flags, &[&str])] = &[
-    (
-        &["RO"],
-        &["RO"],
-        &[
-            "exists",
-            "hexists",
-            "hlen",
-            "hstrlen",
-            "llen",
-            "memory|usage",
-            "object|encoding",
-            "object|freq",
-            "object|idletime",
-            "object|refcount",
-            "scard",
-            "sismember",
-            "strlen",
-            "touch",
-            "type",
-            "watch",
-            "xlen",
-            "zcard",
-        ],
-    ),
     (&["RM", "delete"], &["RM", "delete"], &["del", "unlink"]),
     (
         INSERT,
@@ -174,6 +151,9 @@ pub(super) fn flags_of(spec: &Spec, index: usize, args: Args<'_>) -> Flags {
     // `SET key value GET`, and `BITFIELD` with `SET` or `INCRBY`.
     if ["set", "bitfield"].contains(&spec.name) && access.reads && access.writes {
         return CHANGE;
+    }
+    if !access.reads && !access.writes {
+        return ASK;
     }
     let row = ROWS.iter().find(|(.., names)| names.contains(&spec.name));
     let (first, rest) = row.map_or((READ, READ), |(first, rest, _)| (*first, *rest));

@@ -138,7 +138,7 @@ fn persistence(server: &Server, text: &mut String) {
 fn stats(server: &Server, text: &mut String) {
     let own = &server.stats;
     put(text, "total_connections_received", value(&own.connections));
-    put(text, "total_commands_processed", value(&own.commands));
+    put(text, "total_commands_processed", own.commands());
     put(text, "total_net_input_bytes", value(&own.bytes_in));
     put(text, "total_net_output_bytes", value(&own.bytes_out));
     put(text, "rejected_connections", value(&own.rejected_connections));

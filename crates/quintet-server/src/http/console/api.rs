@@ -73,7 +73,7 @@ pub(super) fn overview(server: &Server) -> Value {
         "problem": server.unreadiness(),
         "appendfsync": server.settings.appendfsync().name(),
         "resident_bytes": resident_bytes(),
-        "commands_total": load(&stats.commands),
+        "commands_total": stats.commands(),
         "connections_total": load(&stats.connections),
         "rejected_connections_total": load(&stats.rejected_connections),
         "connected_clients": server.clients.count(),

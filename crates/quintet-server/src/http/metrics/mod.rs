@@ -68,8 +68,7 @@ fn process(out: &mut Exposition, server: &Server) {
 }
 
 fn commands(out: &mut Exposition, server: &Server) {
-    out.counter("quintet_commands_total", "Commands that ran.")
-        .value(value(&server.stats.commands));
+    out.counter("quintet_commands_total", "Commands that ran.").value(server.stats.commands());
     let rows = || server.registry.specs().iter().zip(&server.stats.by_command);
     let mut family = out.histogram(
         "quintet_command_duration_seconds",

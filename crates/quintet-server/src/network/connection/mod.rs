@@ -178,7 +178,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             let request = self.buffer.get(self.start..).unwrap_or(&[]);
             if looked_at == 0 && is_known && self.session.queue.is_none() {
-                looked_at = pipeline.look_ahead(self.session.database, request);
+                looked_at = pipeline.look_ahead(self.session.database, request, &limits);
             }
             looked_at = looked_at.saturating_sub(1);
             let length = match self.parser.parse(request, &limits) {

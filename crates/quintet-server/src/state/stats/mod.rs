@@ -60,8 +60,6 @@ pub(crate) struct Stats {
     pub(crate) query_disconnections: AtomicU64,
     /// Times that SIGHUP was answered.
     pub(crate) reloads: AtomicU64,
-    /// Commands run.
-    pub(crate) commands: AtomicU64,
     /// Keys that expired.
     pub(crate) expired: AtomicU64,
     /// Fields of hashes that expired.
@@ -120,6 +118,11 @@ impl Stats {
         }
     }
 
+    /// Number of commands that ran.
+    pub(crate) fn commands(&self) -> u64 {
+        self.by_command.iter().map(|counters| counters.latency.counts().count()).sum()
+    }
+
     /// Sets all counters to zero, as `CONFIG RESETSTAT` does.
     pub(crate) fn reset(&self) {
         let own = [
@@ -129,7 +132,6 @@ impl Stats {
             &self.evicted_clients,
             &self.output_disconnections,
             &self.query_disconnections,
-            &self.commands,
             &self.expired,
             &self.expired_fields,
             &self.hits,
