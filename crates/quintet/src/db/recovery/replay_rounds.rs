@@ -108,8 +108,8 @@ impl<'t, 'a> ReplayRounds<'t, 'a> {
             if let Some(lsn) = checkpoint_table(table, up_to)? {
                 progress.tables.push((table.id, lsn));
             }
-            let needed = if table.is_dirty() { table.persisted() } else { up_to };
-            log_start = log_start.min(mutant!(ReplayForgetsTables: up_to, else needed));
+            let needed = mutant!(ReplayForgetsTables: up_to, else table.needed_from(up_to));
+            log_start = log_start.min(needed);
         }
         let recorded = self.catalog.with_tree(CatalogTree::log_bounds).0;
         if log_start <= recorded && progress.tables.is_empty() {
@@ -126,24 +126,18 @@ impl<'t, 'a> ReplayRounds<'t, 'a> {
     }
 }
 
-/// Checkpoints a table, if it lacks something that is worth it. Returns the LSN that its files are
-/// complete to, if it has advanced.
+/// Checkpoints a table as [`TableState::checkpoint`] does, if that is worth it and has the space.
 fn checkpoint_table(table: &TableState, up_to: Lsn) -> Result<Option<Lsn>> {
     let _maintenance = lock(&table.maintenance);
-    let before = table.persisted();
     // A checkpoint of `naive` writes the whole table: only after as much log as that.
     let is_late = table.kind != EngineKind::Naive
-        || up_to.0.saturating_sub(before.0) >= table.engine.stats().live_bytes;
-    if !is_late || !table.needs_checkpoint() {
+        || up_to.0.saturating_sub(table.persisted().0) >= table.engine.stats().live_bytes;
+    if !is_late {
         return Ok(None);
     }
-    match table.engine.checkpoint(up_to) {
-        Ok(lsn) => {
-            table.record_persisted(lsn);
-            Ok((lsn > before).then_some(lsn))
-        }
+    match table.checkpoint(up_to) {
         Err(Error::DiskFull { .. }) => Ok(None),
-        Err(error) => Err(error),
+        outcome => outcome,
     }
 }
 

@@ -370,8 +370,7 @@ impl TableRegistry {
     pub(crate) fn needed_from(&self, up_to: Lsn, complete: &BTreeMap<u64, Lsn>) -> Lsn {
         let needed = |table: &Arc<TableState>| {
             let complete = complete.get(&table.id).copied().unwrap_or_default();
-            let persisted = table.persisted().max(complete);
-            if table.is_dirty() { persisted.min(up_to) } else { up_to }
+            table.needed_from(up_to).max(complete.min(up_to))
         };
         read(&self.tables).values().map(needed).min().unwrap_or(up_to)
     }

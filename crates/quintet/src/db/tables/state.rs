@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwapOption;
 
 use crate::{
-    Error,
+    Error, Result,
     contract::{Engine as _, EngineKind, Load, Op, PendingWork},
     db::merge::TableMerge,
     engine::AnyEngine,
@@ -329,6 +329,23 @@ impl TableState {
 
     pub(crate) fn persisted(&self) -> Lsn {
         Lsn(self.persisted.load(Ordering::Acquire))
+    }
+
+    /// Returns the first LSN that the table needs the log for, at most `up_to`.
+    pub(crate) fn needed_from(&self, up_to: Lsn) -> Lsn {
+        if self.is_dirty() { self.persisted().min(up_to) } else { up_to }
+    }
+
+    /// Checkpoints the table, if it needs that. Returns the LSN that its files are complete to, if
+    /// it has advanced. The caller holds `maintenance`.
+    pub(crate) fn checkpoint(&self, up_to: Lsn) -> Result<Option<Lsn>> {
+        if !self.needs_checkpoint() {
+            return Ok(None);
+        }
+        let before = self.persisted();
+        let lsn = self.engine.checkpoint(up_to)?;
+        self.record_persisted(lsn);
+        Ok((lsn > before).then_some(lsn))
     }
 
     /// Returns whether the files lack an applied operation, or the engine has unwritten state.

@@ -175,17 +175,22 @@ fn a_get_reads_one_page_where_data_are_larger_than_memory() {
     assert!(reads >= 15_000, "{reads} reads for 20,000 gets: the data are not larger");
 }
 
-/// What a batch will look at is read at once, and what one batch admits has room in the cache.
-#[test]
-fn leaves_of_a_batch_are_read_together() {
-    let bench = Bench::new(8 << 20);
+/// A table of 20,000 entries whose leaves are not in the cache.
+fn table_on_disk(bench: &Bench) -> BTree {
     let (table, _) = bench.open();
     for number in 0..20_000 {
         put(&table, 1, &key(number), &[7; 100]);
     }
     table.checkpoint(Lsn(9)).unwrap();
     drop(table);
-    let (table, _) = bench.open();
+    bench.open().0
+}
+
+/// What a batch will look at is read at once, and what one batch admits has room in the cache.
+#[test]
+fn leaves_of_a_batch_are_read_together() {
+    let bench = Bench::new(8 << 20);
+    let table = table_on_disk(&bench);
     let keys: Vec<_> = (0..200).map(|step| key(step * 97)).collect();
     let misses = || table.inner.paged.tree.cache().misses();
     assert!(misses() < 100);
@@ -204,13 +209,7 @@ fn leaves_of_a_batch_are_read_together() {
 #[test]
 fn leaves_of_announced_gets_are_read_together() {
     let bench = Bench::new(8 << 20);
-    let (table, _) = bench.open();
-    for number in 0..20_000 {
-        put(&table, 1, &key(number), &[7; 100]);
-    }
-    table.checkpoint(Lsn(9)).unwrap();
-    drop(table);
-    let (table, _) = bench.open();
+    let table = table_on_disk(&bench);
     let keys: Vec<_> = (0..600).map(|step| key(step * 33)).collect();
     let misses = || table.inner.paged.tree.cache().misses();
     // Of 140 leaves. After a batch without a missing leaf, the next one is not looked at.
