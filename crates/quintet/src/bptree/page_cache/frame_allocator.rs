@@ -86,7 +86,9 @@ impl PageCache {
             if has_too_few && self.grow(GROWTH_FRAMES, Growth::Must) {
                 continue;
             }
-            if let Some(frame) = self.evict() {
+            // An eviction visits every frame: without an evictable page it takes milliseconds.
+            let may_evict = self.unevictable_count() < self.frames() || search % SEARCHES == 0;
+            if let Some(frame) = may_evict.then(|| self.evict()).flatten() {
                 return Ok(frame);
             }
             let is_full = self.unevictable_count() + EVICTABLE_FEW >= self.frames();

@@ -281,7 +281,7 @@ pub(crate) fn apply_logged_on_a_full_disk<E: Engine>(bench: &Bench<E>) {
     let calls = [Call::Allocate, Call::Write];
     bench.env.inject(Fault::new(&calls, When::From(1), Effect::NoSpace));
     let before = bench.env.faults_fired();
-    let refused = (5_000..200_000).find_map(|number| {
+    let refused = (5_000..100_000).find_map(|number| {
         let (key, value) = (key(number), vec![8; 200]);
         let op = Op::Put { key: &key, head: b"", body: &value };
         if let Err(error) = engine.make_room(&op) {
