@@ -95,6 +95,14 @@ quintet_compat::export! {
         names.free(count);
     }
 
+    /// Returns a new handle of the default column family. RocksDB has this function since 8.6.
+    pub fn rocksdb_get_default_column_family_handle(
+        db: Option<&Db>,
+    ) -> Option<Box<FamilyHandle>>, None, {
+        let family = db.and_then(|db| db.core.default_family().ok())?;
+        Some(Box::new(FamilyHandle::new(Arc::clone(family))))
+    }
+
     /// Frees a handle of a column family.
     pub fn rocksdb_column_family_handle_destroy(handle: Option<Box<FamilyHandle>>) {
         drop(handle);

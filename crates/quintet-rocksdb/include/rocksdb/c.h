@@ -179,6 +179,7 @@ rocksdb_column_family_handle_t *rocksdb_create_column_family_with_ttl(rocksdb_t 
     **errptr);
 void rocksdb_drop_column_family(rocksdb_t *db, rocksdb_column_family_handle_t *handle, char
     **errptr);
+rocksdb_column_family_handle_t *rocksdb_get_default_column_family_handle(rocksdb_t *db);
 void rocksdb_column_family_handle_destroy(rocksdb_column_family_handle_t*);
 uint32_t rocksdb_column_family_handle_get_id(rocksdb_column_family_handle_t *handle);
 char *rocksdb_column_family_handle_get_name(rocksdb_column_family_handle_t *handle, size_t

@@ -21,6 +21,10 @@ void test_families(const char *directory) {
   put(&t, "k", "default");
   put_in(&t, users, "k", "users");
   put_in(&t, odd, "k", "odd");
+  family *first = rocksdb_get_default_column_family_handle(t.db);
+  EXPECT(rocksdb_column_family_handle_get_id(first) == 0);
+  has_in(&t, first, "k", "default");
+  rocksdb_column_family_handle_destroy(first);
   rocksdb_delete_cf(t.db, t.write, odd, "k", 1, &err);
   OK(err);
   has(&t, "k", "default");
