@@ -87,6 +87,7 @@ pub fn of_database(options: Handle<OptionList>) -> Result<Options, Failure> {
             "sync_interval" => options.sync_interval(millis()?),
             "checkpoint_interval" => options.checkpoint_interval(millis()?),
             "recovery_budget" => options.recovery_budget(number(name, value)?),
+            "space_reserve" => options.space_reserve(number(name, value)?),
             "read_only" => options.read_only(flag(name, value)?),
             "create" => options.create(flag(name, value)?),
             "segment_bytes" => options.segment_bytes(number(name, value)?),
@@ -185,9 +186,10 @@ export! {
     /// Makes an empty list of options. Names and values are text.
     ///
     /// Of databases: `"durability"` is `"buffered"` or `"sync"`. `"memory_budget"`,
-    /// `"recovery_budget"`, `"segment_bytes"` and `"snapshot_limit"` are in bytes.
-    /// `"sync_interval"`, `"checkpoint_interval"` and `"snapshot_max_age"` are in milliseconds.
-    /// `"read_only"`, `"create"` and `"allow_missing_merge_operators"` are `"true"` or `"false"`.
+    /// `"recovery_budget"`, `"space_reserve"`, `"segment_bytes"` and `"snapshot_limit"` are in
+    /// bytes. `"sync_interval"`, `"checkpoint_interval"` and `"snapshot_max_age"` are in
+    /// milliseconds. `"read_only"`, `"create"` and `"allow_missing_merge_operators"` are `"true"`
+    /// or `"false"`.
     ///
     /// Of tables: the options of the engine, `"merge"` (the name of a merge operator) and
     /// `"types"` (such as `"string,u64 -> blob"`).

@@ -17,6 +17,7 @@ class Options(TypedDict, total=False):
     memory_budget: Optional[int]
     sync_interval: Optional[_Seconds]
     recovery_budget: Optional[int]
+    space_reserve: Optional[int]
     checkpoint_interval: Optional[_Seconds]
     read_only: Optional[bool]
     create: Optional[bool]

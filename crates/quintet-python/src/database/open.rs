@@ -20,6 +20,7 @@ pub(super) fn options(given: Option<&Bound<'_, PyDict>>) -> PyResult<Options> {
             "memory_budget" => options.memory_budget(value.extract()?),
             "sync_interval" => options.sync_interval(duration(&value)?),
             "recovery_budget" => options.recovery_budget(value.extract()?),
+            "space_reserve" => options.space_reserve(value.extract()?),
             "checkpoint_interval" => options.checkpoint_interval(duration(&value)?),
             "read_only" => options.read_only(value.extract()?),
             "create" => options.create(value.extract()?),

@@ -202,6 +202,8 @@ impl fmt::Debug for Hint<'_, '_> {
 pub enum MaintenanceMode {
     /// One bounded step of what [`Engine::pending_work`] found: the background job calls again.
     Step,
+    /// As a step, on a disk that is full. Also gives free space inside of files back.
+    SpaceStep,
     /// All that a user who asks for compaction expects: rewrites what wastes space and drops what
     /// has expired.
     Full,

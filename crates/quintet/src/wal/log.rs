@@ -105,7 +105,7 @@ impl Log {
         if !options.read_only {
             let current = match recovered.current {
                 Some(segment) => segment,
-                None => log.make_first_segment(recovered.next)?,
+                None => log.make_segment_within_space(recovered.next, log.segment_bytes)?,
             };
             current.mark_in_use(mutant!(LogNotesCloseEarly: false, else true));
             log.started_at = current.reserved_end();
@@ -114,10 +114,13 @@ impl Log {
         Ok(log)
     }
 
-    /// Makes the segment that a recovered log continues in: a smaller one if the disk lacks the
-    /// space. So a database on a full disk opens after a power loss too.
-    fn make_first_segment(&self, next: (u64, Lsn)) -> Result<Segment> {
-        let mut capacity = self.segment_bytes;
+    /// Makes a segment of `capacity` bytes: a smaller one if the disk lacks the space. A recovered
+    /// log continues in one, so a database on a full disk opens after a power loss too.
+    pub(super) fn make_segment_within_space(
+        &self,
+        next: (u64, Lsn),
+        mut capacity: u64,
+    ) -> Result<Segment> {
         loop {
             match self.make_segment(next, capacity, None) {
                 Err(Error::DiskFull { .. }) if capacity > SEGMENT_BYTES_MIN => {

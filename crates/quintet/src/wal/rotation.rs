@@ -37,6 +37,8 @@ const SMALL_SEGMENT_DIVISOR: u64 = 32;
 /// An idle log moves to a small segment only if the current one is at least this many times as
 /// large.
 const SMALL_SEGMENT_GAIN_MIN: u64 = 8;
+/// Largest segment for writes that free space on a full disk, in bytes.
+const SEGMENT_BYTES_TO_FREE: u64 = 128 << 10;
 /// Most bytes past the tail whose pages are made writable at once, for a log that grows fast.
 const PREPARED_BYTES_MAX: u64 = 4 << 20;
 /// How long the prepared pages should last at the rate at which the log grows. Half of them are
@@ -109,6 +111,26 @@ impl Log {
         let current = self.current()?.load_full();
         if self.wants_spare(&current) {
             self.make_spare(&mut rotation, &current, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether the last attempt to make a segment met a full disk, and there is none ahead.
+    #[inline]
+    pub fn lacks_space(&self) -> bool {
+        self.is_disk_full.load(Ordering::Relaxed) && !self.has_spare.load(Ordering::Relaxed)
+    }
+
+    /// Prepares a small segment for writes that free space, on a disk that is full.
+    pub fn prepare_to_free(&self) -> Result<()> {
+        self.check_failure()?;
+        let mut rotation = lock(&self.rotation);
+        if rotation.spare.is_none() {
+            let current = self.current()?.load_full();
+            let next = (current.head.number + 1, current.head.end());
+            let capacity = self.segment_bytes.min(SEGMENT_BYTES_TO_FREE);
+            rotation.spare = Some(self.make_segment_within_space(next, capacity)?);
+            self.has_spare.store(true, Ordering::Relaxed);
         }
         Ok(())
     }

@@ -225,6 +225,7 @@ fn an_option_of_a_database_outside_its_limits_is_refused_with_them() {
         ("sync_interval", Options::new().sync_interval(Duration::ZERO)),
         ("recovery_budget", Options::new().recovery_budget(1)),
         ("checkpoint_interval", Options::new().checkpoint_interval(Duration::from_millis(1))),
+        ("space_reserve", Options::new().space_reserve(1)),
         ("segment_bytes", Options::new().segment_bytes(100_000)),
         ("snapshot_limit", Options::new().snapshot_limit(1)),
         ("snapshot_max_age", Options::new().snapshot_max_age(Duration::ZERO)),
@@ -236,7 +237,7 @@ fn an_option_of_a_database_outside_its_limits_is_refused_with_them() {
         assert_eq!(option.name, name);
     }
     assert_eq!(options[3].allowed, "0, or from 10 ms to 24 hours");
-    assert_eq!(options[4].allowed, "a power of two from 64 KiB to 1 GiB");
+    assert_eq!(options[5].allowed, "a power of two from 64 KiB to 1 GiB");
 }
 
 #[test]

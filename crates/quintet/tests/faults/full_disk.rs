@@ -2,7 +2,8 @@
 //!
 //! Each engine, and all of them in one database, fills a disk: with most of the data in a log that
 //! fits in memory or not, or in the tables' files. Then the process dies, closes the database, or
-//! loses power. What is asserted of the next opening depends on the free space: [`open_again`].
+//! loses power. The databases keep no space for a full disk. What is asserted of the next opening
+//! depends on the free space: [`open_again`].
 
 use std::{collections::BTreeMap, panic::catch_unwind, sync::Arc, time::Duration};
 
@@ -14,7 +15,7 @@ use quintet::{
     },
 };
 
-type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 const MIB: u64 = 1 << 20;
 /// With this much free space, every database of these tests opens for writing.
@@ -27,33 +28,38 @@ const ATTEMPTS_TOTAL: usize = 16;
 
 /// How a database is opened.
 #[derive(Clone, Copy, Debug)]
-struct Sizes {
-    disk: u64,
-    memory: u64,
-    recovery: u64,
+pub struct Sizes {
+    pub disk: u64,
+    pub reserve: u64,
+    pub memory: u64,
+    pub recovery: u64,
 }
 
 /// Most of the data is in the log, and fits in memory.
-const LOG_IN_MEMORY: Sizes = Sizes { disk: 12 * MIB, memory: 64 * MIB, recovery: 64 * MIB };
+pub const LOG_IN_MEMORY: Sizes =
+    Sizes { reserve: 0, disk: 12 * MIB, memory: 64 * MIB, recovery: 64 * MIB };
 /// Most of the data is in the log, and does not fit in memory.
-const LONG_LOG: Sizes = Sizes { disk: 32 * MIB, memory: 3 * MIB, recovery: 128 * MIB };
+pub const LONG_LOG: Sizes =
+    Sizes { reserve: 0, disk: 32 * MIB, memory: 3 * MIB, recovery: 128 * MIB };
 /// Most of the data is in the files of the tables.
-const SHORT_LOG: Sizes = Sizes { disk: 16 * MIB, memory: 3 * MIB, recovery: 2 * MIB };
+pub const SHORT_LOG: Sizes =
+    Sizes { reserve: 0, disk: 16 * MIB, memory: 3 * MIB, recovery: 2 * MIB };
 
 fn open(env: &SimEnv, sizes: Sizes, read_only: bool) -> Result<Database> {
     let options = Options::new()
         .memory_budget(sizes.memory)
         .recovery_budget(sizes.recovery)
         .segment_bytes(256 << 10)
+        .space_reserve(sizes.reserve)
         .read_only(read_only);
     options.open_in(Arc::new(env.clone()), "db")
 }
 
-fn key(number: u64) -> Vec<u8> {
+pub fn key(number: u64) -> Vec<u8> {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec()
 }
 
-fn value(number: u64, table: usize) -> Vec<u8> {
+pub fn value(number: u64, table: usize) -> Vec<u8> {
     let words = if number.is_multiple_of(64) { 800 } else { 80 };
     let mut value = key(number + 7).repeat(words);
     value[0] = table.to_le_bytes()[0];
@@ -62,7 +68,7 @@ fn value(number: u64, table: usize) -> Vec<u8> {
 
 /// Writes until the disk is full and background work does not change that. Returns what was
 /// acknowledged.
-fn fill(env: &SimEnv, sizes: Sizes, kinds: &[EngineKind]) -> (Database, Vec<Rows>) {
+pub fn fill(env: &SimEnv, sizes: Sizes, kinds: &[EngineKind]) -> (Database, Vec<Rows>) {
     env.set_capacity(Some(sizes.disk));
     let db = open(env, sizes, false).unwrap();
     let create =

@@ -19,6 +19,7 @@
 const ENGINES: &[quintet::EngineKind] = quintet::EngineKind::AVAILABLE;
 
 mod driver;
+mod emptied_disk;
 mod full_disk;
 #[path = "../common/modes.rs"]
 mod modes;

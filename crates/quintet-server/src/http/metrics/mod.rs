@@ -309,6 +309,8 @@ fn background(out: &mut Exposition, sample: &Sample) {
     ] {
         out.counter(name, help).value(count);
     }
+    out.gauge("quintet_space_reserve_bytes", "Disk space that is kept for a full disk.")
+        .value(store.space_reserve_bytes);
     out.counter("quintet_checkpoint_seconds_total", "Time of the checkpoint rounds.")
         .value(Duration::from_micros(store.persist_micros_total).as_secs_f64());
     out.gauge(

@@ -335,7 +335,7 @@ impl PagedTree {
             .map_err(|error| Error::io(format!("write {}", cache.label()), error))
     }
 
-    /// Punches holes for the disk space of free pages.
+    /// Writes back all pages, and punches holes for the disk space of those that are free then.
     pub(crate) fn punch_holes(&self, checkpointer: &mut Checkpointer) -> Result<()> {
         let complete = checkpointer.complete();
         if self.tree.cache().dirty_count() > 0
@@ -343,6 +343,12 @@ impl PagedTree {
         {
             self.write_back_all(checkpointer, complete)?;
         }
+        self.punch_free_pages()
+    }
+
+    /// Punches holes for the disk space of free pages that recovery does not need. Needs no space.
+    /// The caller holds the checkpointer's lock, so nothing is being written to one of them.
+    pub(crate) fn punch_free_pages(&self) -> Result<()> {
         let cache = self.tree.cache();
         let Ok(file) = cache.file() else { return Ok(()) };
         self.tree.allocator().punch_holes(|first, count| {

@@ -60,6 +60,9 @@ pub struct DatabaseStats {
     pub memory_budget_bytes: u64,
     /// Bytes of the catalog's file.
     pub catalog_bytes: u64,
+    /// Bytes of disk space that are kept for a full disk
+    /// ([`Options::space_reserve`](crate::Options::space_reserve)).
+    pub space_reserve_bytes: u64,
     /// Bytes of all files.
     pub file_bytes: u64,
     /// Number of commits (a batch is one).
@@ -164,6 +167,7 @@ impl DatabaseStats {
         vec![
             ("file_bytes", self.file_bytes),
             ("catalog_bytes", self.catalog_bytes),
+            ("space_reserve_bytes", self.space_reserve_bytes),
             ("open_tables", self.open_tables),
             ("memory_bytes", self.memory_bytes),
             ("memory_budget_bytes", self.memory_budget_bytes),
@@ -249,6 +253,7 @@ impl Core {
         let index = self.expiry.table().map(|index| index.engine.stats()).unwrap_or_default();
         let log = self.log.stats();
         let catalog_bytes = self.tables.catalog.file_bytes();
+        let space_reserve_bytes = self.checkpoints.space.bytes();
         let table_bytes: u64 = tables.iter().map(|table| table.file_bytes).sum();
         let snapshots = self.versions.stats();
         let count = |counter: &crate::util::sync::AtomicU64| counter.load(Ordering::Relaxed);
@@ -257,7 +262,12 @@ impl Core {
             memory_bytes: self.budget.used(),
             memory_budget_bytes: self.budget.limit(),
             catalog_bytes,
-            file_bytes: table_bytes + index.file_bytes + log.file_bytes + catalog_bytes,
+            space_reserve_bytes,
+            file_bytes: table_bytes
+                + index.file_bytes
+                + log.file_bytes
+                + catalog_bytes
+                + space_reserve_bytes,
             expiries_pending: index.keys,
             expiry_index_bytes: index.file_bytes,
             commits_total: count(&self.counters.commits),

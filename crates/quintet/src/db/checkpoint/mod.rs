@@ -18,6 +18,8 @@
 //! - The log is durable to `up_to` before the catalog records that it starts there.
 //! - A round waits for no merge: an engine pauses a merge when [`Host::is_round_due`] returns
 //!   true.
+//! - A checkpoint or compaction that meets a full disk is tried again with the space that is kept
+//!   for it ([`SpaceReserve`]).
 //! - A checkpoint that lacks file descriptors closes tables that nothing uses, and is tried again.
 //! - The catalog records an engine's LSN only after the engine's files are durable to it, and
 //!   records the log's new start before segments are removed.
@@ -36,10 +38,12 @@
 
 mod mutants;
 mod periodic;
+pub(crate) mod space_reserve;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use periodic::PeriodicRounds;
+use space_reserve::SpaceReserve;
 
 use super::{
     catalog::edit::Progress,
@@ -62,6 +66,12 @@ use crate::{
 const DELAY_SHARE: u64 = 4;
 /// Minimum size in bytes of that part. A smaller one is persisted too soon for delays to help.
 const DELAY_BYTES_MIN: u64 = 1 << 20;
+/// A database at rest keeps one part in this many of what was written so far for a full disk.
+const RESERVE_AT_REST_PART: u64 = 8;
+/// Most bytes that a database at rest keeps.
+const RESERVE_AT_REST_MAX: u64 = 4 << 20;
+/// Pause between two rounds for lack of space.
+pub(crate) const SPACE_ROUND_PAUSE: Duration = Duration::from_secs(1);
 /// Without a round, the log is shortened by at least one part in this many of the recovery budget.
 /// Opening reads about so much log of tables that are always complete.
 const SHORTENED_SHARE: u64 = 32;
@@ -90,6 +100,11 @@ pub(crate) struct CheckpointScheduler {
     /// The LSN that the last successful round over all tables covered.
     round_end: AtomicU64,
     periodic: PeriodicRounds,
+    /// The space that a round may use on a full disk.
+    pub(crate) space: SpaceReserve,
+    /// When the next round may begin for lack of space, in milliseconds of the monotonic clock. One
+    /// that fails may have written a lot, and each delete requests a round.
+    next_space_round: AtomicU64,
     /// Held from the first checkpoint of a round to the edit of the catalog that records it.
     advancing: Mutex<()>,
     /// Counters since the database was opened. Each has a cache line of its own: every write reads
@@ -103,7 +118,7 @@ impl CheckpointScheduler {
     /// Creates the scheduler of a log that no table needs below `log_start`.
     pub(crate) fn new(
         env: Arc<dyn Env>,
-        (log, host): (Arc<Log>, Arc<DatabaseHost>),
+        (log, host, space): (Arc<Log>, Arc<DatabaseHost>, SpaceReserve),
         limits: CheckpointLimits,
         log_start: Lsn,
     ) -> Self {
@@ -114,6 +129,8 @@ impl CheckpointScheduler {
             host,
             recovery_budget: limits.recovery_budget,
             periodic,
+            space,
+            next_space_round: AtomicU64::new(0),
             advancing: Mutex::default(),
             round: FairMutex::default(),
             log_start: AtomicU64::new(log_start.0),
@@ -266,7 +283,44 @@ impl CheckpointScheduler {
         }
     }
 
-    /// Returns whether a table's engine, or the length of the log, needs a round.
+    /// Releases the space that is kept for a full disk, and requests a round that frees more.
+    /// Returns whether it released some.
+    pub(crate) fn free_space(&self) -> bool {
+        let released = self.space.release_for_rounds() || self.space.release_for_log();
+        self.host.request_round();
+        released
+    }
+
+    /// Returns the space that the next round may need: half more than the log has for it. A
+    /// database at rest needs a little to log deletes, and to write what they change.
+    pub(crate) fn reserve_needed(&self) -> u64 {
+        let end = self.log.end();
+        let at_rest = (end.0 / RESERVE_AT_REST_PART).min(RESERVE_AT_REST_MAX);
+        let unpersisted = self.unpersisted_log_bytes(end);
+        (unpersisted + unpersisted / 2).max(at_rest)
+    }
+
+    /// Adjusts the space that is kept for a full disk. If it is short, requests a round. Not for
+    /// rounds themselves: they would follow one another without a pause.
+    pub(crate) fn adjust_reserve(&self) {
+        if !self.space.adjust(self.reserve_needed()) {
+            self.host.request_round();
+        }
+    }
+
+    /// Returns whether the disk is full, or was and the space kept for it is not whole.
+    pub(crate) fn is_space_short(&self) -> bool {
+        (self.space.is_short() || self.log.lacks_space())
+            && mutant!(FullDiskWaitsForALongLog: false, else true)
+    }
+
+    /// Returns whether space is short, and the last round for that was a while ago.
+    fn is_space_round_due(&self) -> bool {
+        self.is_space_short()
+            && millis(self.env.monotonic()) >= self.next_space_round.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether a table's engine, the length of the log, or a full disk needs a round.
     pub(crate) fn is_round_needed(&self, tables: &TableRegistry) -> bool {
         let needs_round = |table: &Arc<TableState>| {
             table.is_live()
@@ -275,7 +329,7 @@ impl CheckpointScheduler {
                     PendingWork::Checkpoint | PendingWork::Maintain
                 )
         };
-        self.is_log_long(self.log.end()) || tables.any(needs_round)
+        self.is_log_long(self.log.end()) || self.is_space_round_due() || tables.any(needs_round)
     }
 
     /// Maintains and checkpoints the tables whose engines need it, and all tables when the
@@ -290,14 +344,22 @@ impl CheckpointScheduler {
         for table in live {
             if table.engine.pending_work() == PendingWork::Maintain {
                 let step = || maintain(tables, &table, MaintenanceMode::Step);
-                outcome = outcome.and(retry_with_files(tables, step));
+                let step = || retry_with_files(tables, step);
+                outcome = outcome.and(self.space.with_released(step));
             }
         }
         let is_due = self.periodic.is_due(self.env.monotonic());
-        if self.is_log_long(self.log.end())
-            || is_due && self.unpersisted_log_bytes(self.log.end()) > 0
-        {
-            return outcome.and(self.run_whole_round(tables));
+        let lacks_space = self.is_space_round_due();
+        let has_unpersisted = self.unpersisted_log_bytes(self.log.end()) > 0;
+        if self.is_log_long(self.log.end()) || (lacks_space || is_due) && has_unpersisted {
+            outcome = outcome.and(self.run_whole_round(tables));
+            if lacks_space {
+                self.give_space_back(tables);
+            }
+            return outcome;
+        }
+        if lacks_space {
+            self.give_space_back(tables);
         }
         if is_due {
             self.periodic.begin(self.env.monotonic());
@@ -309,10 +371,22 @@ impl CheckpointScheduler {
         if live.is_empty() { outcome } else { outcome.and(self.run_round(tables, live)) }
     }
 
+    /// Takes a step of every table that gives space back, on a disk that is full. One that lacks
+    /// the space for a step waits for those of the others. The caller holds `round`.
+    fn give_space_back(&self, tables: &TableRegistry) {
+        for table in tables.all().into_iter().filter(|table| table.is_live()) {
+            let step = || maintain(tables, &table, MaintenanceMode::SpaceStep);
+            let _ = self.space.with_released(|| retry_with_files(tables, step));
+        }
+        self.space.adjust(self.reserve_needed());
+        let next = self.env.monotonic() + SPACE_ROUND_PAUSE;
+        self.next_space_round.store(millis(next), Ordering::Relaxed);
+    }
+
     /// Compacts one table, and checkpoints it if the compaction leaves unwritten state.
     pub(crate) fn compact(&self, tables: &TableRegistry, table: &Arc<TableState>) -> Result<()> {
         let _round = self.round.lock();
-        maintain(tables, table, MaintenanceMode::Full)?;
+        self.space.with_released(|| maintain(tables, table, MaintenanceMode::Full))?;
         if table.engine.pending_work() == PendingWork::Checkpoint {
             self.run_round(tables, vec![Arc::clone(table)])?;
         }
@@ -400,13 +474,17 @@ impl CheckpointScheduler {
         let mut progress = Progress::default();
         for table in chosen {
             // A table that fails does not keep the others from being checkpointed.
-            match retry_with_files(tables, || checkpoint_table(&table, up_to)) {
+            let checkpoint = || retry_with_files(tables, || checkpoint_table(&table, up_to));
+            match self.space.with_released(checkpoint) {
                 Ok(Some(lsn)) => progress.tables.push((table.id, lsn)),
                 Ok(None) => {}
                 Err(error) => outcome = outcome.and(Err(error)),
             }
         }
         self.advance_log(tables, up_to, progress)?;
+        if outcome.is_ok() {
+            self.space.adjust(self.reserve_needed());
+        }
         // True if no write came since the round began.
         if outcome.is_ok()
             && self.replayed_log_bytes(self.log.end()) == 0
@@ -441,6 +519,10 @@ impl CheckpointScheduler {
         self.log_start.fetch_max(log_start.0, Ordering::Relaxed);
         self.log.prune(log_start)
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn maintain(tables: &TableRegistry, table: &TableState, mode: MaintenanceMode) -> Result<()> {

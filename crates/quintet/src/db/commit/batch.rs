@@ -60,6 +60,12 @@ impl Core {
             Err(Error::OutOfMemory { .. }) => self.after_closing_tables(|| {
                 self.try_commit_batch(body, tables, reads.as_deref_mut(), durability)
             }),
+            Err(Error::DiskFull { .. })
+                if operations(body, tables).all(|(_, op)| frees(&op))
+                    && self.checkpoints.free_space() =>
+            {
+                self.try_commit_batch(body, tables, reads.as_deref_mut(), durability)
+            }
             outcome => outcome,
         };
         // The log has none of a batch that was refused; it may have one whose table failed.

@@ -46,17 +46,36 @@ impl Core {
     /// Admits a record of `body_bytes` to the log. Waits while recovery would take too long.
     #[inline]
     pub(super) fn admit_to_log(&self, body_bytes: u64, frees: bool) -> Result<()> {
+        if frees {
+            self.make_room_to_free();
+        } else {
+            self.checkpoints.space.admit(|| self.checkpoints.reserve_needed())?;
+        }
         let end = self.log.admit(body_bytes, frees)?;
         self.checkpoints.bound_recovery(&*self.env, &self.tables, end, frees)
     }
 
+    /// Makes a log file for writes that free space, if the disk is full and the log has none ahead.
+    #[inline]
+    fn make_room_to_free(&self) {
+        if self.log.lacks_space() {
+            self.checkpoints.free_space();
+            // The write fails itself if its record has no room.
+            let _ = self.log.prepare_to_free();
+        }
+    }
+
     /// Admits the operation of a commit that has admitted no other. Closes tables without a handle
-    /// if there is no memory for it.
+    /// if there is no memory for it. A delete that meets a full disk releases the space that is
+    /// kept for it.
     #[inline]
     pub(super) fn admit_first(&self, table: &TableState, op: &Op<'_>) -> Result<()> {
         match table.engine.admit(op) {
             // Nothing is admitted: this thread may wait for a checkpoint round.
             Err(Error::OutOfMemory { .. }) => self.after_closing_tables(|| table.engine.admit(op)),
+            Err(Error::DiskFull { .. }) if frees(op) && self.checkpoints.free_space() => {
+                table.engine.admit(op)
+            }
             outcome => outcome,
         }
     }

@@ -37,7 +37,10 @@ use target::ReplayTarget;
 
 use super::{
     catalog::{self, Catalog, edit::Progress, tree::CatalogTree},
-    checkpoint::CheckpointScheduler,
+    checkpoint::{
+        CheckpointScheduler,
+        space_reserve::{self, SpaceReserve},
+    },
     core::{Core, key_locks::KeyLocks, log_jobs::LogJobs},
     expiry::ExpiryIndex,
     tables::{
@@ -148,8 +151,17 @@ fn load_within_space(
     options: &Options,
 ) -> Result<Core> {
     let mut outcome = load_and_replay(env, dir, catalog, options, ReplayPace::ByMemory);
+    let is_full = |outcome: &Result<Core>| {
+        !options.read_only && matches!(outcome, Err(Error::DiskFull { .. }))
+    };
+    if is_full(&outcome)
+        && space_reserve::release_in(dir)
+        && let Some(catalog) = Catalog::open(dir, false)?
+    {
+        outcome = load_and_replay(env, dir, catalog, options, ReplayPace::ByMemory);
+    }
     for bytes in STEPS_BYTES {
-        if options.read_only || !matches!(outcome, Err(Error::DiskFull { .. })) {
+        if !is_full(&outcome) {
             break;
         }
         let Some(catalog) = Catalog::open(dir, false)? else { break };
@@ -214,10 +226,10 @@ fn load_and_replay(
     for table in tables.values().filter(|_| index.is_some()) {
         table.may_expire.store(true, Ordering::Release);
     }
-    let (recorded, _) = catalog.with_tree(CatalogTree::log_bounds);
-    let log_start = recorded.max(log.stats().start);
-    let log_and_host = || (Arc::clone(&log), Arc::clone(&host));
-    let ((index_log, index_host), round_ends) = (log_and_host(), log_and_host());
+    let log_start = catalog.with_tree(CatalogTree::log_bounds).0.max(log.stats().start);
+    let (index_log, index_host) = (Arc::clone(&log), Arc::clone(&host));
+    let space = SpaceReserve::open(dir, options.space_reserve, options.read_only)?;
+    let of_rounds = (Arc::clone(&log), Arc::clone(&host), space);
     let limits = options.checkpoint_limits();
     Ok(Core {
         env: Arc::clone(env),
@@ -225,7 +237,7 @@ fn load_and_replay(
         durability: options.durability,
         sync_interval: options.sync_interval,
         expiry: ExpiryIndex::new(index, index_log, index_host),
-        checkpoints: CheckpointScheduler::new(Arc::clone(env), round_ends, limits, log_start),
+        checkpoints: CheckpointScheduler::new(Arc::clone(env), of_rounds, limits, log_start),
         versions: VersionStore::new(
             (env, dir),
             &log,

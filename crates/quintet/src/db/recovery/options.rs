@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     Error, Result,
     db::{
-        checkpoint::CheckpointLimits, core::durability::Durability, merge::MergeOperators,
+        checkpoint::{CheckpointLimits, space_reserve},
+        core::durability::Durability,
+        merge::MergeOperators,
         versions::SnapshotLimits,
     },
     io::{
@@ -38,6 +40,10 @@ const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// Default bound of the loss at a power failure under `Buffered`.
 const SYNC_INTERVAL_DEFAULT: Duration = Duration::from_millis(100);
+
+/// Bound of the disk space that is kept for a full disk, by default and at most, in bytes.
+const SPACE_RESERVE_DEFAULT: u64 = 256 << 20;
+const SPACE_RESERVE_MAX: u64 = 1 << 30;
 
 /// Limits of the sync interval. A shorter one would sync without a pause; a longer one is no bound
 /// of a loss that a user would accept.
@@ -102,6 +108,11 @@ pub fn database_options() -> Vec<DatabaseOption> {
             ),
         ),
         option(
+            "space_reserve",
+            format!("{}; less if less of the log is unpersisted", size(SPACE_RESERVE_DEFAULT)),
+            format!("0, or from {} to {}", size(space_reserve::BYTES_MIN), size(SPACE_RESERVE_MAX)),
+        ),
+        option(
             "segment_bytes",
             format!(
                 "{}; at most a 32nd of the memory budget is used; of a small one up to an \
@@ -159,6 +170,7 @@ pub struct Options {
     pub(crate) sync_interval: Duration,
     pub(crate) recovery_budget: u64,
     pub(crate) checkpoint_interval: Duration,
+    pub(crate) space_reserve: u64,
     pub(crate) read_only: bool,
     pub(crate) create: bool,
     pub(crate) segment_bytes: u64,
@@ -183,6 +195,7 @@ impl Options {
             sync_interval: SYNC_INTERVAL_DEFAULT,
             recovery_budget: RECOVERY_BUDGET_DEFAULT,
             checkpoint_interval: Duration::ZERO,
+            space_reserve: SPACE_RESERVE_DEFAULT,
             read_only: false,
             create: true,
             segment_bytes: SEGMENT_BYTES_DEFAULT,
@@ -246,6 +259,20 @@ impl Options {
     #[must_use]
     pub fn checkpoint_interval(mut self, interval: Duration) -> Self {
         self.checkpoint_interval = interval;
+        self
+    }
+
+    /// Bounds the disk space that is kept for a full disk in bytes: 0, or 64 KiB to 1 GiB (default
+    /// 256 MiB). It is half more than the log that is not yet in the tables' files. A database at
+    /// rest keeps an eighth of what was written so far, at most 4 MiB.
+    ///
+    /// Deletes, checkpoints and compactions use it when the disk is full. Writes that free no space
+    /// then fail with [`Error::DiskFull`] until it is whole again. With 0 there is none: on a disk
+    /// that is full to the last byte, deletes may fail too, and space comes back only when other
+    /// files are removed.
+    #[must_use]
+    pub fn space_reserve(mut self, bytes: u64) -> Self {
+        self.space_reserve = bytes;
         self
     }
 
@@ -374,6 +401,10 @@ impl Options {
             && !checkpoint_intervals.contains(&self.checkpoint_interval)
         {
             "checkpoint_interval"
+        } else if self.space_reserve != 0
+            && !(space_reserve::BYTES_MIN..=SPACE_RESERVE_MAX).contains(&self.space_reserve)
+        {
+            "space_reserve"
         } else if !self.segment_bytes.is_power_of_two() || !segments.contains(&self.segment_bytes) {
             "segment_bytes"
         } else if self.snapshot_limit.is_some_and(|bytes| bytes < SNAPSHOT_LIMIT_MIN) {

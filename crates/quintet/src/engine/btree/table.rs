@@ -201,9 +201,13 @@ impl Engine for BTree {
         Ok(complete)
     }
 
-    fn maintain(&self, _mode: MaintenanceMode) -> Result<()> {
+    fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
         let inner = &self.inner;
         inner.paged.context.check_writable()?;
+        if mode == MaintenanceMode::SpaceStep {
+            let _checkpointer = lock(&inner.paged.checkpointer);
+            return inner.paged.punch_free_pages();
+        }
         inner.merge_all()?;
         let expired = |stored: &[u8]| inner.paged.context.host.is_expired(stored);
         let mut next = Some(Vec::new());

@@ -26,7 +26,7 @@ use crate::{
     util::{
         codec::{Lsn, to_u64},
         mutant::mutant,
-        sync::{Ordering, lock, write},
+        sync::{Ordering, lock, read, write},
     },
 };
 
@@ -79,7 +79,9 @@ impl HashLog {
         self.freeze();
         mutant!(HashlogSkipsLogSync: (), else self.context.host.sync_log()?);
         match self.write_frozen(maintenance) {
-            Err(Error::DiskFull { .. }) => self.write_sealed(maintenance)?,
+            Err(Error::DiskFull { .. }) if !self.has_unwritten_sealed() => {
+                self.write_sealed(maintenance)?;
+            }
             written => written?,
         }
         if !maintenance.is_idle() || complete > maintenance.complete {
@@ -96,6 +98,15 @@ impl HashLog {
         self.count_bytes(maintenance);
         self.charge_index();
         Ok(())
+    }
+
+    /// Returns whether a chunk that takes no more entries is not written. If the disk has no space
+    /// for that one, sealing another would only take memory.
+    fn has_unwritten_sealed(&self) -> bool {
+        read(&self.chunks).values().any(|chunk| {
+            let flush = lock(&chunk.flush);
+            flush.sealed && !flush.ended.is_empty()
+        })
     }
 
     /// Writes what [`Self::write_frozen`] could not for lack of space. The active chunk takes no

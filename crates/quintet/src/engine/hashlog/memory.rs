@@ -31,7 +31,12 @@ impl HashLog {
     pub(super) fn admit_memory(&self, op: &Op<'_>) -> Result<()> {
         self.compact_if_behind();
         let Some(room) = self.missing_room(op, 0) else { return Ok(()) };
-        self.context.reserve_with_retry(room.bytes, || self.find_room(&room))
+        let reserve = || self.context.reserve_with_retry(room.bytes, || self.find_room(&room));
+        match op {
+            // It goes on without room, since the disk may be full.
+            Op::Delete { .. } => self.context.try_room(&self.room_attempts, reserve),
+            _ => reserve(),
+        }
     }
 
     /// As [`Self::admit_memory`], for an operation that is in the log. Waits for no other work than

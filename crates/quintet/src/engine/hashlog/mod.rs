@@ -199,7 +199,7 @@ impl Engine for HashLog {
 
     fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
         match mode {
-            MaintenanceMode::Step => self.maintain_step(),
+            MaintenanceMode::Step | MaintenanceMode::SpaceStep => self.maintain_step(),
             MaintenanceMode::Full => self.compact_all(),
         }
     }

@@ -100,7 +100,9 @@ impl Engine for Tph {
     fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
         self.store.context.check_writable()?;
         match mode {
-            MaintenanceMode::Step => self.store.compact_step().map(drop),
+            MaintenanceMode::Step | MaintenanceMode::SpaceStep => {
+                self.store.compact_step().map(drop)
+            }
             MaintenanceMode::Full => self.store.compact_all(),
         }
     }

@@ -523,6 +523,14 @@ bugs! {
     ReplayKeepsLog = 412, "replay-keeps-log";
     /// Replay on a full disk removes log of a table whose checkpoint has failed.
     ReplayForgetsTables = 413, "replay-forgets-tables";
+    /// A full disk does not release the space that is kept for it.
+    ReserveIsKept = 414, "reserve-is-kept";
+    /// Writes that free nothing take the space that was released for deletes.
+    WritesTakeTheReserve = 415, "writes-take-the-reserve";
+    /// The space for a full disk is counted, and not allocated.
+    ReserveIsNotAllocated = 417, "reserve-is-not-allocated";
+    /// A full disk does not make the database shorten its log.
+    FullDiskWaitsForALongLog = 416, "full-disk-waits-for-a-long-log";
     /// The sort of operations changes the order of those on one key.
     SortReordersKeys = 284, "sort-reorders-keys";
     /// A checkpoint of `trie` does not sync large values that were written for lack of memory.

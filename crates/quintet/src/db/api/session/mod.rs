@@ -201,6 +201,7 @@ impl Session {
             .sync_interval(core.sync_interval)
             .recovery_budget(core.checkpoints.recovery_budget())
             .checkpoint_interval(core.checkpoints.interval())
+            .space_reserve(core.checkpoints.space.bytes_max())
             .snapshot_max_age(core.versions.limits.age)
             .memory_budget(bytes.max(MEMORY_BUDGET_MIN));
         options.merge_operators = core.tables.merge_operators().clone();

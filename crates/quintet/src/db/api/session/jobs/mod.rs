@@ -25,7 +25,7 @@ use sweep::ExpirySweep;
 
 use crate::{
     Result,
-    db::{core::Core, tables::job_handles::JobKind},
+    db::{checkpoint::SPACE_ROUND_PAUSE, core::Core, tables::job_handles::JobKind},
     io::{Job, NextRun},
     util::{
         mutant::mutant,
@@ -105,7 +105,11 @@ impl Job for DatabaseJob {
             JobKind::LogSync => self.sync_log(&core),
             JobKind::LogPrepare => {
                 core.log_jobs.begin_prepare();
-                finish(&core, &core.log.prepare())
+                let prepared = core.log.prepare();
+                if prepared.is_ok() {
+                    core.checkpoints.adjust_reserve();
+                }
+                finish(&core, &prepared)
             }
             JobKind::Persist => persist(&core),
             JobKind::Expire => self.sweep.run(&core),
@@ -128,6 +132,9 @@ fn persist(core: &Core) -> NextRun {
     }
     if next != NextRun::WhenWoken {
         return next;
+    }
+    if core.checkpoints.is_space_short() {
+        return NextRun::After(SPACE_ROUND_PAUSE);
     }
     let idle_work = core.tables.has_idle_work().then_some(IDLE_WORK_PAUSE);
     // Not after a failure: the round that is due then would follow at once.
