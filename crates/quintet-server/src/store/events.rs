@@ -121,6 +121,28 @@ impl Changes {
         }
     }
 
+    /// The names of the watched keys of databases.
+    pub(super) fn watched_names(&self, databases: &[DatabaseId]) -> Vec<KeyName> {
+        if self.watched_count.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let watched = lock(&self.watched);
+        watched.keys().filter(|(own, _)| databases.contains(own)).cloned().collect()
+    }
+
+    /// Wakes the first client of each key of a database whose keys have been exchanged or removed.
+    pub(super) fn wake_all(&self, database: DatabaseId) {
+        if self.waiting_count() == 0 {
+            return;
+        }
+        for (_, queue) in lock(&self.waiting).iter().filter(|((own, _), _)| *own == database) {
+            // It wakes the next when it has been served, or if it cannot be served.
+            if let Some((_, wake)) = queue.first() {
+                wake.notify_one();
+            }
+        }
+    }
+
     /// Tells about a database whose keys have all changed.
     pub(crate) fn changed_all(&self, database: DatabaseId) {
         for (_, flags) in lock(&self.watched).iter().filter(|((index, _), _)| *index == database) {

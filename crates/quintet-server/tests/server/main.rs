@@ -33,5 +33,6 @@ mod running;
 mod same;
 mod shard_channels;
 mod soak;
+mod swap;
 mod tls;
 mod users;
