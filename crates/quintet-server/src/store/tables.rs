@@ -14,7 +14,8 @@
 //!
 //! `redis/meta` (`btree`) has the number of starts (`starts`), and the `n` of each database after
 //! `SWAPDB` or a flush (`order`, one byte each). While a dump is loaded it has its name
-//! (`loading`): the keys are then a part of it. A replica has its master (`master`) and its
+//! (`loading`): the keys are then a part of it. If they are not those of `default`, it has the id
+//! of their namespace (`loading-namespace`). A replica has its master (`master`) and its
 //! position in the master's commands (`position`). A version is the number of the start in the
 //! upper and a counter in the lower 32 bits, so no version is used twice.
 
@@ -41,6 +42,7 @@ const NUMBERS: u8 = 2 * DATABASES;
 const META_TABLE: &str = "redis/meta";
 const STARTS_KEY: &str = "starts";
 const LOADING_KEY: &str = "loading";
+const LOADING_NAMESPACE_KEY: &str = "loading-namespace";
 const MASTER_KEY: &str = "master";
 const POSITION_KEY: &str = "position";
 
@@ -150,9 +152,22 @@ impl Databases {
         Ok(name.map(|name| String::from_utf8_lossy(name.as_ref()).into_owned()))
     }
 
-    /// Notes that a dump is loaded from now on. The note is on disk before the first of its keys.
-    pub(crate) fn begin_loading(&self, name: &str) -> Done {
+    /// The id of the namespace of that dump; 0, the one of `default`, if there is none.
+    pub(crate) fn loading_namespace(&self) -> Done<u32> {
+        let id = self.meta.get(LOADING_NAMESPACE_KEY)?;
+        let id = id.and_then(|id| Some(u32::from_le_bytes(*id.as_ref().first_chunk()?)));
+        Ok(id.unwrap_or(0))
+    }
+
+    /// Notes that a dump is loaded into a namespace from now on. The note is on disk before the
+    /// first of its keys.
+    pub(crate) fn begin_loading(&self, name: &str, namespace: u32) -> Done {
         let mut batch = self.database.batch();
+        if namespace == 0 {
+            batch.delete(&self.meta, LOADING_NAMESPACE_KEY);
+        } else {
+            batch.put(&self.meta, LOADING_NAMESPACE_KEY, namespace.to_le_bytes());
+        }
         batch.put(&self.meta, LOADING_KEY, name.as_bytes());
         batch.delete(&self.meta, POSITION_KEY);
         batch.commit()?;
@@ -164,6 +179,7 @@ impl Databases {
     pub(crate) fn end_loading(&self, position: Option<Vec<u8>>) -> Done {
         let mut batch = self.database.batch();
         batch.delete(&self.meta, LOADING_KEY);
+        batch.delete(&self.meta, LOADING_NAMESPACE_KEY);
         if let Some(position) = position {
             batch.put(&self.meta, POSITION_KEY, position);
         }
