@@ -54,6 +54,7 @@ impl<'s> Loader<'s> {
             unit.forget(database);
             store.changes.changed_all(database);
         }
+        store.changes.invalidations.report_flush(namespace);
         unit.discard();
         let (building, expiry, loaded) = (None, None, Loaded::default());
         Ok(Self { store, namespace, unit, building, expiry, bytes: 0, loaded })

@@ -12,10 +12,11 @@ use quintet::{Cursor, Durability, Error, Options};
 
 use crate::{
     command::transfer::{SaveFailure, save, type_of},
-    config::{Config, StartFailure, prepare_directory, refuse},
+    config::{Config, StartFailure, refuse},
     failure::Fail,
     loading::Loader,
     rdb::{FileWriter, VERSION_MAX, VERSION_WRITTEN},
+    run::prepare_directory,
     spec::REDIS_VERSION,
     store::{
         Changes, DEFAULT_NAMESPACE, DatabaseId, Databases, Engines, Namespace, Store, Stripes,

@@ -1,6 +1,7 @@
 //! Starts a server, and ends it in order.
 
 use std::{
+    fs,
     net::SocketAddr,
     path::Path,
     sync::{Arc, atomic::Ordering},
@@ -16,7 +17,7 @@ use tokio::{
 use crate::{
     acl::Acl,
     command,
-    config::{Config, StartFailure, prepare_directory, refuse},
+    config::{Config, StartFailure, refuse},
     dispatch::Dispatcher,
     failure::Fail,
     http::Http,
@@ -233,6 +234,7 @@ pub(crate) fn settings(config: &Config, budget: u64) -> Settings {
         (&settings.slowlog_log_slower_than, config.slowlog_log_slower_than),
         (&settings.latency_monitor_threshold, config.latency_monitor_threshold),
         (&settings.slowlog_max_len, config.slowlog_max_len),
+        (&settings.tracking_table_max_keys, config.tracking_table_max_keys),
         (&settings.acllog_max_len, config.acllog_max_len),
         (&settings.maxmemory, budget),
     ] {
@@ -398,5 +400,22 @@ async fn sweep(server: Arc<Server>) {
             () = tokio::time::sleep(pause) => {}
             _ = ending.wait_for(|is_ending| *is_ending) => break,
         }
+    }
+}
+
+/// Creates the directory for this user only, or checks that no other user can write to it.
+pub(crate) fn prepare_directory(dir: &Path) -> Result<(), StartFailure> {
+    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+    match fs::metadata(dir) {
+        Ok(found) if !found.is_dir() => refuse(format!("{} is not a directory", dir.display())),
+        Ok(found) if found.permissions().mode() & 0o022 != 0 => {
+            refuse(format!("other users can write to {}; run `chmod go-w` on it", dir.display()))
+        }
+        Ok(_) => Ok(()),
+        Err(_) => fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(|error| StartFailure(format!("cannot create {}: {error}", dir.display()))),
     }
 }

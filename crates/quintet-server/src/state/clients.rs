@@ -16,6 +16,7 @@ use super::{
     memory::{Buffer, ClientMemory, largest_above},
     output::{OutputClass, OutputExcess, OutputLimit},
     settings::Settings,
+    tracking::{ClientTracking, TrackingMode},
 };
 use crate::{
     acl::DEFAULT_USER,
@@ -143,6 +144,8 @@ pub(crate) struct ClientInfo {
     pub(crate) active: Option<Instant>,
     /// 2 or 3.
     pub(crate) protocol: u8,
+    /// How it is told of changed keys that it caches.
+    pub(crate) tracking: Option<ClientTracking>,
 }
 
 impl ClientInfo {
@@ -166,11 +169,17 @@ impl Client {
     pub(crate) fn describe(&self) -> String {
         let info = self.info();
         let idle = info.active.map_or_else(|| self.connected.elapsed(), |active| active.elapsed());
+        let tracking = info.tracking.as_ref();
+        let redirect = tracking.map(ClientTracking::redirect_id);
+        let redirect = redirect.map_or(-1, |id| i64::try_from(id).unwrap_or(i64::MAX));
         let mut flags = String::new();
         for (is_set, flag) in [
             (info.is_waiting(), 'b'),
             (!info.subscriptions.is_none(), 'P'),
             (info.queued.is_some(), 'x'),
+            (tracking.is_some(), 't'),
+            (tracking.is_some_and(|own| own.is_broken), 'R'),
+            (tracking.is_some_and(|own| own.mode == TrackingMode::Broadcast), 'B'),
             (self.is_monitor.load(Ordering::Acquire), 'O'),
             (self.memory.is_protected(), 'e'),
         ] {
@@ -184,7 +193,7 @@ impl Client {
         format!(
             "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} \
              ssub={} multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 \
-             omem={} tot-mem={} events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={} \
+             omem={} tot-mem={} events=r cmd={} user={} redir={redirect} resp={} lib-name={} lib-ver={} \
              ns={}",
             self.id,
             self.address,
@@ -373,6 +382,11 @@ impl Clients {
     /// All clients by number.
     pub(crate) fn all(&self) -> Vec<Arc<Client>> {
         lock(&self.connected).values().cloned().collect()
+    }
+
+    /// A client by its number.
+    pub(crate) fn get(&self, id: u64) -> Option<Arc<Client>> {
+        lock(&self.connected).get(&id).cloned()
     }
 
     /// Sums over the clients.

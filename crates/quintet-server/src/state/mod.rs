@@ -15,6 +15,7 @@ mod session;
 mod settings;
 mod stats;
 mod syncer;
+mod tracking;
 mod work;
 
 use std::{
@@ -32,6 +33,7 @@ use pause::ClientPause;
 use pubsub::PubSub;
 use syncer::Syncer;
 use tokio::sync::{Semaphore, watch};
+use tracking::Tracking;
 
 pub(crate) use clients::{Client, Clients, Subscriptions};
 pub(crate) use histogram::{BUCKETS, HistogramCounts, bound};
@@ -48,6 +50,7 @@ pub(crate) use session::{Block, Queued, ReplyMode, Session};
 pub use settings::AppendFsync;
 pub(crate) use settings::{QUERY_BYTES, Refusal, SettingChange, Settings};
 pub(crate) use stats::{SlowCommand, Stats};
+pub(crate) use tracking::{ClientTracking, Overlap, TrackingMode};
 pub(crate) use work::{Answer, Work};
 
 use crate::{
@@ -81,6 +84,8 @@ pub(crate) struct Server {
     pub(crate) clients: Clients,
     /// Channels.
     pub(crate) pubsub: Arc<PubSub>,
+    /// Clients that cache.
+    pub(crate) tracking: Arc<Tracking>,
     /// What `CLIENT PAUSE` holds.
     pub(crate) pause: ClientPause,
     /// Counters.
@@ -124,6 +129,10 @@ impl Server {
         store.changes.notifications.connect(classes, move |namespace, channel, message| {
             receiver.publish_in(Some(namespace), channel, message);
         });
+        let invalidations = &store.changes.invalidations;
+        let tracking = Arc::new(Tracking::new(invalidations.clients(), settings.clone()));
+        let receiver = tracking.clone();
+        invalidations.connect(move |changed| receiver.invalidate(changed));
         Ok(Self {
             store,
             settings,
@@ -133,6 +142,7 @@ impl Server {
             permits: Arc::new(Semaphore::new(WORK_MAX)),
             clients,
             pubsub,
+            tracking,
             pause: ClientPause::none(),
             stats: Stats::new(registry.specs().len()),
             observed: Observed::default(),

@@ -13,6 +13,7 @@ use super::{
     clients::Client,
     pubsub::Topic,
     settings::AppendFsync,
+    tracking::TrackingMode,
     work::{Answer, Work},
 };
 use crate::{
@@ -84,6 +85,12 @@ pub(crate) struct Session {
     pub(crate) queued_bytes: usize,
     /// Bytes of the names of watched keys, and of channels and patterns.
     pub(crate) name_bytes: (usize, usize),
+    /// Bytes of the prefixes of keys that it is told of.
+    pub(crate) prefix_bytes: usize,
+    /// Which keys that it caches it is told of.
+    pub(crate) tracking: Option<TrackingMode>,
+    /// Whether `CLIENT CACHING` concerns the next command.
+    pub(crate) is_caching: bool,
     /// Whether a command since `MULTI` was refused.
     pub(crate) is_queue_bad: bool,
     /// Whether `EXEC` runs.
@@ -158,6 +165,9 @@ impl Session {
             queue: None,
             queued_bytes: 0,
             name_bytes: (0, 0),
+            prefix_bytes: 0,
+            tracking: None,
+            is_caching: false,
             is_queue_bad: false,
             is_executing: false,
             watched: Vec::new(),
@@ -260,8 +270,9 @@ impl Session {
         let is_kept = |names: &BTreeSet<Vec<u8>>, is_pattern| {
             names.iter().all(|name| self.user.allows_channel(name, is_pattern))
         };
-        // Events of keys are those of the namespace.
-        let may_receive = self.may_stay || self.subscription_count() == 0;
+        // Events of keys are those of the namespace, and so are changed keys.
+        let is_told = self.tracking == Some(TrackingMode::Broadcast);
+        let may_receive = self.may_stay || (self.subscription_count() == 0 && !is_told);
         let is_receiver = may_receive
             && is_kept(&self.channels, false)
             && is_kept(&self.shard_channels, false)
@@ -277,10 +288,11 @@ impl Session {
         self.is_closing = true;
     }
 
-    /// Bytes of the commands since `MULTI`, and of the names of watched keys and of subscriptions.
+    /// Bytes of the commands since `MULTI`, and of the names of watched keys, of subscriptions and of
+    /// prefixes.
     pub(crate) fn held_bytes(&self) -> usize {
         let queued = if self.queue.is_some() { self.queued_bytes } else { 0 };
-        queued + self.name_bytes.0 + self.name_bytes.1
+        queued + self.name_bytes.0 + self.name_bytes.1 + self.prefix_bytes
     }
 
     /// Number of channels, shard channels and patterns.

@@ -1,5 +1,7 @@
 //! Clients that watch keys, and clients that wait for elements of keys. A commit notifies them.
 //!
+//! `invalidations.rs` and `notifications.rs` have other receivers of changes.
+//!
 //! Locks: `watched` and `waiting` are taken under stripes and never around them.
 
 use std::{
@@ -12,7 +14,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{database_id::DatabaseId, notifications::Notifications};
+use super::{database_id::DatabaseId, invalidations::Invalidations, notifications::Notifications};
 
 /// A database and a key.
 pub(crate) type KeyName = (DatabaseId, Vec<u8>);
@@ -27,6 +29,8 @@ pub(crate) struct Changes {
     watched_count: AtomicUsize,
     waiting: Mutex<HashMap<KeyName, WaitQueue>>,
     waiting_count: AtomicUsize,
+    /// Changed keys for clients that cache.
+    pub(crate) invalidations: Invalidations,
     /// Events of keys.
     pub(crate) notifications: Notifications,
 }

@@ -35,4 +35,5 @@ mod shard_channels;
 mod soak;
 mod swap;
 mod tls;
+mod tracking;
 mod users;

@@ -425,6 +425,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Ok(has_committed);
             }
             self.server.store.changes.pass_on(names, self.session.client.id);
+            // Messages do not wait for the keys.
+            self.sync_and_write(false).await?;
         }
     }
 }
@@ -522,6 +524,7 @@ pub(super) struct RegisteredClient {
 
 impl Drop for RegisteredClient {
     fn drop(&mut self) {
+        self.server.tracking.disable(&self.client);
         self.server.clients.remove(&self.client);
     }
 }

@@ -63,9 +63,10 @@ impl Unit<'_> {
         Ok(())
     }
 
-    /// Notes a flush or an exchange, with the watched keys that it concerns.
+    /// Notes a flush or an exchange, with the watched keys that it concerns. Clients that cache are
+    /// told to forget all keys of the namespace also by an exchange, which Redis does not.
     fn note_replaced(&mut self, databases: &[DatabaseId], watched: Vec<KeyName>) {
-        self.announced.extend(watched);
+        self.broken_watches.extend(watched);
         for database in databases {
             if !self.replaced.contains(database) {
                 self.replaced.push(*database);
@@ -158,6 +159,7 @@ impl Unit<'_> {
     /// Forgets the flushes and exchanges. New tables are still empty.
     pub(super) fn discard_replacements(&mut self) {
         self.announced.clear();
+        self.broken_watches.clear();
         self.replaced.clear();
         if !self.replacements.is_empty() {
             self.replacements.clear();

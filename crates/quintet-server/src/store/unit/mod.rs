@@ -45,6 +45,8 @@ pub(crate) struct Unit<'s> {
     store: &'s Store,
     /// Milliseconds since 1970, the same for all commands of the unit.
     pub(crate) now: u64,
+    /// The client whose commands it has, or 0.
+    pub(crate) client: u64,
     guards: Vec<(usize, StripeGuard<'s>)>,
     /// Tables of the databases of one namespace.
     tables: [Option<Arc<Tables>>; 16],
@@ -54,6 +56,8 @@ pub(crate) struct Unit<'s> {
     replacements: Vec<Replacement>,
     /// Names of keys that were changed before a flush or an exchange of databases.
     announced: Vec<KeyName>,
+    /// Names of watched keys that a flush or an exchange of databases concerns.
+    broken_watches: Vec<KeyName>,
     /// Databases that were flushed or exchanged, also those without stored keys.
     replaced: Vec<DatabaseId>,
     slots: Vec<Slot>,
@@ -90,11 +94,13 @@ impl<'s> Unit<'s> {
         Self {
             store,
             now,
+            client: 0,
             guards: Vec::new(),
             tables: [const { None }; 16],
             namespace: 0,
             replacements: Vec::new(),
             announced: Vec::new(),
+            broken_watches: Vec::new(),
             replaced: Vec::new(),
             slots: Vec::new(),
             index: HashTable::new(),
@@ -435,6 +441,9 @@ impl<'s> Unit<'s> {
     /// Ends a unit without changes: publishes the events of commands that change nothing, and
     /// releases the stripes.
     pub(crate) fn end_unchanged(&mut self) {
+        if !self.replaced.is_empty() {
+            self.invalidate();
+        }
         self.send_events();
         self.discard();
     }

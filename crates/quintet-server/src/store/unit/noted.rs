@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use super::{
     super::{
         database_id::DatabaseId,
+        invalidations::ChangedKeys,
         notifications::{KeyEvent, event},
         position::Position,
         slot::Slot,
@@ -68,7 +69,9 @@ impl Unit<'_> {
     /// Tells the clients that watch the changed keys, or wait for them, and counts the keys. The
     /// caller holds the stripes.
     pub(super) fn publish(&mut self) {
-        for (database, key) in std::mem::take(&mut self.announced) {
+        self.invalidate();
+        let broken = std::mem::take(&mut self.broken_watches);
+        for (database, key) in std::mem::take(&mut self.announced).into_iter().chain(broken) {
             self.store.changes.changed(database, &key);
         }
         let slots = std::mem::take(&mut self.slots);
@@ -86,6 +89,26 @@ impl Unit<'_> {
         self.slots = slots;
         for database in std::mem::take(&mut self.replaced) {
             self.store.changes.wake_all(database);
+        }
+    }
+
+    /// Tells the clients that cache what was committed. One load if there are none. The caller holds
+    /// the stripes.
+    pub(super) fn invalidate(&self) {
+        let invalidations = &self.store.changes.invalidations;
+        if !invalidations.is_wanted() {
+            return;
+        }
+        let announced = self.announced.iter().map(|(database, key)| (database, key));
+        let slots = self.slots.iter().filter(|slot| slot.is_changed);
+        let changed = announced.chain(slots.map(|slot| (&slot.database, &slot.key)));
+        let keys: Vec<(u32, &[u8])> =
+            changed.map(|(database, key)| (database.namespace(), key.as_slice())).collect();
+        let mut flushed: Vec<u32> = self.replaced.iter().map(|own| own.namespace()).collect();
+        flushed.dedup();
+        if !flushed.is_empty() || !keys.is_empty() {
+            let (client, flushed, keys) = (self.client, flushed.as_slice(), keys.as_slice());
+            invalidations.report(&ChangedKeys { client, flushed, keys });
         }
     }
 
