@@ -9,6 +9,8 @@ use std::{
     time::Instant,
 };
 
+use zeroize::Zeroize as _;
+
 use super::{
     clients::Client,
     pubsub::Topic,
@@ -32,6 +34,16 @@ pub(crate) struct Queued {
     pub(crate) buffer: Vec<u8>,
     /// Where the arguments are.
     pub(crate) ranges: Vec<(usize, usize)>,
+    /// Whether an argument may be a password, which is then overwritten.
+    pub(crate) is_secret: bool,
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        if self.is_secret {
+            self.buffer.zeroize();
+        }
+    }
 }
 
 /// A command that waits.
@@ -77,6 +89,8 @@ pub(crate) struct Session {
     pub(crate) durability: Option<AppendFsync>,
     /// Whether earlier commands of the pipeline must be on disk before their replies.
     pub(crate) owes_sync: bool,
+    /// Whether replies that were not written have a password, which is then overwritten.
+    pub(crate) has_secret_reply: bool,
     /// Whether the connection ends after the reply.
     pub(crate) is_closing: bool,
     /// The commands since `MULTI`.
@@ -161,6 +175,7 @@ impl Session {
             answer: None,
             durability: None,
             owes_sync: false,
+            has_secret_reply: false,
             is_closing: false,
             queue: None,
             queued_bytes: 0,

@@ -256,22 +256,22 @@ impl Settings {
         if limit == 0 { usize::MAX } else { usize::try_from(max).unwrap_or(usize::MAX) }
     }
 
-    /// All settings with their values.
-    pub(crate) fn list(&self) -> Vec<(&'static str, String)> {
+    /// All settings with their values, also passwords: `CONFIG GET` shows them, as in Redis.
+    pub(crate) fn list(&self) -> Vec<(&'static str, Zeroizing<String>)> {
         let numbers = NUMBERS
             .iter()
             .map(|(name, number, ..)| (*name, number(self).load(Ordering::Relaxed).to_string()));
         let fixed = FIXED.iter().map(|(name, value)| (*name, (*value).to_owned()));
-        let own = [
+        let plain = [
             ("appendfsync", self.appendfsync().name().to_owned()),
-            ("requirepass", self.password().to_string()),
             ("masteruser", self.master_login().0),
-            ("masterauth", self.master_login().1.to_string()),
             ("notify-keyspace-events", format_classes(self.notify_classes.load(Ordering::Relaxed))),
             ("client-output-buffer-limit", self.output_limits.to_string()),
             ("maxmemory", self.maxmemory.load(Ordering::Relaxed).to_string()),
         ];
-        own.into_iter().chain(numbers).chain(fixed).collect()
+        let secret = [("requirepass", self.password()), ("masterauth", self.master_login().1)];
+        let plain = plain.into_iter().chain(numbers).chain(fixed);
+        secret.into_iter().chain(plain.map(|(name, value)| (name, value.into()))).collect()
     }
 
     /// Checks a setting and its value. Nothing changes before [`Self::apply`].

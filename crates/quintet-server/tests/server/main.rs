@@ -31,6 +31,7 @@ mod pipelines;
 mod replication;
 mod running;
 mod same;
+mod secrets;
 mod shard_channels;
 mod soak;
 mod swap;
