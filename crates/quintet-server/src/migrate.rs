@@ -13,10 +13,10 @@ use quintet::{Cursor, Durability, Error, Options};
 use crate::{
     command::transfer::{SaveFailure, save, type_of},
     config::{Config, StartFailure, refuse},
+    data_directory::prepare_directory,
     failure::Fail,
     loading::Loader,
     rdb::{FileWriter, VERSION_MAX, VERSION_WRITTEN},
-    run::prepare_directory,
     spec::REDIS_VERSION,
     store::{
         Changes, DEFAULT_NAMESPACE, DatabaseId, Databases, Engines, Namespace, Store, Stripes,

@@ -23,7 +23,7 @@ commands! { Group::Connection;
 /// Options of `CLIENT TRACKING`.
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 #[derive(Default)]
-struct Options<'c> {
+struct TrackingOptions<'c> {
     redirect: Option<Arc<Client>>,
     is_broadcast: bool,
     is_optin: bool,
@@ -32,8 +32,8 @@ struct Options<'c> {
     prefixes: Vec<&'c [u8]>,
 }
 
-fn parse<'c>(call: &Call<'c, '_>) -> Done<Options<'c>> {
-    let mut options = Options::default();
+fn parse<'c>(call: &Call<'c, '_>) -> Done<TrackingOptions<'c>> {
+    let mut options = TrackingOptions::default();
     let mut at = 3;
     while at < call.args.len() {
         let has_value = at + 1 < call.args.len();
@@ -67,7 +67,7 @@ fn parse<'c>(call: &Call<'c, '_>) -> Done<Options<'c>> {
 }
 
 /// The mode of the options, which must fit together and with the mode of the client.
-fn mode(options: &Options<'_>, own: Option<TrackingMode>) -> Done<TrackingMode> {
+fn mode(options: &TrackingOptions<'_>, own: Option<TrackingMode>) -> Done<TrackingMode> {
     if !options.is_broadcast && !options.prefixes.is_empty() {
         return Err(Fail::new("ERR PREFIX option requires BCAST mode to be enabled"));
     }
@@ -110,9 +110,10 @@ fn tracking(call: &mut Call<'_, '_>) -> Done {
         return Err(Fail::SYNTAX);
     }
     let mode = mode(&options, call.session.tracking)?;
-    let redirect = options.redirect.map(|target| (target.id, Arc::downgrade(&target)));
+    let redirect = options.redirect.as_ref().map_or(0, |target| target.id);
     let new = ClientTracking { mode, is_noloop: options.is_noloop, redirect, is_broken: false };
-    let enabled = call.server.tracking.enable(&call.session.client, new, &options.prefixes);
+    let (target, prefixes) = (options.redirect.as_ref(), options.prefixes.as_slice());
+    let enabled = call.server.tracking.enable(&call.session.client, new, target, prefixes);
     let shown = |prefix: Vec<u8>| String::from_utf8_lossy(&prefix).into_owned();
     call.session.prefix_bytes = enabled.map_err(|overlap| match overlap {
         Overlap::Existing(new, own) => Fail::with(format!(
@@ -169,8 +170,7 @@ fn caching(call: &mut Call<'_, '_>) -> Done {
 /// The connection that gets the messages: its number, 0 for the own one, -1 without tracking.
 fn redirect_id(session: &Session) -> i64 {
     let info = session.client.info();
-    let id = info.tracking.as_ref().map(ClientTracking::redirect_id);
-    id.map_or(-1, |id| i64::try_from(id).unwrap_or(i64::MAX))
+    info.tracking.map_or(-1, |own| i64::try_from(own.redirect).unwrap_or(i64::MAX))
 }
 
 fn getredir(call: &mut Call<'_, '_>) -> Done {
@@ -179,10 +179,10 @@ fn getredir(call: &mut Call<'_, '_>) -> Done {
 }
 
 fn trackinginfo(call: &mut Call<'_, '_>) -> Done {
-    let own = call.session.client.info().tracking.clone();
+    let own = call.session.client.info().tracking;
     let mut flags = vec![if own.is_some() { "on" } else { "off" }];
     let is_caching = call.session.is_caching;
-    match own.as_ref().map(|own| own.mode) {
+    match own.map(|own| own.mode) {
         None | Some(TrackingMode::Reads) => {}
         Some(TrackingMode::Broadcast) => flags.push("bcast"),
         Some(TrackingMode::OptIn) => {
@@ -194,17 +194,21 @@ fn trackinginfo(call: &mut Call<'_, '_>) -> Done {
             flags.extend(is_caching.then_some("caching-no"));
         }
     }
-    flags.extend(own.as_ref().is_some_and(|own| own.is_noloop).then_some("noloop"));
-    flags.extend(own.as_ref().is_some_and(|own| own.is_broken).then_some("broken_redirect"));
+    flags.extend(own.is_some_and(|own| own.is_noloop).then_some("noloop"));
+    flags.extend(own.is_some_and(|own| own.is_broken).then_some("broken_redirect"));
     call.reply.map(3);
     call.reply.text("flags");
     call.reply.set(flags.len());
-    flags.into_iter().for_each(|flag| call.reply.text(flag));
+    for flag in flags {
+        call.reply.text(flag);
+    }
     call.reply.text("redirect");
     call.reply.integer(redirect_id(call.session));
     call.reply.text("prefixes");
     let prefixes = call.server.tracking.prefixes_of(call.session.client.id);
     call.reply.array(prefixes.len());
-    prefixes.iter().for_each(|prefix| call.reply.bulk(prefix));
+    for prefix in &prefixes {
+        call.reply.bulk(prefix);
+    }
     Ok(())
 }

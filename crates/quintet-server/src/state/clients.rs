@@ -13,10 +13,10 @@ use std::{
 use tokio::sync::Notify;
 
 use super::{
+    client_tracking::{ClientTracking, TrackingMode},
     memory::{Buffer, ClientMemory, largest_above},
     output::{OutputClass, OutputExcess, OutputLimit},
     settings::Settings,
-    tracking::{ClientTracking, TrackingMode},
 };
 use crate::{
     acl::DEFAULT_USER,
@@ -144,7 +144,7 @@ pub(crate) struct ClientInfo {
     pub(crate) active: Option<Instant>,
     /// 2 or 3.
     pub(crate) protocol: u8,
-    /// How it is told of changed keys that it caches.
+    /// How it learns of changed keys that it caches.
     pub(crate) tracking: Option<ClientTracking>,
 }
 
@@ -169,9 +169,8 @@ impl Client {
     pub(crate) fn describe(&self) -> String {
         let info = self.info();
         let idle = info.active.map_or_else(|| self.connected.elapsed(), |active| active.elapsed());
-        let tracking = info.tracking.as_ref();
-        let redirect = tracking.map(ClientTracking::redirect_id);
-        let redirect = redirect.map_or(-1, |id| i64::try_from(id).unwrap_or(i64::MAX));
+        let tracking = info.tracking;
+        let redirect = tracking.map_or(-1, |own| i64::try_from(own.redirect).unwrap_or(i64::MAX));
         let mut flags = String::new();
         for (is_set, flag) in [
             (info.is_waiting(), 'b'),
@@ -193,8 +192,8 @@ impl Client {
         format!(
             "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} \
              ssub={} multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 \
-             omem={} tot-mem={} events=r cmd={} user={} redir={redirect} resp={} lib-name={} lib-ver={} \
-             ns={}",
+             omem={} tot-mem={} events=r cmd={} user={} redir={redirect} resp={} lib-name={} \
+             lib-ver={} ns={}",
             self.id,
             self.address,
             self.local_address,

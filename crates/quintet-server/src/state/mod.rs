@@ -1,6 +1,7 @@
 //! What all connections share, and what each connection has.
 
 mod backoff;
+mod client_tracking;
 mod clients;
 mod cursors;
 mod histogram;
@@ -35,6 +36,7 @@ use syncer::Syncer;
 use tokio::sync::{Semaphore, watch};
 use tracking::Tracking;
 
+pub(crate) use client_tracking::{ClientTracking, TrackingMode};
 pub(crate) use clients::{Client, Clients, Subscriptions};
 pub(crate) use histogram::{BUCKETS, HistogramCounts, bound};
 pub(crate) use latency::{Event, EventSamples, LatencyMonitor, Slow};
@@ -50,7 +52,7 @@ pub(crate) use session::{Block, Queued, ReplyMode, Session};
 pub use settings::AppendFsync;
 pub(crate) use settings::{QUERY_BYTES, Refusal, SettingChange, Settings};
 pub(crate) use stats::{SlowCommand, Stats};
-pub(crate) use tracking::{ClientTracking, Overlap, TrackingMode};
+pub(crate) use tracking::Overlap;
 pub(crate) use work::{Answer, Work};
 
 use crate::{

@@ -12,10 +12,10 @@ use std::{
 use zeroize::Zeroize as _;
 
 use super::{
+    client_tracking::TrackingMode,
     clients::Client,
     pubsub::Topic,
     settings::AppendFsync,
-    tracking::TrackingMode,
     work::{Answer, Work},
 };
 use crate::{
@@ -99,9 +99,9 @@ pub(crate) struct Session {
     pub(crate) queued_bytes: usize,
     /// Bytes of the names of watched keys, and of channels and patterns.
     pub(crate) name_bytes: (usize, usize),
-    /// Bytes of the prefixes of keys that it is told of.
+    /// Bytes of the prefixes of keys whose changes it learns of.
     pub(crate) prefix_bytes: usize,
-    /// Which keys that it caches it is told of.
+    /// Which changed keys it learns of.
     pub(crate) tracking: Option<TrackingMode>,
     /// Whether `CLIENT CACHING` concerns the next command.
     pub(crate) is_caching: bool,
@@ -303,8 +303,8 @@ impl Session {
         self.is_closing = true;
     }
 
-    /// Bytes of the commands since `MULTI`, and of the names of watched keys, of subscriptions and of
-    /// prefixes.
+    /// Bytes of the commands since `MULTI`, and of the names of watched keys, of subscriptions and
+    /// of prefixes.
     pub(crate) fn held_bytes(&self) -> usize {
         let queued = if self.queue.is_some() { self.queued_bytes } else { 0 };
         queued + self.name_bytes.0 + self.name_bytes.1 + self.prefix_bytes

@@ -322,15 +322,13 @@ impl Databases {
         }
         let of = |from: DatabaseId, database: DatabaseId| -> Done<Replacement> {
             let namespace = self.namespace(from)?;
-            let (number, tables) = match of_database(taken, from) {
-                Some(own) => (own.number, own.tables.clone()),
-                None => {
-                    let tables = self.get_or_create(from)?;
-                    let order = namespace.order();
-                    let number = order.get(usize::from(from.index())).copied();
-                    (number.ok_or(Fail::OUT_OF_RANGE)?, tables)
-                }
-            };
+            if let Some(own) = of_database(taken, from) {
+                let (number, tables) = (own.number, own.tables.clone());
+                return Ok(Replacement { database, namespace, number, tables });
+            }
+            let tables = self.get_or_create(from)?;
+            let number = namespace.order().get(usize::from(from.index())).copied();
+            let number = number.ok_or(Fail::OUT_OF_RANGE)?;
             Ok(Replacement { database, namespace, number, tables })
         };
         Ok(Some([of(other, one)?, of(one, other)?]))

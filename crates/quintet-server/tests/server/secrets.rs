@@ -20,7 +20,13 @@ fn count_in_memory(process: u32, needle: &[u8]) -> usize {
         memory.seek(SeekFrom::Start(start)).unwrap();
         // A mapping may have gone, or have pages that cannot be read.
         let _ = memory.by_ref().take(end - start).read_to_end(&mut bytes);
-        count += bytes.windows(needle.len()).filter(|found| *found == needle).count();
+        // Most of the memory is zeros, so the search for the first byte is quick.
+        let mut rest = bytes.as_slice();
+        while let Some(at) = rest.iter().position(|byte| *byte == needle[0]) {
+            rest = &rest[at..];
+            count += usize::from(rest.starts_with(needle));
+            rest = &rest[1..];
+        }
     }
     count
 }

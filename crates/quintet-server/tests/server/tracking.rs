@@ -534,8 +534,9 @@ fn the_table_is_bounded() {
 fn prefixes_are_looked_up_by_their_lengths() {
     let server = Server::start();
     let (mut a, mut w) = (resp3(&server), server.client());
-    let prefixes: String = (0..5000).map(|number| format!(" prefix p{number:05}")).collect();
-    assert_eq!(a.call(&format!("client tracking on bcast{prefixes}")).text(), "+OK");
+    let prefixes: Vec<String> = (0..5000).map(|number| format!("prefix p{number:05}")).collect();
+    let request = format!("client tracking on bcast {}", prefixes.join(" "));
+    assert_eq!(a.call(&request).text(), "+OK");
     assert_eq!(fact(&mut w, "tracking_total_prefixes"), "5000");
     w.call("mset p00007:1 1 p04999 1 p05000 1 p0 1");
     assert_eq!(keys_of(a.messages()), ["p00007:1", "p04999"]);

@@ -1,11 +1,11 @@
 //! Client-side caching (`CLIENT TRACKING`): tells clients which keys that they cache have changed.
 //!
-//! A client in the default mode is told of keys that it has read. A table has each such key with
+//! A client in the default mode learns of keys that it has read. A table has each such key with
 //! its readers (`table.rs`). A change removes the key from the table and tells the readers, which
 //! are noted again when they read it again. The table is bounded: above its limits a key is removed
-//! and its readers are told, as if it had changed.
+//! and its readers get a message, as if it had changed.
 //!
-//! A client in broadcast mode is told of all changed keys with its prefixes, whatever it has read.
+//! A client in broadcast mode learns of all changed keys with its prefixes, whatever it has read.
 //! It gets one message for each of its prefixes and each commit.
 //!
 //! Keys of the databases of one namespace are not told apart, as in Redis. Those of different
@@ -24,56 +24,19 @@ use std::{
     },
 };
 
+pub(crate) use prefixes::Overlap;
 use prefixes::Prefixes;
 use table::{Readers, Table};
 
-use super::{clients::Client, settings::Settings};
+use super::{
+    client_tracking::{ClientTracking, TrackingMode},
+    clients::Client,
+    settings::Settings,
+};
 use crate::{resp::Reply, store::ChangedKeys};
 
 /// The channel of messages to a connection with RESP2.
 const CHANNEL: &str = "__redis__:invalidate";
-
-/// Which keys a client is told of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TrackingMode {
-    /// Those that it has read.
-    Reads,
-    /// Those that a command after `CLIENT CACHING YES` has read.
-    OptIn,
-    /// Those that it has read, but for commands after `CLIENT CACHING NO`.
-    OptOut,
-    /// Those with its prefixes.
-    Broadcast,
-}
-
-/// How a client is told of changed keys.
-#[derive(Clone, Debug)]
-pub(crate) struct ClientTracking {
-    /// Which keys.
-    pub(crate) mode: TrackingMode,
-    /// Whether it is not told of its own changes.
-    pub(crate) is_noloop: bool,
-    /// The connection that gets its messages, by number; `None` for its own.
-    pub(crate) redirect: Option<(u64, Weak<Client>)>,
-    /// Whether that connection has ended.
-    pub(crate) is_broken: bool,
-}
-
-impl ClientTracking {
-    /// The number of the connection that gets the messages, or 0.
-    pub(crate) fn redirect_id(&self) -> u64 {
-        self.redirect.as_ref().map_or(0, |(id, _)| *id)
-    }
-}
-
-/// Two prefixes of a client with a key in common.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Overlap {
-    /// A new one and one that the client has.
-    Existing(Vec<u8>, Vec<u8>),
-    /// Two new ones.
-    Provided(Vec<u8>, Vec<u8>),
-}
 
 /// Sums for `INFO`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,6 +56,8 @@ pub(crate) struct TrackingTotals {
 #[derive(Debug)]
 struct Tracker {
     client: Arc<Client>,
+    /// The connection that gets its messages, by number; `None` for its own.
+    redirect: Option<(u64, Weak<Client>)>,
     prefixes: BTreeSet<Vec<u8>>,
 }
 
@@ -122,13 +87,14 @@ impl Tracking {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to tell a client of changed keys, or changes how. New prefixes are added to those that
-    /// it has; the first call in broadcast mode without one adds the empty prefix. Returns the bytes
-    /// of all its prefixes. Fails if two of them overlap; nothing changes then.
+    /// Begins to tell a client of changed keys, or changes how. New prefixes are added to its old
+    /// ones. A call in broadcast mode without one adds the empty prefix. Returns the bytes of all
+    /// its prefixes. Fails if two of them overlap; nothing changes then.
     pub(crate) fn enable(
         &self,
         client: &Arc<Client>,
         tracking: ClientTracking,
+        target: Option<&Arc<Client>>,
         prefixes: &[&[u8]],
     ) -> Result<usize, Overlap> {
         let mut state = self.lock();
@@ -142,8 +108,9 @@ impl Tracking {
         let is_broadcast = tracking.mode == TrackingMode::Broadcast;
         let tracker = trackers.entry(client.id).or_insert_with(|| {
             self.clients.fetch_add(1, Ordering::AcqRel);
-            Tracker { client: client.clone(), prefixes: BTreeSet::new() }
+            Tracker { client: client.clone(), redirect: None, prefixes: BTreeSet::new() }
         });
+        tracker.redirect = target.map(|target| (target.id, Arc::downgrade(target)));
         let every: &[&[u8]] = &[b""];
         let new = match prefixes {
             _ if !is_broadcast => &[],
@@ -235,12 +202,12 @@ impl State {
     /// wants that.
     fn tell_readers(&self, readers: &Readers, key: &[u8], by: Option<u64>) {
         for tracker in readers.iter().filter_map(|id| self.trackers.get(id)) {
-            let is_told = tracker.client.info().tracking.as_ref().is_some_and(|own| {
+            let is_told = tracker.client.info().tracking.is_some_and(|own| {
                 own.mode != TrackingMode::Broadcast
                     && !(own.is_noloop && by == Some(tracker.client.id))
             });
             if is_told {
-                send(&tracker.client, Some(&[key]));
+                send(tracker, Some(&[key]));
             }
         }
     }
@@ -251,7 +218,7 @@ impl State {
         for (id, tracker) in &self.trackers {
             let is_inside = tracker.client.namespace.load(Ordering::Acquire) == namespace;
             if is_inside || readers.contains(id) {
-                send(&tracker.client, None);
+                send(tracker, None);
             }
         }
     }
@@ -263,10 +230,10 @@ impl State {
             for tracker in ids.filter_map(|id| self.trackers.get(id)) {
                 let client = &tracker.client;
                 let is_inside = client.namespace.load(Ordering::Acquire) == namespace;
-                let is_noloop = client.info().tracking.as_ref().is_some_and(|own| own.is_noloop);
+                let is_noloop = client.info().tracking.is_some_and(|own| own.is_noloop);
                 if is_inside && !(is_noloop && client.id == changed.client) {
                     let keys: Vec<&[u8]> = keys.iter().copied().collect();
-                    send(client, Some(&keys));
+                    send(tracker, Some(&keys));
                 }
             }
         }
@@ -274,25 +241,21 @@ impl State {
 }
 
 /// Tells a client that keys have changed, or that all have (`None`).
-fn send(client: &Arc<Client>, keys: Option<&[&[u8]]>) {
-    let redirect = match &client.info().tracking {
-        Some(tracking) => tracking.redirect.clone(),
-        None => return,
-    };
-    let is_redirected = redirect.is_some();
-    let target = match redirect {
-        None => client.clone(),
+fn send(tracker: &Tracker, keys: Option<&[&[u8]]>) {
+    let target = match &tracker.redirect {
+        None => tracker.client.clone(),
         Some((id, target)) => {
             let target = target.upgrade();
             match target.filter(|target| !target.is_killed.load(Ordering::Acquire)) {
                 Some(target) => target,
-                None => return note_broken(client, id),
+                None => return note_broken(&tracker.client, *id),
             }
         }
     };
-    let is_resp3 = target.info().protocol == 3;
-    let is_subscriber = target.is_subscriber.load(Ordering::Acquire);
-    if !is_resp3 && !(is_redirected && is_subscriber) {
+    let is_redirected = tracker.redirect.is_some();
+    // With RESP2, messages are those of a channel, which another connection has subscribed to.
+    let is_subscriber = is_redirected && target.is_subscriber.load(Ordering::Acquire);
+    if target.info().protocol != 3 && !is_subscriber {
         return;
     }
     target.push(|reply: &mut Reply| {
@@ -307,7 +270,9 @@ fn send(client: &Arc<Client>, keys: Option<&[&[u8]]>) {
         match keys {
             Some(keys) => {
                 reply.array(keys.len());
-                keys.iter().for_each(|key| reply.bulk(key));
+                for key in keys {
+                    reply.bulk(key);
+                }
             }
             None => reply.null(),
         }

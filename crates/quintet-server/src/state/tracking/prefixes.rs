@@ -1,6 +1,6 @@
 //! Prefixes of clients in broadcast mode.
 //!
-//! A key is looked up by each length that a prefix has, so a change costs time in proportion to the
+//! A change looks for each length that a prefix has, so it costs time in proportion to the
 //! different lengths, not to the prefixes.
 
 use std::{
@@ -8,7 +8,14 @@ use std::{
     ops::Bound,
 };
 
-use super::Overlap;
+/// Two prefixes of a client with a key in common.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Overlap {
+    /// A new one and one that the client has.
+    Existing(Vec<u8>, Vec<u8>),
+    /// Two new ones.
+    Provided(Vec<u8>, Vec<u8>),
+}
 
 /// A prefix of some client, and the id of a namespace.
 type PrefixIn<'p> = (&'p [u8], u32);
@@ -74,8 +81,9 @@ impl Prefixes {
     }
 }
 
-/// A prefix of the set that begins with `prefix`, or that `prefix` begins with. Apart from the empty
-/// one, no two of the set may overlap: then one that `prefix` begins with is the last one before it.
+/// A prefix of the set that begins with `prefix`, or that `prefix` begins with. Apart from the
+/// empty one, no two of the set may overlap. Then one that `prefix` begins with is the last one
+/// before it.
 fn overlapping<'p>(set: &'p BTreeSet<Vec<u8>>, prefix: &[u8]) -> Option<&'p Vec<u8>> {
     if let Some(empty) = set.get::<[u8]>(b"") {
         return Some(empty);
@@ -143,18 +151,16 @@ mod tests {
         }
         assert_eq!(prefixes.count(), 4);
         let keys: [(u32, &[u8]); 4] = [(0, b"a:b:c"), (0, b"q"), (0, b"a:b:c"), (7, b"a:")];
-        let found: Vec<(u32, &[u8], Vec<&[u8]>)> = prefixes
+        let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let found: Vec<String> = prefixes
             .select(&keys)
             .into_iter()
-            .map(|((prefix, namespace), keys)| (namespace, prefix, keys.into_iter().collect()))
+            .map(|((prefix, namespace), keys)| {
+                let keys: Vec<String> = keys.into_iter().map(shown).collect();
+                format!("{namespace} {}: {}", shown(prefix), keys.join(" "))
+            })
             .collect();
-        let expected: [(u32, &[u8], Vec<&[u8]>); 5] = [
-            (0, b"", vec![b"a:b:c", b"q"]),
-            (7, b"", vec![b"a:"]),
-            (0, b"a:", vec![b"a:b:c"]),
-            (7, b"a:", vec![b"a:"]),
-            (0, b"a:b:", vec![b"a:b:c"]),
-        ];
+        let expected = ["0 : a:b:c q", "7 : a:", "0 a:: a:b:c", "7 a:: a:", "0 a:b:: a:b:c"];
         assert_eq!(found, expected);
         assert_eq!(prefixes.clients(b"a:").collect::<Vec<_>>(), [&2, &3]);
         for (prefix, client) in [("", 1), ("a:", 2), ("a:", 3), ("a:b:", 4), ("z", 5)] {

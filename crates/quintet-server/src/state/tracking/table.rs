@@ -8,8 +8,8 @@ use std::{
 /// The numbers of clients, sorted.
 pub(super) type Readers = Vec<u64>;
 
-/// Memory of a key beside its bytes and its readers: two allocations with their heads, and a part of
-/// a node.
+/// Memory of a key beside its bytes and its readers: two allocations with their heads, and a part
+/// of a node.
 const KEY_BYTES: u64 = 128;
 /// Memory of a reader.
 const READER_BYTES: u64 = 8;

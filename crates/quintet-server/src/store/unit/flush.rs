@@ -6,8 +6,8 @@
 //! also after a crash. Tables that no database has any more are cleared behind the commit.
 //!
 //! Within the unit, commands see the effect at once: the slots of exchanged databases change their
-//! database. Clients that watch a key are told what has happened to it under its name at each
-//! moment: `announced` has the names that were changed before an exchange or a flush.
+//! database. Clients that watch a key learn of changes under the name that it had at each moment.
+//! `announced` has the names that were changed before an exchange or a flush.
 
 use super::{
     super::{database_id::DatabaseId, events::KeyName, tables::Replacement},
@@ -20,7 +20,7 @@ impl Unit<'_> {
     /// from now on. The unit must hold all stripes.
     ///
     /// Cost: independent of the number of keys. Two tables are created or opened, and the commit
-    /// clears two. Each watched key of the database is looked up. Fails with the failure of the
+    /// clears two. It looks up each watched key of the database. Fails with the failure of the
     /// store; the unit is unchanged then.
     pub(crate) fn flush(&mut self, database: DatabaseId) -> Done {
         let watched = self.watched_in([database, database])?;
@@ -37,7 +37,7 @@ impl Unit<'_> {
     /// Exchanges the keys of two databases of a namespace with the commit. The commands of the unit
     /// see them exchanged from now on. The unit must hold all stripes.
     ///
-    /// Cost: independent of the number of keys. Each watched key of the two is looked up in both.
+    /// Cost: independent of the number of keys. It looks up each watched key in both.
     /// Fails with the failure of the store; the unit is unchanged then.
     pub(crate) fn swap(&mut self, one: DatabaseId, other: DatabaseId) -> Done {
         if one == other {
@@ -63,8 +63,8 @@ impl Unit<'_> {
         Ok(())
     }
 
-    /// Notes a flush or an exchange, with the watched keys that it concerns. Clients that cache are
-    /// told to forget all keys of the namespace also by an exchange, which Redis does not.
+    /// Notes a flush or an exchange, with the watched keys that it concerns. Clients that cache
+    /// must forget all keys of the namespace, also after an exchange. Redis sends nothing then.
     fn note_replaced(&mut self, databases: &[DatabaseId], watched: Vec<KeyName>) {
         self.broken_watches.extend(watched);
         for database in databases {
@@ -107,8 +107,8 @@ impl Unit<'_> {
         }
     }
 
-    /// Notes the names of the changed keys of some databases. Only a later change of such a key is
-    /// told under the name that it has then.
+    /// Notes the names of the changed keys of some databases. A later change of such a key has the
+    /// name of that moment.
     fn announce_slots(&mut self, is_concerned: impl Fn(DatabaseId) -> bool) {
         for slot in self.slots.iter_mut().filter(|slot| is_concerned(slot.database)) {
             if std::mem::take(&mut slot.is_changed) {

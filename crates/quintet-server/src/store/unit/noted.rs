@@ -92,8 +92,8 @@ impl Unit<'_> {
         }
     }
 
-    /// Tells the clients that cache what was committed. One load if there are none. The caller holds
-    /// the stripes.
+    /// Tells the clients that cache what was committed. One load if there are none. The caller
+    /// holds the stripes.
     pub(super) fn invalidate(&self) {
         let invalidations = &self.store.changes.invalidations;
         if !invalidations.is_wanted() {
