@@ -270,7 +270,8 @@ fn count(context: &mut Context<'_>, command: &arguments::CountArgs) -> Outcome {
 
 fn run_import(context: &mut Context<'_>, command: &arguments::ImportArgs) -> Outcome {
     if let Some(file) = &command.rdb {
-        return redis_dump::import(context, &command.dir, file, command.json);
+        let target = (command.dir.as_path(), command.namespace.as_deref());
+        return redis_dump::import(context, target, file, command.json);
     }
     if let Some((kind, dir)) = StoreKind::of_arguments(&command.store) {
         return store_import::run(context, command, kind, dir);

@@ -17,7 +17,12 @@ mod missing {
     }
 
     /// Fails: the build has no server.
-    pub(crate) fn import(_: &mut Context<'_>, _: &Path, _: &Path, _: bool) -> Outcome {
+    pub(crate) fn import(
+        _: &mut Context<'_>,
+        _: (&Path, Option<&str>),
+        _: &Path,
+        _: bool,
+    ) -> Outcome {
         refuse()
     }
 
@@ -62,10 +67,11 @@ mod present {
         let _ = writeln!(io::stderr(), "quintet: note: {text}");
     }
 
-    /// Imports all keys of a dump into a directory without keys.
+    /// Imports all keys of a dump into a namespace without keys of a directory; without a name,
+    /// into `default`.
     pub(crate) fn import(
         context: &mut Context<'_>,
-        dir: &Path,
+        (dir, namespace): (&Path, Option<&str>),
         file: &Path,
         is_json: bool,
     ) -> Outcome {
@@ -81,7 +87,7 @@ mod present {
         }
         let meter = Meter::bytes(size.map(|found| found.len()));
         let source = BufReader::with_capacity(1 << 18, meter.wrap(source));
-        let result = import_rdb(dir, source, &name, context.memory_budget);
+        let result = import_rdb(dir, namespace, source, &name, context.memory_budget);
         meter.finish();
         let summary = result.map_err(|failure| failed(&failure))?;
         let mut skipped = String::new();

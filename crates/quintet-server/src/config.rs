@@ -1,12 +1,7 @@
 //! The configuration: flags, environment, a TOML file, and defaults, in this order of precedence.
 
 use std::{
-    collections::BTreeMap,
-    env::VarError,
-    fs,
-    net::SocketAddr,
-    ops::RangeInclusive,
-    path::{Path, PathBuf},
+    collections::BTreeMap, env::VarError, fs, net::SocketAddr, ops::RangeInclusive, path::PathBuf,
     str::FromStr as _,
 };
 
@@ -179,6 +174,8 @@ pub struct Config {
     pub latency_monitor_threshold: u64,
     /// Most commands in `SLOWLOG`.
     pub slowlog_max_len: u64,
+    /// Most keys that clients in `CLIENT TRACKING` cache, 0 for no limit.
+    pub tracking_table_max_keys: u64,
     /// Classes of events of keys that are published, as in Redis: letters of `AKEg$lshzxetmnd`.
     pub notify_keyspace_events: String,
     /// An address and port for metrics, health checks and the console.
@@ -235,6 +232,7 @@ impl Default for Config {
             slowlog_log_slower_than: 10_000,
             latency_monitor_threshold: 0,
             slowlog_max_len: 128,
+            tracking_table_max_keys: 1_000_000,
             notify_keyspace_events: String::new(),
             http: None,
             http_expose: Exposure::default(),
@@ -500,23 +498,6 @@ impl Config {
             ));
         }
         Ok((keys, elements))
-    }
-}
-
-/// Creates the directory for this user only, or checks that no other user can write to it.
-pub(crate) fn prepare_directory(dir: &Path) -> Result<(), StartFailure> {
-    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-    match fs::metadata(dir) {
-        Ok(found) if !found.is_dir() => refuse(format!("{} is not a directory", dir.display())),
-        Ok(found) if found.permissions().mode() & 0o022 != 0 => {
-            refuse(format!("other users can write to {}; run `chmod go-w` on it", dir.display()))
-        }
-        Ok(_) => Ok(()),
-        Err(_) => fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(dir)
-            .map_err(|error| StartFailure(format!("cannot create {}: {error}", dir.display()))),
     }
 }
 

@@ -13,6 +13,7 @@ mod acl;
 mod command;
 mod config;
 mod config_error;
+mod data_directory;
 mod dispatch;
 mod failure;
 pub mod fuzzing;

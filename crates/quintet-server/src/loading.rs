@@ -34,6 +34,7 @@ pub(crate) struct Loaded {
 #[derive(Debug)]
 pub(crate) struct Loader<'s> {
     store: &'s Store,
+    namespace: u32,
     unit: Unit<'s>,
     building: Option<Building>,
     expiry: Option<u64>,
@@ -42,20 +43,21 @@ pub(crate) struct Loader<'s> {
 }
 
 impl<'s> Loader<'s> {
-    /// Removes all keys and notes that `name` is loaded. No other thread may use the store
-    /// until the end of [`Loader::load`].
-    pub(crate) fn begin(store: &'s Store, name: &str) -> Done<Self> {
-        store.databases.begin_loading(name)?;
+    /// Removes all keys of a namespace that is open and notes that `name` is loaded into it. No
+    /// other thread may use its keys until the end of [`Loader::load`].
+    pub(crate) fn begin(store: &'s Store, name: &str, namespace: u32) -> Done<Self> {
+        store.databases.begin_loading(name, namespace)?;
         let mut unit = Unit::new(store, now_millis());
         unit.lock_all();
-        for database in DatabaseId::all_of(0) {
+        for database in DatabaseId::all_of(namespace) {
             store.databases.clear(database)?;
             unit.forget(database);
             store.changes.changed_all(database);
         }
+        store.changes.invalidations.report_flush(namespace);
         unit.discard();
         let (building, expiry, loaded) = (None, None, Loaded::default());
-        Ok(Self { store, unit, building, expiry, bytes: 0, loaded })
+        Ok(Self { store, namespace, unit, building, expiry, bytes: 0, loaded })
     }
 
     /// Loads the whole of a dump. The position of a replica behind it is stored with its end.
@@ -69,14 +71,14 @@ impl<'s> Loader<'s> {
     }
 }
 
-/// The database of a key, if the store can hold both.
-fn check_key(database: u64, key: &[u8]) -> Parsed<DatabaseId> {
+/// The index of the database of a key, if the store can hold both.
+fn check_key(database: u64, key: &[u8]) -> Parsed<u8> {
     let database = u8::try_from(database).ok().filter(|database| *database < DATABASES);
     let database = database.ok_or(Failure::Content("a database above 15"))?;
     if key.is_empty() || key.len() > KEY_BYTES_MAX {
         return Err(Failure::Content("a key that is empty or longer than 65,535 bytes"));
     }
-    Ok(DatabaseId::of_default(database))
+    Ok(database)
 }
 
 /// Reads a dump without loading it: checks the format, the checksum, and the limits of the store.
@@ -120,7 +122,7 @@ impl Sink for Loader<'_> {
 
 impl FileSink for Loader<'_> {
     fn begin(&mut self, database: u64, key: Vec<u8>, expiry: Option<u64>) -> Parsed<bool> {
-        let database = check_key(database, &key)?;
+        let database = DatabaseId::of(self.namespace, check_key(database, &key)?);
         if expiry.is_some_and(|expiry| expiry <= self.unit.now) {
             self.loaded.expired += 1;
             return Ok(false);

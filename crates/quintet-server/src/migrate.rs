@@ -5,14 +5,15 @@
 use std::{
     io::{BufRead, Write},
     path::Path,
-    sync::atomic::Ordering,
+    sync::{Arc, atomic::Ordering},
 };
 
 use quintet::{Cursor, Durability, Error, Options};
 
 use crate::{
     command::transfer::{SaveFailure, save, type_of},
-    config::{Config, StartFailure, prepare_directory, refuse},
+    config::{Config, StartFailure, refuse},
+    data_directory::prepare_directory,
     failure::Fail,
     loading::Loader,
     rdb::{FileWriter, VERSION_MAX, VERSION_WRITTEN},
@@ -73,14 +74,16 @@ fn close(dir: &Path, store: &Store) -> Result<(), StartFailure> {
     closed.map_err(|error| explain(dir, &error.into()))
 }
 
-/// Imports all keys of a dump file into the directory `dir`, which is created if it is missing.
-/// `name` names the source in messages.
+/// Imports all keys of a dump file into a namespace of the directory `dir`; without a name, into
+/// `default`. Both are created if they are missing. `name` names the source in messages.
 ///
 /// The import takes effect as a whole: until its end a server refuses the directory, and the next
-/// import begins anew. All keys are on disk when it returns. Fails if the directory has keys
-/// already, if a server uses it, and if the dump is malformed.
+/// import into this namespace begins anew. Keys of other namespaces stay. All keys are on disk when
+/// it returns. Fails if the namespace has keys already, if an import into another one did not end,
+/// if a server uses the directory, and if the dump is malformed.
 pub fn import_rdb(
     dir: &Path,
+    namespace: Option<&str>,
     mut source: impl BufRead,
     name: &str,
     memory_budget: Option<u64>,
@@ -92,20 +95,17 @@ pub fn import_rdb(
     }
     prepare_directory(dir)?;
     let store = open(dir, memory_budget)?;
-    let unfinished = store.databases.loading().map_err(|fail| explain(dir, &fail))?;
-    let count = store.databases.key_count(0);
-    if unfinished.is_none() && count > 0 {
-        return refuse(format!(
-            "{} has {count} keys; import a dump into a directory without keys",
-            dir.display()
-        ));
-    }
     if store.databases.master().map_err(|fail| explain(dir, &fail))?.is_some() {
         let dir = dir.display();
         return refuse(format!("{dir} is of a replica; end that with REPLICAOF NO ONE"));
     }
-    let what = format!("the import of {name}");
-    let loader = Loader::begin(&store, &what).map_err(|fail| explain(dir, &fail))?;
+    let namespace = empty_namespace(dir, &store, namespace.unwrap_or(DEFAULT_NAMESPACE))?;
+    let what = match namespace.name() {
+        DEFAULT_NAMESPACE => format!("the import of {name}"),
+        own => format!("the import of {name} into the namespace {own:?}"),
+    };
+    let loader = Loader::begin(&store, &what, namespace.id());
+    let loader = loader.map_err(|fail| explain(dir, &fail))?;
     let found = loader.load(source, None).map_err(|failure| {
         StartFailure(format!(
             "{name}: {failure}. {} has a part of it now, which no server uses; import again, or \
@@ -120,6 +120,41 @@ pub fn import_rdb(
         functions: found.summary.functions,
         modules: found.summary.module_values + found.summary.module_records,
     })
+}
+
+/// The namespace for an import, which is made if it is missing. Fails if it has keys that are not a
+/// part of an import that did not end, and if there is such an import into another namespace.
+fn empty_namespace(dir: &Path, store: &Store, name: &str) -> Result<Arc<Namespace>, StartFailure> {
+    let explain = |fail: Fail| explain(dir, &fail);
+    let databases = &store.databases;
+    let found = databases.enter(name).map_err(explain)?;
+    if let Some(unfinished) = databases.loading().map_err(explain)? {
+        let id = databases.loading_namespace().map_err(explain)?;
+        return match found {
+            Some(found) if found.id() == id => Ok(found),
+            _ => refuse(format!(
+                "{unfinished} into {} did not end; run it again before an import into another \
+                 namespace, or remove the directory",
+                dir.display()
+            )),
+        };
+    }
+    let Some(found) = found else {
+        databases.add_namespace(name).map_err(explain)?;
+        let new = databases.enter(name).map_err(explain)?;
+        return new.ok_or_else(|| explain(Fail::NO_NAMESPACE));
+    };
+    let (count, dir) = (databases.key_count(found.id()), dir.display());
+    match name {
+        _ if count == 0 => Ok(found),
+        DEFAULT_NAMESPACE => refuse(format!(
+            "{dir} has {count} keys; import a dump into a directory without keys, or into another \
+             namespace"
+        )),
+        _ => refuse(format!(
+            "the namespace {name:?} of {dir} has {count} keys; import a dump into one without keys"
+        )),
+    }
 }
 
 /// Exports all keys of a namespace of the directory `dir` as a dump file; without a name, those of

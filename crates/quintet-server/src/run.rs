@@ -16,7 +16,8 @@ use tokio::{
 use crate::{
     acl::Acl,
     command,
-    config::{Config, StartFailure, prepare_directory, refuse},
+    config::{Config, StartFailure, refuse},
+    data_directory::prepare_directory,
     dispatch::Dispatcher,
     failure::Fail,
     http::Http,
@@ -233,6 +234,7 @@ pub(crate) fn settings(config: &Config, budget: u64) -> Settings {
         (&settings.slowlog_log_slower_than, config.slowlog_log_slower_than),
         (&settings.latency_monitor_threshold, config.latency_monitor_threshold),
         (&settings.slowlog_max_len, config.slowlog_max_len),
+        (&settings.tracking_table_max_keys, config.tracking_table_max_keys),
         (&settings.acllog_max_len, config.acllog_max_len),
         (&settings.maxmemory, budget),
     ] {

@@ -18,7 +18,7 @@ const IMPORT_USAGE: &str = "\
 quintet import [OPTIONS] <DIR> <TABLE> <FILE>
        quintet import [OPTIONS] <DIR> [TABLE] --rocksdb <DIR>
        quintet import [OPTIONS] <DIR> [TABLE] --leveldb <DIR>
-       quintet import [--json] <DIR> --rdb <FILE>";
+       quintet import [--json] [--namespace <NAME>] <DIR> --rdb <FILE>";
 
 const EXPORT_USAGE: &str = "\
 quintet export [OPTIONS] <DIR> <TABLE> [FILE]
@@ -52,8 +52,10 @@ cannot; it opens a directory beside DIR with hard links to the tables and copies
 files, which is removed afterwards.
 
 Redis: --rdb FILE reads a dump (dump.rdb) of Redis up to 7.4 into DIR, which `quintet serve` uses. \
-The directory is created if it is missing, and must have no keys. The import takes effect as a \
-whole: until its end `quintet serve` refuses the directory, and the next import begins anew. \
+The directory is created if it is missing, and must have no keys. With --namespace NAME the keys \
+go into that namespace, which is made if it is missing and must have no keys. The import takes \
+effect as a whole: until its end `quintet serve` refuses the directory, and the next import begins \
+anew. \
 Functions and data of modules are skipped, and the note at the end counts them.";
 
 /// `import`
@@ -79,6 +81,9 @@ pub struct ImportArgs {
     /// Import the keys of this dump of Redis (dump.rdb; - for standard input)
     #[arg(long, value_name = "FILE", conflicts_with_all = NOT_OF_REDIS)]
     pub rdb: Option<PathBuf>,
+    /// Dump of Redis: import into this namespace of `quintet serve` (default: default)
+    #[arg(long, value_name = "NAME", requires = "rdb", conflicts_with_all = NOT_OF_REDIS)]
+    pub namespace: Option<String>,
     /// The format (default: from the file's extension: csv, tsv, jsonl, dump)
     #[arg(long, value_enum)]
     pub format: Option<Format>,

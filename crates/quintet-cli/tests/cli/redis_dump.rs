@@ -32,6 +32,14 @@ fn a_dump_is_imported_and_exported_again() {
         place.run(&["export", "DIR/other", "--rdb", "DIR/none.rdb", "--namespace", "none"]);
     check_failure(&answer, 1, "has no namespace \"none\"; it has default");
     assert!(!place.path("none.rdb").exists());
+    let import = ["import", "DIR/other", "--rdb", &file, "--namespace", "shop"];
+    assert_eq!(place.ok(&import), "imported 2 keys; 0 had expired\n");
+    check_failure(&place.run(&import), 1, "the namespace \"shop\" of");
+    let named = ["export", "DIR/other", "--rdb", "DIR/shop.rdb", "--namespace", "shop"];
+    place.ok(&named);
+    assert_eq!(place.read("shop.rdb").len(), exported.len());
+    let answer = place.run(&["import", "DB", "table", &file, "--namespace", "shop"]);
+    check_failure(&answer, 2, "cannot be used with");
     for of_dumps in [&["--namespace", "default"][..], &["--json"]] {
         let answer = place.run(&[&["export", "DIR/other", "table"][..], of_dumps].concat());
         check_failure(&answer, 2, "cannot be used with");

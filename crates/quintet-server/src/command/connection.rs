@@ -6,6 +6,7 @@ use super::{
     call::{Call, commands},
     generic::{parse_database, reply_help},
     login::{Progress, log_in},
+    tracking::end_tracking,
     transactions::end_watch,
 };
 use crate::{
@@ -95,6 +96,7 @@ fn reset(call: &mut Call<'_, '_>) -> Done {
     call.session.reply_mode = ReplyMode::On;
     call.session.owes_sync |= call.appendfsync() == AppendFsync::Always;
     call.session.durability = None;
+    end_tracking(call.session, call.server);
     end_watch(call.session, &call.server.store.changes);
     super::pubsub::end_subscriptions(call.session, call.server);
     let has_password = !call.server.settings.password().is_empty();
@@ -404,6 +406,11 @@ fn help(call: &mut Call<'_, '_>) -> Done {
                 "DURABILITY (ALWAYS|EVERYSEC|NO|DEFAULT)",
                 "Set when writes of the current connection are on disk.",
             ),
+            (
+                "CACHING (YES|NO)",
+                "Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
+            ),
+            ("GETREDIR", "Return the client ID we are redirecting to when tracking is enabled."),
             ("GETNAME", "Return the name of the current connection."),
             ("ID", "Return the ID of the current connection."),
             ("INFO", "Return information about the current client connection."),
@@ -417,6 +424,11 @@ fn help(call: &mut Call<'_, '_>) -> Done {
             ("REPLY (ON|OFF|SKIP)", "Control the replies sent to the current connection."),
             ("SETINFO <option> <value>", "Set the name or version of the client's library."),
             ("SETNAME <name>", "Assign the name <name> to the current connection."),
+            (
+                "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
+                "Control server assisted client side caching.",
+            ),
+            ("TRACKINGINFO", "Report tracking status for the current connection."),
             ("UNBLOCK <clientid> [TIMEOUT|ERROR]", "Unblock the specified blocked client."),
             ("UNPAUSE", "Stop the current client pause, resuming traffic."),
             ("HELP", "Print this help."),

@@ -37,6 +37,7 @@ mod stream_groups;
 mod stream_info;
 mod streams;
 mod strings;
+pub(crate) mod tracking;
 pub(crate) mod transactions;
 pub(crate) mod transfer;
 
@@ -71,6 +72,7 @@ pub(crate) fn table() -> Vec<Command> {
         transfer::COMMANDS,
         connection::COMMANDS,
         login::COMMANDS,
+        tracking::COMMANDS,
         pause::COMMANDS,
         namespaces::COMMANDS,
         namespaces::server_rows::COMMANDS,

@@ -77,6 +77,7 @@ fn del(call: &mut Call<'_, '_>) -> Done {
     for database in DatabaseId::all_of(id) {
         store.changes.changed_all(database);
     }
+    store.changes.invalidations.report_flush(id);
     tracing::info!(name, "a namespace was removed");
     call.reply.ok();
     Ok(())

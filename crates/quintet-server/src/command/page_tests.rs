@@ -10,13 +10,9 @@ const WRITE: &str = "QUINTET_REFERENCE_WRITE";
 
 /// Commands of Redis 7.0 that are missing, by group. Commands of clusters, modules, replication and
 /// scripts are not listed one by one.
-const MISSING: [(&str, &[&str]); 4] = [
+const MISSING: [(&str, &[&str]); 3] = [
     ("generic", &["migrate"]),
     ("hyperloglog", &["pfdebug", "pfselftest"]),
-    (
-        "connection",
-        &["client|caching", "client|getredir", "client|tracking", "client|trackinginfo"],
-    ),
     (
         "server",
         &[

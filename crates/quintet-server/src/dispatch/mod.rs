@@ -12,6 +12,7 @@ mod pause;
 mod queue;
 mod rights;
 mod timing;
+mod tracking;
 
 use std::{fmt::Write as _, sync::atomic::Ordering, time::Instant};
 
@@ -174,6 +175,7 @@ impl Dispatcher {
             Ok(admitted) => admitted,
             Err(fail) => {
                 session.is_queue_bad |= session.queue.is_some();
+                tracking::end_caching(session, None);
                 reply.error(&fail.text());
                 server.stats.note_reply(reply, start);
                 pipeline.end_reply(session, reply, start);
@@ -191,6 +193,7 @@ impl Dispatcher {
             return row;
         }
         session.last_row = at;
+        pipeline.unit.client = session.client.id;
         pipeline.tally.begin(at);
         if server.clients.has_monitors() && !session.is_retry {
             monitor(server, session, args);
@@ -212,6 +215,7 @@ impl Dispatcher {
         if session.block.is_some() || session.work.is_some() || session.is_held {
             return row;
         }
+        tracking::end_caching(session, Some(&command.spec));
         // A position within a transaction is none.
         if session.queue.is_none() {
             pipeline.unit.advance(session.database);
@@ -328,6 +332,7 @@ impl Dispatcher {
                 let (unit, spec) = (&mut pipeline.unit, &command.spec);
                 note_misses(server, unit, session.database, spec, args);
             }
+            tracking::remember(server, session, &command.spec, args);
             let unit = &mut pipeline.unit;
             let result = handler(&mut Call { unit, args, reply, session, server });
             let result = result.and_then(|()| pipeline.unit.limits.check());
@@ -469,6 +474,7 @@ fn run_handler<'s>(
     }
     let start = reply.out.len();
     limits::begin(server, &mut pipeline.unit, session, pipeline.tally.clock);
+    tracking::remember(server, session, spec, args);
     let unit = &mut pipeline.unit;
     let result = handler(&mut Call { unit, args, reply, session, server });
     let result = result.and_then(|()| pipeline.unit.limits.check());

@@ -4,6 +4,7 @@
 
 use crate::{
     resp::{Args, Reply},
+    spec::flag,
     state::{Queued, Server, Session},
 };
 
@@ -45,7 +46,8 @@ pub(super) fn queue(
         return;
     }
     let (buffer, ranges) = args.owned_from(0);
-    queue.push(Queued { command, buffer, ranges });
+    let is_secret = server.registry.spec(command).is_some_and(|spec| spec.has(flag::SECRET));
+    queue.push(Queued { command, buffer, ranges, is_secret });
     session.queued_bytes += bytes;
     reply.simple("QUEUED");
 }

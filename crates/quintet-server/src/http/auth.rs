@@ -59,7 +59,7 @@ pub(super) async fn access<B>(request: &Request<B>, server: &Arc<Server>, ip: Ip
     let has_plain = name == DEFAULT_USER.as_bytes() && !plain.is_empty();
     let shown = name.get(..SHOWN_BYTES_MAX).unwrap_or(&name);
     let login = Login {
-        password: Zeroizing::new(password),
+        password,
         plain: Some(plain).filter(|_| has_plain && user.is_some()),
         hashes: user.as_ref().map(|user| user.hashes.clone()),
         user: shown.escape_ascii().to_string(),
@@ -73,17 +73,17 @@ pub(super) async fn access<B>(request: &Request<B>, server: &Arc<Server>, ip: Ip
 }
 
 /// The user and the password of HTTP's basic authentication. No user is the user `default`.
-fn credentials<B>(request: &Request<B>) -> Option<(Vec<u8>, Vec<u8>)> {
+fn credentials<B>(request: &Request<B>) -> Option<(Vec<u8>, Zeroizing<Vec<u8>>)> {
     let field = request.headers().get(AUTHORIZATION)?.as_bytes();
     let (scheme, encoded) = field.split_first_chunk::<6>()?;
     if !scheme.eq_ignore_ascii_case(b"basic ") {
         return None;
     }
-    let decoded = BASE64_STANDARD.decode(encoded.trim_ascii()).ok()?;
+    let decoded = Zeroizing::new(BASE64_STANDARD.decode(encoded.trim_ascii()).ok()?);
     let colon = decoded.iter().position(|byte| *byte == b':')?;
     let (user, password) = (decoded.get(..colon)?, decoded.get(colon + 1..)?);
     let user = if user.is_empty() { b"default" } else { user };
-    Some((user.to_vec(), password.to_vec()))
+    Some((user.to_vec(), Zeroizing::new(password.to_vec())))
 }
 
 #[cfg(test)]
@@ -120,7 +120,8 @@ mod tests {
             request.headers_mut().insert(AUTHORIZATION, field.parse().unwrap());
             credentials(&request)
         };
-        let found = |user: &str, password: &str| Some((user.into(), password.into()));
+        let found =
+            |user: &str, password: &str| Some((user.into(), Zeroizing::new(password.into())));
         assert_eq!(parse("Basic ZGVmYXVsdDpzZWNyZXQ="), found("default", "secret"));
         assert_eq!(parse("basic OmE6Yg=="), found("default", "a:b"));
         for field in ["", "Basic", "Basic !", "Bearer ZGVmYXVsdDpzZWNyZXQ=", "Basic c2VjcmV0"] {

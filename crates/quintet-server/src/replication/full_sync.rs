@@ -173,7 +173,7 @@ fn load(server: &Server, received: &Received, epoch: u64, position: &Position) -
         .map_err(|failure| LinkFailure::passing(format!("the dump of the master: {failure}")))?;
     let source = open()?;
     server.replication.is_loading.store(true, Ordering::Release);
-    let loaded = Loader::begin(&server.store, "the synchronization with a master")
+    let loaded = Loader::begin(&server.store, "the synchronization with a master", 0)
         .map_err(crate::rdb::Failure::from)
         .and_then(|loader| loader.load(source, Some(position.encode())));
     let outcome = match loaded {

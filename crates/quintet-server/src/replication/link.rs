@@ -7,6 +7,7 @@ use tokio::{
     net::TcpStream,
     time::timeout,
 };
+use zeroize::Zeroizing;
 
 use crate::{
     state::{Master, Server},
@@ -19,6 +20,8 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 pub(super) const SILENCE_TIME: Duration = Duration::from_mins(1);
 /// Longest line of the master in bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
+/// Longest head of an argument: its letter, its length, and the ends of two lines.
+const HEAD_BYTES_MAX: usize = 32;
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 256 << 10;
 
@@ -113,9 +116,12 @@ impl Link {
         }
     }
 
-    /// Writes a command.
+    /// Writes a command. Its copy is overwritten, since an argument may be a password.
     pub(super) async fn send(&mut self, args: &[&str]) -> Linked {
-        let mut request = format!("*{}\r\n", args.len());
+        // Room for all, because a string that grows would leave a copy.
+        let room = args.iter().map(|argument| argument.len() + HEAD_BYTES_MAX).sum::<usize>();
+        let mut request = Zeroizing::new(String::with_capacity(HEAD_BYTES_MAX + room));
+        let _ = write!(request, "*{}\r\n", args.len());
         for argument in args {
             // A write to a string cannot fail.
             let _ = write!(request, "${}\r\n{argument}\r\n", argument.len());

@@ -91,9 +91,9 @@ impl<'a> Args<'a> {
             .map(move |(start, end)| self.buffer.get(*start..*end).unwrap_or(&[]))
     }
 
-    /// Copies the arguments from `index` out of the buffer.
+    /// Copies the arguments from `index` out of the buffer, without copies in memory that is freed.
     pub(crate) fn owned_from(self, index: usize) -> (Vec<u8>, Vec<(usize, usize)>) {
-        let mut buffer = Vec::new();
+        let mut buffer = Vec::with_capacity(self.from(index).map(<[u8]>::len).sum());
         let mut ranges = Vec::with_capacity(self.len());
         for argument in self.from(index) {
             ranges.push((buffer.len(), buffer.len() + argument.len()));

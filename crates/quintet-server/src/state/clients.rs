@@ -13,6 +13,7 @@ use std::{
 use tokio::sync::Notify;
 
 use super::{
+    client_tracking::{ClientTracking, TrackingMode},
     memory::{Buffer, ClientMemory, largest_above},
     output::{OutputClass, OutputExcess, OutputLimit},
     settings::Settings,
@@ -143,6 +144,8 @@ pub(crate) struct ClientInfo {
     pub(crate) active: Option<Instant>,
     /// 2 or 3.
     pub(crate) protocol: u8,
+    /// How it learns of changed keys that it caches.
+    pub(crate) tracking: Option<ClientTracking>,
 }
 
 impl ClientInfo {
@@ -166,11 +169,16 @@ impl Client {
     pub(crate) fn describe(&self) -> String {
         let info = self.info();
         let idle = info.active.map_or_else(|| self.connected.elapsed(), |active| active.elapsed());
+        let tracking = info.tracking;
+        let redirect = tracking.map_or(-1, |own| i64::try_from(own.redirect).unwrap_or(i64::MAX));
         let mut flags = String::new();
         for (is_set, flag) in [
             (info.is_waiting(), 'b'),
             (!info.subscriptions.is_none(), 'P'),
             (info.queued.is_some(), 'x'),
+            (tracking.is_some(), 't'),
+            (tracking.is_some_and(|own| own.is_broken), 'R'),
+            (tracking.is_some_and(|own| own.mode == TrackingMode::Broadcast), 'B'),
             (self.is_monitor.load(Ordering::Acquire), 'O'),
             (self.memory.is_protected(), 'e'),
         ] {
@@ -184,8 +192,8 @@ impl Client {
         format!(
             "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} \
              ssub={} multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 \
-             omem={} tot-mem={} events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={} \
-             ns={}",
+             omem={} tot-mem={} events=r cmd={} user={} redir={redirect} resp={} lib-name={} \
+             lib-ver={} ns={}",
             self.id,
             self.address,
             self.local_address,
@@ -373,6 +381,11 @@ impl Clients {
     /// All clients by number.
     pub(crate) fn all(&self) -> Vec<Arc<Client>> {
         lock(&self.connected).values().cloned().collect()
+    }
+
+    /// A client by its number.
+    pub(crate) fn get(&self, id: u64) -> Option<Arc<Client>> {
+        lock(&self.connected).get(&id).cloned()
     }
 
     /// Sums over the clients.

@@ -1,6 +1,7 @@
 //! What all connections share, and what each connection has.
 
 mod backoff;
+mod client_tracking;
 mod clients;
 mod cursors;
 mod histogram;
@@ -15,6 +16,7 @@ mod session;
 mod settings;
 mod stats;
 mod syncer;
+mod tracking;
 mod work;
 
 use std::{
@@ -32,7 +34,9 @@ use pause::ClientPause;
 use pubsub::PubSub;
 use syncer::Syncer;
 use tokio::sync::{Semaphore, watch};
+use tracking::Tracking;
 
+pub(crate) use client_tracking::{ClientTracking, TrackingMode};
 pub(crate) use clients::{Client, Clients, Subscriptions};
 pub(crate) use histogram::{BUCKETS, HistogramCounts, bound};
 pub(crate) use latency::{Event, EventSamples, LatencyMonitor, Slow};
@@ -48,6 +52,7 @@ pub(crate) use session::{Block, Queued, ReplyMode, Session};
 pub use settings::AppendFsync;
 pub(crate) use settings::{QUERY_BYTES, Refusal, SettingChange, Settings};
 pub(crate) use stats::{SlowCommand, Stats};
+pub(crate) use tracking::Overlap;
 pub(crate) use work::{Answer, Work};
 
 use crate::{
@@ -81,6 +86,8 @@ pub(crate) struct Server {
     pub(crate) clients: Clients,
     /// Channels.
     pub(crate) pubsub: Arc<PubSub>,
+    /// Clients that cache.
+    pub(crate) tracking: Arc<Tracking>,
     /// What `CLIENT PAUSE` holds.
     pub(crate) pause: ClientPause,
     /// Counters.
@@ -124,6 +131,10 @@ impl Server {
         store.changes.notifications.connect(classes, move |namespace, channel, message| {
             receiver.publish_in(Some(namespace), channel, message);
         });
+        let invalidations = &store.changes.invalidations;
+        let tracking = Arc::new(Tracking::new(invalidations.clients(), settings.clone()));
+        let receiver = tracking.clone();
+        invalidations.connect(move |changed| receiver.invalidate(changed));
         Ok(Self {
             store,
             settings,
@@ -133,6 +144,7 @@ impl Server {
             permits: Arc::new(Semaphore::new(WORK_MAX)),
             clients,
             pubsub,
+            tracking,
             pause: ClientPause::none(),
             stats: Stats::new(registry.specs().len()),
             observed: Observed::default(),

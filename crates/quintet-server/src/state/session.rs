@@ -9,7 +9,10 @@ use std::{
     time::Instant,
 };
 
+use zeroize::Zeroize as _;
+
 use super::{
+    client_tracking::TrackingMode,
     clients::Client,
     pubsub::Topic,
     settings::AppendFsync,
@@ -31,6 +34,16 @@ pub(crate) struct Queued {
     pub(crate) buffer: Vec<u8>,
     /// Where the arguments are.
     pub(crate) ranges: Vec<(usize, usize)>,
+    /// Whether an argument may be a password, which is then overwritten.
+    pub(crate) is_secret: bool,
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        if self.is_secret {
+            self.buffer.zeroize();
+        }
+    }
 }
 
 /// A command that waits.
@@ -76,6 +89,8 @@ pub(crate) struct Session {
     pub(crate) durability: Option<AppendFsync>,
     /// Whether earlier commands of the pipeline must be on disk before their replies.
     pub(crate) owes_sync: bool,
+    /// Whether replies that were not written have a password, which is then overwritten.
+    pub(crate) has_secret_reply: bool,
     /// Whether the connection ends after the reply.
     pub(crate) is_closing: bool,
     /// The commands since `MULTI`.
@@ -84,6 +99,12 @@ pub(crate) struct Session {
     pub(crate) queued_bytes: usize,
     /// Bytes of the names of watched keys, and of channels and patterns.
     pub(crate) name_bytes: (usize, usize),
+    /// Bytes of the prefixes of keys whose changes it learns of.
+    pub(crate) prefix_bytes: usize,
+    /// Which changed keys it learns of.
+    pub(crate) tracking: Option<TrackingMode>,
+    /// Whether `CLIENT CACHING` concerns the next command.
+    pub(crate) is_caching: bool,
     /// Whether a command since `MULTI` was refused.
     pub(crate) is_queue_bad: bool,
     /// Whether `EXEC` runs.
@@ -154,10 +175,14 @@ impl Session {
             answer: None,
             durability: None,
             owes_sync: false,
+            has_secret_reply: false,
             is_closing: false,
             queue: None,
             queued_bytes: 0,
             name_bytes: (0, 0),
+            prefix_bytes: 0,
+            tracking: None,
+            is_caching: false,
             is_queue_bad: false,
             is_executing: false,
             watched: Vec::new(),
@@ -260,8 +285,9 @@ impl Session {
         let is_kept = |names: &BTreeSet<Vec<u8>>, is_pattern| {
             names.iter().all(|name| self.user.allows_channel(name, is_pattern))
         };
-        // Events of keys are those of the namespace.
-        let may_receive = self.may_stay || self.subscription_count() == 0;
+        // Events of keys are those of the namespace, and so are changed keys.
+        let is_told = self.tracking == Some(TrackingMode::Broadcast);
+        let may_receive = self.may_stay || (self.subscription_count() == 0 && !is_told);
         let is_receiver = may_receive
             && is_kept(&self.channels, false)
             && is_kept(&self.shard_channels, false)
@@ -277,10 +303,11 @@ impl Session {
         self.is_closing = true;
     }
 
-    /// Bytes of the commands since `MULTI`, and of the names of watched keys and of subscriptions.
+    /// Bytes of the commands since `MULTI`, and of the names of watched keys, of subscriptions and
+    /// of prefixes.
     pub(crate) fn held_bytes(&self) -> usize {
         let queued = if self.queue.is_some() { self.queued_bytes } else { 0 };
-        queued + self.name_bytes.0 + self.name_bytes.1
+        queued + self.name_bytes.0 + self.name_bytes.1 + self.prefix_bytes
     }
 
     /// Number of channels, shard channels and patterns.

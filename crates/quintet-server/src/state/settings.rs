@@ -82,6 +82,8 @@ pub(crate) struct Settings {
     pub(crate) latency_monitor_threshold: AtomicU64,
     /// Most entries of `ACL LOG`.
     pub(crate) acllog_max_len: AtomicU64,
+    /// Most keys that clients in `CLIENT TRACKING` cache; 0 for no limit.
+    pub(crate) tracking_table_max_keys: AtomicU64,
     /// Most entries of the list of slow commands.
     pub(crate) slowlog_max_len: AtomicU64,
     /// Classes of events of keys that are published.
@@ -105,7 +107,7 @@ const LONGEST_VALUES: u64 = 4;
 type Number = (&'static str, fn(&Settings) -> &AtomicU64, u64, u64);
 
 /// The numbers. `maxmemory` is fixed at the start.
-const NUMBERS: [Number; 12] = [
+const NUMBERS: [Number; 13] = [
     ("command-time-limit", |settings| &settings.command_time_limit, 0, 1_000_000_000),
     ("command-memory-limit", |settings| &settings.command_memory_limit, 0, u64::MAX),
     ("maxmemory-clients", |settings| &settings.maxmemory_clients, 0, u64::MAX),
@@ -123,6 +125,7 @@ const NUMBERS: [Number; 12] = [
     ("slowlog-log-slower-than", |settings| &settings.slowlog_log_slower_than, 0, u64::MAX),
     ("latency-monitor-threshold", |settings| &settings.latency_monitor_threshold, 0, 1_000_000_000),
     ("slowlog-max-len", |settings| &settings.slowlog_max_len, 0, 10_000),
+    ("tracking-table-max-keys", |settings| &settings.tracking_table_max_keys, 0, 1 << 40),
 ];
 
 /// Numbers of bytes, which may have a unit.
@@ -253,22 +256,22 @@ impl Settings {
         if limit == 0 { usize::MAX } else { usize::try_from(max).unwrap_or(usize::MAX) }
     }
 
-    /// All settings with their values.
-    pub(crate) fn list(&self) -> Vec<(&'static str, String)> {
+    /// All settings with their values, also passwords: `CONFIG GET` shows them, as in Redis.
+    pub(crate) fn list(&self) -> Vec<(&'static str, Zeroizing<String>)> {
         let numbers = NUMBERS
             .iter()
             .map(|(name, number, ..)| (*name, number(self).load(Ordering::Relaxed).to_string()));
         let fixed = FIXED.iter().map(|(name, value)| (*name, (*value).to_owned()));
-        let own = [
+        let plain = [
             ("appendfsync", self.appendfsync().name().to_owned()),
-            ("requirepass", self.password().to_string()),
             ("masteruser", self.master_login().0),
-            ("masterauth", self.master_login().1.to_string()),
             ("notify-keyspace-events", format_classes(self.notify_classes.load(Ordering::Relaxed))),
             ("client-output-buffer-limit", self.output_limits.to_string()),
             ("maxmemory", self.maxmemory.load(Ordering::Relaxed).to_string()),
         ];
-        own.into_iter().chain(numbers).chain(fixed).collect()
+        let secret = [("requirepass", self.password()), ("masterauth", self.master_login().1)];
+        let plain = plain.into_iter().chain(numbers).chain(fixed);
+        secret.into_iter().chain(plain.map(|(name, value)| (name, value.into()))).collect()
     }
 
     /// Checks a setting and its value. Nothing changes before [`Self::apply`].

@@ -1,5 +1,7 @@
 //! Clients that watch keys, and clients that wait for elements of keys. A commit notifies them.
 //!
+//! `invalidations.rs` and `notifications.rs` have other receivers of changes.
+//!
 //! Locks: `watched` and `waiting` are taken under stripes and never around them.
 
 use std::{
@@ -12,7 +14,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{database_id::DatabaseId, notifications::Notifications};
+use super::{database_id::DatabaseId, invalidations::Invalidations, notifications::Notifications};
 
 /// A database and a key.
 pub(crate) type KeyName = (DatabaseId, Vec<u8>);
@@ -27,6 +29,8 @@ pub(crate) struct Changes {
     watched_count: AtomicUsize,
     waiting: Mutex<HashMap<KeyName, WaitQueue>>,
     waiting_count: AtomicUsize,
+    /// Changed keys for clients that cache.
+    pub(crate) invalidations: Invalidations,
     /// Events of keys.
     pub(crate) notifications: Notifications,
 }
@@ -116,6 +120,28 @@ impl Changes {
             let queue = waiting.get(&(database, key.to_vec()));
             // The first one wakes the next when it has been served, or if it cannot be served.
             if let Some((_, wake)) = queue.and_then(|queue| queue.first()) {
+                wake.notify_one();
+            }
+        }
+    }
+
+    /// The names of the watched keys of databases.
+    pub(super) fn watched_names(&self, databases: &[DatabaseId]) -> Vec<KeyName> {
+        if self.watched_count.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let watched = lock(&self.watched);
+        watched.keys().filter(|(own, _)| databases.contains(own)).cloned().collect()
+    }
+
+    /// Wakes the first client of each key of a database whose keys have been exchanged or removed.
+    pub(super) fn wake_all(&self, database: DatabaseId) {
+        if self.waiting_count() == 0 {
+            return;
+        }
+        for (_, queue) in lock(&self.waiting).iter().filter(|((own, _), _)| *own == database) {
+            // It wakes the next when it has been served, or if it cannot be served.
+            if let Some((_, wake)) = queue.first() {
                 wake.notify_one();
             }
         }

@@ -1,4 +1,4 @@
-//! Flushes as parts of commits, and crashes around them.
+//! Flushes and exchanges of databases as parts of commits, and crashes around them.
 
 use std::path::Path;
 
@@ -148,5 +148,82 @@ fn a_crash_keeps_the_commit_of_a_flush_whole() {
         for database in DatabaseId::all_of(0) {
             assert_eq!(value(&store, database), Some("new".to_owned()));
         }
+    }
+}
+
+#[test]
+fn an_exchange_takes_effect_with_the_other_changes_of_its_unit() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    let [a, b, c] = [0, 1, 2].map(DatabaseId::of_default);
+    commit(&store, |unit| {
+        fill(unit, a, "a");
+        fill(unit, b, "b");
+    });
+    // Many rounds use all numbers of tables. The third database has no tables in the first one.
+    for round in 0..50 {
+        let before = [a, b, c].map(|database| value(&store, database));
+        let mut running = unit(&store);
+        running.set_string(a, b"early", b"1".to_vec(), None).unwrap();
+        running.swap(a, b).unwrap();
+        assert!(running.exists(b, b"early").unwrap());
+        assert!(!running.exists(a, b"early").unwrap());
+        running.swap(b, c).unwrap();
+        running.set_string(c, b"late", b"1".to_vec(), None).unwrap();
+        running.remove(c, b"early").unwrap();
+        running.flush(a).unwrap();
+        fill(&mut running, a, &format!("new{round}"));
+        // What others read without the unit is unchanged until the commit.
+        if round > 0 {
+            let tables = store.databases.get(c).unwrap();
+            assert_eq!(tables.keys.contains(KEY).unwrap(), before[2].is_some());
+        }
+        if round % 3 == 1 {
+            running.discard();
+            drop(running);
+            assert_eq!([a, b, c].map(|database| value(&store, database)), before);
+            continue;
+        }
+        assert!(running.commit(Durability::Buffered).unwrap() > 0);
+        drop(running);
+        let after = [Some(format!("new{round}")), before[2].clone(), before[0].clone()];
+        assert_eq!([a, b, c].map(|database| value(&store, database)), after);
+        assert_eq!(unused_entries(&store), 0);
+        if round % 10 == 0 {
+            drop(store);
+            store = open(dir.path());
+            assert_eq!([a, b, c].map(|database| value(&store, database)), after);
+            let counts = [a, b, c].map(|own| store.databases.get(own).unwrap().keys.len().unwrap());
+            assert_eq!(counts, [2, u64::from(round > 0) * 3, 3]);
+        }
+    }
+}
+
+#[test]
+fn a_crash_keeps_the_commit_of_an_exchange_whole() {
+    for is_committed in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(dir.path());
+        let [a, b] = [3, 9].map(DatabaseId::of_default);
+        commit(&store, |unit| {
+            fill(unit, a, "a");
+            fill(unit, b, "b");
+        });
+        let held = unit(&store);
+        let new = store.databases.exchange(a, b, &[]).unwrap().unwrap();
+        if is_committed {
+            // The process ends between the commit and its effect on the memory.
+            let mut batch = store.databases.database().batch();
+            store.databases.put_replacements(&mut batch, &new);
+            batch.put(&new[0].tables.keys, b"x", b"\0new");
+            batch.commit_with(Durability::Buffered).unwrap();
+        }
+        drop((held, new));
+        drop(store);
+        let store = open(dir.path());
+        let found = [a, b].map(|database| value(&store, database).unwrap());
+        assert_eq!(found, if is_committed { ["b", "a"] } else { ["a", "b"] });
+        assert_eq!(unit(&store).exists(a, b"x").unwrap(), is_committed);
+        assert_eq!(unused_entries(&store), 0);
     }
 }

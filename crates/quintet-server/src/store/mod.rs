@@ -23,6 +23,7 @@ mod field_expiry_tests;
 #[cfg(test)]
 mod flush_tests;
 mod head;
+mod invalidations;
 mod keyspace;
 #[cfg(test)]
 mod namespace_tests;
@@ -42,6 +43,7 @@ pub(crate) use database_tables::{DEAD_VERSIONS, EXPIRIES, FIELD_EXPIRIES, Tables
 pub(crate) use elements::{Kind, put_bytes, take_bytes};
 pub(crate) use events::{Changes, KeyName};
 pub(crate) use head::{Body, Head, split};
+pub(crate) use invalidations::ChangedKeys;
 pub(crate) use keyspace::{Store, now_millis};
 pub(crate) use namespaces::{
     DEFAULT_NAMESPACE, NAMESPACE_BYTES_MAX, NAMESPACES_MAX, Namespace, is_namespace_name,

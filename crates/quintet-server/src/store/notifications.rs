@@ -96,9 +96,10 @@ pub(super) struct KeyEvent {
     pub(super) name: &'static str,
     pub(super) database: DatabaseId,
     pub(super) key: Vec<u8>,
-    /// Whether it tells of what had expired when the unit loaded the key. It is published only if
-    /// the unit changes the key: otherwise the background removes what has expired, and tells.
-    pub(super) is_expiry: bool,
+    /// The database in which the key is now, if the event tells of what had expired when the unit
+    /// loaded the key. It is published only if the unit changes the key. Otherwise the background
+    /// removes what has expired, and tells.
+    pub(super) expired_in: Option<DatabaseId>,
 }
 
 /// Receives the id of a namespace, a channel and a message.

@@ -37,7 +37,10 @@ pub(super) struct Slot {
     pub(super) key: Vec<u8>,
     pub(super) stored: Option<Stored>,
     pub(super) head: Option<Head>,
+    /// Whether it has changes under its present name.
     pub(super) is_changed: bool,
+    /// Whether it has changes that were noted under an earlier name (`unit/flush.rs`).
+    pub(super) is_announced: bool,
     /// Changed elements in the ordered table.
     pub(super) pending: Pending,
     /// Fields that had expired when the head was loaded, and are no longer in it.
@@ -45,6 +48,11 @@ pub(super) struct Slot {
 }
 
 impl Slot {
+    /// Whether the commit writes it.
+    pub(super) fn is_written(&self) -> bool {
+        self.is_changed || self.is_announced
+    }
+
     /// How many keys the slot adds to its database: -1, 0 or 1.
     pub(super) fn added(&self) -> i64 {
         i64::from(self.head.is_some()) - i64::from(self.stored.is_some())

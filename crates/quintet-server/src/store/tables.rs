@@ -14,7 +14,8 @@
 //!
 //! `redis/meta` (`btree`) has the number of starts (`starts`), and the `n` of each database after
 //! `SWAPDB` or a flush (`order`, one byte each). While a dump is loaded it has its name
-//! (`loading`): the keys are then a part of it. A replica has its master (`master`) and its
+//! (`loading`): the keys are then a part of it. If they are not those of `default`, it has the id
+//! of their namespace (`loading-namespace`). A replica has its master (`master`) and its
 //! position in the master's commands (`position`). A version is the number of the start in the
 //! upper and a counter in the lower 32 bits, so no version is used twice.
 
@@ -41,6 +42,7 @@ const NUMBERS: u8 = 2 * DATABASES;
 const META_TABLE: &str = "redis/meta";
 const STARTS_KEY: &str = "starts";
 const LOADING_KEY: &str = "loading";
+const LOADING_NAMESPACE_KEY: &str = "loading-namespace";
 const MASTER_KEY: &str = "master";
 const POSITION_KEY: &str = "position";
 
@@ -53,7 +55,8 @@ pub(crate) struct Engines {
     pub(crate) elements: EngineKind,
 }
 
-/// Empty tables that a database gets with a commit, in place of its old tables.
+/// Tables that a database gets with a commit in place of its old ones: empty tables (a flush), or
+/// those of another database (`SWAPDB`).
 #[derive(Debug)]
 pub(crate) struct Replacement {
     /// The database.
@@ -149,9 +152,22 @@ impl Databases {
         Ok(name.map(|name| String::from_utf8_lossy(name.as_ref()).into_owned()))
     }
 
-    /// Notes that a dump is loaded from now on. The note is on disk before the first of its keys.
-    pub(crate) fn begin_loading(&self, name: &str) -> Done {
+    /// The id of the namespace of that dump; 0, the one of `default`, if there is none.
+    pub(crate) fn loading_namespace(&self) -> Done<u32> {
+        let id = self.meta.get(LOADING_NAMESPACE_KEY)?;
+        let id = id.and_then(|id| Some(u32::from_le_bytes(*id.as_ref().first_chunk()?)));
+        Ok(id.unwrap_or(0))
+    }
+
+    /// Notes that a dump is loaded into a namespace from now on. The note is on disk before the
+    /// first of its keys.
+    pub(crate) fn begin_loading(&self, name: &str, namespace: u32) -> Done {
         let mut batch = self.database.batch();
+        if namespace == 0 {
+            batch.delete(&self.meta, LOADING_NAMESPACE_KEY);
+        } else {
+            batch.put(&self.meta, LOADING_NAMESPACE_KEY, namespace.to_le_bytes());
+        }
         batch.put(&self.meta, LOADING_KEY, name.as_bytes());
         batch.delete(&self.meta, POSITION_KEY);
         batch.commit()?;
@@ -163,6 +179,7 @@ impl Databases {
     pub(crate) fn end_loading(&self, position: Option<Vec<u8>>) -> Done {
         let mut batch = self.database.batch();
         batch.delete(&self.meta, LOADING_KEY);
+        batch.delete(&self.meta, LOADING_NAMESPACE_KEY);
         if let Some(position) = position {
             batch.put(&self.meta, POSITION_KEY, position);
         }
@@ -256,7 +273,7 @@ impl Databases {
         Ok(())
     }
 
-    /// Empty tables for a database beside those that are `taken`, or `None` if it is empty. The
+    /// Empty tables for a database, whose tables may be in `taken`, or `None` if it is empty. The
     /// caller must hold all stripes, and gives them to the database with
     /// [`Self::put_replacements`] and [`Self::adopt`], or drops them.
     pub(super) fn replacement(
@@ -264,7 +281,8 @@ impl Databases {
         database: DatabaseId,
         taken: &[Replacement],
     ) -> Done<Option<Replacement>> {
-        match self.get(database) {
+        let taken_tables = of_database(taken, database).map(|own| own.tables.clone());
+        match taken_tables.or_else(|| self.get(database)) {
             Some(tables) if !tables.is_empty()? => {}
             _ => return Ok(None),
         }
@@ -290,6 +308,32 @@ impl Databases {
         Ok(Some(Replacement { database, namespace, number, tables: Arc::new(tables) }))
     }
 
+    /// The tables of two databases of a namespace, each for the other one. They may be in `taken`.
+    /// Returns `None` if neither has tables. Otherwise as [`Self::replacement`].
+    pub(super) fn exchange(
+        &self,
+        one: DatabaseId,
+        other: DatabaseId,
+        taken: &[Replacement],
+    ) -> Done<Option<[Replacement; 2]>> {
+        let has_tables = |own| of_database(taken, own).is_some() || self.get(own).is_some();
+        if !has_tables(one) && !has_tables(other) {
+            return Ok(None);
+        }
+        let of = |from: DatabaseId, database: DatabaseId| -> Done<Replacement> {
+            let namespace = self.namespace(from)?;
+            if let Some(own) = of_database(taken, from) {
+                let (number, tables) = (own.number, own.tables.clone());
+                return Ok(Replacement { database, namespace, number, tables });
+            }
+            let tables = self.get_or_create(from)?;
+            let number = namespace.order().get(usize::from(from.index())).copied();
+            let number = number.ok_or(Fail::OUT_OF_RANGE)?;
+            Ok(Replacement { database, namespace, number, tables })
+        };
+        Ok(Some([of(other, one)?, of(one, other)?]))
+    }
+
     /// Adds to a batch that databases have other tables.
     pub(super) fn put_replacements(&self, batch: &mut Batch, replacements: &[Replacement]) {
         for own in replacements {
@@ -300,46 +344,36 @@ impl Databases {
     }
 
     /// Gives databases their new tables after the commit of [`Self::put_replacements`], and clears
-    /// the old ones. The caller must hold all stripes since [`Self::replacement`].
-    pub(super) fn adopt(&self, replacements: Vec<Replacement>) {
-        for own in &replacements {
-            let order = order_with(&own.namespace, &replacements);
+    /// those that no database has any more. The caller must hold all stripes since
+    /// [`Self::replacement`] and [`Self::exchange`].
+    pub(super) fn adopt(&self, replacements: &[Replacement]) {
+        let old_number = |own: &Replacement| {
+            own.namespace.order().get(usize::from(own.database.index())).copied()
+        };
+        let is_used = |own: &Replacement| {
+            let number = old_number(own);
+            replacements
+                .iter()
+                .any(|new| new.namespace.id() == own.namespace.id() && Some(new.number) == number)
+        };
+        let unused = replacements
+            .iter()
+            .filter(|own| !is_used(own))
+            .filter_map(|own| Some((own.database.index(), self.get(own.database)?)));
+        let unused: Vec<(u8, Arc<Tables>)> = unused.collect();
+        for own in replacements {
+            let order = order_with(&own.namespace, replacements);
             *own.namespace.order.write().unwrap_or_else(PoisonError::into_inner) = order;
         }
         for Replacement { database, namespace, tables, .. } in replacements {
-            let old = self.get(database);
-            self.replace(&namespace, database.index(), Some(tables));
+            self.replace(namespace, database.index(), Some(tables.clone()));
+        }
+        for (database, old) in unused {
             // A clear syncs the log first, so the commit is durable before the old keys go.
-            if let Some(Err(error)) = old.map(|old| old.clear()) {
-                let database = database.index();
+            if let Err(error) = old.clear() {
                 tracing::error!(%error, database, "the space of flushed keys is not free yet");
             }
         }
-    }
-
-    /// Exchanges two databases of a namespace, also after a restart, and stores the position of a
-    /// replica with it. The caller must hold all stripes.
-    pub(crate) fn swap(
-        &self,
-        one: DatabaseId,
-        other: DatabaseId,
-        position: Option<Vec<u8>>,
-    ) -> Done {
-        let namespace = self.namespace(one)?;
-        let mut order = namespace.order.write().unwrap_or_else(PoisonError::into_inner);
-        let mut changed = *order;
-        changed.swap(usize::from(one.index()), usize::from(other.index()));
-        let mut batch = self.database.batch();
-        batch.put(&self.meta, namespace.order_key(), changed);
-        if let Some(position) = position {
-            self.put_position(&mut batch, &position);
-        }
-        batch.commit()?;
-        *order = changed;
-        let (a, b) = (namespace.get(one.index()), namespace.get(other.index()));
-        self.replace(&namespace, one.index(), b);
-        self.replace(&namespace, other.index(), a);
-        Ok(())
     }
 
     fn install(&self, namespace: &Namespace, index: u8, tables: Tables) {
@@ -389,6 +423,11 @@ impl Databases {
         let count = AtomicI64::new(i64::try_from(count).unwrap_or(i64::MAX));
         Ok(Tables { keys, elements, count })
     }
+}
+
+/// What a database gets, if it gets tables.
+fn of_database(replacements: &[Replacement], database: DatabaseId) -> Option<&Replacement> {
+    replacements.iter().find(|own| own.database == database)
 }
 
 /// The order of a namespace whose databases have replacements.

@@ -72,7 +72,7 @@ pub(crate) fn normalize(name: &str, reply: Value) -> Value {
 }
 
 /// A reply of a time may differ by what passed between the two servers.
-fn is_near(name: &str, ours: &Value, theirs: &Value) -> bool {
+pub(crate) fn is_near(name: &str, ours: &Value, theirs: &Value) -> bool {
     match (name, ours, theirs) {
         ("ttl" | "pttl" | "expiretime" | "pexpiretime", Value::Integer(a), Value::Integer(b)) => {
             (a - b).abs() <= 2000
@@ -117,7 +117,7 @@ fn compare(seed: u64, setup: &str, pipeline: usize, commands: u64) {
 }
 
 /// Compares all that both servers have.
-fn compare_all(ours: &mut Client, theirs: &mut Client, seed: u64) {
+pub(crate) fn compare_all(ours: &mut Client, theirs: &mut Client, seed: u64) {
     let keys = |client: &mut Client| normalize("keys", client.call("keys *"));
     let all = keys(ours);
     assert_eq!(all, keys(theirs), "seed {seed}");

@@ -18,8 +18,17 @@ use super::{
 const BUDGET: Option<u64> = Some(64 << 20);
 
 fn import(dir: &Path, file: &Path) -> Result<quintet_server::ImportSummary, String> {
+    import_into(dir, None, file)
+}
+
+fn import_into(
+    dir: &Path,
+    namespace: Option<&str>,
+    file: &Path,
+) -> Result<quintet_server::ImportSummary, String> {
     let source = BufReader::new(File::open(file).unwrap());
-    import_rdb(&dir.join("data"), source, "dump.rdb", BUDGET).map_err(|failure| failure.to_string())
+    let result = import_rdb(&dir.join("data"), namespace, source, "dump.rdb", BUDGET);
+    result.map_err(|failure| failure.to_string())
 }
 
 fn export(dir: &Path, file: &Path) -> ExportSummary {
@@ -183,4 +192,65 @@ fn a_namespace_is_exported_by_its_name() {
     client.call("select 3");
     assert_eq!(client.call("hgetall h").text(), "[\"f\", \"1\", \"g\", \"2\"]");
     assert_eq!(client.call("dbsize").text(), ":1");
+}
+
+/// A namespace is made by an import, which concerns no other one, also if it fails.
+#[test]
+fn a_dump_is_imported_into_a_namespace() {
+    let source = tempfile::tempdir().unwrap();
+    let server = Server::start_in(source.path(), config());
+    let mut client = server.client();
+    for number in 0..2000 {
+        client.call(&format!("set key:{number} dumped"));
+    }
+    client.call("select 3");
+    client.call("hset h f 1 g 2");
+    server.end();
+    let (whole, cut) = (source.path().join("whole.rdb"), source.path().join("cut.rdb"));
+    assert_eq!(export(source.path(), &whole).keys, 2001);
+    let bytes = fs::read(&whole).unwrap();
+    fs::write(&cut, &bytes[..bytes.len() - 100]).unwrap();
+
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start_in(dir.path(), config());
+    let mut client = server.client();
+    for request in ["set own 1", "namespace add empty", "namespace add used"] {
+        client.call(request);
+    }
+    client.call("namespace use used");
+    client.call("set own 2");
+    server.end();
+    let import = |name: &str, file: &Path| import_into(dir.path(), Some(name), file);
+    for bad in ["", "a/b"] {
+        let failure = import(bad, &whole).unwrap_err();
+        assert!(failure.contains("a name of a namespace has"), "{failure}");
+    }
+    let failure = import("used", &whole).unwrap_err();
+    assert!(failure.contains("the namespace \"used\" of") && failure.contains("has 1 keys"));
+    let failure = import("default", &whole).unwrap_err();
+    assert!(failure.contains("has 1 keys"), "{failure}");
+    assert_eq!(import("empty", &whole).unwrap().keys, 2001);
+    // Until it is run again, neither a server nor an import uses the directory.
+    let failure = import("new", &cut).unwrap_err();
+    assert!(failure.contains("at byte"), "{failure}");
+    let failure = quintet_server::serve(&dir.path().join("data"), &config(), |_| ()).unwrap_err();
+    let text = "the import of dump.rdb into the namespace \"new\" into";
+    assert!(failure.to_string().contains(text), "{failure}");
+    for other in ["default", "used", "empty", "newer"] {
+        let failure = import(other, &whole).unwrap_err();
+        assert!(failure.contains(text), "{failure}");
+    }
+    assert_eq!(import("new", &whole).unwrap().keys, 2001);
+    let server = Server::start_in(dir.path(), config());
+    let mut client = server.client();
+    let names = client.call("namespace list").text();
+    assert!(!names.contains("newer") && names.contains("\"new\""), "{names}");
+    for (name, keys) in [("default", 1), ("used", 1), ("empty", 2000), ("new", 2000)] {
+        client.call(&format!("namespace use {name}"));
+        assert_eq!(client.call("dbsize"), Value::Integer(keys), "{name}");
+        let value = if keys == 1 { "get own" } else { "get key:7" };
+        assert!(["1", "2", "dumped"].contains(&client.call(value).text().as_str()), "{name}");
+        client.call("select 3");
+        assert_eq!(client.call("hlen h"), Value::Integer(if keys == 1 { 0 } else { 2 }), "{name}");
+    }
 }

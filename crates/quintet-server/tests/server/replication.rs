@@ -23,7 +23,7 @@ use super::{
 /// Longest time for what must happen. It bounds a test that fails.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-const MASTER: &[&str] =
+pub(crate) const MASTER: &[&str] =
     &["--repl-diskless-sync-delay", "0", "--repl-backlog-size", "64mb", "--repl-timeout", "600"];
 
 fn info(client: &mut Client) -> BTreeMap<String, String> {
@@ -46,13 +46,13 @@ fn wait(client: &mut Client, what: &str, is_done: impl Fn(&BTreeMap<String, Stri
     }
 }
 
-fn follow(client: &mut Client, port: u16) {
+pub(crate) fn follow(client: &mut Client, port: u16) {
     let reply = client.call(&format!("replicaof 127.0.0.1 {port}"));
     assert_eq!(reply, Value::Simple("OK".to_owned()));
 }
 
 /// Waits until the replica has all commands of its master, which gets no more.
-fn catch_up(ours: &mut Client, theirs: &mut Client) {
+pub(crate) fn catch_up(ours: &mut Client, theirs: &mut Client) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let (own, master) = (info(ours), info(theirs));

@@ -279,16 +279,7 @@ fn swapdb(call: &mut Call<'_, '_>) -> Done {
     let own = call.database();
     let one = own.sibling(parse(call.args.at(1), "first")?);
     let other = own.sibling(parse(call.args.at(2), "second")?);
-    if call.session.is_executing {
-        return Err(Fail::new("ERR SWAPDB is not supported in a transaction"));
-    }
-    call.unit.forget(one);
-    call.unit.forget(other);
-    let position = call.unit.next_position(call.session.database);
-    call.server.store.databases.swap(one, other, position)?;
-    for database in [one, other] {
-        call.server.store.changes.changed_all(database);
-    }
+    call.unit.swap(one, other)?;
     call.reply.ok();
     Ok(())
 }

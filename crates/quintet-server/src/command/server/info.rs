@@ -96,6 +96,7 @@ fn clients(server: &Server, text: &mut String) {
     let blocked = all.iter().filter(|client| client.info().is_waiting()).count();
     put(text, "connected_clients", all.len());
     put(text, "maxclients", value(&server.settings.maxclients));
+    put(text, "tracking_clients", server.tracking.totals().clients);
     put(text, "blocked_clients", blocked);
     let pause = server.pause.current();
     let left =
@@ -113,6 +114,7 @@ fn memory(server: &Server, text: &mut String) {
     put(text, "maxmemory", store.memory_budget_bytes);
     put(text, "maxmemory_policy", "noeviction");
     put(text, "mem_clients_normal", server.clients.totals().all_bytes());
+    put(text, "quintet_tracking_table_bytes", server.tracking.totals().bytes);
     put(text, "quintet_file_bytes", store.file_bytes);
 }
 
@@ -155,6 +157,10 @@ fn stats(server: &Server, text: &mut String) {
     put(text, "pubsub_channels", server.pubsub.name_count(Topic::Channel));
     put(text, "pubsub_patterns", server.pubsub.name_count(Topic::Pattern));
     put(text, "pubsubshard_channels", server.pubsub.name_count(Topic::Shard));
+    let tracking = server.tracking.totals();
+    put(text, "tracking_total_keys", tracking.keys);
+    put(text, "tracking_total_items", tracking.items);
+    put(text, "tracking_total_prefixes", tracking.prefixes);
 }
 
 fn replication(server: &Server, text: &mut String) {

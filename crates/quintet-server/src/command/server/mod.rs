@@ -125,6 +125,10 @@ fn config_get(call: &mut Call<'_, '_>) -> Done {
             found.push((name, value));
         }
     }
+    // Without room, the buffer would leave a copy of a password when it grows.
+    let bytes: usize = found.iter().map(|(name, value)| name.len() + value.len() + 32).sum();
+    call.reply.out.reserve(bytes + 32);
+    call.session.has_secret_reply = true;
     call.reply.map(found.len());
     for (name, value) in found {
         call.reply.text(name);

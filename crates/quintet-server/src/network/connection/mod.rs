@@ -260,7 +260,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !self.reply.out.is_empty() {
             Stats::add(&self.server.stats.bytes_out, self.reply.out.len());
             let client = &self.session.client;
-            write_output(&self.server, &mut self.stream, &self.reply.out, client).await?;
+            let out = &mut self.reply.out;
+            let written = write_output(&self.server, &mut self.stream, out, client).await;
+            if std::mem::take(&mut self.session.has_secret_reply) {
+                out.zeroize();
+            }
+            written?;
             self.reply.out.clear();
             if self.reply.out.capacity() > LONG_READ_BYTES {
                 self.reply.out.shrink_to(READ_BYTES);
@@ -425,6 +430,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Ok(has_committed);
             }
             self.server.store.changes.pass_on(names, self.session.client.id);
+            // Messages do not wait for the keys.
+            self.sync_and_write(false).await?;
         }
     }
 }
@@ -522,6 +529,7 @@ pub(super) struct RegisteredClient {
 
 impl Drop for RegisteredClient {
     fn drop(&mut self) {
+        self.server.tracking.disable(&self.client);
         self.server.clients.remove(&self.client);
     }
 }

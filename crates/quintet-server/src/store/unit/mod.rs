@@ -10,7 +10,7 @@ mod flush;
 mod noted;
 mod taken;
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 use hashbrown::HashTable;
 use quintet::Durability;
@@ -23,6 +23,7 @@ use super::{
     database_id::{DATABASES, DatabaseId},
     database_tables::Tables,
     elements::{Elements, Kind, Pending},
+    events::KeyName,
     head::{Body, Head, split},
     keyspace::Store,
     notifications::{KeyEvent, event},
@@ -44,13 +45,21 @@ pub(crate) struct Unit<'s> {
     store: &'s Store,
     /// Milliseconds since 1970, the same for all commands of the unit.
     pub(crate) now: u64,
+    /// The client whose commands it has, or 0.
+    pub(crate) client: u64,
     guards: Vec<(usize, StripeGuard<'s>)>,
     /// Tables of the databases of one namespace.
     tables: [Option<Arc<Tables>>; 16],
     /// The id of that namespace.
     namespace: u32,
-    /// Empty tables that databases get with the commit.
+    /// Tables that databases get with the commit.
     replacements: Vec<Replacement>,
+    /// Names of keys that were changed before a flush or an exchange of databases.
+    announced: Vec<KeyName>,
+    /// Names of watched keys that a flush or an exchange of databases concerns.
+    broken_watches: Vec<KeyName>,
+    /// Databases that were flushed or exchanged, also those without stored keys.
+    replaced: Vec<DatabaseId>,
     slots: Vec<Slot>,
     index: HashTable<(u64, usize)>,
     /// Bytes of values that the slots hold.
@@ -85,10 +94,14 @@ impl<'s> Unit<'s> {
         Self {
             store,
             now,
+            client: 0,
             guards: Vec::new(),
             tables: [const { None }; 16],
             namespace: 0,
             replacements: Vec::new(),
+            announced: Vec::new(),
+            broken_watches: Vec::new(),
+            replaced: Vec::new(),
             slots: Vec::new(),
             index: HashTable::new(),
             bytes: 0,
@@ -122,7 +135,7 @@ impl<'s> Unit<'s> {
         self.has_changes
     }
 
-    /// Whether the unit is large enough to commit. One that flushes holds all stripes.
+    /// Whether the unit is large enough to commit. One with replacements holds all stripes.
     pub(crate) fn is_full(&self) -> bool {
         !self.replacements.is_empty()
             || self.bytes.max(self.limits.loaded()) > UNIT_BYTES_MAX
@@ -390,13 +403,13 @@ impl<'s> Unit<'s> {
     ) -> impl Iterator<Item = (&[u8], Option<&Head>)> {
         let slots = self.slots.iter();
         slots
-            .filter(move |slot| slot.is_changed && slot.database == database)
+            .filter(move |slot| slot.is_written() && slot.database == database)
             .map(|slot| (slot.key.as_slice(), slot.head.as_ref()))
     }
 
     /// How many keys the unit adds to a database.
     pub(crate) fn added_keys(&self, database: DatabaseId) -> i64 {
-        let own = self.slots.iter().filter(|slot| slot.database == database && slot.is_changed);
+        let own = self.slots.iter().filter(|slot| slot.database == database && slot.is_written());
         own.map(Slot::added).sum()
     }
 
@@ -414,10 +427,10 @@ impl<'s> Unit<'s> {
     pub(crate) fn commit(&mut self, durability: Durability) -> Done<usize> {
         self.end_command();
         let committed = self.write(durability);
-        let keys = self.slots.iter().filter(|slot| slot.is_changed).count();
+        let keys = self.slots.iter().filter(|slot| slot.is_written()).count();
         let changes = keys + self.replacements.len();
         if committed.is_ok() {
-            self.end_flushes();
+            self.end_replacements();
             self.publish();
             self.send_events();
         }
@@ -428,6 +441,9 @@ impl<'s> Unit<'s> {
     /// Ends a unit without changes: publishes the events of commands that change nothing, and
     /// releases the stripes.
     pub(crate) fn end_unchanged(&mut self) {
+        if !self.replaced.is_empty() {
+            self.invalidate();
+        }
         self.send_events();
         self.discard();
     }
@@ -438,7 +454,7 @@ impl<'s> Unit<'s> {
             self.slots.clear();
             self.index.clear();
         }
-        self.discard_flushes();
+        self.discard_replacements();
         self.touched.clear();
         self.events.clear();
         self.command_events = 0;
@@ -456,7 +472,7 @@ impl<'s> Unit<'s> {
         let kept: Vec<u64> = self
             .slots
             .iter()
-            .filter(|slot| slot.is_changed)
+            .filter(|slot| slot.is_written())
             .filter_map(|slot| Some(slot.head.as_ref()?.spilled_versions()))
             .flatten()
             .flatten()
@@ -464,7 +480,7 @@ impl<'s> Unit<'s> {
         let mut batch = self.store.databases.database().batch();
         let mut encoded = std::mem::take(&mut self.scratch);
         let slots = std::mem::take(&mut self.slots);
-        let written: Done = slots.iter().filter(|slot| slot.is_changed).try_for_each(|slot| {
+        let written: Done = slots.iter().filter(|slot| slot.is_written()).try_for_each(|slot| {
             let created;
             let tables = if let Some(tables) = self.cached(slot.database) {
                 &*tables
@@ -483,20 +499,6 @@ impl<'s> Unit<'s> {
             self.store.databases.put_position(&mut batch, position);
         }
         Ok(batch.commit_with(durability)?)
-    }
-
-    fn publish(&mut self) {
-        let slots = std::mem::take(&mut self.slots);
-        for slot in slots.iter().filter(|slot| slot.is_changed) {
-            self.store.changes.changed(slot.database, &slot.key);
-            let added = slot.added();
-            if added != 0
-                && let Some(tables) = self.cached(slot.database)
-            {
-                tables.count.fetch_add(added, Ordering::AcqRel);
-            }
-        }
-        self.slots = slots;
     }
 
     fn replace(&mut self, database: DatabaseId, key: &[u8], head: Option<Head>) -> Done {
@@ -579,6 +581,7 @@ impl<'s> Unit<'s> {
             stored,
             head,
             is_changed: false,
+            is_announced: false,
             pending,
             expired_fields,
         });

@@ -1,10 +1,14 @@
 //! What a unit notes beside its changes: events of keys, and the position of a replica.
 
+use std::sync::atomic::Ordering;
+
 use super::{
     super::{
         database_id::DatabaseId,
+        invalidations::ChangedKeys,
         notifications::{KeyEvent, event},
         position::Position,
+        slot::Slot,
     },
     Unit,
 };
@@ -19,8 +23,8 @@ impl Unit<'_> {
         key: &[u8],
     ) {
         if self.store.changes.notifications.wants(class) {
-            let (key, is_expiry) = (key.to_vec(), class == event::EXPIRED);
-            self.events.push(KeyEvent { class, name, database, key, is_expiry });
+            let expired_in = (class == event::EXPIRED).then_some(database);
+            self.events.push(KeyEvent { class, name, database, key: key.to_vec(), expired_in });
         }
     }
 
@@ -29,8 +33,8 @@ impl Unit<'_> {
         let events = [(event::HASH, "hexpired", true), (event::GENERIC, "del", is_last)];
         for (class, name, is_due) in events {
             if is_due && self.store.changes.notifications.wants(class) {
-                let (key, is_expiry) = (key.to_vec(), true);
-                self.events.push(KeyEvent { class, name, database, key, is_expiry });
+                let (key, expired_in) = (key.to_vec(), Some(database));
+                self.events.push(KeyEvent { class, name, database, key, expired_in });
             }
         }
     }
@@ -51,7 +55,10 @@ impl Unit<'_> {
     pub(super) fn note_emptied(&mut self, database: DatabaseId, key: &[u8]) {
         let own = self.events.get(self.command_events..).unwrap_or(&[]);
         let is_told = own.iter().any(|own| {
-            own.class != event::NEW && !own.is_expiry && own.database == database && own.key == key
+            own.class != event::NEW
+                && own.expired_in.is_none()
+                && own.database == database
+                && own.key == key
         });
         self.cancel_new(database, key);
         if is_told {
@@ -59,15 +66,61 @@ impl Unit<'_> {
         }
     }
 
+    /// Tells the clients that watch the changed keys, or wait for them, and counts the keys. The
+    /// caller holds the stripes.
+    pub(super) fn publish(&mut self) {
+        self.invalidate();
+        let broken = std::mem::take(&mut self.broken_watches);
+        for (database, key) in std::mem::take(&mut self.announced).into_iter().chain(broken) {
+            self.store.changes.changed(database, &key);
+        }
+        let slots = std::mem::take(&mut self.slots);
+        for slot in slots.iter().filter(|slot| slot.is_written()) {
+            if slot.is_changed {
+                self.store.changes.changed(slot.database, &slot.key);
+            }
+            let added = slot.added();
+            if added != 0
+                && let Some(tables) = self.cached(slot.database)
+            {
+                tables.count.fetch_add(added, Ordering::AcqRel);
+            }
+        }
+        self.slots = slots;
+        for database in std::mem::take(&mut self.replaced) {
+            self.store.changes.wake_all(database);
+        }
+    }
+
+    /// Tells the clients that cache what was committed. One load if there are none. The caller
+    /// holds the stripes.
+    pub(super) fn invalidate(&self) {
+        let invalidations = &self.store.changes.invalidations;
+        if !invalidations.is_wanted() {
+            return;
+        }
+        let announced = self.announced.iter().map(|(database, key)| (database, key));
+        let slots = self.slots.iter().filter(|slot| slot.is_changed);
+        let changed = announced.chain(slots.map(|slot| (&slot.database, &slot.key)));
+        let keys: Vec<(u32, &[u8])> =
+            changed.map(|(database, key)| (database.namespace(), key.as_slice())).collect();
+        let mut flushed: Vec<u32> = self.replaced.iter().map(|own| own.namespace()).collect();
+        flushed.dedup();
+        if !flushed.is_empty() || !keys.is_empty() {
+            let (client, flushed, keys) = (self.client, flushed.as_slice(), keys.as_slice());
+            invalidations.report(&ChangedKeys { client, flushed, keys });
+        }
+    }
+
     /// Publishes the events of what was committed. The caller holds the stripes.
     pub(super) fn send_events(&mut self) {
         for noted in std::mem::take(&mut self.events) {
-            let KeyEvent { class, name, database, key, is_expiry } = noted;
-            let is_unchanged = || {
-                let slot = self.find(database, &key).and_then(|index| self.slots.get(index));
-                !slot.is_some_and(|slot| slot.is_changed)
+            let KeyEvent { class, name, database, key, expired_in } = noted;
+            let is_unchanged = |place| {
+                let slot = self.find(place, &key).and_then(|index| self.slots.get(index));
+                !slot.is_some_and(Slot::is_written)
             };
-            if is_expiry && is_unchanged() {
+            if expired_in.is_some_and(is_unchanged) {
                 continue;
             }
             self.store.changes.notifications.send(class, name, database, &key);
@@ -80,7 +133,7 @@ impl Unit<'_> {
     }
 
     /// The position behind the running command, which leaves `database` selected.
-    pub(crate) fn next_position(&self, database: DatabaseId) -> Option<Vec<u8>> {
+    fn next_position(&self, database: DatabaseId) -> Option<Vec<u8>> {
         let next = self.next_position.clone()?;
         Some(Position { database: database.index(), ..next }.encode())
     }
