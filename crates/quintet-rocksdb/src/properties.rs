@@ -191,7 +191,7 @@ export! {
 
     /// Returns a number that grows with each commit.
     pub fn rocksdb_get_latest_sequence_number(db: Option<&Db>) -> u64, 0, {
-        let snapshot = db.and_then(|db| db.core.store.database.snapshot().ok());
+        let snapshot = db.and_then(|db| db.core.present().ok());
         snapshot.map_or(0, |snapshot| snapshot.lsn().0)
     }
 }

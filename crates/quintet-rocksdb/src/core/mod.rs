@@ -7,6 +7,7 @@
 //! Locks: `families` and `operators` are held only for a lookup or a replacement.
 
 mod named;
+mod secondary;
 
 use std::{
     ffi::OsStr,
@@ -31,6 +32,7 @@ use quintet_compat::{
 
 pub use named::NamedObject;
 use named::NamedTransactions;
+use secondary::Moment;
 
 use crate::{
     callbacks::{MergeOperator, PrefixExtractor},
@@ -50,6 +52,8 @@ pub struct Family {
     pub name: String,
     /// Its table.
     pub table: Table,
+    /// What reads show, in a secondary instance of a database that this process writes.
+    moment: Option<Arc<Moment>>,
     /// Its comparator, unless that is the default one.
     pub comparator: Option<ComparatorCalls>,
     /// Its prefix extractor.
@@ -75,6 +79,17 @@ pub struct FamilyMemory {
     pub indexes: u64,
     /// Blocks and pages of files.
     pub caches: u64,
+}
+
+/// What a program may do with a database.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Access {
+    /// Read and write.
+    Write,
+    /// Read.
+    Read,
+    /// Read what a primary instance has written, as of a moment that the program moves forward.
+    Secondary,
 }
 
 /// A column family that is opened or created.
@@ -110,8 +125,16 @@ impl Family {
         let key = keys::stored(key);
         Ok(match snapshot_of(options)? {
             Some(snapshot) => snapshot.get(&self.table, key)?,
-            None => self.table.get(key)?,
+            None => match &self.moment {
+                Some(moment) => moment.snapshot().get(&self.table, key)?,
+                None => self.table.get(key)?,
+            },
         })
+    }
+
+    /// Fails in a secondary instance.
+    pub fn check_writable(&self) -> Result<(), Status> {
+        secondary::check_writable(self.moment.as_ref())
     }
 }
 
@@ -130,6 +153,10 @@ pub struct Core {
     /// The default family, which operations find without a lock.
     default_family: OnceLock<Arc<Family>>,
     operators: Operators,
+    /// Whether the database was opened as a secondary instance.
+    is_secondary: bool,
+    /// What reads show, in a secondary instance of a database that this process writes.
+    moment: Option<Arc<Moment>>,
     /// The transactions that have a name.
     pub named: NamedTransactions,
 }
@@ -151,9 +178,10 @@ impl Db {
         Self { core, lock_timeout: Duration::ZERO, is_owner: true }
     }
 
-    /// Closes the database, unless the object is of its base.
+    /// Closes the database, unless the object is of its base, or a secondary instance in the
+    /// process of the primary one.
     pub fn close(&self) {
-        if self.is_owner {
+        if self.is_owner && self.core.moment.is_none() {
             // The interface has no way to report a failure. Writes that returned are in the log.
             let _ = self.core.store.close();
         }
@@ -185,13 +213,14 @@ impl Core {
         path: &Path,
         options: &DatabaseOptions,
         families: &[NewFamily<'_>],
-        is_read_only: bool,
+        access: Access,
     ) -> Result<(Arc<Self>, Vec<Arc<Family>>), Status> {
         let operators = Operators::default();
         let of_tables = operators.clone();
         let merge = move |key: &[u8], existing: Option<&[u8]>, operand: &[u8]| {
             merge(&of_tables, key, existing, operand)
         };
+        let is_read_only = access != Access::Write;
         let request = OpenRequest {
             create_if_missing: options.creates_missing() && !is_read_only,
             error_if_exists: options.refuses_existing() && !is_read_only,
@@ -205,13 +234,15 @@ impl Core {
                 .merge_operator(MERGE_OPERATOR, merge),
             families: families.iter().map(|new| new.options.family(new.name.clone())).collect(),
         };
-        let (store, tables) = Store::open(path, &request)?;
+        let (store, tables, moment) = secondary::open(path, &request, access)?;
         let default_family = OnceLock::new();
         let core = Self {
             store,
             families: RwLock::default(),
             default_family,
             operators,
+            is_secondary: access == Access::Secondary,
+            moment,
             named: NamedTransactions::default(),
         };
         // The default family has number 0, whatever its place among the names is.
@@ -227,6 +258,9 @@ impl Core {
             let user = Arc::downgrade(&core);
             cache.add_user(Box::new(move || Some(user.upgrade()?.cache_bytes())));
         }
+        if let Some(statistics) = options.statistics() {
+            statistics.add(&core);
+        }
         Ok((core, opened.into_iter().map(|(_, family)| family).collect()))
     }
 
@@ -241,6 +275,7 @@ impl Core {
             id,
             name: request.name,
             table,
+            moment: self.moment.clone(),
             comparator: request.comparator,
             prefix: options.prefix().cloned(),
             operator: options.merge().cloned(),
@@ -259,6 +294,7 @@ impl Core {
 
     /// Creates a column family.
     pub fn create_family(&self, new: &NewFamily<'_>) -> Result<Arc<Family>, Status> {
+        self.check_writable()?;
         let table = self.store.create_family(&new.options.family(new.name.clone()))?;
         self.add(new, table)
     }
@@ -306,6 +342,7 @@ impl Core {
         batch: &Operations,
         deleted: Option<(&Table, &[u8])>,
     ) -> Result<(), Status> {
+        self.check_writable()?;
         let families = self.families();
         let target = |id: u32| {
             let family = usize::try_from(id).ok().and_then(|id| families.get(id));
@@ -319,7 +356,7 @@ impl Core {
     pub fn snapshot(&self, options: Option<&ReadOptions>) -> Result<Snapshot, Status> {
         Ok(match snapshot_of(options)? {
             Some(snapshot) => (*snapshot).clone(),
-            None => self.store.database.snapshot()?,
+            None => self.present()?,
         })
     }
 }

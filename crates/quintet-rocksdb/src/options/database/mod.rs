@@ -19,6 +19,7 @@ use crate::{
     filters::{CompactionFilter, FilterFactory, FilterSource},
     kept::OptionNumbers,
     objects::{Cache, Env, RateLimiter},
+    options::statistics::Statistics,
 };
 
 use table::BlockBasedOptions;
@@ -40,6 +41,7 @@ const ZSTD: i32 = 7;
 pub struct DatabaseOptions {
     pub(crate) kept: OptionNumbers,
     pub(crate) table: Option<BlockBasedOptions>,
+    pub(crate) statistics: Option<Statistics>,
     comparator: Option<ComparatorCalls>,
     merge: Option<Arc<MergeOperator>>,
     prefix: Option<Arc<PrefixExtractor>>,
@@ -48,6 +50,12 @@ pub struct DatabaseOptions {
 }
 
 impl DatabaseOptions {
+    /// Makes options with the defaults of RocksDB and a cache.
+    pub fn cached(cache: Option<&Cache>) -> Self {
+        let table = cache.map(|cache| BlockBasedOptions::cached(cache.clone()));
+        Self { table, ..Self::default() }
+    }
+
     fn is_set(&self, name: &str) -> bool {
         self.kept.get::<u8>(name).is_some_and(|value| value != 0)
     }
@@ -110,6 +118,11 @@ impl DatabaseOptions {
     /// Returns the cache.
     pub fn cache(&self) -> Option<&Cache> {
         self.table.as_ref().and_then(BlockBasedOptions::cache)
+    }
+
+    /// Returns the statistics.
+    pub fn statistics(&self) -> Option<&Statistics> {
+        self.statistics.as_ref()
     }
 
     /// Returns the callbacks of the comparator.
@@ -272,9 +285,6 @@ export! {
     pub fn rocksdb_options_set_blob_cache(
         _options: Option<&mut DatabaseOptions>, _cache: Option<&Cache>,
     ) {}
-
-    /// Does nothing: statistics are always counted.
-    pub fn rocksdb_options_enable_statistics(_options: Option<&mut DatabaseOptions>) {}
 
     /// Does nothing: a load needs no other options.
     pub fn rocksdb_options_prepare_for_bulk_load(_options: Option<&mut DatabaseOptions>) {}
