@@ -96,6 +96,17 @@ impl IteratorObject {
         self.narrow(key);
     }
 
+    /// Prepares a step: a tailing iterator reads the present state.
+    fn before_step(&mut self) {
+        let (Ok(entries), Some(rules)) = (&mut self.entries, &self.seek) else { return };
+        if rules.options.is_tailing() {
+            match rules.core.present() {
+                Ok(snapshot) => entries.move_to_snapshot(snapshot),
+                Err(status) => entries.fail(status),
+            }
+        }
+    }
+
     /// Bounds an iterator with a prefix by the prefix of `key`.
     fn narrow(&mut self, key: Option<&[u8]>) {
         let (Ok(entries), Some(rules)) = (&mut self.entries, &self.seek) else { return };
@@ -155,6 +166,7 @@ fn move_to(
             }
         }
         None => {
+            iterator.before_step();
             if let Ok(entries) = &mut iterator.entries {
                 movement(entries, &[]);
             }

@@ -13,6 +13,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct MemoryConsumers {
     databases: Vec<Arc<Core>>,
+    caches: Vec<Cache>,
 }
 
 /// `rocksdb_memory_usage_t`.
@@ -23,13 +24,26 @@ pub struct MemoryUsage {
     caches: u64,
 }
 
+impl MemoryConsumers {
+    /// Returns the bytes of blocks and pages of the databases, each counted once.
+    fn cache_bytes(&self) -> u64 {
+        let of_caches = self.caches.iter().flat_map(Cache::users);
+        let mut counted: Vec<Arc<Core>> = Vec::new();
+        for core in self.databases.iter().cloned().chain(of_caches) {
+            if !counted.iter().any(|other| Arc::ptr_eq(other, &core)) {
+                counted.push(core);
+            }
+        }
+        counted.iter().map(|core| core.cache_bytes()).fold(0, u64::saturating_add)
+    }
+}
+
 impl MemoryUsage {
     fn add(&mut self, core: &Core) -> Result<(), Status> {
         for family in core.families().iter() {
             let memory = family.memory();
             self.memtables += memory.memtables;
             self.indexes += memory.indexes;
-            self.caches += memory.caches;
         }
         Ok(core.store.database.snapshot().map(drop)?)
     }
@@ -50,10 +64,14 @@ export! {
         }
     }
 
-    /// Does nothing: the object of a cache has no data. A database counts its own cache.
+    /// Adds a cache: the blocks and pages of the databases that were opened with it.
     pub fn rocksdb_memory_consumers_add_cache(
-        _consumers: Option<&MemoryConsumers>, _cache: Option<&Cache>,
-    ) {}
+        consumers: Option<&mut MemoryConsumers>, cache: Option<&Cache>,
+    ) {
+        if let (Some(consumers), Some(cache)) = (consumers, cache) {
+            consumers.caches.push(cache.clone());
+        }
+    }
 
     /// Frees a list of what uses memory.
     pub fn rocksdb_memory_consumers_destroy(consumers: Option<Box<MemoryConsumers>>) {
@@ -100,9 +118,11 @@ export_fallible! {
         consumers: Option<&MemoryConsumers>,
     ) -> Option<Box<MemoryUsage>>, None, {
         let mut usage = MemoryUsage::default();
-        for core in &required(consumers, "the list of consumers")?.databases {
+        let consumers = required(consumers, "the list of consumers")?;
+        for core in &consumers.databases {
             usage.add(core)?;
         }
+        usage.caches = consumers.cache_bytes();
         Ok(Some(Box::new(usage)))
     }
 }

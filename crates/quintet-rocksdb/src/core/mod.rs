@@ -255,8 +255,7 @@ impl Core {
         opened.sort_by_key(|(place, _)| *place);
         let core = Arc::new(core);
         if let Some(cache) = options.cache() {
-            let user = Arc::downgrade(&core);
-            cache.add_user(Box::new(move || Some(user.upgrade()?.cache_bytes())));
+            cache.add_user(&core);
         }
         if let Some(statistics) = options.statistics() {
             statistics.add(&core);
@@ -310,7 +309,7 @@ impl Core {
     }
 
     /// Returns the memory of blocks and pages of files in bytes.
-    fn cache_bytes(&self) -> u64 {
+    pub fn cache_bytes(&self) -> u64 {
         self.families().iter().map(|family| family.memory().caches).sum()
     }
 

@@ -35,7 +35,17 @@ static void tailing(test_db *t) {
   put(t, "tail", "2");
   rocksdb_iter_seek(it, "tail", 4);
   at(it, "tail", "2");
+  /* A step too. */
+  put(t, "tail2", "3");
+  rocksdb_iter_next(it);
+  at(it, "tail2", "3");
+  delete_key(t, "tail");
+  put(t, "tail1", "4");
+  rocksdb_iter_prev(it);
+  at(it, "tail1", "4");
   rocksdb_iter_destroy(it);
+  delete_key(t, "tail1");
+  delete_key(t, "tail2");
   rocksdb_readoptions_set_tailing(t->read, 0);
 }
 
