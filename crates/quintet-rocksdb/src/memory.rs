@@ -1,12 +1,12 @@
 //! Memory that databases use.
 
-use std::sync::Arc;
+use std::{ptr, sync::Arc};
 
 use quintet_compat::{boundary::required, export, export_fallible, status::Status};
 
 use crate::{
     core::{Core, Db},
-    objects::Cache,
+    objects::{Cache, OpenDatabase},
 };
 
 /// `rocksdb_memory_consumers_t`.
@@ -27,14 +27,15 @@ pub struct MemoryUsage {
 impl MemoryConsumers {
     /// Returns the bytes of blocks and pages of the databases, each counted once.
     fn cache_bytes(&self) -> u64 {
-        let of_caches = self.caches.iter().flat_map(Cache::users);
-        let mut counted: Vec<Arc<Core>> = Vec::new();
-        for core in self.databases.iter().cloned().chain(of_caches) {
-            if !counted.iter().any(|other| Arc::ptr_eq(other, &core)) {
-                counted.push(core);
+        let listed = self.databases.iter().map(|core| core.clone() as Arc<dyn OpenDatabase>);
+        let mut counted: Vec<Arc<dyn OpenDatabase>> = Vec::new();
+        for database in listed.chain(self.caches.iter().flat_map(Cache::users)) {
+            let address = Arc::as_ptr(&database);
+            if !counted.iter().any(|other| ptr::addr_eq(Arc::as_ptr(other), address)) {
+                counted.push(database);
             }
         }
-        counted.iter().map(|core| core.cache_bytes()).fold(0, u64::saturating_add)
+        counted.iter().map(|database| database.cache_bytes()).fold(0, u64::saturating_add)
     }
 }
 

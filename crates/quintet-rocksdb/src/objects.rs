@@ -2,23 +2,29 @@
 
 use std::{
     ffi::c_int,
-    fs,
+    fmt, fs,
     sync::{
         Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
+use quintet::DatabaseStats;
 use quintet_compat::{
     boundary::{ProgramMemory, Text},
     export, export_fallible,
     status::{Code, Status},
 };
 
-use crate::{
-    core::Core,
-    kept::{OptionNumbers, kept},
-};
+use crate::kept::{OptionNumbers, kept};
+
+/// What the objects that databases share ask an open database.
+pub trait OpenDatabase: fmt::Debug + Send + Sync {
+    /// Returns the memory of blocks and pages of files in bytes.
+    fn cache_bytes(&self) -> u64;
+    /// Returns the counters.
+    fn stats(&self) -> DatabaseStats;
+}
 
 /// `rocksdb_cache_t`: the capacity of a cache, and the databases that were opened with it. Each has
 /// a separate cache.
@@ -28,7 +34,7 @@ pub struct Cache(Arc<CacheState>);
 #[derive(Debug, Default)]
 struct CacheState {
     capacity: AtomicUsize,
-    users: Mutex<Vec<Weak<Core>>>,
+    users: Mutex<Vec<Weak<dyn OpenDatabase>>>,
 }
 
 impl Cache {
@@ -42,21 +48,21 @@ impl Cache {
     }
 
     /// Adds a database.
-    pub fn add_user(&self, user: &Arc<Core>) {
+    pub fn add_user(&self, user: Weak<dyn OpenDatabase>) {
         let mut users = self.0.users.lock().unwrap_or_else(PoisonError::into_inner);
         users.retain(|other| other.strong_count() > 0);
-        users.push(Arc::downgrade(user));
+        users.push(user);
     }
 
     /// Returns the databases that are open.
-    pub fn users(&self) -> Vec<Arc<Core>> {
+    pub fn users(&self) -> Vec<Arc<dyn OpenDatabase>> {
         let users = self.0.users.lock().unwrap_or_else(PoisonError::into_inner);
         users.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Returns the bytes of the caches of the databases.
     fn usage(&self) -> u64 {
-        self.users().iter().map(|core| core.cache_bytes()).fold(0, u64::saturating_add)
+        self.users().iter().map(|user| user.cache_bytes()).fold(0, u64::saturating_add)
     }
 }
 

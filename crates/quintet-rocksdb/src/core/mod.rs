@@ -13,11 +13,11 @@ use std::{
     ffi::OsStr,
     os::unix::ffi::OsStrExt as _,
     path::Path,
-    sync::{Arc, OnceLock, PoisonError, RwLock},
+    sync::{Arc, OnceLock, PoisonError, RwLock, Weak},
     time::Duration,
 };
 
-use quintet::{Durability, Snapshot, Table, Value};
+use quintet::{DatabaseStats, Durability, Snapshot, Table, Value};
 use quintet_compat::{
     boundary::Text,
     comparator::ComparatorCalls,
@@ -32,11 +32,13 @@ use quintet_compat::{
 
 pub use named::NamedObject;
 use named::NamedTransactions;
+pub use secondary::Access;
 use secondary::Moment;
 
 use crate::{
     callbacks::{MergeOperator, PrefixExtractor},
     filters::FilterSource,
+    objects::OpenDatabase,
     options::{database::DatabaseOptions, reads::ReadOptions, writes::WriteOptions},
 };
 
@@ -79,17 +81,6 @@ pub struct FamilyMemory {
     pub indexes: u64,
     /// Blocks and pages of files.
     pub caches: u64,
-}
-
-/// What a program may do with a database.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Access {
-    /// Read and write.
-    Write,
-    /// Read.
-    Read,
-    /// Read what a primary instance has written, as of a moment that the program moves forward.
-    Secondary,
 }
 
 /// A column family that is opened or created.
@@ -255,10 +246,12 @@ impl Core {
         opened.sort_by_key(|(place, _)| *place);
         let core = Arc::new(core);
         if let Some(cache) = options.cache() {
-            cache.add_user(&core);
+            let user: Weak<Self> = Arc::downgrade(&core);
+            cache.add_user(user);
         }
         if let Some(statistics) = options.statistics() {
-            statistics.add(&core);
+            let database: Weak<Self> = Arc::downgrade(&core);
+            statistics.add(database);
         }
         Ok((core, opened.into_iter().map(|(_, family)| family).collect()))
     }
@@ -308,9 +301,28 @@ impl Core {
         })
     }
 
-    /// Returns the memory of blocks and pages of files in bytes.
-    pub fn cache_bytes(&self) -> u64 {
-        self.families().iter().map(|family| family.memory().caches).sum()
+    /// Fails in a secondary instance.
+    pub fn check_writable(&self) -> Result<(), Status> {
+        secondary::check_writable(self.moment.as_ref())
+    }
+
+    /// Returns what reads without a snapshot show.
+    pub fn present(&self) -> Result<Snapshot, Status> {
+        match &self.moment {
+            Some(moment) => Ok(moment.snapshot()),
+            None => Ok(self.store.database.snapshot()?),
+        }
+    }
+
+    /// Moves what a secondary instance reads forward to the present state.
+    pub fn catch_up(&self) -> Result<(), Status> {
+        if !self.is_secondary {
+            return Err(Status::unsupported("Supported only by secondary instance"));
+        }
+        // No process writes a database that is open for reading.
+        let Some(moment) = &self.moment else { return Ok(()) };
+        moment.replace(self.store.database.snapshot()?);
+        Ok(())
     }
 
     /// Returns the families.
@@ -357,6 +369,16 @@ impl Core {
             Some(snapshot) => (*snapshot).clone(),
             None => self.present()?,
         })
+    }
+}
+
+impl OpenDatabase for Core {
+    fn cache_bytes(&self) -> u64 {
+        self.families().iter().map(|family| family.memory().caches).sum()
+    }
+
+    fn stats(&self) -> DatabaseStats {
+        self.store.database.stats()
     }
 }
 

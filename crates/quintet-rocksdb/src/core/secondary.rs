@@ -20,7 +20,16 @@ use quintet_compat::{
     store::{OpenRequest, Store},
 };
 
-use super::{Access, Core};
+/// What a program may do with a database.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Access {
+    /// Read and write.
+    Write,
+    /// Read.
+    Read,
+    /// Read what a primary instance has written, as of a moment that the program moves forward.
+    Secondary,
+}
 
 /// What the reads of a secondary instance show.
 #[derive(Debug)]
@@ -34,7 +43,8 @@ impl Moment {
         self.snapshot.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn replace(&self, snapshot: Snapshot) {
+    /// Replaces the snapshot.
+    pub fn replace(&self, snapshot: Snapshot) {
         *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = snapshot;
     }
 }
@@ -59,31 +69,5 @@ pub fn check_writable(moment: Option<&Arc<Moment>>) -> Result<(), Status> {
     match moment {
         None => Ok(()),
         Some(_) => Err(Status::unsupported("Not supported operation in secondary mode.")),
-    }
-}
-
-impl Core {
-    /// Fails in a secondary instance.
-    pub fn check_writable(&self) -> Result<(), Status> {
-        check_writable(self.moment.as_ref())
-    }
-
-    /// Returns what reads without a snapshot show.
-    pub fn present(&self) -> Result<Snapshot, Status> {
-        match &self.moment {
-            Some(moment) => Ok(moment.snapshot()),
-            None => Ok(self.store.database.snapshot()?),
-        }
-    }
-
-    /// Moves what a secondary instance reads forward to the present state.
-    pub fn catch_up(&self) -> Result<(), Status> {
-        if !self.is_secondary {
-            return Err(Status::unsupported("Supported only by secondary instance"));
-        }
-        // No process writes a database that is open for reading.
-        let Some(moment) = &self.moment else { return Ok(()) };
-        moment.replace(self.store.database.snapshot()?);
-        Ok(())
     }
 }

@@ -1,12 +1,13 @@
 //! Options of databases and column families.
 
+mod statistics;
 mod table;
 
 use std::sync::Arc;
 
 use quintet::Options;
 use quintet_compat::{
-    boundary::{Aliased, Foreign, Text},
+    boundary::{Aliased, Allocated, Foreign, Text},
     comparator::{Comparator, ComparatorCalls},
     engines::TableRequest,
     export, export_fallible,
@@ -19,9 +20,9 @@ use crate::{
     filters::{CompactionFilter, FilterFactory, FilterSource},
     kept::OptionNumbers,
     objects::{Cache, Env, RateLimiter},
-    options::statistics::Statistics,
 };
 
+use statistics::Statistics;
 use table::BlockBasedOptions;
 
 /// Size of a write buffer in bytes, as RocksDB has it.
@@ -41,7 +42,7 @@ const ZSTD: i32 = 7;
 pub struct DatabaseOptions {
     pub(crate) kept: OptionNumbers,
     pub(crate) table: Option<BlockBasedOptions>,
-    pub(crate) statistics: Option<Statistics>,
+    statistics: Option<Statistics>,
     comparator: Option<ComparatorCalls>,
     merge: Option<Arc<MergeOperator>>,
     prefix: Option<Arc<PrefixExtractor>>,
@@ -285,6 +286,20 @@ export! {
     pub fn rocksdb_options_set_blob_cache(
         _options: Option<&mut DatabaseOptions>, _cache: Option<&Cache>,
     ) {}
+
+    /// Starts the statistics of the databases that are opened with the options or a copy of them.
+    pub fn rocksdb_options_enable_statistics(options: Option<&mut DatabaseOptions>) {
+        set(options, |options| options.statistics = Some(Statistics::default()));
+    }
+
+    /// Returns a line for each counter, to be released by `rocksdb_free`. Null if the options have
+    /// no statistics.
+    pub fn rocksdb_options_statistics_get_string(
+        options: Option<&DatabaseOptions>,
+    ) -> Allocated, Allocated::NULL, {
+        let statistics = options.and_then(|options| options.statistics.as_ref());
+        statistics.map_or(Allocated::NULL, |all| Allocated::copy(all.text().as_bytes()))
+    }
 
     /// Does nothing: a load needs no other options.
     pub fn rocksdb_options_prepare_for_bulk_load(_options: Option<&mut DatabaseOptions>) {}

@@ -109,7 +109,8 @@ export_fallible! {
         let locks = required(locks, "options of transactions")?;
         let arguments =
             FamilyArguments { count, names, options: family_options, ttls: None, handles };
-        Ok(Some(Box::new(with_locks(open_families(options, name, arguments, Access::Write)?, locks)?)))
+        let core = open_families(options, name, arguments, Access::Write)?;
+        Ok(Some(Box::new(with_locks(core, locks)?)))
     }
 
     /// Opens a database whose transactions find conflicts at the commit.

@@ -11,9 +11,8 @@ use std::{
 };
 
 use quintet::DatabaseStats;
-use quintet_compat::{boundary::Allocated, export};
 
-use crate::{core::Core, options::database::DatabaseOptions};
+use crate::objects::OpenDatabase;
 
 /// Reads a counter of a database.
 type Counter = fn(&DatabaseStats) -> u64;
@@ -36,45 +35,27 @@ const COUNTERS: [(&str, Counter); 11] = [
 /// The databases whose counters are asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
-    databases: Arc<Mutex<Vec<Weak<Core>>>>,
+    databases: Arc<Mutex<Vec<Weak<dyn OpenDatabase>>>>,
 }
 
 impl Statistics {
     /// Adds a database.
-    pub fn add(&self, core: &Arc<Core>) {
+    pub fn add(&self, database: Weak<dyn OpenDatabase>) {
         let mut databases = self.databases.lock().unwrap_or_else(PoisonError::into_inner);
         databases.retain(|other| other.strong_count() > 0);
-        databases.push(Arc::downgrade(core));
+        databases.push(database);
     }
 
     /// Returns a line for each counter, with the sum of the open databases.
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let databases = self.databases.lock().unwrap_or_else(PoisonError::into_inner);
         let open = databases.iter().filter_map(Weak::upgrade);
-        let stats: Vec<_> = open.map(|core| core.store.database.stats()).collect();
+        let stats: Vec<_> = open.map(|database| database.stats()).collect();
         COUNTERS.iter().fold(String::new(), |mut text, (name, count)| {
             let sum = stats.iter().map(count).fold(0, u64::saturating_add);
             // Writing to a string does not fail.
             let _ = writeln!(text, "{name} COUNT : {sum}");
             text
         })
-    }
-}
-
-export! {
-    /// Starts the statistics of the databases that are opened with the options or a copy of them.
-    pub fn rocksdb_options_enable_statistics(options: Option<&mut DatabaseOptions>) {
-        if let Some(options) = options {
-            options.statistics = Some(Statistics::default());
-        }
-    }
-
-    /// Returns a line for each counter, to be released by `rocksdb_free`. Null if the options have
-    /// no statistics.
-    pub fn rocksdb_options_statistics_get_string(
-        options: Option<&DatabaseOptions>,
-    ) -> Allocated, Allocated::NULL, {
-        let statistics = options.and_then(|options| options.statistics.as_ref());
-        statistics.map_or(Allocated::NULL, |all| Allocated::copy(all.text().as_bytes()))
     }
 }

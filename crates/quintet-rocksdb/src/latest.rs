@@ -1,7 +1,7 @@
 //! The options with which a database was opened last.
 //!
-//! RocksDB keeps them in a file. Here a table keeps its own engine and sizes, and no options of the
-//! program. So each column family has the default options.
+//! RocksDB keeps them in a file. Here a table keeps its own engine and sizes, but no other option.
+//! So each column family has the default options.
 
 use quintet_compat::{
     boundary::{AllocatedArray, AllocatedList, Out, ProgramArray, ProgramList, Text, give},
