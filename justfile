@@ -89,6 +89,14 @@ server-clients *parts:
 server-clients-suite:
     crates/quintet-server/tests/clients/run suite
 
+# The tests of the crate rocksdb against the library with RocksDB's interface; some ten minutes
+rocksdb-clients:
+    crates/quintet-rocksdb/tests/clients/rust-rocksdb
+
+# The tests of levigo against the library with LevelDB's interface
+leveldb-clients:
+    crates/quintet-leveldb/tests/clients/levigo
+
 # Mixed commands for minutes: memory within the budget, no growth of files and threads, expiry, SIGKILL
 server-soak minutes="5":
     QUINTET_SOAK_MINUTES={{minutes}} cargo test --package quintet-server --test server soak -- --ignored --nocapture

@@ -8,8 +8,8 @@
 //! length. All fields are private.
 //!
 //! - In: arguments, and what callbacks return. [`Array`], [`Text`], [`OutArray`], [`Aliased`],
-//!   [`ErrorOut`], [`ProgramMemory`] and [`ProgramList`] are read, written or released. Safe Rust
-//!   makes none of them but null.
+//!   [`ErrorOut`], [`ProgramMemory`], [`ProgramList`] and [`ProgramArray`] are read, written or
+//!   released. Safe Rust makes none of them but null.
 //! - Out: results, and arguments of callbacks. Safe Rust makes [`View`], [`Allocated`],
 //!   [`AllocatedList`] and [`AllocatedArray`] of any bytes. It cannot read or release through them.
 //!
@@ -278,6 +278,27 @@ impl ProgramList {
                 // of `AllocatedList::copy` with `count` texts. Each is read once, since the list
                 // is released below.
                 unsafe { self.0.add(index).read() }.free();
+            }
+            // SAFETY: as above.
+            unsafe { c::free(self.0.cast()) };
+        }
+    }
+}
+
+/// An [`AllocatedArray`] that the program passes to be released. Null: there is none.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct ProgramArray<T>(*mut T);
+
+impl<T> ProgramArray<T> {
+    /// Releases an array of `count` items and the items, the number that the program gave with it.
+    pub fn free(self, count: usize) {
+        if !self.0.is_null() {
+            for index in 0..count {
+                // SAFETY: only the program makes an address that is not null. It promises an array
+                // of `AllocatedArray::of` with `count` items. Each is read once, since the array is
+                // released below.
+                drop(unsafe { self.0.add(index).read() });
             }
             // SAFETY: as above.
             unsafe { c::free(self.0.cast()) };

@@ -22,10 +22,10 @@ pub struct Bounds {
 impl Bounds {
     /// Leaves only the keys that begin with `prefix`.
     pub fn narrow_to_prefix(&mut self, prefix: &[u8]) {
-        // The stored form of a prefix of zeros has one more, so such a prefix bounds less.
-        let prefix = if prefix.iter().all(|byte| *byte == 0) { &[] } else { prefix };
         let range = KeyRange::prefix(prefix);
-        self.lower = self.lower.take().max(range.start);
+        // A prefix of zeros is itself a key, whose stored form has one zero more. The stored form
+        // of the next shorter key begins with the prefix, and is below that.
+        self.lower = self.lower.take().max(Some(keys::stored(prefix).into_owned()));
         self.upper = match (self.upper.take(), range.end) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -239,6 +239,12 @@ impl StoreIterator {
         self
     }
 
+    /// Sets the snapshot for the next movement from the present entry.
+    pub fn move_to_snapshot(&mut self, snapshot: Snapshot) {
+        (self.above, self.below) = (None, None);
+        self.source = Source::Snapshot(snapshot);
+    }
+
     /// Sets the bounds for the next seek.
     pub fn set_bounds(&mut self, bounds: Bounds) {
         self.bounds = bounds;
@@ -367,5 +373,26 @@ impl StoreIterator {
     /// Stores a failure: the iterator is at no entry, and `failure` returns it.
     pub fn fail(&mut self, status: Status) {
         self.set(Err(status));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_bounds_the_stored_forms_of_its_keys() {
+        let keys: [&[u8]; 9] =
+            [&[], &[0], &[0, 0], &[0, 0, 0], &[0, 0, 1], &[0, 1], &[1], &[1, 0], &[2]];
+        for prefix in keys {
+            let mut bounds = Bounds::default();
+            bounds.narrow_to_prefix(prefix);
+            for key in keys {
+                let stored = Some(keys::stored(key).into_owned());
+                let is_above = stored >= bounds.lower;
+                let is_below = bounds.upper.is_none() || stored < bounds.upper;
+                assert_eq!(is_above && is_below, key.starts_with(prefix), "{key:?} in {prefix:?}");
+            }
+        }
     }
 }

@@ -149,6 +149,18 @@ impl Store {
         }
     }
 
+    /// Returns a database that this process has open, and the tables of the requested families.
+    /// `None`: this process does not have it open. The one that opened it closes it.
+    pub fn opened(
+        path: &Path,
+        request: &OpenRequest,
+    ) -> Result<Option<(Self, Vec<Table>)>, Status> {
+        let open = path.canonicalize().ok().and_then(|path| open_stores().get(&path).cloned());
+        let Some(store) = open else { return Ok(None) };
+        let tables = store.open_families(request)?;
+        Ok(Some((Self::from(store.database), tables)))
+    }
+
     fn open_families(&self, request: &OpenRequest) -> Result<Vec<Table>, Status> {
         if request.family_rules.wants_all {
             let is_requested = |name: &String| request.families.iter().any(|f| f.name == *name);

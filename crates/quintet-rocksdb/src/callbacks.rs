@@ -88,7 +88,8 @@ impl MergeOperator {
             &mut size,
         );
         let merged = if success == 0 {
-            Err(format!("merge operator {} refuses the operand", self.name()))
+            let name = self.name();
+            Err(format!("Could not perform merge. Merge operator {name} refuses the operand"))
         } else {
             value.to_vec(size).map_err(|status| status.to_string())
         };

@@ -25,6 +25,7 @@ pub fn put(
 ) -> Result<(), Status> {
     let durability = required(options, "the write options")?.durability();
     let options = family.target().put_options().durability(durability);
+    family.check_writable()?;
     family.table.put_with(keys::stored(key), value, options)?;
     Ok(())
 }
@@ -33,6 +34,7 @@ pub fn put(
 pub fn delete(options: Option<&WriteOptions>, family: &Family, key: &[u8]) -> Result<(), Status> {
     let durability = required(options, "the write options")?.durability();
     let options = DeleteOptions::new().durability(durability);
+    family.check_writable()?;
     family.table.delete_with(keys::stored(key), options)?;
     Ok(())
 }
@@ -45,6 +47,7 @@ pub fn merge(
     operand: &[u8],
 ) -> Result<(), Status> {
     let durability = required(options, "the write options")?.durability();
+    family.check_writable()?;
     let operand = family.target().operand(operand)?;
     let mut options = UpdateOptions::new().durability(durability);
     if let Some(ttl) = family.ttl {
@@ -180,7 +183,7 @@ export_fallible! {
         db: Option<&Db>, start: Bytes, start_size: usize, limit: Bytes, limit_size: usize,
     ) {
         let range = range((start, start_size), (limit, limit_size))?;
-        Ok(default_family(db)?.table.delete_range(range)?)
+        delete_range(default_family(db)?, range)
     }
 
     /// Deletes the entries of a range of a column family. A null bound is none.
@@ -190,7 +193,7 @@ export_fallible! {
     ) {
         core(db)?;
         let range = range((start, start_size), (limit, limit_size))?;
-        Ok(family_of(family)?.table.delete_range(range)?)
+        delete_range(family_of(family)?, range)
     }
 
     /// Does nothing: a copy of a database is made by other means.
@@ -216,8 +219,15 @@ fn range(start: KeyArgument, limit: KeyArgument) -> Result<KeyRange, Status> {
     Ok(KeyRange { start: bound(start)?, end: bound(limit)? })
 }
 
+/// Deletes the entries of a range.
+fn delete_range(family: &Family, range: KeyRange) -> Result<(), Status> {
+    family.check_writable()?;
+    Ok(family.table.delete_range(range)?)
+}
+
 /// Filters the entries of a range, and compacts the table of a family.
 fn compact_filtered(family: &Family, range: KeyRange) -> Result<(), Status> {
+    family.check_writable()?;
     if let Some(filter) = &family.filter {
         let is_full = range.start.is_none() && range.end.is_none();
         filter.filter(is_full, |calls| sweep(family, range, calls))?;
@@ -286,7 +296,7 @@ export! {
 
     /// Takes a snapshot of all column families. Returns null if the database was closed.
     pub fn rocksdb_create_snapshot(db: Option<&Db>) -> Option<Box<SnapshotObject>>, None, {
-        let snapshot = db?.core.store.database.snapshot().ok()?;
+        let snapshot = db?.core.present().ok()?;
         Some(SnapshotObject::new(SnapshotCell::new(snapshot)))
     }
 

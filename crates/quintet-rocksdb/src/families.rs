@@ -71,6 +71,7 @@ export_fallible! {
         if family.name == DEFAULT_FAMILY {
             return Err(Status::invalid("Can't drop default column family"));
         }
+        db.core.check_writable()?;
         db.core.store.drop_family(&family.name)
     }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use quintet_compat::{
     boundary::{Array, Bytes, Out, OutArray, View, give, required},
     export, export_fallible,
-    iterator::{Source, StoreIterator},
+    iterator::{Direction, Source, StoreIterator},
+    keys,
     status::Status,
 };
 
@@ -87,11 +88,28 @@ impl IteratorObject {
     fn before_seek(&mut self, key: Option<&[u8]>) {
         let (Ok(entries), Some(rules)) = (&mut self.entries, &self.seek) else { return };
         if rules.options.is_tailing() {
-            match rules.core.store.database.snapshot() {
+            match rules.core.present() {
                 Ok(snapshot) => entries.set_snapshot(snapshot),
-                Err(error) => return entries.fail(error.into()),
+                Err(status) => return entries.fail(status),
             }
         }
+        self.narrow(key);
+    }
+
+    /// Prepares a step: a tailing iterator reads the present state.
+    fn before_step(&mut self) {
+        let (Ok(entries), Some(rules)) = (&mut self.entries, &self.seek) else { return };
+        if rules.options.is_tailing() {
+            match rules.core.present() {
+                Ok(snapshot) => entries.move_to_snapshot(snapshot),
+                Err(status) => entries.fail(status),
+            }
+        }
+    }
+
+    /// Bounds an iterator with a prefix by the prefix of `key`.
+    fn narrow(&mut self, key: Option<&[u8]>) {
+        let (Ok(entries), Some(rules)) = (&mut self.entries, &self.seek) else { return };
         if rules.options.is_prefix_same_as_start() {
             let mut limits = bounds(Some(&rules.options));
             let extractor = rules.family.prefix.as_ref();
@@ -99,6 +117,32 @@ impl IteratorObject {
                 limits.narrow_to_prefix(prefix);
             }
             entries.set_bounds(limits);
+        }
+    }
+
+    /// Moves to the first or the last entry. The prefix of an iterator with one is that of its
+    /// bound at that end, or of the entry if it has no such bound.
+    fn move_to_end(&mut self, direction: Direction) {
+        let movement = match direction {
+            Direction::Up => StoreIterator::seek_to_first,
+            Direction::Down => StoreIterator::seek_to_last,
+        };
+        let has_prefix = |rules: &&SeekRules| rules.options.is_prefix_same_as_start();
+        let options = self.seek.as_ref().filter(has_prefix).map(|rules| &rules.options);
+        let bound = options.and_then(|options| match direction {
+            Direction::Up => options.lower.as_deref(),
+            Direction::Down => options.upper.as_deref(),
+        });
+        let bound = bound.map(|bound| keys::key(bound).to_vec());
+        let takes_prefix_of_entry = options.is_some() && bound.is_none();
+        self.before_seek(bound.as_deref());
+        let Ok(entries) = &mut self.entries else { return };
+        movement(entries);
+        if takes_prefix_of_entry && let Some(key) = entries.key().map(<[u8]>::to_vec) {
+            self.narrow(Some(&key));
+            if let Ok(entries) = &mut self.entries {
+                movement(entries);
+            }
         }
     }
 }
@@ -122,19 +166,10 @@ fn move_to(
             }
         }
         None => {
+            iterator.before_step();
             if let Ok(entries) = &mut iterator.entries {
                 movement(entries, &[]);
             }
-        }
-    }
-}
-
-/// Moves to an end.
-fn move_to_end(iterator: Option<&mut IteratorObject>, movement: impl FnOnce(&mut StoreIterator)) {
-    if let Some(iterator) = iterator {
-        iterator.before_seek(None);
-        if let Ok(entries) = &mut iterator.entries {
-            movement(entries);
         }
     }
 }
@@ -182,12 +217,16 @@ export! {
 
     /// Moves to the first entry.
     pub fn rocksdb_iter_seek_to_first(iterator: Option<&mut IteratorObject>) {
-        move_to_end(iterator, StoreIterator::seek_to_first);
+        if let Some(iterator) = iterator {
+            iterator.move_to_end(Direction::Up);
+        }
     }
 
     /// Moves to the last entry.
     pub fn rocksdb_iter_seek_to_last(iterator: Option<&mut IteratorObject>) {
-        move_to_end(iterator, StoreIterator::seek_to_last);
+        if let Some(iterator) = iterator {
+            iterator.move_to_end(Direction::Down);
+        }
     }
 
     /// Moves to the first entry whose key is `key` or greater.

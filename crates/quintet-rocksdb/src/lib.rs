@@ -14,6 +14,7 @@
 mod backup;
 mod batch;
 mod callbacks;
+mod changes;
 mod checkpoint;
 mod core;
 mod database;
@@ -23,6 +24,7 @@ mod filters;
 mod indexed;
 mod iterator;
 mod kept;
+mod latest;
 mod memory;
 mod objects;
 mod open;

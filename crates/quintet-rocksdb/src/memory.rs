@@ -1,18 +1,19 @@
 //! Memory that databases use.
 
-use std::sync::Arc;
+use std::{ptr, sync::Arc};
 
 use quintet_compat::{boundary::required, export, export_fallible, status::Status};
 
 use crate::{
     core::{Core, Db},
-    objects::Cache,
+    objects::{Cache, OpenDatabase},
 };
 
 /// `rocksdb_memory_consumers_t`.
 #[derive(Debug, Default)]
 pub struct MemoryConsumers {
     databases: Vec<Arc<Core>>,
+    caches: Vec<Cache>,
 }
 
 /// `rocksdb_memory_usage_t`.
@@ -23,13 +24,27 @@ pub struct MemoryUsage {
     caches: u64,
 }
 
+impl MemoryConsumers {
+    /// Returns the bytes of blocks and pages of the databases, each counted once.
+    fn cache_bytes(&self) -> u64 {
+        let listed = self.databases.iter().map(|core| core.clone() as Arc<dyn OpenDatabase>);
+        let mut counted: Vec<Arc<dyn OpenDatabase>> = Vec::new();
+        for database in listed.chain(self.caches.iter().flat_map(Cache::users)) {
+            let address = Arc::as_ptr(&database);
+            if !counted.iter().any(|other| ptr::addr_eq(Arc::as_ptr(other), address)) {
+                counted.push(database);
+            }
+        }
+        counted.iter().map(|database| database.cache_bytes()).fold(0, u64::saturating_add)
+    }
+}
+
 impl MemoryUsage {
     fn add(&mut self, core: &Core) -> Result<(), Status> {
         for family in core.families().iter() {
             let memory = family.memory();
             self.memtables += memory.memtables;
             self.indexes += memory.indexes;
-            self.caches += memory.caches;
         }
         Ok(core.store.database.snapshot().map(drop)?)
     }
@@ -50,10 +65,14 @@ export! {
         }
     }
 
-    /// Does nothing: the object of a cache has no data. A database counts its own cache.
+    /// Adds a cache: the blocks and pages of the databases that were opened with it.
     pub fn rocksdb_memory_consumers_add_cache(
-        _consumers: Option<&MemoryConsumers>, _cache: Option<&Cache>,
-    ) {}
+        consumers: Option<&mut MemoryConsumers>, cache: Option<&Cache>,
+    ) {
+        if let (Some(consumers), Some(cache)) = (consumers, cache) {
+            consumers.caches.push(cache.clone());
+        }
+    }
 
     /// Frees a list of what uses memory.
     pub fn rocksdb_memory_consumers_destroy(consumers: Option<Box<MemoryConsumers>>) {
@@ -100,9 +119,11 @@ export_fallible! {
         consumers: Option<&MemoryConsumers>,
     ) -> Option<Box<MemoryUsage>>, None, {
         let mut usage = MemoryUsage::default();
-        for core in &required(consumers, "the list of consumers")?.databases {
+        let consumers = required(consumers, "the list of consumers")?;
+        for core in &consumers.databases {
             usage.add(core)?;
         }
+        usage.caches = consumers.cache_bytes();
         Ok(Some(Box::new(usage)))
     }
 }

@@ -4,11 +4,12 @@ use std::{
     ffi::c_int,
     fmt, fs,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
+use quintet::DatabaseStats;
 use quintet_compat::{
     boundary::{ProgramMemory, Text},
     export, export_fallible,
@@ -17,24 +18,23 @@ use quintet_compat::{
 
 use crate::kept::{OptionNumbers, kept};
 
+/// What the objects that databases share ask an open database.
+pub trait OpenDatabase: fmt::Debug + Send + Sync {
+    /// Returns the memory of blocks and pages of files in bytes.
+    fn cache_bytes(&self) -> u64;
+    /// Returns the counters.
+    fn stats(&self) -> DatabaseStats;
+}
+
 /// `rocksdb_cache_t`: the capacity of a cache, and the databases that were opened with it. Each has
 /// a separate cache.
 #[derive(Clone, Debug, Default)]
 pub struct Cache(Arc<CacheState>);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct CacheState {
     capacity: AtomicUsize,
-    users: Mutex<Vec<CacheUser>>,
-}
-
-/// Returns the bytes of a database's cache. `None`: the database was closed.
-type CacheUser = Box<dyn Fn() -> Option<u64> + Send + Sync>;
-
-impl fmt::Debug for CacheState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheState").field("capacity", &self.capacity).finish_non_exhaustive()
-    }
+    users: Mutex<Vec<Weak<dyn OpenDatabase>>>,
 }
 
 impl Cache {
@@ -48,20 +48,21 @@ impl Cache {
     }
 
     /// Adds a database.
-    pub fn add_user(&self, user: CacheUser) {
-        self.0.users.lock().unwrap_or_else(PoisonError::into_inner).push(user);
+    pub fn add_user(&self, user: Weak<dyn OpenDatabase>) {
+        let mut users = self.0.users.lock().unwrap_or_else(PoisonError::into_inner);
+        users.retain(|other| other.strong_count() > 0);
+        users.push(user);
+    }
+
+    /// Returns the databases that are open.
+    pub fn users(&self) -> Vec<Arc<dyn OpenDatabase>> {
+        let users = self.0.users.lock().unwrap_or_else(PoisonError::into_inner);
+        users.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Returns the bytes of the caches of the databases.
     fn usage(&self) -> u64 {
-        let mut users = self.0.users.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut bytes = 0_u64;
-        users.retain(|user| {
-            let used = user();
-            bytes = bytes.saturating_add(used.unwrap_or_default());
-            used.is_some()
-        });
-        bytes
+        self.users().iter().map(|user| user.cache_bytes()).fold(0, u64::saturating_add)
     }
 }
 

@@ -10,7 +10,7 @@ use quintet_compat::{
 };
 
 use crate::{
-    core::{Core, Db, Family, NewFamily, path},
+    core::{Access, Core, Db, Family, NewFamily, path},
     families::{FamilyHandle, ttl},
     options::database::DatabaseOptions,
 };
@@ -20,11 +20,11 @@ pub fn open_default(
     options: Option<&DatabaseOptions>,
     name: Text,
     ttl: Option<Duration>,
-    is_read_only: bool,
+    access: Access,
 ) -> Result<Arc<Core>, Status> {
     let options = required(options, "options")?;
     let families = [NewFamily { name: DEFAULT_FAMILY.to_owned(), options, ttl }];
-    Ok(Core::open(path(&name)?, options, &families, is_read_only)?.0)
+    Ok(Core::open(path(&name)?, options, &families, access)?.0)
 }
 
 /// The column families that a program opens.
@@ -47,7 +47,7 @@ pub fn open_families(
     options: Option<&DatabaseOptions>,
     name: Text,
     arguments: FamilyArguments<'_>,
-    is_read_only: bool,
+    access: Access,
 ) -> Result<Arc<Core>, Status> {
     let FamilyArguments { count, names, options: family_options, ttls, mut handles } = arguments;
     let options = required(options, "options")?;
@@ -65,7 +65,7 @@ pub fn open_families(
         return Err(Status::invalid("Default column family not specified"));
     }
     let (core, opened): (_, Vec<Arc<Family>>) =
-        Core::open(path(&name)?, options, &families, is_read_only)?;
+        Core::open(path(&name)?, options, &families, access)?;
     for (handle, family) in handles.iter_mut().zip(opened) {
         handle.write(Some(Box::new(FamilyHandle::new(family))));
     }
@@ -77,14 +77,14 @@ export_fallible! {
     pub fn rocksdb_open(
         options: Option<&DatabaseOptions>, name: Text,
     ) -> Option<Box<Db>>, None, {
-        Ok(Some(Box::new(Db::new(open_default(options, name, None, false)?))))
+        Ok(Some(Box::new(Db::new(open_default(options, name, None, Access::Write)?))))
     }
 
     /// Opens the default column family of a database for reading.
     pub fn rocksdb_open_for_read_only(
         options: Option<&DatabaseOptions>, name: Text, _error_if_wal_file_exists: u8,
     ) -> Option<Box<Db>>, None, {
-        Ok(Some(Box::new(Db::new(open_default(options, name, None, true)?))))
+        Ok(Some(Box::new(Db::new(open_default(options, name, None, Access::Read)?))))
     }
 
     /// Opens a database with all its column families.
@@ -95,7 +95,7 @@ export_fallible! {
     ) -> Option<Box<Db>>, None, {
         let arguments =
             FamilyArguments { count, names, options: family_options, ttls: None, handles };
-        Ok(Some(Box::new(Db::new(open_families(options, name, arguments, false)?))))
+        Ok(Some(Box::new(Db::new(open_families(options, name, arguments, Access::Write)?))))
     }
 
     /// Opens a database that has the default column family only. Values that are written expire
@@ -103,7 +103,7 @@ export_fallible! {
     pub fn rocksdb_open_with_ttl(
         options: Option<&DatabaseOptions>, name: Text, seconds: c_int,
     ) -> Option<Box<Db>>, None, {
-        Ok(Some(Box::new(Db::new(open_default(options, name, ttl(seconds), false)?))))
+        Ok(Some(Box::new(Db::new(open_default(options, name, ttl(seconds), Access::Write)?))))
     }
 
     /// Opens a database with all its column families, each with a time after which values that
@@ -115,7 +115,7 @@ export_fallible! {
     ) -> Option<Box<Db>>, None, {
         let ttls = Some(ttls);
         let arguments = FamilyArguments { count, names, options: family_options, ttls, handles };
-        Ok(Some(Box::new(Db::new(open_families(options, name, arguments, false)?))))
+        Ok(Some(Box::new(Db::new(open_families(options, name, arguments, Access::Write)?))))
     }
 
     /// Opens some column families of a database for reading.
@@ -126,7 +126,32 @@ export_fallible! {
     ) -> Option<Box<Db>>, None, {
         let arguments =
             FamilyArguments { count, names, options: family_options, ttls: None, handles };
-        Ok(Some(Box::new(Db::new(open_families(options, name, arguments, true)?))))
+        Ok(Some(Box::new(Db::new(open_families(options, name, arguments, Access::Read)?))))
+    }
+
+    /// Opens the default column family of a database as a secondary instance. The directory of the
+    /// secondary instance is not used.
+    pub fn rocksdb_open_as_secondary(
+        options: Option<&DatabaseOptions>, name: Text, _secondary: Text,
+    ) -> Option<Box<Db>>, None, {
+        Ok(Some(Box::new(Db::new(open_default(options, name, None, Access::Secondary)?))))
+    }
+
+    /// Opens some column families of a database as a secondary instance. The directory of the
+    /// secondary instance is not used.
+    pub fn rocksdb_open_as_secondary_column_families(
+        options: Option<&DatabaseOptions>, name: Text, _secondary: Text, count: i32,
+        names: Array<Text>, family_options: Array<Option<&DatabaseOptions>>,
+        handles: OutArray<Option<Box<FamilyHandle>>>,
+    ) -> Option<Box<Db>>, None, {
+        let arguments =
+            FamilyArguments { count, names, options: family_options, ttls: None, handles };
+        Ok(Some(Box::new(Db::new(open_families(options, name, arguments, Access::Secondary)?))))
+    }
+
+    /// Moves what a secondary instance reads forward to the present state of the primary one.
+    pub fn rocksdb_try_catch_up_with_primary(db: Option<&Db>) {
+        required(db, "the database")?.core.catch_up()
     }
 
     /// Removes a database. Does nothing if there is none. Fails if it is open.

@@ -59,6 +59,19 @@ fn number(core: &Core, family: &Family, name: &str) -> Result<Option<u64>, Statu
     }))
 }
 
+/// Returns the statistics of a column family as a text.
+fn family_stats(family: &Family) -> Result<String, Status> {
+    let levels = sizes::levels_text(&family.table.stats()?);
+    Ok(format!("** Compaction Stats [{}] **\n{levels}", family.name))
+}
+
+/// Returns the statistics of a database as a text.
+fn database_stats(core: &Core) -> String {
+    let stats = core.store.database.stats();
+    let (commits, stalls) = (stats.commits_total, stats.write_stalls_total);
+    format!("** DB Stats **\nCommits: {commits}\nStalls: {stalls}\n")
+}
+
 /// Returns the text of a property. `None`: there is no such property.
 fn property(core: &Core, family: &Family, name: &[u8]) -> Result<Option<String>, Status> {
     let name = std::str::from_utf8(name).ok().and_then(|name| name.strip_prefix("rocksdb."));
@@ -69,14 +82,10 @@ fn property(core: &Core, family: &Family, name: &[u8]) -> Result<Option<String>,
         return Ok(level.map(|level| if level == 0 { files } else { 0 }.to_string()));
     }
     match name {
-        "stats" | "cfstats" | "cfstats-no-file-histogram" | "levelstats" | "sstables" => {
-            Ok(Some(sizes::levels_text(&family.table.stats()?)))
-        }
-        "dbstats" => {
-            let stats = core.store.database.stats();
-            let (commits, stalls) = (stats.commits_total, stats.write_stalls_total);
-            Ok(Some(format!("** DB Stats **\nCommits: {commits}\nStalls: {stalls}\n")))
-        }
+        "levelstats" | "sstables" => Ok(Some(sizes::levels_text(&family.table.stats()?))),
+        "cfstats" | "cfstats-no-file-histogram" => Ok(Some(family_stats(family)?)),
+        "dbstats" => Ok(Some(database_stats(core))),
+        "stats" => Ok(Some(family_stats(family)? + &database_stats(core))),
         _ => Ok(number(core, family, name)?.map(|number| number.to_string())),
     }
 }
@@ -191,7 +200,7 @@ export! {
 
     /// Returns a number that grows with each commit.
     pub fn rocksdb_get_latest_sequence_number(db: Option<&Db>) -> u64, 0, {
-        let snapshot = db.and_then(|db| db.core.store.database.snapshot().ok());
+        let snapshot = db.and_then(|db| db.core.present().ok());
         snapshot.map_or(0, |snapshot| snapshot.lsn().0)
     }
 }

@@ -169,6 +169,13 @@ rocksdb_t *rocksdb_open_for_read_only_column_families(const rocksdb_options_t *o
     *name, int num_column_families, const char *const *column_family_names, const rocksdb_options_t
     *const *column_family_options, rocksdb_column_family_handle_t **column_family_handles, unsigned
     char error_if_wal_file_exists, char **errptr);
+rocksdb_t *rocksdb_open_as_secondary(const rocksdb_options_t *options, const char *name, const char
+    *secondary_path, char **errptr);
+rocksdb_t *rocksdb_open_as_secondary_column_families(const rocksdb_options_t *options, const char
+    *name, const char *secondary_path, int num_column_families, const char *const
+    *column_family_names, const rocksdb_options_t *const *column_family_options,
+    rocksdb_column_family_handle_t **column_family_handles, char **errptr);
+void rocksdb_try_catch_up_with_primary(rocksdb_t *db, char **errptr);
 char **rocksdb_list_column_families(const rocksdb_options_t *options, const char *name, size_t
     *lencf, char **errptr);
 void rocksdb_list_column_families_destroy(char **list, size_t len);
@@ -526,6 +533,14 @@ void rocksdb_options_set_compression_options_max_dict_buffer_bytes(rocksdb_optio
 uint64_t rocksdb_options_get_compression_options_max_dict_buffer_bytes(rocksdb_options_t *opt);
 void rocksdb_options_set_bottommost_compression_options(rocksdb_options_t*, int, int, int, int,
     unsigned char);
+void rocksdb_options_set_bottommost_compression_options_zstd_max_train_bytes(rocksdb_options_t*,
+    int, unsigned char);
+void rocksdb_options_set_bottommost_compression_options_use_zstd_dict_trainer(rocksdb_options_t*,
+    unsigned char, unsigned char);
+unsigned char rocksdb_options_get_bottommost_compression_options_use_zstd_dict_trainer(
+    rocksdb_options_t *opt);
+void rocksdb_options_set_bottommost_compression_options_max_dict_buffer_bytes(rocksdb_options_t*,
+    uint64_t, unsigned char);
 void rocksdb_options_set_prefix_extractor(rocksdb_options_t*, rocksdb_slicetransform_t*);
 void rocksdb_options_set_num_levels(rocksdb_options_t*, int);
 int rocksdb_options_get_num_levels(rocksdb_options_t*);
@@ -548,6 +563,7 @@ double rocksdb_options_get_max_bytes_for_level_multiplier(rocksdb_options_t*);
 void rocksdb_options_set_max_bytes_for_level_multiplier_additional(rocksdb_options_t*, int
     *level_values, size_t num_levels);
 void rocksdb_options_enable_statistics(rocksdb_options_t*);
+char *rocksdb_options_statistics_get_string(rocksdb_options_t *opt);
 void rocksdb_options_set_skip_stats_update_on_db_open(rocksdb_options_t *opt, unsigned char val);
 unsigned char rocksdb_options_get_skip_stats_update_on_db_open(rocksdb_options_t *opt);
 void rocksdb_options_set_skip_checking_sst_file_sizes_on_db_open(rocksdb_options_t *opt, unsigned
@@ -931,6 +947,16 @@ uint64_t rocksdb_livefiles_deletions(const rocksdb_livefiles_t*, int index);
 void rocksdb_livefiles_destroy(const rocksdb_livefiles_t*);
 void rocksdb_get_options_from_string(const rocksdb_options_t *base_options, const char *opts_str,
     rocksdb_options_t *new_options, char **errptr);
+void rocksdb_load_latest_options(const char *db_path, rocksdb_env_t *env, bool
+    ignore_unknown_options, rocksdb_cache_t *cache, rocksdb_options_t **db_options, size_t
+    *num_column_families, char ***column_family_names, rocksdb_options_t ***column_family_options,
+    char **errptr);
+void rocksdb_load_latest_options_destroy(rocksdb_options_t *db_options, char
+    **list_column_family_names, rocksdb_options_t **list_column_family_options, size_t len);
+void rocksdb_set_options(rocksdb_t *db, int count, const char *const keys[], const char *const
+    values[], char **errptr);
+void rocksdb_set_options_cf(rocksdb_t *db, rocksdb_column_family_handle_t *handle, int count, const
+    char *const keys[], const char *const values[], char **errptr);
 void rocksdb_delete_file_in_range(rocksdb_t *db, const char *start_key, size_t start_key_len, const
     char *limit_key, size_t limit_key_len, char **errptr);
 void rocksdb_delete_file_in_range_cf(rocksdb_t *db, rocksdb_column_family_handle_t *column_family,

@@ -7,16 +7,17 @@
 //! Locks: `families` and `operators` are held only for a lookup or a replacement.
 
 mod named;
+mod secondary;
 
 use std::{
     ffi::OsStr,
     os::unix::ffi::OsStrExt as _,
     path::Path,
-    sync::{Arc, OnceLock, PoisonError, RwLock},
+    sync::{Arc, OnceLock, PoisonError, RwLock, Weak},
     time::Duration,
 };
 
-use quintet::{Durability, Snapshot, Table, Value};
+use quintet::{DatabaseStats, Durability, Snapshot, Table, Value};
 use quintet_compat::{
     boundary::Text,
     comparator::ComparatorCalls,
@@ -31,10 +32,13 @@ use quintet_compat::{
 
 pub use named::NamedObject;
 use named::NamedTransactions;
+pub use secondary::Access;
+use secondary::Moment;
 
 use crate::{
     callbacks::{MergeOperator, PrefixExtractor},
     filters::FilterSource,
+    objects::OpenDatabase,
     options::{database::DatabaseOptions, reads::ReadOptions, writes::WriteOptions},
 };
 
@@ -50,6 +54,8 @@ pub struct Family {
     pub name: String,
     /// Its table.
     pub table: Table,
+    /// What reads show, in a secondary instance of a database that this process writes.
+    moment: Option<Arc<Moment>>,
     /// Its comparator, unless that is the default one.
     pub comparator: Option<ComparatorCalls>,
     /// Its prefix extractor.
@@ -110,8 +116,16 @@ impl Family {
         let key = keys::stored(key);
         Ok(match snapshot_of(options)? {
             Some(snapshot) => snapshot.get(&self.table, key)?,
-            None => self.table.get(key)?,
+            None => match &self.moment {
+                Some(moment) => moment.snapshot().get(&self.table, key)?,
+                None => self.table.get(key)?,
+            },
         })
+    }
+
+    /// Fails in a secondary instance.
+    pub fn check_writable(&self) -> Result<(), Status> {
+        secondary::check_writable(self.moment.as_ref())
     }
 }
 
@@ -130,6 +144,10 @@ pub struct Core {
     /// The default family, which operations find without a lock.
     default_family: OnceLock<Arc<Family>>,
     operators: Operators,
+    /// Whether the database was opened as a secondary instance.
+    is_secondary: bool,
+    /// What reads show, in a secondary instance of a database that this process writes.
+    moment: Option<Arc<Moment>>,
     /// The transactions that have a name.
     pub named: NamedTransactions,
 }
@@ -151,9 +169,10 @@ impl Db {
         Self { core, lock_timeout: Duration::ZERO, is_owner: true }
     }
 
-    /// Closes the database, unless the object is of its base.
+    /// Closes the database, unless the object is of its base, or a secondary instance in the
+    /// process of the primary one.
     pub fn close(&self) {
-        if self.is_owner {
+        if self.is_owner && self.core.moment.is_none() {
             // The interface has no way to report a failure. Writes that returned are in the log.
             let _ = self.core.store.close();
         }
@@ -185,13 +204,14 @@ impl Core {
         path: &Path,
         options: &DatabaseOptions,
         families: &[NewFamily<'_>],
-        is_read_only: bool,
+        access: Access,
     ) -> Result<(Arc<Self>, Vec<Arc<Family>>), Status> {
         let operators = Operators::default();
         let of_tables = operators.clone();
         let merge = move |key: &[u8], existing: Option<&[u8]>, operand: &[u8]| {
             merge(&of_tables, key, existing, operand)
         };
+        let is_read_only = access != Access::Write;
         let request = OpenRequest {
             create_if_missing: options.creates_missing() && !is_read_only,
             error_if_exists: options.refuses_existing() && !is_read_only,
@@ -205,13 +225,15 @@ impl Core {
                 .merge_operator(MERGE_OPERATOR, merge),
             families: families.iter().map(|new| new.options.family(new.name.clone())).collect(),
         };
-        let (store, tables) = Store::open(path, &request)?;
+        let (store, tables, moment) = secondary::open(path, &request, access)?;
         let default_family = OnceLock::new();
         let core = Self {
             store,
             families: RwLock::default(),
             default_family,
             operators,
+            is_secondary: access == Access::Secondary,
+            moment,
             named: NamedTransactions::default(),
         };
         // The default family has number 0, whatever its place among the names is.
@@ -224,8 +246,12 @@ impl Core {
         opened.sort_by_key(|(place, _)| *place);
         let core = Arc::new(core);
         if let Some(cache) = options.cache() {
-            let user = Arc::downgrade(&core);
-            cache.add_user(Box::new(move || Some(user.upgrade()?.cache_bytes())));
+            let user: Weak<Self> = Arc::downgrade(&core);
+            cache.add_user(user);
+        }
+        if let Some(statistics) = options.statistics() {
+            let database: Weak<Self> = Arc::downgrade(&core);
+            statistics.add(database);
         }
         Ok((core, opened.into_iter().map(|(_, family)| family).collect()))
     }
@@ -241,6 +267,7 @@ impl Core {
             id,
             name: request.name,
             table,
+            moment: self.moment.clone(),
             comparator: request.comparator,
             prefix: options.prefix().cloned(),
             operator: options.merge().cloned(),
@@ -259,6 +286,7 @@ impl Core {
 
     /// Creates a column family.
     pub fn create_family(&self, new: &NewFamily<'_>) -> Result<Arc<Family>, Status> {
+        self.check_writable()?;
         let table = self.store.create_family(&new.options.family(new.name.clone()))?;
         self.add(new, table)
     }
@@ -273,9 +301,28 @@ impl Core {
         })
     }
 
-    /// Returns the memory of blocks and pages of files in bytes.
-    fn cache_bytes(&self) -> u64 {
-        self.families().iter().map(|family| family.memory().caches).sum()
+    /// Fails in a secondary instance.
+    pub fn check_writable(&self) -> Result<(), Status> {
+        secondary::check_writable(self.moment.as_ref())
+    }
+
+    /// Returns what reads without a snapshot show.
+    pub fn present(&self) -> Result<Snapshot, Status> {
+        match &self.moment {
+            Some(moment) => Ok(moment.snapshot()),
+            None => Ok(self.store.database.snapshot()?),
+        }
+    }
+
+    /// Moves what a secondary instance reads forward to the present state.
+    pub fn catch_up(&self) -> Result<(), Status> {
+        if !self.is_secondary {
+            return Err(Status::unsupported("Supported only by secondary instance"));
+        }
+        // No process writes a database that is open for reading.
+        let Some(moment) = &self.moment else { return Ok(()) };
+        moment.replace(self.store.database.snapshot()?);
+        Ok(())
     }
 
     /// Returns the families.
@@ -306,6 +353,7 @@ impl Core {
         batch: &Operations,
         deleted: Option<(&Table, &[u8])>,
     ) -> Result<(), Status> {
+        self.check_writable()?;
         let families = self.families();
         let target = |id: u32| {
             let family = usize::try_from(id).ok().and_then(|id| families.get(id));
@@ -319,8 +367,18 @@ impl Core {
     pub fn snapshot(&self, options: Option<&ReadOptions>) -> Result<Snapshot, Status> {
         Ok(match snapshot_of(options)? {
             Some(snapshot) => (*snapshot).clone(),
-            None => self.store.database.snapshot()?,
+            None => self.present()?,
         })
+    }
+}
+
+impl OpenDatabase for Core {
+    fn cache_bytes(&self) -> u64 {
+        self.families().iter().map(|family| family.memory().caches).sum()
+    }
+
+    fn stats(&self) -> DatabaseStats {
+        self.store.database.stats()
     }
 }
 

@@ -25,7 +25,7 @@ impl ReadOptions {
         self.kept.get::<u8>(name).is_some_and(|value| value != 0)
     }
 
-    /// Returns whether a seek of an iterator reads the present state.
+    /// Returns whether each movement of an iterator reads the present state.
     pub fn is_tailing(&self) -> bool {
         self.is_set("rocksdb_readoptions_set_tailing")
     }

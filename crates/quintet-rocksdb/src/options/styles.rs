@@ -7,6 +7,10 @@ use crate::{
     options::database::DatabaseOptions,
 };
 
+/// The setter of an option that has a flag beside its value.
+const BOTTOMMOST_TRAINER: &str =
+    "rocksdb_options_set_bottommost_compression_options_use_zstd_dict_trainer";
+
 /// `rocksdb_universal_compaction_options_t`.
 #[derive(Clone, Debug, Default)]
 pub struct UniversalOptions {
@@ -135,6 +139,32 @@ export! {
         _options: Option<&mut DatabaseOptions>, _bits: i32, _level: i32, _strategy: i32,
         _dictionary: i32, _enabled: u8,
     ) {}
+
+    /// Does nothing: there are no dictionaries of compression.
+    pub fn rocksdb_options_set_bottommost_compression_options_zstd_max_train_bytes(
+        _options: Option<&mut DatabaseOptions>, _bytes: i32, _enabled: u8,
+    ) {}
+
+    /// Does nothing: there are no dictionaries of compression.
+    pub fn rocksdb_options_set_bottommost_compression_options_max_dict_buffer_bytes(
+        _options: Option<&mut DatabaseOptions>, _bytes: u64, _enabled: u8,
+    ) {}
+
+    /// Keeps a value.
+    pub fn rocksdb_options_set_bottommost_compression_options_use_zstd_dict_trainer(
+        options: Option<&mut DatabaseOptions>, value: u8, _enabled: u8,
+    ) {
+        if let Some(options) = options {
+            options.kept.set(BOTTOMMOST_TRAINER, value);
+        }
+    }
+
+    /// Returns the value that was kept, or the default.
+    pub fn rocksdb_options_get_bottommost_compression_options_use_zstd_dict_trainer(
+        options: Option<&DatabaseOptions>,
+    ) -> u8, 1, {
+        options.and_then(|options| options.kept.get(BOTTOMMOST_TRAINER)).unwrap_or(1)
+    }
 
     /// Does nothing: the engine has its own levels.
     pub fn rocksdb_options_set_max_bytes_for_level_multiplier_additional(

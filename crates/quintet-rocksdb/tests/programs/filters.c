@@ -185,6 +185,18 @@ static void caches(const char *directory) {
   rocksdb_free(rocksdb_get(t.db, t.read, "000100", 6, &size, &err));
   EXPECT(size == 200 && rocksdb_cache_get_usage(cache) > 0);
   EXPECT(rocksdb_cache_get_pinned_usage(cache) == 0);
+  /* The database is counted once, whether it is in the list or its cache is. */
+  rocksdb_memory_consumers_t *consumers = rocksdb_memory_consumers_create();
+  for (int i = 0; i < 2; i++) {
+    rocksdb_memory_consumers_add_cache(consumers, cache);
+    rocksdb_memory_usage_t *usage = rocksdb_approximate_memory_usage_create(consumers, &err);
+    OK(err);
+    EXPECT(rocksdb_approximate_memory_usage_get_cache_total(usage) ==
+           rocksdb_cache_get_usage(cache));
+    rocksdb_approximate_memory_usage_destroy(usage);
+    rocksdb_memory_consumers_add_db(consumers, t.db);
+  }
+  rocksdb_memory_consumers_destroy(consumers);
   close_db(&t);
   EXPECT(rocksdb_cache_get_usage(cache) == 0);
   rocksdb_cache_destroy(cache);

@@ -35,8 +35,49 @@ static void tailing(test_db *t) {
   put(t, "tail", "2");
   rocksdb_iter_seek(it, "tail", 4);
   at(it, "tail", "2");
+  /* A step too. */
+  put(t, "tail2", "3");
+  rocksdb_iter_next(it);
+  at(it, "tail2", "3");
+  delete_key(t, "tail");
+  put(t, "tail1", "4");
+  rocksdb_iter_prev(it);
+  at(it, "tail1", "4");
   rocksdb_iter_destroy(it);
+  delete_key(t, "tail1");
+  delete_key(t, "tail2");
   rocksdb_readoptions_set_tailing(t->read, 0);
+}
+
+/* An end has the prefix of its bound, or else of its entry. */
+static void prefixes_of_ends(test_db *t) {
+  rocksdb_iterator_t *it = iterator(t);
+  rocksdb_iter_seek_to_first(it);
+  at(it, "a1", "a1");
+  int count = 0;
+  for (; rocksdb_iter_valid(it); rocksdb_iter_next(it)) count++;
+  EXPECT(count == 3);
+  rocksdb_iter_destroy(it);
+  rocksdb_readoptions_set_iterate_lower_bound(t->read, "b2", 2);
+  rocksdb_readoptions_set_iterate_upper_bound(t->read, "b3", 2);
+  it = iterator(t);
+  rocksdb_iter_seek_to_first(it);
+  at(it, "b2", "b2");
+  rocksdb_iter_next(it);
+  EXPECT(!rocksdb_iter_valid(it));
+  rocksdb_iter_seek_to_last(it);
+  at(it, "b2", "b2");
+  rocksdb_iter_prev(it);
+  EXPECT(!rocksdb_iter_valid(it));
+  rocksdb_iter_destroy(it);
+  rocksdb_readoptions_set_iterate_lower_bound(t->read, NULL, 0);
+  /* The upper bound has a prefix that no entry has. */
+  rocksdb_readoptions_set_iterate_upper_bound(t->read, "d", 1);
+  it = iterator(t);
+  rocksdb_iter_seek_to_last(it);
+  EXPECT(!rocksdb_iter_valid(it));
+  rocksdb_iter_destroy(it);
+  rocksdb_readoptions_set_iterate_upper_bound(t->read, NULL, 0);
 }
 
 static void prefixes(test_db *t) {
@@ -52,6 +93,7 @@ static void prefixes(test_db *t) {
   rocksdb_iter_next(it);
   EXPECT(!rocksdb_iter_valid(it));
   rocksdb_iter_destroy(it);
+  prefixes_of_ends(t);
   rocksdb_readoptions_set_prefix_same_as_start(t->read, 0);
 }
 

@@ -10,6 +10,9 @@ static void properties(test_db *t, family *cf) {
     EXPECT(value != NULL && strlen(value) > 0);
     rocksdb_free(value);
   }
+  char *stats = rocksdb_property_value(t->db, "rocksdb.stats");
+  EXPECT(strstr(stats, "** Compaction Stats [default] **") && strstr(stats, "** DB Stats **"));
+  rocksdb_free(stats);
   EXPECT(rocksdb_property_value(t->db, "rocksdb.none") == NULL);
   EXPECT(rocksdb_property_value(t->db, "rocksdb.num-files-at-level7") == NULL);
   EXPECT(rocksdb_property_value_cf(t->db, cf, "none") == NULL);

@@ -106,7 +106,7 @@ void test_merges(const char *directory) {
   merge(&t, "2", &err);
   OK(err);
   merge(&t, "bad", &err);
-  failed(&err, "refuses the operand");
+  failed(&err, "Could not perform merge. Merge operator");
   has(&t, "k", "1,2");
   rocksdb_writebatch_t *batch = rocksdb_writebatch_create();
   family *cf = rocksdb_create_column_family(t.db, t.options, "other", &err);

@@ -160,6 +160,11 @@ static void options_numbers(void) {
        rocksdb_options_get_experimental_mempurge_threshold, 1);
   BOTH(options, rocksdb_options_set_wal_recovery_mode, rocksdb_options_get_wal_recovery_mode, 1);
   BOTH(options, rocksdb_options_set_compression, rocksdb_options_get_compression, 1);
+  EXPECT(rocksdb_options_get_bottommost_compression_options_use_zstd_dict_trainer(options) == 1);
+  rocksdb_options_set_bottommost_compression_options_use_zstd_dict_trainer(options, 0, 1);
+  EXPECT(rocksdb_options_get_bottommost_compression_options_use_zstd_dict_trainer(options) == 0);
+  rocksdb_options_set_bottommost_compression_options_zstd_max_train_bytes(options, 1, 1);
+  rocksdb_options_set_bottommost_compression_options_max_dict_buffer_bytes(options, 1, 1);
   BOTH(options, rocksdb_options_set_bottommost_compression,
        rocksdb_options_get_bottommost_compression, 1);
   BOTH(options, rocksdb_options_set_compaction_style, rocksdb_options_get_compaction_style, 1);

@@ -1,12 +1,13 @@
 //! Options of databases and column families.
 
+mod statistics;
 mod table;
 
 use std::sync::Arc;
 
 use quintet::Options;
 use quintet_compat::{
-    boundary::{Aliased, Foreign, Text},
+    boundary::{Aliased, Allocated, Foreign, Text},
     comparator::{Comparator, ComparatorCalls},
     engines::TableRequest,
     export, export_fallible,
@@ -21,6 +22,7 @@ use crate::{
     objects::{Cache, Env, RateLimiter},
 };
 
+use statistics::Statistics;
 use table::BlockBasedOptions;
 
 /// Size of a write buffer in bytes, as RocksDB has it.
@@ -40,6 +42,7 @@ const ZSTD: i32 = 7;
 pub struct DatabaseOptions {
     pub(crate) kept: OptionNumbers,
     pub(crate) table: Option<BlockBasedOptions>,
+    statistics: Option<Statistics>,
     comparator: Option<ComparatorCalls>,
     merge: Option<Arc<MergeOperator>>,
     prefix: Option<Arc<PrefixExtractor>>,
@@ -48,6 +51,12 @@ pub struct DatabaseOptions {
 }
 
 impl DatabaseOptions {
+    /// Makes options with the defaults of RocksDB and a cache.
+    pub fn cached(cache: Option<&Cache>) -> Self {
+        let table = cache.map(|cache| BlockBasedOptions::cached(cache.clone()));
+        Self { table, ..Self::default() }
+    }
+
     fn is_set(&self, name: &str) -> bool {
         self.kept.get::<u8>(name).is_some_and(|value| value != 0)
     }
@@ -110,6 +119,11 @@ impl DatabaseOptions {
     /// Returns the cache.
     pub fn cache(&self) -> Option<&Cache> {
         self.table.as_ref().and_then(BlockBasedOptions::cache)
+    }
+
+    /// Returns the statistics.
+    pub fn statistics(&self) -> Option<&Statistics> {
+        self.statistics.as_ref()
     }
 
     /// Returns the callbacks of the comparator.
@@ -273,8 +287,19 @@ export! {
         _options: Option<&mut DatabaseOptions>, _cache: Option<&Cache>,
     ) {}
 
-    /// Does nothing: statistics are always counted.
-    pub fn rocksdb_options_enable_statistics(_options: Option<&mut DatabaseOptions>) {}
+    /// Starts the statistics of the databases that are opened with the options or a copy of them.
+    pub fn rocksdb_options_enable_statistics(options: Option<&mut DatabaseOptions>) {
+        set(options, |options| options.statistics = Some(Statistics::default()));
+    }
+
+    /// Returns a line for each counter, to be released by `rocksdb_free`. Null if the options have
+    /// no statistics.
+    pub fn rocksdb_options_statistics_get_string(
+        options: Option<&DatabaseOptions>,
+    ) -> Allocated, Allocated::NULL, {
+        let statistics = options.and_then(|options| options.statistics.as_ref());
+        statistics.map_or(Allocated::NULL, |all| Allocated::copy(all.text().as_bytes()))
+    }
 
     /// Does nothing: a load needs no other options.
     pub fn rocksdb_options_prepare_for_bulk_load(_options: Option<&mut DatabaseOptions>) {}

@@ -15,6 +15,11 @@ pub struct BlockBasedOptions {
 }
 
 impl BlockBasedOptions {
+    /// Makes options with a cache.
+    pub fn cached(cache: Cache) -> Self {
+        Self { cache: Some(cache), ..Self::default() }
+    }
+
     /// Returns the size of a block, if it was set.
     pub fn block_bytes(&self) -> Option<usize> {
         self.kept.get("rocksdb_block_based_options_set_block_size")

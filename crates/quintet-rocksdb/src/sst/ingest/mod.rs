@@ -59,6 +59,7 @@ pub fn ingest(
     paths: &[PathBuf],
     rules: IngestRules,
 ) -> Result<(), Status> {
+    core.check_writable()?;
     let (bytes, ranges) = check(paths, family.id)?;
     if rules.is_behind {
         ingest_behind(core, family, paths)?;

@@ -21,7 +21,7 @@ use super::{
     prepared::recover,
 };
 use crate::{
-    core::{Core, Db, Families},
+    core::{Access, Core, Db, Families},
     families::{FamilyHandle, create, family_of},
     iterator::{IteratorObject, object},
     open::{FamilyArguments, open_default, open_families},
@@ -97,7 +97,7 @@ export_fallible! {
         options: Option<&DatabaseOptions>, locks: Option<&TransactionDbOptions>, name: Text,
     ) -> Option<Box<Db>>, None, {
         let locks = required(locks, "options of transactions")?;
-        Ok(Some(Box::new(with_locks(open_default(options, name, None, false)?, locks)?)))
+        Ok(Some(Box::new(with_locks(open_default(options, name, None, Access::Write)?, locks)?)))
     }
 
     /// Opens a database whose transactions lock keys, with all its column families.
@@ -109,14 +109,15 @@ export_fallible! {
         let locks = required(locks, "options of transactions")?;
         let arguments =
             FamilyArguments { count, names, options: family_options, ttls: None, handles };
-        Ok(Some(Box::new(with_locks(open_families(options, name, arguments, false)?, locks)?)))
+        let core = open_families(options, name, arguments, Access::Write)?;
+        Ok(Some(Box::new(with_locks(core, locks)?)))
     }
 
     /// Opens a database whose transactions find conflicts at the commit.
     pub fn rocksdb_optimistictransactiondb_open(
         options: Option<&DatabaseOptions>, name: Text,
     ) -> Option<Box<Db>>, None, {
-        Ok(Some(Box::new(Db::new(open_default(options, name, None, false)?))))
+        Ok(Some(Box::new(Db::new(open_default(options, name, None, Access::Write)?))))
     }
 
     /// Opens a database whose transactions find conflicts at the commit, with all its column
@@ -128,7 +129,7 @@ export_fallible! {
     ) -> Option<Box<Db>>, None, {
         let arguments =
             FamilyArguments { count, names, options: family_options, ttls: None, handles };
-        Ok(Some(Box::new(Db::new(open_families(options, name, arguments, false)?))))
+        Ok(Some(Box::new(Db::new(open_families(options, name, arguments, Access::Write)?))))
     }
 
     /// Creates a column family.
