@@ -364,8 +364,8 @@ quintet_code quintet_buffer_free(quintet_buffer *buffer, quintet_error **error);
  * Makes an empty list of options. Names and values are text.
  *
  * Of databases: "durability" is "buffered" or "sync". "memory_budget", "recovery_budget",
- * "segment_bytes" and "snapshot_limit" are in bytes. "sync_interval", "checkpoint_interval"
- * and "snapshot_max_age" are in milliseconds. "read_only", "create" and
+ * "space_reserve", "segment_bytes" and "snapshot_limit" are in bytes. "sync_interval",
+ * "checkpoint_interval" and "snapshot_max_age" are in milliseconds. "read_only", "create" and
  * "allow_missing_merge_operators" are "true" or "false".
  *
  * Of tables: the options of the engine, "merge" (the name of a merge operator) and "types"
