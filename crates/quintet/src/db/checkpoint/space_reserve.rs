@@ -173,12 +173,14 @@ impl SpaceReserve {
 
     /// Gives the reserve the size `needed`, more or less. Returns whether the disk had the space.
     pub(crate) fn adjust(&self, needed: u64) -> bool {
+        let needed = needed.min(self.bytes_max);
         let mut state = lock(&self.state);
         let is_small = needed > state.bytes + state.bytes / SLACK_PART;
+        let is_large = needed < state.bytes / SHRINK_MIN || state.bytes > self.bytes_max;
         if self.is_short() || is_small && needed >= BYTES_MIN {
             self.allocate(&mut state, needed);
-        } else if needed < state.bytes / SHRINK_MIN {
-            let _ = self.shrink_to(&mut state, needed);
+        } else if is_large && self.shrink_to(&mut state, needed).is_ok() {
+            state.bytes_whole = needed;
         }
         !self.is_short()
     }
