@@ -68,6 +68,15 @@ struct ReserveFile {
     bytes_whole: u64,
 }
 
+impl ReserveFile {
+    fn shrink_to(&mut self, bytes: u64) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let shrunk = file.set_len(bytes);
+        self.bytes = if shrunk.is_ok() { bytes } else { file.len().unwrap_or_default() };
+        shrunk
+    }
+}
+
 impl fmt::Debug for SpaceReserve {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SpaceReserve").field("state", &self.state).finish_non_exhaustive()
@@ -153,14 +162,7 @@ impl SpaceReserve {
         self.is_short.store(true, Ordering::Release);
         // Some file systems give space back when the change is durable.
         let synced = |file: &Arc<dyn File>| file.sync_all().is_ok();
-        self.shrink_to(state, left).is_ok() && state.file.as_ref().is_some_and(synced)
-    }
-
-    fn shrink_to(&self, state: &mut ReserveFile, bytes: u64) -> io::Result<()> {
-        let Some(file) = &state.file else { return Ok(()) };
-        let shrunk = file.set_len(bytes);
-        state.bytes = if shrunk.is_ok() { bytes } else { file.len().unwrap_or_default() };
-        shrunk
+        state.shrink_to(left).is_ok() && state.file.as_ref().is_some_and(synced)
     }
 
     /// Runs `work`, and again with the reserve released if it meets a full disk.
@@ -179,7 +181,7 @@ impl SpaceReserve {
         let is_large = needed < state.bytes / SHRINK_MIN || state.bytes > self.bytes_max;
         if self.is_short() || is_small && needed >= BYTES_MIN {
             self.allocate(&mut state, needed);
-        } else if is_large && self.shrink_to(&mut state, needed).is_ok() {
+        } else if is_large && state.shrink_to(needed).is_ok() {
             state.bytes_whole = needed;
         }
         !self.is_short()

@@ -64,7 +64,7 @@ impl Core {
                 if operations(body, tables).all(|(_, op)| frees(&op))
                     && self.checkpoints.free_space() =>
             {
-                self.try_commit_batch(body, tables, reads.as_deref_mut(), durability)
+                self.try_commit_batch(body, tables, reads, durability)
             }
             outcome => outcome,
         };
