@@ -16,7 +16,8 @@ use crate::{
 const LOCK: &str = "LOCK";
 /// What a database has in its directory, in the order in which it is removed. The catalog is
 /// after the data, so an interrupted removal can be repeated.
-const NAMES: [&str; 7] = ["versions", "log", "tables", "catalog.tmp", CATALOG, RESTORING, LOCK];
+const NAMES: [&str; 8] =
+    ["reserve", "versions", "log", "tables", "catalog.tmp", CATALOG, RESTORING, LOCK];
 /// The file that is there while a backup is restored: without a catalog, a part of a database.
 pub const RESTORING: &str = "restoring";
 
@@ -56,4 +57,27 @@ pub fn destroy(path: &Path) -> Result<(), Status> {
     // Fails if the program has files of its own there, which is no error.
     let _ = fs::remove_dir(path);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_a_database_is_removed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("db");
+        let database = quintet::Database::open(&path).expect("a database");
+        let options = quintet::TableOptions::new(quintet::EngineKind::Slm);
+        let table = database.create_table("t", options).expect("a table");
+        // So much that it keeps disk space for a full disk.
+        for number in 0..2_000_u64 {
+            table.put(number.to_be_bytes(), vec![1; 1_000]).expect("an entry");
+        }
+        database.persist().expect("a checkpoint");
+        assert!(database.stats().space_reserve_bytes > 0);
+        drop((table, database));
+        destroy(&path).expect("it is removed");
+        assert!(!path.exists());
+    }
 }

@@ -38,6 +38,8 @@ use crate::core::Core;
 
 /// The file that is locked while a database is open. It has no content.
 const LOCK: &str = "LOCK";
+/// The file that keeps disk space for a full disk, and has no data.
+const RESERVE: &str = "reserve";
 /// The end of the names of descriptions.
 const META: &str = ".meta";
 
@@ -66,7 +68,7 @@ pub struct Backup {
 struct Listing {
     /// Directories, each after that above it. A database has empty ones too.
     directories: Vec<PathBuf>,
-    /// Files without the lock, and their sizes in bytes.
+    /// Files without the lock and the reserve, and their sizes in bytes.
     files: Vec<(PathBuf, u64)>,
 }
 
@@ -87,7 +89,7 @@ impl Listing {
             if metadata.is_dir() {
                 self.directories.push(name.clone());
                 self.add(directory, &name)?;
-            } else if entry.file_name() != LOCK {
+            } else if entry.file_name() != LOCK && entry.file_name() != RESERVE {
                 self.files.push((name, metadata.len()));
             }
         }
