@@ -79,9 +79,7 @@ impl HashLog {
         self.freeze();
         mutant!(HashlogSkipsLogSync: (), else self.context.host.sync_log()?);
         match self.write_frozen(maintenance) {
-            Err(Error::DiskFull { .. }) if !self.has_unwritten_sealed() => {
-                self.write_sealed(maintenance)?;
-            }
+            Err(Error::DiskFull { .. }) => self.write_sealed(maintenance)?,
             written => written?,
         }
         if !maintenance.is_idle() || complete > maintenance.complete {
@@ -112,11 +110,13 @@ impl HashLog {
     /// Writes what [`Self::write_frozen`] could not for lack of space. The active chunk takes no
     /// more entries, so it needs a file range for its entries only, not for its full size.
     fn write_sealed(&self, maintenance: &mut Maintenance) -> Result<()> {
-        if let Some(chunk) = self.active.load(Ordering::Acquire).checked_sub(1) {
-            self.arena.seal(chunk);
+        if !self.has_unwritten_sealed() {
+            if let Some(chunk) = self.active.load(Ordering::Acquire).checked_sub(1) {
+                self.arena.seal(chunk);
+            }
+            self.freeze();
+            self.context.host.sync_log()?;
         }
-        self.freeze();
-        self.context.host.sync_log()?;
         self.write_frozen(maintenance)
     }
 
