@@ -12,12 +12,14 @@ use crate::{
     store::CATALOG,
 };
 
-/// The file that is locked while a database is open.
-const LOCK: &str = "LOCK";
+/// The file that is locked while a database is open. It has no content.
+pub const LOCK: &str = "LOCK";
+/// The file that keeps disk space for a full disk, and has no data.
+pub const RESERVE: &str = "reserve";
 /// What a database has in its directory, in the order in which it is removed. The catalog is
 /// after the data, so an interrupted removal can be repeated.
 const NAMES: [&str; 8] =
-    ["reserve", "versions", "log", "tables", "catalog.tmp", CATALOG, RESTORING, LOCK];
+    [RESERVE, "versions", "log", "tables", "catalog.tmp", CATALOG, RESTORING, LOCK];
 /// The file that is there while a backup is restored: without a catalog, a part of a database.
 pub const RESTORING: &str = "restoring";
 

@@ -28,7 +28,7 @@ use std::{
 
 use quintet::Options;
 use quintet_compat::{
-    destroy::{RESTORING, destroy},
+    destroy::{LOCK, RESERVE, RESTORING, destroy},
     files::{failed, rename, sync_directory},
     status::{Code, Status},
     store::{CATALOG, Store},
@@ -36,10 +36,6 @@ use quintet_compat::{
 
 use crate::core::Core;
 
-/// The file that is locked while a database is open. It has no content.
-const LOCK: &str = "LOCK";
-/// The file that keeps disk space for a full disk, and has no data.
-const RESERVE: &str = "reserve";
 /// The end of the names of descriptions.
 const META: &str = ".meta";
 

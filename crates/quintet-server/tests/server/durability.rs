@@ -180,27 +180,33 @@ pub(crate) fn start_child(dir: &Path) -> (Child, u16) {
     (child, line.rsplit(':').next().unwrap().parse().unwrap())
 }
 
-/// Writes until the server is killed. Returns the number of acknowledged rounds.
-fn write_until_killed(port: u16, writer: u32) -> u32 {
+/// Sends the requests of each round, from 1, until the server is killed. Returns the number of
+/// rounds whose replies came.
+pub(crate) fn rounds_until_killed(port: u16, requests: impl Fn(&str) -> Vec<Vec<u8>>) -> u32 {
     let mut client = Client::connect(port);
-    for round in 1.. {
-        let requests = [
-            encode(&["set", &format!("last:{writer}"), &round.to_string()]),
-            encode(&["rpush", &format!("list:{writer}"), &round.to_string()]),
-            encode(&["multi"]),
-            encode(&["incr", &format!("a:{writer}")]),
-            encode(&["incr", &format!("b:{writer}")]),
-            encode(&["exec"]),
-        ];
+    let mut acknowledged = 0;
+    loop {
+        let requests = requests(&(acknowledged + 1).to_string());
         let sent = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             client.send(&requests.concat());
         }));
-        let is_acknowledged = sent.is_ok() && requests.iter().all(|_| client.try_read().is_ok());
-        if !is_acknowledged {
-            return round - 1;
+        if sent.is_err() || !requests.iter().all(|_| client.try_read().is_ok()) {
+            return acknowledged;
         }
+        acknowledged += 1;
     }
-    unreachable!("the server is killed before")
+}
+
+/// What writer `writer` writes in a round.
+fn writes_of_round(writer: u32, round: &str) -> Vec<Vec<u8>> {
+    vec![
+        encode(&["set", &format!("last:{writer}"), round]),
+        encode(&["rpush", &format!("list:{writer}"), round]),
+        encode(&["multi"]),
+        encode(&["incr", &format!("a:{writer}")]),
+        encode(&["incr", &format!("b:{writer}")]),
+        encode(&["exec"]),
+    ]
 }
 
 #[test]
@@ -212,7 +218,10 @@ fn kill_9_loses_no_acknowledged_write() {
         let (mut child, port) = start_child(&dir);
         let acknowledged: Vec<u32> = thread::scope(|scope| {
             let writers: Vec<_> = (0..4)
-                .map(|writer| scope.spawn(move || write_until_killed(port, writer)))
+                .map(|writer| {
+                    let requests = move |round: &str| writes_of_round(writer, round);
+                    scope.spawn(move || rounds_until_killed(port, requests))
+                })
                 .collect();
             thread::sleep(Duration::from_millis(700));
             child.kill().unwrap();

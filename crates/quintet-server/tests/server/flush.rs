@@ -4,7 +4,7 @@ use std::thread;
 
 use super::{
     client::{Client, Value, encode},
-    durability::start_child,
+    durability::{rounds_until_killed, start_child},
     running::{Server, config},
 };
 
@@ -105,35 +105,22 @@ fn databases_keep_their_keys_through_flushes_and_swaps() {
     }
 }
 
-/// Flushes and writes until the server is killed. Returns the number of acknowledged rounds.
-fn flush_until_killed(port: u16) -> u32 {
-    let mut client = Client::connect(port);
-    for round in 1.. {
-        let text = round.to_string();
-        let requests = [
-            encode(&["multi"]),
-            encode(&["set", "a", &text]),
-            encode(&["flushdb"]),
-            encode(&["set", "b", &text]),
-            encode(&["rpush", "c", &text]),
-            encode(&["set", &format!("only:{round}"), &text]),
-            encode(&["exec"]),
-        ];
-        let sent = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            client.send(&requests.concat());
-        }));
-        if sent.is_err() || !requests.iter().all(|_| client.try_read().is_ok()) {
-            return round - 1;
-        }
-    }
-    unreachable!("the server is killed before")
-}
-
 #[test]
 fn kill_9_keeps_transactions_with_flushes_whole() {
     let dir = tempfile::tempdir().unwrap();
     let (mut child, port) = start_child(dir.path());
-    let writer = thread::spawn(move || flush_until_killed(port));
+    let transaction = |round: &str| {
+        vec![
+            encode(&["multi"]),
+            encode(&["set", "a", round]),
+            encode(&["flushdb"]),
+            encode(&["set", "b", round]),
+            encode(&["rpush", "c", round]),
+            encode(&["set", &format!("only:{round}"), round]),
+            encode(&["exec"]),
+        ]
+    };
+    let writer = thread::spawn(move || rounds_until_killed(port, transaction));
     let mut observer = Client::connect(port);
     // Some rounds, however slow the machine is.
     loop {

@@ -5,7 +5,7 @@ use std::thread;
 use super::{
     against_redis::{compare_all, is_near, normalize},
     client::{Client, Value, encode},
-    durability::start_child,
+    durability::{rounds_until_killed, start_child},
     generator::{Random, lasting_command},
     replication::{MASTER, catch_up, follow},
     running::{Redis, Server, config},
@@ -161,33 +161,20 @@ fn an_exchange_serves_clients_that_wait_in_their_order() {
     assert_eq!(ours, serve(redis.client(), &|| redis.client()));
 }
 
-/// Exchanges and writes until the server is killed. Returns the number of acknowledged rounds.
-fn swap_until_killed(port: u16) -> u32 {
-    let mut client = Client::connect(port);
-    for round in 1.. {
-        let text = round.to_string();
-        let requests = [
-            encode(&["multi"]),
-            encode(&["set", "early", &text]),
-            encode(&["swapdb", "0", "1"]),
-            encode(&["set", "late", &text]),
-            encode(&["exec"]),
-        ];
-        let sent = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            client.send(&requests.concat());
-        }));
-        if sent.is_err() || !requests.iter().all(|_| client.try_read().is_ok()) {
-            return round - 1;
-        }
-    }
-    unreachable!("the server is killed before")
-}
-
 #[test]
 fn kill_9_keeps_transactions_with_exchanges_whole() {
     let dir = tempfile::tempdir().unwrap();
     let (mut child, port) = start_child(dir.path());
-    let writer = thread::spawn(move || swap_until_killed(port));
+    let transaction = |round: &str| {
+        vec![
+            encode(&["multi"]),
+            encode(&["set", "early", round]),
+            encode(&["swapdb", "0", "1"]),
+            encode(&["set", "late", round]),
+            encode(&["exec"]),
+        ]
+    };
+    let writer = thread::spawn(move || rounds_until_killed(port, transaction));
     let mut observer = Client::connect(port);
     let number = |value: Value| value.text().parse::<u32>().unwrap_or(0);
     // Some rounds, however slow the machine is.

@@ -102,9 +102,9 @@ pub(crate) struct CheckpointScheduler {
     periodic: PeriodicRounds,
     /// The space that a round may use on a full disk.
     pub(crate) space: SpaceReserve,
-    /// When the next round may begin for lack of space, in milliseconds of the monotonic clock. One
-    /// that fails may have written a lot, and each delete requests a round.
-    next_space_round: AtomicU64,
+    /// Rounds for lack of space. There is a pause between two: one that fails may have written a
+    /// lot, and each delete requests a round.
+    space_rounds: PeriodicRounds,
     /// Held from the first checkpoint of a round to the edit of the catalog that records it.
     advancing: Mutex<()>,
     /// Counters since the database was opened. Each has a cache line of its own: every write reads
@@ -122,15 +122,15 @@ impl CheckpointScheduler {
         limits: CheckpointLimits,
         log_start: Lsn,
     ) -> Self {
-        let periodic = PeriodicRounds::new(limits.interval, env.monotonic());
+        let now = env.monotonic();
         Self {
             env,
             log,
             host,
             recovery_budget: limits.recovery_budget,
-            periodic,
+            periodic: PeriodicRounds::new(limits.interval, now + limits.interval),
             space,
-            next_space_round: AtomicU64::new(0),
+            space_rounds: PeriodicRounds::new(SPACE_ROUND_PAUSE, now),
             advancing: Mutex::default(),
             round: FairMutex::default(),
             log_start: AtomicU64::new(log_start.0),
@@ -316,8 +316,7 @@ impl CheckpointScheduler {
 
     /// Returns whether space is short, and the last round for that was a while ago.
     fn is_space_round_due(&self) -> bool {
-        self.is_space_short()
-            && millis(self.env.monotonic()) >= self.next_space_round.load(Ordering::Relaxed)
+        self.is_space_short() && self.space_rounds.is_due(self.env.monotonic())
     }
 
     /// Returns whether a table's engine, the length of the log, or a full disk needs a round.
@@ -379,8 +378,7 @@ impl CheckpointScheduler {
             let _ = self.space.with_released(|| retry_with_files(tables, step));
         }
         self.space.adjust(self.reserve_needed());
-        let next = self.env.monotonic() + SPACE_ROUND_PAUSE;
-        self.next_space_round.store(millis(next), Ordering::Relaxed);
+        self.space_rounds.begin(self.env.monotonic());
     }
 
     /// Compacts one table, and checkpoints it if the compaction leaves unwritten state.
@@ -519,10 +517,6 @@ impl CheckpointScheduler {
         self.log_start.fetch_max(log_start.0, Ordering::Relaxed);
         self.log.prune(log_start)
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn maintain(tables: &TableRegistry, table: &TableState, mode: MaintenanceMode) -> Result<()> {

@@ -1,4 +1,5 @@
-//! The times of periodic checkpoint rounds (LogKV's `WriteBackInterval`).
+//! The times of periodic checkpoint rounds: those after an interval (LogKV's `WriteBackInterval`),
+//! and those for lack of space.
 //!
 //! The persist job asks after each of its runs, and sleeps until the next round at the latest. So
 //! writers pay nothing for it. A round without unpersisted updates is skipped.
@@ -12,14 +13,14 @@ use crate::util::sync::{AtomicU64, Ordering};
 pub(super) struct PeriodicRounds {
     /// Time between two rounds. Zero: no periodic rounds.
     interval: Duration,
-    /// When the last interval began, in microseconds of the monotonic clock.
-    begun_micros: AtomicU64,
+    /// When the next round is due, in microseconds of the monotonic clock.
+    due_micros: AtomicU64,
 }
 
 impl PeriodicRounds {
-    /// Begins the first interval at `now`.
-    pub(super) fn new(interval: Duration, now: Duration) -> Self {
-        Self { interval, begun_micros: AtomicU64::new(micros(now)) }
+    /// Creates rounds of which the first is due at `first`.
+    pub(super) fn new(interval: Duration, first: Duration) -> Self {
+        Self { interval, due_micros: AtomicU64::new(micros(first)) }
     }
 
     /// Returns the time between two rounds. Zero: no periodic rounds.
@@ -29,7 +30,7 @@ impl PeriodicRounds {
 
     /// Begins the next interval at `now`.
     pub(super) fn begin(&self, now: Duration) {
-        self.begun_micros.store(micros(now), Ordering::Relaxed);
+        self.due_micros.store(micros(now + self.interval), Ordering::Relaxed);
     }
 
     /// Returns the time until the next round is due. `None`: there are no periodic rounds.
@@ -37,8 +38,8 @@ impl PeriodicRounds {
         if self.interval.is_zero() {
             return None;
         }
-        let begun = Duration::from_micros(self.begun_micros.load(Ordering::Relaxed));
-        Some(self.interval.saturating_sub(now.saturating_sub(begun)))
+        let due = Duration::from_micros(self.due_micros.load(Ordering::Relaxed));
+        Some(due.saturating_sub(now))
     }
 
     /// Returns whether a round is due.

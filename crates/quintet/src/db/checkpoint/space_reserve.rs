@@ -211,8 +211,10 @@ impl SpaceReserve {
                 let _ = file.set_len(state.bytes);
                 return Err(error);
             }
-            (state.bytes, state.bytes_whole) = (bytes, bytes);
+            state.bytes = bytes;
         }
+        // Also if it did not grow: less may be needed than when it was released.
+        state.bytes_whole = state.bytes;
         Ok(())
     }
 }
@@ -239,5 +241,98 @@ fn open_file(dir: &Arc<dyn Dir>) -> Result<ReserveFile> {
         Ok((bytes, file)) => Ok(ReserveFile { file: Some(file), bytes, bytes_whole: bytes }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ReserveFile::default()),
         Err(error) => Err(Error::io(format!("open {NAME}"), error)),
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(model))]
+mod tests {
+    //! Goal: the reserve has the size that is needed, and tells when the disk lacks the space.
+
+    use std::path::Path;
+
+    use super::*;
+    use crate::io::{Env as _, sim::SimEnv};
+
+    const MIB: u64 = 1 << 20;
+
+    fn dir(env: &SimEnv) -> Arc<dyn Dir> {
+        env.open_dir(Path::new("db"), true).unwrap()
+    }
+
+    fn reserve(env: &SimEnv) -> SpaceReserve {
+        SpaceReserve::open(&dir(env), 16 * MIB, false).unwrap()
+    }
+
+    #[test]
+    fn it_follows_what_is_needed_within_its_bounds() {
+        let reserve = reserve(&SimEnv::new(1));
+        let cases = [
+            (BYTES_MIN - 1, 0),
+            (BYTES_MIN, BYTES_MIN),
+            (8 * MIB, 8 * MIB),
+            // Not worth a change.
+            (8 * MIB + MIB / 2, 8 * MIB),
+            (4 * MIB, 8 * MIB),
+            (4 * MIB - 1, 4 * MIB - 1),
+            (64 * MIB, 16 * MIB),
+            (0, 0),
+        ];
+        for (needed, expected) in cases {
+            assert!(reserve.adjust(needed), "{needed} bytes");
+            assert_eq!(reserve.bytes(), expected, "{needed} bytes");
+        }
+    }
+
+    #[test]
+    fn it_is_whole_again_at_the_size_that_is_needed_then() {
+        let reserve = reserve(&SimEnv::new(1));
+        assert!(reserve.adjust(8 * MIB));
+        assert!(reserve.release_for_rounds());
+        assert_eq!(reserve.bytes(), 2 * MIB);
+        assert!(reserve.is_short());
+        assert!(!reserve.release_for_rounds(), "the part of the log is left");
+        // Less than what is left: it is whole at that size.
+        assert!(reserve.adjust(MIB));
+        assert!(!reserve.is_short());
+        assert!(reserve.release_for_rounds(), "a quarter of 2 MiB is for the log, not of 8 MiB");
+        assert_eq!(reserve.bytes(), MIB / 2);
+        while reserve.release_for_log() {}
+        assert_eq!(reserve.bytes(), 0);
+    }
+
+    #[test]
+    fn writes_are_refused_while_the_disk_lacks_its_space() {
+        let env = SimEnv::new(1);
+        let reserve = reserve(&env);
+        assert!(reserve.adjust(MIB));
+        env.set_capacity(Some(env.bytes_used()));
+        assert!(!reserve.adjust(4 * MIB));
+        assert_eq!(reserve.bytes(), MIB, "a growth that fails changes nothing");
+        let refused = reserve.admit(|| 4 * MIB);
+        assert!(matches!(refused, Err(Error::DiskFull { .. })), "{refused:?}");
+        env.set_capacity(None);
+        reserve.admit(|| 4 * MIB).unwrap();
+        assert_eq!(reserve.bytes(), 4 * MIB);
+    }
+
+    #[test]
+    fn an_opened_database_has_it_as_it_was_left() {
+        let env = SimEnv::new(1);
+        assert!(reserve(&env).adjust(4 * MIB));
+        assert_eq!(reserve(&env).bytes(), 4 * MIB);
+        // Reading changes nothing.
+        let of_reader = SpaceReserve::open(&dir(&env), 16 * MIB, true).unwrap();
+        assert!(of_reader.adjust(8 * MIB));
+        drop(of_reader);
+        let reserve = reserve(&env);
+        assert_eq!(reserve.bytes(), 4 * MIB);
+        assert!(!reserve.is_short());
+        while reserve.release_for_log() {}
+        // An empty file is one that was released.
+        assert!(self::reserve(&env).is_short());
+        SpaceReserve::open(&dir(&env), 0, false).unwrap();
+        let names = dir(&env).list().unwrap();
+        assert!(names.iter().all(|entry| entry.name != NAME), "{names:?}");
     }
 }
