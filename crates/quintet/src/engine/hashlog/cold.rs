@@ -6,6 +6,8 @@
 //!
 //! Locks: none is held across a read. Any thread may call.
 
+use std::sync::Arc;
+
 use super::{
     entry::{StoredEntry, UNIT_BYTES},
     files::FileRange,
@@ -14,7 +16,7 @@ use super::{
 };
 use crate::{
     Result,
-    io::AlignedBuffer,
+    io::{AlignedBuffer, Completion, Request},
     util::{
         codec::{to_u64, to_usize},
         sync::{Ordering, read},
@@ -45,6 +47,14 @@ impl ColdEntry {
         bytes.get(skip..).unwrap_or(&[])
     }
 
+    /// Returns the memory that the entry's bytes take, with those around them.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        to_u64(match &self.bytes {
+            ColdBytes::Plain(buffer, _) => buffer.len(),
+            ColdBytes::Unpacked(bytes, _) => bytes.capacity(),
+        })
+    }
+
     /// Returns the entry; `None` if its checksum does not match.
     pub(super) fn entry(&self) -> Option<StoredEntry<'_>> {
         StoredEntry::verify(self.bytes(), self.serial, self.unit)
@@ -62,6 +72,14 @@ pub(super) struct ColdRead {
     pub(super) bytes: usize,
     /// The packed block to read, if the entry is in one.
     block: Option<PackedBlock>,
+}
+
+impl ColdRead {
+    /// Returns the blocks to read: their file offset, the index of the data in them, and their
+    /// size.
+    pub(super) fn span(&self) -> (u64, usize, usize) {
+        self.file_range.span(self.from, self.bytes)
+    }
 }
 
 /// Disk reads between two requests for memory of other tables.
@@ -112,11 +130,28 @@ impl HashLog {
         }
     }
 
-    /// Reads an entry from the disk. An entry far larger than most takes a second read. Returns
+    /// Runs planned reads with concurrent requests. Completions are in their order.
+    pub(super) fn transfer_cold<'r>(
+        &self,
+        reads: impl Iterator<Item = &'r ColdRead>,
+    ) -> Result<Vec<Completion>> {
+        let requests = reads.map(|read| {
+            self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
+            let (offset, _, length) = read.span();
+            let file = Arc::clone(&read.file_range.file.file);
+            Request::Read { file, offset, buffer: AlignedBuffer::zeroed(length), length }
+        });
+        self.queues.transfer(&*self.context.env, requests)
+    }
+
+    /// Reads an entry from the disk, unless a prefetch did. An entry far larger than most takes a second read. Returns
     /// `None` if its chunk changed meanwhile.
     ///
     /// Fails with `Corruption` if the checksum does not match.
     pub(super) fn read_cold(&self, address: u64, state: u64) -> Result<Option<ColdEntry>> {
+        if let Some(entry) = self.prefetched.take(address, state) {
+            return Ok(Some(entry));
+        }
         let Some(request) = self.cold_read(address, state) else { return Ok(None) };
         self.ask_for_warming();
         self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);

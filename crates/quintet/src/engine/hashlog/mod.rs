@@ -62,6 +62,7 @@ mod mutants;
 pub(crate) mod options;
 mod pack;
 mod packed;
+mod prefetched;
 mod read;
 mod read_ahead;
 mod recover;
@@ -77,7 +78,7 @@ pub use self::table::HashLog;
 
 use std::sync::Arc;
 
-use self::{chunk::Chunk, large_value::LargeValue, read::BATCH, wanted_work::WantedWork};
+use self::{chunk::Chunk, large_value::LargeValue, wanted_work::WantedWork};
 use crate::{
     Result,
     contract::{
@@ -136,9 +137,7 @@ impl Engine for HashLog {
     fn prefetch(&self, hint: Hint<'_, '_>) {
         match hint {
             Hint::Replay(key) => self.index.prefetch(self.hash(key)),
-            Hint::Gets(keys) => keys.chunks(BATCH).for_each(|keys| {
-                self.prefetch_entries(keys, &mut [0; BATCH], &mut [None; BATCH]);
-            }),
+            Hint::Gets(keys) => self.prefetch_gets(keys),
             Hint::Write { .. } | Hint::Batch(_) => {}
         }
     }

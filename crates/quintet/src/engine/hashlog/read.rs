@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Error, Result,
     contract::{Cursor, Entry, FoundValue, HashOrder, OwnedValue, Value, ValueSink},
-    io::{AlignedBuffer, Completion, Request},
+    io::Completion,
     record_store::segments::NO_FRAME,
     util::{
         codec::Decoder,
@@ -298,13 +298,7 @@ impl HashLog {
         self.ask_for_warming();
         let reads = cold.iter().map(|(_, address, state)| self.cold_read(*address, *state));
         let reads: Vec<Option<ColdRead>> = reads.collect();
-        let requests = reads.iter().flatten().map(|read| {
-            self.counters.cold_reads_total.fetch_add(1, Ordering::Relaxed);
-            let (offset, _, length) = read.file_range.span(read.from, read.bytes);
-            let file = std::sync::Arc::clone(&read.file_range.file.file);
-            Request::Read { file, offset, buffer: AlignedBuffer::zeroed(length), length }
-        });
-        let mut done = self.queues.transfer(&*self.context.env, requests)?.into_iter();
+        let mut done = self.transfer_cold(reads.iter().flatten())?.into_iter();
         for ((index, address, state), read) in cold.iter().zip(&reads) {
             let Some(key) = keys.get(*index) else { continue };
             let value = match read.as_ref().and_then(|read| Some((read, done.next()?))) {
@@ -326,7 +320,7 @@ impl HashLog {
         request: &ColdRead,
         completion: Completion,
     ) -> Result<Option<Value>> {
-        let (offset, skip, span) = request.file_range.span(request.from, request.bytes);
+        let (offset, skip, span) = request.span();
         let count =
             completion.result.map_err(|error| request.file_range.read_error(offset, error))?;
         if count < span {

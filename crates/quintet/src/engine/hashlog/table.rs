@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use super::{
     arena::ChunkArena, chunk::Chunk, current_entry::PrefetchedEntry, files::TableIdentity,
     index::SlotTable, large_value::LargeValue, maintenance::Maintenance, options::HashLogSettings,
+    prefetched::PrefetchedEntries,
 };
 use crate::{
     Error,
@@ -109,6 +110,8 @@ pub struct HashLog {
     pub(super) room_attempts: RoomAttempts,
     /// Entries read ahead for writes that are admitted and not applied yet, by hash.
     pub(super) read_ahead_entries: ReadAhead<PrefetchedEntry>,
+    /// Entries that prefetches have read for gets.
+    pub(super) prefetched: PrefetchedEntries,
     pub(super) counters: HashLogCounters,
 }
 

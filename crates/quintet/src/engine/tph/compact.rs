@@ -42,7 +42,8 @@ const HASH_TABLES_MAX: u64 = 1 << 20;
 /// Returns the sources of newer entries for a level, from a start on.
 type NewerSources<'a> = dyn Fn(&ScanStart) -> Vec<TphCursor> + Sync + 'a;
 
-/// The result of a merge into one table: `None` while it runs. The inner `None` means that the
+/// The result of a merge into one table: `None` while it runs, or if it has no newer entries. The
+/// inner `None` means that the
 /// table does not change.
 type MergeOutcome = Option<Result<Option<Vec<TphTable>>>>;
 
@@ -113,7 +114,7 @@ impl TphStore {
                         .flat_map(|table| self.newer_cursors(table, start, ahead))
                         .collect()
                 };
-                let level = self.merge_into(version, 0, &newer, &unpublished)?;
+                let level = self.merge_into(version, 0, &newer, None, &unpublished)?;
                 self.publish(&unpublished, None, &[], |version| {
                     let mut version = version.clone();
                     version.level0 = without(&version.level0, &merged);
@@ -127,7 +128,9 @@ impl TphStore {
                 let unpublished = UnpublishedSsts::new(self);
                 let ahead = self.merge_ahead(table.ssts.len());
                 let newer = |start: &ScanStart| self.newer_cursors(table, start, ahead);
-                let level = self.merge_into(version, index + 1, &newer, &unpublished)?;
+                let within = self.partition_of(version, *index, table);
+                let level =
+                    self.merge_into(version, index + 1, &newer, within.as_ref(), &unpublished)?;
                 self.publish(&unpublished, None, &[], |version| {
                     let mut version = version.clone();
                     let lower_bound = table.lower_bound.clone();
@@ -238,20 +241,50 @@ impl TphStore {
         (0..count).map(table).collect()
     }
 
+    /// Returns the partition of one table of a level (0 is level 1).
+    fn partition_of(
+        &self,
+        version: &Version,
+        index: usize,
+        table: &Arc<TphTable>,
+    ) -> Option<Partition> {
+        let level = version.levels.get(index)?;
+        let number = level.iter().position(|one| Arc::ptr_eq(one, table))?;
+        self.partition(level, number)
+    }
+
+    /// Returns the partition of a table of a level, by its number.
+    fn partition(&self, level: &[Arc<TphTable>], number: usize) -> Option<Partition> {
+        let next = level.get(number + 1);
+        let end = next.map(|table| table.lower_bound.clone()).unwrap_or_default();
+        let range = level.get(number)?.lower_bound.clone()..end;
+        Some(Partition { partitioning: self.partitioning, range, is_last: next.is_none() })
+    }
+
     /// Merges newer entries into the tables of a level (0 is level 1) that have their keys, in
-    /// parallel. Returns the new tables of the level.
+    /// parallel. Returns the new tables of the level. All newer entries are `within` a partition,
+    /// if there is one: they are not read for tables that it does not overlap.
     pub(super) fn merge_into(
         &self,
         version: &Version,
         index: usize,
         newer: &NewerSources<'_>,
+        within: Option<&Partition>,
         unpublished: &UnpublishedSsts<'_>,
     ) -> Result<Vec<Arc<TphTable>>> {
         let level = self.level_tables(version, index);
         let has_deeper = version.has_ssts_below(index);
         let outcomes: Vec<Mutex<MergeOutcome>> = level.iter().map(|_| Mutex::new(None)).collect();
         self.context.env.parallel(level.len(), &|number| {
-            let outcome = self.merge_into_table(&level, number, has_deeper, newer, unpublished);
+            let (Some(table), Some(partition)) =
+                (level.get(number), self.partition(&level, number))
+            else {
+                return;
+            };
+            if within.is_some_and(|within| !within.overlaps(&partition)) {
+                return;
+            }
+            let outcome = self.merge_into_table((table, partition), has_deeper, newer, unpublished);
             if let Some(slot) = outcomes.get(number) {
                 *lock(slot) = Some(outcome);
             }
@@ -270,18 +303,11 @@ impl TphStore {
     /// Merges the newer entries that belong to one table into it. Returns `None` if there are none.
     fn merge_into_table(
         &self,
-        level: &[Arc<TphTable>],
-        number: usize,
+        (table, partition): (&Arc<TphTable>, Partition),
         has_deeper: bool,
         newer: &NewerSources<'_>,
         unpublished: &UnpublishedSsts<'_>,
     ) -> Result<Option<Vec<TphTable>>> {
-        let Some(table) = level.get(number) else { return Ok(None) };
-        let next = level.get(number + 1);
-        let end = next.map(|table| table.lower_bound.clone()).unwrap_or_default();
-        let range = table.lower_bound.clone()..end;
-        let partitioning = self.partitioning;
-        let partition = Partition { partitioning, range, is_last: next.is_none() };
         let flow = self.queues.flow(&*self.context.env)?;
         let start = ScanStart::up(partition.first_key()).with(&flow);
         let inner = TphMergeCursor::new(newer(&start), Direction::Up);

@@ -91,7 +91,7 @@ impl TphStore {
             let _compacting = lock(&self.compacting);
             let super_version = self.write_buffer.view.load_full();
             let newer = |start: &ScanStart| memtable_cursors(frozen, start);
-            let level = self.merge_into(&super_version.version, 0, &newer, &unpublished)?;
+            let level = self.merge_into(&super_version.version, 0, &newer, None, &unpublished)?;
             return self.publish(&unpublished, complete, frozen, |version| {
                 let mut version = version.clone();
                 version.set_level(0, level);

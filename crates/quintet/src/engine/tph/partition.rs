@@ -51,6 +51,13 @@ impl Partition {
             && key >= self.range.end.as_slice()
     }
 
+    /// Returns whether a key can belong to both tables.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        let begins_before_end =
+            |one: &Self, two: &Self| two.is_last || one.range.start < two.range.end;
+        begins_before_end(self, other) && begins_before_end(other, self)
+    }
+
     /// Returns a key that is not above any key of the table, or `None` if there is no such bound.
     pub(super) fn first_key(&self) -> Option<Vec<u8>> {
         matches!(self.partitioning, Partitioning::Key).then(|| self.range.start.clone())

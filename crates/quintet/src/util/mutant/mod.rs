@@ -184,6 +184,8 @@ bugs! {
     HashlogForgetsCollisions = 57, "hashlog-forgets-collisions";
     /// Copies of a compaction rank above entries that were written meanwhile.
     HashlogRanksCopiesHighest = 58, "hashlog-ranks-copies-highest";
+    /// A get takes a prefetched copy from its address whatever life its chunk had then.
+    HashlogTakesOldCopies = 418, "hashlog-takes-old-copies";
     /// The index loses the entries of overflow nodes when it shrinks.
     SlotsShrinkLosesNodes = 59, "slots-shrink-loses-nodes";
     // The redo journal.

@@ -24,6 +24,7 @@ use crate::{
             number_of as manifest_number,
         },
         options::HashLogSettings,
+        prefetched::PrefetchedEntries,
         table::{HashLog, HashLogCounters},
     },
     io::Queues,
@@ -81,6 +82,7 @@ impl HashLog {
             queues: Queues::default(),
             room_attempts: RoomAttempts::default(),
             read_ahead_entries: ReadAhead::default(),
+            prefetched: PrefetchedEntries::new(Arc::clone(&context.budget)),
             counters: HashLogCounters::default(),
             context,
         };

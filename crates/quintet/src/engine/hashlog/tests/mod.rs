@@ -6,6 +6,7 @@ mod faults;
 mod file_sizes;
 mod frames;
 mod packed;
+mod prefetch;
 mod reopening;
 mod reuse;
 mod room;

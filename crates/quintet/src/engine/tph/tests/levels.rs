@@ -1,6 +1,7 @@
 //! Merges reach all levels, split tables and collect garbage.
 
 use super::*;
+use crate::io::sim::Call;
 
 #[test]
 fn merges_reach_all_levels_and_collect_garbage() {
@@ -90,6 +91,40 @@ fn a_level_is_merged_down_although_level_0_is_full() {
         );
         check(&engine);
     }
+}
+
+/// A table of hash ranges is read for each of its children, and not for those of other tables.
+#[test]
+fn a_table_of_hash_ranges_is_read_for_its_children_alone() {
+    let bench = Bench::new(22, "hash_range").set("fanout", "8").set("cache_bytes", "0");
+    let (engine, _) = bench.open();
+    let store = &engine.store;
+    let level1 = || -> u64 {
+        let super_version = store.write_buffer.view.load_full();
+        let level = super_version.version.levels.first();
+        level.map_or(0, |tables| tables.iter().map(|table| table.live_bytes()).sum())
+    };
+    let (mut lsn, mut merged_down) = (0, 0);
+    while merged_down < 8 {
+        for _ in 0..200 {
+            lsn += 1;
+            put(&engine, lsn, &(lsn * 7919 % 1_000_003).to_be_bytes(), &[1; 100]);
+        }
+        engine.checkpoint(Lsn(lsn)).unwrap();
+        loop {
+            let (bytes, reads) = (level1(), bench.env.calls(&[Call::Read]));
+            if !store.compact_step().unwrap() {
+                break;
+            }
+            if level1() < bytes {
+                merged_down += 1;
+                let reads = bench.env.calls(&[Call::Read]) - reads;
+                // Up to three for each child; level 2 has 64 tables.
+                assert!(reads <= 8 * 4, "{reads} reads of a table with 8 children");
+            }
+        }
+    }
+    check(&engine);
 }
 
 #[test]
