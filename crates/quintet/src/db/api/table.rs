@@ -140,11 +140,11 @@ impl Table {
     /// afterwards. Changes nothing that a caller can observe but the time of these reads.
     ///
     /// `hashlog` and `trie` prefetch index and entry into the processor's caches, so that the cache
-    /// misses of the keys overlap; 8 to 32 keys at once are best. `hashlog` and `btree` read what is
-    /// not in memory with concurrent requests, and wait for them. `hashlog` keeps copies of such
+    /// misses of the keys overlap; 8 to 32 keys at once are best. `hashlog` and `btree` read what
+    /// is not in memory with concurrent requests, and wait for them. `hashlog` keeps copies of such
     /// entries for their next gets, in 1/32 of the memory budget and at most 4 MiB. The other
-    /// engines do nothing. Fails with [`Error::Forked`],
-    /// [`Error::Closed`] or [`Error::StaleTable`], never because of a key.
+    /// engines do nothing. Fails with [`Error::Forked`], [`Error::Closed`] or
+    /// [`Error::StaleTable`], never because of a key.
     pub fn prefetch(&self, keys: &[&[u8]]) -> Result<()> {
         if !self.state.is_live() {
             return self.on_successor(|table| table.prefetch(keys));

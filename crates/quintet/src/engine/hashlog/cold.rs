@@ -9,9 +9,8 @@
 use std::sync::Arc;
 
 use super::{
+    cold_entry::{ColdBytes, ColdEntry, ColdRead},
     entry::{StoredEntry, UNIT_BYTES},
-    files::FileRange,
-    pack::PackedBlock,
     table::HashLog,
 };
 use crate::{
@@ -22,65 +21,6 @@ use crate::{
         sync::{Ordering, read},
     },
 };
-
-/// An entry read from the disk.
-#[derive(Debug)]
-pub(super) struct ColdEntry {
-    bytes: ColdBytes,
-    serial: u64,
-    unit: usize,
-}
-
-/// The bytes read, and the index of the entry in them.
-#[derive(Debug)]
-enum ColdBytes {
-    Plain(AlignedBuffer, usize),
-    Unpacked(Vec<u8>, usize),
-}
-
-impl ColdEntry {
-    fn bytes(&self) -> &[u8] {
-        let (bytes, skip) = match &self.bytes {
-            ColdBytes::Plain(buffer, skip) => (buffer.as_slice(), *skip),
-            ColdBytes::Unpacked(bytes, skip) => (bytes.as_slice(), *skip),
-        };
-        bytes.get(skip..).unwrap_or(&[])
-    }
-
-    /// Returns the memory that the entry's bytes take, with those around them.
-    pub(super) fn memory_bytes(&self) -> u64 {
-        to_u64(match &self.bytes {
-            ColdBytes::Plain(buffer, _) => buffer.len(),
-            ColdBytes::Unpacked(bytes, _) => bytes.capacity(),
-        })
-    }
-
-    /// Returns the entry; `None` if its checksum does not match.
-    pub(super) fn entry(&self) -> Option<StoredEntry<'_>> {
-        StoredEntry::verify(self.bytes(), self.serial, self.unit)
-    }
-}
-
-/// A planned read of an entry.
-#[derive(Debug)]
-pub(super) struct ColdRead {
-    pub(super) file_range: FileRange,
-    serial: u64,
-    unit: u64,
-    /// Offset in the file range, and number of bytes.
-    pub(super) from: u64,
-    pub(super) bytes: usize,
-    /// The packed block to read, if the entry is in one.
-    block: Option<PackedBlock>,
-}
-
-impl ColdRead {
-    /// Returns the blocks to read: their file offset, the index of the data in them, and their
-    /// size.
-    pub(super) fn span(&self) -> (u64, usize, usize) {
-        self.file_range.span(self.from, self.bytes)
-    }
-}
 
 /// Disk reads between two requests for memory of other tables.
 const REQUEST_PERIOD: u64 = 16;
@@ -144,8 +84,8 @@ impl HashLog {
         self.queues.transfer(&*self.context.env, requests)
     }
 
-    /// Reads an entry from the disk, unless a prefetch did. An entry far larger than most takes a second read. Returns
-    /// `None` if its chunk changed meanwhile.
+    /// Reads an entry from the disk, unless a prefetch did. An entry far larger than most takes a
+    /// second read. Returns `None` if its chunk changed meanwhile.
     ///
     /// Fails with `Corruption` if the checksum does not match.
     pub(super) fn read_cold(&self, address: u64, state: u64) -> Result<Option<ColdEntry>> {
@@ -187,7 +127,7 @@ impl HashLog {
             ColdBytes::Plain(buffer, skip)
         };
         let unit = to_usize(request.unit);
-        let cold = ColdEntry { bytes, serial: request.serial, unit };
+        let cold = ColdEntry::new(bytes, request.serial, unit);
         let (id, _) = self.arena.split(address);
         match (cold.entry().is_some(), self.arena.state(id) == state && self.chunk_is(id, request))
         {

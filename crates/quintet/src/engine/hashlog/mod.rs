@@ -44,6 +44,7 @@ mod check;
 mod checkpoint;
 mod chunk;
 mod cold;
+mod cold_entry;
 mod compact;
 mod current_entry;
 mod entry;

@@ -17,19 +17,12 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::{
-    cold::{ColdEntry, ColdRead},
-    read::BATCH,
-    table::HashLog,
-};
-use crate::{
-    record_store::segments::frame_in,
-    util::{
-        budget::Budget,
-        codec::{to_u64, to_usize},
-        mutant::mutant,
-        sync::{AtomicU64, Mutex, Ordering, lock},
-    },
+use super::cold_entry::ColdEntry;
+use crate::util::{
+    budget::Budget,
+    codec::{to_u64, to_usize},
+    mutant::mutant,
+    sync::{AtomicU64, Mutex, Ordering, lock},
 };
 
 /// The copies take at most one part in this many of the budget, and at most this many bytes.
@@ -37,12 +30,10 @@ const BUDGET_PART: u64 = 32;
 const BYTES_MAX: u64 = 4 << 20;
 /// Most copies. A get compares its entry with each.
 const COPIES_MAX: usize = 512;
-/// An entry that needs a longer read is left to its get.
-const READ_BYTES_MAX: usize = 32 << 10;
 
 /// An entry, and where it is in its table: its address, and the state of its chunk.
 #[derive(Debug)]
-struct Copied {
+struct EntryCopy {
     address: u64,
     state: u64,
     entry: ColdEntry,
@@ -60,7 +51,7 @@ pub(super) struct PrefetchedEntries {
 #[derive(Debug, Default)]
 struct Copies {
     /// The oldest first.
-    queue: VecDeque<Copied>,
+    queue: VecDeque<EntryCopy>,
     bytes: u64,
 }
 
@@ -78,11 +69,11 @@ impl PrefetchedEntries {
         Self { budget, bytes_max, count: AtomicU64::new(0), copies: Mutex::default() }
     }
 
-    fn add(&self, (address, state): (u64, u64), entry: ColdEntry) {
+    pub(super) fn add(&self, (address, state): (u64, u64), entry: ColdEntry) {
         let mut copies = lock(&self.copies);
         let before = copies.bytes;
         copies.bytes += entry.memory_bytes();
-        copies.queue.push_back(Copied { address, state, entry });
+        copies.queue.push_back(EntryCopy { address, state, entry });
         while copies.bytes > self.bytes_max || copies.queue.len() > COPIES_MAX {
             copies.remove(0);
         }
@@ -108,7 +99,7 @@ impl PrefetchedEntries {
     fn take_locked(&self, address: u64, state: u64) -> Option<ColdEntry> {
         let mut copies = lock(&self.copies);
         let before = copies.bytes;
-        let is_it = |copied: &Copied| {
+        let is_it = |copied: &EntryCopy| {
             let is_same = mutant!(HashlogTakesOldCopies: true, else copied.state == state);
             copied.address == address && is_same
         };
@@ -119,7 +110,7 @@ impl PrefetchedEntries {
     }
 
     /// Removes from `places` those of which there are copies.
-    fn retain_missing(&self, places: &mut Vec<(u64, u64)>) {
+    pub(super) fn retain_missing(&self, places: &mut Vec<(u64, u64)>) {
         let copies = lock(&self.copies);
         let is_copied = |place: &(u64, u64)| {
             copies.queue.iter().any(|copied| (copied.address, copied.state) == *place)
@@ -128,7 +119,7 @@ impl PrefetchedEntries {
     }
 
     /// Returns how many copies of this many bytes have room at once.
-    fn room(&self, bytes: usize) -> usize {
+    pub(super) fn room(&self, bytes: usize) -> usize {
         to_usize(self.bytes_max) / bytes.max(1)
     }
 }
@@ -136,53 +127,5 @@ impl PrefetchedEntries {
 impl Drop for PrefetchedEntries {
     fn drop(&mut self) {
         self.budget.release(lock(&self.copies).bytes);
-    }
-}
-
-impl HashLog {
-    /// Prefetches for gets of `keys`: index lines and entries into the processor's caches, and what
-    /// is not in memory from the disk, with concurrent requests. Leaves errors to the gets.
-    pub(super) fn prefetch_gets(&self, keys: &[&[u8]]) {
-        for keys in keys.chunks(BATCH) {
-            let mut seen = [None; BATCH];
-            self.prefetch_entries(keys, &mut [0; BATCH], &mut seen);
-            if self.counters.cold_chunks.load(Ordering::Relaxed) > 0 {
-                self.prefetch_cold(&seen);
-            }
-        }
-    }
-
-    fn prefetch_cold(&self, seen: &[Option<(u64, u64)>]) {
-        // If the entry has moved since, a chunk in memory may count as one that is not. Its state
-        // differs then, so no read is planned.
-        let is_cold = |(_, state): &(u64, u64)| frame_in(*state).is_none();
-        let mut cold: Vec<(u64, u64)> = seen.iter().copied().flatten().filter(is_cold).collect();
-        cold.sort_unstable();
-        cold.dedup();
-        self.prefetched.retain_missing(&mut cold);
-        let planned = cold.into_iter().filter_map(|place| {
-            let read = self.cold_read(place.0, place.1)?;
-            (read.bytes <= READ_BYTES_MAX).then_some((place, read))
-        });
-        let mut planned: Vec<((u64, u64), ColdRead)> = planned.collect();
-        let longest = planned.iter().map(|(_, read)| read.span().2).max().unwrap_or_default();
-        planned.truncate(self.prefetched.room(longest));
-        // One alone is read as soon by its get.
-        if planned.len() < 2 {
-            return;
-        }
-        self.ask_for_warming();
-        let Ok(completions) = self.transfer_cold(planned.iter().map(|(_, read)| read)) else {
-            return;
-        };
-        for ((place, read), completion) in planned.iter().zip(completions) {
-            let (_, skip, span) = read.span();
-            if completion.result.is_ok_and(|count| count >= span)
-                && let Ok(Some(entry)) =
-                    self.finish_cold(place.0, place.1, read, completion.buffer, skip)
-            {
-                self.prefetched.add(*place, entry);
-            }
-        }
     }
 }

@@ -8,7 +8,7 @@
 
 use super::{
     arena::{ArenaRead, copy_value},
-    cold::{ColdEntry, ColdRead},
+    cold_entry::{ColdEntry, ColdRead},
     entry::{EntryHead, EntryKind, LargeRef, StoredEntry},
     files::label,
     index::SlotTable,
@@ -18,7 +18,7 @@ use crate::{
     Error, Result,
     contract::{Cursor, Entry, FoundValue, HashOrder, OwnedValue, Value, ValueSink},
     io::Completion,
-    record_store::segments::NO_FRAME,
+    record_store::segments::{NO_FRAME, frame_in},
     util::{
         codec::Decoder,
         sync::{AtomicU64, Backoff, Ordering},
@@ -27,7 +27,10 @@ use crate::{
 };
 
 /// Keys of a multi-get whose cache misses overlap.
-pub(super) const BATCH: usize = 32;
+const BATCH: usize = 32;
+
+/// An entry that needs a longer read is not prefetched.
+const PREFETCH_BYTES_MAX: usize = 32 << 10;
 
 /// Maximum number of times that one read is repeated because its entry changed. Beyond it, no
 /// writer is the cause: the entry names a large value that does not exist, so the table is damaged.
@@ -237,7 +240,7 @@ impl HashLog {
     /// hash and what [`Self::prefetch_entry`] returns.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call costs 20 of 1,030 instructions of a key")]
-    pub(super) fn prefetch_entries(
+    fn prefetch_entries(
         &self,
         batch: &[&[u8]],
         hashes: &mut [u64; BATCH],
@@ -249,6 +252,52 @@ impl HashLog {
         }
         for ((seen, hash), _) in seen.iter_mut().zip(hashes).zip(batch) {
             *seen = self.prefetch_entry(*hash);
+        }
+    }
+
+    /// Prefetches for gets of `keys`: index lines and entries into the processor's caches, and what
+    /// is not in memory from the disk, with concurrent requests. Leaves errors to the gets.
+    pub(super) fn prefetch_gets(&self, keys: &[&[u8]]) {
+        for keys in keys.chunks(BATCH) {
+            let mut seen = [None; BATCH];
+            self.prefetch_entries(keys, &mut [0; BATCH], &mut seen);
+            if self.counters.cold_chunks.load(Ordering::Relaxed) > 0 {
+                self.prefetch_cold(&seen);
+            }
+        }
+    }
+
+    fn prefetch_cold(&self, seen: &[Option<(u64, u64)>]) {
+        // If the entry has moved since, a chunk in memory may count as one that is not. Its state
+        // differs then, so no read is planned.
+        let is_cold = |(_, state): &(u64, u64)| frame_in(*state).is_none();
+        let mut cold: Vec<(u64, u64)> = seen.iter().copied().flatten().filter(is_cold).collect();
+        cold.sort_unstable();
+        cold.dedup();
+        self.prefetched.retain_missing(&mut cold);
+        let planned = cold.into_iter().filter_map(|place| {
+            let read = self.cold_read(place.0, place.1)?;
+            (read.bytes <= PREFETCH_BYTES_MAX).then_some((place, read))
+        });
+        let mut planned: Vec<((u64, u64), ColdRead)> = planned.collect();
+        let longest = planned.iter().map(|(_, read)| read.span().2).max().unwrap_or_default();
+        planned.truncate(self.prefetched.room(longest));
+        // One alone is read as soon by its get.
+        if planned.len() < 2 {
+            return;
+        }
+        self.ask_for_warming();
+        let Ok(completions) = self.transfer_cold(planned.iter().map(|(_, read)| read)) else {
+            return;
+        };
+        for ((place, read), completion) in planned.iter().zip(completions) {
+            let (_, skip, span) = read.span();
+            if completion.result.is_ok_and(|count| count >= span)
+                && let Ok(Some(entry)) =
+                    self.finish_cold(place.0, place.1, read, completion.buffer, skip)
+            {
+                self.prefetched.add(*place, entry);
+            }
         }
     }
 

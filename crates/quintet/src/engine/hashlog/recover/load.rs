@@ -18,7 +18,7 @@ use std::{
 use crate::engine::hashlog::{
     arena::EXTENT_HEAD_UNITS,
     chunk::Chunk,
-    cold::ColdEntry,
+    cold_entry::ColdEntry,
     entry::{EntryKind, LargeRef, StoredEntry, UNIT_BYTES},
     files::FileRange,
     index::{AddOutcome, IndexLoader, SLOTS},

@@ -2,9 +2,15 @@
 //!
 //! How: a range of the snapshot runs upwards, and another one downwards. Each is opened when the
 //! iterator first moves that way from a key, and kept while it goes on. So a change of direction
-//! costs a search, and a step in one direction costs none.
+//! costs a search, and a step in one direction costs none. An iterator that goes on upwards copies
+//! blocks of entries, because each entry of a range is allocated for itself.
 
-use std::{collections::VecDeque, fmt, ops::Deref, sync::Arc};
+use std::{
+    collections::VecDeque,
+    fmt,
+    ops::{ControlFlow, Deref},
+    sync::Arc,
+};
 
 use quintet::{Entries, Key, KeyRange, Snapshot, Table, Value};
 
@@ -140,16 +146,107 @@ impl PageSource for Source {
 /// Number of entries of a page. The first page has one, because a seek is often for one entry.
 const PAGE_ENTRIES: usize = 64;
 
+/// Number of steps upwards after which entries are copied in blocks.
+const SINGLE_ENTRIES: usize = 16;
+/// Bytes of entries in the first block, and at most. Each block costs a search.
+const BLOCK_BYTES: usize = 8 << 10;
+const BLOCK_BYTES_MAX: usize = 256 << 10;
+
+/// Entries of a snapshot that were copied at once, in ascending order, and those after them.
+#[derive(Debug)]
+struct Block {
+    /// Keys and values, back to back.
+    bytes: Vec<u8>,
+    /// Where each entry's key and value end.
+    ends: Vec<(usize, usize)>,
+    /// The number of the current entry.
+    place: usize,
+    /// The range after the block. `None`: there is nothing.
+    rest: Option<KeyRange>,
+    /// Bytes of the next block.
+    next_bytes: usize,
+}
+
+impl Block {
+    /// Makes an empty block before a range.
+    fn before(range: KeyRange) -> Self {
+        Self {
+            bytes: Vec::new(),
+            ends: Vec::new(),
+            place: 0,
+            rest: Some(range),
+            next_bytes: BLOCK_BYTES,
+        }
+    }
+
+    /// Returns the key and the value of the current entry.
+    fn entry(&self) -> Option<(&[u8], &[u8])> {
+        let (key_end, value_end) = *self.ends.get(self.place)?;
+        let before = self.place.checked_sub(1).and_then(|place| self.ends.get(place));
+        let start = before.map_or(0, |(_, end)| *end);
+        Some((self.bytes.get(start..key_end)?, self.bytes.get(key_end..value_end)?))
+    }
+
+    /// Moves to the next entry. Returns `false` at the end of the range.
+    fn advance(&mut self, snapshot: &Snapshot, table: &Table) -> Result<bool, Status> {
+        self.place += 1;
+        if self.place < self.ends.len() {
+            return Ok(true);
+        }
+        self.fill(snapshot, table)
+    }
+
+    fn fill(&mut self, snapshot: &Snapshot, table: &Table) -> Result<bool, Status> {
+        let Some(mut range) = self.rest.take() else { return Ok(false) };
+        self.bytes.clear();
+        // One that had a long value.
+        self.bytes.shrink_to(2 * BLOCK_BYTES_MAX);
+        self.ends.clear();
+        self.place = 0;
+        let (bytes, ends, most) = (&mut self.bytes, &mut self.ends, self.next_bytes);
+        snapshot.visit(table, range.clone(), |key, value| {
+            bytes.extend_from_slice(key);
+            let key_end = bytes.len();
+            bytes.extend_from_slice(value);
+            ends.push((key_end, bytes.len()));
+            if bytes.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        let is_full = self.bytes.len() >= most;
+        self.place = self.ends.len().saturating_sub(1);
+        if let Some((last, _)) = self.entry().filter(|_| is_full) {
+            range.start = Some(after(last));
+            self.rest = Some(range);
+        }
+        self.place = 0;
+        self.next_bytes = (most * 4).min(BLOCK_BYTES_MAX);
+        Ok(!self.ends.is_empty())
+    }
+}
+
 /// A range that is read in one direction.
 enum OpenRange {
-    Entries(Box<Entries>),
-    Pages { source: Arc<dyn PageSource>, page: Page, count: usize },
+    /// One by one. After some steps upwards, blocks follow.
+    Entries {
+        entries: Box<Entries>,
+        taken: usize,
+        end: Option<Vec<u8>>,
+    },
+    Block(Block),
+    Pages {
+        source: Arc<dyn PageSource>,
+        page: Page,
+        count: usize,
+    },
 }
 
 impl OpenRange {
     fn new(source: &Source, table: &Table, range: KeyRange) -> Result<Self, Status> {
         Ok(match source {
-            Source::Snapshot(snapshot) => Self::Entries(Box::new(snapshot.range(table, range)?)),
+            Source::Snapshot(snapshot) => {
+                let end = range.end.clone();
+                let entries = Box::new(snapshot.range(table, range)?);
+                Self::Entries { entries, taken: 0, end }
+            }
             Source::Pages(source) => Self::Pages {
                 source: source.clone(),
                 page: Page { entries: VecDeque::new(), rest: Some(range) },
@@ -158,26 +255,53 @@ impl OpenRange {
         })
     }
 
-    /// Returns the next entry in a direction, which is the same in each call.
-    fn next(&mut self, table: &Table, direction: Direction) -> Result<Option<Entry>, Status> {
-        match self {
-            Self::Entries(entries) => {
+    /// Moves to the next entry in a direction, which is the same in each call. `key` is that of the
+    /// current entry: a block begins only with it.
+    fn next(
+        &mut self,
+        (source, table): (&Source, &Table),
+        direction: Direction,
+        key: Option<&[u8]>,
+    ) -> Result<Current, Status> {
+        if let (Self::Entries { taken: SINGLE_ENTRIES.., end, .. }, Direction::Up, Some(key)) =
+            (&mut *self, direction, key)
+        {
+            let range = KeyRange { start: Some(after(key)), end: end.take() };
+            *self = Self::Block(Block::before(range));
+        }
+        let entry = match self {
+            Self::Entries { entries, taken, .. } => {
+                *taken += 1;
                 let entry = match direction {
                     Direction::Up => entries.next(),
                     Direction::Down => entries.next_back(),
                 };
-                Ok(entry.transpose()?.map(|(key, value)| (key, EntryValue::Stored(value))))
+                entry.transpose()?.map(|(key, value)| (key, EntryValue::Stored(value)))
+            }
+            Self::Block(block) => {
+                let Source::Snapshot(snapshot) = source else { return Ok(Current::None) };
+                let has_next = block.advance(snapshot, table)?;
+                return Ok(if has_next { Current::InBlock } else { Current::None });
             }
             Self::Pages { source, page, count } => loop {
                 if let Some(entry) = page.entries.pop_front() {
-                    return Ok(Some(entry));
+                    break Some(entry);
                 }
-                let Some(range) = page.rest.take() else { return Ok(None) };
+                let Some(range) = page.rest.take() else { break None };
                 *page = source.page(table, range, direction, *count)?;
                 *count = PAGE_ENTRIES;
             },
-        }
+        };
+        Ok(entry.map_or(Current::None, Current::Entry))
     }
+}
+
+/// The current entry of an iterator.
+enum Current {
+    None,
+    Entry(Entry),
+    /// The current one of the block above.
+    InBlock,
 }
 
 /// Returns the least key above a stored key.
@@ -195,7 +319,7 @@ pub struct StoreIterator {
     above: Option<OpenRange>,
     /// The entries below the current one, if the last step was downwards.
     below: Option<OpenRange>,
-    current: Option<Entry>,
+    current: Current,
     failure: Option<Status>,
 }
 
@@ -220,7 +344,7 @@ impl StoreIterator {
             comparator,
             above: None,
             below: None,
-            current: None,
+            current: Current::None,
             failure: None,
         }
     }
@@ -234,13 +358,13 @@ impl StoreIterator {
     #[must_use]
     pub fn map_source(mut self, map: impl FnOnce(Source) -> Source) -> Self {
         self.reset();
-        self.current = None;
         self.source = map(self.source);
         self
     }
 
     /// Sets the snapshot for the next movement from the present entry.
     pub fn move_to_snapshot(&mut self, snapshot: Snapshot) {
+        self.own_current();
         (self.above, self.below) = (None, None);
         self.source = Source::Snapshot(snapshot);
     }
@@ -250,19 +374,37 @@ impl StoreIterator {
         self.bounds = bounds;
     }
 
+    /// Returns the current entry. The key is in its stored form.
+    fn entry(&self) -> Option<(&[u8], &[u8])> {
+        match (&self.current, &self.above) {
+            (Current::Entry((key, value)), _) => Some((key, value)),
+            (Current::InBlock, Some(OpenRange::Block(block))) => block.entry(),
+            _ => None,
+        }
+    }
+
+    /// Takes the current entry out of its block, which may leave then.
+    fn own_current(&mut self) {
+        if matches!(self.current, Current::InBlock) {
+            let owned =
+                self.entry().map(|(key, value)| (key.to_vec(), EntryValue::Own(value.to_vec())));
+            self.current = owned.map_or(Current::None, Current::Entry);
+        }
+    }
+
     /// Returns whether the iterator is at an entry.
     pub fn is_valid(&self) -> bool {
-        self.current.is_some()
+        !matches!(self.current, Current::None)
     }
 
     /// Returns the key of the entry. It is valid until the iterator moves.
     pub fn key(&self) -> Option<&[u8]> {
-        self.current.as_ref().map(|(key, _)| keys::key(key))
+        self.entry().map(|(key, _)| keys::key(key))
     }
 
     /// Returns the value of the entry. It is valid until the iterator moves.
     pub fn value(&self) -> Option<&[u8]> {
-        self.current.as_ref().map(|(_, value)| &**value)
+        self.entry().map(|(_, value)| value)
     }
 
     /// Returns why the last movement failed. A seek forgets it.
@@ -270,28 +412,44 @@ impl StoreIterator {
         self.failure.as_ref()
     }
 
-    /// Forgets a failure, before a seek.
+    /// Leaves the entry and forgets a failure.
     fn reset(&mut self) {
+        self.current = Current::None;
         (self.above, self.below, self.failure) = (None, None, None);
     }
 
-    /// Reads the next entry in a direction.
-    fn step(&mut self, direction: Direction) -> Result<Option<Entry>, Status> {
-        let range = match direction {
+    /// Moves to the next entry in a direction.
+    fn step(&mut self, direction: Direction) -> Result<(), Status> {
+        let open = match direction {
             Direction::Up => self.above.as_mut(),
             Direction::Down => self.below.as_mut(),
         };
-        let next = range.map(|range| range.next(&self.table, direction)).transpose()?.flatten();
-        if let (Some(comparator), Some((before, _)), Some((after, _))) =
-            (&self.comparator, &self.current, &next)
+        let Some(open) = open else {
+            self.current = Current::None;
+            return Ok(());
+        };
+        let begins_block = direction == Direction::Up
+            && matches!(open, OpenRange::Entries { taken: SINGLE_ENTRIES.., .. });
+        let key = match (&self.current, &*open) {
+            _ if !begins_block && self.comparator.is_none() => None,
+            (Current::Entry((key, _)), _) => Some(key.clone()),
+            (Current::InBlock, OpenRange::Block(block)) => {
+                block.entry().map(|(key, _)| key.to_vec())
+            }
+            _ => None,
+        };
+        self.current = open.next((&self.source, &self.table), direction, key.as_deref())?;
+        if let (Some(comparator), Some(before), Some((after, _))) =
+            (&self.comparator, &key, self.entry())
         {
             comparator.check(keys::key(before), keys::key(after))?;
         }
-        Ok(next)
+        Ok(())
     }
 
     /// Moves to the first entry of a range, or to the last one.
     fn enter(&mut self, start: Option<Vec<u8>>, end: Option<Vec<u8>>, direction: Direction) {
+        self.own_current();
         let opened = OpenRange::new(&self.source, &self.table, KeyRange { start, end });
         let entered = opened.and_then(|range| {
             let entries = Some(range);
@@ -299,25 +457,21 @@ impl StoreIterator {
                 if direction == Direction::Up { (entries, None) } else { (None, entries) };
             self.step(direction)
         });
-        self.set(entered);
+        self.end_move(entered);
     }
 
-    fn set(&mut self, entry: Result<Option<Entry>, Status>) {
-        match entry {
-            Ok(entry) => self.current = entry,
-            Err(status) => {
-                self.reset();
-                (self.current, self.failure) = (None, Some(status));
-            }
-        }
-        if self.current.is_none() {
+    /// Ends a movement: forgets the ranges if it has left the entries.
+    fn end_move(&mut self, moved: Result<(), Status>) {
+        if let Err(status) = moved {
+            self.reset();
+            self.failure = Some(status);
+        } else if !self.is_valid() {
             (self.above, self.below) = (None, None);
         }
     }
 
     fn jump(&mut self, start: Option<Vec<u8>>, end: Option<Vec<u8>>, direction: Direction) {
         self.reset();
-        self.current = None;
         let start = start.max(self.bounds.lower.clone());
         let end = match (end, self.bounds.upper.clone()) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -348,51 +502,29 @@ impl StoreIterator {
 
     /// Moves to the next greater key. Does nothing if the iterator is at no entry.
     pub fn next(&mut self) {
-        let Some((key, _)) = &self.current else { return };
         if self.above.is_none() {
-            let start = after(key);
-            self.enter(Some(start), self.bounds.upper.clone(), Direction::Up);
-            return;
+            let Some(start) = self.entry().map(|(key, _)| after(key)) else { return };
+            return self.enter(Some(start), self.bounds.upper.clone(), Direction::Up);
         }
-        let entry = self.step(Direction::Up);
-        self.set(entry);
+        let moved = self.step(Direction::Up);
+        self.end_move(moved);
     }
 
     /// Moves to the next lesser key. Does nothing if the iterator is at no entry.
     pub fn prev(&mut self) {
-        let Some((key, _)) = &self.current else { return };
         if self.below.is_none() {
-            let end = key.clone();
-            self.enter(self.bounds.lower.clone(), Some(end), Direction::Down);
-            return;
+            let Some(end) = self.entry().map(|(key, _)| key.to_vec()) else { return };
+            return self.enter(self.bounds.lower.clone(), Some(end), Direction::Down);
         }
-        let entry = self.step(Direction::Down);
-        self.set(entry);
+        let moved = self.step(Direction::Down);
+        self.end_move(moved);
     }
 
     /// Stores a failure: the iterator is at no entry, and `failure` returns it.
     pub fn fail(&mut self, status: Status) {
-        self.set(Err(status));
+        self.end_move(Err(status));
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_prefix_bounds_the_stored_forms_of_its_keys() {
-        let keys: [&[u8]; 9] =
-            [&[], &[0], &[0, 0], &[0, 0, 0], &[0, 0, 1], &[0, 1], &[1], &[1, 0], &[2]];
-        for prefix in keys {
-            let mut bounds = Bounds::default();
-            bounds.narrow_to_prefix(prefix);
-            for key in keys {
-                let stored = Some(keys::stored(key).into_owned());
-                let is_above = stored >= bounds.lower;
-                let is_below = bounds.upper.is_none() || stored < bounds.upper;
-                assert_eq!(is_above && is_below, key.starts_with(prefix), "{key:?} in {prefix:?}");
-            }
-        }
-    }
-}
+mod tests;
