@@ -18,22 +18,30 @@ use super::full_disk::{self, LOG_IN_MEMORY, LONG_LOG, Rows, SHORT_LOG, Sizes};
 
 /// Most bytes that are kept for a full disk.
 const RESERVE_BYTES: u64 = 64 << 20;
-/// Attempts of a delete that meets a full disk.
+/// Attempts of a write that meets a full disk. Background work frees space between them.
 const ATTEMPTS: usize = 8;
 /// After all was deleted, at least one part in this many of the entries fits again.
 const REFILLED_PART: usize = 5;
 
-/// Puts until the disk is full. Returns how many were taken.
+/// Puts until the disk is full, also a while later. Returns how many were taken.
 fn refill(env: &SimEnv, db: &Database, kinds: &[EngineKind]) -> usize {
     let mut taken = 0;
     for number in 1_u64 << 32.. {
         for (place, kind) in kinds.iter().enumerate() {
             let table = db.table(kind.name()).unwrap();
-            match table.put(full_disk::key(number), full_disk::value(number, place)) {
-                Ok(()) => taken += 1,
-                Err(Error::DiskFull { .. } | Error::OutOfMemory { .. }) => return taken,
+            let (key, value) = (full_disk::key(number), full_disk::value(number, place));
+            let is_taken = (0..ATTEMPTS).any(|_| match table.put(&key, &value) {
+                Ok(()) => true,
+                Err(Error::DiskFull { .. } | Error::OutOfMemory { .. }) => {
+                    env.advance(Duration::from_secs(2));
+                    false
+                }
                 Err(error) => panic!("{kind}: {error:?}"),
+            });
+            if !is_taken {
+                return taken;
             }
+            taken += 1;
         }
         if number.is_multiple_of(64) {
             env.run_due();

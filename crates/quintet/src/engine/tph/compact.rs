@@ -69,6 +69,19 @@ impl TphStore {
         Ok(true)
     }
 
+    /// Runs a compaction that gives space back, on a disk that is full: of deletes, or the next one.
+    pub(super) fn space_step(&self) -> Result<()> {
+        let of_deletes = {
+            let _compacting = lock(&self.compacting);
+            let version = Arc::clone(&self.write_buffer.view.load().version);
+            let job = compaction_picker::pick_deletes(&version);
+            job.map_or(Ok(()), |job| self.run(&version, &job))
+        };
+        // It may need less space.
+        self.compact_step()?;
+        of_deletes
+    }
+
     /// Merges everything into the deepest level, without dead or expired entries.
     pub(super) fn compact_all(&self) -> Result<()> {
         let last = Arc::clone(&self.write_buffer.view.load().active);

@@ -6,6 +6,7 @@
 //! | a table of a level of key ranges | the level exceeds its share: `level_bytes`, times `fanout` for each level above | the next level |
 //! | a table of hash ranges | it is larger than two full tables | its `fanout` children |
 //! | SSTs of a table | a quarter of its bytes are dead, and there is no other work | a new SST |
+//! | the table with most tombstones, then all of level 0 | the disk is full ([`pick_deletes`]) | the next level |
 //!
 //! The level that exceeds its share by the largest factor goes first. If it were always level 0,
 //! then level 1 would get all of a long load, and each merge would write the indexes of all of it
@@ -74,6 +75,22 @@ fn level_sizes<'a>(
         let size_per_cent = size.saturating_mul(100) / share.max(1);
         has_next.then_some((size_per_cent, index, table))
     })
+}
+
+/// Returns a compaction that brings deletes to what they delete, for a full disk. Otherwise they
+/// wait in their level until it is full, and what they delete keeps its space.
+pub(super) fn pick_deletes(version: &Version) -> Option<CompactionJob> {
+    let above = version.levels.iter().enumerate();
+    let above = above.filter(|(index, _)| version.has_ssts_below(*index));
+    let tables = above.flat_map(|(index, level)| level.iter().map(move |table| (index, table)));
+    let most = tables.max_by_key(|(_, table)| table.tombstones);
+    match most.filter(|(_, table)| table.tombstones > 0) {
+        Some((index, table)) => Some(CompactionJob::Down(index, Arc::clone(table))),
+        None => {
+            let is_in_level0 = version.level0.iter().any(|table| table.tombstones > 0);
+            is_in_level0.then_some(CompactionJob::Level0)
+        }
+    }
 }
 
 /// Returns a table with dead entries that are worth collecting.

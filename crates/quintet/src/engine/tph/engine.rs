@@ -100,9 +100,8 @@ impl Engine for Tph {
     fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
         self.store.context.check_writable()?;
         match mode {
-            MaintenanceMode::Step | MaintenanceMode::SpaceStep => {
-                self.store.compact_step().map(drop)
-            }
+            MaintenanceMode::Step => self.store.compact_step().map(drop),
+            MaintenanceMode::SpaceStep => self.store.space_step(),
             MaintenanceMode::Full => self.store.compact_all(),
         }
     }
