@@ -69,7 +69,7 @@ impl TphStore {
         Ok(true)
     }
 
-    /// Runs a compaction that gives space back, on a disk that is full: of deletes, or the next one.
+    /// Runs compactions that give space back on a full disk: one of deletes, and the next one.
     pub(super) fn space_step(&self) -> Result<()> {
         let of_deletes = {
             let _compacting = lock(&self.compacting);

@@ -84,13 +84,11 @@ pub(super) fn pick_deletes(version: &Version) -> Option<CompactionJob> {
     let above = above.filter(|(index, _)| version.has_ssts_below(*index));
     let tables = above.flat_map(|(index, level)| level.iter().map(move |table| (index, table)));
     let most = tables.max_by_key(|(_, table)| table.tombstones);
-    match most.filter(|(_, table)| table.tombstones > 0) {
-        Some((index, table)) => Some(CompactionJob::Down(index, Arc::clone(table))),
-        None => {
-            let is_in_level0 = version.level0.iter().any(|table| table.tombstones > 0);
-            is_in_level0.then_some(CompactionJob::Level0)
-        }
+    if let Some((index, table)) = most.filter(|(_, table)| table.tombstones > 0) {
+        return Some(CompactionJob::Down(index, Arc::clone(table)));
     }
+    let is_in_level0 = version.level0.iter().any(|table| table.tombstones > 0);
+    is_in_level0.then_some(CompactionJob::Level0)
 }
 
 /// Returns a table with dead entries that are worth collecting.
