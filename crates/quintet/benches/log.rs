@@ -75,7 +75,7 @@ fn fresh(dir: &Path) -> (Arc<dyn Env>, Arc<dyn Dir>) {
 }
 
 fn open(env: &Arc<dyn Env>, dir: &Arc<dyn Dir>, created: bool) -> (Log, u64) {
-    let options = LogOptions { segment_bytes: 64 << 20, read_only: false };
+    let options = LogOptions { segment_bytes: 64 << 20, read_only: false, retention: 0 };
     let anchor =
         Anchor { database_id: [7; 16], start: Lsn(0), durable: Lsn(0), created, catalog: 0 };
     let mut replayed = 0;

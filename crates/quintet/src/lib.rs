@@ -45,13 +45,14 @@ mod util;
 mod wal;
 
 pub use crate::db::{
-    BATCH_BYTES_MAX, Batch, CasOutcome, CheckLevel, Child, ChildKind, Database, DatabaseOption,
-    DatabaseStats, DeleteOptions, Durability, Entries, Isolation, KEY_BYTES_MAX, Key, KeyBounds,
-    LoadOptions, MountInfo, MountOptions, NAME_BYTES_MAX, NAME_DEPTH_MAX, Options, PutOptions,
-    ReadableTable, Savepoint, Snapshot, SortedLoader, Table, TableCursor, TableInfo, TableIter,
-    TableStats, TableView, Transaction, TransactionEntries, TransactionOptions, TransactionTable,
-    TypedEntries, TypedSnapshot, TypedTable, TypedTransactionEntries, UpdateOptions,
-    VALUE_BYTES_MAX, Value, check_table_path, database_options, inspect,
+    BATCH_BYTES_MAX, Batch, CasOutcome, Change, ChangeFeed, ChangeFeedOptions, CheckLevel, Child,
+    ChildKind, CommittedChanges, Database, DatabaseOption, DatabaseStats, DeleteOptions,
+    Durability, Entries, Isolation, KEY_BYTES_MAX, Key, KeyBounds, LoadOptions, MountInfo,
+    MountOptions, NAME_BYTES_MAX, NAME_DEPTH_MAX, Options, PutOptions, ReadableTable, Savepoint,
+    Snapshot, SortedLoader, Table, TableChange, TableCursor, TableInfo, TableIter, TableStats,
+    TableView, Transaction, TransactionEntries, TransactionOptions, TransactionTable, TypedEntries,
+    TypedSnapshot, TypedTable, TypedTransactionEntries, UpdateOptions, VALUE_BYTES_MAX, Value,
+    check_table_path, database_options, inspect,
 };
 pub use contract::{
     Compression, Cursor, EngineKind, EngineOption, KeyRange, OptionAudience, OptionDefault,

@@ -53,12 +53,12 @@ mod versions;
 
 pub use self::{
     api::{
-        Batch, CasOutcome, CheckLevel, Child, ChildKind, Database, DatabaseStats, DeleteOptions,
-        Entries, Isolation, KeyBounds, LoadOptions, MountInfo, MountOptions, PutOptions,
-        ReadableTable, Savepoint, Snapshot, SortedLoader, Table, TableCursor, TableInfo, TableIter,
-        TableStats, TableView, Transaction, TransactionEntries, TransactionOptions,
-        TransactionTable, TypedEntries, TypedSnapshot, TypedTable, TypedTransactionEntries,
-        UpdateOptions, check_table_path,
+        Batch, CasOutcome, Change, ChangeFeed, ChangeFeedOptions, CheckLevel, Child, ChildKind,
+        CommittedChanges, Database, DatabaseStats, DeleteOptions, Entries, Isolation, KeyBounds,
+        LoadOptions, MountInfo, MountOptions, PutOptions, ReadableTable, Savepoint, Snapshot,
+        SortedLoader, Table, TableChange, TableCursor, TableInfo, TableIter, TableStats, TableView,
+        Transaction, TransactionEntries, TransactionOptions, TransactionTable, TypedEntries,
+        TypedSnapshot, TypedTable, TypedTransactionEntries, UpdateOptions, check_table_path,
     },
     core::durability::Durability,
     limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, NAME_DEPTH_MAX, VALUE_BYTES_MAX},

@@ -5,6 +5,8 @@
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
+use super::codec::Lsn;
+
 /// The system's error numbers for a lack of file descriptors, of the system and of the process.
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
@@ -134,6 +136,17 @@ pub enum Error {
     SnapshotExpired {
         /// Why it has ended.
         reason: String,
+    },
+    /// The log does not have the position of a change feed. Either the commits there were removed,
+    /// because no table needs them (see `Options::log_retention`), or no commit begins there. Begin
+    /// again with a snapshot and the feed from its LSN.
+    ChangesLost {
+        /// The position of the feed.
+        position: Lsn,
+        /// The first position that the log still has.
+        start: Lsn,
+        /// The end of the log.
+        end: Lsn,
     },
     /// The table was dropped after this handle was opened.
     StaleTable {
@@ -315,6 +328,8 @@ impl Error {
 }
 
 const DISK_FULL: &str = "no space left on the disk; free some and try again";
+const CHANGES_LOST: &str = "was removed, or no commit begins there; begin again with a snapshot \
+                            and the changes from its LSN, and raise log_retention";
 const LOG_FAILED: &str = "the database takes no more writes until it is closed and reopened";
 const TABLE_FAILED: &str = "and takes no operations; close and reopen the database";
 const OUT_OF_MEMORY: &str = "has free; raise memory_budget or delete data";
@@ -322,6 +337,8 @@ const UNORDERED: &str = "which keeps no key order and has no ranges; use scan, o
                          tph table";
 const NOT_REGISTERED: &str = "which is not registered; register it in the options of the database";
 const LOCKED: &str = "is already open";
+const OUT_OF_ORDER: &str = "a sorted load takes keys in ascending order, above every key of the \
+                            table";
 const LOADING: &str = "is being loaded; retry the write after the load";
 const OTHER_DATABASE: &str = "belongs to another database; a batch, a snapshot or a transaction is \
                               of one database: use one for each";
@@ -364,18 +381,18 @@ impl fmt::Display for Error {
             ),
             Self::Limit { what } => f.write_str(what),
             Self::InvalidOption { name, what } => write!(f, "option {name}: {what}"),
-            Self::OutOfOrder { key, after } => write!(
-                f,
-                "key \"{}\" is not above \"{}\": a sorted load takes keys in ascending order, \
-                 above every key of the table",
-                printable(key),
-                printable(after)
-            ),
+            Self::OutOfOrder { key, after } => {
+                let (key, after) = (printable(key), printable(after));
+                write!(f, "key \"{key}\" is not above \"{after}\": {OUT_OF_ORDER}")
+            }
             Self::Loading { table } => write!(f, "table {table} {LOADING}"),
             Self::NoSuchTable { name } => write!(f, "no table named {name:?}"),
             Self::TableExists { name } => write!(f, "{name:?} exists already"),
             Self::SnapshotExpired { reason } => {
                 write!(f, "the snapshot has ended: {reason}; take a new one")
+            }
+            Self::ChangesLost { position, start, end } => {
+                write!(f, "position {position} of the log ({start} to {end}) {CHANGES_LOST}")
             }
             Self::StaleTable { name } => write!(f, "table {name:?} was dropped"),
             Self::OtherDatabase { table } => write!(f, "table {table} {OTHER_DATABASE}"),

@@ -9,6 +9,7 @@ use super::{
     inflight::Inflight,
     options::{Anchor, LogOptions, LogStats, SEGMENT_BYTES_MIN},
     recovery::{self, SealedSegment},
+    retention::Retention,
     segment::{self, Segment, SegmentHead},
 };
 use crate::{
@@ -55,6 +56,8 @@ pub struct Log {
     pub(super) rotation: Mutex<Rotation>,
     /// Full segments, oldest first.
     pub(super) sealed: Mutex<Vec<SealedSegment>>,
+    /// What stays below them for readers.
+    pub(super) retention: Retention,
     /// The first failure. Once set, the log takes no record.
     failure: OnceLock<String>,
     /// Whether `rotation` has a spare: readable without the lock.
@@ -94,6 +97,7 @@ impl Log {
             has_spare: AtomicBool::new(false),
             rotation: Mutex::new(Rotation::default()),
             sealed: Mutex::new(recovered.sealed),
+            retention: Retention::new(options.retention, recovered.retained),
             failure: OnceLock::new(),
             is_disk_full: AtomicBool::new(false),
             prepared_bytes: AtomicU64::new(PREPARED_BYTES_MIN),
@@ -176,7 +180,10 @@ impl Log {
 
     /// Returns the first LSN that is still in a file.
     pub fn start(&self) -> Lsn {
-        let first = lock(&self.sealed).first().map(|sealed| sealed.head.base);
+        let sealed = lock(&self.sealed);
+        let retained = lock(&self.retention.retained).first().map(|head| head.base);
+        let first = retained.or_else(|| sealed.first().map(|sealed| sealed.head.base));
+        drop(sealed);
         first
             .or_else(|| self.current.as_ref().map(|current| current.load().head.base))
             .unwrap_or(self.read_end)
@@ -217,6 +224,8 @@ impl Log {
     /// Returns the statistics.
     pub fn stats(&self) -> LogStats {
         let sealed_bytes: u64 = lock(&self.sealed).iter().map(|sealed| sealed.head.capacity).sum();
+        let retained_bytes: u64 =
+            lock(&self.retention.retained).iter().map(|head| head.capacity).sum();
         let rotation = lock(&self.rotation);
         let spare_bytes = rotation.spare.as_ref().map_or(0, |spare| spare.head.capacity)
             + to_u64(rotation.recycled.len()) * self.segment_bytes;
@@ -225,7 +234,8 @@ impl Log {
             start: self.start(),
             end: self.end(),
             durable: self.durable(),
-            file_bytes: sealed_bytes + spare_bytes + current_bytes,
+            file_bytes: sealed_bytes + retained_bytes + spare_bytes + current_bytes,
+            retained_bytes,
             syncs_total: self.syncs.load(Ordering::Relaxed),
             synced_commits_total: self.synced_commits.load(Ordering::Relaxed),
             appended_bytes_total: self.end().0 - self.started_at.0,

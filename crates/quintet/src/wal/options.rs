@@ -14,6 +14,8 @@ pub struct LogOptions {
     /// Opens the log for reading: recovery replays, but writes and removes nothing. `begin` fails
     /// with [`Error::ReadOnly`](crate::Error::ReadOnly).
     pub read_only: bool,
+    /// Bytes of log that stay for readers although no table needs them.
+    pub retention: u64,
 }
 
 /// What the catalog knows about the log when the database is opened.
@@ -44,6 +46,8 @@ pub struct LogStats {
     pub durable: Lsn,
     /// Bytes in log files, the prepared and the recycled ones included.
     pub file_bytes: u64,
+    /// Of these, bytes in files that no table needs and that stay for change feeds.
+    pub retained_bytes: u64,
     /// Completed syncs since open.
     pub syncs_total: u64,
     /// Commits that asked for a sync since open.

@@ -61,6 +61,8 @@ pub struct SegmentReader {
     salt: u32,
     window: Vec<u8>,
     window_start: u64,
+    /// Bytes at and behind this offset are not read.
+    limit: u64,
 }
 
 impl SegmentReader {
@@ -77,7 +79,8 @@ impl SegmentReader {
             let what = format!("the file has {size} bytes, but its head says {}", head.capacity);
             return Err(Error::corruption(name, size.min(head.capacity), what));
         }
-        Ok(Self { file, head, salt: head.salt(), window: Vec::new(), window_start: 0 })
+        let limit = head.capacity;
+        Ok(Self { file, head, salt: head.salt(), window: Vec::new(), window_start: 0, limit })
     }
 
     /// Returns the segment's head.
@@ -114,7 +117,7 @@ impl SegmentReader {
 
     #[cold]
     fn fill(&mut self, offset: u64, count: u64) -> Result<()> {
-        let size = count.max(WINDOW_BYTES).min(self.head.capacity.saturating_sub(offset));
+        let size = count.max(WINDOW_BYTES).min(self.limit.saturating_sub(offset));
         self.window.resize(to_usize(size), 0);
         self.window.shrink_to(to_usize(WINDOW_BYTES));
         let read = io::read_up_to(&*self.file, &mut self.window, offset)
@@ -122,6 +125,12 @@ impl SegmentReader {
         self.window.truncate(read);
         self.window_start = offset;
         Ok(())
+    }
+
+    /// Sets the offset behind the last byte that may be read. A writer may still change later bytes,
+    /// so they must not be buffered.
+    pub(super) fn limit(&mut self, offset: u64) {
+        self.limit = offset.min(self.head.capacity);
     }
 
     /// Releases the memory that a large record took. The other segments of a log are read next.

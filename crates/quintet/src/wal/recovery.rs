@@ -44,6 +44,8 @@ use crate::{
 pub(super) struct RecoveredLog {
     /// Segments that take no more records, oldest first.
     pub(super) sealed: Vec<SealedSegment>,
+    /// Segments before them that stay for readers, oldest first.
+    pub(super) retained: Vec<SegmentHead>,
     /// The segment to append to, if its tail may be continued.
     pub(super) current: Option<Segment>,
     /// Number and base of the segment to make if there is no `current`.
@@ -73,11 +75,11 @@ pub(super) fn recover(
     replay: &mut Replay<'_>,
 ) -> Result<RecoveredLog> {
     let mut trusted_boot = Some(env.boot_id());
-    let mut segments = open_segments(dir, options, anchor, trusted_boot)?;
+    let (mut segments, mut retained) = open_segments(dir, options, anchor, trusted_boot)?;
     if segments.iter().any(|reader| reader.head().failed) {
         // After a failed sync the page cache may hold bytes that the disk does not have.
         trusted_boot = None;
-        segments = open_segments(dir, options, anchor, trusted_boot)?;
+        (segments, retained) = open_segments(dir, options, anchor, trusted_boot)?;
     }
     let mut scan =
         RecoveryScan { anchor, trusted_boot, durable: anchor.durable, fillers: Vec::new() };
@@ -92,10 +94,12 @@ pub(super) fn recover(
         }
         rest = later;
     }
-    scan.repair(dir, options, segments, tail)
+    let recovered = scan.repair(dir, options, segments, tail)?;
+    Ok(RecoveredLog { retained, ..recovered })
 }
 
-/// Opens the segments that recovery needs and removes strays (unless read-only). Segments of
+/// Opens the segments that recovery needs, and finds those before them that stay for readers.
+/// Removes the others (unless read-only). Segments of
 /// another boot than `trusted_boot` are read from the disk. An earlier recovery may have failed to
 /// sync its writes, which then remain in the page cache.
 fn open_segments(
@@ -103,13 +107,14 @@ fn open_segments(
     options: &LogOptions,
     anchor: &Anchor,
     trusted_boot: Option<[u8; 16]>,
-) -> Result<Vec<SegmentReader>> {
+) -> Result<(Vec<SegmentReader>, Vec<SegmentHead>)> {
     let listing = dir.list().map_err(|error| Error::io("list log", error))?;
     let mut numbers: Vec<u64> =
         listing.iter().filter_map(|entry| segment::number_of(&entry.name)).collect();
     numbers.sort_unstable();
     if anchor.created {
-        return remove_unused(dir, &numbers, options, anchor, trusted_boot);
+        remove_unused(dir, &numbers, options, anchor, trusted_boot)?;
+        return Ok((Vec::new(), Vec::new()));
     }
     let mut segments: Vec<SegmentReader> = Vec::new();
     let mut strays = Vec::new();
@@ -120,7 +125,7 @@ fn open_segments(
                 // Pruned segments may remain for reuse and need not be consecutive. The last one
                 // stays in any case: the log continues behind it.
                 if segments.last().is_some_and(|last| last.head().end() <= anchor.start) {
-                    below.extend(segments.drain(..).map(|reader| reader.head().number));
+                    below.extend(segments.drain(..).map(|reader| *reader.head()));
                 }
                 check_follows(segments.last(), &reader, &strays)?;
                 segments.push(reader);
@@ -130,12 +135,34 @@ fn open_segments(
     }
     check_coverage(&segments, &strays, anchor)?;
     segments.iter().try_for_each(|reader| check_catalog(reader.head(), anchor))?;
+    let retained = split_retained(&mut below, segments.first(), options);
     if !options.read_only {
+        let below = below.iter().map(|head| head.number);
         for number in strays.into_iter().map(|(number, _)| number).chain(below) {
             segment::remove(dir, number)?;
         }
     }
-    Ok(segments)
+    Ok((segments, retained))
+}
+
+/// Takes from `below` the segments that stay for readers: those that lead to `first` without a gap,
+/// within the retention. A log that is open read-only removes nothing, so it keeps all of them.
+fn split_retained(
+    below: &mut Vec<SegmentHead>,
+    first: Option<&SegmentReader>,
+    options: &LogOptions,
+) -> Vec<SegmentHead> {
+    let Some(first) = first.map(SegmentReader::head) else { return Vec::new() };
+    mutant!(LogForgetsRetained => return Vec::new());
+    let bytes = if options.read_only { u64::MAX } else { options.retention };
+    let mut next = (first.number, first.base);
+    let follows = |head: &&SegmentHead| {
+        let is_next = (head.number + 1, head.end()) == next;
+        next = (head.number, head.base);
+        is_next && first.base.0 - head.end().0 < bytes
+    };
+    let count = below.iter().rev().take_while(follows).count();
+    below.split_off(below.len() - count)
 }
 
 /// Removes the files of an interrupted creation: at most the first segment, without a record.
@@ -145,7 +172,7 @@ fn remove_unused(
     options: &LogOptions,
     anchor: &Anchor,
     trusted_boot: Option<[u8; 16]>,
-) -> Result<Vec<SegmentReader>> {
+) -> Result<()> {
     for number in numbers {
         let used = match open_segment(dir, *number, options, anchor, trusted_boot)? {
             SegmentFile::Valid(mut reader) => {
@@ -163,7 +190,7 @@ fn remove_unused(
     if !options.read_only {
         numbers.iter().try_for_each(|number| segment::remove(dir, *number))?;
     }
-    Ok(Vec::new())
+    Ok(())
 }
 
 /// Fails if the log has recorded a catalog edit that the catalog does not have.
@@ -422,8 +449,14 @@ impl RecoveryScan<'_> {
             .last()
             .zip(tail)
             .map_or(next.1, |(last, (_, offset))| Lsn(last.head().base.0 + offset));
-        let mut recovered =
-            RecoveredLog { sealed: Vec::new(), current: None, next, end, durable: self.durable };
+        let mut recovered = RecoveredLog {
+            sealed: Vec::new(),
+            retained: Vec::new(),
+            current: None,
+            next,
+            end,
+            durable: self.durable,
+        };
         let complete_cache =
             segments.last().is_some_and(|last| self.has_complete_cache(last.head()));
         if !options.read_only {

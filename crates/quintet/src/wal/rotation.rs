@@ -17,7 +17,7 @@ use super::{
     log::{Log, PREPARED_BYTES_MIN, Rotation},
     options::SEGMENT_BYTES_MIN,
     recovery::SealedSegment,
-    segment::{self, Segment},
+    segment::{self, Segment, SegmentHead},
 };
 use crate::{
     Error, Result,
@@ -93,7 +93,12 @@ impl Log {
         let next = (full.head.number + 1, full.head.end());
         let capacity = self.segment_bytes.max(round_up(needed, BLOCK_BYTES));
         let recycled = (capacity == self.segment_bytes).then(|| rotation.recycled.pop()).flatten();
-        let made = self.make_segment(next, capacity, recycled);
+        let mut made = self.make_segment(next, capacity, recycled);
+        if matches!(made, Err(Error::DiskFull { .. })) && self.start() < self.unneeded_below() {
+            // Writes have precedence over readers of the log.
+            self.remove_with(rotation, self.unneeded_below())?;
+            made = self.make_segment(next, capacity, None);
+        }
         self.is_disk_full.store(matches!(made, Err(Error::DiskFull { .. })), Ordering::Relaxed);
         rotation.spare = Some(made?);
         self.has_spare.store(true, Ordering::Relaxed);
@@ -171,25 +176,30 @@ impl Log {
             && !self.has_spare.load(Ordering::Relaxed)
     }
 
-    /// Removes or recycles the segments that end at or below `below`. The catalog must already
-    /// say, durably, that its `start` is `below` or later.
-    pub fn prune(&self, below: Lsn) -> Result<()> {
-        let durable = self.durable();
-        let mut rotation = lock(&self.rotation);
-        let pruned: Vec<SealedSegment> = {
+    /// Removes or recycles the segments that no table needs and that end at or below `below`.
+    pub(super) fn remove_segments(&self, below: Lsn) -> Result<()> {
+        self.remove_with(&mut lock(&self.rotation), below)
+    }
+
+    fn remove_with(&self, rotation: &mut Rotation, below: Lsn) -> Result<()> {
+        let unneeded = self.unneeded_below().min(self.durable());
+        let removed: Vec<SegmentHead> = {
             let mut sealed = lock(&self.sealed);
+            let mut retained = lock(&self.retention.retained);
             let extra = mutant!(LogPrunesTooMuch: 1, else 0);
-            let is_unneeded =
-                |sealed: &SealedSegment| sealed.head.end() <= below && sealed.head.end() <= durable;
+            let is_unneeded = |sealed: &SealedSegment| sealed.head.end() <= unneeded;
             let count = (sealed.partition_point(is_unneeded) + extra).min(sealed.len());
-            sealed.drain(..count).collect()
+            retained.extend(sealed.drain(..count).map(|sealed| sealed.head));
+            let count = retained.partition_point(|head| head.end() <= below);
+            let count = mutant!(LogPrunesTooMuch: retained.len(), else count);
+            retained.drain(..count).collect()
         };
-        for sealed in pruned {
-            let has_usual_size = sealed.head.capacity == self.segment_bytes;
+        for head in removed {
+            let has_usual_size = head.capacity == self.segment_bytes;
             if has_usual_size && rotation.recycled.len() < RECYCLED_MAX {
-                rotation.recycled.push(sealed.head.number);
+                rotation.recycled.push(head.number);
             } else {
-                self.remove_segment(sealed.head.number)?;
+                self.remove_segment(head.number)?;
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::{mem, path::Path, sync::Arc, thread};
 
-use super::{Anchor, Appended, Log, LogOptions, record, rotation};
+use super::{Anchor, Appended, Log, LogOptions, LogReader, record, rotation};
 use crate::{
     Error, Result,
     io::{
@@ -49,7 +49,7 @@ impl Rig {
 
     fn try_open(&mut self, read_only: bool) -> Opened {
         let (env, dir) = self.dir();
-        let options = LogOptions { segment_bytes: self.segment_bytes, read_only };
+        let options = LogOptions { segment_bytes: self.segment_bytes, read_only, retention: 0 };
         let mut bodies = Vec::new();
         let log = Log::open(&env, &dir, &options, &self.anchor, &mut |_, body| {
             bodies.push(body.to_vec());
@@ -530,6 +530,22 @@ fn sync_beside_a_slow_writer(bug: Option<Bug>) {
     });
 }
 
+#[test]
+fn a_reader_stops_at_a_record_that_is_still_copied() {
+    let mut rig = Rig::new();
+    let log = Arc::new(rig.open().0);
+    let mut reader = LogReader::new(&log, log.end()).unwrap();
+    let mut next = || reader.next(log.applied()).map(|next| next.map(|commit| commit.body.len()));
+    append(&log, &body(0, 50)).unwrap();
+    let mut slow = log.begin().unwrap();
+    slow.append(&[&body(1, 60)]).unwrap();
+    append(&log, &body(2, 70)).unwrap();
+    assert_eq!(next().unwrap(), Some(50));
+    assert_eq!(next().unwrap(), None, "a table may not have it yet");
+    drop(slow);
+    assert_eq!([next().unwrap(), next().unwrap(), next().unwrap()], [Some(60), Some(70), None]);
+}
+
 /// Each seeded bug of the log with the test that finds it.
 mod seeded_bugs {
     use super::*;
@@ -586,6 +602,8 @@ mod seeded_bugs {
             records_come_back_in_order_and_the_log_goes_on_in_its_segment;
         log_replays_one_too_late: LogReplaysOneTooLate by replay_begins_at_the_anchors_start;
         log_prunes_too_much: LogPrunesTooMuch by pruning_keeps_every_segment_that_is_needed;
+        log_reader_passes_end: LogReaderPassesEnd by
+            a_reader_stops_at_a_record_that_is_still_copied;
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod atomic;
 mod batch;
+mod changes;
 mod check;
 #[cfg(test)]
 #[cfg(not(model))]
@@ -37,6 +38,7 @@ mod write_options;
 pub use self::{
     atomic::CasOutcome,
     batch::Batch,
+    changes::{Change, ChangeFeed, ChangeFeedOptions, CommittedChanges, TableChange},
     check::CheckLevel,
     database::{Database, TableInfo},
     hierarchy::{Child, ChildKind, check_table_path},

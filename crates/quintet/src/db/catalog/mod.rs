@@ -274,6 +274,11 @@ impl Catalog {
         self.edit_and_then(plan, || ())
     }
 
+    /// Waits for the edit that is under way, if there is one.
+    pub(crate) fn await_edit(&self) {
+        drop(lock(&self.file));
+    }
+
     /// As [`Catalog::edit`]. Calls `then` while the tree changes and is locked.
     fn edit_and_then<T>(
         &self,

@@ -286,9 +286,30 @@ impl CheckpointScheduler {
     /// Releases the space that is kept for a full disk, and requests a round that frees more.
     /// Returns whether it released some.
     pub(crate) fn free_space(&self) -> bool {
-        let released = self.space.release_for_rounds() || self.space.release_for_log();
+        let released =
+            self.release_retained_log() || self.release_reserve() || self.space.release_for_log();
         self.host.request_round();
         released
+    }
+
+    /// Runs `work`. On a full disk runs it again: without the log that stays for readers only, and
+    /// then with the reserve released.
+    fn with_space<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+        let mut outcome = work();
+        for release in [Self::release_retained_log, Self::release_reserve] {
+            if matches!(outcome, Err(Error::DiskFull { .. })) && release(self) {
+                outcome = work();
+            }
+        }
+        outcome
+    }
+
+    fn release_retained_log(&self) -> bool {
+        self.log.release_retained()
+    }
+
+    fn release_reserve(&self) -> bool {
+        self.space.release_for_rounds()
     }
 
     /// Returns the space that the next round may need: half more than the log has for it. A
@@ -303,7 +324,9 @@ impl CheckpointScheduler {
     /// Adjusts the space that is kept for a full disk. If it is short, requests a round. Not for
     /// rounds themselves: they would follow one another without a pause.
     pub(crate) fn adjust_reserve(&self) {
-        if !self.space.adjust(self.reserve_needed()) {
+        let is_whole = self.space.adjust(self.reserve_needed())
+            || self.release_retained_log() && self.space.adjust(self.reserve_needed());
+        if !is_whole {
             self.host.request_round();
         }
     }
@@ -344,7 +367,7 @@ impl CheckpointScheduler {
             if table.engine.pending_work() == PendingWork::Maintain {
                 let step = || maintain(tables, &table, MaintenanceMode::Step);
                 let step = || retry_with_files(tables, step);
-                outcome = outcome.and(self.space.with_released(step));
+                outcome = outcome.and(self.with_space(step));
             }
         }
         let is_due = self.periodic.is_due(self.env.monotonic());
@@ -373,9 +396,10 @@ impl CheckpointScheduler {
     /// Takes a step of every table that gives space back, on a disk that is full. One that lacks
     /// the space for a step waits for those of the others. The caller holds `round`.
     fn give_space_back(&self, tables: &TableRegistry) {
+        self.release_retained_log();
         for table in tables.all().into_iter().filter(|table| table.is_live()) {
             let step = || maintain(tables, &table, MaintenanceMode::SpaceStep);
-            let _ = self.space.with_released(|| retry_with_files(tables, step));
+            let _ = self.with_space(|| retry_with_files(tables, step));
         }
         self.space.adjust(self.reserve_needed());
         self.space_rounds.begin(self.env.monotonic());
@@ -384,7 +408,7 @@ impl CheckpointScheduler {
     /// Compacts one table, and checkpoints it if the compaction leaves unwritten state.
     pub(crate) fn compact(&self, tables: &TableRegistry, table: &Arc<TableState>) -> Result<()> {
         let _round = self.round.lock();
-        self.space.with_released(|| maintain(tables, table, MaintenanceMode::Full))?;
+        self.with_space(|| maintain(tables, table, MaintenanceMode::Full))?;
         if table.engine.pending_work() == PendingWork::Checkpoint {
             self.run_round(tables, vec![Arc::clone(table)])?;
         }
@@ -473,7 +497,7 @@ impl CheckpointScheduler {
         for table in chosen {
             // A table that fails does not keep the others from being checkpointed.
             let checkpoint = || retry_with_files(tables, || checkpoint_table(&table, up_to));
-            match self.space.with_released(checkpoint) {
+            match self.with_space(checkpoint) {
                 Ok(Some(lsn)) => progress.tables.push((table.id, lsn)),
                 Ok(None) => {}
                 Err(error) => outcome = outcome.and(Err(error)),

@@ -5,7 +5,7 @@
 //! tables' files anew. All of that needs space first.
 //!
 //! How: work that meets a full disk releases the reserve and is tried again
-//! ([`SpaceReserve::with_released`]). A quarter is left for log files, which deletes take in small
+//! ([`SpaceReserve::release_for_rounds`]). A quarter is left for log files, which deletes take in small
 //! steps ([`SpaceReserve::release_for_log`]). From then on, writes that free nothing are refused,
 //! because they would take what was released. Each of them tries to allocate the reserve again, and
 //! so does each checkpoint round. Once it is whole, all writes are taken again.
@@ -163,14 +163,6 @@ impl SpaceReserve {
         // Some file systems give space back when the change is durable.
         let synced = |file: &Arc<dyn File>| file.sync_all().is_ok();
         state.shrink_to(left).is_ok() && state.file.as_ref().is_some_and(synced)
-    }
-
-    /// Runs `work`, and again with the reserve released if it meets a full disk.
-    pub(crate) fn with_released<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
-        match work() {
-            Err(Error::DiskFull { .. }) if self.release_for_rounds() => work(),
-            outcome => outcome,
-        }
     }
 
     /// Gives the reserve the size `needed`, more or less. Returns whether the disk had the space.

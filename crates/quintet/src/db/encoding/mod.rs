@@ -3,3 +3,4 @@
 
 pub(crate) mod envelope;
 pub(crate) mod operations;
+pub(crate) mod table_begin;

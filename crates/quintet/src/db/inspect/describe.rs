@@ -20,7 +20,11 @@ use crate::{
     contract::Op,
     db::{
         catalog,
-        encoding::{envelope::Envelope, operations::Ops},
+        encoding::{
+            envelope::Envelope,
+            operations::Ops,
+            table_begin::{NO_TABLE, TableBegin},
+        },
     },
     engine::{
         btree::inspect as btree, hashlog::inspect as hashlog, naive::checkpoint, slm,
@@ -94,6 +98,9 @@ pub fn record_body(body: &[u8]) -> Result<Vec<String>> {
     Ops::new(body)
         .map(|item| {
             let (table, op) = item.ok_or_else(damage)?;
+            if let (NO_TABLE, Some(number)) = (table, TableBegin::parse(&op)) {
+                return Ok(format!("table {number} begins"));
+            }
             Ok(match op {
                 Op::Put { key, body, .. } => {
                     let value = stored_value(body)?;

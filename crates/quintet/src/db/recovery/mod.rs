@@ -58,7 +58,7 @@ use crate::{
         codec::Lsn,
         sync::{CachePadded, Mutex, Ordering, lock},
     },
-    wal::{Anchor, LogOptions},
+    wal::Anchor,
 };
 
 const LOCK_NAME: &str = "LOCK";
@@ -212,7 +212,7 @@ fn load_and_replay(
         created,
         catalog: catalog.edits(),
     };
-    let log_options = LogOptions { segment_bytes, read_only: options.read_only };
+    let log_options = options.log_options(segment_bytes);
     let (log, stopped_at) =
         replay::open_log(env, &log_dir, &log_options, &anchor, (&target, &budget), pace)?;
     let log = Arc::new(log);

@@ -15,6 +15,7 @@ use crate::{
         persistence::{MappedMemory, Slowness},
     },
     util::{budget::Budget, codec::to_usize},
+    wal::LogOptions,
 };
 
 /// Minimum memory budget in bytes. A smaller one leaves no room for the log.
@@ -54,6 +55,9 @@ const SYNC_INTERVAL_MAX: Duration = Duration::from_hours(1);
 /// without a pause. A longer one is bounded by the recovery budget anyway.
 const CHECKPOINT_INTERVAL_MIN: Duration = Duration::from_millis(10);
 const CHECKPOINT_INTERVAL_MAX: Duration = Duration::from_hours(24);
+
+/// Maximum of the log retention in bytes.
+const LOG_RETENTION_MAX: u64 = 1 << 50;
 
 /// By default, earlier values for snapshots take at most the memory budget times this, in memory
 /// and in files. An export beside writers keeps each value that is replaced once. So it ends early
@@ -121,6 +125,7 @@ pub fn database_options() -> Vec<DatabaseOption> {
             ),
             format!("a power of two from {segments}"),
         ),
+        option("log_retention", "0".to_owned(), format!("at most {}", size(LOG_RETENTION_MAX))),
         option(
             "snapshot_limit",
             format!("{SNAPSHOT_BUDGETS} times the memory budget"),
@@ -137,6 +142,7 @@ pub fn database_options() -> Vec<DatabaseOption> {
 /// Formats a size in the largest unit that divides it.
 fn size(bytes: u64) -> String {
     match bytes.trailing_zeros() {
+        50.. => format!("{} PiB", bytes >> 50),
         30.. => format!("{} GiB", bytes >> 30),
         20.. => format!("{} MiB", bytes >> 20),
         10.. => format!("{} KiB", bytes >> 10),
@@ -174,6 +180,7 @@ pub struct Options {
     pub(crate) read_only: bool,
     pub(crate) create: bool,
     pub(crate) segment_bytes: u64,
+    pub(crate) log_retention: u64,
     pub(crate) snapshot_limit: Option<u64>,
     pub(crate) snapshot_max_age: Duration,
     pub(crate) memory: MappedMemory,
@@ -199,6 +206,7 @@ impl Options {
             read_only: false,
             create: true,
             segment_bytes: SEGMENT_BYTES_DEFAULT,
+            log_retention: 0,
             snapshot_limit: None,
             snapshot_max_age: SNAPSHOT_AGE_DEFAULT,
             memory: MappedMemory::AsItIs,
@@ -298,6 +306,19 @@ impl Options {
     #[must_use]
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes;
+        self
+    }
+
+    /// Sets how many bytes of the log stay on the disk for change feeds that begin later, although
+    /// the tables' files have their commits (default 0; at most 1 PiB). See
+    /// [`Database::changes`](crate::Database::changes).
+    ///
+    /// With a value above 0, creating and clearing a table sync the log once more, and sorted loads
+    /// go through the log. Opening with a smaller value removes what is retained beyond it; opening
+    /// read-only removes nothing. On a full disk, the log is retained no longer.
+    #[must_use]
+    pub fn log_retention(mut self, bytes: u64) -> Self {
+        self.log_retention = bytes;
         self
     }
 
@@ -407,6 +428,8 @@ impl Options {
             "space_reserve"
         } else if !self.segment_bytes.is_power_of_two() || !segments.contains(&self.segment_bytes) {
             "segment_bytes"
+        } else if self.log_retention > LOG_RETENTION_MAX {
+            "log_retention"
         } else if self.snapshot_limit.is_some_and(|bytes| bytes < SNAPSHOT_LIMIT_MIN) {
             "snapshot_limit"
         } else if self.snapshot_max_age < SNAPSHOT_AGE_MIN {
@@ -437,6 +460,12 @@ impl Options {
         let default = || budget.limit().saturating_mul(SNAPSHOT_BUDGETS).max(SNAPSHOT_LIMIT_MIN);
         let bytes = self.snapshot_limit.unwrap_or_else(default);
         SnapshotLimits { bytes, age: self.snapshot_max_age }
+    }
+
+    /// Returns the options of the log, whose files have `segment_bytes`.
+    pub(super) const fn log_options(&self, segment_bytes: u64) -> LogOptions {
+        let (read_only, retention) = (self.read_only, self.log_retention);
+        LogOptions { segment_bytes, read_only, retention }
     }
 
     /// Returns the size of log files under a memory budget. The tail and the next file are both

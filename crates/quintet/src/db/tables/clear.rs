@@ -35,6 +35,7 @@ impl TableRegistry {
         let state = RefCell::new(None);
         let prepare = |id, node: &TableNode| {
             self.check_takes_writes(old)?;
+            self.log_begin(id)?;
             self.open_new(id, node, &mut state.borrow_mut())
         };
         let then = || {

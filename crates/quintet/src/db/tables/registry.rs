@@ -40,6 +40,10 @@ use crate::{
             paths::ResolvedPath,
             tree::{CatalogTree, TableNode},
         },
+        encoding::{
+            operations::Frame,
+            table_begin::{NO_TABLE, TableBegin},
+        },
         merge::MergeOperators,
     },
     engine::check_table_options,
@@ -401,7 +405,10 @@ impl TableRegistry {
         let types = options.table_types().cloned();
         let node = TableNode { record: record.clone(), complete: Lsn(0), types: types.clone() };
         let mut state = None;
-        let prepare = |id| self.open_new(id, &node, &mut state);
+        let prepare = |id| {
+            self.log_begin(id)?;
+            self.open_new(id, &node, &mut state)
+        };
         let outcome = self.catalog.create_table(path, record, types, prepare);
         self.end_creation(outcome, state)
     }
@@ -415,6 +422,19 @@ impl TableRegistry {
         let prepare = |id| self.open_new(id, &node, &mut state);
         let outcome = self.catalog.create_expiry_index(record, prepare);
         self.end_creation(outcome, state)
+    }
+
+    /// Logs that a table begins, before its catalog edit: for change feeds, if there are or may be
+    /// some. Durable on return, so that no table begins without its record.
+    pub(super) fn log_begin(&self, id: u64) -> Result<()> {
+        if !self.log.is_retained() {
+            return Ok(());
+        }
+        mutant!(TableBeginsUnlogged => return Ok(()));
+        let begin = TableBegin::new(id);
+        let frame = Frame::alone(NO_TABLE, &begin.op());
+        self.log.begin()?.append(&frame.pieces(&begin.op()))?;
+        self.log.sync().map(drop)
     }
 
     /// Opens the engine of a new table before its catalog edit.

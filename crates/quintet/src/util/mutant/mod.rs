@@ -89,6 +89,16 @@ bugs! {
     LogReplaysOneTooLate = 20, "log-replays-one-too-late";
     /// Pruning removes the segment of the first needed record.
     LogPrunesTooMuch = 21, "log-prunes-too-much";
+    /// Pruning removes segments that a change feed has not read.
+    LogForgetsHolds = 419, "log-forgets-holds";
+    /// Recovery removes the segments that stay for change feeds.
+    LogForgetsRetained = 420, "log-forgets-retained";
+    /// A change feed reads records that are still being copied or applied.
+    LogReaderPassesEnd = 421, "log-reader-passes-end";
+    /// A change feed shows commits that a power loss can still undo.
+    FeedShowsUnsynced = 422, "feed-shows-unsynced";
+    /// A table that is created or cleared is not logged for change feeds.
+    TableBeginsUnlogged = 423, "table-begins-unlogged";
     // The catalog.
     /// A catalog edit takes effect before it is durable.
     CatalogSkipsSync = 22, "catalog-skips-sync";

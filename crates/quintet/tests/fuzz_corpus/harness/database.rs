@@ -111,7 +111,7 @@ fn append(env: &SimEnv, body: &[u8]) {
         created: false,
         catalog: u64::MAX,
     };
-    let options = LogOptions { segment_bytes: 64 << 10, read_only: false };
+    let options = LogOptions { segment_bytes: 64 << 10, read_only: false, retention: 0 };
     let env: Arc<dyn Env> = Arc::new(env.clone());
     let log = Log::open(&env, &dir, &options, &anchor, &mut |_, _| Ok(())).expect("a sound log");
     let mut ticket = log.begin().expect("a working log");

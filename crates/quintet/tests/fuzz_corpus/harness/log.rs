@@ -56,7 +56,7 @@ pub(super) fn log_segment(bytes: &[u8]) {
 type Records = Vec<(Lsn, Vec<u8>)>;
 
 fn recover(env: &Arc<dyn Env>, dir: &Arc<dyn Dir>, read_only: bool) -> Result<(Log, Records)> {
-    let options = LogOptions { segment_bytes: 16 << 10, read_only };
+    let options = LogOptions { segment_bytes: 16 << 10, read_only, retention: 0 };
     let anchor = Anchor {
         database_id: DATABASE_ID,
         start: Lsn(SegmentReader::first_offset()),

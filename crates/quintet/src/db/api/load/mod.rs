@@ -57,7 +57,7 @@ pub struct LoadOptions {
 }
 
 impl LoadOptions {
-    /// Returns the default options: bypass the log if the engine can.
+    /// Returns the default options: bypass the log if the engine can and no change feed may need it.
     pub fn new() -> Self {
         Self::default()
     }
@@ -133,7 +133,8 @@ impl Table {
     /// whole and durably at [`SortedLoader::commit`]. Until it ends, other writes fail with
     /// [`Error::Loading`], and reads see the old state. It uses about 3 MiB of memory.
     ///
-    /// On the other engines, and with [`LoadOptions::logged`], entries are committed in atomic
+    /// On the other engines, with [`LoadOptions::logged`], and while the log is kept for change feeds
+    /// ([`Database::changes`](crate::Database::changes)), entries are committed in atomic
     /// batches of 256 KiB (a larger entry is one batch). Each batch is visible when it is
     /// committed. Committed batches stay after an error, and other writes go on. Entries replace
     /// existing ones.
@@ -145,15 +146,16 @@ impl Table {
         if let Err(error) = core.tables.check_takes_writes(&self.state) {
             return self.follow(error)?.sorted_loader(options);
         }
-        let (path, last) = if options.logged
-            || self.state.engine.ordered().and_then(OrderedEngine::bulk).is_none()
-        {
-            let batch = Box::new(Batch::new(self.session.clone()));
-            let durability = options.durability.unwrap_or(core.durability);
-            (LoadPath::ThroughLog(batch, durability), Vec::new())
-        } else {
-            (LoadPath::BypassesLog, core.begin_load(&self.state)?)
-        };
+        // A change feed shows what is in the log.
+        let is_logged = options.logged || core.log.is_retained();
+        let (path, last) =
+            if is_logged || self.state.engine.ordered().and_then(OrderedEngine::bulk).is_none() {
+                let batch = Box::new(Batch::new(self.session.clone()));
+                let durability = options.durability.unwrap_or(core.durability);
+                (LoadPath::ThroughLog(batch, durability), Vec::new())
+            } else {
+                (LoadPath::BypassesLog, core.begin_load(&self.state)?)
+            };
         let table = self.clone();
         let last_before = last.clone();
         Ok(SortedLoader {

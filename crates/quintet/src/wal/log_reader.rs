@@ -1,0 +1,185 @@
+//! Reads the commits of an open log, while writers append to it.
+//!
+//! How: the reader reads segment files and verifies each record as recovery does. It stops at an end
+//! that the caller chooses, at most [`Log::applied`]: below it, every record is complete. A hold
+//! keeps the segments from its position on ([`super::retention`]). If they were removed all the
+//! same, or the position is not the beginning of a record, it fails with [`Error::ChangesLost`].
+//!
+//! Invariants: the reader never reads bytes at or behind the chosen end, so it buffers no record that
+//! a writer may still complete. A file that was recycled under it does not parse.
+//!
+//! Threads: one at a time.
+
+use std::sync::Arc;
+
+use super::{
+    log::Log,
+    reader::{RecordInfo, SegmentReader},
+    record::RecordKind,
+    retention::LogHold,
+    segment::{self, SegmentHead},
+};
+use crate::{
+    Error, Result,
+    io::{File, Open},
+    util::{codec::Lsn, mutant::mutant, sync::lock},
+};
+
+/// A reader of the commits from a position on.
+#[derive(Debug)]
+pub struct LogReader {
+    log: Arc<Log>,
+    hold: LogHold,
+    segment: Option<SegmentReader>,
+    position: Lsn,
+    /// Whether a record begins at the position for sure: one before it was read.
+    is_boundary: bool,
+}
+
+/// A commit in the log.
+#[derive(Clone, Copy, Debug)]
+pub struct LoggedCommit<'a> {
+    /// Its LSN.
+    pub lsn: Lsn,
+    /// The position behind it.
+    pub end: Lsn,
+    /// The body of its record.
+    pub body: &'a [u8],
+}
+
+impl LogReader {
+    /// Creates a reader that continues at `position`: [`LoggedCommit::end`] of the last commit that
+    /// was read, or an end of the log.
+    ///
+    /// Fails with [`Error::ChangesLost`] if the log does not have the position.
+    pub fn new(log: &Arc<Log>, position: Lsn) -> Result<Self> {
+        let hold = LogHold::new(log, position);
+        let is_there = log.start() <= position && position <= log.end();
+        let log = Arc::clone(log);
+        let reader = Self { log, hold, segment: None, position, is_boundary: false };
+        if is_there { Ok(reader) } else { Err(reader.log.changes_lost(position)) }
+    }
+
+    /// Returns the position of the next commit.
+    pub fn position(&self) -> Lsn {
+        self.position
+    }
+
+    /// Returns the next commit below `end`, which is at most [`Log::applied`]. `None`: there is none.
+    pub fn next(&mut self, end: Lsn) -> Result<Option<LoggedCommit<'_>>> {
+        let end = mutant!(LogReaderPassesEnd: self.log.end(), else end);
+        let (Some(record), Some(segment)) = (self.next_commit(end)?, &mut self.segment) else {
+            return Ok(None);
+        };
+        // In memory: its checksum was compared.
+        let body = segment.body(&record)?;
+        Ok(Some(LoggedCommit { lsn: record.lsn, end: self.position, body }))
+    }
+
+    /// Moves behind the next commit below `end` and returns its record.
+    fn next_commit(&mut self, end: Lsn) -> Result<Option<RecordInfo>> {
+        while self.position < end {
+            let Some(record) = self.next_record(end)? else { continue };
+            self.position = Lsn(record.lsn.0 + record.size);
+            self.is_boundary = true;
+            if record.kind == RecordKind::Commit {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the record at the position. If its segment has none before `end`, moves to the next
+    /// segment, or to `end`.
+    fn next_record(&mut self, end: Lsn) -> Result<Option<RecordInfo>> {
+        let is_inside = |segment: &SegmentReader| {
+            (segment.head().base..segment.head().end()).contains(&self.position)
+        };
+        if !self.segment.as_ref().is_some_and(is_inside) {
+            self.segment = Some(self.open_segment()?);
+        }
+        let Some(segment) = &mut self.segment else { return Ok(None) };
+        let head = *segment.head();
+        let offset = (self.position.0 - head.base.0).max(SegmentReader::first_offset());
+        segment.limit(end.0 - head.base.0);
+        let mut found = None;
+        if head.base.0 + offset < end.0 && segment.has_room(offset) {
+            // A log that is open read-only is not repaired: it may have holes.
+            found = if self.log.is_read_only() {
+                segment.next_valid(offset)?.filter(|record| record.lsn < end)
+            } else {
+                segment.record_at(offset)?
+            };
+            if found.is_none() && !self.log.is_read_only() {
+                return Err(self.missing(head.number, offset));
+            }
+        }
+        if found.is_none() {
+            self.position = head.end().min(end);
+        }
+        Ok(found)
+    }
+
+    /// Opens the segment that has the position, and gives up the log below it.
+    fn open_segment(&self) -> Result<SegmentReader> {
+        self.hold.advance(self.position)?;
+        let lost = || self.log.changes_lost(self.position);
+        let (head, file) = self.log.segment_of(self.position)?.ok_or_else(lost)?;
+        match SegmentReader::open(file, &segment::display_name(head.number)) {
+            Ok(reader) if reader.head().number == head.number => Ok(reader),
+            // It has become another segment meanwhile.
+            Ok(_) => Err(lost()),
+            Err(_) if self.log.start() > self.position => Err(lost()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Builds the error for a position without a record.
+    fn missing(&self, number: u64, offset: u64) -> Error {
+        // The file may have become another segment meanwhile.
+        if !self.is_boundary || self.log.start() > self.position {
+            return self.log.changes_lost(self.position);
+        }
+        let what = format!("no valid record at LSN {}", self.position);
+        Error::corruption(segment::display_name(number), offset, what)
+    }
+}
+
+impl Log {
+    /// Returns whether the log was opened read-only.
+    fn is_read_only(&self) -> bool {
+        self.current.is_none()
+    }
+
+    /// Returns the segment that has `lsn` and its file. `None`: it was removed.
+    fn segment_of(&self, lsn: Lsn) -> Result<Option<(SegmentHead, Arc<dyn File>)>> {
+        if let Some(current) = &self.current {
+            let current = current.load();
+            if (current.head.base..current.head.end()).contains(&lsn) {
+                return Ok(Some((current.head, Arc::clone(&current.file))));
+            }
+        }
+        let contains = |head: &SegmentHead| (head.base..head.end()).contains(&lsn);
+        let retained = {
+            // A rotation adds the full segment here before it stores the next one.
+            let sealed = lock(&self.sealed);
+            if let Some(sealed) = sealed.iter().find(|sealed| contains(&sealed.head)) {
+                return Ok(Some((sealed.head, Arc::clone(&sealed.file))));
+            }
+            lock(&self.retention.retained).iter().find(|head| contains(head)).copied()
+        };
+        let Some(head) = retained else { return Ok(None) };
+        Ok(self.open_retained(head)?.map(|file| (head, file)))
+    }
+
+    /// Opens the file of a segment that stays for readers. `None`: it was removed meanwhile.
+    pub(super) fn open_retained(&self, head: SegmentHead) -> Result<Option<Arc<dyn File>>> {
+        match self.dir.open(&segment::file_name(head.number), Open::READ) {
+            Ok(file) => Ok(Some(file)),
+            Err(_) if self.start() > head.base => Ok(None),
+            Err(error) => {
+                Err(Error::io(format!("open {}", segment::display_name(head.number)), error))
+            }
+        }
+    }
+}
