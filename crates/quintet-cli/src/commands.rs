@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::{
     arguments::{self, Arguments, Command, DurabilityChoice, Selection},
+    changes,
     context::{
         Context, explain_missing, is_database, must_not_be_file, open_import_table, open_or_create,
         open_table, warn_if_emulated,
@@ -56,6 +57,7 @@ pub fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
         Command::Stats(command) => stats(context, &command),
         Command::Compact(command) => compact(context, &command),
         Command::Check(command) => check(context, &command),
+        Command::Changes(command) => changes::changes(context, &command),
         Command::Inspect(command) => inspect::inspect(&command.file, context.out),
         Command::Shell(command) => shell::run(context, &command),
         #[cfg(feature = "serve")]

@@ -5,6 +5,7 @@
 
 pub mod arguments;
 pub mod bytes;
+mod changes;
 pub mod commands;
 pub mod context;
 pub mod entries;

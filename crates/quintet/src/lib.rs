@@ -134,5 +134,6 @@ mod documents {
         Transactions "docs/transactions.md"
         Expiry "docs/guide/05-expiry.md"
         BulkLoading "docs/guide/08-bulk-loading.md"
+        ChangeFeeds "docs/guide/13-change-feeds.md"
     }
 }

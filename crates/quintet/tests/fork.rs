@@ -21,8 +21,9 @@ use std::{
 };
 
 use quintet::{
-    BTreeOptions, Cursor, Database, EngineKind, Error, LoadOptions, LockHolder, MountOptions,
-    Options, PutOptions, Result, Table, TableOptions, TableTypes, Transaction, TransactionOptions,
+    BTreeOptions, ChangeFeedOptions, Cursor, Database, EngineKind, Error, LoadOptions, LockHolder,
+    MountOptions, Options, PutOptions, Result, Table, TableOptions, TableTypes, Transaction,
+    TransactionOptions,
 };
 
 use crate::modes::{Mode, modes, with_mode};
@@ -492,6 +493,29 @@ fn fork_in_callback(callbacks: u32, call: impl Fn(&mut dyn FnMut()) -> Result<()
             assert_eq!(calls, 1);
         }),
     }
+}
+
+#[test]
+fn a_child_cannot_read_a_feed_of_its_parent() {
+    let dir = TestDir::new("feed");
+    let db = open(&dir.0).unwrap();
+    let table = db.create_table("t", TableOptions::new(EngineKind::HashLog)).unwrap();
+    let from = db.log_range().end;
+    let feed = db.changes(from, ChangeFeedOptions::new()).unwrap();
+    table.put("k", "v").unwrap();
+    db.sync().unwrap();
+    match fork_here() {
+        Some(process) => expect_success(process),
+        None => end_child(|| {
+            forked(feed.next_commit());
+            forked(feed.wait(Duration::from_secs(1)));
+            forked(db.changes(from, ChangeFeedOptions::new()).map(drop));
+            assert_eq!((feed.position().0, db.log_range().end.0), (0, 0));
+            assert!(!format!("{feed:?}").is_empty());
+            drop(feed);
+        }),
+    }
+    assert_eq!(feed.next_commit().unwrap().unwrap().lsn(), from);
 }
 
 #[test]

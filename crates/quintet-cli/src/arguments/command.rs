@@ -3,7 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use super::{
-    database::{CheckArgs, CompactArgs, CompletionsArgs, InspectArgs, ShellArgs, StatsArgs},
+    database::{
+        ChangesArgs, CheckArgs, CompactArgs, CompletionsArgs, InspectArgs, ShellArgs, StatsArgs,
+    },
     entries::{CountArgs, DelArgs, GetArgs, PutArgs, ScanArgs},
     tables::{
         CreateArgs, DefaultsArgs, DropArgs, ListArgs, MountArgs, MountsArgs, OptionsArgs,
@@ -75,6 +77,8 @@ pub enum Command {
     Compact(CompactArgs),
     /// Verify all files and change nothing (exit code 3 if there is damage)
     Check(CheckArgs),
+    /// Print what was written, commit by commit, as far as the log still has it
+    Changes(ChangesArgs),
     /// Print a log segment, the catalog or a file of a table in its documented layout
     Inspect(InspectArgs),
     /// Run commands from the keyboard or a pipe

@@ -70,6 +70,29 @@ pub struct CheckArgs {
     pub json: bool,
 }
 
+/// `changes`
+#[derive(Debug, Args)]
+pub struct ChangesArgs {
+    /// The database directory
+    pub dir: PathBuf,
+    /// A table, or a directory of tables (default: all tables); may be given several times
+    #[arg(long = "table", value_name = "PATH")]
+    pub tables: Vec<String>,
+    /// Start with the first commit at or behind this position of the log (default: the first that
+    /// the log still has)
+    #[arg(long, value_name = "LSN")]
+    pub from: Option<u64>,
+    /// Print at most this number of changes
+    #[arg(long, value_name = "COUNT")]
+    pub limit: Option<u64>,
+    /// Print keys and values in hexadecimal
+    #[arg(long, conflicts_with = "json")]
+    pub hex: bool,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `inspect`
 #[derive(Debug, Args)]
 pub struct InspectArgs {

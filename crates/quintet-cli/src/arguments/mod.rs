@@ -14,7 +14,8 @@ mod values;
 
 pub use command::{Arguments, Command};
 pub use database::{
-    CheckArgs, CompactArgs, CompletionsArgs, InspectArgs, ShellArgs, StatsArgs, TableOrder,
+    ChangesArgs, CheckArgs, CompactArgs, CompletionsArgs, InspectArgs, ShellArgs, StatsArgs,
+    TableOrder,
 };
 pub use entries::{CountArgs, DelArgs, GetArgs, PutArgs, ScanArgs};
 pub use shared::{DurabilityChoice, LogArgs, Selection, TableSelection, TableTarget, WriteArgs};

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod address_space;
+mod changes;
 mod commands;
 mod common;
 mod hashlog;

@@ -70,6 +70,11 @@ impl<'s> Pipeline<'s> {
         Self { unit: Unit::of_link(&server.store, now_millis()), ..Self::new(server) }
     }
 
+    /// The time of the last call or commit.
+    pub(crate) fn clock(&self) -> Instant {
+        self.tally.clock
+    }
+
     /// Prefetches what the requests at the start of `requests` will read. Returns how many it has
     /// looked at.
     pub(crate) fn look_ahead(
@@ -93,9 +98,9 @@ impl<'s> Pipeline<'s> {
     /// Commits the unit. After a failure its replies are errors.
     pub(crate) fn commit(&mut self, reply: &mut Reply) {
         if self.unit.is_changed() {
-            let started = Instant::now();
             let committed = self.unit.commit(Durability::Buffered);
-            let elapsed = started.elapsed();
+            // Since the end of the last call.
+            let elapsed = self.tally.pass();
             self.server.stats.commit_latency.record(elapsed);
             self.server.note_latency(Event::Commit, elapsed);
             match committed {

@@ -77,9 +77,12 @@ impl<'s> Tally<'s> {
         note_slow(server, session, (row, micros), args);
     }
 
-    /// Notes that the time up to now belongs to no call.
-    pub(super) fn pass(&mut self) {
-        self.clock = Instant::now();
+    /// Notes that the time up to now belongs to no call. Returns it.
+    pub(super) fn pass(&mut self) -> Duration {
+        let now = Instant::now();
+        let passed = now.duration_since(self.clock);
+        self.clock = now;
+        passed
     }
 
     /// Adds the calls to the counters of the server.

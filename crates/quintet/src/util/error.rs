@@ -137,9 +137,9 @@ pub enum Error {
         /// Why it has ended.
         reason: String,
     },
-    /// The log does not have the position of a change feed. Either the commits there were removed,
-    /// because no table needs them (see `Options::log_retention`), or no commit begins there. Begin
-    /// again with a snapshot and the feed from its LSN.
+    /// The log does not have the position of a change feed. It is behind the end, or the commits
+    /// there were removed because no table needs them (see `Options::log_retention`). Begin again
+    /// with a snapshot and the feed from its LSN.
     ChangesLost {
         /// The position of the feed.
         position: Lsn,
@@ -328,8 +328,8 @@ impl Error {
 }
 
 const DISK_FULL: &str = "no space left on the disk; free some and try again";
-const CHANGES_LOST: &str = "was removed, or no commit begins there; begin again with a snapshot \
-                            and the changes from its LSN, and raise log_retention";
+const CHANGES_LOST: &str = "is not there (any more); begin again with a snapshot and the \
+                            changes from its LSN, and raise log_retention";
 const LOG_FAILED: &str = "the database takes no more writes until it is closed and reopened";
 const TABLE_FAILED: &str = "and takes no operations; close and reopen the database";
 const OUT_OF_MEMORY: &str = "has free; raise memory_budget or delete data";
@@ -392,7 +392,7 @@ impl fmt::Display for Error {
                 write!(f, "the snapshot has ended: {reason}; take a new one")
             }
             Self::ChangesLost { position, start, end } => {
-                write!(f, "position {position} of the log ({start} to {end}) {CHANGES_LOST}")
+                write!(f, "position {position}, of a log of {start} to {end}, {CHANGES_LOST}")
             }
             Self::StaleTable { name } => write!(f, "table {name:?} was dropped"),
             Self::OtherDatabase { table } => write!(f, "table {table} {OTHER_DATABASE}"),

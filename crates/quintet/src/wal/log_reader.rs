@@ -3,7 +3,8 @@
 //! How: the reader reads segment files and verifies each record as recovery does. It stops at an end
 //! that the caller chooses, at most [`Log::applied`]: below it, every record is complete. A hold
 //! keeps the segments from its position on ([`super::retention`]). If they were removed all the
-//! same, or the position is not the beginning of a record, it fails with [`Error::ChangesLost`].
+//! same, it fails with [`Error::ChangesLost`]. A first position inside a record is moved to the next
+//! one: records are found as recovery finds them behind a hole.
 //!
 //! Invariants: the reader never reads bytes at or behind the chosen end, so it buffers no record that
 //! a writer may still complete. A file that was recycled under it does not parse.
@@ -32,7 +33,7 @@ pub struct LogReader {
     hold: LogHold,
     segment: Option<SegmentReader>,
     position: Lsn,
-    /// Whether a record begins at the position for sure: one before it was read.
+    /// Whether a record begins at the position, or none follows it yet.
     is_boundary: bool,
 }
 
@@ -48,8 +49,7 @@ pub struct LoggedCommit<'a> {
 }
 
 impl LogReader {
-    /// Creates a reader that continues at `position`: [`LoggedCommit::end`] of the last commit that
-    /// was read, or an end of the log.
+    /// Creates a reader of the commits that begin at or behind `position`.
     ///
     /// Fails with [`Error::ChangesLost`] if the log does not have the position.
     pub fn new(log: &Arc<Log>, position: Lsn) -> Result<Self> {
@@ -81,7 +81,6 @@ impl LogReader {
         while self.position < end {
             let Some(record) = self.next_record(end)? else { continue };
             self.position = Lsn(record.lsn.0 + record.size);
-            self.is_boundary = true;
             if record.kind == RecordKind::Commit {
                 return Ok(Some(record));
             }
@@ -105,18 +104,18 @@ impl LogReader {
         let mut found = None;
         if head.base.0 + offset < end.0 && segment.has_room(offset) {
             // A log that is open read-only is not repaired: it may have holes.
-            found = if self.log.is_read_only() {
-                segment.next_valid(offset)?.filter(|record| record.lsn < end)
-            } else {
-                segment.record_at(offset)?
-            };
-            if found.is_none() && !self.log.is_read_only() {
+            let is_exact = self.is_boundary && !self.log.is_read_only();
+            found =
+                if is_exact { segment.record_at(offset)? } else { segment.next_valid(offset)? };
+            found = found.filter(|record| record.lsn < end);
+            if found.is_none() && is_exact {
                 return Err(self.missing(head.number, offset));
             }
         }
         if found.is_none() {
             self.position = head.end().min(end);
         }
+        self.is_boundary = true;
         Ok(found)
     }
 
@@ -137,7 +136,7 @@ impl LogReader {
     /// Builds the error for a position without a record.
     fn missing(&self, number: u64, offset: u64) -> Error {
         // The file may have become another segment meanwhile.
-        if !self.is_boundary || self.log.start() > self.position {
+        if self.log.start() > self.position {
             return self.log.changes_lost(self.position);
         }
         let what = format!("no valid record at LSN {}", self.position);

@@ -10,6 +10,8 @@
 //!
 //! A segment that no table needs is known by its head only: its file is opened when it is read.
 //!
+//! Invariant: nothing is removed once the log is closed. Its files may belong to another process then.
+//!
 //! Threads: any. `retained` is locked after `sealed`; `holds` is a leaf lock.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -20,7 +22,7 @@ use crate::{
     util::{
         codec::Lsn,
         mutant::mutant,
-        sync::{AtomicU64, Mutex, Ordering, lock},
+        sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
     },
 };
 
@@ -37,6 +39,8 @@ pub(super) struct Retention {
     /// Segments that no table needs, oldest first. The first of `Log::sealed` follows them.
     pub(super) retained: Mutex<Vec<SegmentHead>>,
     holds: Mutex<Holds>,
+    /// The log is closed. Set and read with the rotation locked.
+    is_closed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -53,7 +57,13 @@ impl Retention {
             unneeded_below: AtomicU64::new(0),
             retained: Mutex::new(retained),
             holds: Mutex::default(),
+            is_closed: AtomicBool::new(false),
         }
+    }
+
+    /// Returns whether the log is closed. The caller has locked the rotation.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
     }
 
     /// Returns the LSN below which no reader needs the log, which ends at `end`.
@@ -116,6 +126,12 @@ impl Log {
     pub fn prune(&self, below: Lsn) -> Result<()> {
         self.retention.unneeded_below.fetch_max(below.0, Ordering::Relaxed);
         self.remove_unneeded()
+    }
+
+    /// Ends the removal of segments.
+    pub(super) fn stop_removal(&self) {
+        let _rotation = lock(&self.rotation);
+        self.retention.is_closed.store(true, Ordering::Relaxed);
     }
 
     /// Removes the segments that neither a table nor a reader needs; on a full disk all that no

@@ -182,6 +182,9 @@ impl Log {
     }
 
     fn remove_with(&self, rotation: &mut Rotation, below: Lsn) -> Result<()> {
+        if self.retention.is_closed() {
+            return Ok(());
+        }
         let unneeded = self.unneeded_below().min(self.durable());
         let removed: Vec<SegmentHead> = {
             let mut sealed = lock(&self.sealed);

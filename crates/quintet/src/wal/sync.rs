@@ -35,6 +35,7 @@ impl Log {
     /// search for holes.
     pub fn close(&self) -> Result<Lsn> {
         let durable = self.sync()?;
+        self.stop_removal();
         if let Some(current) = &self.current {
             current.load().mark_in_use(false);
         }

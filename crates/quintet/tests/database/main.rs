@@ -9,6 +9,7 @@ mod atomic;
 mod basics;
 mod bounds;
 mod callbacks;
+mod changes;
 mod extremes;
 mod hierarchy;
 #[path = "../common/lanes.rs"]

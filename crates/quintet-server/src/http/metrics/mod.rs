@@ -246,6 +246,11 @@ fn log(out: &mut Exposition, sample: &Sample, now: Instant) {
         ("quintet_log_durable_lsn_bytes", "LSN below which all is durable.", log.durable.0),
         ("quintet_log_file_bytes", "Log files, with prepared and recycled ones.", log.file_bytes),
         (
+            "quintet_log_retained_bytes",
+            "Log files that only change feeds need.",
+            log.retained_bytes,
+        ),
+        (
             "quintet_log_replay_bytes",
             "Log that the next start would replay if the server ended now.",
             store.unpersisted_bytes,

@@ -213,7 +213,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let mut info = self.session.client.info();
             info.command.clear();
             info.command.push_str(command);
-            info.active = Some(Instant::now());
+            info.active = Some(pipeline.clock());
             info.queued = self.session.queue.as_ref().map(Vec::len);
         }
         (step, pipeline.has_committed)

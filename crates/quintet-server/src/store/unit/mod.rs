@@ -4,18 +4,20 @@
 //! in a *slot*. Commands change slots. [`Unit::commit`] encodes the changed slots into one batch.
 //! So sixteen pushes to one list in a pipeline write its head once.
 
+mod commit;
 mod expired;
 mod field_expiry_index;
 mod flush;
 mod noted;
+mod slot_buffers;
 mod taken;
 
 use std::sync::Arc;
 
 use hashbrown::HashTable;
-use quintet::Durability;
 
 use field_expiry_index::remove_expired_fields;
+use slot_buffers::SlotBuffers;
 
 use super::{
     call_limits::CallLimits,
@@ -91,6 +93,7 @@ pub(crate) struct Unit<'s> {
 impl<'s> Unit<'s> {
     /// An empty unit.
     pub(crate) fn new(store: &'s Store, now: u64) -> Self {
+        let SlotBuffers { slots, index, scratch } = SlotBuffers::take();
         Self {
             store,
             now,
@@ -102,15 +105,15 @@ impl<'s> Unit<'s> {
             announced: Vec::new(),
             broken_watches: Vec::new(),
             replaced: Vec::new(),
-            slots: Vec::new(),
-            index: HashTable::new(),
+            slots,
+            index,
             bytes: 0,
             touched: Vec::new(),
             has_changes: false,
             events: Vec::new(),
             command_events: 0,
             epoch: store.databases.epoch(),
-            scratch: Vec::new(),
+            scratch,
             keeps_expired: false,
             expired_fields_max: usize::MAX,
             limits: CallLimits::none(),
@@ -122,7 +125,9 @@ impl<'s> Unit<'s> {
 
     /// An empty unit for the commands of a master.
     pub(crate) fn of_link(store: &'s Store, now: u64) -> Self {
-        Self { keeps_expired: true, ..Self::new(store, now) }
+        let mut unit = Self::new(store, now);
+        unit.keeps_expired = true;
+        unit
     }
 
     /// Whether a key with this expiry has ended.
@@ -422,85 +427,6 @@ impl<'s> Unit<'s> {
         }
     }
 
-    /// Commits all changes as one batch, tells who watches the keys, and releases the stripes.
-    /// After an error nothing has been written, and the changes are discarded.
-    pub(crate) fn commit(&mut self, durability: Durability) -> Done<usize> {
-        self.end_command();
-        let committed = self.write(durability);
-        let keys = self.slots.iter().filter(|slot| slot.is_written()).count();
-        let changes = keys + self.replacements.len();
-        if committed.is_ok() {
-            self.end_replacements();
-            self.publish();
-            self.send_events();
-        }
-        self.discard();
-        committed.map(|()| changes)
-    }
-
-    /// Ends a unit without changes: publishes the events of commands that change nothing, and
-    /// releases the stripes.
-    pub(crate) fn end_unchanged(&mut self) {
-        if !self.replaced.is_empty() {
-            self.invalidate();
-        }
-        self.send_events();
-        self.discard();
-    }
-
-    /// Discards all changes and releases the stripes.
-    pub(crate) fn discard(&mut self) {
-        if !self.slots.is_empty() {
-            self.slots.clear();
-            self.index.clear();
-        }
-        self.discard_replacements();
-        self.touched.clear();
-        self.events.clear();
-        self.command_events = 0;
-        self.guards.clear();
-        self.has_changes = false;
-        self.limits.end_unit();
-        self.bytes = 0;
-    }
-
-    fn write(&mut self, durability: Durability) -> Done {
-        if !self.is_changed() {
-            return Ok(());
-        }
-        // A version that moved to another key is not dead.
-        let kept: Vec<u64> = self
-            .slots
-            .iter()
-            .filter(|slot| slot.is_written())
-            .filter_map(|slot| Some(slot.head.as_ref()?.spilled_versions()))
-            .flatten()
-            .flatten()
-            .collect();
-        let mut batch = self.store.databases.database().batch();
-        let mut encoded = std::mem::take(&mut self.scratch);
-        let slots = std::mem::take(&mut self.slots);
-        let written: Done = slots.iter().filter(|slot| slot.is_written()).try_for_each(|slot| {
-            let created;
-            let tables = if let Some(tables) = self.cached(slot.database) {
-                &*tables
-            } else {
-                created = self.store.databases.get_or_create(slot.database)?;
-                &created
-            };
-            slot.write(tables, &kept, &mut batch, &mut encoded);
-            Ok(())
-        });
-        self.slots = slots;
-        self.scratch = encoded;
-        written?;
-        self.store.databases.put_replacements(&mut batch, &self.replacements);
-        if let Some(position) = &self.position {
-            self.store.databases.put_position(&mut batch, position);
-        }
-        Ok(batch.commit_with(durability)?)
-    }
-
     fn replace(&mut self, database: DatabaseId, key: &[u8], head: Option<Head>) -> Done {
         let index = self.slot(database, key)?;
         let mut is_new = false;
@@ -587,6 +513,17 @@ impl<'s> Unit<'s> {
         });
         self.index.insert_unique(hash, (hash, index), |(hash, _)| *hash);
         Ok(index)
+    }
+}
+
+impl Drop for Unit<'_> {
+    fn drop(&mut self) {
+        let [slots, scratch] = [self.slots.capacity(), self.scratch.capacity()];
+        if slots > 0 || scratch > 0 {
+            let slots = std::mem::take(&mut self.slots);
+            let index = std::mem::take(&mut self.index);
+            SlotBuffers { slots, index, scratch: std::mem::take(&mut self.scratch) }.put_back();
+        }
     }
 }
 

@@ -193,6 +193,7 @@ impl DatabaseStats {
             ("log_end_lsn", self.log.end.0),
             ("log_durable_lsn", self.log.durable.0),
             ("log_file_bytes", self.log.file_bytes),
+            ("log_retained_bytes", self.log.retained_bytes),
             ("log_syncs_total", self.log.syncs_total),
             ("log_synced_commits_total", self.log.synced_commits_total),
             ("log_appended_bytes_total", self.log.appended_bytes_total),

@@ -10,7 +10,7 @@ use crate::{
     Error, Result,
     contract::{Engine as _, Hint, Op},
     db::{
-        core::{Core, durability::Durability},
+        core::{Core, condition::Condition, durability::Durability},
         encoding::operations::{Ops, put_op},
         tables::state::{BY_PLACE_OPS_MAX, TableState, sort_by_place},
         transaction::TransactionReads,
@@ -46,6 +46,11 @@ impl Core {
         mut reads: Option<&mut TransactionReads>,
         durability: Durability,
     ) -> Result<()> {
+        if reads.is_none()
+            && let Some((table, op)) = only_operation(body, tables)
+        {
+            return self.commit_one(table, &op, Condition::Always, durability).map(drop);
+        }
         let limit = self.budget.limit();
         // An encoded operation takes a few bytes, and a fixed amount of memory beside.
         if to_u64(body.len()) > limit / SUMMED_SHARE {
@@ -201,6 +206,17 @@ impl Core {
         drop(ticket);
         Ok((appended, applied))
     }
+}
+
+/// Returns the operation of a batch that has exactly one.
+fn only_operation<'a>(
+    body: &'a [u8],
+    tables: &'a [BatchTable],
+) -> Option<(&'a TableState, Op<'a>)> {
+    let mut ops = Ops::new(body);
+    let (number, op) = ops.next()??;
+    let table = tables.iter().find(|table| table.id == number)?;
+    (ops.remaining_bytes() == 0).then_some((&**table, op))
 }
 
 /// Returns the memory that the tables must hold at once for a batch.

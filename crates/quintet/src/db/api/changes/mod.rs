@@ -23,7 +23,7 @@ mod commit;
 #[cfg(not(model))]
 mod tests;
 
-use std::{borrow::Borrow, ops::Range, sync::Arc, time::Duration};
+use std::{borrow::Borrow, fmt, ops::Range, sync::Arc, time::Duration};
 
 pub use self::commit::{Change, CommittedChanges, TableChange};
 
@@ -118,15 +118,20 @@ impl ChangeFeedOptions {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct ChangeFeed {
     session: ProcessArc<Session>,
     options: ChangeFeedOptions,
     reader: ProcessArc<Mutex<LogReader>>,
 }
 
+impl fmt::Debug for ChangeFeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChangeFeed").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
 impl Database {
-    /// Opens a feed of the commits at and behind a position: [`Snapshot::lsn`] for those that the
+    /// Opens a feed of the commits that begin at or behind a position: [`Snapshot::lsn`] for those that the
     /// snapshot does not show, [`ChangeFeed::position`] of an earlier feed, or an end of
     /// [`Database::log_range`].
     ///
