@@ -110,6 +110,8 @@ enum quintet_code
   QUINTET_CLOSED = 30,
   /** The handle belongs to the parent of this process. */
   QUINTET_FORKED = 31,
+  /** The log does not have the position of a change feed. Begin again with a snapshot. */
+  QUINTET_CHANGES_LOST = 32,
   /** An error that this header does not know. */
   QUINTET_OTHER = 99,
   /** A required pointer or handle is null. */
@@ -146,6 +148,18 @@ typedef int32_t quintet_code;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+/** What was changed in a table. */
+typedef enum {
+  /** The table was created or cleared: it is empty here. */
+  QUINTET_CHANGE_BEGIN = 0,
+  /** A key got a value. */
+  QUINTET_CHANGE_PUT = 1,
+  /** A key was deleted, or its expired value was removed. It may have had no value. */
+  QUINTET_CHANGE_DELETE = 2,
+  /** The keys of a range were deleted. */
+  QUINTET_CHANGE_DELETE_RANGE = 3,
+} quintet_change_kind;
+
 /** Writes to be committed together. For one thread at a time. */
 typedef struct quintet_batch quintet_batch;
 
@@ -157,6 +171,9 @@ typedef struct quintet_database quintet_database;
 
 /** The details of a failed call. */
 typedef struct quintet_error quintet_error;
+
+/** The commits of a database in their order. For one thread at a time. */
+typedef struct quintet_feed quintet_feed;
 
 /** An iterator over entries. For one thread at a time. */
 typedef struct quintet_iterator quintet_iterator;
@@ -293,6 +310,24 @@ typedef struct {
  */
 typedef void (*quintet_each_function)(void *context, size_t index, const quintet_slice *value);
 
+/** One change of a commit. Fields that a kind does not have are absent or 0. */
+typedef struct {
+  /** What was changed. */
+  quintet_change_kind kind;
+  /** The path of the table when the commit was read. */
+  quintet_slice table;
+  /** The number of the table. A table that is cleared, or created again, has another one. */
+  uint64_t table_number;
+  /** The key; of a range, its first key. */
+  quintet_slice key;
+  /** The value; of a range, the first key behind it, and empty if there is none. */
+  quintet_slice value;
+  /** When the value expires, in milliseconds since 1970. 0: never. */
+  uint64_t expires_at_ms;
+  /** The type of the value, such as "u64". Absent: none. Valid until the program ends. */
+  quintet_slice type_tag;
+} quintet_change;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -330,7 +365,8 @@ void quintet_error_free(quintet_error *error);
 /**
  * Copies a detail of an error to 'value'. Stores whether the error has it in 'found', which
  * may be null. The names are "table", "key", "name" (of a table or an option), "file",
- * "offset", "path", "needed", "budget" and "os_error". Numbers are decimal text.
+ * "offset", "path", "needed", "budget", "os_error", and of lost changes "position", "start"
+ * and "end". Numbers are decimal text.
  *
  * Ownership: the caller frees 'value' with quintet_buffer_free().
  * Threads: any.
@@ -364,9 +400,9 @@ quintet_code quintet_buffer_free(quintet_buffer *buffer, quintet_error **error);
  * Makes an empty list of options. Names and values are text.
  *
  * Of databases: "durability" is "buffered" or "sync". "memory_budget", "recovery_budget",
- * "space_reserve", "segment_bytes" and "snapshot_limit" are in bytes. "sync_interval",
- * "checkpoint_interval" and "snapshot_max_age" are in milliseconds. "read_only", "create" and
- * "allow_missing_merge_operators" are "true" or "false".
+ * "space_reserve", "segment_bytes", "log_retention" and "snapshot_limit" are in bytes.
+ * "sync_interval", "checkpoint_interval" and "snapshot_max_age" are in milliseconds.
+ * "read_only", "create" and "allow_missing_merge_operators" are "true" or "false".
  *
  * Of tables: the options of the engine, "merge" (the name of a merge operator) and "types"
  * (such as "string,u64 -> blob").
@@ -374,6 +410,9 @@ quintet_code quintet_buffer_free(quintet_buffer *buffer, quintet_error **error);
  * Of transactions: "isolation" is "serializable" or "snapshot", "lock_timeout" is in
  * milliseconds, "durability" as above. Of sorted loads: "logged" is "true" or "false",
  * "durability" as above.
+ *
+ * Of change feeds: each "path" adds a table, or a directory with the tables below it; without
+ * any, the feed shows all tables. "unsynced" is "true" for commits that a power loss can undo.
  *
  * Ownership: the caller frees '*options' with quintet_options_free().
  * Threads: any.
@@ -383,7 +422,7 @@ quintet_code quintet_options_new(quintet_options **options, quintet_error **erro
 
 /**
  * Sets an option to a value. The function that gets the list checks both. The last value of a
- * name counts.
+ * name counts, except for "path".
  *
  * Threads: any.
  * Errors: those of every function.
@@ -525,6 +564,15 @@ quintet_code quintet_stat(quintet_database *database,
 quintet_code quintet_snapshot_new(quintet_database *database,
                                   quintet_snapshot **snapshot,
                                   quintet_error **error);
+
+/**
+ * Stores the LSN of a snapshot: the commits below it are in the snapshot. A change feed that
+ * begins there shows the others.
+ *
+ * Threads: any.
+ * Errors: those of every function.
+ */
+quintet_code quintet_snapshot_lsn(quintet_snapshot *snapshot, uint64_t *lsn, quintet_error **error);
 
 /**
  * Frees a snapshot. Null is allowed. Tables that were opened in it keep it until they are
@@ -1517,6 +1565,106 @@ quintet_code quintet_commit(quintet_transaction *transaction, quintet_error **er
  * Errors: QUINTET_BUSY while another call uses the transaction; it is not freed then.
  */
 quintet_code quintet_transaction_free(quintet_transaction *transaction, quintet_error **error);
+
+/**
+ * Opens a feed of the commits at and behind position 'from' of the log, at no commit. The
+ * position is that of quintet_snapshot_lsn() for the commits that a snapshot does not show,
+ * the 'end' of quintet_feed_commit(), that of quintet_feed_position(), or one of
+ * quintet_log_range(). 'options' may be null; see quintet_options_new().
+ *
+ * An open feed keeps the log from its position on, but not more than 1 GiB or option
+ * "log_retention" of the database, and on a full disk nothing. It shows no tables behind a
+ * mount, no drops and no renames.
+ *
+ * Ownership: the caller frees '*feed' with quintet_feed_free().
+ * Threads: any.
+ * Errors: QUINTET_CHANGES_LOST if the log does not have the position, QUINTET_NO_SUCH_TABLE if
+ *   a path is neither a table nor a directory, QUINTET_INVALID_OPTION, QUINTET_CLOSED.
+ */
+quintet_code quintet_feed_new(quintet_database *database,
+                              uint64_t from,
+                              quintet_options *options,
+                              quintet_feed **feed,
+                              quintet_error **error);
+
+/**
+ * Moves a feed to the next commit with changes of its tables. Does not wait: 'found' gets
+ * false if there is none yet, and a later call may find one. Slices of the commit before are
+ * not valid any more. After an error the feed is at no commit.
+ *
+ * Threads: one at a time for each feed.
+ * Errors: QUINTET_CHANGES_LOST if the log there was removed, because the feed was too far
+ *   behind or the disk full; QUINTET_CLOSED, QUINTET_IO, QUINTET_CORRUPTION.
+ */
+quintet_code quintet_feed_next(quintet_feed *feed, bool *found, quintet_error **error);
+
+/**
+ * Same as quintet_feed_next(), but waits up to 'timeout_ms' milliseconds for a commit. If the
+ * database is closed meanwhile, the call fails.
+ *
+ * Threads: one at a time for each feed.
+ * Errors: those of quintet_feed_next().
+ */
+quintet_code quintet_feed_wait(quintet_feed *feed,
+                               uint64_t timeout_ms,
+                               bool *found,
+                               quintet_error **error);
+
+/**
+ * Stores the LSN of the commit at which a feed is, and the position behind it. A feed that
+ * begins at 'end' continues with the next commit. Results may be null. 'found' gets false, and
+ * both are 0, if the feed is at no commit.
+ *
+ * Threads: one at a time for each feed.
+ * Errors: those of every function.
+ */
+quintet_code quintet_feed_commit(quintet_feed *feed,
+                                 uint64_t *lsn,
+                                 uint64_t *end,
+                                 bool *found,
+                                 quintet_error **error);
+
+/**
+ * Stores the next change of the commit at which a feed is. 'found' gets false after the last
+ * one, and if the feed is at no commit; 'change' is not written then. Its slices are valid
+ * until the feed moves to another commit or is freed.
+ *
+ * Threads: one at a time for each feed.
+ * Errors: those of every function.
+ */
+quintet_code quintet_feed_change(quintet_feed *feed,
+                                 quintet_change *change,
+                                 bool *found,
+                                 quintet_error **error);
+
+/**
+ * Stores the position of a feed: behind the commits that it returned or left out. A feed that
+ * begins there continues with the next one. 0 in a forked child.
+ *
+ * Threads: one at a time for each feed.
+ * Errors: those of every function.
+ */
+quintet_code quintet_feed_position(quintet_feed *feed, uint64_t *position, quintet_error **error);
+
+/**
+ * Frees a feed and its commit. The log is not kept for it any more. Null is allowed.
+ *
+ * Threads: one at a time for each feed.
+ * Errors: those of every function.
+ */
+quintet_code quintet_feed_free(quintet_feed *feed, quintet_error **error);
+
+/**
+ * Stores the first position of the log at which a feed can begin, and the present end. Results
+ * may be null. Both are 0 in a forked child.
+ *
+ * Threads: any.
+ * Errors: those of every function.
+ */
+quintet_code quintet_log_range(quintet_database *database,
+                               uint64_t *start,
+                               uint64_t *end,
+                               quintet_error **error);
 
 /**
  * Appends an unsigned 32-bit number to a key: a "u32" part.

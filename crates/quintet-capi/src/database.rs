@@ -141,6 +141,15 @@ export! {
         Ok(())
     }
 
+    /// Stores the LSN of a snapshot: the commits below it are in the snapshot. A change feed that
+    /// begins there shows the others.
+    ///
+    /// Errors: those of every function.
+    pub fn quintet_snapshot_lsn(snapshot: Handle<Snapshot>, lsn: Out<u64>) {
+        required(lsn, "lsn")?.write(snapshot.get()?.lsn().0);
+        Ok(())
+    }
+
     /// Frees a snapshot. Null is allowed. Tables that were opened in it keep it until they are
     /// freed.
     ///

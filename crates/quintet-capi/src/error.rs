@@ -53,6 +53,9 @@ fn detail(error: &Error, name: &str) -> Option<Vec<u8>> {
         }
         (Error::OutOfMemory { needed, .. }, "needed") => text(&needed.to_string()),
         (Error::OutOfMemory { budget, .. }, "budget") => text(&budget.to_string()),
+        (Error::ChangesLost { position, .. }, "position") => text(&position.to_string()),
+        (Error::ChangesLost { start, .. }, "start") => text(&start.to_string()),
+        (Error::ChangesLost { end, .. }, "end") => text(&end.to_string()),
         (Error::Io { source, .. }, "os_error") => text(&source.raw_os_error()?.to_string()),
         _ => None,
     }
@@ -97,7 +100,8 @@ fn name_of(number: i32) -> *const c_char {
 export! {
     /// Copies a detail of an error to `value`. Stores whether the error has it in `found`, which
     /// may be null. The names are `"table"`, `"key"`, `"name"` (of a table or an option), `"file"`,
-    /// `"offset"`, `"path"`, `"needed"`, `"budget"` and `"os_error"`. Numbers are decimal text.
+    /// `"offset"`, `"path"`, `"needed"`, `"budget"`, `"os_error"`, and of lost changes
+    /// `"position"`, `"start"` and `"end"`. Numbers are decimal text.
     ///
     /// Errors: those of every function.
     pub fn quintet_error_detail(

@@ -102,6 +102,8 @@ codes! {
     Closed = 30, Closed;
     /// The handle belongs to the parent of this process.
     Forked = 31, Forked;
+    /// The log does not have the position of a change feed. Begin again with a snapshot.
+    ChangesLost = 32, ChangesLost { .. };
     --
     /// An error that this header does not know.
     Other = 99,

@@ -12,6 +12,7 @@
 
 pub mod batch;
 mod boundary;
+pub mod changes;
 pub mod cursor;
 pub mod database;
 pub mod error;

@@ -1,10 +1,10 @@
-//! Options of databases, tables, transactions and loads, by name and value.
+//! Options of databases, tables, transactions, loads and change feeds, by name and value.
 
 use std::{ffi::c_int, sync::Mutex, time::Duration};
 
 use quintet::{
-    Durability, EngineKind, Error, Isolation, LoadOptions, Options, TableOptions, TableTypes,
-    TransactionOptions, TypeTag,
+    ChangeFeedOptions, Durability, EngineKind, Error, Isolation, LoadOptions, Options,
+    TableOptions, TableTypes, TransactionOptions, TypeTag,
 };
 
 use crate::{
@@ -91,6 +91,7 @@ pub fn of_database(options: Handle<OptionList>) -> Result<Options, Failure> {
             "read_only" => options.read_only(flag(name, value)?),
             "create" => options.create(flag(name, value)?),
             "segment_bytes" => options.segment_bytes(number(name, value)?),
+            "log_retention" => options.log_retention(number(name, value)?),
             "snapshot_limit" => options.snapshot_limit(number(name, value)?),
             "snapshot_max_age" => options.snapshot_max_age(millis()?),
             "allow_missing_merge_operators" => {
@@ -182,14 +183,27 @@ pub fn of_load(options: Handle<OptionList>) -> Result<LoadOptions, Failure> {
     Ok(load)
 }
 
+/// Returns the options of a change feed.
+pub fn of_feed(options: Handle<OptionList>) -> Result<ChangeFeedOptions, Failure> {
+    let mut feed = ChangeFeedOptions::new();
+    for (name, value) in lists(options)?.settings {
+        feed = match name.as_str() {
+            "path" => feed.path(value),
+            "unsynced" => feed.unsynced(flag(&name, &value)?),
+            _ => return Err(invalid(&name, "a change feed has no such option")),
+        };
+    }
+    Ok(feed)
+}
+
 export! {
     /// Makes an empty list of options. Names and values are text.
     ///
     /// Of databases: `"durability"` is `"buffered"` or `"sync"`. `"memory_budget"`,
-    /// `"recovery_budget"`, `"space_reserve"`, `"segment_bytes"` and `"snapshot_limit"` are in
-    /// bytes. `"sync_interval"`, `"checkpoint_interval"` and `"snapshot_max_age"` are in
-    /// milliseconds. `"read_only"`, `"create"` and `"allow_missing_merge_operators"` are `"true"`
-    /// or `"false"`.
+    /// `"recovery_budget"`, `"space_reserve"`, `"segment_bytes"`, `"log_retention"` and
+    /// `"snapshot_limit"` are in bytes. `"sync_interval"`, `"checkpoint_interval"` and
+    /// `"snapshot_max_age"` are in milliseconds. `"read_only"`, `"create"` and
+    /// `"allow_missing_merge_operators"` are `"true"` or `"false"`.
     ///
     /// Of tables: the options of the engine, `"merge"` (the name of a merge operator) and
     /// `"types"` (such as `"string,u64 -> blob"`).
@@ -198,6 +212,10 @@ export! {
     /// milliseconds, `"durability"` as above. Of sorted loads: `"logged"` is `"true"` or
     /// `"false"`, `"durability"` as above.
     ///
+    /// Of change feeds: each `"path"` adds a table, or a directory with the tables below it;
+    /// without any, the feed shows all tables. `"unsynced"` is `"true"` for commits that a power
+    /// loss can undo.
+    ///
     /// Errors: those of every function.
     pub fn quintet_options_new(options: Out<Handle<OptionList>>) {
         required(options, "options")?.write(Handle::new(OptionList::default())?);
@@ -205,7 +223,7 @@ export! {
     }
 
     /// Sets an option to a value. The function that gets the list checks both. The last value of a
-    /// name counts.
+    /// name counts, except for `"path"`.
     ///
     /// Errors: those of every function.
     pub fn quintet_options_set(options: Handle<OptionList>, name: Slice, value: Slice) {
@@ -258,9 +276,12 @@ mod tests {
     }
 
     #[test]
-    fn options_of_transactions_and_loads_are_checked() {
+    fn options_of_transactions_loads_and_feeds_are_checked() {
         for name in ["isolation", "durability", "lock_timeout", "colour"] {
             assert_eq!(of_transaction(list(name)).expect_err(name).code(), Code::InvalidOption);
+        }
+        for name in ["unsynced", "colour"] {
+            assert_eq!(of_feed(list(name)).expect_err(name).code(), Code::InvalidOption);
         }
         for name in ["logged", "durability", "colour"] {
             assert_eq!(of_load(list(name)).expect_err(name).code(), Code::InvalidOption);

@@ -162,24 +162,32 @@ fn header_is_valid_in_all_languages() {
     check_header(&here("include/quintet.h"), &["c99", "c11", "c17"], &["c++11", "c++17", "c++20"]);
 }
 
-/// Writes the example of the page to a file.
-fn example_of_the_page(directory: &Path) -> PathBuf {
+/// Writes the examples of the page to files.
+fn examples_of_the_page(directory: &Path) -> Vec<PathBuf> {
     let page = text(&here("../../docs/c.md"));
-    let example = page.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
-    let source = directory.join("page.c");
-    fs::write(&source, example.expect("an example")).expect("the source");
-    source
+    let examples = page.split("```c\n").skip(1).map(|rest| rest.split("```").next());
+    let sources = examples.enumerate().map(|(number, example)| {
+        let source = directory.join(format!("page{number}.c"));
+        fs::write(&source, example.expect("an example")).expect("the source");
+        source
+    });
+    sources.collect()
 }
 
 #[test]
-fn example_of_the_page_runs() {
+fn examples_of_the_page_run() {
     if !have(&["cc"]) {
         return;
     }
     let directory = tempfile::tempdir().expect("a directory");
-    let program = directory.path().join("page");
-    compiler().compile(&[example_of_the_page(directory.path())], &program);
-    run(Command::new(&program).current_dir(directory.path()));
+    let outputs = ["Alice\n", "begin users \nput users alice\n"];
+    let sources = examples_of_the_page(directory.path());
+    assert_eq!(sources.len(), outputs.len());
+    for (source, output) in sources.into_iter().zip(outputs) {
+        let program = source.with_extension("");
+        compiler().compile(&[source], &program);
+        assert_eq!(run(Command::new(&program).current_dir(directory.path())), output);
+    }
 }
 
 #[test]
@@ -196,7 +204,7 @@ fn installed_library_is_found_by_pkg_config() {
         run(command.args(arguments).arg("quintet"))
     };
     assert_eq!(flags(&["--modversion"]).trim(), env!("CARGO_PKG_VERSION"));
-    let source = example_of_the_page(directory.path());
+    let source = examples_of_the_page(directory.path()).swap_remove(0);
     let build = |name: &str, libraries: &str| {
         let program = directory.path().join(name);
         let mut command = Command::new("cc");

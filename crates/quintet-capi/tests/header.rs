@@ -3,7 +3,7 @@
 
 use std::{fmt::Write as _, fs, path::Path};
 
-const MODULES: [&str; 13] = [
+const MODULES: [&str; 14] = [
     "failure",
     "error",
     "boundary",
@@ -17,9 +17,10 @@ const MODULES: [&str; 13] = [
     "batch",
     "load",
     "transaction",
+    "changes",
 ];
 /// Handles: the Rust type, the name in C, the documentation.
-const HANDLES: [(&str, &str, &str); 10] = [
+const HANDLES: [(&str, &str, &str); 11] = [
     ("ErrorObject", "error", "The details of a failed call."),
     ("OptionList", "options", "A list of options by name and value."),
     ("Database", "database", "An open database."),
@@ -30,17 +31,20 @@ const HANDLES: [(&str, &str, &str); 10] = [
     ("BatchHandle", "batch", "Writes to be committed together. For one thread at a time."),
     ("Load", "load", "A sorted load. For one thread at a time."),
     ("TransactionHandle", "transaction", "A transaction. For one thread at a time."),
+    ("FeedHandle", "feed", "The commits of a database in their order. For one thread at a time."),
 ];
 const SAVEPOINT: (&str, &str, &str) =
     ("SavepointHandle", "savepoint", "A point of a transaction to which it can return.");
 /// Other types: the Rust name and the name in C.
-const TYPES: [(&str, &str); 10] = [
+const TYPES: [(&str, &str); 12] = [
     ("Slice", "slice"),
     ("Buffer", "buffer"),
     ("Range", "range"),
     ("WriteOptions", "write_options"),
     ("ValueInfo", "value_info"),
     ("Code", "code"),
+    ("ChangeKind", "change_kind"),
+    ("Change", "change"),
     ("MergeFunction", "merge_function"),
     ("UpdateFunction", "update_function"),
     ("VisitFunction", "visit_function"),
@@ -305,6 +309,21 @@ fn screaming(name: &str) -> String {
     screaming
 }
 
+/// Returns what the constants of an enumeration begin with: `QUINTET_CHANGE_` of `ChangeKind`.
+/// `None`: the line does not begin an enumeration.
+fn constants_prefix(line: &str) -> Option<String> {
+    let name = line.strip_prefix("pub enum ")?.strip_suffix("Kind {")?;
+    Some(format!("QUINTET_{}_", screaming(name)))
+}
+
+/// Returns a line with the name of a constant as C has it.
+fn constant(prefix: Option<&str>, line: &str) -> String {
+    match (prefix, line.trim().split_once(" = ")) {
+        (Some(prefix), Some((name, number))) => format!("{prefix}{} = {number}", screaming(name)),
+        _ => line.to_owned(),
+    }
+}
+
 fn codes(lines: &[&str]) -> String {
     let mut text = String::from(
         "/// The result of a function. The numbers do not change between releases.\n\
@@ -343,9 +362,10 @@ fn interface() -> (String, Vec<String>) {
             if *line == "#[repr(C)]" {
                 let body = through(&lines, start, "}").into_iter();
                 let body: Vec<_> = body.filter(|line| !line.starts_with("#[derive")).collect();
+                let prefix = body.iter().find_map(|line| constants_prefix(line));
                 let body = body.iter().map(|line| match line.trim().strip_prefix("///") {
                     Some(text) => format!("///{}", plain(text)),
-                    None => with_c_types(line),
+                    None => with_c_types(&constant(prefix.as_deref(), line)),
                 });
                 text += &item(&lines, start, "");
                 text += &(body.collect::<Vec<_>>().join("\n") + "\n");

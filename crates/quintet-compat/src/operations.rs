@@ -6,7 +6,7 @@
 //!
 //! | offset | size | name |
 //! |---|---|---|
-//! | 0 | 8 | sequence number, zero here |
+//! | 0 | 8 | sequence number, little-endian; zero in a batch that was not read from the log |
 //! | 8 | 4 | number of records, little-endian; log data is not counted |
 //! | 12 | | records |
 //!
@@ -26,6 +26,8 @@ use crate::{
 
 /// Size of the header in bytes.
 const HEADER: usize = 12;
+/// Size of the sequence number.
+const SEQUENCE: usize = 8;
 /// Offset of the number of records.
 const COUNT: usize = 8;
 /// Added to the tag of a record of a family other than the default one, except for range deletes.
@@ -175,6 +177,13 @@ impl Operations {
     fn set_count(&mut self, count: u32) {
         if let Some(bytes) = self.bytes.get_mut(COUNT..HEADER) {
             bytes.copy_from_slice(&count.to_le_bytes());
+        }
+    }
+
+    /// Sets the sequence number.
+    pub fn set_sequence(&mut self, sequence: u64) {
+        if let Some(bytes) = self.bytes.get_mut(..SEQUENCE) {
+            bytes.copy_from_slice(&sequence.to_le_bytes());
         }
     }
 

@@ -105,7 +105,9 @@ impl From<Error> for Status {
             Error::ReadOnly | Error::Unordered { .. } | Error::NewerFormat { .. } => {
                 Code::NotSupported
             }
-            Error::NoSuchTable { .. } | Error::StaleTable { .. } => Code::NotFound,
+            Error::NoSuchTable { .. } | Error::StaleTable { .. } | Error::ChangesLost { .. } => {
+                Code::NotFound
+            }
             Error::Conflict { .. } | Error::Deadlock { .. } | Error::Loading { .. } => Code::Busy,
             Error::LockTimeout { .. } => Code::TimedOut,
             Error::OutOfMemory { .. } => Code::TryAgain,

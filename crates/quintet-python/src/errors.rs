@@ -164,6 +164,11 @@ fn describe(error: &Error) -> Description<'_> {
         Error::SnapshotExpired { reason } => {
             ("SnapshotExpiredError", vec![("reason", Text(reason))])
         }
+        Error::ChangesLost { position, start, end } => {
+            let range = [("start", number(start.0)), ("end", number(end.0))];
+            let position = ("position", number(position.0));
+            ("ChangesLostError", range.into_iter().chain([position]).collect())
+        }
         Error::Mount { path, what } => {
             ("MountError", vec![("path", Text(path)), ("what", Text(what))])
         }

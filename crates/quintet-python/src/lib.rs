@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod changes;
 mod codec;
 mod database;
 mod errors;
@@ -34,6 +35,7 @@ mod _quintet {
     #[pymodule_export]
     use crate::{
         batch::{Batch, TableBatch},
+        changes::PyChangeFeed,
         database::PyDatabase,
         range::{Chunks, PyRange},
         snapshot::PySnapshot,

@@ -118,6 +118,15 @@ with db.transaction() as transaction, db.snapshot() as snapshot, db.batch() as b
     batch[text]["a"] = "b"
 text.merge("a", "b", ttl=3.5)
 
+with db.changes(snapshot.lsn, tables=[text, "app"], unsynced=True) as feed:
+    for commit in feed:
+        assert_type(commit[0], quintet.Change)
+        assert_type(commit[0].key, bytes | None)
+    assert_type(feed.wait(1.5), quintet.Commit | None)
+    assert_type(feed.wait(), quintet.Commit)
+    assert_type([commit.end for commit in feed.follow()], list[int])
+db.changes(tables=text)
+
 def add(transaction: quintet.Transaction, delta: int) -> int:
     return delta
 
@@ -132,6 +141,10 @@ MISUSES = [
     "db.table(5)",
     'text.put("k", "v", tt=5)',
     "plain.get_many([1])",
+    "db.changes(tables=5)",
+    'db.changes("0")',
+    'feed.wait("long")',
+    "commit[0].kind == 'other'",
     'quintet.open("db", speed=11)',
     'quintet.open("db", memory_budget="much")',
 ]

@@ -163,7 +163,15 @@ def test_the_interpreter_ends_with_open_handles(tmp_path: Path) -> None:
                     list(table[b"1":b"2"])
             except quintet.QuintetError:
                 pass
+        feed = db.changes()
+        def follows():
+            try:
+                for commit in feed.follow():
+                    pass
+            except quintet.QuintetError:
+                pass
         threading.Thread(target=reads, daemon=True).start()
+        threading.Thread(target=follows, daemon=True).start()
         table[b"last"] = b"1"
     """
     ended = run(script, tmp_path / "db")

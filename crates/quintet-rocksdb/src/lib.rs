@@ -33,6 +33,7 @@ mod properties;
 mod reads;
 mod sst;
 mod transactions;
+mod wal;
 
 /// The objects that the interface lets threads share, and those that it lets them pass on.
 const _: () = {
@@ -63,4 +64,5 @@ const _: () = {
     assert_shared::<indexed::IndexedObject>();
     assert_shared::<Operations>();
     assert_sent::<iterator::IteratorObject>();
+    assert_sent::<wal::WalIterator>();
 };

@@ -2,6 +2,7 @@
 
 use std::{
     net::SocketAddr,
+    num::NonZero,
     path::Path,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
@@ -22,7 +23,7 @@ use crate::{
     failure::Fail,
     http::Http,
     migrate::refuse_unfinished,
-    network::{Listener, bind},
+    network::{ConnectionThreads, Listener, bind},
     notify::Notifier,
     replication,
     sampler::sample_until_end,
@@ -35,6 +36,8 @@ use crate::{
 
 /// Time that connections have to end after a signal.
 const DRAIN_TIME: Duration = Duration::from_secs(10);
+/// Threads for all but connections: listeners, HTTP, the sweep, replication.
+const OWN_THREADS: usize = 1;
 /// Time between two searches for expired keys.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 /// Time between two syncs of what was written under `everysec`.
@@ -78,14 +81,14 @@ pub fn serve(
     log_start(dir, config);
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     prepare_directory(dir)?;
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    if let Some(threads) = config.threads {
-        runtime.worker_threads(threads);
-    }
-    let runtime = runtime
+    let failed = |error| StartFailure(format!("cannot start threads: {error}"));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(OWN_THREADS)
         .enable_all()
         .build()
-        .map_err(|error| StartFailure(format!("cannot start threads: {error}")))?;
+        .map_err(failed)?;
+    let threads = config.threads.unwrap_or_else(processors);
+    let threads = Arc::new(ConnectionThreads::start(threads).map_err(failed)?);
     runtime.block_on(async {
         let listeners = bind(&endpoints, tls.as_ref(), config.unix.as_deref())
             .await
@@ -112,10 +115,16 @@ pub fn serve(
         tracing::info!(addresses = shown, "ready");
         notifier.ready(&format!("accepts connections on {shown}"));
         on_start(&addresses);
-        run(&server, listeners, config, (&notifier, signals)).await
+        let running = (listeners, threads.clone());
+        run(&server, running, config, (&notifier, signals)).await
     })?;
-    drop(runtime);
+    drop((runtime, threads));
     Ok(())
+}
+
+/// Returns the number of processors that the process may use.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// Logs the version and the settings, but for the password.
@@ -246,13 +255,14 @@ pub(crate) fn settings(config: &Config, budget: u64) -> Settings {
 /// Accepts connections until the server ends; then drains, syncs and closes.
 async fn run(
     server: &Arc<Server>,
-    listeners: Vec<Listener>,
+    (listeners, threads): (Vec<Listener>, Arc<ConnectionThreads>),
     config: &Config,
     (notifier, signals): (&Notifier, Signals),
 ) -> Result<(), StartFailure> {
     let dispatcher = Arc::new(Dispatcher::new(command::table()));
     for listener in listeners {
-        tokio::spawn(listener.run(server.clone(), dispatcher.clone(), config.maxclients_per_ip));
+        let serving = (server.clone(), dispatcher.clone());
+        tokio::spawn(listener.run(serving, threads.clone(), config.maxclients_per_ip));
     }
     let sweeping = tokio::spawn(sweep(server.clone()));
     let replicating = tokio::spawn(replication::run(server.clone(), dispatcher.clone()));

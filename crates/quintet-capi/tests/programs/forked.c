@@ -13,6 +13,7 @@ static quintet_transaction *transaction;
 static quintet_iterator *entries;
 static quintet_cursor *cursor;
 static quintet_batch *batch;
+static quintet_feed *feed;
 
 /* Uses handles of the parent. A failed expectation ends the child with another code than 0. */
 static void use_handles(void) {
@@ -20,7 +21,8 @@ static void use_handles(void) {
   quintet_buffer value = {0};
   quintet_snapshot *other = NULL;
   quintet_transaction *later = NULL;
-  uint64_t count = 0;
+  quintet_feed *later_feed = NULL;
+  uint64_t count = 0, start = 7, end = 7;
   FAILS(QUINTET_FORKED, quintet_put(table, S("k"), S("child"), NULL, NULL, NULL));
   FAILS(QUINTET_FORKED, quintet_get(table, S("k"), &value, NULL, NULL));
   FAILS(QUINTET_FORKED, quintet_get(snapshot_view, S("k"), &value, NULL, NULL));
@@ -35,6 +37,12 @@ static void use_handles(void) {
   FAILS(QUINTET_FORKED, quintet_snapshot_new(database, &other, NULL));
   FAILS(QUINTET_FORKED, quintet_persist(database, NULL));
   FAILS(QUINTET_FORKED, quintet_close(database, NULL));
+  FAILS(QUINTET_FORKED, quintet_feed_next(feed, &(bool){false}, NULL));
+  FAILS(QUINTET_FORKED, quintet_feed_new(database, 0, NULL, &later_feed, NULL));
+  FAILS(QUINTET_OK, quintet_log_range(database, &start, &end, NULL));
+  EXPECT(start == 0 && end == 0);
+  FAILS(QUINTET_OK, quintet_feed_position(feed, &end, NULL));
+  EXPECT(end == 0);
   /* The error is the first handle that the child makes. */
   EXPECT(quintet_put(table, S("k"), S("child"), NULL, NULL, &failure) == QUINTET_FORKED);
   EXPECT(quintet_error_code(failure) == QUINTET_FORKED);
@@ -73,6 +81,7 @@ static void open_own(const char *directory) {
 }
 
 static void free_handles(void) {
+  CHECK(quintet_feed_free(feed, &error));
   CHECK(quintet_batch_free(batch, &error));
   CHECK(quintet_cursor_free(cursor, &error));
   CHECK(quintet_iterator_free(entries, &error));
@@ -84,6 +93,7 @@ static void free_handles(void) {
 }
 
 static void open_handles(const char *directory) {
+  uint64_t end = 0;
   database = open_small(directory);
   table = create_table(database, "t", "slm");
   put(table, "k", "parent");
@@ -93,6 +103,8 @@ static void open_handles(const char *directory) {
   CHECK(quintet_transaction_table(transaction, table, &transaction_view, &error));
   CHECK(quintet_iterate(table, NULL, &entries, &error));
   CHECK(quintet_cursor_new(table, &cursor, &error));
+  CHECK(quintet_log_range(database, NULL, &end, &error));
+  CHECK(quintet_feed_new(database, end, NULL, &feed, &error));
   CHECK(quintet_batch_new(database, &batch, &error));
   CHECK(quintet_batch_put(batch, table, S("k"), S("batch"), NULL, &error));
 }

@@ -31,6 +31,7 @@ static void call_databases(quintet_code expected, void *handle) {
   quintet_snapshot *snapshot = NULL;
   quintet_batch *batch = NULL;
   quintet_transaction *transaction = NULL;
+  quintet_feed *feed = NULL;
   quintet_buffer text = {0};
   uint64_t number = 7;
   bool flag = true;
@@ -60,7 +61,9 @@ static void call_databases(quintet_code expected, void *handle) {
   FAILS(expected, quintet_mounts_json(handle, &text, NULL));
   FAILS(expected, quintet_batch_new(handle, &batch, NULL));
   FAILS(expected, quintet_begin(handle, NULL, &transaction, NULL));
-  EXPECT(!result && !opened && !snapshot && !batch && !transaction);
+  FAILS(expected, quintet_feed_new(handle, 0, NULL, &feed, NULL));
+  FAILS(expected, quintet_log_range(handle, &number, &number, NULL));
+  EXPECT(!result && !opened && !snapshot && !batch && !transaction && !feed);
   EXPECT(flag && number == 7 && text.data == NULL);
 }
 
@@ -122,7 +125,16 @@ static void call_others(quintet_code expected, void *handle) {
   quintet_buffer text = {0};
   quintet_table *view = NULL;
   quintet_savepoint *savepoint = NULL;
+  quintet_change change = {.table_number = 7};
+  uint64_t number = 7;
   bool flag = true;
+  FAILS(expected, quintet_feed_next(handle, &flag, NULL));
+  FAILS(expected, quintet_feed_wait(handle, 0, &flag, NULL));
+  FAILS(expected, quintet_feed_commit(handle, &number, &number, &flag, NULL));
+  FAILS(expected, quintet_feed_change(handle, &change, &flag, NULL));
+  FAILS(expected, quintet_feed_position(handle, &number, NULL));
+  FAILS(expected, quintet_snapshot_lsn(handle, &number, NULL));
+  EXPECT(change.table_number == 7 && number == 7);
   FAILS(expected, quintet_options_set(handle, S("a"), S("b"), NULL));
   FAILS(expected, quintet_options_add_merge_operator(handle, S("a"), merge, NULL, NULL));
   FAILS(expected, quintet_snapshot_table(handle, table, &view, NULL));
@@ -159,6 +171,7 @@ static void call_frees(quintet_code expected, void *handle) {
   FAILS(expected, quintet_batch_free(handle, NULL));
   FAILS(expected, quintet_load_free(handle, NULL));
   FAILS(expected, quintet_transaction_free(handle, NULL));
+  FAILS(expected, quintet_feed_free(handle, NULL));
 }
 
 static void open_table(const char *directory) {
@@ -194,6 +207,7 @@ void test_nulls(const char *directory) {
   FAILS(QUINTET_NULL_ARGUMENT, quintet_snapshot_new(database, NULL, NULL));
   FAILS(QUINTET_NULL_ARGUMENT, quintet_begin(database, NULL, NULL, NULL));
   FAILS(QUINTET_NULL_ARGUMENT, quintet_batch_new(database, NULL, NULL));
+  FAILS(QUINTET_NULL_ARGUMENT, quintet_feed_new(database, 0, NULL, NULL, NULL));
   FAILS(QUINTET_NULL_ARGUMENT, quintet_get(table, S("k"), NULL, NULL, NULL));
   FAILS(QUINTET_NULL_ARGUMENT, quintet_count(table, NULL, NULL));
   FAILS(QUINTET_NULL_ARGUMENT, quintet_iterate(table, NULL, NULL, NULL));
@@ -247,6 +261,7 @@ void test_closed(const char *directory) {
   quintet_cursor *cursor = NULL;
   quintet_batch *batch = NULL;
   quintet_load *load = NULL;
+  quintet_feed *feed = NULL, *later_feed = NULL;
   quintet_buffer value = {0};
   uint64_t number = 0;
   open_table(directory);
@@ -262,6 +277,8 @@ void test_closed(const char *directory) {
   CHECK(quintet_batch_put(batch, table, S("k"), S("2"), NULL, &error));
   CHECK(quintet_load_new(table, NULL, &load, &error));
   CHECK(quintet_load_put(load, S("z"), S("v"), NULL, &error));
+  CHECK(quintet_snapshot_lsn(snapshot, &number, &error));
+  CHECK(quintet_feed_new(database, number, NULL, &feed, &error));
   CHECK(quintet_close(database, &error));
   FAILS(QUINTET_CLOSED, quintet_put(table, S("k"), S("2"), NULL, NULL, NULL));
   FAILS(QUINTET_CLOSED, quintet_get(table, S("k"), &value, NULL, NULL));
@@ -275,8 +292,12 @@ void test_closed(const char *directory) {
   FAILS(QUINTET_CLOSED, quintet_snapshot_new(database, &other, NULL));
   FAILS(QUINTET_CLOSED, quintet_open_table(database, S("t"), &opened, NULL));
   FAILS(QUINTET_CLOSED, quintet_sync(database, NULL));
+  FAILS(QUINTET_CLOSED, quintet_feed_next(feed, &(bool){false}, NULL));
+  FAILS(QUINTET_CLOSED, quintet_feed_wait(feed, 60000, &(bool){false}, NULL));
+  FAILS(QUINTET_CLOSED, quintet_feed_new(database, number, NULL, &later_feed, NULL));
   FAILS(QUINTET_SNAPSHOT_EXPIRED, quintet_iterator_next(entries, NULL, NULL, &(bool){false}, NULL));
   FAILS(QUINTET_OK, quintet_close(database, NULL));
+  CHECK(quintet_feed_free(feed, &error));
   CHECK(quintet_load_free(load, &error));
   CHECK(quintet_batch_free(batch, &error));
   CHECK(quintet_cursor_free(cursor, &error));

@@ -21,6 +21,7 @@ from collections.abc import Mapping as _Mapping, MutableMapping as _MutableMappi
 from . import codecs
 from ._database import Database, open
 from ._errors import (
+    ChangesLostError,
     ClosedError,
     ConflictError,
     CorruptionError,
@@ -60,6 +61,7 @@ from ._quintet import (
     KEY_BYTES_MAX,
     VALUE_BYTES_MAX,
     Batch,
+    ChangeFeed,
     Range,
     Savepoint,
     Snapshot,
@@ -70,7 +72,7 @@ from ._quintet import (
     TransactionTable,
     __version__,
 )
-from ._records import Report, TableInfo
+from ._records import Change, Commit, Report, TableInfo
 
 _Mapping.register(TableView)
 _MutableMapping.register(Table)
@@ -81,7 +83,11 @@ __all__ = [
     "KEY_BYTES_MAX",
     "VALUE_BYTES_MAX",
     "Batch",
+    "Change",
+    "ChangeFeed",
+    "ChangesLostError",
     "ClosedError",
+    "Commit",
     "ConflictError",
     "CorruptionError",
     "Database",

@@ -161,10 +161,10 @@ def open(
 
     `keys`, `values` and `engine` are those of the default table. The other options are keyword
     arguments: `sync` (every write survives a power loss when it returns; default `False`),
-    `memory_budget`, `recovery_budget`, `space_reserve`, `segment_bytes` and `snapshot_limit` in
-    bytes, `sync_interval`, `checkpoint_interval` and `snapshot_max_age` in seconds or as
-    `timedelta`, `read_only`, `create`, `merge_operators` (a dictionary of functions by name) and
-    `allow_missing_merge_operators`.
+    `memory_budget`, `recovery_budget`, `space_reserve`, `segment_bytes`, `log_retention` and
+    `snapshot_limit` in bytes, `sync_interval`, `checkpoint_interval` and `snapshot_max_age` in
+    seconds or as `timedelta`, `read_only`, `create`, `merge_operators` (a dictionary of functions
+    by name) and `allow_missing_merge_operators`.
 
     Raises `LockedError`, `NotADatabaseError`, `CorruptionError`, `NewerFormatError`,
     `InvalidOptionError` and `IoError`.

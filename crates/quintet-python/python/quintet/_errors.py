@@ -110,6 +110,12 @@ class SnapshotExpiredError(QuintetError):
     """The snapshot or iterator was kept for too long: `reason`. Take a new one."""
 
 
+class ChangesLostError(QuintetError):
+    """The log does not have the position of a change feed (any more): `position`, and the `start`
+    and `end` of the log. Begin again with a snapshot and the feed from its `lsn`.
+    """
+
+
 class StaleTableError(QuintetError):
     """The table was dropped after this handle was opened: `name`."""
 

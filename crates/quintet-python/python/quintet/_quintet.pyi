@@ -15,7 +15,7 @@ from os import PathLike
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar, overload
 
-from ._records import Report, TableInfo
+from ._records import Commit, Report, TableInfo
 from .codecs import Codec
 
 K = TypeVar("K")
@@ -26,6 +26,7 @@ _Seconds = float | timedelta
 _Moment = float | datetime
 _Engine = Literal["naive", "hashlog", "trie", "btree", "slm", "tph"] | str
 _Options = Mapping[str, str | int | bool]
+_Tables = str | TableView[Any, Any]
 _Isolation = Literal["serializable", "snapshot"]
 
 KEY_BYTES_MAX: int
@@ -263,6 +264,28 @@ class Snapshot:
         /,
     ) -> None: ...
 
+class ChangeFeed(Iterator[Commit]):
+    def __iter__(self) -> ChangeFeed: ...
+    def __next__(self) -> Commit: ...
+    @overload
+    def wait(self, timeout: None = None) -> Commit: ...
+    @overload
+    def wait(self, timeout: _Seconds | None) -> Commit | None: ...
+    def follow(self) -> Iterator[Commit]: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> ChangeFeed: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None: ...
+
 class Savepoint: ...
 
 class Transaction:
@@ -407,6 +430,14 @@ class Database:
     def mounts(self) -> list[tuple[str, PathLike[str], str, bool]]: ...
     def batch(self, *, sync: bool | None = None) -> Batch: ...
     def snapshot(self) -> Snapshot: ...
+    def changes(
+        self,
+        start: int | None = None,
+        *,
+        tables: _Tables | Iterable[_Tables] | None = None,
+        unsynced: bool = False,
+    ) -> ChangeFeed: ...
+    def log_range(self) -> tuple[int, int]: ...
     def transaction(
         self,
         *,

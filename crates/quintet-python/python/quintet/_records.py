@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 import datetime
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple, TypedDict, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    Literal,
+    NamedTuple,
+    Optional,
+    Tuple,
+    TypedDict,
+    Union,
+)
 
 _Seconds = Union[float, datetime.timedelta]
 MergeOperator = Callable[[bytes, Optional[bytes], bytes], bytes]
@@ -22,6 +34,7 @@ class Options(TypedDict, total=False):
     read_only: Optional[bool]
     create: Optional[bool]
     segment_bytes: Optional[int]
+    log_retention: Optional[int]
     snapshot_limit: Optional[int]
     snapshot_max_age: Optional[_Seconds]
     merge_operators: Optional[Dict[str, MergeOperator]]
@@ -52,3 +65,54 @@ class Report(NamedTuple):
     def is_sound(self) -> bool:
         """Whether the check found no problem."""
         return not self.findings
+
+
+class Change(NamedTuple):
+    """What a commit changed in a table. Keys and values are bytes, whatever the codecs are.
+
+    - "begin": the table was created or cleared. What was known of a table of this path is void. May
+      come more than once before the first entry.
+    - "put": `key` got `value`, by a put, an update or a merge. `expires_at` is in seconds since
+      1970, or `None`. `type_tag` names the type that a program in another language stored with
+      the value, or is `None`. The types of a typed table are not repeated there.
+    - "delete": `key` was deleted, or its expired value removed. It may have had no value.
+    - "delete_range": the keys from `start` up to `end` were deleted. `end` is `None` if the range
+      has no end.
+
+    Fields that a kind does not have are `None`.
+    """
+
+    table: str
+    """The path of the table when the commit was read."""
+    table_number: int
+    """The number of the table. A rename keeps it; a table that is cleared, or dropped and created
+    again, gets another one.
+    """
+    kind: Literal["begin", "put", "delete", "delete_range"]
+    key: Optional[bytes]
+    value: Optional[bytes]
+    start: Optional[bytes]
+    end: Optional[bytes]
+    expires_at: Optional[float]
+    type_tag: Optional[str]
+
+
+class Commit(Tuple[Change, ...]):
+    """The changes of one write, batch or transaction, in their order: a tuple of `Change`."""
+
+    lsn: int
+    """The position of the commit in the log."""
+    end: int
+    """The position behind the commit: a feed that begins there returns the next one."""
+
+    def __new__(cls, changes: Iterable[Change], lsn: int, end: int) -> Commit:
+        self = super().__new__(cls, changes)
+        self.lsn = lsn
+        self.end = end
+        return self
+
+    def __getnewargs__(self) -> Any:
+        return tuple(self), self.lsn, self.end
+
+    def __repr__(self) -> str:
+        return f"Commit({super().__repr__()}, lsn={self.lsn}, end={self.end})"

@@ -24,20 +24,26 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
 
 from ._database import Database
+from ._errors import ClosedError, QuintetError
+from ._quintet import TableView
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._records import Options
+    from ._quintet import ChangeFeed
+    from ._records import Commit, Options
 
 __all__ = [
     "AsyncBatch",
+    "AsyncChangeFeed",
     "AsyncDatabase",
     "AsyncSnapshot",
     "AsyncTable",
@@ -51,6 +57,12 @@ THREADS = 8
 """Threads of a database, if the caller does not choose. Calls mostly wait for the disk."""
 
 _CHUNK_ENTRIES = 256
+
+_CHUNK_BYTES = 256 << 10
+"""A feed reads no further ahead than this many bytes of the log."""
+
+_SLICE_SECONDS = 0.1
+"""Longest wait of the thread of a feed. A cancelled wait ends its thread's work after it."""
 
 
 class _Wrapper:
@@ -201,6 +213,11 @@ class AsyncBatch(_Wrapper):
 class AsyncSnapshot(_Wrapper):
     """A `Snapshot` whose reads run in threads."""
 
+    @property
+    def lsn(self) -> int:
+        """The position in the log: the snapshot shows the commits below it."""
+        return int(self.sync.lsn)
+
     async def get(self, table: AsyncTable, key: Any, default: Any = None) -> Any:
         """Returns the value of `key` in `table`, or `default`."""
         return await self._call(self.sync.get, _sync(table), key, default)
@@ -271,6 +288,90 @@ class AsyncTransaction(_Wrapper):
         await self._call(self.sync.__exit__, *exception)
 
 
+def _seconds(time: Union[float, timedelta]) -> float:
+    return time.total_seconds() if isinstance(time, timedelta) else time
+
+
+class AsyncChangeFeed(_Wrapper):
+    """A `ChangeFeed` that reads in a thread of its own, because it may wait for long.
+
+    `async for commit in feed` ends at the present end and can be repeated; `follow` waits for new
+    commits. A call that is cancelled loses no commit: the next call returns it. Tasks that share a
+    feed get each commit once.
+    """
+
+    def __init__(self, feed: ChangeFeed) -> None:
+        super().__init__(ThreadPoolExecutor(1, thread_name_prefix="quintet-feed"), feed)
+        # Commits that were read and not returned.
+        self._ready: deque[Commit] = deque()
+
+    def _fill(self, timeout: float) -> None:
+        """Waits for commits and reads them ahead. Runs in the thread of the feed."""
+        if self._ready:
+            return
+        nbytes = 0
+        try:
+            commit = self.sync.wait(timeout)
+            while commit is not None:
+                self._ready.append(commit)
+                nbytes += commit.end - commit.lsn
+                is_full = nbytes >= _CHUNK_BYTES or len(self._ready) >= _CHUNK_ENTRIES
+                commit = None if is_full else next(self.sync, None)
+        except QuintetError:
+            # What was read before comes first. The next read fails again.
+            if not self._ready:
+                raise
+
+    async def wait(self, timeout: Union[float, timedelta, None] = None) -> Optional[Commit]:
+        """Returns the next commit, and waits for it up to `timeout`; see `ChangeFeed.wait`."""
+        clock = asyncio.get_running_loop().time
+        end = None if timeout is None else clock() + _seconds(timeout)
+        while True:
+            left = _SLICE_SECONDS if end is None else min(_SLICE_SECONDS, max(0.0, end - clock()))
+            if self.sync.closed:
+                raise ClosedError("the change feed is closed")
+            if not self._ready:
+                await self._call(self._fill, left)
+            if self._ready:
+                return self._ready.popleft()
+            if left == 0:
+                return None
+
+    async def follow(self) -> AsyncIterator[Commit]:
+        """Iterates over the commits without end, and waits for new ones."""
+        while True:
+            commit = await self.wait()
+            if commit is not None:
+                yield commit
+
+    async def __aiter__(self) -> AsyncIterator[Commit]:
+        while (commit := await self.wait(0)) is not None:
+            yield commit
+
+    async def position(self) -> int:
+        """Returns the position behind the commits that were returned or left out."""
+        # After a close there is no thread, and nothing to wait for.
+        is_closed = self.sync.closed
+        position = self.sync.position if is_closed else await self._call(self._position)
+        # Commits that were read ahead come again from there.
+        return self._ready[0].lsn if self._ready else int(position)
+
+    def _position(self) -> int:
+        return int(self.sync.position)
+
+    async def close(self) -> None:
+        """Ends the feed and its thread. Later reads raise `ClosedError`."""
+        if not self.sync.closed:
+            await self._call(self.sync.close)
+            self._pool.shutdown(wait=False)
+
+    async def __aenter__(self) -> AsyncChangeFeed:
+        return self
+
+    async def __aexit__(self, *exception: Any) -> None:
+        await self.close()
+
+
 class AsyncDatabase(_Wrapper):
     """A `Database` whose calls run in threads. `sync` is the database itself."""
 
@@ -300,6 +401,21 @@ class AsyncDatabase(_Wrapper):
     async def snapshot(self) -> AsyncSnapshot:
         """Takes a snapshot."""
         return AsyncSnapshot(self._pool, await self._call(self.sync.snapshot))
+
+    async def changes(
+        self, start: Optional[int] = None, *, tables: Any = None, unsynced: bool = False
+    ) -> AsyncChangeFeed:
+        """Opens a feed of the commits from `start` on; see `Database.changes`."""
+        if tables is not None:
+            is_one = isinstance(tables, (str, TableView, AsyncTable))
+            tables = [_sync(table) for table in ([tables] if is_one else tables)]
+        feed = await self._call(self.sync.changes, start, tables=tables, unsynced=unsynced)
+        return AsyncChangeFeed(feed)
+
+    async def log_range(self) -> tuple[int, int]:
+        """Returns the first position that a feed can begin at, and the present end."""
+        start, end = await self._call(self.sync.log_range)
+        return start, end
 
     async def tables(self) -> list[Any]:
         """Returns the tables by path."""

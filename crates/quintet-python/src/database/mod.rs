@@ -18,6 +18,7 @@ use quintet::{
 
 use crate::{
     batch::Batch,
+    changes::{self, PyChangeFeed},
     codec::Codecs,
     errors::{OrRaise, raised},
     snapshot::PySnapshot,
@@ -290,6 +291,34 @@ impl PyDatabase {
     /// Takes a snapshot of all tables at this moment. Copies nothing.
     fn snapshot(&self, py: Python<'_>) -> PyResult<PySnapshot> {
         self.handle.snapshot().map(PySnapshot::new).or_raise(py)
+    }
+
+    /// Opens a feed of the commits from the position `start` on. That is `Snapshot.lsn` for those
+    /// that the snapshot does not show, or `Commit.end` or `ChangeFeed.position` of an earlier
+    /// feed. `None` is the present end.
+    ///
+    /// `tables` chooses a table, a directory of tables, or several of them, by path or as objects.
+    /// The feed returns durable commits; with `unsynced`, also those that a power loss may undo.
+    ///
+    /// Raises `ChangesLostError` if the log does not have the position, `NoSuchTableError` and
+    /// `OtherDatabaseError`.
+    #[pyo3(signature = (start=None, *, tables=None, unsynced=false))]
+    fn changes(
+        &self,
+        py: Python<'_>,
+        start: Option<u64>,
+        tables: Option<&Bound<'_, PyAny>>,
+        unsynced: bool,
+    ) -> PyResult<PyChangeFeed> {
+        let options = changes::options(&self.handle, tables, unsynced)?;
+        PyChangeFeed::open(py, &self.handle, start, &options)
+    }
+
+    /// Returns the first position of the log that a change feed can begin at, and the present end.
+    fn log_range(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
+        self.check_usable(py)?;
+        let range = py.detach(|| self.handle.log_range());
+        Ok((range.start.0, range.end.0))
     }
 
     /// Begins a transaction, which commits at the end of its `with` block. `isolation` is

@@ -25,6 +25,7 @@ pub(super) fn options(given: Option<&Bound<'_, PyDict>>) -> PyResult<Options> {
             "read_only" => options.read_only(value.extract()?),
             "create" => options.create(value.extract()?),
             "segment_bytes" => options.segment_bytes(value.extract()?),
+            "log_retention" => options.log_retention(value.extract()?),
             "snapshot_limit" => options.snapshot_limit(value.extract()?),
             "snapshot_max_age" => options.snapshot_max_age(duration(&value)?),
             "allow_missing_merge_operators" => {

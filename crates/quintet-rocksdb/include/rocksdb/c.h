@@ -62,6 +62,8 @@ typedef struct rocksdb_transaction_t rocksdb_transaction_t;
 typedef struct rocksdb_transactiondb_options_t rocksdb_transactiondb_options_t;
 typedef struct rocksdb_transactiondb_t rocksdb_transactiondb_t;
 typedef struct rocksdb_universal_compaction_options_t rocksdb_universal_compaction_options_t;
+typedef struct rocksdb_wal_iterator_t rocksdb_wal_iterator_t;
+typedef struct rocksdb_wal_readoptions_t rocksdb_wal_readoptions_t;
 typedef struct rocksdb_writebatch_t rocksdb_writebatch_t;
 typedef struct rocksdb_writebatch_wi_t rocksdb_writebatch_wi_t;
 typedef struct rocksdb_writeoptions_t rocksdb_writeoptions_t;
@@ -287,7 +289,20 @@ void rocksdb_iter_prev(rocksdb_iterator_t*);
 const char *rocksdb_iter_key(const rocksdb_iterator_t*, size_t *klen);
 const char *rocksdb_iter_value(const rocksdb_iterator_t*, size_t *vlen);
 void rocksdb_iter_get_error(const rocksdb_iterator_t*, char **errptr);
+rocksdb_wal_iterator_t *rocksdb_get_updates_since(rocksdb_t *db, uint64_t seq_number, const
+    rocksdb_wal_readoptions_t *options, char **errptr);
+void rocksdb_wal_iter_next(rocksdb_wal_iterator_t *iter);
+unsigned char rocksdb_wal_iter_valid(const rocksdb_wal_iterator_t*);
+void rocksdb_wal_iter_status(const rocksdb_wal_iterator_t *iter, char **errptr);
+rocksdb_writebatch_t *rocksdb_wal_iter_get_batch(const rocksdb_wal_iterator_t *iter, uint64_t
+    *seq);
 uint64_t rocksdb_get_latest_sequence_number(rocksdb_t *db);
+void rocksdb_wal_iter_destroy(const rocksdb_wal_iterator_t *iter);
+rocksdb_wal_readoptions_t *rocksdb_wal_readoptions_create(void);
+void rocksdb_wal_readoptions_destroy(rocksdb_wal_readoptions_t *options);
+void rocksdb_wal_readoptions_set_verify_checksums(rocksdb_wal_readoptions_t *options, unsigned
+    char verify_checksums);
+unsigned char rocksdb_wal_readoptions_get_verify_checksums(rocksdb_wal_readoptions_t *options);
 rocksdb_writebatch_t *rocksdb_writebatch_create(void);
 rocksdb_writebatch_t *rocksdb_writebatch_create_from(const char *rep, size_t size);
 void rocksdb_writebatch_destroy(rocksdb_writebatch_t*);

@@ -340,6 +340,12 @@ void test_numbers(const char *directory) {
   EXPECT(rocksdb_options_get_max_open_files(options) == 7);
   rocksdb_get_options_from_string(copy, "write_buffer_size=many", options, &err);
   failed(&err, "is no number");
+  rocksdb_get_options_from_string(copy, "WAL_size_limit_MB=2; WAL_ttl_seconds=3", options, &err);
+  OK(err);
+  EXPECT(rocksdb_options_get_WAL_size_limit_MB(options) == 2);
+  EXPECT(rocksdb_options_get_WAL_ttl_seconds(options) == 3);
+  rocksdb_get_options_from_string(copy, "WAL_ttl_seconds=-1", options, &err);
+  failed(&err, "is no number");
   rocksdb_get_options_from_string(copy, "create_if_missing", options, &err);
   failed(&err, "no value");
   rocksdb_options_destroy(copy);

@@ -33,6 +33,8 @@ static void test_refused(test_db *s, family *users, const char *file) {
   rocksdb_ingest_external_file(s->db, &file, 1, ingest, &err);
   failed(&err, refused);
   rocksdb_ingestexternalfileoptions_destroy(ingest);
+  EXPECT(rocksdb_get_updates_since(s->db, 0, NULL, &err) == NULL);
+  failed(&err, refused);
 }
 
 static void test_reads(test_db *p, test_db *s, family *of_p, family *of_s) {

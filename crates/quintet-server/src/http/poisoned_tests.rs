@@ -23,7 +23,7 @@ use crate::{
     command,
     config::Config,
     dispatch::Dispatcher,
-    network::Listener,
+    network::{ConnectionThreads, Listener},
     run::settings,
     state::{AppendFsync, Replication, Server},
     store::{Changes, Databases, Engines, Store, Stripes},
@@ -89,7 +89,9 @@ fn a_failed_sync_is_told_by_readyz_and_by_the_metrics() {
         let web = TcpListener::bind(any).await.unwrap();
         let addresses = (redis.local_addr().unwrap(), web.local_addr().unwrap());
         let dispatcher = Arc::new(Dispatcher::new(command::table()));
-        tokio::spawn(Listener::Tcp(redis, None).run(server.clone(), dispatcher, 100));
+        let threads = Arc::new(ConnectionThreads::start(2).unwrap());
+        let serving = (server.clone(), dispatcher);
+        tokio::spawn(Listener::Tcp(redis, None).run(serving, threads, 100));
         tokio::spawn(http.run(web));
         addresses
     });

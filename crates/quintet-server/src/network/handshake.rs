@@ -10,38 +10,29 @@ use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 use tokio_rustls::server::TlsStream;
 
 use super::connection::{Connection, RegisteredClient};
-use crate::{
-    dispatch::Dispatcher,
-    state::{Client, Server, Stats},
-    tls::Tls,
-};
+use crate::{dispatch::Dispatcher, state::Stats, tls::Tls};
 
 /// The first byte of each TLS handshake.
 const HANDSHAKE_RECORD: u8 = 0x16;
 
-/// Starts the task of a client that begins with a handshake.
-pub(super) fn spawn(
-    server: &Arc<Server>,
-    dispatcher: &Arc<Dispatcher>,
-    tls: &Arc<Tls>,
+/// Serves a connection that begins with a handshake.
+pub(super) async fn serve(
     stream: TcpStream,
-    client: Arc<Client>,
+    tls: &Tls,
+    dispatcher: Arc<Dispatcher>,
+    registered: &RegisteredClient,
 ) {
-    let (server, dispatcher, tls) = (server.clone(), dispatcher.clone(), tls.clone());
-    tokio::spawn(async move {
-        // Removes the client also if the task panics.
-        let _registered = RegisteredClient { server: server.clone(), client: client.clone() };
-        let mut ending = server.ending.subscribe();
-        let shaken = tokio::select! {
-            shaken = timeout(tls.handshake_time, shake_hands(stream, &tls)) => shaken,
-            _ = ending.wait_for(|is_ending| *is_ending) => return,
-        };
-        match shaken {
-            Ok(Ok(stream)) => Connection::new(server, dispatcher, stream, client).serve().await,
-            // The client has no part in the protocol yet, so there is nothing to tell it.
-            Ok(Err(_)) | Err(_) => Stats::add(&server.stats.failed_handshakes, 1),
-        }
-    });
+    let server = &registered.server;
+    let mut ending = server.ending.subscribe();
+    let shaken = tokio::select! {
+        shaken = timeout(tls.handshake_time, shake_hands(stream, tls)) => shaken,
+        _ = ending.wait_for(|is_ending| *is_ending) => return,
+    };
+    match shaken {
+        Ok(Ok(stream)) => Connection::new(stream, dispatcher, registered).serve().await,
+        // The client has no part in the protocol yet, so there is nothing to tell it.
+        Ok(Err(_)) | Err(_) => Stats::add(&server.stats.failed_handshakes, 1),
+    }
 }
 
 async fn shake_hands(mut stream: TcpStream, tls: &Tls) -> io::Result<TlsStream<TcpStream>> {

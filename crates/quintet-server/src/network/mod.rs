@@ -2,6 +2,7 @@
 
 mod connection;
 mod handshake;
+mod threads;
 
 use std::{
     fs, io,
@@ -12,11 +13,10 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use threads::ConnectionThreads;
+
 use connection::{Connection, RegisteredClient};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, UnixListener},
-};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use crate::{
     config::Endpoint,
@@ -82,11 +82,16 @@ fn bind_unix(path: &Path) -> io::Result<Listener> {
 
 impl Listener {
     /// Accepts connections until the server ends.
-    pub(crate) async fn run(self, server: Arc<Server>, dispatcher: Arc<Dispatcher>, per_ip: usize) {
+    pub(crate) async fn run(
+        self,
+        (server, dispatcher): (Arc<Server>, Arc<Dispatcher>),
+        threads: Arc<ConnectionThreads>,
+        per_ip: usize,
+    ) {
         let mut ending = server.ending.subscribe();
         loop {
             tokio::select! {
-                () = self.accept(&server, &dispatcher, per_ip) => {}
+                () = self.accept((&server, &dispatcher), &threads, per_ip) => {}
                 _ = ending.wait_for(|is_ending| *is_ending) => break,
             }
         }
@@ -96,7 +101,12 @@ impl Listener {
         }
     }
 
-    async fn accept(&self, server: &Arc<Server>, dispatcher: &Arc<Dispatcher>, per_ip: usize) {
+    async fn accept(
+        &self,
+        (server, dispatcher): (&Arc<Server>, &Arc<Dispatcher>),
+        threads: &ConnectionThreads,
+        per_ip: usize,
+    ) {
         let accepted = match self {
             Self::Tcp(listener, tls) => match listener.accept().await {
                 Ok((stream, address)) => {
@@ -108,10 +118,10 @@ impl Listener {
                         refuse(stream.into_std());
                         return;
                     };
-                    match tls {
-                        Some(tls) => handshake::spawn(server, dispatcher, tls, stream, client),
-                        None => spawn(server, dispatcher, stream, client),
-                    }
+                    let client = RegisteredClient { server: server.clone(), client };
+                    let serving =
+                        serve_tcp(stream.into_std(), tls.clone(), dispatcher.clone(), client);
+                    threads.spawn(serving);
                     Ok(())
                 }
                 Err(error) => Err(error),
@@ -124,7 +134,8 @@ impl Listener {
                         refuse(stream.into_std());
                         return;
                     };
-                    spawn(server, dispatcher, stream, client);
+                    let client = RegisteredClient { server: server.clone(), client };
+                    threads.spawn(serve_unix(stream.into_std(), dispatcher.clone(), client));
                     Ok(())
                 }
                 Err(error) => Err(error),
@@ -172,14 +183,26 @@ fn refuse<S: io::Write>(stream: io::Result<S>) {
     }
 }
 
-fn spawn<S>(server: &Arc<Server>, dispatcher: &Arc<Dispatcher>, stream: S, client: Arc<Client>)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (server, dispatcher) = (server.clone(), dispatcher.clone());
-    tokio::spawn(async move {
-        // Removes the client also if the task panics.
-        let _registered = RegisteredClient { server: server.clone(), client: client.clone() };
-        Connection::new(server, dispatcher, stream, client).serve().await;
-    });
+/// Serves a connection of a TCP port. Dropping `registered` removes the client, also if this panics.
+async fn serve_tcp(
+    stream: io::Result<std::net::TcpStream>,
+    tls: Option<Arc<Tls>>,
+    dispatcher: Arc<Dispatcher>,
+    registered: RegisteredClient,
+) {
+    let Ok(stream) = stream.and_then(TcpStream::from_std) else { return };
+    match tls {
+        Some(tls) => handshake::serve(stream, &tls, dispatcher, &registered).await,
+        None => Connection::new(stream, dispatcher, &registered).serve().await,
+    }
+}
+
+/// Serves a connection of a Unix socket. Otherwise as [`serve_tcp`].
+async fn serve_unix(
+    stream: io::Result<std::os::unix::net::UnixStream>,
+    dispatcher: Arc<Dispatcher>,
+    registered: RegisteredClient,
+) {
+    let Ok(stream) = stream.and_then(UnixStream::from_std) else { return };
+    Connection::new(stream, dispatcher, &registered).serve().await;
 }

@@ -1,13 +1,13 @@
 //! Reads the commits of an open log, while writers append to it.
 //!
-//! How: the reader reads segment files and verifies each record as recovery does. It stops at an end
-//! that the caller chooses, at most [`Log::applied`]: below it, every record is complete. A hold
-//! keeps the segments from its position on ([`super::retention`]). If they were removed all the
-//! same, it fails with [`Error::ChangesLost`]. A first position inside a record is moved to the next
-//! one: records are found as recovery finds them behind a hole.
+//! How: the reader reads segment files and verifies each record as recovery does. It stops at an
+//! end that the caller chooses, at most [`Log::applied`]: below it, every record is complete. A
+//! hold keeps the segments from its position on ([`super::prune`]). If they were removed all the
+//! same, it fails with [`Error::ChangesLost`]. A first position inside a record is moved to the
+//! next one: records are found as recovery finds them behind a hole.
 //!
-//! Invariants: the reader never reads bytes at or behind the chosen end, so it buffers no record that
-//! a writer may still complete. A file that was recycled under it does not parse.
+//! Invariants: the reader never reads bytes at or behind the chosen end, so it buffers no record
+//! that a writer may still complete. A file that was recycled under it does not parse.
 //!
 //! Threads: one at a time.
 
@@ -17,7 +17,7 @@ use super::{
     log::Log,
     reader::{RecordInfo, SegmentReader},
     record::RecordKind,
-    retention::LogHold,
+    retention::ReaderNumber,
     segment::{self, SegmentHead},
 };
 use crate::{
@@ -25,6 +25,34 @@ use crate::{
     io::{File, Open},
     util::{codec::Lsn, mutant::mutant, sync::lock},
 };
+
+/// Keeps the log from a position on, until dropped.
+#[derive(Debug)]
+struct LogHold {
+    log: Arc<Log>,
+    number: ReaderNumber,
+}
+
+impl LogHold {
+    /// Keeps the log from `position` on. The caller checks afterwards that it is still there.
+    fn new(log: &Arc<Log>, position: Lsn) -> Self {
+        Self { log: Arc::clone(log), number: log.retention.hold(position) }
+    }
+
+    /// Gives up the log below `position`.
+    fn advance(&self, position: Lsn) -> Result<()> {
+        self.log.retention.advance(self.number, position);
+        self.log.remove_unneeded()
+    }
+}
+
+impl Drop for LogHold {
+    fn drop(&mut self) {
+        self.log.retention.release(self.number);
+        // What cannot be removed now is removed by the next round.
+        let _ = self.log.remove_unneeded();
+    }
+}
 
 /// A reader of the commits from a position on.
 #[derive(Debug)]
@@ -65,7 +93,8 @@ impl LogReader {
         self.position
     }
 
-    /// Returns the next commit below `end`, which is at most [`Log::applied`]. `None`: there is none.
+    /// Returns the next commit below `end`, which is at most [`Log::applied`]. `None`: there is
+    /// none.
     pub fn next(&mut self, end: Lsn) -> Result<Option<LoggedCommit<'_>>> {
         let end = mutant!(LogReaderPassesEnd: self.log.end(), else end);
         let (Some(record), Some(segment)) = (self.next_commit(end)?, &mut self.segment) else {

@@ -37,6 +37,7 @@ mod log_reader;
 mod models;
 mod mutants;
 mod options;
+mod prune;
 mod reader;
 mod record;
 mod recovery;

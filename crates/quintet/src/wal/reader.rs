@@ -127,8 +127,8 @@ impl SegmentReader {
         Ok(())
     }
 
-    /// Sets the offset behind the last byte that may be read. A writer may still change later bytes,
-    /// so they must not be buffered.
+    /// Sets the offset behind the last byte that may be read. A writer may still change later
+    /// bytes, so they must not be buffered.
     pub(super) fn limit(&mut self, offset: u64) {
         self.limit = offset.min(self.head.capacity);
     }

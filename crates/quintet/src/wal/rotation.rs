@@ -94,9 +94,14 @@ impl Log {
         let capacity = self.segment_bytes.max(round_up(needed, BLOCK_BYTES));
         let recycled = (capacity == self.segment_bytes).then(|| rotation.recycled.pop()).flatten();
         let mut made = self.make_segment(next, capacity, recycled);
-        if matches!(made, Err(Error::DiskFull { .. })) && self.start() < self.unneeded_below() {
+        if matches!(made, Err(Error::DiskFull { .. }))
+            && self.start() < self.retention.unneeded_below()
+        {
             // Writes have precedence over readers of the log.
-            self.remove_with(rotation, self.unneeded_below())?;
+            self.remove_with(rotation, self.retention.unneeded_below())?;
+            for number in mem::take(&mut rotation.recycled) {
+                self.remove_segment(number)?;
+            }
             made = self.make_segment(next, capacity, None);
         }
         self.is_disk_full.store(matches!(made, Err(Error::DiskFull { .. })), Ordering::Relaxed);
@@ -185,7 +190,7 @@ impl Log {
         if self.retention.is_closed() {
             return Ok(());
         }
-        let unneeded = self.unneeded_below().min(self.durable());
+        let unneeded = self.retention.unneeded_below().min(self.durable());
         let removed: Vec<SegmentHead> = {
             let mut sealed = lock(&self.sealed);
             let mut retained = lock(&self.retention.retained);

@@ -32,10 +32,19 @@ const WRITE_BUFFER_BYTES: u64 = 64 << 20;
 const MEMORY_BUDGET_MIN: u64 = 64 << 20;
 /// Write buffers that are in memory at a time, with those that are being written.
 const WRITE_BUFFERS: u64 = 4;
+/// Most bytes of log that a database keeps for iterators over it.
+const LOG_RETENTION_MAX: u64 = 1 << 40;
+/// Bytes of log that are kept if RocksDB's options limit the time and not the size. An open
+/// iterator keeps as much.
+const LOG_RETENTION_TIMED: u64 = 1 << 30;
 /// No compression, as RocksDB numbers it.
 const NO_COMPRESSION: i32 = 0;
 /// Zstandard, as RocksDB numbers it.
 const ZSTD: i32 = 7;
+
+/// The options that keep the log: its size in MiB, and its age.
+const WAL_SIZE_LIMIT: &str = "rocksdb_options_set_WAL_size_limit_MB";
+const WAL_TTL: &str = "rocksdb_options_set_WAL_ttl_seconds";
 
 /// `rocksdb_options_t`.
 #[derive(Clone, Debug, Default)]
@@ -82,15 +91,25 @@ impl DatabaseOptions {
         size.and_then(|size| u64::try_from(size).ok())
     }
 
+    /// Returns the bytes of log that stay for iterators although no table needs them.
+    fn log_retention(&self) -> u64 {
+        let number = |name| self.kept.get::<u64>(name).unwrap_or(0);
+        match number(WAL_SIZE_LIMIT) {
+            0 if number(WAL_TTL) > 0 => LOG_RETENTION_TIMED,
+            megabytes => megabytes.saturating_mul(1 << 20).min(LOG_RETENTION_MAX),
+        }
+    }
+
     /// Returns the options of the database.
     pub fn options(&self) -> Options {
+        let options = Options::new().log_retention(self.log_retention());
         let cache = self.table.as_ref().and_then(BlockBasedOptions::cache_bytes);
         let Some(cache) = cache.and_then(|bytes| u64::try_from(bytes).ok()) else {
-            return Options::new();
+            return options;
         };
         let buffer = self.write_buffer_bytes().unwrap_or(WRITE_BUFFER_BYTES);
         let bytes = cache.saturating_add(buffer.saturating_mul(WRITE_BUFFERS));
-        Options::new().memory_budget(bytes.max(MEMORY_BUDGET_MIN))
+        options.memory_budget(bytes.max(MEMORY_BUDGET_MIN))
     }
 
     /// Returns what the table of a column family is asked for.
@@ -163,6 +182,10 @@ fn set_from_text(options: &mut DatabaseOptions, text: &str) -> Result<(), Status
             "false" | "0" => Ok(0_u8),
             _ => Err(Status::invalid(format!("{name}: {value} is neither true nor false"))),
         };
+        let number = || {
+            let number = value.trim().parse::<u64>();
+            number.map_err(|_| Status::invalid(format!("{name}: {value} is no number")))
+        };
         match name.trim() {
             "engine" => options.engine = Some(value.trim().to_owned()),
             "create_if_missing" => {
@@ -173,11 +196,11 @@ fn set_from_text(options: &mut DatabaseOptions, text: &str) -> Result<(), Status
             }
             "error_if_exists" => options.kept.set("rocksdb_options_set_error_if_exists", flag()?),
             "write_buffer_size" => {
-                let size: usize = value.trim().parse().map_err(|_| {
-                    Status::invalid(format!("write_buffer_size: {value} is no number"))
-                })?;
+                let size = usize::try_from(number()?).unwrap_or(usize::MAX);
                 options.kept.set("rocksdb_options_set_write_buffer_size", size);
             }
+            "WAL_size_limit_MB" => options.kept.set(WAL_SIZE_LIMIT, number()?),
+            "WAL_ttl_seconds" => options.kept.set(WAL_TTL, number()?),
             // Options that would have no effect are accepted by their setters too.
             _ => {}
         }

@@ -93,11 +93,11 @@ enum Step {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// A connection of a client.
     pub(super) fn new(
-        server: Arc<Server>,
-        dispatcher: Arc<Dispatcher>,
         stream: S,
-        client: Arc<Client>,
+        dispatcher: Arc<Dispatcher>,
+        registered: &RegisteredClient,
     ) -> Self {
+        let (server, client) = (registered.server.clone(), registered.client.clone());
         let has_password = !server.settings.password().is_empty();
         let ending = server.ending.subscribe();
         Self {

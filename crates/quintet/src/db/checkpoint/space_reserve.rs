@@ -5,10 +5,10 @@
 //! tables' files anew. All of that needs space first.
 //!
 //! How: work that meets a full disk releases the reserve and is tried again
-//! ([`SpaceReserve::release_for_rounds`]). A quarter is left for log files, which deletes take in small
-//! steps ([`SpaceReserve::release_for_log`]). From then on, writes that free nothing are refused,
-//! because they would take what was released. Each of them tries to allocate the reserve again, and
-//! so does each checkpoint round. Once it is whole, all writes are taken again.
+//! ([`SpaceReserve::release_for_rounds`]). A quarter is left for log files, which deletes take in
+//! small steps ([`SpaceReserve::release_for_log`]). From then on, writes that free nothing are
+//! refused, because they would take what was released. Each of them tries to allocate the reserve
+//! again, and so does each checkpoint round. Once it is whole, all writes are taken again.
 //!
 //! How large: half more than the log that no table's files have, since the next checkpoint round
 //! writes about that. A database at rest keeps a little for deletes

@@ -142,8 +142,8 @@ fn open_dir(dir: &Arc<dyn Dir>, name: &str, create: bool) -> Result<Arc<dyn Dir>
     })
 }
 
-/// Loads the tables and replays the log. If the disk lacks the space for what does not fit in
-/// memory, does so again in steps that free the log.
+/// Loads the tables and replays the log. If the disk lacks the space, does so again without the log
+/// that stays for change feeds, then with the reserve released, then in steps that free the log.
 fn load_within_space(
     env: &Arc<dyn Env>,
     dir: &Arc<dyn Dir>,
@@ -154,11 +154,17 @@ fn load_within_space(
     let is_full = |outcome: &Result<Core>| {
         !options.read_only && matches!(outcome, Err(Error::DiskFull { .. }))
     };
-    if is_full(&outcome)
-        && space_reserve::release_in(dir)
-        && let Some(catalog) = Catalog::open(dir, false)?
-    {
-        outcome = load_and_replay(env, dir, catalog, options, ReplayPace::ByMemory);
+    // First without what stays in the log for change feeds only.
+    let had_retention = options.log_retention > 0;
+    let options = &options.clone().log_retention(0);
+    let releases: [&dyn Fn() -> bool; 2] = [&|| had_retention, &|| space_reserve::release_in(dir)];
+    for release in releases {
+        if is_full(&outcome)
+            && release()
+            && let Some(catalog) = Catalog::open(dir, false)?
+        {
+            outcome = load_and_replay(env, dir, catalog, options, ReplayPace::ByMemory);
+        }
     }
     for bytes in STEPS_BYTES {
         if !is_full(&outcome) {

@@ -5,16 +5,16 @@
 //!
 //! How: [`ChangeFeed`] reads the records of the log behind its position ([`LogReader`]) and decodes
 //! their operations ([`CommittedChanges`]). Names of tables come from the catalog at the moment of
-//! the read. That a table was created or cleared is in the log too, as long as a feed is open or
-//! the log is retained: [`TableBegin`].
+//! the read. That a table was created or cleared is in the log too ([`TableBegin`]), as long as a
+//! feed is open or the log is retained.
 //!
 //! Invariants:
 //! - A feed returns each commit at or behind its position once, whole, in the order of the log.
 //! - Unless asked otherwise, it returns no commit that a power loss can undo.
 //! - The log is kept from its position on, up to a bound.
 //!
-//! Locks: the feed's reader, held while it reads a file and while it waits for a running edit of the
-//! catalog; then the catalog.
+//! Locks: the feed's reader, held while it reads a file and while it waits for a running edit of
+//! the catalog; then the catalog.
 //!
 //! [`TableBegin`]: crate::db::encoding::table_begin::TableBegin
 
@@ -80,20 +80,19 @@ impl ChangeFeedOptions {
 /// [`Database::changes`] opens it.
 ///
 /// [`ChangeFeed::next_commit`] returns one commit after the other, and `None` at the present end;
-/// [`ChangeFeed::wait`] waits for the next one. As an iterator, the feed ends at the present end and
-/// can be continued. Threads that share a feed get each commit once.
+/// [`ChangeFeed::wait`] waits for the next one. As an iterator, the feed ends at the present end
+/// and can be continued. Threads that share a feed get each commit once.
 ///
-/// A program that stores [`ChangeFeed::position`] with what it has done can continue there later,
-/// also after the database was opened again, if [`log_retention`](crate::Options::log_retention)
-/// covers what was written meanwhile. Otherwise it fails with [`Error::ChangesLost`]. An open feed
+/// A program stores [`ChangeFeed::position`] with what it has done, and can continue there later,
+/// also after the database was opened again. [`log_retention`](crate::Options::log_retention) must
+/// cover what was written meanwhile; otherwise it fails with [`Error::ChangesLost`]. An open feed
 /// keeps the log from its position on, but not more than 1 GiB (or `log_retention`), and on a full
 /// disk nothing.
 ///
-/// What it shows: puts (also those of merges and updates, with their result), deletes (also of
-/// expired values, when they are removed), deletes of ranges, and tables that begin empty
-/// ([`TableChange::Begin`]). What it does not show: changes of tables that were dropped before the
-/// commit was read, drops and renames themselves, tables behind a mount, and sorted loads that
-/// began before the feed and bypass the log.
+/// It shows puts, also the results of merges and updates; deletes, also of expired values when they
+/// are removed; deletes of ranges; and tables that begin empty ([`TableChange::Begin`]). It does
+/// not show drops and renames, changes of tables that were dropped before the commit was read, and
+/// tables behind a mount. Nor does it show a sorted load that began earlier and bypasses the log.
 ///
 /// Cost: a commit that is written costs nothing more. Reading costs a read of the file for 256 KiB
 /// of log, mostly from the page cache, and an allocation for each commit.
@@ -109,7 +108,7 @@ impl ChangeFeedOptions {
 /// for commit in feed.into_iter() {
 ///     for change in commit?.iter() {
 ///         match change.change {
-///             TableChange::Put { key, value, .. } => println!("{} {key:?} {value:?}", change.table),
+///             TableChange::Put { key, .. } => println!("{} {key:?} put", change.table),
 ///             TableChange::Delete { key } => println!("{} {key:?} deleted", change.table),
 ///             other => println!("{} {other:?}", change.table),
 ///         }
@@ -131,9 +130,9 @@ impl fmt::Debug for ChangeFeed {
 }
 
 impl Database {
-    /// Opens a feed of the commits that begin at or behind a position: [`Snapshot::lsn`] for those that the
-    /// snapshot does not show, [`ChangeFeed::position`] of an earlier feed, or an end of
-    /// [`Database::log_range`].
+    /// Opens a feed of the commits that begin at or behind a position. It is that of an earlier
+    /// feed ([`ChangeFeed::position`]), [`Snapshot::lsn`] for what the snapshot does not show, or
+    /// an end of [`Database::log_range`].
     ///
     /// Fails with [`Error::ChangesLost`] if the log does not have the position,
     /// [`Error::NoSuchTable`] if a path of the options is neither a table nor a directory,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use super::*;
 use crate::{
     Durability, EngineKind, Error, Options, PutOptions, TableOptions,
-    io::sim::SimEnv,
+    io::sim::{Policy, SimEnv},
     util::mutant::{Bug, finds},
 };
 
@@ -299,6 +299,27 @@ fn a_full_disk_takes_the_log_from_a_feed_and_not_the_writes() {
     }
     let outcome = feed.next_commit();
     assert!(matches!(outcome, Err(Error::ChangesLost { .. })), "{outcome:?}");
+}
+
+#[test]
+fn opening_on_a_full_disk_gives_up_the_retained_log() {
+    let env = SimEnv::new(12);
+    let options = options().log_retention(8 << 20).space_reserve(0);
+    let db = open(&env, &options);
+    for round in 0..12 {
+        write_some(&db, round);
+        db.persist().unwrap();
+    }
+    assert!(db.stats().log.retained_bytes > 4 * SEGMENT_BYTES);
+    let content = content_of(&db);
+    db.close().unwrap();
+    // After a power loss the log continues in a new file.
+    let env = env.crash(Policy::AllLost);
+    env.set_capacity(Some(env.bytes_used()));
+    let db = open(&env, &options);
+    assert_eq!(content_of(&db), content);
+    assert_eq!(db.stats().log.retained_bytes, 0);
+    db.table("btree").unwrap().put("k", "v").unwrap();
 }
 
 #[test]

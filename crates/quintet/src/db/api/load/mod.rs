@@ -57,7 +57,8 @@ pub struct LoadOptions {
 }
 
 impl LoadOptions {
-    /// Returns the default options: bypass the log if the engine can and no change feed may need it.
+    /// Returns the default options: bypass the log if the engine can. Not while the log is kept for
+    /// change feeds.
     pub fn new() -> Self {
         Self::default()
     }
@@ -133,11 +134,11 @@ impl Table {
     /// whole and durably at [`SortedLoader::commit`]. Until it ends, other writes fail with
     /// [`Error::Loading`], and reads see the old state. It uses about 3 MiB of memory.
     ///
-    /// On the other engines, with [`LoadOptions::logged`], and while the log is kept for change feeds
-    /// ([`Database::changes`](crate::Database::changes)), entries are committed in atomic
-    /// batches of 256 KiB (a larger entry is one batch). Each batch is visible when it is
-    /// committed. Committed batches stay after an error, and other writes go on. Entries replace
-    /// existing ones.
+    /// Three cases go through the log: the other engines, [`LoadOptions::logged`], and a log that
+    /// is kept for change feeds ([`Database::changes`](crate::Database::changes)). Entries are
+    /// committed in atomic batches of 256 KiB (a larger entry is one batch). Each batch is visible
+    /// when it is committed. Committed batches stay after an error, and other writes go on. Entries
+    /// replace existing ones.
     ///
     /// Fails as [`Table::put`] does.
     pub fn sorted_loader(&self, options: LoadOptions) -> Result<SortedLoader> {
