@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Args;
-use quintet::EngineKind;
+use quintet::{EngineKind, TableOptions, check_table_options};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
@@ -192,8 +192,12 @@ pub struct Config {
     pub threads: Option<usize>,
     /// The engine of keys with their strings and small collections.
     pub keys_engine: String,
+    /// Options of that engine, by name.
+    pub keys_options: BTreeMap<String, String>,
     /// The engine of elements of large collections, an ordered one.
     pub elements_engine: String,
+    /// Options of that engine, by name.
+    pub elements_options: BTreeMap<String, String>,
     /// Listen beyond this machine without encryption.
     pub insecure_i_know: bool,
     /// Run as root.
@@ -241,6 +245,8 @@ impl Default for Config {
             log_format: LogFormat::default(),
             threads: None,
             keys_engine: "hashlog".to_owned(),
+            keys_options: BTreeMap::new(),
+            elements_options: BTreeMap::new(),
             elements_engine: "btree".to_owned(),
             insecure_i_know: false,
             allow_root: false,
@@ -483,15 +489,11 @@ impl Config {
         }
     }
 
-    /// The engines of the tables.
-    pub(crate) fn engines(&self) -> Result<(EngineKind, EngineKind), StartFailure> {
-        let parse = |name: &str, text: &str| {
-            EngineKind::from_str(text)
-                .map_err(|error| StartFailure(format!("{name} = {text:?}: {error}")))
-        };
-        let keys = parse("keys-engine", &self.keys_engine)?;
-        let elements = parse("elements-engine", &self.elements_engine)?;
-        if !matches!(elements, EngineKind::BTree | EngineKind::Slm | EngineKind::Tph) {
+    /// The engines of the tables with their options: of keys, and of elements.
+    pub(crate) fn engines(&self) -> Result<(TableOptions, TableOptions), StartFailure> {
+        let keys = table_options("keys", &self.keys_engine, &self.keys_options)?;
+        let elements = table_options("elements", &self.elements_engine, &self.elements_options)?;
+        if !matches!(elements.kind(), EngineKind::BTree | EngineKind::Slm | EngineKind::Tph) {
             return refuse(format!(
                 "elements-engine = {:?} keeps no order; choose btree, slm or tph",
                 self.elements_engine
@@ -499,6 +501,21 @@ impl Config {
         }
         Ok((keys, elements))
     }
+}
+
+/// The options of the tables `what`.
+fn table_options(
+    what: &str,
+    engine: &str,
+    options: &BTreeMap<String, String>,
+) -> Result<TableOptions, StartFailure> {
+    let kind = EngineKind::from_str(engine)
+        .map_err(|error| StartFailure(format!("{what}-engine = {engine:?}: {error}")))?;
+    let set = |table: TableOptions, (name, value): (&String, &String)| table.set(name, value);
+    let table = options.iter().fold(TableOptions::new(kind), set);
+    check_table_options(&table)
+        .map_err(|error| StartFailure(format!("{what}-options of {engine}: {error}")))?;
+    Ok(table)
 }
 
 #[cfg(test)]
@@ -573,5 +590,23 @@ mod tests {
         assert!(matches!(open.http_address(false), Ok(Some((_, true)))));
         let unordered = Config { elements_engine: "hashlog".to_owned(), ..Config::default() };
         assert!(unordered.engines().unwrap_err().0.contains("keeps no order"));
+    }
+
+    #[test]
+    fn options_of_engines_are_checked() {
+        let text = "elements-engine = \"slm\"\n[keys-options]\nlive_ratio = \"30\"\n\
+                    [elements-options]\ncompression = \"lz4\"\n";
+        let config: Config = toml::from_str(text).unwrap();
+        let (keys, elements) = config.engines().unwrap();
+        assert_eq!(keys, TableOptions::new(EngineKind::HashLog).set("live_ratio", "30"));
+        assert_eq!(elements, TableOptions::new(EngineKind::Slm).set("compression", "lz4"));
+        for (name, value, what) in
+            [("live_ratio", "95", "live_ratio"), ("page_bytes", "4096", "page_bytes")]
+        {
+            let keys_options = BTreeMap::from([(name.to_owned(), value.to_owned())]);
+            let refused = Config { keys_options, ..Config::default() }.engines().unwrap_err();
+            let (start, what) = ("keys-options of hashlog: ", format!("option {what}"));
+            assert!(refused.0.starts_with(start) && refused.0.contains(&what), "{refused}");
+        }
     }
 }

@@ -13,6 +13,7 @@ mod acl;
 mod command;
 mod config;
 mod config_error;
+mod connection_threads;
 mod data_directory;
 mod dispatch;
 mod failure;

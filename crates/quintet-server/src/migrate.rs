@@ -12,7 +12,7 @@ use quintet::{Cursor, Durability, Error, Options};
 
 use crate::{
     command::transfer::{SaveFailure, save, type_of},
-    config::{Config, StartFailure, refuse},
+    config::{StartFailure, refuse},
     data_directory::prepare_directory,
     failure::Fail,
     loading::Loader,
@@ -58,13 +58,12 @@ fn explain(dir: &Path, fail: &Fail) -> StartFailure {
 fn open(dir: &Path, memory_budget: Option<u64>) -> Result<Store, StartFailure> {
     let failed =
         |error: Error| StartFailure(format!("cannot open the database {}: {error}", dir.display()));
-    let (keys, elements) = Config::default().engines()?;
     let mut options = Options::new().durability(Durability::Buffered);
     if let Some(bytes) = memory_budget {
         options = options.memory_budget(bytes);
     }
     let database = options.open(dir).map_err(failed)?;
-    let databases = Databases::open(database, Engines { keys, elements }).map_err(failed)?;
+    let databases = Databases::open(database, Engines::default()).map_err(failed)?;
     Ok(Store { databases, stripes: Stripes::new(), changes: Changes::default() })
 }
 

@@ -18,12 +18,13 @@ use crate::{
     acl::Acl,
     command,
     config::{Config, StartFailure, refuse},
+    connection_threads::ConnectionThreads,
     data_directory::prepare_directory,
     dispatch::Dispatcher,
     failure::Fail,
     http::Http,
     migrate::refuse_unfinished,
-    network::{ConnectionThreads, Listener, bind},
+    network::{Listener, bind},
     notify::Notifier,
     replication,
     sampler::sample_until_end,
@@ -142,7 +143,9 @@ fn log_start(dir: &Path, config: &Config) {
         http_expose = ?config.http_expose,
         threads = config.threads,
         keys_engine = config.keys_engine,
+        keys_options = ?config.keys_options,
         elements_engine = config.elements_engine,
+        elements_options = ?config.elements_options,
         "configuration"
     );
 }
@@ -182,7 +185,7 @@ fn port_of(listeners: &[Listener]) -> u16 {
 fn open(
     dir: &Path,
     config: &Config,
-    (keys, elements): (quintet::EngineKind, quintet::EngineKind),
+    (keys, elements): (quintet::TableOptions, quintet::TableOptions),
     (registry, acl, tls): (Registry, Acl, Option<Arc<Tls>>),
     port: u16,
 ) -> Result<Server, StartFailure> {

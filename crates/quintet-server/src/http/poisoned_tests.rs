@@ -12,7 +12,7 @@ use std::{
 };
 
 use quintet::{
-    EngineKind, Options,
+    Options,
     testing::disk::sim::{Call, Effect, Fault, SimEnv, When},
 };
 use tokio::net::TcpListener;
@@ -22,8 +22,9 @@ use crate::{
     acl::Acl,
     command,
     config::Config,
+    connection_threads::ConnectionThreads,
     dispatch::Dispatcher,
-    network::{ConnectionThreads, Listener},
+    network::Listener,
     run::settings,
     state::{AppendFsync, Replication, Server},
     store::{Changes, Databases, Engines, Store, Stripes},
@@ -33,8 +34,7 @@ use crate::{
 fn server_on(env: &SimEnv) -> Arc<Server> {
     let options = Options::new().memory_budget(16 << 20);
     let database = options.open_in(Arc::new(env.clone()), "db").unwrap();
-    let engines = Engines { keys: EngineKind::HashLog, elements: EngineKind::BTree };
-    let databases = Databases::open(database, engines).unwrap();
+    let databases = Databases::open(database, Engines::default()).unwrap();
     let store = Store { databases, stripes: Stripes::new(), changes: Changes::default() };
     let replication = Replication::open(&store, PathBuf::new()).unwrap();
     let registry = command::registry(&command::table());

@@ -2,7 +2,6 @@
 
 mod connection;
 mod handshake;
-mod threads;
 
 use std::{
     fs, io,
@@ -13,13 +12,12 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use threads::ConnectionThreads;
-
 use connection::{Connection, RegisteredClient};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use crate::{
     config::Endpoint,
+    connection_threads::ConnectionThreads,
     dispatch::Dispatcher,
     state::{Client, Server, Stats},
     tls::Tls,
@@ -183,7 +181,7 @@ fn refuse<S: io::Write>(stream: io::Result<S>) {
     }
 }
 
-/// Serves a connection of a TCP port. Dropping `registered` removes the client, also if this panics.
+/// Serves a connection of a TCP port. Dropping `registered` removes the client, also after a panic.
 async fn serve_tcp(
     stream: io::Result<std::net::TcpStream>,
     tls: Option<Arc<Tls>>,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use quintet::{Durability, EngineKind, Options};
+use quintet::{Durability, Options};
 
 use super::{ALL, Changes, DatabaseId, Databases, Engines, Kind, Store, Stripes, Unit};
 use crate::{failure::Done, sweeper::Sweeper};
@@ -13,8 +13,7 @@ const START: u64 = 1_000_000;
 
 fn open(dir: &Path) -> Store {
     let options = Options::new().durability(Durability::Buffered).memory_budget(64 << 20);
-    let engines = Engines { keys: EngineKind::HashLog, elements: EngineKind::BTree };
-    let databases = Databases::open(options.open(dir).unwrap(), engines).unwrap();
+    let databases = Databases::open(options.open(dir).unwrap(), Engines::default()).unwrap();
     Store { databases, stripes: Stripes::new(), changes: Changes::default() }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use quintet::{Durability, EngineKind, Options};
+use quintet::{Durability, Options};
 
 use super::{Changes, DATABASES, DatabaseId, Databases, Engines, Kind, Store, Stripes, Unit};
 
@@ -11,8 +11,7 @@ const HASH: &[u8] = b"hash";
 
 fn open(dir: &Path) -> Store {
     let options = Options::new().durability(Durability::Buffered).memory_budget(64 << 20);
-    let engines = Engines { keys: EngineKind::HashLog, elements: EngineKind::BTree };
-    let databases = Databases::open(options.open(dir).unwrap(), engines).unwrap();
+    let databases = Databases::open(options.open(dir).unwrap(), Engines::default()).unwrap();
     Store { databases, stripes: Stripes::new(), changes: Changes::default() }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use quintet::{Durability, EngineKind, Options};
+use quintet::{Durability, Options};
 
 use super::{Changes, DatabaseId, Databases, Engines, NAMESPACES_MAX, Store, Stripes, Unit};
 use crate::sweeper::Sweeper;
@@ -11,8 +11,7 @@ const KEY: &[u8] = b"key";
 
 fn open(dir: &Path) -> Store {
     let options = Options::new().durability(Durability::Buffered).memory_budget(64 << 20);
-    let engines = Engines { keys: EngineKind::HashLog, elements: EngineKind::BTree };
-    let databases = Databases::open(options.open(dir).unwrap(), engines).unwrap();
+    let databases = Databases::open(options.open(dir).unwrap(), Engines::default()).unwrap();
     Store { databases, stripes: Stripes::new(), changes: Changes::default() }
 }
 

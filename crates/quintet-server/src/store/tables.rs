@@ -46,13 +46,22 @@ const LOADING_NAMESPACE_KEY: &str = "loading-namespace";
 const MASTER_KEY: &str = "master";
 const POSITION_KEY: &str = "position";
 
-/// Engines of the tables of a database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Engines of the tables of a database, with their options. Tables that exist keep theirs.
+#[derive(Clone, Debug)]
 pub(crate) struct Engines {
     /// The engine of heads, any.
-    pub(crate) keys: EngineKind,
+    pub(crate) keys: TableOptions,
     /// The engine of elements, an ordered one.
-    pub(crate) elements: EngineKind,
+    pub(crate) elements: TableOptions,
+}
+
+impl Default for Engines {
+    fn default() -> Self {
+        Self {
+            keys: TableOptions::new(EngineKind::HashLog),
+            elements: TableOptions::new(EngineKind::BTree),
+        }
+    }
 }
 
 /// Tables that a database gets with a commit in place of its old ones: empty tables (a flush), or
@@ -403,18 +412,15 @@ impl Databases {
     ) -> Result<Tables, Error> {
         let directory = namespace.directory();
         let path = |table: &str| format!("{directory}/{number}/{table}");
-        let open = |name: &str, kind: EngineKind| {
-            if create {
-                self.database.open_or_create_table(&path(name), TableOptions::new(kind))
-            } else {
-                self.database.table(&path(name))
-            }
+        let keys = if create {
+            self.database.open_or_create_table(&path("keys"), &self.engines.keys)?
+        } else {
+            self.database.table(&path("keys"))?
         };
-        let keys = open("keys", self.engines.keys)?;
         // A crash between the creation of the two tables leaves the first alone.
         let elements_path = path("elements");
-        let options = TableOptions::new(self.engines.elements);
-        let mut elements = self.database.open_or_create_table(&elements_path, &options)?;
+        let options = &self.engines.elements;
+        let mut elements = self.database.open_or_create_table(&elements_path, options)?;
         let count = keys.stats()?.keys;
         if count == 0 && !elements.is_empty()? {
             elements.clear()?;

@@ -1,8 +1,8 @@
 //! The threads that serve connections.
 //!
 //! Each has a scheduler and a poller of its own, and a connection stays on one thread. With one
-//! scheduler over all threads, each request without a pipeline costs a wake of another thread: `SET`
-//! and `GET` took a tenth longer.
+//! scheduler over all threads, each request without a pipeline costs a wake of another thread:
+//! `SET` took a tenth longer.
 //!
 //! The other tasks of the server (listeners, HTTP, sweep, replication) run elsewhere, so a slow
 //! command delays other clients of its thread only.
@@ -55,7 +55,7 @@ impl ConnectionThreads {
     }
 
     /// Runs a connection on the next thread.
-    pub(super) fn spawn(&self, serving: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(&self, serving: impl Future<Output = ()> + Send + 'static) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         if let Some(handle) = self.handles.get(number % self.handles.len().max(1)) {
             handle.spawn(serving);
