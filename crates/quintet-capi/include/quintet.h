@@ -566,8 +566,7 @@ quintet_code quintet_snapshot_new(quintet_database *database,
                                   quintet_error **error);
 
 /**
- * Stores the LSN of a snapshot: the commits below it are in the snapshot. A change feed that
- * begins there shows the others.
+ * Stores the LSN of a snapshot: the commits below it are in the snapshot.
  *
  * Threads: any.
  * Errors: those of every function.
@@ -1568,9 +1567,10 @@ quintet_code quintet_transaction_free(quintet_transaction *transaction, quintet_
 
 /**
  * Opens a feed of the commits at and behind position 'from' of the log, at no commit. The
- * position is that of quintet_snapshot_lsn() for the commits that a snapshot does not show,
- * the 'end' of quintet_feed_commit(), that of quintet_feed_position(), or one of
- * quintet_log_range(). 'options' may be null; see quintet_options_new().
+ * position is the 'end' of quintet_feed_commit(), that of quintet_feed_position(), or one of
+ * quintet_log_range(). To copy tables and follow them, open the feed at the end first, then
+ * take a snapshot, and apply all that the feed returns to the copy of the snapshot. 'options'
+ * may be null; see quintet_options_new().
  *
  * An open feed keeps the log from its position on, but not more than 1 GiB or option
  * "log_retention" of the database, and on a full disk nothing. It shows no tables behind a

@@ -171,9 +171,10 @@ fn advance(
 
 export! {
     /// Opens a feed of the commits at and behind position `from` of the log, at no commit. The
-    /// position is that of `quintet_snapshot_lsn` for the commits that a snapshot does not show,
-    /// the `end` of `quintet_feed_commit`, that of `quintet_feed_position`, or one of
-    /// `quintet_log_range`. `options` may be null; see `quintet_options_new`.
+    /// position is the `end` of `quintet_feed_commit`, that of `quintet_feed_position`, or one of
+    /// `quintet_log_range`. To copy tables and follow them, open the feed at the end first, then
+    /// take a snapshot, and apply all that the feed returns to the copy of the snapshot. `options`
+    /// may be null; see `quintet_options_new`.
     ///
     /// An open feed keeps the log from its position on, but not more than 1 GiB or option
     /// `"log_retention"` of the database, and on a full disk nothing. It shows no tables behind a

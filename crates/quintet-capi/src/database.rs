@@ -141,8 +141,7 @@ export! {
         Ok(())
     }
 
-    /// Stores the LSN of a snapshot: the commits below it are in the snapshot. A change feed that
-    /// begins there shows the others.
+    /// Stores the LSN of a snapshot: the commits below it are in the snapshot.
     ///
     /// Errors: those of every function.
     pub fn quintet_snapshot_lsn(snapshot: Handle<Snapshot>, lsn: Out<u64>) {

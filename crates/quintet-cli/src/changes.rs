@@ -20,7 +20,8 @@ pub fn changes(context: &mut Context<'_>, command: &ChangesArgs) -> Outcome {
         ChangeFeedOptions::path,
     );
     let mut remaining = command.limit.unwrap_or(u64::MAX);
-    for commit in database.changes(from, options)? {
+    let feed = database.changes(from, options)?;
+    for commit in feed.commits() {
         let commit = commit?;
         for change in commit.iter() {
             if remaining == 0 {

@@ -4,12 +4,15 @@
 //! scheduler over all threads, each request without a pipeline costs a wake of another thread:
 //! `SET` took a tenth longer.
 //!
-//! The other tasks of the server (listeners, HTTP, sweep, replication) run elsewhere, so a slow
+//! The other tasks of the server (listeners, HTTP, signals, replication) run elsewhere, so a slow
 //! command delays other clients of its thread only.
 
 use std::{
     io,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -25,8 +28,8 @@ const END_TIME: Duration = Duration::from_millis(100);
 /// Threads that serve connections. Dropping them ends the connections that are left.
 #[derive(Debug)]
 pub(crate) struct ConnectionThreads {
-    handles: Vec<Handle>,
-    next: AtomicUsize,
+    /// The schedulers, each with the number of its connections.
+    handles: Vec<(Handle, Arc<AtomicUsize>)>,
     end: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -34,15 +37,11 @@ pub(crate) struct ConnectionThreads {
 impl ConnectionThreads {
     /// Starts `count` threads. Fails if the system refuses one.
     pub(crate) fn start(count: usize) -> io::Result<Self> {
-        let mut this = Self {
-            handles: Vec::new(),
-            next: AtomicUsize::new(0),
-            end: watch::Sender::new(false),
-            threads: Vec::new(),
-        };
+        let mut this =
+            Self { handles: Vec::new(), end: watch::Sender::new(false), threads: Vec::new() };
         for number in 0..count {
             let runtime = Builder::new_current_thread().enable_all().build()?;
-            this.handles.push(runtime.handle().clone());
+            this.handles.push((runtime.handle().clone(), Arc::default()));
             let mut end = this.end.subscribe();
             let serve = move || {
                 let _ = runtime.block_on(end.wait_for(|is_ended| *is_ended));
@@ -54,12 +53,31 @@ impl ConnectionThreads {
         Ok(this)
     }
 
-    /// Runs a connection on the next thread.
+    /// Runs a connection on the thread that has the fewest.
     pub(crate) fn spawn(&self, serving: impl Future<Output = ()> + Send + 'static) {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        if let Some(handle) = self.handles.get(number % self.handles.len().max(1)) {
-            handle.spawn(serving);
-        }
+        let least = self.handles.iter().min_by_key(|(_, count)| count.load(Ordering::Relaxed));
+        let Some((handle, count)) = least else { return };
+        let counted = CountedConnection::new(count);
+        handle.spawn(async move {
+            let _counted = counted;
+            serving.await;
+        });
+    }
+}
+
+/// Counts a connection until it is dropped.
+struct CountedConnection(Arc<AtomicUsize>);
+
+impl CountedConnection {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for CountedConnection {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

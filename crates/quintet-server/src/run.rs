@@ -38,7 +38,7 @@ use crate::{
 /// Time that connections have to end after a signal.
 const DRAIN_TIME: Duration = Duration::from_secs(10);
 /// Threads for all but connections: listeners, HTTP, the sweep, replication.
-const OWN_THREADS: usize = 1;
+const OWN_THREADS: usize = 2;
 /// Time between two searches for expired keys.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 /// Time between two syncs of what was written under `everysec`.

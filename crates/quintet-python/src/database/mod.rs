@@ -293,9 +293,9 @@ impl PyDatabase {
         self.handle.snapshot().map(PySnapshot::new).or_raise(py)
     }
 
-    /// Opens a feed of the commits from the position `start` on. That is `Snapshot.lsn` for those
-    /// that the snapshot does not show, or `Commit.end` or `ChangeFeed.position` of an earlier
-    /// feed. `None` is the present end.
+    /// Opens a feed of the commits from the position `start` on: `Commit.end` or
+    /// `ChangeFeed.position` of an earlier feed. `None` is the present end. To copy tables and
+    /// follow them, open the feed first, and then take a snapshot.
     ///
     /// `tables` chooses a table, a directory of tables, or several of them, by path or as objects.
     /// The feed returns durable commits; with `unsynced`, also those that a power loss may undo.

@@ -137,9 +137,10 @@ pub enum Error {
         /// Why it has ended.
         reason: String,
     },
-    /// The log does not have the position of a change feed. It is behind the end, or the commits
-    /// there were removed because no table needs them (see `Options::log_retention`). Begin again
-    /// with a snapshot and the feed from its LSN.
+    /// The log does not have the position of a change feed, or not all that has changed since. The
+    /// commits there were removed because no table needs them (see `Options::log_retention`), a
+    /// sorted load bypassed the log, or the position is behind the end. Begin again: open a feed at
+    /// the end, and take a snapshot.
     ChangesLost {
         /// The position of the feed.
         position: Lsn,
@@ -328,8 +329,8 @@ impl Error {
 }
 
 const DISK_FULL: &str = "no space left on the disk; free some and try again";
-const CHANGES_LOST: &str = "is not there (any more); begin again with a snapshot and the \
-                            changes from its LSN, and raise log_retention";
+const CHANGES_LOST: &str = "is not there (any more); begin again with a feed from the end and a \
+                            snapshot, and raise log_retention";
 const LOG_FAILED: &str = "the database takes no more writes until it is closed and reopened";
 const TABLE_FAILED: &str = "and takes no operations; close and reopen the database";
 const OUT_OF_MEMORY: &str = "has free; raise memory_budget or delete data";

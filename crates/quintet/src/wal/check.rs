@@ -3,11 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    log::Log,
-    reader::SegmentReader,
-    record::RecordKind,
-    recovery::SealedSegment,
-    segment::{self, SegmentHead},
+    log::Log, reader::SegmentReader, record::RecordKind, recovery::SealedSegment, segment,
 };
 use crate::{
     Error, Result,
@@ -18,23 +14,18 @@ impl Log {
     /// Verifies the records of every segment below the durable end and adds findings to `report`.
     pub fn check(&self, report: &mut Report) -> Result<()> {
         let durable = self.durable();
-        let mut segments = self.retained_segments()?;
-        segments.extend(lock(&self.sealed).iter().cloned());
+        // One after the other: there may be more than the process may open.
+        for head in lock(&self.retention.retained).clone() {
+            if let Some(file) = self.open_retained(head)? {
+                check_segment(&SealedSegment { head, file }, durable, report)?;
+            }
+        }
+        let mut segments: Vec<SealedSegment> = lock(&self.sealed).clone();
         if let Some(current) = &self.current {
             let current = current.load();
             segments.push(SealedSegment { head: current.head, file: Arc::clone(&current.file) });
         }
         segments.iter().try_for_each(|sealed| check_segment(sealed, durable, report))
-    }
-
-    /// Opens the segments that stay for readers.
-    fn retained_segments(&self) -> Result<Vec<SealedSegment>> {
-        let heads = lock(&self.retention.retained).clone();
-        let open = |head: SegmentHead| match self.open_retained(head)? {
-            Some(file) => Ok(Some(SealedSegment { head, file })),
-            None => Ok(None),
-        };
-        heads.into_iter().filter_map(|head| open(head).transpose()).collect()
     }
 }
 

@@ -97,7 +97,11 @@ impl Log {
             has_spare: AtomicBool::new(false),
             rotation: Mutex::new(Rotation::default()),
             sealed: Mutex::new(recovered.sealed),
-            retention: Retention::new(options.retention, recovered.retained),
+            retention: Retention::new(
+                options.retention,
+                if options.read_only { Lsn(0) } else { anchor.start },
+                recovered.retained,
+            ),
             failure: OnceLock::new(),
             is_disk_full: AtomicBool::new(false),
             prepared_bytes: AtomicU64::new(PREPARED_BYTES_MIN),
@@ -180,11 +184,11 @@ impl Log {
 
     /// Returns the first LSN that is still in a file.
     pub fn start(&self) -> Lsn {
+        // Held to the end: a rotation adds the current segment here before it stores the next one.
         let sealed = lock(&self.sealed);
         let retained = lock(&self.retention.retained).first().map(|head| head.base);
-        let first = retained.or_else(|| sealed.first().map(|sealed| sealed.head.base));
-        drop(sealed);
-        first
+        retained
+            .or_else(|| sealed.first().map(|sealed| sealed.head.base))
             .or_else(|| self.current.as_ref().map(|current| current.load().head.base))
             .unwrap_or(self.read_end)
     }

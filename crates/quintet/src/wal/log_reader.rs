@@ -36,6 +36,8 @@ struct LogHold {
 impl LogHold {
     /// Keeps the log from `position` on. The caller checks afterwards that it is still there.
     fn new(log: &Arc<Log>, position: Lsn) -> Self {
+        // No removal is under way that does not know of it.
+        let _rotation = lock(&log.rotation);
         Self { log: Arc::clone(log), number: log.retention.hold(position) }
     }
 
@@ -77,15 +79,23 @@ pub struct LoggedCommit<'a> {
 }
 
 impl LogReader {
-    /// Creates a reader of the commits that begin at or behind `position`.
-    ///
-    /// Fails with [`Error::ChangesLost`] if the log does not have the position.
-    pub fn new(log: &Arc<Log>, position: Lsn) -> Result<Self> {
-        let hold = LogHold::new(log, position);
-        let is_there = log.start() <= position && position <= log.end();
-        let log = Arc::clone(log);
-        let reader = Self { log, hold, segment: None, position, is_boundary: false };
-        if is_there { Ok(reader) } else { Err(reader.log.changes_lost(position)) }
+    /// Creates a reader of the commits that begin at or behind `position`. The caller then calls
+    /// [`LogReader::check`].
+    pub fn new(log: &Arc<Log>, position: Lsn) -> Self {
+        let (hold, log) = (LogHold::new(log, position), Arc::clone(log));
+        Self { log, hold, segment: None, position, is_boundary: false }
+    }
+
+    /// Fails with [`Error::ChangesLost`] if the log does not have the position, or not all that has
+    /// changed since.
+    pub fn check(&self) -> Result<()> {
+        let is_there = (self.log.readable_from()..=self.log.end()).contains(&self.position);
+        if is_there { Ok(()) } else { Err(self.log.changes_lost(self.position)) }
+    }
+
+    /// Moves back to a commit that was returned.
+    pub fn return_to(&mut self, lsn: Lsn) {
+        self.position = lsn;
     }
 
     /// Returns the position of the next commit.
@@ -97,6 +107,12 @@ impl LogReader {
     /// none.
     pub fn next(&mut self, end: Lsn) -> Result<Option<LoggedCommit<'_>>> {
         let end = mutant!(LogReaderPassesEnd: self.log.end(), else end);
+        if self.log.retention.unlogged_end() > self.position {
+            return Err(self.log.changes_lost(self.position));
+        }
+        if let Some(segment) = &mut self.segment {
+            segment.release_large_window();
+        }
         let (Some(record), Some(segment)) = (self.next_commit(end)?, &mut self.segment) else {
             return Ok(None);
         };

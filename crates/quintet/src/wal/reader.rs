@@ -133,6 +133,13 @@ impl SegmentReader {
         self.limit = offset.min(self.head.capacity);
     }
 
+    /// Releases the memory that a large record took, if the window has one.
+    pub(super) fn release_large_window(&mut self) {
+        if to_u64(self.window.len()) > WINDOW_BYTES {
+            self.release_window();
+        }
+    }
+
     /// Releases the memory that a large record took. The other segments of a log are read next.
     pub(super) fn release_window(&mut self) {
         (self.window, self.window_start) = (Vec::new(), 0);

@@ -27,7 +27,10 @@ const HELD_BYTES_MAX: u64 = 1 << 30;
 #[derive(Debug)]
 pub(super) struct Retention {
     /// Bytes of log that stay in any case.
-    bytes: u64,
+    bytes: AtomicU64,
+    /// Behind the end of the log when something changed that it does not have: a table was cleared
+    /// or dropped without a record, or a sorted load bypassed it. Readers cannot begin below.
+    unlogged_end: AtomicU64,
     /// No table needs the log below this LSN.
     unneeded_below: AtomicU64,
     /// Segments that no table needs, oldest first. The first of the sealed ones follows them.
@@ -48,10 +51,13 @@ struct Holds {
 }
 
 impl Retention {
-    pub(super) fn new(bytes: u64, retained: Vec<SegmentHead>) -> Self {
+    /// Creates the retention of a log that no table needs below `unneeded_below`, but for which
+    /// `retained` stay.
+    pub(super) fn new(bytes: u64, unneeded_below: Lsn, retained: Vec<SegmentHead>) -> Self {
         Self {
-            bytes,
-            unneeded_below: AtomicU64::new(0),
+            bytes: AtomicU64::new(bytes),
+            unlogged_end: AtomicU64::new(0),
+            unneeded_below: AtomicU64::new(unneeded_below.0),
             retained: Mutex::new(retained),
             holds: Mutex::default(),
             is_closed: AtomicBool::new(false),
@@ -78,6 +84,22 @@ impl Retention {
         self.unneeded_below.fetch_max(below.0, Ordering::Relaxed);
     }
 
+    /// Sets how many bytes of log stay in any case.
+    pub(super) fn set_bytes(&self, bytes: u64) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the position below which readers cannot begin although the log may have it.
+    pub(super) fn unlogged_end(&self) -> Lsn {
+        Lsn(self.unlogged_end.load(Ordering::Acquire))
+    }
+
+    /// Notes that something changed which the log, that ends at `end`, does not have. A reader at
+    /// `end` may come from before the change, so it is too early as well.
+    pub(super) fn note_unlogged(&self, end: Lsn) {
+        self.unlogged_end.fetch_max(end.0 + 1, Ordering::AcqRel);
+    }
+
     /// Keeps the log from `position` on. Returns the number of the reader.
     pub(super) fn hold(&self, position: Lsn) -> ReaderNumber {
         let mut holds = lock(&self.holds);
@@ -99,16 +121,17 @@ impl Retention {
 
     /// Returns whether commits stay in the log for readers: there are some, or there may be later.
     pub(super) fn is_needed(&self) -> bool {
-        self.bytes > 0 || !lock(&self.holds).positions.is_empty()
+        self.bytes.load(Ordering::Relaxed) > 0 || !lock(&self.holds).positions.is_empty()
     }
 
     /// Returns the LSN below which no reader needs the log, which ends at `end`.
     pub(super) fn unread_from(&self, end: Lsn) -> Lsn {
-        let retained = end.0.saturating_sub(self.bytes);
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        let retained = end.0.saturating_sub(bytes);
         let slowest = lock(&self.holds).positions.values().min().copied();
         let slowest = mutant!(LogForgetsHolds: None, else slowest);
         let held = slowest.map_or(u64::MAX, |position| {
-            position.0.max(end.0.saturating_sub(self.bytes.max(HELD_BYTES_MAX)))
+            position.0.max(end.0.saturating_sub(bytes.max(HELD_BYTES_MAX)))
         });
         Lsn(retained.min(held))
     }

@@ -98,7 +98,7 @@ impl Log {
             && self.start() < self.retention.unneeded_below()
         {
             // Writes have precedence over readers of the log.
-            self.remove_with(rotation, self.retention.unneeded_below())?;
+            self.remove_segments(rotation, self.retention.unneeded_below())?;
             for number in mem::take(&mut rotation.recycled) {
                 self.remove_segment(number)?;
             }
@@ -182,11 +182,7 @@ impl Log {
     }
 
     /// Removes or recycles the segments that no table needs and that end at or below `below`.
-    pub(super) fn remove_segments(&self, below: Lsn) -> Result<()> {
-        self.remove_with(&mut lock(&self.rotation), below)
-    }
-
-    fn remove_with(&self, rotation: &mut Rotation, below: Lsn) -> Result<()> {
+    pub(super) fn remove_segments(&self, rotation: &mut Rotation, below: Lsn) -> Result<()> {
         if self.retention.is_closed() {
             return Ok(());
         }

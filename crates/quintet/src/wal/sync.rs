@@ -34,8 +34,9 @@ impl Log {
     /// Ends a clean close: everything is durable and no thread appends. The next open need not
     /// search for holes.
     pub fn close(&self) -> Result<Lsn> {
-        let durable = self.sync()?;
+        // First: the directory is given to other processes also if the sync fails.
         self.stop_removal();
+        let durable = self.sync()?;
         if let Some(current) = &self.current {
             current.load().mark_in_use(false);
         }

@@ -534,7 +534,7 @@ fn sync_beside_a_slow_writer(bug: Option<Bug>) {
 fn a_reader_stops_at_a_record_that_is_still_copied() {
     let mut rig = Rig::new();
     let log = Arc::new(rig.open().0);
-    let mut reader = LogReader::new(&log, log.end()).unwrap();
+    let mut reader = LogReader::new(&log, log.end());
     let mut next = || reader.next(log.applied()).map(|next| next.map(|commit| commit.body.len()));
     append(&log, &body(0, 50)).unwrap();
     let mut slow = log.begin().unwrap();

@@ -36,6 +36,7 @@ impl SlotBuffers {
     pub(super) fn put_back(mut self) {
         self.slots.clear();
         self.index.clear();
+        self.scratch.clear();
         let is_small =
             self.slots.capacity() <= SLOTS_MAX && self.scratch.capacity() <= SCRATCH_BYTES_MAX;
         if is_small {

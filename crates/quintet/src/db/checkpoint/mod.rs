@@ -427,6 +427,7 @@ impl CheckpointScheduler {
         tables.check_writable()?;
         let up_to = self.log.applied();
         self.log.sync()?;
+        self.log.note_unlogged();
         let mut progress = Progress::default();
         if let Some(also) = also {
             let _maintenance = lock(&also.maintenance);

@@ -49,7 +49,11 @@ impl Core {
         if reads.is_none()
             && let Some((table, op)) = only_operation(body, tables)
         {
-            return self.commit_one(table, &op, Condition::Always, durability).map(drop);
+            match self.commit_one(table, &op, Condition::Always, durability) {
+                // Nothing was logged. What follows waits for room.
+                Err(Error::OutOfMemory { .. } | Error::DiskFull { .. }) => {}
+                outcome => return outcome.map(drop),
+            }
         }
         let limit = self.budget.limit();
         // An encoded operation takes a few bytes, and a fixed amount of memory beside.

@@ -8,7 +8,7 @@
 //!
 //! | size | name | meaning |
 //! |---|---|---|
-//! | 1 | kind | 1 |
+//! | 1 | kind | 1; or 2, alone: a separator, which stands for nothing |
 //! | 8 | table | number of the new table, little-endian |
 
 #![deny(clippy::indexing_slicing)]
@@ -19,6 +19,12 @@ use crate::contract::Op;
 /// The number that stands for no table.
 pub(crate) const NO_TABLE: u64 = 0;
 const BEGIN: u8 = 1;
+const SEPARATOR: u8 = 2;
+
+/// Returns an operation on [`NO_TABLE`] that stands for nothing.
+pub(crate) fn separator() -> Op<'static> {
+    Op::Put { key: &[SEPARATOR], head: &[Envelope::PLAIN], body: &[] }
+}
 
 /// The key of the operation.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +66,7 @@ mod tests {
         let op = begin.op();
         assert_eq!(op, Op::Put { key: &[1, 8, 7, 6, 5, 4, 3, 2, 1], head: &[0], body: &[] });
         assert_eq!(TableBegin::parse(&op), Some(0x0102_0304_0506_0708));
+        assert_eq!(TableBegin::parse(&separator()), None);
         for key in [&b""[..], b"\x01", b"\x02\0\0\0\0\0\0\0\0", b"\x01\0\0\0\0\0\0\0\0\0"] {
             assert_eq!(TableBegin::parse(&Op::Put { key, head: &[0], body: &[] }), None);
         }

@@ -98,8 +98,9 @@ pub fn record_body(body: &[u8]) -> Result<Vec<String>> {
     Ops::new(body)
         .map(|item| {
             let (table, op) = item.ok_or_else(damage)?;
-            if let (NO_TABLE, Some(number)) = (table, TableBegin::parse(&op)) {
-                return Ok(format!("table {number} begins"));
+            if table == NO_TABLE {
+                let begin = TableBegin::parse(&op).map(|number| format!("table {number} begins"));
+                return Ok(begin.unwrap_or_else(|| "nothing".to_owned()));
             }
             Ok(match op {
                 Op::Put { key, body, .. } => {

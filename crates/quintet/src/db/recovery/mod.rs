@@ -155,9 +155,9 @@ fn load_within_space(
         !options.read_only && matches!(outcome, Err(Error::DiskFull { .. }))
     };
     // First without what stays in the log for change feeds only.
-    let had_retention = options.log_retention > 0;
+    let retention = options.log_retention;
     let options = &options.clone().log_retention(0);
-    let releases: [&dyn Fn() -> bool; 2] = [&|| had_retention, &|| space_reserve::release_in(dir)];
+    let releases: [&dyn Fn() -> bool; 2] = [&|| retention > 0, &|| space_reserve::release_in(dir)];
     for release in releases {
         if is_full(&outcome)
             && release()
@@ -172,6 +172,9 @@ fn load_within_space(
         }
         let Some(catalog) = Catalog::open(dir, false)? else { break };
         outcome = load_and_replay(env, dir, catalog, options, ReplayPace::Steps(bytes));
+    }
+    if let Ok(core) = &outcome {
+        core.log.set_retention(retention);
     }
     outcome.map_err(|error| match error {
         Error::DiskFull { doing } => {

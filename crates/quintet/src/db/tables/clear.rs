@@ -36,6 +36,7 @@ impl TableRegistry {
         let prepare = |id, node: &TableNode| {
             self.check_takes_writes(old)?;
             self.log_begin(id)?;
+            self.note_unlogged();
             self.open_new(id, node, &mut state.borrow_mut())
         };
         let then = || {

@@ -6,6 +6,7 @@ mod clear;
 pub(crate) mod host;
 pub(crate) mod job_handles;
 pub(crate) mod loader;
+mod log_notes;
 mod merge;
 mod reads;
 pub(crate) mod registry;

@@ -40,10 +40,6 @@ use crate::{
             paths::ResolvedPath,
             tree::{CatalogTree, TableNode},
         },
-        encoding::{
-            operations::Frame,
-            table_begin::{NO_TABLE, TableBegin},
-        },
         merge::MergeOperators,
     },
     engine::check_table_options,
@@ -87,7 +83,7 @@ pub(crate) struct TableRegistry {
     pub(super) pending_removals: Mutex<Vec<(u64, Option<Arc<TableState>>)>>,
     pub(crate) stripes: Stripes,
     pub(super) host: Arc<DatabaseHost>,
-    log: Arc<Log>,
+    pub(super) log: Arc<Log>,
     /// 0, or [`CLOSED`].
     status: ProcessState,
 }
@@ -424,19 +420,6 @@ impl TableRegistry {
         self.end_creation(outcome, state)
     }
 
-    /// Logs that a table begins, before its catalog edit: for change feeds, if there are or may be
-    /// some. Durable on return, so that no table begins without its record.
-    pub(super) fn log_begin(&self, id: u64) -> Result<()> {
-        if !self.log.is_retained() {
-            return Ok(());
-        }
-        mutant!(TableBeginsUnlogged => return Ok(()));
-        let begin = TableBegin::new(id);
-        let frame = Frame::alone(NO_TABLE, &begin.op());
-        self.log.begin()?.append(&frame.pieces(&begin.op()))?;
-        self.log.sync().map(drop)
-    }
-
     /// Opens the engine of a new table before its catalog edit.
     pub(super) fn open_new(
         &self,
@@ -498,6 +481,7 @@ impl TableRegistry {
         self.prepare_edit()?;
         let removed = self.catalog.remove(path, table_only)?;
         self.report_edits();
+        self.note_unlogged();
         // What a closed table has in the expiry index is unknown.
         let index = self.catalog.with_tree(|tree| tree.expiry_index().is_some());
         let mut may_expire = false;

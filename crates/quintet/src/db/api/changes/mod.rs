@@ -28,10 +28,13 @@ use std::{borrow::Borrow, fmt, ops::Range, sync::Arc, time::Duration};
 pub use self::commit::{Change, CommittedChanges, TableChange};
 
 use self::commit::ShownTables;
-use super::{database::Database, session::Session};
+use super::{
+    database::Database,
+    session::{Session, refuse},
+};
 use crate::{
     Result,
-    db::core::Core,
+    db::{catalog::paths::ResolvedPath, core::Core},
     io::process::ProcessArc,
     util::{
         codec::Lsn,
@@ -80,8 +83,7 @@ impl ChangeFeedOptions {
 /// [`Database::changes`] opens it.
 ///
 /// [`ChangeFeed::next_commit`] returns one commit after the other, and `None` at the present end;
-/// [`ChangeFeed::wait`] waits for the next one. As an iterator, the feed ends at the present end
-/// and can be continued. Threads that share a feed get each commit once.
+/// [`ChangeFeed::wait`] waits for the next one. Threads that share a feed get each commit once.
 ///
 /// A program stores [`ChangeFeed::position`] with what it has done, and can continue there later,
 /// also after the database was opened again. [`log_retention`](crate::Options::log_retention) must
@@ -103,9 +105,9 @@ impl ChangeFeedOptions {
 /// # fn main() -> quintet::Result<()> {
 /// use quintet::{ChangeFeedOptions, TableChange};
 /// # let db = quintet::Database::open("data")?;
-/// let snapshot = db.snapshot()?; // what there was before
-/// let feed = db.changes(snapshot.lsn(), ChangeFeedOptions::new().path("app"))?;
-/// for commit in feed.into_iter() {
+/// let feed = db.changes(db.log_range().end, ChangeFeedOptions::new().path("app"))?;
+/// let snapshot = db.snapshot()?; // what there was before, and perhaps some of the feed
+/// for commit in feed.commits() {
 ///     for change in commit?.iter() {
 ///         match change.change {
 ///             TableChange::Put { key, .. } => println!("{} {key:?} put", change.table),
@@ -130,17 +132,24 @@ impl fmt::Debug for ChangeFeed {
 }
 
 impl Database {
-    /// Opens a feed of the commits that begin at or behind a position. It is that of an earlier
-    /// feed ([`ChangeFeed::position`]), [`Snapshot::lsn`] for what the snapshot does not show, or
-    /// an end of [`Database::log_range`].
+    /// Opens a feed of the commits that begin at or behind a position: that of an earlier feed
+    /// ([`ChangeFeed::position`]), or an end of [`Database::log_range`]. To copy tables and follow
+    /// them, open the feed at the end first, then take a snapshot, and apply all that the feed
+    /// returns to the copy of the snapshot.
     ///
-    /// Fails with [`Error::ChangesLost`] if the log does not have the position,
-    /// [`Error::NoSuchTable`] if a path of the options is neither a table nor a directory,
-    /// [`Error::Closed`] and [`Error::Forked`].
+    /// A position is valid as long as a feed was open or the log retained without a break.
+    /// Otherwise the log may lack that a table was cleared or dropped, or a sorted load that
+    /// bypassed it. Within one opening of the database, the feed fails then. Another opening does
+    /// not know that.
     ///
-    /// [`Snapshot::lsn`]: crate::Snapshot::lsn
+    /// Fails with [`Error::ChangesLost`] if the log does not have the position. Fails with
+    /// [`Error::NoSuchTable`] if a path of the options is neither a table nor a directory, and
+    /// with [`Error::Mount`] if it is behind a mount. Fails with [`Error::Closed`] and
+    /// [`Error::Forked`].
+    ///
     /// [`Error::ChangesLost`]: crate::Error::ChangesLost
     /// [`Error::NoSuchTable`]: crate::Error::NoSuchTable
+    /// [`Error::Mount`]: crate::Error::Mount
     /// [`Error::Closed`]: crate::Error::Closed
     /// [`Error::Forked`]: crate::Error::Forked
     pub fn changes(
@@ -152,17 +161,30 @@ impl Database {
         core.tables.check_open()?;
         let options = options.borrow().clone();
         for path in options.paths.iter().flatten() {
+            if let ResolvedPath::Mount(mount) = core.tables.resolve(path) {
+                return Err(refuse(&mount.path, "its changes are in a feed of the database there"));
+            }
             core.tables.catalog.with_tree(|tree| tree.find_existing(path).map(drop))?;
         }
-        let reader = ProcessArc::new(Arc::new(Mutex::new(LogReader::new(&core.log, from)?)));
+        let reader = LogReader::new(&core.log, from);
+        // What is being created or cleared without a record is complete then.
+        core.tables.catalog.await_edit();
+        reader.check()?;
+        let reader = ProcessArc::new(Arc::new(Mutex::new(reader)));
         Ok(ChangeFeed { session: self.session.clone(), options, reader })
     }
 
     /// Returns the first position of the log that a change feed can begin at, and the present end.
-    /// Both are 0 in a forked child.
+    /// Both are 0 in a forked child. Writes a record of a few bytes if a table was cleared or
+    /// dropped without one, and nothing was written since.
     pub fn log_range(&self) -> Range<Lsn> {
         let core = &self.session.core;
-        if core.tables.is_forked() { Lsn(0)..Lsn(0) } else { core.log.start()..core.log.end() }
+        if core.tables.is_forked() {
+            return Lsn(0)..Lsn(0);
+        }
+        // Without it, a feed cannot begin: an error of the separator comes from there.
+        let _ = core.tables.separate_unlogged();
+        core.log.readable_from()..core.log.end()
     }
 }
 
@@ -181,15 +203,25 @@ impl ChangeFeed {
     pub fn next_commit(&self) -> Result<Option<CommittedChanges>> {
         let core = &self.session.core;
         core.tables.check_open()?;
-        let mut reader = lock(&self.reader);
+        let mut reader = lock(&**self.reader);
         let end = self.visible_end(core);
         while let Some(commit) = reader.next(end)? {
-            let shown = ShownTables::of(core, &commit, self.options.paths.as_deref())?;
-            if !shown.is_empty() {
-                return Ok(Some(CommittedChanges::new(&commit, shown)));
+            let lsn = commit.lsn;
+            match ShownTables::of(core, &commit, self.options.paths.as_deref()) {
+                Ok(shown) if shown.is_empty() => {}
+                Ok(shown) => return Ok(Some(CommittedChanges::new(&commit, shown))),
+                Err(error) => {
+                    reader.return_to(lsn);
+                    return Err(error);
+                }
             }
         }
         Ok(None)
+    }
+
+    /// Returns the commits up to the present end. Later, another call returns those that follow.
+    pub fn commits(&self) -> impl Iterator<Item = Result<CommittedChanges>> {
+        std::iter::from_fn(|| self.next_commit().transpose())
     }
 
     /// Same as [`ChangeFeed::next_commit`], but waits up to `timeout` for a commit.
@@ -210,7 +242,7 @@ impl ChangeFeed {
     /// Returns the position behind the commits that were returned or left out. A feed that begins
     /// there continues with the next one. 0 in a forked child.
     pub fn position(&self) -> Lsn {
-        if self.session.core.tables.is_forked() { Lsn(0) } else { lock(&self.reader).position() }
+        if self.session.core.tables.is_forked() { Lsn(0) } else { lock(&**self.reader).position() }
     }
 
     /// Returns the end of the commits that may be returned.
@@ -220,13 +252,5 @@ impl ChangeFeed {
             return applied;
         }
         mutant!(FeedShowsUnsynced: applied, else applied.min(core.log.durable()))
-    }
-}
-
-impl Iterator for ChangeFeed {
-    type Item = Result<CommittedChanges>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.next_commit().transpose()
     }
 }

@@ -139,6 +139,58 @@ fn a_feed_continues_after_the_database_was_opened_again() {
 }
 
 #[test]
+fn a_position_is_lost_if_the_log_lacks_a_change_behind_it() {
+    let env = SimEnv::new(13);
+    let db = open(&env, &options());
+    let table = db.create_table("t", TableOptions::new(EngineKind::BTree)).unwrap();
+    let is_lost =
+        |from| matches!(db.changes(from, ChangeFeedOptions::new()), Err(Error::ChangesLost { .. }));
+    table.put("k", "v").unwrap();
+    let before = db.log_range().end;
+    assert!(!is_lost(before));
+    table.clear().unwrap();
+    assert!(is_lost(before), "nothing says that the table was cleared");
+    let feed = feed_from(&db, db.log_range().start);
+    table.clear().unwrap();
+    assert_eq!(
+        feed.next_commit().unwrap().unwrap().iter().count(),
+        1,
+        "a feed is open: it says so"
+    );
+    drop(feed);
+    let before = db.log_range().end;
+    db.drop_table("t").unwrap();
+    assert!(is_lost(before), "the name may be given again");
+    let table = db.create_table("t", TableOptions::new(EngineKind::BTree)).unwrap();
+    let mut loader = table.sorted_loader(crate::LoadOptions::new()).unwrap();
+    let feed = feed_from(&db, db.log_range().end);
+    loader.put("l", "v").unwrap();
+    loader.commit().unwrap();
+    let outcome = feed.next_commit();
+    assert!(matches!(outcome, Err(Error::ChangesLost { .. })), "{outcome:?}");
+}
+
+#[test]
+fn a_full_disk_takes_the_retained_log_of_an_earlier_opening() {
+    let env = SimEnv::new(14);
+    let options = options().log_retention(8 << 20).space_reserve(0);
+    let db = open(&env, &options);
+    for round in 0..20 {
+        write_some(&db, round);
+        db.persist().unwrap();
+    }
+    db.close().unwrap();
+    let db = open(&env, &options);
+    assert!(db.stats().log.retained_bytes > 8 * SEGMENT_BYTES);
+    env.set_capacity(Some(env.bytes_used() + SEGMENT_BYTES));
+    let table = db.table("hashlog").unwrap();
+    for number in 0..3_000_u32 {
+        table.put(number.to_be_bytes(), [7; 100]).unwrap();
+    }
+    assert!(db.stats().log.retained_bytes < 8 * SEGMENT_BYTES);
+}
+
+#[test]
 fn a_feed_that_outlives_its_database_removes_nothing() {
     let env = SimEnv::new(11);
     let options = options().log_retention(1 << 20);
@@ -152,7 +204,8 @@ fn a_feed_that_outlives_its_database_removes_nothing() {
     let second = open(&env, &options);
     let start = second.log_range().start;
     drop(feed);
-    let shown = feed_from(&second, start).map(|commit| commit.map(|_| ()));
+    let feed = feed_from(&second, start);
+    let shown = feed.commits().map(|commit| commit.map(|_| ()));
     assert!(shown.collect::<Result<Vec<()>>>().unwrap().len() > 100);
 }
 
@@ -210,7 +263,7 @@ fn a_commit_comes_when_it_is_durable_unless_asked_otherwise() {
     assert!(durable.next_commit().unwrap().is_none(), "a power loss can undo it");
     assert!(durable.wait(Duration::from_millis(2)).unwrap().is_none());
     table.put_with("l", "w", PutOptions::new().durability(Durability::Sync)).unwrap();
-    let commits: Vec<_> = durable.map(|commit| commit.unwrap().lsn()).collect();
+    let commits: Vec<_> = durable.commits().map(|commit| commit.unwrap().lsn()).collect();
     assert_eq!(commits, [lsn, early.next_commit().unwrap().unwrap().lsn()]);
 }
 
@@ -258,10 +311,12 @@ fn any_position_leads_to_the_next_commit_and_none_past_the_end() {
         table.put(number.to_be_bytes(), vec![7; 100]).unwrap();
     }
     let end = db.log_range().end;
-    let commits: Vec<_> = feed_from(&db, from).map(|commit| commit.unwrap().lsn()).collect();
+    let commits: Vec<_> =
+        feed_from(&db, from).commits().map(|commit| commit.unwrap().lsn()).collect();
     assert_eq!(commits.len(), 10);
     for lsn in (0..=end.0).map(Lsn) {
-        let found: Vec<_> = feed_from(&db, lsn).map(|commit| commit.unwrap().lsn()).collect();
+        let found: Vec<_> =
+            feed_from(&db, lsn).commits().map(|commit| commit.unwrap().lsn()).collect();
         assert_eq!(found, commits[commits.partition_point(|commit| *commit < lsn)..], "{lsn}");
     }
     let past = db.changes(Lsn(end.0 + 8), ChangeFeedOptions::new());
