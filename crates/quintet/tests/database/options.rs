@@ -227,6 +227,7 @@ fn an_option_of_a_database_outside_its_limits_is_refused_with_them() {
         ("checkpoint_interval", Options::new().checkpoint_interval(Duration::from_millis(1))),
         ("space_reserve", Options::new().space_reserve(1)),
         ("segment_bytes", Options::new().segment_bytes(100_000)),
+        ("log_retention", Options::new().log_retention(1 << 51)),
         ("snapshot_limit", Options::new().snapshot_limit(1)),
         ("snapshot_max_age", Options::new().snapshot_max_age(Duration::ZERO)),
     ];
