@@ -23,6 +23,8 @@ use std::{
 const CONNECTIONS: u32 = 50;
 /// Keys that requests use.
 const KEYS: u64 = 1_000_000;
+/// Longest wait for a reply.
+const REPLY_TIME: Duration = Duration::from_secs(30);
 /// One request in this many is a `SET`.
 const SET_PART: u64 = 11;
 
@@ -83,6 +85,8 @@ fn run(
 ) -> Outcome<Vec<u32>> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
+    // A server that does not reply is an error.
+    stream.set_read_timeout(Some(REPLY_TIME))?;
     let (mut random, mut buffer) = (Random(u64::from(number) * 7919 + 1), Vec::new());
     let mut latencies = Vec::new();
     for step in 0..count {
@@ -106,7 +110,8 @@ fn main() -> Outcome<()> {
         return Err(format!("the rate is at least {CONNECTIONS}, one for each connection").into());
     }
     let period = Duration::from_secs(1) * CONNECTIONS / rate;
-    let count = rate * seconds / CONNECTIONS;
+    let requests = rate.checked_mul(seconds).ok_or("there are too many requests")?;
+    let count = requests / CONNECTIONS;
     let begin = Instant::now() + Duration::from_millis(200);
     let mut latencies = thread::scope(|scope| {
         let threads: Vec<_> = (0..CONNECTIONS)

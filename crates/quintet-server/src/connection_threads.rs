@@ -9,10 +9,6 @@
 
 use std::{
     io,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -28,8 +24,7 @@ const END_TIME: Duration = Duration::from_millis(100);
 /// Threads that serve connections. Dropping them ends the connections that are left.
 #[derive(Debug)]
 pub(crate) struct ConnectionThreads {
-    /// The schedulers, each with the number of its connections.
-    handles: Vec<(Handle, Arc<AtomicUsize>)>,
+    handles: Vec<Handle>,
     end: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -41,7 +36,7 @@ impl ConnectionThreads {
             Self { handles: Vec::new(), end: watch::Sender::new(false), threads: Vec::new() };
         for number in 0..count {
             let runtime = Builder::new_current_thread().enable_all().build()?;
-            this.handles.push((runtime.handle().clone(), Arc::default()));
+            this.handles.push(runtime.handle().clone());
             let mut end = this.end.subscribe();
             let serve = move || {
                 let _ = runtime.block_on(end.wait_for(|is_ended| *is_ended));
@@ -55,29 +50,11 @@ impl ConnectionThreads {
 
     /// Runs a connection on the thread that has the fewest.
     pub(crate) fn spawn(&self, serving: impl Future<Output = ()> + Send + 'static) {
-        let least = self.handles.iter().min_by_key(|(_, count)| count.load(Ordering::Relaxed));
-        let Some((handle, count)) = least else { return };
-        let counted = CountedConnection::new(count);
-        handle.spawn(async move {
-            let _counted = counted;
-            serving.await;
-        });
-    }
-}
-
-/// Counts a connection until it is dropped.
-struct CountedConnection(Arc<AtomicUsize>);
-
-impl CountedConnection {
-    fn new(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(count))
-    }
-}
-
-impl Drop for CountedConnection {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        // Only connections run there.
+        let least = self.handles.iter().min_by_key(|handle| handle.metrics().num_alive_tasks());
+        if let Some(handle) = least {
+            handle.spawn(serving);
+        }
     }
 }
 

@@ -427,7 +427,6 @@ impl CheckpointScheduler {
         tables.check_writable()?;
         let up_to = self.log.applied();
         self.log.sync()?;
-        self.log.note_unlogged();
         let mut progress = Progress::default();
         if let Some(also) = also {
             let _maintenance = lock(&also.maintenance);
@@ -445,6 +444,8 @@ impl CheckpointScheduler {
             table.record_persisted(lsn);
             progress.tables.push((table.id, lsn));
         }
+        // After the load is visible: a feed that began before then fails.
+        self.log.note_unlogged();
         self.advance_log(tables, up_to, progress)
     }
 

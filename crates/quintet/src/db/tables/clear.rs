@@ -35,8 +35,9 @@ impl TableRegistry {
         let state = RefCell::new(None);
         let prepare = |id, node: &TableNode| {
             self.check_takes_writes(old)?;
-            self.log_begin(id)?;
-            self.note_unlogged();
+            if !self.log_begin(id)? {
+                self.log.note_unlogged();
+            }
             self.open_new(id, node, &mut state.borrow_mut())
         };
         let then = || {

@@ -12,13 +12,6 @@ use crate::{
 };
 
 impl TableRegistry {
-    /// Notes that a table was cleared, or dropped and may be created again, without a record.
-    pub(super) fn note_unlogged(&self) {
-        if !self.log.is_retained() {
-            self.log.note_unlogged();
-        }
-    }
-
     /// Logs a record that stands for nothing, if the log ends where it lacks a change. Then the end
     /// is behind the change, and a change feed can begin there.
     pub(crate) fn separate_unlogged(&self) -> Result<()> {
@@ -31,15 +24,16 @@ impl TableRegistry {
     }
 
     /// Logs that a table begins, before its catalog edit: for change feeds, if there are or may be
-    /// some. Durable on return, so that no table begins without its record.
-    pub(super) fn log_begin(&self, id: u64) -> Result<()> {
+    /// some. Durable on return, so that no table begins without its record. Returns whether it
+    /// logged that.
+    pub(super) fn log_begin(&self, id: u64) -> Result<bool> {
         if !self.log.is_retained() {
-            return Ok(());
+            return Ok(false);
         }
-        mutant!(TableBeginsUnlogged => return Ok(()));
+        mutant!(TableBeginsUnlogged => return Ok(true));
         let begin = TableBegin::new(id);
         let frame = Frame::alone(NO_TABLE, &begin.op());
         self.log.begin()?.append(&frame.pieces(&begin.op()))?;
-        self.log.sync().map(drop)
+        self.log.sync().map(|_| true)
     }
 }

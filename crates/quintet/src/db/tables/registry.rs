@@ -481,7 +481,10 @@ impl TableRegistry {
         self.prepare_edit()?;
         let removed = self.catalog.remove(path, table_only)?;
         self.report_edits();
-        self.note_unlogged();
+        if !self.log.is_retained() {
+            // The name may be given again without a record.
+            self.log.note_unlogged();
+        }
         // What a closed table has in the expiry index is unknown.
         let index = self.catalog.with_tree(|tree| tree.expiry_index().is_some());
         let mut may_expire = false;
