@@ -25,6 +25,7 @@
 
 mod cursor;
 mod direction;
+mod memory_wait;
 pub(crate) mod options;
 mod room_attempts;
 #[cfg(test)]
@@ -42,6 +43,8 @@ use std::{
 
 pub use cursor::Cursor;
 pub(crate) use direction::Direction;
+pub use memory_wait::MemoryWait;
+pub(crate) use memory_wait::TRANSIENT_WAIT_MAX;
 pub use options::{
     Compression, EngineKind, EngineOption, OptionAudience, OptionDefault, OptionValues,
     TableOptions,
@@ -64,10 +67,6 @@ use crate::{
 /// Maximum number of times a write retries to reserve memory. Another writer may take memory that a
 /// flush has just released.
 const RESERVE_ATTEMPTS_MAX: u32 = 16;
-/// Longest time that a reservation waits for transient memory to be released, all attempts
-/// together. A write that closes tables for memory reserves again, and a batch reserves for each of
-/// its operations.
-pub(crate) const TRANSIENT_WAIT_MAX: Duration = Duration::from_millis(200);
 /// Bytes by which logged operations may exceed the budget before [`Engine::make_room`] writes
 /// something: each write of what is in memory costs syncs, so it should be worth them.
 pub(crate) const LOGGED_SLACK_BYTES: u64 = 4 << 20;
@@ -373,15 +372,16 @@ impl Context {
         self.budget.used().saturating_add(bytes) <= self.budget.limit()
     }
 
-    /// Waits until `bytes` are free, but no longer than [`TRANSIENT_WAIT_MAX`] after `began`.
-    /// Returns whether they are. Returns at once if no memory is transient and no checkpoint would
-    /// release any. Must not be called by a thread that holds a transient reservation.
-    pub(crate) fn await_release(&self, began: Duration, bytes: u64) -> bool {
+    /// Waits until `bytes` are free: at most [`TRANSIENT_WAIT_MAX`] after `began`, and as long as
+    /// the commit may wait. Returns whether they are. Returns at once if no memory
+    /// is transient and no checkpoint would release any. Must not be called by a thread that holds
+    /// a transient reservation.
+    pub(crate) fn await_release(&self, wait: &MemoryWait, began: Duration, bytes: u64) -> bool {
         while !self.has_free(bytes) {
-            if !self.budget.is_release_pending() || self.has_waited(began) {
+            if !self.budget.is_release_pending() || wait.is_over() || self.has_waited(began) {
                 return false;
             }
-            self.env.pause(TRANSIENT_WAIT_STEP);
+            wait.measure(&*self.env, || self.env.pause(TRANSIENT_WAIT_STEP));
             self.budget.reclaim(bytes);
         }
         true
@@ -394,32 +394,39 @@ impl Context {
 
     /// Calls `reserve` to reserve the memory of a write. Calls it again after
     /// [`Error::OutOfMemory`] while running work holds transient memory, and once after a wait for
-    /// checkpoints of tables that can then release some. All waits together take at most
-    /// [`TRANSIENT_WAIT_MAX`]. Must not be called by a thread that holds a transient reservation.
+    /// checkpoints of tables that can then release some. All waits of the commit together take at
+    /// most [`TRANSIENT_WAIT_MAX`]. Must not be called by a thread that holds a transient
+    /// reservation.
     pub(crate) fn reserve_with_retry(
         &self,
+        wait: &MemoryWait,
         bytes: u64,
         mut reserve: impl FnMut() -> Result<()>,
     ) -> Result<()> {
         match reserve() {
-            Err(Error::OutOfMemory { .. }) => self.retry_reserve(bytes, &mut reserve),
+            Err(Error::OutOfMemory { .. }) => self.retry_reserve(wait, bytes, &mut reserve),
             outcome => outcome,
         }
     }
 
     #[cold]
-    fn retry_reserve(&self, bytes: u64, reserve: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    fn retry_reserve(
+        &self,
+        wait: &MemoryWait,
+        bytes: u64,
+        reserve: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
         let mut awaits_checkpoint = true;
         let began = self.env.monotonic();
         for _ in 0..RESERVE_ATTEMPTS_MAX {
             let has_more = self.budget.transient_bytes() > 0 || self.has_free(bytes);
             let may_follow = has_more || awaits_checkpoint && self.budget.is_release_pending();
-            if !may_follow || self.has_waited(began) {
+            if !may_follow || wait.is_over() || self.has_waited(began) {
                 break;
             }
             awaits_checkpoint &= has_more;
             self.host.wake();
-            self.await_release(began, bytes);
+            self.await_release(wait, began, bytes);
             match reserve() {
                 Err(Error::OutOfMemory { .. }) => {}
                 outcome => return outcome,
@@ -455,7 +462,8 @@ pub trait Engine: Send + Sync {
     fn prefetch(&self, hint: Hint<'_, '_>);
 
     /// Refuses or delays a write before it is logged, and reserves what [`Engine::apply`] needs.
-    fn admit(&self, op: &Op<'_>) -> Result<()>;
+    /// Waits for memory as long as `wait` of the commit allows.
+    fn admit(&self, op: &Op<'_>, wait: &MemoryWait) -> Result<()>;
 
     /// Returns the memory that `admit` reserves for a put, and that only `apply` can release. A
     /// batch needs the sum of its operations at once. 0 if [`Engine::make_room`] makes the room.

@@ -17,8 +17,8 @@ use crate::{
     Result,
     contract::{
         Context, Cursor, Engine, EngineKind, EngineOption, EngineStats, Entry, HashOrder, Hint,
-        MaintenanceMode, MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork, Presence,
-        TableOptions, ValueSink, options::OptionReader,
+        MaintenanceMode, MemoryUse, MemoryWait, MultiGetSink, Op, OrderedEngine, PendingWork,
+        Presence, TableOptions, ValueSink, options::OptionReader,
     },
     util::{codec::Lsn, report::Report},
 };
@@ -106,8 +106,8 @@ impl Engine for AnyEngine {
     }
 
     #[inline]
-    fn admit(&self, op: &Op<'_>) -> Result<()> {
-        dispatch!(self, engine => engine.admit(op))
+    fn admit(&self, op: &Op<'_>, wait: &MemoryWait) -> Result<()> {
+        dispatch!(self, engine => engine.admit(op, wait))
     }
 
     fn admitted_bytes(&self, op: &Op<'_>) -> u64 {

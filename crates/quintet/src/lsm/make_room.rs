@@ -12,7 +12,7 @@ use super::{
 use crate::contract::RoomAttempts;
 use crate::{
     Result,
-    contract::{LOGGED_SLACK_BYTES, Op},
+    contract::{LOGGED_SLACK_BYTES, MemoryWait, Op},
     util::sync::Ordering,
 };
 
@@ -46,12 +46,17 @@ impl<V> WriteBuffer<V> {
 
     /// Admits a delete. Deletes free space: they are admitted even if a flush fails, for instance
     /// on a full disk. Fails as [`RoomAttempts::run`] does.
-    pub(super) fn admit_delete(&self, op: &Op<'_>, target: &impl FlushTarget<V>) -> Result<()> {
+    pub(super) fn admit_delete(
+        &self,
+        op: &Op<'_>,
+        wait: &MemoryWait,
+        target: &impl FlushTarget<V>,
+    ) -> Result<()> {
         let bytes = cost(op);
         let mut is_reserved = false;
         self.context.try_room(&self.room_attempts, || {
             self.rotate_if_full(target)?;
-            self.reserve(bytes, target)?;
+            self.reserve(bytes, wait, target)?;
             is_reserved = true;
             Ok(())
         })?;

@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::{Context, Op, RoomAttempts, TRANSIENT_WAIT_STEP},
+    contract::{Context, MemoryWait, Op, RoomAttempts, TRANSIENT_WAIT_STEP},
     io::write_throttle::DELAY_MAX,
     lsm::{
         memtable::arenas::Arenas,
@@ -43,7 +43,7 @@ use crate::{
     },
     util::{
         codec::{Lsn, to_u64, to_usize},
-        sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, lock, read},
+        sync::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock, read, shared_work::SharedWork},
     },
 };
 
@@ -127,8 +127,8 @@ pub(crate) struct WriteBuffer<V> {
     pub(super) installing: Mutex<()>,
     /// Held shared during an insert into the active memtable, exclusively to freeze it.
     pub(super) writing: RwLock<()>,
-    /// Held by the writer that finds memory for all writers that wait for it.
-    reserving: Mutex<()>,
+    /// Of the writer that finds memory for all writers that wait for it.
+    reserving: SharedWork,
     /// Bytes of memory for memtables and work: the budget without what indexes use.
     work_memory_bytes: AtomicU64,
     /// Monotonic time in microseconds of the last install of a version, or of the freeze that found
@@ -195,7 +195,7 @@ impl<V> WriteBuffer<V> {
             view: ArcSwap::new(Arc::new(view)),
             installing: Mutex::new(()),
             writing: RwLock::new(()),
-            reserving: Mutex::new(()),
+            reserving: SharedWork::default(),
             work_memory_bytes: AtomicU64::new(u64::MAX),
             frozen_since: AtomicU64::new(0),
             reserved: AtomicU64::new(0),
@@ -311,27 +311,41 @@ impl<V> WriteBuffer<V> {
 
     /// Reserves the memory of an operation. If the budget has none, flushes or waits for work that
     /// releases some, up to [`RESERVE_RETRIES_MAX`] times. Then it fails with `OutOfMemory`.
-    pub(super) fn reserve(&self, bytes: u64, target: &impl FlushTarget<V>) -> Result<()> {
+    pub(super) fn reserve(
+        &self,
+        bytes: u64,
+        wait: &MemoryWait,
+        target: &impl FlushTarget<V>,
+    ) -> Result<()> {
         if self.try_reserve(bytes).is_ok() {
             return Ok(());
         }
         let began = self.context.env.monotonic();
         for _ in 0..RESERVE_RETRIES_MAX {
-            self.await_memory(began, bytes);
+            self.await_memory(wait, began, bytes);
             // One writer at a time: a single flush may release enough for all.
-            let _reserving = lock(&self.reserving);
+            let reserving = self.reserving.begin_or_wait();
             if self.try_reserve(bytes).is_ok() {
                 self.record_stall(began);
                 return Ok(());
             }
+            if reserving.is_none() {
+                if !wait.count_turn() {
+                    break;
+                }
+                continue;
+            }
             if !self.view.load().is_unwritten() {
                 self.counters.helps_total.fetch_add(1, Ordering::Relaxed);
                 target.flush_backlog()?;
-            } else if self.context.budget.transient_bytes() > 0 && !self.context.has_waited(began) {
+            } else if self.context.budget.transient_bytes() > 0
+                && !wait.is_over()
+                && !self.context.has_waited(began)
+            {
                 // With nothing to flush, wait for a part of the running work first, then for all of
                 // it.
-                if !self.context.await_release(began, bytes) {
-                    target.await_work();
+                if !self.context.await_release(wait, began, bytes) {
+                    wait.measure(&*self.context.env, || target.await_work());
                 }
             } else {
                 break;
@@ -343,7 +357,7 @@ impl<V> WriteBuffer<V> {
 
     /// Waits up to [`SMALL_FLUSH_WAIT_MAX`] for running work to release memory, while there is
     /// little to flush. Many small files cost more than the wait. The work itself may take seconds.
-    fn await_memory(&self, began: Duration, bytes: u64) {
+    fn await_memory(&self, wait: &MemoryWait, began: Duration, bytes: u64) {
         let is_small = |view: &SuperVersion<V>| {
             view.frozen.is_empty() && view.active.charged() < self.list_bytes() / 2
         };
@@ -352,22 +366,28 @@ impl<V> WriteBuffer<V> {
             && budget.transient_bytes() > 0
             && is_small(&self.view.load())
             && env.monotonic().saturating_sub(began) < SMALL_FLUSH_WAIT_MAX
+            && !wait.is_over()
         {
-            env.pause(TRANSIENT_WAIT_STEP);
+            wait.measure(&**env, || env.pause(TRANSIENT_WAIT_STEP));
         }
     }
 
     /// Admits an operation: reserves its memory before it is logged. May delay the caller, make it
     /// flush, or fail with `OutOfMemory` or the error of a flush. Deletes free space: see
     /// [`WriteBuffer::admit_delete`].
-    pub(crate) fn admit(&self, op: &Op<'_>, target: &impl FlushTarget<V>) -> Result<()> {
+    pub(crate) fn admit(
+        &self,
+        op: &Op<'_>,
+        wait: &MemoryWait,
+        target: &impl FlushTarget<V>,
+    ) -> Result<()> {
         match op {
             Op::Put { .. } => {
                 self.rotate_if_full(target)?;
                 self.delay(cost(op));
-                self.reserve(cost(op), target)
+                self.reserve(cost(op), wait, target)
             }
-            Op::Delete { .. } => self.admit_delete(op, target),
+            Op::Delete { .. } => self.admit_delete(op, wait, target),
             Op::DeleteRange { .. } => {
                 self.context.try_room(&self.room_attempts, || self.rotate_if_full(target))
             }

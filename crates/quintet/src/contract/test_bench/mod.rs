@@ -19,8 +19,8 @@ pub(crate) use self::{
     shared_tests::*,
 };
 use super::{
-    Context, Cursor, Engine, Entry, Host, KeyRange, MaintenanceMode, MultiGetSink, Op, PendingWork,
-    TableOptions,
+    Context, Cursor, Engine, Entry, Host, KeyRange, MaintenanceMode, MemoryWait, MultiGetSink, Op,
+    PendingWork, TableOptions,
 };
 use crate::{
     Error, Result,
@@ -171,7 +171,7 @@ impl<E: Engine> Bench<E> {
 
 /// Admits and applies an operation, as the database does.
 pub(crate) fn commit(engine: &impl Engine, lsn: u64, op: &Op<'_>) -> Result<()> {
-    engine.admit(op)?;
+    engine.admit(op, &MemoryWait::default())?;
     engine.apply(Lsn(lsn), op)
 }
 

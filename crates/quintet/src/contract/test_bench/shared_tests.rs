@@ -3,8 +3,11 @@
 use super::{Bench, Random, Rows, background, check, compare, delete, detail, low, put};
 use crate::{
     Error,
-    contract::{Engine, KeyRange, MaintenanceMode, Op},
-    io::sim::{Call, Damage, Effect, Fault, Policy, When},
+    contract::{Engine, KeyRange, MaintenanceMode, MemoryWait, Op, TRANSIENT_WAIT_MAX},
+    io::{
+        Env as _,
+        sim::{Call, Damage, Effect, Fault, Policy, When},
+    },
     util::{
         codec::{Lsn, to_u64, to_usize},
         sync::Ordering,
@@ -233,7 +236,7 @@ pub(crate) fn release_memory<E: Engine>(bench: &Bench<E>) {
         put(&engine, step, &random.below(5_000).to_be_bytes(), &[7; 200]);
     }
     let refused = Op::Put { key: b"never", head: b"", body: &[1; 100] };
-    engine.admit(&refused).unwrap();
+    engine.admit(&refused, &MemoryWait::default()).unwrap();
     engine.cancel(&refused);
     assert!(budget.used() > 0);
     drop(engine);
@@ -260,7 +263,7 @@ pub(crate) fn exceed_budget<E: Engine>(bench: &Bench<E>) -> E {
     assert!(budget.used() <= budget.limit(), "{}", budget.used());
     let large =
         Op::Put { key: b"k", head: b"", body: &vec![0; to_usize(budget.limit()) + (1 << 20)] };
-    assert!(matches!(engine.admit(&large), Err(Error::OutOfMemory { .. })));
+    assert!(matches!(engine.admit(&large, &MemoryWait::default()), Err(Error::OutOfMemory { .. })));
     check(&engine);
     engine
 }
@@ -314,7 +317,7 @@ pub(crate) fn change_without_memory<E: Engine>(bench: &Bench<E>) {
         let key = number.to_be_bytes();
         let op = if number % 2 == 0 {
             let op = Op::Delete { key: &key };
-            engine.admit(&op).unwrap();
+            engine.admit(&op, &MemoryWait::default()).unwrap();
             op
         } else {
             rows.insert(key.to_vec(), vec![8; 100]);
@@ -346,4 +349,26 @@ pub(crate) fn delete_on_a_full_disk<E: Engine>(bench: &Bench<E>) {
     bench.env.clear_faults();
     engine.checkpoint(Lsn(40_001)).unwrap();
     compare(&engine, &Rows::new());
+}
+
+/// The operations of a commit wait for memory together no longer than a commit may, if running work
+/// keeps it.
+pub(crate) fn wait_together<E: Engine>(bench: &Bench<E>) {
+    let (engine, _) = bench.open();
+    let _held = bench.budget.reserve_transient(bench.budget.limit());
+    let (wait, began) = (MemoryWait::default(), bench.env.monotonic());
+    let mut refused = 0;
+    for number in 0..16_u64 {
+        let (key, body) = (number.to_be_bytes(), vec![7; to_usize(bench.budget.limit() / 16)]);
+        let op = Op::Put { key: &key, head: b"", body: &body };
+        match engine.admit(&op, &wait) {
+            Ok(()) => engine.cancel(&op),
+            Err(Error::OutOfMemory { .. }) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let waited = bench.env.monotonic().saturating_sub(began);
+    assert!(refused > 1, "{refused} operations found no memory");
+    assert!(waited >= TRANSIENT_WAIT_MAX, "{waited:?}");
+    assert!(waited < TRANSIENT_WAIT_MAX * 2, "{waited:?}");
 }

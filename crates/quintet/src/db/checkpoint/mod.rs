@@ -56,7 +56,10 @@ use crate::{
     util::{
         codec::Lsn,
         mutant::mutant,
-        sync::{AtomicU64, CachePadded, Mutex, Ordering, fair_mutex::FairMutex, lock},
+        sync::{
+            AtomicU64, CachePadded, Mutex, Ordering, fair_mutex::FairMutex, lock,
+            shared_work::SharedWork,
+        },
         timed_counter::TimedCounter,
     },
     wal::Log,
@@ -95,6 +98,8 @@ pub(crate) struct CheckpointScheduler {
     recovery_budget: u64,
     /// Held by a checkpoint round; one at a time.
     pub(crate) round: FairMutex,
+    /// Of the writer that closes tables for all writers that lack memory.
+    pub(crate) closing: SharedWork,
     /// No table needs the log below this LSN.
     log_start: AtomicU64,
     /// The LSN that the last successful round over all tables covered.
@@ -133,6 +138,7 @@ impl CheckpointScheduler {
             space_rounds: PeriodicRounds::new(SPACE_ROUND_PAUSE, now),
             advancing: Mutex::default(),
             round: FairMutex::default(),
+            closing: SharedWork::default(),
             log_start: AtomicU64::new(log_start.0),
             round_end: AtomicU64::new(0),
             rounds: CachePadded(TimedCounter::default()),

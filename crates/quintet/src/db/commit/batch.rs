@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::{Engine as _, Hint, Op},
+    contract::{Engine as _, Hint, MemoryWait, Op},
     db::{
         core::{Core, condition::Condition, durability::Durability},
         encoding::operations::{Ops, put_op},
@@ -64,16 +64,20 @@ impl Core {
             }
         }
         let is_plain = reads.is_none();
-        let outcome = match self.try_commit_batch(body, tables, reads.as_deref_mut(), durability) {
+        let wait = MemoryWait::default();
+        let attempt = |reads: Option<&mut TransactionReads>| {
+            self.try_commit_batch(body, tables, reads, &wait, durability)
+        };
+        let outcome = match attempt(reads.as_deref_mut()) {
             // Nothing is admitted any more: this thread may wait for a checkpoint round.
-            Err(Error::OutOfMemory { .. }) => self.after_closing_tables(|| {
-                self.try_commit_batch(body, tables, reads.as_deref_mut(), durability)
-            }),
+            Err(Error::OutOfMemory { .. }) => {
+                self.after_closing_tables(|| attempt(reads.as_deref_mut()))
+            }
             Err(Error::DiskFull { .. })
                 if operations(body, tables).all(|(_, op)| frees(&op))
                     && self.checkpoints.free_space() =>
             {
-                self.try_commit_batch(body, tables, reads, durability)
+                attempt(reads)
             }
             outcome => outcome,
         };
@@ -102,6 +106,7 @@ impl Core {
         body: &[u8],
         tables: &[BatchTable],
         reads: Option<&mut TransactionReads>,
+        wait: &MemoryWait,
         durability: Durability,
     ) -> Result<()> {
         self.tables.check_writable()?;
@@ -112,7 +117,7 @@ impl Core {
         self.admit_to_log(to_u64(body.len()), all_free)?;
         let mut admitted = 0;
         let logged = self
-            .admit_batch(body, tables, &mut admitted)
+            .admit_batch((body, tables), wait, &mut admitted)
             .and_then(|()| self.log_batch((body, tables), reads));
         match logged {
             Ok((appended, applied)) => {
@@ -128,13 +133,18 @@ impl Core {
         }
     }
 
-    fn admit_batch(&self, body: &[u8], tables: &[BatchTable], admitted: &mut usize) -> Result<()> {
+    fn admit_batch(
+        &self,
+        (body, tables): (&[u8], &[BatchTable]),
+        wait: &MemoryWait,
+        admitted: &mut usize,
+    ) -> Result<()> {
         tables.iter().try_for_each(|table| self.tables.check_takes_writes(table))?;
         for_each_prefetched(operations(body, tables), tables, |table, op| {
             table.engine.prefetch(write_hint(&op, hash_of(table, &op), 0));
-            table.engine.admit(&op)?;
+            table.engine.admit(&op, wait)?;
             *admitted += 1;
-            self.expiry.admit(&self.tables, table, &op)
+            self.expiry.admit(&self.tables, table, &op, wait)
         })
     }
 

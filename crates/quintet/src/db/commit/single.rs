@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    contract::{Engine as _, Op},
+    contract::{Engine as _, MemoryWait, Op},
     db::{
         core::{Core, condition::Condition, durability::Durability},
         encoding::operations::{Frame, size_of_pieces},
@@ -33,11 +33,12 @@ impl Core {
         if let Err(error) = self.tables.check_takes_writes(table) {
             return self.commit_to_successor((table, error), op, condition, durability);
         }
+        let wait = MemoryWait::default();
         let frame = Frame::alone(table.id, op);
         let pieces = frame.pieces(op);
         let admitted = self
             .admit_to_log(size_of_pieces(&pieces), frees(op))
-            .and_then(|()| self.admit_first(table, op));
+            .and_then(|()| self.admit_first(table, op, &wait));
         if let Err(error) = admitted {
             // A table that was cleared meanwhile may have no files any more.
             return self.commit_to_successor((table, error), op, condition, durability);
@@ -45,7 +46,7 @@ impl Core {
         table.engine.prefetch(write_hint(op, hash, 1));
         let logged = self
             .expiry
-            .admit(&self.tables, table, op)
+            .admit(&self.tables, table, op, &wait)
             .and_then(|()| self.log_and_apply(table, (op, hash), &pieces, condition));
         match logged {
             Ok(Some((appended, applied))) => {

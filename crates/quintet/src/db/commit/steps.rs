@@ -2,7 +2,7 @@
 
 use crate::{
     Error, Result,
-    contract::{Engine as _, Hint, Op, TRANSIENT_WAIT_MAX},
+    contract::{Engine as _, Hint, MemoryWait, Op, TRANSIENT_WAIT_MAX},
     db::{
         core::{Core, condition::Condition, durability::Durability},
         encoding::envelope::NEVER,
@@ -69,12 +69,19 @@ impl Core {
     /// if there is no memory for it. A delete that meets a full disk releases the space that is
     /// kept for it.
     #[inline]
-    pub(super) fn admit_first(&self, table: &TableState, op: &Op<'_>) -> Result<()> {
-        match table.engine.admit(op) {
+    pub(super) fn admit_first(
+        &self,
+        table: &TableState,
+        op: &Op<'_>,
+        wait: &MemoryWait,
+    ) -> Result<()> {
+        match table.engine.admit(op, wait) {
             // Nothing is admitted: this thread may wait for a checkpoint round.
-            Err(Error::OutOfMemory { .. }) => self.after_closing_tables(|| table.engine.admit(op)),
+            Err(Error::OutOfMemory { .. }) => {
+                self.after_closing_tables(|| table.engine.admit(op, wait))
+            }
             Err(Error::DiskFull { .. }) if frees(op) && self.checkpoints.free_space() => {
-                table.engine.admit(op)
+                table.engine.admit(op, wait)
             }
             outcome => outcome,
         }
@@ -87,11 +94,9 @@ impl Core {
     pub(super) fn after_closing_tables(&self, mut admit: impl FnMut() -> Result<()>) -> Result<()> {
         let began = self.env.monotonic();
         for _ in 0..ROOM_RETRIES_MAX {
-            // Another thread may be closing them in its round.
-            drop(self.checkpoints.round.lock());
-            let closed = self.close_unused(usize::MAX);
+            let may_have_more = self.close_for_writers();
             match admit() {
-                Err(Error::OutOfMemory { .. }) if closed > 0 => {}
+                Err(Error::OutOfMemory { .. }) if may_have_more => {}
                 outcome => return outcome,
             }
             if self.env.monotonic().saturating_sub(began) > TRANSIENT_WAIT_MAX {
@@ -99,6 +104,15 @@ impl Core {
             }
         }
         admit()
+    }
+
+    /// Closes tables without a handle, or waits for another writer that does. Returns whether there
+    /// may be more memory than before.
+    fn close_for_writers(&self) -> bool {
+        let Some(_closing) = self.checkpoints.closing.begin_or_wait() else { return true };
+        // Another thread may be closing them in its round.
+        drop(self.checkpoints.round.lock());
+        self.close_unused(usize::MAX) > 0
     }
 
     /// Cancels an admitted operation, in the table and in the expiry index.

@@ -20,7 +20,7 @@
 use super::steps::frees;
 use crate::{
     Result,
-    contract::Op,
+    contract::{MemoryWait, Op},
     db::{
         core::{
             Core,
@@ -112,10 +112,11 @@ impl Core {
         let Some(op) = computed.change.op(updated.key, &head) else { return Ok(Some(computed)) };
         let frame = Frame::alone(table.id, &op);
         self.admit_to_log(size_of_pieces(&frame.pieces(&op)), frees(&op))?;
-        self.admit_first(table, &op)?;
+        let wait = MemoryWait::default();
+        self.admit_first(table, &op, &wait)?;
         let round = self
             .expiry
-            .admit(&self.tables, table, &op)
+            .admit(&self.tables, table, &op, &wait)
             .and_then(|()| self.log_update(updated, &computed, (&frame, &op), again));
         match round {
             Ok(UpdateRound::Logged { logged: (appended, applied), other }) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::entry::ExpiryEntry;
 use crate::{
     Error, Result,
-    contract::{Engine as _, EngineKind, Op, TableOptions},
+    contract::{Engine as _, EngineKind, MemoryWait, Op, TableOptions},
     db::{
         catalog::tree::EXPIRY_INDEX_NAME,
         tables::{
@@ -75,10 +75,11 @@ impl ExpiryIndex {
         tables: &TableRegistry,
         table: &TableState,
         op: &Op<'_>,
+        wait: &MemoryWait,
     ) -> Result<()> {
         match ExpiryEntry::of(table.id, op) {
             None => Ok(()),
-            Some(entry) => self.admit_entry(tables, &entry),
+            Some(entry) => self.admit_entry(tables, &entry, wait),
         }
     }
 
@@ -89,13 +90,18 @@ impl ExpiryIndex {
         }
     }
 
-    fn admit_entry(&self, tables: &TableRegistry, entry: &ExpiryEntry<'_>) -> Result<()> {
+    fn admit_entry(
+        &self,
+        tables: &TableRegistry,
+        entry: &ExpiryEntry<'_>,
+        wait: &MemoryWait,
+    ) -> Result<()> {
         let index = match self.table() {
             Some(index) => index,
             None => &self.create(tables)?,
         };
         tables.check_usable(index)?;
-        index.engine.admit(&Op::Put { key: &entry.encode(), head: &[], body: &[] })
+        index.engine.admit(&Op::Put { key: &entry.encode(), head: &[], body: &[] }, wait)
     }
 
     fn create(&self, tables: &TableRegistry) -> Result<Arc<TableState>> {

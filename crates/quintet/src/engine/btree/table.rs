@@ -17,8 +17,8 @@ use crate::{
     },
     contract::{
         BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, HashOrder, Hint,
-        KeyRange, MaintenanceMode, MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork,
-        Presence, TableOptions, ValueSink, Visit,
+        KeyRange, MaintenanceMode, MemoryUse, MemoryWait, MultiGetSink, Op, OrderedEngine,
+        PendingWork, Presence, TableOptions, ValueSink, Visit,
     },
     util::{
         codec::{Lsn, to_u64},
@@ -99,7 +99,7 @@ impl Engine for BTree {
         }
     }
 
-    fn admit(&self, op: &Op<'_>) -> Result<()> {
+    fn admit(&self, op: &Op<'_>, _wait: &MemoryWait) -> Result<()> {
         let inner = &self.inner;
         if inner.replay_buffer.is_active() {
             inner.replay_buffer.end_replay();

@@ -8,7 +8,7 @@ use super::{entry::HEAD_BYTES_MAX, table::HashLog, write::LARGE_PART};
 use crate::contract::RoomAttempts;
 use crate::{
     Result,
-    contract::{LOGGED_SLACK_BYTES, Op},
+    contract::{LOGGED_SLACK_BYTES, MemoryWait, Op},
     util::{budget::Reservation, codec::to_u64, sync::Ordering},
 };
 
@@ -28,10 +28,11 @@ impl HashLog {
     /// few chunks.
     ///
     /// Fails with `OutOfMemory` if the budget has no memory for the write.
-    pub(super) fn admit_memory(&self, op: &Op<'_>) -> Result<()> {
+    pub(super) fn admit_memory(&self, op: &Op<'_>, wait: &MemoryWait) -> Result<()> {
         self.compact_if_behind();
         let Some(room) = self.missing_room(op, 0) else { return Ok(()) };
-        let reserve = || self.context.reserve_with_retry(room.bytes, || self.find_room(&room));
+        let reserve =
+            || self.context.reserve_with_retry(wait, room.bytes, || self.find_room(&room));
         match op {
             // It goes on without room, since the disk may be full.
             Op::Delete { .. } => self.context.try_room(&self.room_attempts, reserve),

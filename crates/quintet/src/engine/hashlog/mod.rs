@@ -84,8 +84,8 @@ use crate::{
     Result,
     contract::{
         Cursor, Engine, EngineKind, EngineStats, Entry, FoundValue, HashOrder, Hint,
-        MaintenanceMode, MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork, Presence,
-        ValueSink, replay_one_by_one, unordered,
+        MaintenanceMode, MemoryUse, MemoryWait, MultiGetSink, Op, OrderedEngine, PendingWork,
+        Presence, ValueSink, replay_one_by_one, unordered,
     },
     util::{
         codec::{Lsn, to_u64},
@@ -143,8 +143,8 @@ impl Engine for HashLog {
         }
     }
 
-    fn admit(&self, op: &Op<'_>) -> Result<()> {
-        self.admit_memory(op)?;
+    fn admit(&self, op: &Op<'_>, wait: &MemoryWait) -> Result<()> {
+        self.admit_memory(op, wait)?;
         match op {
             Op::Put { key, .. } | Op::Delete { key } => {
                 // The line arrives while the record is copied into the log.

@@ -44,8 +44,8 @@ use crate::{
     Error, Result,
     contract::{
         Context, Cursor, Engine, EngineKind, EngineStats, Entry, HashOrder, Hint, MaintenanceMode,
-        MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork, Presence, TableOptions, ValueSink,
-        replay_one_by_one, unordered,
+        MemoryUse, MemoryWait, MultiGetSink, Op, OrderedEngine, PendingWork, Presence,
+        TableOptions, ValueSink, replay_one_by_one, unordered,
     },
     engine::naive::table::{HashTable, Keyed as _},
     io::Open,
@@ -344,11 +344,11 @@ impl Engine for Naive {
 
     fn prefetch(&self, _hint: Hint<'_, '_>) {}
 
-    fn admit(&self, op: &Op<'_>) -> Result<()> {
+    fn admit(&self, op: &Op<'_>, wait: &MemoryWait) -> Result<()> {
         if let Op::Put { key, head, body } = op {
             let cost = cost(key.len() + head.len() + body.len());
             let budget = &self.context.budget;
-            self.context.reserve_with_retry(cost, || budget.reserve(cost))?;
+            self.context.reserve_with_retry(wait, cost, || budget.reserve(cost))?;
             self.reserved.fetch_add(cost, Ordering::Relaxed);
         }
         Ok(())

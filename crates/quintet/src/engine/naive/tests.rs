@@ -159,9 +159,9 @@ fn the_budget_is_exact() {
     let used = || bench.budget.used();
     let op = Op::Put { key: b"k", head: b"", body: &[1; 1000] };
     // Two writers of one key, and one whose condition does not hold.
-    naive.admit(&op).unwrap();
-    naive.admit(&op).unwrap();
-    naive.admit(&op).unwrap();
+    naive.admit(&op, &MemoryWait::default()).unwrap();
+    naive.admit(&op, &MemoryWait::default()).unwrap();
+    naive.admit(&op, &MemoryWait::default()).unwrap();
     naive.cancel(&op);
     naive.apply(Lsn(0), &op).unwrap();
     naive.apply(Lsn(8), &op).unwrap();

@@ -63,8 +63,8 @@ use crate::{
     Result,
     contract::{
         BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, HashOrder, Hint,
-        KeyRange, MaintenanceMode, MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork,
-        Presence, TableOptions, ValueSink, Visit,
+        KeyRange, MaintenanceMode, MemoryUse, MemoryWait, MultiGetSink, Op, OrderedEngine,
+        PendingWork, Presence, TableOptions, ValueSink, Visit,
     },
     lsm::range::{RangeEntries, scan_page, visit_range},
     util::{codec::Lsn, report::Report},
@@ -121,8 +121,8 @@ impl Engine for Slm {
         }
     }
 
-    fn admit(&self, op: &Op<'_>) -> Result<()> {
-        self.table.write_buffer.admit(op, &*self.table)
+    fn admit(&self, op: &Op<'_>, wait: &MemoryWait) -> Result<()> {
+        self.table.write_buffer.admit(op, wait, &*self.table)
     }
 
     fn admitted_bytes(&self, op: &Op<'_>) -> u64 {

@@ -7,8 +7,8 @@ use crate::{
     Result,
     contract::{
         BulkLoad, Context, Cursor, Engine, EngineStats, Entry, EntryIter, HashOrder, Hint,
-        KeyRange, MaintenanceMode, MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork,
-        Presence, TableOptions, ValueSink, Visit,
+        KeyRange, MaintenanceMode, MemoryUse, MemoryWait, MultiGetSink, Op, OrderedEngine,
+        PendingWork, Presence, TableOptions, ValueSink, Visit,
     },
     lsm::range::{RangeEntries, scan_page, visit_range},
     util::{codec::Lsn, report::Report, sync::Ordering},
@@ -56,8 +56,8 @@ impl Engine for Tph {
         }
     }
 
-    fn admit(&self, op: &Op<'_>) -> Result<()> {
-        self.store.write_buffer.admit(op, &*self.store)
+    fn admit(&self, op: &Op<'_>, wait: &MemoryWait) -> Result<()> {
+        self.store.write_buffer.admit(op, wait, &*self.store)
     }
 
     fn admitted_bytes(&self, op: &Op<'_>) -> u64 {

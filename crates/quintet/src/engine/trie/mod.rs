@@ -86,8 +86,8 @@ use crate::{
     Result,
     contract::{
         Context, Cursor, Engine, EngineKind, EngineStats, Entry, FoundValue, HashOrder, Hint,
-        MaintenanceMode, MemoryUse, MultiGetSink, Op, OrderedEngine, PendingWork, Presence,
-        TableOptions, ValueSink, replay_one_by_one, unordered,
+        MaintenanceMode, MemoryUse, MemoryWait, MultiGetSink, Op, OrderedEngine, PendingWork,
+        Presence, TableOptions, ValueSink, replay_one_by_one, unordered,
     },
     engine::trie::index::LookupStep,
     util::{codec::Lsn, report::Report, sync::Ordering},
@@ -166,11 +166,12 @@ impl Engine for Trie {
         }
     }
 
-    fn admit(&self, op: &Op<'_>) -> Result<()> {
+    fn admit(&self, op: &Op<'_>, wait: &MemoryWait) -> Result<()> {
         let needed = self.bytes_needed(op);
         if needed > 0 {
             self.compact_for_writer();
-            self.context.reserve_with_retry(needed, || self.ensure_room_for(op, needed))?;
+            let make_room = || self.ensure_room_for(op, needed);
+            self.context.reserve_with_retry(wait, needed, make_room)?;
         }
         match op {
             Op::Put { key, .. } | Op::Delete { key } if self.is_cold.load(Ordering::Relaxed) => {

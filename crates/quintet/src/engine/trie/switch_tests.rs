@@ -204,7 +204,7 @@ fn admitted_writes_of_one_path() {
     let (_bench, engine, mut rows) = cold_list(9);
     let ops = [1, 3].map(|number| (crafted(number), value(number + 90)));
     for (key, body) in &ops {
-        engine.admit(&Op::Put { key, head: b"", body }).unwrap();
+        engine.admit(&Op::Put { key, head: b"", body }, &MemoryWait::default()).unwrap();
     }
     for (key, body) in ops {
         engine.apply(Lsn(20_000), &Op::Put { key: &key, head: b"", body: &body }).unwrap();
@@ -430,7 +430,7 @@ fn a_refused_write_leaves_nothing_read_ahead() {
     let (_bench, engine, _) = cold_list(17);
     let key = crafted(3);
     let op = Op::Put { key: &key, head: b"", body: b"" };
-    engine.admit(&op).unwrap();
+    engine.admit(&op, &MemoryWait::default()).unwrap();
     engine.cancel(&op);
     assert!(engine.prefetched.is_empty());
     commit(&engine, 20_000, &op).unwrap();

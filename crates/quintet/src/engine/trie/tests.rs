@@ -460,7 +460,7 @@ fn work_on_a_failing_disk(engine: &Trie, rows: &mut Rows, steps: std::ops::Range
     for step in steps {
         let (key, value) = (format!("key-{}", step % 90), format!("{step:03000}"));
         let op = Op::Put { key: key.as_bytes(), head: b"", body: value.as_bytes() };
-        if engine.admit(&op).is_ok() {
+        if engine.admit(&op, &MemoryWait::default()).is_ok() {
             engine.apply(Lsn(step), &op).unwrap();
             rows.insert(key.into_bytes(), value.into_bytes());
         }
@@ -534,11 +534,11 @@ fn no_write_reads_the_disk_once_it_is_admitted() {
             _ => Op::Put { key: key.as_bytes(), head: b"", body: value.as_bytes() },
         };
         bench.env.inject(Fault::new(&[Call::Read], When::From(1), Effect::Io));
-        let first = engine.admit(&op);
+        let first = engine.admit(&op, &MemoryWait::default());
         bench.env.clear_faults();
         if first.is_err() {
             refused += 1;
-            engine.admit(&op).unwrap();
+            engine.admit(&op, &MemoryWait::default()).unwrap();
         }
         granted += 1;
         bench.env.inject(Fault::new(&[Call::Read], When::From(1), Effect::Io));
@@ -797,4 +797,9 @@ fn a_full_disk_is_not_tried_for_each_change() {
 #[test]
 fn changes_go_on_without_memory() {
     test_bench::change_without_memory(&Bench::new(43).with_budget(4 << 20));
+}
+
+#[test]
+fn operations_of_a_commit_wait_together() {
+    test_bench::wait_together(&Bench::new(44).with_budget(1 << 20));
 }

@@ -459,6 +459,8 @@ bugs! {
     RoomIsUnbounded = 407, "room-is-unbounded";
     /// Deletes are refused if other tables hold the memory.
     RoomNeedsMemory = 409, "room-needs-memory";
+    /// Each operation of a batch waits for memory as long as a commit may.
+    WaitsAreApart = 424, "waits-are-apart";
     // Persistent memory.
     /// A slab is used before its directory word is persistent.
     PmemForgetsSlab = 136, "pmem-forgets-slab";

@@ -5,12 +5,13 @@
 //! never from `std`. With `--cfg tsan` the locks are those of [`tsan_locks`], which
 //! `ThreadSanitizer` can see.
 //!
-//! Besides: a fair lock ([`fair_mutex`]), cache padding ([`CachePadded`]) and a spinning wait
-//! ([`Backoff`]).
+//! Besides: a fair lock ([`fair_mutex`]), work that one thread does for all ([`shared_work`]),
+//! cache padding ([`CachePadded`]) and a spinning wait ([`Backoff`]).
 
 pub mod fair_mutex;
 #[cfg(all(test, model))]
 pub mod model_check;
+pub mod shared_work;
 #[cfg(tsan)]
 pub mod tsan_locks;
 

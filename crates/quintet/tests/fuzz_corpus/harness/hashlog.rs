@@ -9,7 +9,9 @@ use quintet::{
     testing::{
         codec::Lsn,
         disk::sim::{Damage, SimEnv},
-        engine::{Cursor, Engine, EngineKind, Op, PendingWork, TableOptions, hashlog::HashLog},
+        engine::{
+            Cursor, Engine, EngineKind, MemoryWait, Op, PendingWork, TableOptions, hashlog::HashLog,
+        },
         report::Report,
     },
 };
@@ -44,7 +46,7 @@ fn base() -> &'static SimEnv {
         let mut lsn = 0;
         let mut apply = |op: &Op<'_>| {
             lsn += 8;
-            table.admit(op).expect("room");
+            table.admit(op, &MemoryWait::default()).expect("room");
             table.apply(Lsn(lsn), op).expect("room");
         };
         for key in ["a", "key", "another key", "expiring"] {
@@ -102,7 +104,7 @@ fn use_table(table: &HashLog) -> bool {
     let op = Op::Put { key: b"added", head: b"", body: b"later" };
     let outcome = table.get(b"key").map(drop).and_then(|()| {
         table.multi_get(&[b"a", b"large", b"nothing"], MultiGetSink::Append(&mut Vec::new()))?;
-        table.admit(&op)?;
+        table.admit(&op, &MemoryWait::default())?;
         table.apply(Lsn(LSN), &op)?;
         let value = table.get(b"added")?.expect("what was just put");
         assert_eq!(&value[..], b"later");

@@ -7,7 +7,9 @@ use quintet::{
     testing::{
         codec::{Decoder, Lsn},
         disk::sim::SimEnv,
-        engine::{Context, Engine, EngineKind, MaintenanceMode, Op, TableOptions, slm::Slm},
+        engine::{
+            Context, Engine, EngineKind, MaintenanceMode, MemoryWait, Op, TableOptions, slm::Slm,
+        },
     },
 };
 
@@ -48,7 +50,7 @@ fn base() -> &'static (SimEnv, Lsn) {
         for number in 80..100_u64 {
             let key = format!("key-{}", number % 90);
             let op = Op::Put { key: key.as_bytes(), head: b"", body: &[8; 20] };
-            table.admit(&op).expect("room");
+            table.admit(&op, &MemoryWait::default()).expect("room");
             table.apply(Lsn(number), &op).expect("room");
         }
         table.checkpoint(Lsn(100)).expect("room");

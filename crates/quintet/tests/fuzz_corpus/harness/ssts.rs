@@ -3,7 +3,7 @@
 use quintet::testing::engine::MaintenanceMode;
 use quintet::testing::{
     codec::{Lsn, crc32c, crc32c_append},
-    engine::{Engine, KeyRange, Op},
+    engine::{Engine, KeyRange, MemoryWait, Op},
     report::Report,
 };
 
@@ -111,7 +111,7 @@ pub(super) fn fill(table: &impl Engine, deletes: bool) {
         let put = Op::Put { key: key.as_bytes(), head: b"", body: &body };
         let delete = Op::Delete { key: key.as_bytes() };
         let op = if deletes && number > 60 && number % 2 == 0 { delete } else { put };
-        table.admit(&op).expect("room");
+        table.admit(&op, &MemoryWait::default()).expect("room");
         table.apply(Lsn(number), &op).expect("room");
         if number == 50 || number == 79 {
             table.checkpoint(Lsn(number)).expect("room");
@@ -138,7 +138,7 @@ pub(super) fn use_table(table: &impl Engine) {
         explains_itself(&error);
     }
     let op = Op::Put { key: b"added", head: b"", body: b"later" };
-    let outcome = table.admit(&op).and_then(|()| {
+    let outcome = table.admit(&op, &MemoryWait::default()).and_then(|()| {
         table.apply(Lsn(LSN), &op)?;
         table.checkpoint(Lsn(LSN + 8))?;
         table.maintain(MaintenanceMode::Full)

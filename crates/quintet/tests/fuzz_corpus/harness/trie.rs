@@ -9,7 +9,9 @@ use quintet::{
     testing::{
         codec::{Lsn, crc32c, crc32c_append},
         disk::{Env, sim::SimEnv},
-        engine::{Cursor, Engine, EngineKind, MultiGetSink, Op, TableOptions, trie::Trie},
+        engine::{
+            Cursor, Engine, EngineKind, MemoryWait, MultiGetSink, Op, TableOptions, trie::Trie,
+        },
         report::Report,
     },
 };
@@ -74,7 +76,7 @@ fn base(paths: Paths) -> &'static (SimEnv, String) {
             let body = vec![7; if number == 60 { 20_000 } else { 40 }];
             let key = key(number, paths);
             let op = Op::Put { key: key.as_bytes(), head: b"", body: &body };
-            table.admit(&op).expect("room");
+            table.admit(&op, &MemoryWait::default()).expect("room");
             table.apply(Lsn(number), &op).expect("room");
         }
         table.checkpoint(Lsn(KEYS)).expect("room");
@@ -131,7 +133,9 @@ fn open_with(name: &str, bytes: Vec<u8>, paths: Paths) {
         let put = Op::Put { key: key.as_bytes(), head: b"", body: b"later" };
         let delete = Op::Delete { key: key.as_bytes() };
         let op = if number % 80 == 0 { put } else { delete };
-        let outcome = table.admit(&op).and_then(|()| table.apply(Lsn(KEYS + number), &op));
+        let outcome = table
+            .admit(&op, &MemoryWait::default())
+            .and_then(|()| table.apply(Lsn(KEYS + number), &op));
         if let Err(error) = outcome {
             explains_itself(&error);
         }

@@ -26,7 +26,7 @@ use std::borrow::Borrow;
 use super::{batch::Batch, table::Table, typed::TypedTable, write_options::PutOptions};
 use crate::{
     Error, Result,
-    contract::{BulkLoad, Engine as _, Op, OrderedEngine},
+    contract::{BulkLoad, Engine as _, MemoryWait, Op, OrderedEngine},
     db::{
         core::condition::Condition,
         core::{Core, durability::Durability},
@@ -242,7 +242,7 @@ impl SortedLoader {
             }
             LoadPath::BypassesLog => {
                 if expiry_of(op).is_some() {
-                    core.expiry.admit(&core.tables, state, op)?;
+                    core.expiry.admit(&core.tables, state, op, &MemoryWait::default())?;
                     core.expiry.add_loaded(state, op)?;
                     self.expires = true;
                 }

@@ -14,7 +14,7 @@ use crate::{
         page_allocator::CheckpointEnd,
     },
     contract::{
-        Context, Engine, EngineKind, Hint, KeyRange, MaintenanceMode, Op, PendingWork,
+        Context, Engine, EngineKind, Hint, KeyRange, MaintenanceMode, MemoryWait, Op, PendingWork,
         TableOptions,
         test_bench::{self, check, contents, delete, findings, put},
     },
@@ -91,12 +91,12 @@ fn a_disk_that_cannot_be_read_stops_no_admitted_write() {
             _ => Op::Delete { key: &key },
         };
         bench.env.inject(unreadable());
-        let admitted = table.admit(&op);
+        let admitted = table.admit(&op, &MemoryWait::default());
         if let Err(error) = admitted {
             assert!(matches!(error, Error::Io { .. }), "{error}");
             refused += 1;
             bench.env.clear_faults();
-            table.admit(&op).unwrap();
+            table.admit(&op, &MemoryWait::default()).unwrap();
         }
         bench.env.clear_faults();
         if step % 16 == 0 {
@@ -123,13 +123,13 @@ fn what_is_taken_back_is_let_go_of() {
     for number in 0..1_000 {
         let (key, grown) = (key(number), [3; 60]);
         let op = Op::Put { key: &key, head: &[], body: &grown };
-        table.admit(&op).unwrap();
-        table.admit(&op).unwrap();
+        table.admit(&op, &MemoryWait::default()).unwrap();
+        table.admit(&op, &MemoryWait::default()).unwrap();
         table.cancel(&op);
         table.apply(Lsn(1), &op).unwrap();
         table.cancel(&op);
         let delete = Op::Delete { key: &key };
-        table.admit(&delete).unwrap();
+        table.admit(&delete, &MemoryWait::default()).unwrap();
         table.cancel(&delete);
     }
     assert_eq!(table.inner.admissions.len(), 0);
@@ -137,7 +137,7 @@ fn what_is_taken_back_is_let_go_of() {
     // A batch of more leaves than the cache has room for keeps some of them.
     let keys: Vec<_> = (0..50_000).map(key).collect();
     for key in &keys {
-        table.admit(&Op::Put { key, head: &[], body: &[4; 60] }).unwrap();
+        table.admit(&Op::Put { key, head: &[], body: &[4; 60] }, &MemoryWait::default()).unwrap();
     }
     assert!(table.inner.admissions.len() < 200, "{}", table.inner.admissions.len());
     for key in &keys {
@@ -245,7 +245,7 @@ fn a_batch_larger_than_the_cache_grows_it_little() {
         let keys: Vec<_> = (0..300).map(|step| key((batch * 7919 + step * 131) % 40_000)).collect();
         let put = |key| Op::Put { key, head: &[], body: &[8; 100] };
         for key in &keys {
-            table.admit(&put(key)).unwrap();
+            table.admit(&put(key), &MemoryWait::default()).unwrap();
         }
         for key in &keys {
             table.apply(Lsn(1), &put(key)).unwrap();

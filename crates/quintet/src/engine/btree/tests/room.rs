@@ -87,7 +87,7 @@ fn deletes_on_a_full_disk_do_not_write_back_each() {
     for number in 0..20_000 {
         let key = key(number);
         let put = Op::Put { key: &key, head: &[], body: &[8; 100] };
-        match table.admit(&put) {
+        match table.admit(&put, &MemoryWait::default()) {
             Ok(()) => table.cancel(&put),
             Err(error) => {
                 assert!(matches!(error, Error::DiskFull { .. }), "{error}");

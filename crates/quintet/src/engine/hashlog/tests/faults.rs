@@ -195,7 +195,7 @@ fn memory_is_given_up_only_for_what_is_durable() {
     for lsn in 1..4000_u64 {
         let key = format!("key{lsn}").into_bytes();
         let op = Op::Put { key: &key, head: b"", body: &[7; 100] };
-        match table.admit(&op) {
+        match table.admit(&op, &MemoryWait::default()) {
             Ok(()) => {
                 table.apply(Lsn(lsn), &op).unwrap();
                 model.insert(key, vec![7; 100]);
@@ -228,10 +228,10 @@ fn a_key_that_cannot_be_read_is_refused_before_it_is_logged() {
     for effect in [Effect::Io, Effect::TryAgain] {
         bench.env.inject(Fault::new(&[Call::Read], When::From(1), effect));
         let cold = Op::Delete { key: b"key5" };
-        assert!(matches!(table.admit(&cold), Err(Error::Io { .. })));
+        assert!(matches!(table.admit(&cold, &MemoryWait::default()), Err(Error::Io { .. })));
         bench.env.clear_faults();
         // What was read ahead serves the write, whatever the disk does then.
-        table.admit(&cold).unwrap();
+        table.admit(&cold, &MemoryWait::default()).unwrap();
         bench.env.inject(Fault::new(&[Call::Read], When::From(1), effect));
         if effect == Effect::Io {
             table.cancel(&cold);

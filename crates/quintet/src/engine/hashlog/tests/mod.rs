@@ -412,3 +412,8 @@ fn a_full_disk_is_not_tried_for_each_change() {
 fn changes_go_on_without_memory() {
     test_bench::change_without_memory(&Bench::new(43).with_budget(4 << 20));
 }
+
+#[test]
+fn operations_of_a_commit_wait_together() {
+    test_bench::wait_together(&Bench::new(44).with_budget(1 << 20));
+}

@@ -149,3 +149,13 @@ fn changes_go_on_without_memory() {
     without_memory();
     finds(Bug::RoomNeedsMemory, without_memory);
 }
+
+fn waits() {
+    test_bench::wait_together(&Bench::new(64).with_budget(1 << 20));
+}
+
+#[test]
+fn operations_of_a_commit_wait_together() {
+    waits();
+    finds(Bug::WaitsAreApart, waits);
+}

@@ -37,3 +37,8 @@ fn a_full_disk_is_not_tried_for_each_change() {
 fn changes_go_on_without_memory() {
     test_bench::change_without_memory(&Bench::new(18, "sorted").with_budget(4 << 20));
 }
+
+#[test]
+fn operations_of_a_commit_wait_together() {
+    test_bench::wait_together(&Bench::new(19, "sorted").with_budget(1 << 20));
+}
