@@ -70,6 +70,11 @@ impl Head {
         [self.spilled_version(), expiries.and_then(|expiries| expiries.spilled_version())]
     }
 
+    /// Whether the key is in a list of the ordered table, or has elements there.
+    pub(super) fn is_listed(&self) -> bool {
+        self.expiry.is_some() || self.field_expiries.is_some() || self.spilled_version().is_some()
+    }
+
     /// Whether the value is a collection without elements.
     pub(super) fn is_empty(&self) -> bool {
         matches!(&self.body, Body::Elements(elements) if elements.count == 0)
@@ -112,9 +117,18 @@ impl Head {
 
     /// Decodes a head. Returns `None` if it is damaged.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut head = Self::decode_to_replace(bytes)?;
+        if let Body::Str(value) = &mut head.body {
+            value.extend_from_slice(split(bytes)?.3);
+        }
+        Some(head)
+    }
+
+    /// Decodes a head as [`Head::decode`] does. A string is left empty: the caller replaces it.
+    pub(super) fn decode_to_replace(bytes: &[u8]) -> Option<Self> {
         let (kind, expiry, is_spilled, mut rest) = split(bytes)?;
         if kind == Kind::String {
-            return Some(Self::new(expiry, Body::Str(rest.to_vec())));
+            return Some(Self::new(expiry, Body::Str(Vec::new())));
         }
         let mut field_expiries = None;
         if bytes.first().is_some_and(|first| first & KIND_BITS == EXPIRING_HASH) {

@@ -28,6 +28,13 @@ impl Stored {
             versions: head.spilled_versions(),
         }
     }
+
+    /// Whether some list has the key.
+    fn is_listed(&self) -> bool {
+        self.expiry.is_some()
+            || self.first_field_expiry.is_some()
+            || self.versions.iter().any(Option::is_some)
+    }
 }
 
 /// A key as a unit sees it.
@@ -66,6 +73,28 @@ impl Slot {
         batch: &mut Batch,
         encoded: &mut Vec<u8>,
     ) {
+        // Most keys are strings that do not expire: no list has them.
+        let was_listed = self.stored.as_ref().is_some_and(Stored::is_listed);
+        let is_listed = self.head.as_ref().is_some_and(Head::is_listed);
+        if was_listed || is_listed {
+            self.write_lists(tables, kept, batch);
+        }
+        let Some(head) = &self.head else {
+            if self.stored.is_some() {
+                batch.delete(&tables.keys, &self.key);
+            }
+            return;
+        };
+        encoded.clear();
+        head.encode(encoded);
+        batch.put(&tables.keys, &self.key, &encoded);
+        if is_listed {
+            self.write_changed_elements(head, tables, batch, encoded);
+        }
+    }
+
+    /// Adds the changes of the lists to a batch.
+    fn write_lists(&self, tables: &Tables, kept: &[u64], batch: &mut Batch) {
         let old = self.stored.unwrap_or_default();
         let new = self.head.as_ref().map(Stored::of).unwrap_or_default();
         let mut relist = |old: Option<u64>, new: Option<u64>, entry: fn(u64, &[u8]) -> Vec<u8>| {
@@ -85,16 +114,17 @@ impl Slot {
                 batch.put(&tables.elements, dead_entry(version), []);
             }
         }
-        let Some(head) = &self.head else {
-            if self.stored.is_some() {
-                batch.delete(&tables.keys, &self.key);
-            }
-            return;
-        };
-        encoded.clear();
-        head.encode(encoded);
-        batch.put(&tables.keys, &self.key, &encoded);
-        let [version, expiries_version] = new.versions;
+    }
+
+    /// Adds the changed elements in the ordered table to a batch.
+    fn write_changed_elements(
+        &self,
+        head: &Head,
+        tables: &Tables,
+        batch: &mut Batch,
+        encoded: &mut Vec<u8>,
+    ) {
+        let [version, expiries_version] = head.spilled_versions();
         if let Some(version) = version {
             write_elements(version, &self.pending, tables, batch, encoded);
         }

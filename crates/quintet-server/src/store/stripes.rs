@@ -10,8 +10,9 @@ use std::{
 
 use super::database_id::DatabaseId;
 
-/// Number of stripes, a power of two. Two random keys of two clients collide in one of 1,024 cases.
-const STRIPES: usize = 1024;
+/// Number of stripes, a power of two. A unit holds up to some hundred, and one of another thread
+/// that meets one of them commits early and waits. With 64 keys each, one of two units does so.
+const STRIPES: usize = 8192;
 
 /// The locks.
 #[derive(Debug)]

@@ -180,7 +180,8 @@ impl<'s> Unit<'s> {
     }
 
     fn lock_stripe(&mut self, stripe: usize, may_wait: bool) -> bool {
-        if self.guards.iter().any(|(held, _)| *held == stripe) {
+        // A unit that may wait held none before the command, whose stripes differ.
+        if !may_wait && self.guards.iter().any(|(held, _)| *held == stripe) {
             return true;
         }
         let stripes = &self.store.stripes;
@@ -428,7 +429,7 @@ impl<'s> Unit<'s> {
     }
 
     fn replace(&mut self, database: DatabaseId, key: &[u8], head: Option<Head>) -> Done {
-        let index = self.slot(database, key)?;
+        let index = self.slot_with(database, key, Head::decode_to_replace)?;
         let mut is_new = false;
         if let Some(slot) = self.slots.get_mut(index) {
             is_new = slot.head.is_none() && head.is_some();
@@ -467,6 +468,16 @@ impl<'s> Unit<'s> {
 
     /// The slot of a key. Loads its head if the unit has none.
     fn slot(&mut self, database: DatabaseId, key: &[u8]) -> Done<usize> {
+        self.slot_with(database, key, Head::decode)
+    }
+
+    /// As [`Self::slot`], with the function that decodes a head.
+    fn slot_with(
+        &mut self,
+        database: DatabaseId,
+        key: &[u8],
+        decode: impl FnOnce(&[u8]) -> Option<Head>,
+    ) -> Done<usize> {
         let hash = self.store.stripes.hash(database, key);
         if let Some(index) = self.find_hash(hash, database, key) {
             return Ok(index);
@@ -479,7 +490,7 @@ impl<'s> Unit<'s> {
         if let Some(tables) = self.tables(database)
             && tables.keys.get_into(key, &mut self.scratch)?
         {
-            let mut loaded = Head::decode(&self.scratch).ok_or_else(|| damaged(key))?;
+            let mut loaded = decode(&self.scratch).ok_or_else(|| damaged(key))?;
             stored = Some(Stored::of(&loaded));
             self.bytes += self.scratch.len();
             if self.limits.load(self.scratch.len()).is_break() {
