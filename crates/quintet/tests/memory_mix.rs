@@ -172,6 +172,8 @@ struct Worker<'a> {
     keys: u64,
     number: u64,
     value: Vec<u8>,
+    /// The longest call of a step that makes several.
+    longest_call: (Duration, &'static str),
 }
 
 fn key(number: u64) -> Vec<u8> {
@@ -333,11 +335,22 @@ impl Worker<'_> {
     fn create_and_drop(&mut self) -> Result<()> {
         let name = format!("own/{}", self.number);
         let kind = self.table().kind();
-        let table = self.db.create_table(&name, TableOptions::new(kind))?;
-        let written = (0..20).try_for_each(|number: u64| table.put(number.to_be_bytes(), [7; 50]));
+        let db = self.db;
+        let table = self.call("create", || db.create_table(&name, TableOptions::new(kind)))?;
+        let written = (0..20).try_for_each(|number: u64| {
+            self.call("put", || table.put(number.to_be_bytes(), [7; 50]))
+        });
         drop(table);
-        self.db.drop_table(&name)?;
+        self.call("drop", || db.drop_table(&name))?;
         written
+    }
+
+    /// Makes one call of a step that makes several.
+    fn call<T>(&mut self, name: &'static str, call: impl FnOnce() -> Result<T>) -> Result<T> {
+        let began = Instant::now();
+        let outcome = call();
+        self.longest_call = self.longest_call.max((began.elapsed(), name));
+        outcome
     }
 }
 
@@ -384,7 +397,9 @@ fn child_that_mixes() {
                 scope.spawn(move || {
                     let random = Random(mix(number ^ mix(thread)));
                     let (keys, number, value) = (round.keys, thread, Vec::new());
-                    let mut worker = Worker { db, tables, random, keys, number, value };
+                    let longest_call = (Duration::ZERO, "");
+                    let mut worker =
+                        Worker { db, tables, random, keys, number, value, longest_call };
                     while Instant::now() < end {
                         run_step(&mut worker, tally);
                     }
@@ -427,10 +442,15 @@ fn run_step(worker: &mut Worker<'_>, tally: &Tally) {
     let (doing, outcome) = worker.step();
     let took = began.elapsed();
     tally.operations.fetch_add(1, Ordering::Relaxed);
-    // These two do all the work that there is, after that of others who asked for it.
-    if !["persist", "compact"].contains(&doing) {
+    let call = match doing {
+        // These two do all the work that there is, after that of others who asked for it.
+        "persist" | "compact" => None,
+        "create and drop" => Some(std::mem::take(&mut worker.longest_call)),
+        _ => Some((took, doing)),
+    };
+    if let Some(call) = call {
         let mut longest = tally.longest.lock().unwrap();
-        *longest = (*longest).max((took, doing));
+        *longest = (*longest).max(call);
     }
     if let Err(error) = outcome {
         assert!(may_be_refused(&error), "{doing}: {error}");
