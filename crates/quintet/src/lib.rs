@@ -67,6 +67,7 @@ pub use engine::{
     tph::options::{LevelMode, PerfectHash, Tiers, TphOptions},
     trie::options::{ListLayout, TrieHash, TrieOptions, TrieProfiling},
 };
+pub use io::{ThreadCounters, ThreadDetail};
 pub use util::codec::Lsn;
 pub use util::error::{Error, LockHolder, Result};
 pub use util::report::{Finding, Report};

@@ -37,6 +37,7 @@ pub mod recorder;
 mod request;
 #[cfg(feature = "testing")]
 pub mod sim;
+mod thread_counters;
 pub mod write_throttle;
 
 pub use array::Array;
@@ -48,3 +49,5 @@ pub use map::Mapping;
 pub use memory::{Region, prefetch, reservation, store};
 pub use queue::{DEPTH as QUEUE_DEPTH, Flow, Pending, Queues};
 pub use request::{Completion, Queue, Request};
+pub(crate) use thread_counters::Stopwatch;
+pub use thread_counters::{ThreadCounters, ThreadDetail};

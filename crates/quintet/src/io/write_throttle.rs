@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::Env;
+use super::{Env, Stopwatch};
 
 /// Longest delay of one write.
 pub const DELAY_MAX: Duration = Duration::from_millis(20);
@@ -25,7 +25,9 @@ pub fn brake(env: &dyn Env, past: u64, way: u64) -> Duration {
     if delay < DELAY_MIN {
         return Duration::ZERO;
     }
+    let watch = Stopwatch::start();
     env.pause(delay);
+    watch.stop(|counters, time| counters.write_delay_time += time);
     delay
 }
 

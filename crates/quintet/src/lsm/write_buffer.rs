@@ -35,7 +35,7 @@ use super::{
 use crate::{
     Error, Result,
     contract::{Context, MemoryWait, Op, RoomAttempts, TRANSIENT_WAIT_STEP},
-    io::write_throttle::DELAY_MAX,
+    io::{Stopwatch, write_throttle::DELAY_MAX},
     lsm::{
         memtable::arenas::Arenas,
         range::RangeSource,
@@ -297,7 +297,9 @@ impl<V> WriteBuffer<V> {
     }
 
     fn record_stall(&self, began: Duration) {
-        let micros = micros(self.context.env.monotonic().saturating_sub(began));
+        let time = self.context.env.monotonic().saturating_sub(began);
+        Stopwatch::record_time(|counters| counters.write_delay_time += time);
+        let micros = micros(time);
         self.counters.stall_micros_total.fetch_add(micros, Ordering::Relaxed);
         self.counters.stall_micros_max.fetch_max(micros, Ordering::Relaxed);
     }

@@ -10,7 +10,7 @@ use std::io;
 use super::{cache::PageCache, page_id::PageId};
 use crate::{
     Error, Result,
-    io::{AlignedBuffer, BLOCK_BYTES, write_all_at},
+    io::{AlignedBuffer, BLOCK_BYTES, Stopwatch, write_all_at},
     util::{
         codec::{Decoder, crc32c_append, to_u64},
         mutant::mutant,
@@ -57,6 +57,17 @@ impl PageCache {
 
     /// Reads whole blocks and returns the number of bytes read: fewer only at the end of the file.
     pub fn read_file(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
+        let watch = Stopwatch::start();
+        let outcome = self.read_blocks(offset, out);
+        watch.stop(|counters, time| {
+            counters.file_reads += 1;
+            counters.file_read_bytes += outcome.as_ref().map_or(0, |bytes| to_u64(*bytes));
+            counters.file_read_time += time;
+        });
+        outcome
+    }
+
+    fn read_blocks(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
         let file = self.file()?;
         let mut done = 0;
         while let Some(rest) = out.get_mut(done..).filter(|rest| !rest.is_empty()) {

@@ -15,7 +15,7 @@ use crate::{
         tables::state::{BY_PLACE_OPS_MAX, TableState, sort_by_place},
         transaction::TransactionReads,
     },
-    io::process::ProcessArc,
+    io::{Stopwatch, process::ProcessArc},
     util::{codec::to_u64, mutant::mutant},
     wal::{Appended, Ticket},
 };
@@ -194,7 +194,10 @@ impl Core {
     ) -> Result<(Appended, Result<()>)> {
         let mut ticket: Ticket<'_> = self.log.begin()?;
         let logged = mutant!(BatchLogsFirstOnly: mutants::first_operation(body), else body);
+        let watch = Stopwatch::start();
         let appended = ticket.append(&[logged])?;
+        watch.stop(|counters, time| counters.log_time += time);
+        let watch = Stopwatch::start();
         let mut applied = Ok(());
         // Tables that could not make room: the rest of the batch goes beyond the budget there.
         let mut without_room = Vec::new();
@@ -218,6 +221,7 @@ impl Core {
             for_each_prefetched(operations(body, tables), tables, &mut apply)?;
         }
         drop(ticket);
+        watch.stop(|counters, time| counters.apply_time += time);
         Ok((appended, applied))
     }
 }

@@ -13,6 +13,7 @@ use crate::{
         expiry::entry::ExpiryEntry,
         tables::state::TableState,
     },
+    io::Stopwatch,
     util::mutant::mutant,
     wal::Appended,
 };
@@ -140,11 +141,15 @@ impl Core {
         }
         let mut ticket = self.log.begin()?;
         table.engine.prefetch(write_hint(op, hash, 2));
+        let watch = Stopwatch::start();
         let appended = ticket.append(pieces)?;
+        watch.stop(|counters, time| counters.log_time += time);
         self.versions.save(table, appended.lsn, op, hash);
+        let watch = Stopwatch::start();
         let applied = self.apply(table, appended, op);
         let added = self.expiry.add(table, appended, op, replaced);
         let removed = removed_entry.map_or(Ok(()), |entry| self.expiry.remove(&entry));
+        watch.stop(|counters, time| counters.apply_time += time);
         Ok(Some((appended, applied.and(added).and(removed))))
     }
 }

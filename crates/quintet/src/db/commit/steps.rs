@@ -8,6 +8,7 @@ use crate::{
         encoding::envelope::NEVER,
         tables::state::TableState,
     },
+    io::Stopwatch,
     util::{
         mutant::mutant,
         sync::{Ordering, fence},
@@ -192,7 +193,10 @@ impl Core {
         }
         self.checkpoints.request_round_if_due(appended.end);
         if durability == Durability::Sync {
-            return self.log.wait_durable(appended.end);
+            let watch = Stopwatch::start();
+            let outcome = self.log.wait_durable(appended.end);
+            watch.stop(|counters, time| counters.log_time += time);
+            return outcome;
         }
         self.log_jobs.request_sync(&self.host);
         Ok(())

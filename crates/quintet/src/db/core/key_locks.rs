@@ -22,7 +22,7 @@ use std::{
 
 use crate::{
     Result,
-    io::Env,
+    io::{Env, Stopwatch},
     util::{
         codec::to_usize,
         mutant::mutant,
@@ -125,6 +125,23 @@ impl KeyLocks {
                 }
             }
         };
+        let watch = Stopwatch::start();
+        let outcome = self.await_grant(&waiter, (key, hash), (env, timeout), check);
+        watch.stop(|counters, time| {
+            counters.lock_waits += 1;
+            counters.lock_wait_time += time;
+        });
+        outcome
+    }
+
+    /// Waits until a waiter is granted the lock, or `timeout` is over, or `check` fails.
+    fn await_grant(
+        &self,
+        waiter: &Arc<LockWaiter>,
+        (key, hash): (&LockKey, u64),
+        (env, timeout): (&dyn Env, Duration),
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<LockOutcome> {
         let start = env.monotonic();
         loop {
             if waiter.is_granted.load(Ordering::Acquire) {
@@ -133,12 +150,12 @@ impl KeyLocks {
             let left = timeout.saturating_sub(env.monotonic().saturating_sub(start));
             let checked = check();
             if left.is_zero() || checked.is_err() {
-                return match (self.cancel(&waiter, (key, hash)), checked) {
+                return match (self.cancel(waiter, (key, hash)), checked) {
                     (false, Ok(())) => Ok(LockOutcome::Granted),
                     (true, Ok(())) => Ok(LockOutcome::TimedOut),
                     (was_waiting, Err(error)) => {
                         if !was_waiting {
-                            self.unlock(owner, (key, hash));
+                            self.unlock(waiter.owner, (key, hash));
                         }
                         Err(error)
                     }

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     Error, Result,
     contract::Direction,
-    io::{AlignedBuffer, BLOCK_BYTES, File, Open, read_exact_at},
+    io::{AlignedBuffer, BLOCK_BYTES, File, Open, Stopwatch, read_exact_at},
     lsm::block_cache::{BlockHandles, BlockRef, CacheAdmission},
     util::{
         codec::{crc32c, low_u32, put_u64, round_up, to_u64, to_usize},
@@ -191,8 +191,14 @@ impl Sst {
     /// Reads a span into `buffer`, which is resized.
     pub(crate) fn read_into(&self, span: Span, buffer: &mut AlignedBuffer) -> Result<()> {
         buffer.fit(span.whole());
-        read_exact_at(&*self.file, buffer.as_mut_slice(), span.offset)
-            .map_err(|error| self.read_error(span.offset, error))
+        let watch = Stopwatch::start();
+        let outcome = read_exact_at(&*self.file, buffer.as_mut_slice(), span.offset);
+        watch.stop(|counters, time| {
+            counters.file_reads += 1;
+            counters.file_read_bytes += to_u64(span.whole());
+            counters.file_read_time += time;
+        });
+        outcome.map_err(|error| self.read_error(span.offset, error))
     }
 
     /// Reads a section. Returns `Corruption` if its checksum does not match.
