@@ -14,6 +14,7 @@ use crate::{
     families::{FamilyHandle, family_of},
     filters::{FilterCalls, Verdict},
     options::writes::{CompactOptions, FlushOptions, WriteOptions},
+    perf::Stopwatch,
 };
 
 /// Stores a value under a key.
@@ -26,7 +27,10 @@ pub fn put(
     let durability = required(options, "the write options")?.durability();
     let options = family.target().put_options().durability(durability);
     family.check_writable()?;
-    family.table.put_with(keys::stored(key), value, options)?;
+    let watch = Stopwatch::start();
+    let written = family.table.put_with(keys::stored(key), value, options);
+    watch.stop(|counters, time| counters.write_time += time);
+    written?;
     Ok(())
 }
 
@@ -35,7 +39,10 @@ pub fn delete(options: Option<&WriteOptions>, family: &Family, key: &[u8]) -> Re
     let durability = required(options, "the write options")?.durability();
     let options = DeleteOptions::new().durability(durability);
     family.check_writable()?;
-    family.table.delete_with(keys::stored(key), options)?;
+    let watch = Stopwatch::start();
+    let written = family.table.delete_with(keys::stored(key), options);
+    watch.stop(|counters, time| counters.write_time += time);
+    written?;
     Ok(())
 }
 
@@ -53,7 +60,10 @@ pub fn merge(
     if let Some(ttl) = family.ttl {
         options = options.ttl(ttl);
     }
-    family.table.merge_with(keys::stored(key), operand, options)?;
+    let watch = Stopwatch::start();
+    let written = family.table.merge_with(keys::stored(key), operand, options);
+    watch.stop(|counters, time| counters.write_time += time);
+    written?;
     Ok(())
 }
 

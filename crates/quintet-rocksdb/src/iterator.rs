@@ -14,6 +14,7 @@ use crate::{
     core::{Core, Db, Family, bounds},
     families::{FamilyHandle, family_of},
     options::reads::ReadOptions,
+    perf::{self, Stopwatch},
 };
 
 /// `rocksdb_iterator_t`. An iterator that could not be made has only a failure.
@@ -40,7 +41,10 @@ impl IteratorObject {
         options: Option<&ReadOptions>,
         family: &Arc<Family>,
     ) -> Result<Self, Status> {
-        let source = Source::Snapshot(core.snapshot(options)?);
+        let watch = Stopwatch::start();
+        let snapshot = core.snapshot(options)?;
+        watch.stop(|counters, time| counters.snapshot_time += time);
+        let source = Source::Snapshot(snapshot);
         let entries =
             StoreIterator::new(family.table.clone(), source, bounds(options), family.comparator);
         let wants_rules = |options: &&ReadOptions| {
@@ -83,6 +87,19 @@ impl IteratorObject {
         self.entries.as_ref().ok()
     }
 
+    /// Counts a movement, and the entry that it led to.
+    fn count_movement(&self, watch: Stopwatch, is_seek: bool) {
+        watch.stop(|counters, time| {
+            let sum = if is_seek { &mut counters.seek_time } else { &mut counters.step_time };
+            *sum += time;
+        });
+        perf::count(|counters| {
+            let entry = self.get().and_then(|entries| entries.key().zip(entries.value()));
+            counters.iterator_bytes +=
+                entry.map_or(0, |(key, value)| perf::size(key) + perf::size(value));
+        });
+    }
+
     /// Prepares a seek: a tailing iterator reads the present state, and one with a prefix ends
     /// where the prefix of `key` ends.
     fn before_seek(&mut self, key: Option<&[u8]>) {
@@ -123,6 +140,12 @@ impl IteratorObject {
     /// Moves to the first or the last entry. The prefix of an iterator with one is that of its
     /// bound at that end, or of the entry if it has no such bound.
     fn move_to_end(&mut self, direction: Direction) {
+        let watch = Stopwatch::start();
+        self.enter_at_end(direction);
+        self.count_movement(watch, true);
+    }
+
+    fn enter_at_end(&mut self, direction: Direction) {
         let movement = match direction {
             Direction::Up => StoreIterator::seek_to_first,
             Direction::Down => StoreIterator::seek_to_last,
@@ -153,6 +176,7 @@ fn move_to(
     movement: impl FnOnce(&mut StoreIterator, &[u8]),
 ) {
     let Some(iterator) = iterator else { return };
+    let (watch, is_seek) = (Stopwatch::start(), key.is_some());
     match key {
         Some(Ok(key)) => {
             iterator.before_seek(Some(key));
@@ -172,6 +196,7 @@ fn move_to(
             }
         }
     }
+    iterator.count_movement(watch, is_seek);
 }
 
 /// Returns the address of bytes of the current entry, and stores their size.

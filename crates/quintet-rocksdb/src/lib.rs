@@ -29,6 +29,7 @@ mod memory;
 mod objects;
 mod open;
 mod options;
+mod perf;
 mod properties;
 mod reads;
 mod sst;
@@ -63,6 +64,7 @@ const _: () = {
     assert_shared::<checkpoint::Checkpoint>();
     assert_shared::<indexed::IndexedObject>();
     assert_shared::<Operations>();
+    assert_shared::<perf::PerfContext>();
     assert_sent::<iterator::IteratorObject>();
     assert_sent::<wal::WalIterator>();
 };

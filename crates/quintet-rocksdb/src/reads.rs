@@ -13,6 +13,7 @@ use crate::{
     core::{Core, Db, Family},
     families::{FamilyHandle, family_of},
     options::reads::ReadOptions,
+    perf,
 };
 
 /// `rocksdb_pinnableslice_t`: a value without a copy for the program.
@@ -20,9 +21,10 @@ use crate::{
 pub struct PinnedValue(Value);
 
 impl PinnedValue {
-    /// Makes the object of a value.
-    pub fn new(value: Value) -> Self {
-        Self(value)
+    /// Makes the object of a value that a get returned.
+    pub fn of(value: Option<Value>) -> Option<Box<Self>> {
+        perf::count_get(value.as_deref());
+        value.map(Self).map(Box::new)
     }
 }
 
@@ -39,7 +41,9 @@ pub fn copied(
     size: Out<'_, usize>,
 ) -> Result<Allocated, Status> {
     give(size, value.as_ref().map_or(0, |value| value.as_ref().map_or(0, |value| value.len())));
-    Allocated::of(value?.as_deref())
+    let value = value?;
+    perf::count_get(value.as_deref());
+    Allocated::of(value.as_deref())
 }
 
 /// Where a get of several keys writes its results.
@@ -68,6 +72,7 @@ pub fn multi_get(
     let outputs = values.iter_mut().zip(sizes).zip(errors);
     for (index, ((value, size), error)) in outputs.enumerate() {
         let copied = get(index).and_then(|found| {
+            perf::count_multi_get(found.as_deref());
             Ok((Allocated::of(found.as_deref())?, found.map_or(0, |found| found.len())))
         });
         let (copy, bytes, message) = match copied {
@@ -156,7 +161,7 @@ export_fallible! {
         db: Option<&Db>, options: Option<&ReadOptions>, key: Bytes, key_size: usize,
     ) -> Option<Box<PinnedValue>>, None, {
         let family = core(db)?.default_family()?;
-        Ok(family.get(options, key.items(key_size)?)?.map(PinnedValue::new).map(Box::new))
+        Ok(PinnedValue::of(family.get(options, key.items(key_size)?)?))
     }
 
     /// Returns the value of a key of a column family without a copy. Null if there is none.
@@ -164,8 +169,7 @@ export_fallible! {
         db: Option<&Db>, options: Option<&ReadOptions>, family: Option<&FamilyHandle>,
         key: Bytes, key_size: usize,
     ) -> Option<Box<PinnedValue>>, None, {
-        let value = family_in(db, family)?.get(options, key.items(key_size)?)?;
-        Ok(value.map(PinnedValue::new).map(Box::new))
+        Ok(PinnedValue::of(family_in(db, family)?.get(options, key.items(key_size)?)?))
     }
 }
 
@@ -222,7 +226,10 @@ export! {
                 family_in(db, family)?.get(options, key)
             };
             let (found, message) = match get() {
-                Ok(found) => (found.map(PinnedValue::new).map(Box::new), Allocated::NULL),
+                Ok(found) => {
+                    perf::count_multi_get(found.as_deref());
+                    (found.map(PinnedValue).map(Box::new), Allocated::NULL)
+                }
                 Err(status) => (None, Allocated::copy(status.to_string().as_bytes())),
             };
             value.write(found);

@@ -40,6 +40,7 @@ use crate::{
     filters::FilterSource,
     objects::OpenDatabase,
     options::{database::DatabaseOptions, reads::ReadOptions, writes::WriteOptions},
+    perf::Stopwatch,
 };
 
 /// Bytes of the number of a family before an operand.
@@ -194,7 +195,10 @@ fn merge(
     };
     // The callback runs without a lock.
     let operator = operator.ok_or("the column family has no merge operator")?;
-    operator.merge(keys::key(key), existing, &[operand])
+    let watch = Stopwatch::start();
+    let merged = operator.merge(keys::key(key), existing, &[operand]);
+    watch.stop(|counters, time| counters.merge_time += time);
+    merged
 }
 
 impl Core {
@@ -360,7 +364,10 @@ impl Core {
             let none = || Status::invalid("Invalid column family specified in write batch");
             Ok(family.ok_or_else(none)?.target())
         };
-        batch.commit_and_delete(&self.store.database, durability, target, deleted)
+        let watch = Stopwatch::start();
+        let committed = batch.commit_and_delete(&self.store.database, durability, target, deleted);
+        watch.stop(|counters, time| counters.write_time += time);
+        committed
     }
 
     /// Returns the snapshot that an iterator reads.

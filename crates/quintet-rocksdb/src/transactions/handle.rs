@@ -21,6 +21,7 @@ use super::prepared;
 use crate::{
     core::{Core, Family, NamedObject},
     indexed::IndexedCell,
+    perf::Stopwatch,
 };
 
 /// Shortest wait for a lock: a transaction that must not wait.
@@ -295,7 +296,9 @@ impl TransactionObject {
             prepared::commit(&self.core, self.rules.durability, &batch, name)?;
             open.transaction = None;
         }
+        let watch = Stopwatch::start();
         let committed = open.transaction.take().map_or(Ok(()), Transaction::commit);
+        watch.stop(|counters, time| counters.write_time += time);
         if let Some(name) = open.name.take() {
             self.core.named.remove(&name);
         }

@@ -58,7 +58,7 @@ fn get(
 }
 
 fn pinned(value: Option<Value>) -> Option<Box<PinnedValue>> {
-    value.map(PinnedValue::new).map(Box::new)
+    PinnedValue::of(value)
 }
 
 fn write(

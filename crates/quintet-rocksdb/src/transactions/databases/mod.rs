@@ -225,7 +225,7 @@ export_fallible! {
         db: Option<&Db>, options: Option<&ReadOptions>, key: Bytes, key_size: usize,
     ) -> Option<Box<PinnedValue>>, None, {
         let family = required(db, "the database")?.core.default_family()?;
-        Ok(family.get(options, key.items(key_size)?)?.map(PinnedValue::new).map(Box::new))
+        Ok(PinnedValue::of(family.get(options, key.items(key_size)?)?))
     }
 
     /// Returns the value of a key of a column family without a copy.
@@ -234,7 +234,7 @@ export_fallible! {
         key: Bytes, key_size: usize,
     ) -> Option<Box<PinnedValue>>, None, {
         let value = family_of(family)?.get(options, key.items(key_size)?)?;
-        Ok(value.map(PinnedValue::new).map(Box::new))
+        Ok(PinnedValue::of(value))
     }
 
     /// Checkpoints the default column family.
