@@ -10,6 +10,7 @@ use std::{cmp::Ordering, ffi::c_int};
 use crate::{
     boundary::{Context, Text, View},
     status::Status,
+    timestamps::TIMESTAMP_BYTES,
 };
 
 /// The name of the order by bytes, as both originals store it.
@@ -18,6 +19,16 @@ pub const BYTEWISE: &str = "leveldb.BytewiseComparator";
 /// Compares two keys for a program.
 pub type CompareFunction =
     extern "C-unwind" fn(state: Context, a: View, a_size: usize, b: View, b_size: usize) -> c_int;
+/// Compares two keys for a program, each with or without a timestamp at its end.
+pub type CompareKeysFunction = extern "C-unwind" fn(
+    state: Context,
+    a: View,
+    a_size: usize,
+    a_has_timestamp: u8,
+    b: View,
+    b_size: usize,
+    b_has_timestamp: u8,
+) -> c_int;
 /// Returns a name of the program.
 pub type NameFunction = extern "C-unwind" fn(state: Context) -> Text;
 /// Releases the state of callbacks.
@@ -36,6 +47,18 @@ pub struct ComparatorCalls {
     state: Context,
     compare: Option<CompareFunction>,
     name: Option<NameFunction>,
+    timestamps: Option<TimestampCalls>,
+}
+
+/// The callbacks of a comparator whose keys end in a timestamp.
+#[derive(Clone, Copy, Debug)]
+pub struct TimestampCalls {
+    /// Compares timestamps.
+    pub compare: Option<CompareFunction>,
+    /// Compares keys without their timestamps.
+    pub compare_keys: Option<CompareKeysFunction>,
+    /// Size of a timestamp in bytes.
+    pub size: usize,
 }
 
 impl Comparator {
@@ -46,7 +69,14 @@ impl Comparator {
         compare: Option<CompareFunction>,
         name: Option<NameFunction>,
     ) -> Self {
-        Self { calls: ComparatorCalls { state, compare, name }, destructor }
+        Self { calls: ComparatorCalls { state, compare, name, timestamps: None }, destructor }
+    }
+
+    /// Adds the callbacks for timestamps.
+    #[must_use]
+    pub fn with_timestamps(mut self, calls: TimestampCalls) -> Self {
+        self.calls.timestamps = Some(calls);
+        self
     }
 
     /// Returns the callbacks.
@@ -70,14 +100,38 @@ impl ComparatorCalls {
         name(self.state).text()
     }
 
+    /// Returns whether keys have timestamps.
+    pub fn has_timestamps(&self) -> bool {
+        self.timestamps.is_some()
+    }
+
     fn compare(&self, a: &[u8], b: &[u8]) -> Result<Ordering, Status> {
         let compare = self.compare.ok_or_else(|| Status::invalid("a comparator cannot compare"))?;
         Ok(compare(self.state, View::of(a), a.len(), View::of(b), b.len()).cmp(&0))
     }
 
-    /// Fails unless the comparator orders the two keys as their bytes do.
+    /// Compares two keys, each with its timestamp if that is not empty.
+    fn compare_keys(
+        &self,
+        calls: &TimestampCalls,
+        (a, a_timestamp): (&[u8], &[u8]),
+        (b, b_timestamp): (&[u8], &[u8]),
+    ) -> Result<Ordering, Status> {
+        let missing = || Status::invalid("a comparator cannot compare keys without timestamps");
+        let compare = calls.compare_keys.ok_or_else(missing)?;
+        let (a_key, b_key) = ([a, a_timestamp].concat(), [b, b_timestamp].concat());
+        let (a_has, b_has) = (u8::from(!a_timestamp.is_empty()), u8::from(!b_timestamp.is_empty()));
+        let (a_view, b_view) = (View::of(&a_key), View::of(&b_key));
+        Ok(compare(self.state, a_view, a_key.len(), a_has, b_view, b_key.len(), b_has).cmp(&0))
+    }
+
+    /// Fails unless the comparator orders the two keys, without timestamps, as their bytes do.
     pub fn check(&self, a: &[u8], b: &[u8]) -> Result<(), Status> {
-        if self.compare(a, b)? == a.cmp(b) {
+        let order = match &self.timestamps {
+            None => self.compare(a, b)?,
+            Some(calls) => self.compare_keys(calls, (a, &[]), (b, &[]))?,
+        };
+        if order == a.cmp(b) {
             return Ok(());
         }
         let name = self.name()?;
@@ -94,9 +148,59 @@ impl ComparatorCalls {
                 self.check(a, b)?;
             }
         }
+        self.timestamps.as_ref().map_or(Ok(()), |calls| self.check_timestamps(calls, &samples))
+    }
+
+    /// Fails unless timestamps are numbers of eight bytes, little-endian, the greater of which are
+    /// newer and come first.
+    fn check_timestamps(&self, calls: &TimestampCalls, keys: &[Vec<u8>]) -> Result<(), Status> {
+        let name = self.name()?;
+        if calls.size != TIMESTAMP_BYTES {
+            return Err(Status::unsupported(format!(
+                "comparator {name:?} has timestamps of {} bytes; Quintet has only those of {}",
+                calls.size, TIMESTAMP_BYTES
+            )));
+        }
+        let missing = || Status::invalid("a comparator cannot compare timestamps");
+        let compare = calls.compare.ok_or_else(missing)?;
+        let refused = || {
+            Status::unsupported(format!(
+                "comparator {name:?} does not order timestamps as little-endian numbers, the \
+                 greatest first; Quintet has no other order"
+            ))
+        };
+        let samples = TIMESTAMPS.map(|number| (number, number.to_le_bytes()));
+        for (a, a_bytes) in &samples {
+            for (b, b_bytes) in &samples {
+                let (a_view, b_view) = (View::of(a_bytes), View::of(b_bytes));
+                let order = compare(self.state, a_view, a_bytes.len(), b_view, b_bytes.len());
+                if order.cmp(&0) != a.cmp(b) {
+                    return Err(refused());
+                }
+                for (one, other) in keys.iter().zip(keys.iter().skip(1)).step_by(KEY_STEP) {
+                    for (a_key, b_key) in [(one, other), (one, one)] {
+                        let (one, other) =
+                            ([&**a_key, a_bytes].concat(), [&**b_key, b_bytes].concat());
+                        let keys = a_key.cmp(b_key);
+                        if self.compare(&one, &other)? != keys.then(b.cmp(a))
+                            || self.compare_keys(calls, (a_key, a_bytes), (b_key, b_bytes))? != keys
+                            || self.compare_keys(calls, (a_key, a_bytes), (b_key, &[]))? != keys
+                        {
+                            return Err(refused());
+                        }
+                    }
+                }
+            }
+        }
         Ok(())
     }
 }
+
+/// Timestamps that other orders sort otherwise.
+const TIMESTAMPS: [u64; 8] = [0, 1, 2, 255, 256, 1 << 32, 1 << 63, u64::MAX];
+/// Of the pairs of neighbouring samples of keys, every sixteenth is compared with each pair of
+/// timestamps.
+const KEY_STEP: usize = 16;
 
 /// Keys that common orders sort otherwise than bytes do: single bytes, letters of both cases,
 /// numbers in decimal and in both byte orders, prefixes, and keys that end in zeros.

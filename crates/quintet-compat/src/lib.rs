@@ -24,3 +24,5 @@ pub mod sizes;
 pub mod snapshot;
 pub mod status;
 pub mod store;
+pub mod timestamps;
+pub mod versions;

@@ -22,6 +22,7 @@ use quintet::{
 use crate::{
     keys,
     status::{Code, Status},
+    timestamps,
 };
 
 /// Size of the header in bytes.
@@ -72,6 +73,9 @@ pub struct Record<'b> {
     pub value: &'b [u8],
 }
 
+/// The stored forms of a key and a value.
+type StoredEntry = (Vec<u8>, Vec<u8>);
+
 /// The table of a column family, for a commit.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'t> {
@@ -81,6 +85,8 @@ pub struct Target<'t> {
     pub operator: Option<u32>,
     /// How long values are kept. `None`: until they are deleted.
     pub ttl: Option<Duration>,
+    /// Whether the keys of records end in a timestamp.
+    pub has_timestamps: bool,
 }
 
 impl Target<'_> {
@@ -95,9 +101,29 @@ impl Target<'_> {
         self.ttl.map_or_else(PutOptions::new, |ttl| PutOptions::new().ttl(ttl))
     }
 
+    /// Returns the stored form of a record's version. `None`: the family has no timestamps, or the
+    /// record is not applied.
+    fn version(&self, record: &Record<'_>) -> Result<Option<StoredEntry>, Status> {
+        if !self.has_timestamps {
+            return Ok(None);
+        }
+        let value = match record.action {
+            Action::Put => Some(record.value),
+            Action::Delete | Action::SingleDelete => None,
+            Action::Merge | Action::DeleteRange => return Err(timestamps::without_timestamp()),
+            Action::LogData => return Ok(None),
+        };
+        let (key, timestamp) = timestamps::split(record.key)?;
+        Ok(Some((timestamps::stored(key, timestamp), timestamps::stored_value(value))))
+    }
+
     /// Applies a record to a transaction.
     pub fn apply(&self, transaction: &mut Transaction, record: &Record<'_>) -> Result<(), Status> {
         let (table, key) = (self.table, keys::stored(record.key));
+        if let Some((key, value)) = self.version(record)? {
+            transaction.put(table, key, value)?;
+            return Ok(());
+        }
         match record.action {
             Action::Put => {
                 transaction.put_with(table, key, record.value, self.put_options())?;
@@ -129,11 +155,18 @@ pub struct Operations {
     save_points: Vec<(usize, u32)>,
     /// Why the batch cannot be written.
     refused: Option<Status>,
+    /// Whether a record of the default family was added without a timestamp.
+    has_plain_default: bool,
 }
 
 impl Default for Operations {
     fn default() -> Self {
-        Self { bytes: vec![0; HEADER], save_points: Vec::new(), refused: None }
+        Self {
+            bytes: vec![0; HEADER],
+            save_points: Vec::new(),
+            refused: None,
+            has_plain_default: false,
+        }
     }
 }
 
@@ -197,6 +230,13 @@ impl Operations {
         self.refused.get_or_insert(status);
     }
 
+    /// Adds a record of the default family whose key has no timestamp. The write of the batch fails
+    /// if the family has timestamps.
+    pub fn add_plain(&mut self, record: Record<'_>) {
+        self.has_plain_default |= record.action != Action::LogData;
+        self.add(record);
+    }
+
     /// Adds a record.
     pub fn add(&mut self, record: Record<'_>) {
         let room = record.key.len().saturating_add(record.value.len()).saturating_add(32);
@@ -233,6 +273,7 @@ impl Operations {
     pub fn append(&mut self, other: &Self) {
         self.bytes.extend_from_slice(other.bytes.get(HEADER..).unwrap_or_default());
         self.set_count(self.count().saturating_add(other.count()));
+        self.has_plain_default |= other.has_plain_default;
         if let Some(status) = &other.refused {
             self.refuse(status.clone());
         }
@@ -296,29 +337,36 @@ impl Operations {
         deleted: Option<(&Table, &[u8])>,
     ) -> Result<(), Status> {
         self.check()?;
+        if self.has_plain_default && target(0)?.has_timestamps {
+            return Err(timestamps::without_timestamp());
+        }
         let mut batch = database.batch();
         if let Some((table, key)) = deleted {
             batch.delete(table, key);
         }
         for record in self.records() {
             let record = record?;
-            let key = keys::stored(record.key);
+            if record.action == Action::LogData {
+                continue;
+            }
+            let (of_record, key) = (target(record.family)?, keys::stored(record.key));
+            if let Some((key, value)) = of_record.version(&record)? {
+                batch.put(of_record.table, key, value);
+                continue;
+            }
             match record.action {
                 Action::Put if self.count() == 1 && deleted.is_none() => {
-                    let target = target(record.family)?;
-                    let options = target.put_options().durability(durability);
-                    target.table.put_with(key, record.value, options)?;
+                    let options = of_record.put_options().durability(durability);
+                    of_record.table.put_with(key, record.value, options)?;
                     return Ok(());
                 }
                 Action::Put => {
-                    let target = target(record.family)?;
-                    batch.put_with(target.table, key, record.value, target.put_options());
+                    batch.put_with(of_record.table, key, record.value, of_record.put_options());
                 }
                 Action::Delete | Action::SingleDelete => {
-                    batch.delete(target(record.family)?.table, key);
+                    batch.delete(of_record.table, key);
                 }
                 Action::Merge => {
-                    let of_record = target(record.family)?;
                     if of_record.ttl.is_some() {
                         return self.commit_in_transaction(database, durability, target, deleted);
                     }

@@ -2,8 +2,10 @@
 //!
 //! The table of a family is `cf/NAME`, or `cf-hex/...` with the bytes of a name that no table can
 //! have, 32 bytes a component. The table `meta` holds what the originals keep beside the entries:
-//! the name of a comparator that is not the default one, under `comparator/NAME`. The table
-//! `prepared` has transactions that were prepared and not committed.
+//! the name of a comparator that is not the default one, under `comparator/NAME`. For a family with
+//! timestamps it holds their size under `timestamps/NAME`, and the timestamp below which old
+//! versions may be removed under `history/NAME`. The table `prepared` has transactions that were
+//! prepared and not committed.
 
 use std::{
     collections::BTreeMap,
@@ -13,12 +15,15 @@ use std::{
     time::Duration,
 };
 
-use quintet::{CheckLevel, Database, EngineKind, Error, Options, Table, TableOptions};
+use quintet::{
+    CheckLevel, Database, Durability, EngineKind, Error, Options, PutOptions, Table, TableOptions,
+};
 
 use crate::{
     comparator::{BYTEWISE, ComparatorCalls},
     engines::{TableRequest, table_options},
     status::{Code, Status},
+    timestamps::{self, TIMESTAMP_BYTES},
 };
 
 /// The name of the column family that every database has.
@@ -51,6 +56,13 @@ pub struct FamilyRequest {
     pub table: TableRequest,
     /// The comparator, unless it is the default one.
     pub comparator: Option<ComparatorCalls>,
+}
+
+impl FamilyRequest {
+    /// Returns whether keys have timestamps.
+    pub fn has_timestamps(&self) -> bool {
+        self.comparator.is_some_and(|comparator| comparator.has_timestamps())
+    }
 }
 
 /// What an open does with families other than the default one.
@@ -196,14 +208,21 @@ impl Store {
             comparator.check_samples()?;
             name = comparator.name()?;
         }
-        if name != BYTEWISE {
-            let meta = TableOptions::new(EngineKind::Naive);
-            let meta = self.database.open_or_create_table(META, meta)?;
-            meta.put(comparator_key(&family.name), name)?;
-            self.database.sync()?;
-        } else if let Some(meta) = found(self.database.table(META))? {
-            // An earlier creation may have failed after this entry.
-            meta.delete(comparator_key(&family.name))?;
+        let exists = self.find(&family.name)?.is_some();
+        if !exists {
+            // An earlier creation may have failed after these entries.
+            self.forget(&family.name)?;
+        }
+        let has_timestamps = family.has_timestamps();
+        if !exists && (name != BYTEWISE || has_timestamps) {
+            let meta = self.meta()?;
+            let mut batch = self.database.batch();
+            batch.put(&meta, comparator_key(&family.name), name);
+            if has_timestamps {
+                let size = TIMESTAMP_BYTES.to_string();
+                batch.put(&meta, timestamps_key(&family.name), size);
+            }
+            batch.commit_with(Durability::Sync)?;
         }
         let options = table_options(&family.name, &family.table)?;
         Ok(self.database.create_table(&table_name(&family.name), options)?)
@@ -212,9 +231,37 @@ impl Store {
     /// Drops the table of a family.
     pub fn drop_family(&self, family: &str) -> Result<(), Status> {
         self.database.drop_table(&table_name(family))?;
+        self.forget(family)
+    }
+
+    /// Returns the table of what the originals keep beside the entries.
+    fn meta(&self) -> Result<Table, Status> {
+        let options = TableOptions::new(EngineKind::Naive);
+        Ok(self.database.open_or_create_table(META, options)?)
+    }
+
+    /// Removes what is kept of a family.
+    fn forget(&self, family: &str) -> Result<(), Status> {
         if let Some(meta) = found(self.database.table(META))? {
-            meta.delete(comparator_key(family))?;
+            for key in [comparator_key(family), timestamps_key(family), history_key(family)] {
+                meta.delete(key)?;
+            }
         }
+        Ok(())
+    }
+
+    /// Returns the timestamp below which old versions of a family may be removed. `None`: none was
+    /// set.
+    pub fn history_low(&self, family: &str) -> Result<Option<u64>, Status> {
+        let Some(meta) = found(self.database.table(META))? else { return Ok(None) };
+        let low = meta.get(history_key(family))?;
+        low.map(|low| timestamps::timestamp(&low)).transpose()
+    }
+
+    /// Sets the timestamp below which old versions of a family may be removed.
+    pub fn set_history_low(&self, family: &str, low: u64) -> Result<(), Status> {
+        let options = PutOptions::new().durability(Durability::Sync);
+        self.meta()?.put_with(history_key(family), low.to_le_bytes(), options)?;
         Ok(())
     }
 
@@ -259,9 +306,12 @@ impl Store {
 
     /// Fails unless the comparator of a family has the name of the one that it was created with.
     fn check_comparator(&self, family: &FamilyRequest) -> Result<(), Status> {
-        let kept = match found(self.database.table(META))? {
-            Some(meta) => meta.get(comparator_key(&family.name))?,
-            None => None,
+        let (kept, has_timestamps) = match found(self.database.table(META))? {
+            Some(meta) => (
+                meta.get(comparator_key(&family.name))?,
+                meta.get(timestamps_key(&family.name))?.is_some(),
+            ),
+            None => (None, false),
         };
         let kept = kept.map(|name| String::from_utf8_lossy(&name).into_owned());
         let kept = kept.unwrap_or_else(|| BYTEWISE.to_owned());
@@ -269,8 +319,12 @@ impl Store {
             Some(comparator) => comparator.name()?,
             None => BYTEWISE.to_owned(),
         };
-        if kept == given {
+        if kept == given && has_timestamps == family.has_timestamps() {
             return Ok(());
+        }
+        if kept == given {
+            let message = format!("comparator {given}: the timestamp size differs from that of");
+            return Err(Status::invalid(format!("{message} column family {}", family.name)));
         }
         Err(Status::invalid(format!("{kept} does not match existing comparator : {given}")))
     }
@@ -321,6 +375,14 @@ fn opening(path: &Path, error: Error) -> Status {
 
 fn comparator_key(family: &str) -> String {
     format!("comparator/{family}")
+}
+
+fn timestamps_key(family: &str) -> String {
+    format!("timestamps/{family}")
+}
+
+fn history_key(family: &str) -> String {
+    format!("history/{family}")
 }
 
 /// Returns the path of the table of a family.

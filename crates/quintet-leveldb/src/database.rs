@@ -119,7 +119,12 @@ export_fallible! {
     ) {
         let (db, batch) = (required(db, "the database")?, required(batch, "the batch")?);
         let durability = required(options, "the write options")?.durability();
-        let target = Target { table: &db.table, operator: None, ttl: None };
+        let target = Target {
+            table: &db.table,
+            operator: None,
+            ttl: None,
+            has_timestamps: false,
+        };
         batch.commit(&db.store.database, durability, |_| Ok(target))
     }
 

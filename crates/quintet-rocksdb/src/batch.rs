@@ -7,6 +7,7 @@ use quintet_compat::{
     export, export_fallible,
     operations::{Action, Operations, Record},
     status::Status,
+    timestamps,
 };
 
 use crate::{
@@ -51,10 +52,19 @@ pub fn add<B: BatchObject>(
     value: Result<&[u8], Status>,
 ) {
     let Some(batch) = batch else { return };
-    let family = family.map_or(Ok(0), |handle| family_of(handle).map(|family| family.id));
+    let is_default = family.is_none();
+    let family = family.map_or(Ok(0), |handle| {
+        let family = family_of(handle)?;
+        match family.history {
+            Some(_) => Err(timestamps::without_timestamp()),
+            None => Ok(family.id),
+        }
+    });
     match (family, key, value) {
         (Ok(family), Ok(key), Ok(value)) => {
-            let _ = batch.edit(|batch| batch.add(Record { action, family, key, value }));
+            let record = Record { action, family, key, value };
+            let _ = batch
+                .edit(|batch| if is_default { batch.add_plain(record) } else { batch.add(record) });
         }
         (Err(status), ..) | (_, Err(status), _) | (.., Err(status)) => {
             let _ = batch.edit(|batch| batch.refuse(status));

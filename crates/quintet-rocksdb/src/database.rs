@@ -7,6 +7,7 @@ use quintet_compat::{
     operations::{Action, Operations, Record},
     snapshot::{SnapshotCell, SnapshotObject},
     status::Status,
+    timestamps,
 };
 
 use crate::{
@@ -27,6 +28,7 @@ pub fn put(
     let durability = required(options, "the write options")?.durability();
     let options = family.target().put_options().durability(durability);
     family.check_writable()?;
+    family.check_plain()?;
     let watch = Stopwatch::start();
     let written = family.table.put_with(keys::stored(key), value, options);
     watch.stop(|counters, time| counters.write_time += time);
@@ -39,6 +41,7 @@ pub fn delete(options: Option<&WriteOptions>, family: &Family, key: &[u8]) -> Re
     let durability = required(options, "the write options")?.durability();
     let options = DeleteOptions::new().durability(durability);
     family.check_writable()?;
+    family.check_plain()?;
     let watch = Stopwatch::start();
     let written = family.table.delete_with(keys::stored(key), options);
     watch.stop(|counters, time| counters.write_time += time);
@@ -55,6 +58,7 @@ pub fn merge(
 ) -> Result<(), Status> {
     let durability = required(options, "the write options")?.durability();
     family.check_writable()?;
+    family.check_plain()?;
     let operand = family.target().operand(operand)?;
     let mut options = UpdateOptions::new().durability(durability);
     if let Some(ttl) = family.ttl {
@@ -129,7 +133,9 @@ export_fallible! {
     ) {
         let (start, end) = (start.items(start_size)?, end.items(end_size)?);
         let mut batch = Operations::default();
-        let family = family_of(family)?.id;
+        let family = family_of(family)?;
+        family.check_plain()?;
+        let family = family.id;
         batch.add(Record { action: Action::DeleteRange, family, key: start, value: end });
         core(db)?.write(required(options, "the write options")?, &batch)
     }
@@ -175,8 +181,8 @@ export_fallible! {
     pub fn rocksdb_suggest_compact_range(
         db: Option<&Db>, start: Bytes, start_size: usize, limit: Bytes, limit_size: usize,
     ) {
-        let range = range((start, start_size), (limit, limit_size))?;
-        compact_filtered(core(db)?.default_family()?, range)
+        let family = core(db)?.default_family()?;
+        compact_range(family, (start, start_size), (limit, limit_size))
     }
 
     /// Compacts a column family, and filters the range.
@@ -185,7 +191,7 @@ export_fallible! {
         limit: Bytes, limit_size: usize,
     ) {
         core(db)?;
-        compact_filtered(family_of(family)?, range((start, start_size), (limit, limit_size))?)
+        compact_range(family_of(family)?, (start, start_size), (limit, limit_size))
     }
 
     /// Deletes the entries of a range of the default column family. A null bound is none.
@@ -232,12 +238,21 @@ fn range(start: KeyArgument, limit: KeyArgument) -> Result<KeyRange, Status> {
 /// Deletes the entries of a range.
 fn delete_range(family: &Family, range: KeyRange) -> Result<(), Status> {
     family.check_writable()?;
+    family.check_plain()?;
     Ok(family.table.delete_range(range)?)
 }
 
-/// Filters the entries of a range, and compacts the table of a family.
-fn compact_filtered(family: &Family, range: KeyRange) -> Result<(), Status> {
+/// Filters the entries of a range, or removes its old versions, and compacts the table of a family.
+fn compact_range(family: &Family, start: KeyArgument, limit: KeyArgument) -> Result<(), Status> {
     family.check_writable()?;
+    if family.history.is_some() {
+        let start_of = |(key, size): KeyArgument| {
+            (!key.is_null()).then(|| key.items(size).map(timestamps::start)).transpose()
+        };
+        family.trim(KeyRange { start: start_of(start)?, end: start_of(limit)? })?;
+        return Ok(family.table.compact()?);
+    }
+    let range = range(start, limit)?;
     if let Some(filter) = &family.filter {
         let is_full = range.start.is_none() && range.end.is_none();
         filter.filter(is_full, |calls| sweep(family, range, calls))?;
@@ -264,7 +279,22 @@ fn sweep(family: &Family, range: KeyRange, calls: &FilterCalls) -> Result<(), St
 /// Compacts a column family. The interface has no way to report a failure; the next compaction
 /// repeats it.
 fn compact(family: Result<&Family, Status>, start: KeyArgument, limit: KeyArgument) {
-    let _ = family.and_then(|family| compact_filtered(family, range(start, limit)?));
+    let _ = family.and_then(|family| compact_range(family, start, limit));
+}
+
+/// Compacts a column family after raising its low timestamp to that of the options.
+fn compact_with(
+    core: Result<&Core, Status>,
+    family: Result<&Family, Status>,
+    options: Option<&CompactOptions>,
+    (start, limit): (KeyArgument, KeyArgument),
+) {
+    let low = options.and_then(|options| options.history_low.as_ref());
+    if let (Some(low), Ok(core), Ok(family)) = (low, core, &family) {
+        // A lower one than before is no failure of the compaction.
+        let _ = core.raise_history_low(family, low);
+    }
+    compact(family, start, limit);
 }
 
 /// Returns the default column family.
@@ -288,20 +318,24 @@ export! {
         compact(family_of(family).map(|f| &**f), (start, start_size), (limit, limit_size));
     }
 
-    /// Compacts the default column family, and filters the range, whatever the options are.
+    /// Compacts the default column family, and filters the range. Of the options, the low timestamp
+    /// has an effect.
     pub fn rocksdb_compact_range_opt(
-        db: Option<&Db>, _options: Option<&CompactOptions>, start: Bytes, start_size: usize,
+        db: Option<&Db>, options: Option<&CompactOptions>, start: Bytes, start_size: usize,
         limit: Bytes, limit_size: usize,
     ) {
-        compact(default_family(db), (start, start_size), (limit, limit_size));
+        let range = ((start, start_size), (limit, limit_size));
+        compact_with(core(db), default_family(db), options, range);
     }
 
-    /// Compacts a column family, and filters the range, whatever the options are.
+    /// Compacts a column family, and filters the range. Of the options, the low timestamp has an
+    /// effect.
     pub fn rocksdb_compact_range_cf_opt(
-        _db: Option<&Db>, family: Option<&FamilyHandle>, _options: Option<&CompactOptions>,
+        db: Option<&Db>, family: Option<&FamilyHandle>, options: Option<&CompactOptions>,
         start: Bytes, start_size: usize, limit: Bytes, limit_size: usize,
     ) {
-        compact(family_of(family).map(|f| &**f), (start, start_size), (limit, limit_size));
+        let range = ((start, start_size), (limit, limit_size));
+        compact_with(core(db), family_of(family).map(|f| &**f), options, range);
     }
 
     /// Takes a snapshot of all column families. Returns null if the database was closed.

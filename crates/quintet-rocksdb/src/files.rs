@@ -14,6 +14,7 @@ use quintet_compat::{
     export, keys,
     status::Status,
     store::table_name,
+    timestamps,
 };
 
 use crate::{
@@ -47,6 +48,14 @@ fn text(text: &str) -> CString {
     CString::new(text).unwrap_or_default()
 }
 
+/// Returns the key of a stored form, with its timestamp if it has one.
+fn shown_key(family: &Family, stored: &[u8]) -> Result<Vec<u8>, Status> {
+    Ok(match family.history {
+        Some(_) => timestamps::version(stored)?.joined(),
+        None => keys::key(stored).to_vec(),
+    })
+}
+
 /// Returns the files of a family. `None`: it has none with entries.
 fn files_of(family: &Family) -> Result<Option<FileInfo>, Status> {
     let stats = family.table.stats()?;
@@ -60,8 +69,8 @@ fn files_of(family: &Family) -> Result<Option<FileInfo>, Status> {
         name: text(&format!("/{}", table_name(&family.name))),
         size: stats.file_bytes,
         entries: stats.keys,
-        smallest: keys::key(&smallest).to_vec(),
-        largest: keys::key(&largest).to_vec(),
+        smallest: shown_key(family, &smallest)?,
+        largest: shown_key(family, &largest)?,
     }))
 }
 

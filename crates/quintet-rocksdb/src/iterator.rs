@@ -8,6 +8,7 @@ use quintet_compat::{
     iterator::{Direction, Source, StoreIterator},
     keys,
     status::Status,
+    versions::{EntryIterator, VersionIterator, version_bounds},
 };
 
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
 /// `rocksdb_iterator_t`. An iterator that could not be made has only a failure.
 #[derive(Debug)]
 pub struct IteratorObject {
-    entries: Result<StoreIterator, Status>,
+    entries: Result<EntryIterator, Status>,
     family: Option<Arc<Family>>,
     /// What a seek needs, beside the entries.
     seek: Option<SeekRules>,
@@ -41,12 +42,17 @@ impl IteratorObject {
         options: Option<&ReadOptions>,
         family: &Arc<Family>,
     ) -> Result<Self, Status> {
+        if family.history.is_some() {
+            return Self::of_versions(core, options, family);
+        }
+        family.check_reads_plain(options)?;
         let watch = Stopwatch::start();
         let snapshot = core.snapshot(options)?;
         watch.stop(|counters, time| counters.snapshot_time += time);
         let source = Source::Snapshot(snapshot);
         let entries =
             StoreIterator::new(family.table.clone(), source, bounds(options), family.comparator);
+        let entries = EntryIterator::Plain(entries);
         let wants_rules = |options: &&ReadOptions| {
             options.is_tailing() || (options.is_prefix_same_as_start() && family.prefix.is_some())
         };
@@ -58,11 +64,36 @@ impl IteratorObject {
         Ok(Self { entries: Ok(entries), family: Some(family.clone()), seek })
     }
 
+    /// Makes an iterator of a family whose keys have timestamps.
+    fn of_versions(
+        core: &Arc<Core>,
+        options: Option<&ReadOptions>,
+        family: &Arc<Family>,
+    ) -> Result<Self, Status> {
+        let range = family.versions(options)?;
+        if options.is_some_and(|o| o.is_tailing() || o.is_prefix_same_as_start()) {
+            let message = "an iterator with timestamps is not tailing and has no prefix";
+            return Err(Status::unsupported(message));
+        }
+        let watch = Stopwatch::start();
+        let source = Source::Snapshot(core.snapshot(options)?);
+        watch.stop(|counters, time| counters.snapshot_time += time);
+        let bounds = version_bounds(bounds(options));
+        let stored = StoreIterator::new(family.table.clone(), source, bounds, None);
+        let versions = VersionIterator::new(stored, range, family.comparator);
+        let entries = Ok(EntryIterator::Versions(versions));
+        Ok(Self { entries, family: Some(family.clone()), seek: None })
+    }
+
     /// Makes an iterator of a family in a transaction.
     pub fn in_source(source: Source, options: Option<&ReadOptions>, family: &Arc<Family>) -> Self {
+        if let Err(status) = family.check_reads_plain(options) {
+            return Self::failed(status);
+        }
         let entries =
             StoreIterator::new(family.table.clone(), source, bounds(options), family.comparator);
-        Self { entries: Ok(entries), family: Some(family.clone()), seek: None }
+        let entries = Ok(EntryIterator::Plain(entries));
+        Self { entries, family: Some(family.clone()), seek: None }
     }
 
     /// Makes an iterator that has only a failure.
@@ -83,17 +114,22 @@ impl IteratorObject {
         self
     }
 
-    fn get(&self) -> Option<&StoreIterator> {
+    fn get(&self) -> Option<&EntryIterator> {
         self.entries.as_ref().ok()
     }
 
     /// Counts a movement, and the entry that it led to.
-    fn count_movement(&self, watch: Stopwatch, is_seek: bool) {
+    fn count_movement(&mut self, watch: Stopwatch, is_seek: bool) {
         watch.stop(|counters, time| {
             let sum = if is_seek { &mut counters.seek_time } else { &mut counters.step_time };
             *sum += time;
         });
         perf::count(|counters| {
+            if let Ok(EntryIterator::Versions(versions)) = &mut self.entries {
+                let passed = versions.take_passed();
+                counters.skipped_versions += passed.versions;
+                counters.skipped_deletes += passed.deletes;
+            }
             let entry = self.get().and_then(|entries| entries.key().zip(entries.value()));
             counters.iterator_bytes +=
                 entry.map_or(0, |(key, value)| perf::size(key) + perf::size(value));
@@ -147,8 +183,8 @@ impl IteratorObject {
 
     fn enter_at_end(&mut self, direction: Direction) {
         let movement = match direction {
-            Direction::Up => StoreIterator::seek_to_first,
-            Direction::Down => StoreIterator::seek_to_last,
+            Direction::Up => EntryIterator::seek_to_first,
+            Direction::Down => EntryIterator::seek_to_last,
         };
         let has_prefix = |rules: &&SeekRules| rules.options.is_prefix_same_as_start();
         let options = self.seek.as_ref().filter(has_prefix).map(|rules| &rules.options);
@@ -173,7 +209,7 @@ impl IteratorObject {
 fn move_to(
     iterator: Option<&mut IteratorObject>,
     key: Option<Result<&[u8], Status>>,
-    movement: impl FnOnce(&mut StoreIterator, &[u8]),
+    movement: impl FnOnce(&mut EntryIterator, &[u8]),
 ) {
     let Some(iterator) = iterator else { return };
     let (watch, is_seek) = (Stopwatch::start(), key.is_some());
@@ -237,7 +273,7 @@ export! {
 
     /// Returns 1 if the iterator is at an entry.
     pub fn rocksdb_iter_valid(iterator: Option<&IteratorObject>) -> u8, 0, {
-        iterator.and_then(IteratorObject::get).is_some_and(StoreIterator::is_valid).into()
+        iterator.and_then(IteratorObject::get).is_some_and(EntryIterator::is_valid).into()
     }
 
     /// Moves to the first entry.
@@ -256,14 +292,14 @@ export! {
 
     /// Moves to the first entry whose key is `key` or greater.
     pub fn rocksdb_iter_seek(iterator: Option<&mut IteratorObject>, key: Bytes, size: usize) {
-        move_to(iterator, Some(key.items(size)), StoreIterator::seek);
+        move_to(iterator, Some(key.items(size)), EntryIterator::seek);
     }
 
     /// Moves to the last entry whose key is `key` or less.
     pub fn rocksdb_iter_seek_for_prev(
         iterator: Option<&mut IteratorObject>, key: Bytes, size: usize,
     ) {
-        move_to(iterator, Some(key.items(size)), StoreIterator::seek_for_prev);
+        move_to(iterator, Some(key.items(size)), EntryIterator::seek_for_prev);
     }
 
     /// Moves to the next entry.
@@ -280,14 +316,22 @@ export! {
     pub fn rocksdb_iter_key(
         iterator: Option<&IteratorObject>, size: Out<'_, usize>,
     ) -> View, View::NULL, {
-        view(iterator.and_then(IteratorObject::get).and_then(StoreIterator::key), size)
+        view(iterator.and_then(IteratorObject::get).and_then(EntryIterator::key), size)
+    }
+
+    /// Returns the timestamp, which is valid until the iterator moves. Null at no entry, and in a
+    /// family without timestamps.
+    pub fn rocksdb_iter_timestamp(
+        iterator: Option<&IteratorObject>, size: Out<'_, usize>,
+    ) -> View, View::NULL, {
+        view(iterator.and_then(IteratorObject::get).and_then(EntryIterator::timestamp), size)
     }
 
     /// Returns the value, which is valid until the iterator moves. Null at no entry.
     pub fn rocksdb_iter_value(
         iterator: Option<&IteratorObject>, size: Out<'_, usize>,
     ) -> View, View::NULL, {
-        view(iterator.and_then(IteratorObject::get).and_then(StoreIterator::value), size)
+        view(iterator.and_then(IteratorObject::get).and_then(EntryIterator::value), size)
     }
 }
 

@@ -33,6 +33,7 @@ mod perf;
 mod properties;
 mod reads;
 mod sst;
+mod timestamps;
 mod transactions;
 mod wal;
 

@@ -6,6 +6,7 @@ use quintet_compat::{
     boundary::{Allocated, Array, Bytes, Out, OutArray, Text, give, required},
     export, export_fallible, sizes,
     status::Status,
+    timestamps,
 };
 
 use crate::{
@@ -141,7 +142,13 @@ fn approximate_sizes(
     let results: &mut [MaybeUninit<u64>] = results.items(count)?;
     for (((start, start_size), (limit, limit_size)), result) in starts.zip(limits).zip(results) {
         let (start, limit) = (start.items(*start_size)?, limit.items(*limit_size)?);
-        result.write(sizes::approximate_bytes(&family.table, start, limit)?);
+        result.write(match family.history {
+            Some(_) => {
+                let (start, limit) = (timestamps::start(start), timestamps::start(limit));
+                sizes::approximate_bytes(&family.table, &start, &limit)?
+            }
+            None => sizes::approximate_bytes(&family.table, start, limit)?,
+        });
     }
     Ok(())
 }

@@ -1,8 +1,7 @@
 //! Gets of one key and of several keys.
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
-use quintet::Value;
 use quintet_compat::{
     boundary::{Allocated, Array, Bytes, Out, OutArray, View, give, required},
     export, export_fallible,
@@ -10,7 +9,7 @@ use quintet_compat::{
 };
 
 use crate::{
-    core::{Core, Db, Family},
+    core::{Core, Db, Family, ReadValue},
     families::{FamilyHandle, family_of},
     options::reads::ReadOptions,
     perf,
@@ -18,11 +17,12 @@ use crate::{
 
 /// `rocksdb_pinnableslice_t`: a value without a copy for the program.
 #[derive(Debug)]
-pub struct PinnedValue(Value);
+pub struct PinnedValue(ReadValue);
 
 impl PinnedValue {
     /// Makes the object of a value that a get returned.
-    pub fn of(value: Option<Value>) -> Option<Box<Self>> {
+    pub fn of(value: Option<impl Into<ReadValue>>) -> Option<Box<Self>> {
+        let value = value.map(Into::into);
         perf::count_get(value.as_deref());
         value.map(Self).map(Box::new)
     }
@@ -37,7 +37,7 @@ fn core(db: Option<&Db>) -> Result<&Core, Status> {
 
 /// Returns a copy of a value that was read, and stores its size.
 pub fn copied(
-    value: Result<Option<Value>, Status>,
+    value: Result<Option<impl Deref<Target = [u8]>>, Status>,
     size: Out<'_, usize>,
 ) -> Result<Allocated, Status> {
     give(size, value.as_ref().map_or(0, |value| value.as_ref().map_or(0, |value| value.len())));
@@ -58,10 +58,10 @@ pub struct Results {
 }
 
 /// Gets several keys. `get` returns the value of a key by its index.
-pub fn multi_get(
+pub fn multi_get<V: Deref<Target = [u8]>>(
     count: usize,
     results: Results,
-    get: impl Fn(usize) -> Result<Option<Value>, Status>,
+    get: impl Fn(usize) -> Result<Option<V>, Status>,
 ) {
     let Results { mut values, mut sizes, mut errors } = results;
     let (Ok(values), Ok(sizes), Ok(errors)) =
@@ -100,7 +100,7 @@ pub fn key_at(
 /// Returns whether a key may exist, and its value where the program wants it. As in RocksDB,
 /// `found` says that the result is certain, and an absent key has an empty value then.
 fn may_exist(
-    value: Result<Option<Value>, Status>,
+    value: Result<Option<ReadValue>, Status>,
     out: Out<'_, Allocated>,
     size: Out<'_, usize>,
     found: Out<'_, u8>,

@@ -22,6 +22,7 @@ use quintet_compat::{
     operations::{Action, Operations, Record},
     status::{Code, Status},
     store::table_name,
+    timestamps,
 };
 
 use crate::{
@@ -45,10 +46,17 @@ pub struct WalIterator {
     failure: Option<Status>,
 }
 
+/// The number of a column family, and whether its keys have timestamps.
+#[derive(Clone, Copy, Debug)]
+struct FamilyNumber {
+    id: u32,
+    has_timestamps: bool,
+}
+
 /// The numbers of column families, by the paths of their tables.
 #[derive(Debug, Default)]
 struct FamilyNumbers {
-    numbers: BTreeMap<String, u32>,
+    numbers: BTreeMap<String, FamilyNumber>,
     /// Families that were looked at. New ones are appended to the list of the database.
     known: usize,
 }
@@ -59,13 +67,15 @@ impl FamilyNumbers {
         let families = core.families();
         for family in families.iter().skip(self.known) {
             // One that was dropped and created again has the later number.
-            self.numbers.insert(table_name(&family.name), family.id);
+            let has_timestamps = family.history.is_some();
+            let number = FamilyNumber { id: family.id, has_timestamps };
+            self.numbers.insert(table_name(&family.name), number);
         }
         self.known = families.len();
     }
 
     /// Returns the family of a change that a batch can show.
-    fn of(&self, change: &Change<'_>) -> Option<u32> {
+    fn of(&self, change: &Change<'_>) -> Option<FamilyNumber> {
         let is_begin = matches!(change.change, TableChange::Begin);
         self.numbers.get(change.table).copied().filter(|_| !is_begin)
     }
@@ -130,7 +140,11 @@ impl WalIterator {
         batch.set_sequence(sequence);
         for change in commit.iter() {
             if let Some(family) = self.families.of(&change) {
-                add(&mut batch, family, change.change);
+                if family.has_timestamps {
+                    add_version(&mut batch, family.id, change.change);
+                } else {
+                    add(&mut batch, family.id, change.change);
+                }
             }
         }
         Some((sequence, batch))
@@ -154,6 +168,19 @@ fn add(batch: &mut Operations, family: u32, change: TableChange<'_>) {
         }
         TableChange::Begin => {}
         other => batch.refuse(Status::unsupported(format!("the change {other:?}"))),
+    }
+}
+
+/// Adds a version to a batch. The removal of an old one is not shown.
+fn add_version(batch: &mut Operations, family: u32, change: TableChange<'_>) {
+    let TableChange::Put { key, value, .. } = change else { return };
+    match (timestamps::version(key), timestamps::value(value)) {
+        (Ok(version), Ok(value)) => {
+            let action = if value.is_some() { Action::Put } else { Action::Delete };
+            let (key, value) = (version.joined(), value.unwrap_or_default());
+            batch.add(Record { action, family, key: &key, value });
+        }
+        (Err(status), _) | (_, Err(status)) => batch.refuse(status),
     }
 }
 

@@ -375,7 +375,7 @@ impl StoreIterator {
     }
 
     /// Returns the current entry. The key is in its stored form.
-    fn entry(&self) -> Option<(&[u8], &[u8])> {
+    pub fn entry(&self) -> Option<(&[u8], &[u8])> {
         match (&self.current, &self.above) {
             (Current::Entry((key, value)), _) => Some((key, value)),
             (Current::InBlock, Some(OpenRange::Block(block))) => block.entry(),
@@ -498,6 +498,16 @@ impl StoreIterator {
     /// Moves to the last entry whose key is `key` or less.
     pub fn seek_for_prev(&mut self, key: &[u8]) {
         self.jump(None, Some(keys::stored_after(key)), Direction::Down);
+    }
+
+    /// Moves to the first entry whose stored form is `stored` or greater.
+    pub fn seek_stored(&mut self, stored: Vec<u8>) {
+        self.jump(Some(stored), None, Direction::Up);
+    }
+
+    /// Moves to the last entry whose stored form is less than `stored`.
+    pub fn seek_before_stored(&mut self, stored: Vec<u8>) {
+        self.jump(None, Some(stored), Direction::Down);
     }
 
     /// Moves to the next greater key. Does nothing if the iterator is at no entry.

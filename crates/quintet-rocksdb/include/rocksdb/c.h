@@ -1205,6 +1205,57 @@ void rocksdb_cancel_all_background_work(rocksdb_t *db, unsigned char wait);
 void rocksdb_disable_manual_compaction(rocksdb_t *db);
 void rocksdb_enable_manual_compaction(rocksdb_t *db);
 
+/* User-defined timestamps: little-endian numbers of eight bytes. */
+rocksdb_comparator_t *rocksdb_comparator_with_ts_create(void *state, void (*destructor)(void*), int
+    (*compare)(void*, const char *a, size_t alen, const char *b, size_t blen), int
+    (*compare_ts)(void*, const char *a_ts, size_t a_tslen, const char *b_ts, size_t b_tslen), int
+    (*compare_without_ts)(void*, const char *a, size_t alen, unsigned char a_has_ts, const char *b,
+    size_t blen, unsigned char b_has_ts), const char *(*name)(void*), size_t timestamp_size);
+void rocksdb_put_with_ts(rocksdb_t *db, const rocksdb_writeoptions_t *options, const char *key,
+    size_t keylen, const char *ts, size_t tslen, const char *val, size_t vallen, char **errptr);
+void rocksdb_put_cf_with_ts(rocksdb_t *db, const rocksdb_writeoptions_t *options,
+    rocksdb_column_family_handle_t *column_family, const char *key, size_t keylen, const char *ts,
+    size_t tslen, const char *val, size_t vallen, char **errptr);
+void rocksdb_delete_with_ts(rocksdb_t *db, const rocksdb_writeoptions_t *options, const char *key,
+    size_t keylen, const char *ts, size_t tslen, char **errptr);
+void rocksdb_delete_cf_with_ts(rocksdb_t *db, const rocksdb_writeoptions_t *options,
+    rocksdb_column_family_handle_t *column_family, const char *key, size_t keylen, const char *ts,
+    size_t tslen, char **errptr);
+void rocksdb_singledelete_with_ts(rocksdb_t *db, const rocksdb_writeoptions_t *options, const char
+    *key, size_t keylen, const char *ts, size_t tslen, char **errptr);
+void rocksdb_singledelete_cf_with_ts(rocksdb_t *db, const rocksdb_writeoptions_t *options,
+    rocksdb_column_family_handle_t *column_family, const char *key, size_t keylen, const char *ts,
+    size_t tslen, char **errptr);
+char *rocksdb_get_with_ts(rocksdb_t *db, const rocksdb_readoptions_t *options, const char *key,
+    size_t keylen, size_t *vallen, char **ts, size_t *tslen, char **errptr);
+char *rocksdb_get_cf_with_ts(rocksdb_t *db, const rocksdb_readoptions_t *options,
+    rocksdb_column_family_handle_t *column_family, const char *key, size_t keylen, size_t *vallen,
+    char **ts, size_t *tslen, char **errptr);
+void rocksdb_multi_get_with_ts(rocksdb_t *db, const rocksdb_readoptions_t *options, size_t num_keys,
+    const char *const *keys_list, const size_t *keys_list_sizes, char **values_list, size_t
+    *values_list_sizes, char **timestamp_list, size_t *timestamp_list_sizes, char **errs);
+void rocksdb_multi_get_cf_with_ts(rocksdb_t *db, const rocksdb_readoptions_t *options, const
+    rocksdb_column_family_handle_t *const *column_families, size_t num_keys, const char *const
+    *keys_list, const size_t *keys_list_sizes, char **values_list, size_t *values_list_sizes, char
+    **timestamps_list, size_t *timestamps_list_sizes, char **errs);
+void rocksdb_writebatch_put_cf_with_ts(rocksdb_writebatch_t*, rocksdb_column_family_handle_t
+    *column_family, const char *key, size_t klen, const char *ts, size_t tslen, const char *val,
+    size_t vlen);
+void rocksdb_writebatch_delete_cf_with_ts(rocksdb_writebatch_t*, rocksdb_column_family_handle_t
+    *column_family, const char *key, size_t klen, const char *ts, size_t tslen);
+void rocksdb_writebatch_singledelete_cf_with_ts(rocksdb_writebatch_t *b,
+    rocksdb_column_family_handle_t *column_family, const char *key, size_t klen, const char *ts,
+    size_t tslen);
+const char *rocksdb_iter_timestamp(const rocksdb_iterator_t*, size_t *tslen);
+void rocksdb_readoptions_set_timestamp(rocksdb_readoptions_t*, const char *ts, size_t tslen);
+void rocksdb_readoptions_set_iter_start_ts(rocksdb_readoptions_t*, const char *ts, size_t tslen);
+void rocksdb_increase_full_history_ts_low(rocksdb_t *db, rocksdb_column_family_handle_t
+    *column_family, const char *ts_low, size_t ts_lowlen, char **errptr);
+char *rocksdb_get_full_history_ts_low(rocksdb_t *db, rocksdb_column_family_handle_t *column_family,
+    size_t *ts_lowlen, char **errptr);
+void rocksdb_compactoptions_set_full_history_ts_low(rocksdb_compactoptions_t*, char *ts, size_t
+    tslen);
+
 /* Levels of the counters of a thread. */
 enum {
   rocksdb_uninitialized = 0,

@@ -6,18 +6,21 @@
 //!
 //! Locks: `families` and `operators` are held only for a lookup or a replacement.
 
+mod history;
 mod named;
 mod secondary;
+mod versions;
 
 use std::{
     ffi::OsStr,
+    ops::Deref,
     os::unix::ffi::OsStrExt as _,
     path::Path,
     sync::{Arc, OnceLock, PoisonError, RwLock, Weak},
     time::Duration,
 };
 
-use quintet::{DatabaseStats, Durability, Snapshot, Table, Value};
+use quintet::{DatabaseStats, Durability, Key, KeyRange, Snapshot, Table, Value};
 use quintet_compat::{
     boundary::Text,
     comparator::ComparatorCalls,
@@ -30,6 +33,7 @@ use quintet_compat::{
     store::{FamilyRules, OpenRequest, Store},
 };
 
+use history::History;
 pub use named::NamedObject;
 use named::NamedTransactions;
 pub use secondary::Access;
@@ -46,6 +50,29 @@ use crate::{
 /// Bytes of the number of a family before an operand.
 const NUMBER_BYTES: usize = 4;
 
+/// A value that a read returned.
+#[derive(Debug)]
+pub struct ReadValue {
+    stored: Value,
+    /// Its size. The stored form of a version is longer.
+    bytes: usize,
+}
+
+impl From<Value> for ReadValue {
+    fn from(stored: Value) -> Self {
+        let bytes = stored.len();
+        Self { stored, bytes }
+    }
+}
+
+impl Deref for ReadValue {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.stored.get(..self.bytes).unwrap_or_default()
+    }
+}
+
 /// A column family.
 #[derive(Debug)]
 pub struct Family {
@@ -59,6 +86,8 @@ pub struct Family {
     moment: Option<Arc<Moment>>,
     /// Its comparator, unless that is the default one.
     pub comparator: Option<ComparatorCalls>,
+    /// Its history. `None`: its keys have no timestamps.
+    pub history: Option<History>,
     /// Its prefix extractor.
     pub prefix: Option<Arc<PrefixExtractor>>,
     /// Its merge operator.
@@ -99,7 +128,8 @@ impl Family {
     /// Returns the table for a commit.
     pub fn target(&self) -> Target<'_> {
         let operator = self.operator.as_ref().map(|_| self.id);
-        Target { table: &self.table, operator, ttl: self.ttl }
+        let has_timestamps = self.history.is_some();
+        Target { table: &self.table, operator, ttl: self.ttl, has_timestamps }
     }
 
     /// Returns the memory of the table. A family that was dropped uses none.
@@ -113,15 +143,38 @@ impl Family {
     }
 
     /// Returns the value of a key.
-    pub fn get(&self, options: Option<&ReadOptions>, key: &[u8]) -> Result<Option<Value>, Status> {
+    pub fn get(
+        &self,
+        options: Option<&ReadOptions>,
+        key: &[u8],
+    ) -> Result<Option<ReadValue>, Status> {
+        if self.history.is_some() {
+            return Ok(self.get_version(options, key)?.map(|(value, _)| value));
+        }
+        self.check_reads_plain(options)?;
         let key = keys::stored(key);
-        Ok(match snapshot_of(options)? {
+        let value = match snapshot_of(options)? {
             Some(snapshot) => snapshot.get(&self.table, key)?,
             None => match &self.moment {
                 Some(moment) => moment.snapshot().get(&self.table, key)?,
                 None => self.table.get(key)?,
             },
-        })
+        };
+        Ok(value.map(ReadValue::from))
+    }
+
+    /// Returns the first entry of a range of stored forms.
+    fn first_in(
+        &self,
+        options: Option<&ReadOptions>,
+        range: KeyRange,
+    ) -> Result<Option<(Key, Value)>, Status> {
+        let mut entries = match (snapshot_of(options)?, &self.moment) {
+            (Some(snapshot), _) => snapshot.range(&self.table, range)?,
+            (None, Some(moment)) => moment.snapshot().range(&self.table, range)?,
+            (None, None) => self.table.range(range)?,
+        };
+        Ok(entries.next().transpose()?)
     }
 
     /// Fails in a secondary instance.
@@ -216,6 +269,7 @@ impl Core {
             merge(&of_tables, key, existing, operand)
         };
         let is_read_only = access != Access::Write;
+        families.iter().try_for_each(NewFamily::check)?;
         let request = OpenRequest {
             create_if_missing: options.creates_missing() && !is_read_only,
             error_if_exists: options.refuses_existing() && !is_read_only,
@@ -267,7 +321,13 @@ impl Core {
         let id = id.map_err(|_| Status::invalid("there are too many column families"))?;
         let options = new.options;
         let request = options.family(new.name.clone());
+        let history = if request.has_timestamps() {
+            Some(History::new(self.store.history_low(&new.name)?))
+        } else {
+            None
+        };
         let family = Arc::new(Family {
+            history,
             id,
             name: request.name,
             table,
@@ -291,6 +351,7 @@ impl Core {
     /// Creates a column family.
     pub fn create_family(&self, new: &NewFamily<'_>) -> Result<Arc<Family>, Status> {
         self.check_writable()?;
+        new.check()?;
         let table = self.store.create_family(&new.options.family(new.name.clone()))?;
         self.add(new, table)
     }

@@ -18,6 +18,10 @@ pub struct ReadOptions {
     pub(crate) lower: Option<Vec<u8>>,
     /// The first key past the end of iterators, in its stored form.
     pub(crate) upper: Option<Vec<u8>>,
+    /// The newest timestamp to read.
+    pub(crate) timestamp: Option<Vec<u8>>,
+    /// The oldest timestamp of the versions that an iterator shows. `None`: it shows one of a key.
+    pub(crate) oldest: Option<Vec<u8>>,
 }
 
 impl ReadOptions {
@@ -34,6 +38,11 @@ impl ReadOptions {
     pub fn is_prefix_same_as_start(&self) -> bool {
         self.is_set("rocksdb_readoptions_set_prefix_same_as_start")
     }
+}
+
+/// Returns a timestamp of the program. Reads with an unsuitable one fail.
+fn timestamp(bytes: Bytes, size: usize) -> Option<Vec<u8>> {
+    (!bytes.is_null()).then(|| bytes.items(size).map(<[u8]>::to_vec).unwrap_or_default())
 }
 
 fn bound(key: Bytes, size: usize) -> Option<Vec<u8>> {
@@ -60,6 +69,25 @@ export! {
     ) {
         if let Some(options) = options {
             options.snapshot = SnapshotReference::to(snapshot);
+        }
+    }
+
+    /// Sets the newest timestamp to read. Null: none.
+    pub fn rocksdb_readoptions_set_timestamp(
+        options: Option<&mut ReadOptions>, bytes: Bytes, size: usize,
+    ) {
+        if let Some(options) = options {
+            options.timestamp = timestamp(bytes, size);
+        }
+    }
+
+    /// Sets the oldest timestamp of the versions that iterators show. Null: they show one version
+    /// of a key.
+    pub fn rocksdb_readoptions_set_iter_start_ts(
+        options: Option<&mut ReadOptions>, bytes: Bytes, size: usize,
+    ) {
+        if let Some(options) = options {
+            options.oldest = timestamp(bytes, size);
         }
     }
 

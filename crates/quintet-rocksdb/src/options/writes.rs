@@ -1,7 +1,7 @@
 //! Options of writes, flushes and compactions.
 
 use quintet::Durability;
-use quintet_compat::export;
+use quintet_compat::{boundary::Bytes, export};
 
 use crate::kept::{OptionNumbers, kept};
 
@@ -70,6 +70,8 @@ kept! { FlushOptions {
 #[derive(Clone, Debug, Default)]
 pub struct CompactOptions {
     pub(crate) kept: OptionNumbers,
+    /// The timestamp below which old versions may be removed.
+    pub(crate) history_low: Option<Vec<u8>>,
 }
 
 export! {
@@ -81,6 +83,16 @@ export! {
     /// Frees compaction options.
     pub fn rocksdb_compactoptions_destroy(options: Option<Box<CompactOptions>>) {
         drop(options);
+    }
+
+    /// Sets the timestamp below which old versions may be removed. Null: none.
+    pub fn rocksdb_compactoptions_set_full_history_ts_low(
+        options: Option<&mut CompactOptions>, bytes: Bytes, size: usize,
+    ) {
+        if let Some(options) = options {
+            let low = (!bytes.is_null()).then(|| bytes.items(size).map(<[u8]>::to_vec));
+            options.history_low = low.and_then(Result::ok);
+        }
     }
 }
 

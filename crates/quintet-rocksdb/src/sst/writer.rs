@@ -74,6 +74,9 @@ impl SstWriter {
     pub fn open(&mut self, path: &Path) -> Result<(), Status> {
         if let Some(comparator) = &self.comparator {
             comparator.check_samples()?;
+            if comparator.has_timestamps() {
+                return Err(Status::unsupported("a file to ingest has no timestamps"));
+            }
         }
         let file = File::create(path).map_err(|error| failed(path, &error))?;
         let mut open = OpenFile {

@@ -138,6 +138,7 @@ pub fn apply(
     family: &Family,
     record: &Record<'_>,
 ) -> Result<(), Status> {
+    family.check_plain()?;
     let (table, key) = (&family.table, keys::stored(record.key));
     if matches!(record.action, Action::LogData) {
         return Ok(());
@@ -245,11 +246,13 @@ impl TransactionObject {
 
     /// Returns the value of a key as the transaction shows it.
     pub fn get(&self, family: &Family, key: &[u8]) -> Result<Option<Value>, Status> {
+        family.check_plain()?;
         Ok(self.shared.lock().get()?.get(&family.table, keys::stored(key))?)
     }
 
     /// Returns the value of a key after locking it.
     pub fn get_for_update(&self, family: &Family, key: &[u8]) -> Result<Option<Value>, Status> {
+        family.check_plain()?;
         let mut open = self.shared.lock();
         let value = open.get()?.get_for_update(&family.table, keys::stored(key));
         value.map_err(|error| self.conflict(error))

@@ -113,6 +113,7 @@ fn over(
     let below = required(below, "the iterator")?;
     let family = family.map(family_of).transpose()?.or(below.family()).cloned();
     let family = required(family, "the column family")?;
+    family.check_plain()?;
     let index = cell(batch)?.lock().family(family.id)?;
     let operator = family.operator.clone();
     Ok(below.map_source(|below| Overlay::source(below, index, operator)))

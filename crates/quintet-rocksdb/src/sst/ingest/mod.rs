@@ -60,6 +60,7 @@ pub fn ingest(
     rules: IngestRules,
 ) -> Result<(), Status> {
     core.check_writable()?;
+    family.check_plain()?;
     let (bytes, ranges) = check(paths, family.id)?;
     if rules.is_behind {
         ingest_behind(core, family, paths)?;
