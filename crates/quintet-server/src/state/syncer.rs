@@ -2,10 +2,13 @@
 //!
 //! A connection commits without a sync, asks for one, and replies after it. All that ask while a
 //! sync runs share the next one. Worker threads do not wait for the disk.
+//!
+//! Syncs have numbers. Those that wait for one sync and those that wait for the next one are on two
+//! channels, so that the end of a sync wakes only whom it covers.
 
 use std::{
     sync::{
-        Arc, Condvar, Mutex, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -14,36 +17,54 @@ use std::{
 use quintet::Database;
 use tokio::sync::watch;
 
-/// The number of the last request that a sync covers, or why syncs fail.
+/// The number of the last sync of a channel, or why syncs fail.
 type Outcome = Result<u64, String>;
 
 /// Shares syncs.
 #[derive(Debug)]
 pub(crate) struct Syncer {
     requests: Arc<Requests>,
-    done: watch::Receiver<Outcome>,
+    /// For syncs with even and with odd numbers.
+    done: [watch::Receiver<Outcome>; 2],
     /// Whether a write must be on disk within a second.
     is_due: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Requests {
-    last: AtomicU64,
-    /// Whether the thread has something to do, and whether it ends.
-    state: Mutex<(bool, bool)>,
+    total: AtomicU64,
+    state: Mutex<SyncerState>,
     wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct SyncerState {
+    /// The number of the sync that covers who asks now.
+    next: u64,
+    /// Whether a connection waits for it.
+    is_wanted: bool,
+    /// Whether the thread ends.
+    is_ending: bool,
+}
+
+impl Requests {
+    fn state(&self) -> MutexGuard<'_, SyncerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Syncer {
     /// Starts the thread that syncs.
     pub(crate) fn start(database: Database) -> std::io::Result<Self> {
         let requests = Arc::new(Requests::default());
-        let (sender, done) = watch::channel(Ok(0));
+        let channels = [watch::channel(Ok(0)), watch::channel(Ok(0))];
+        let [(even, even_done), (odd, odd_done)] = channels;
+        requests.state().next = 1;
         let own = requests.clone();
         thread::Builder::new()
             .name("quintet-sync".to_owned())
-            .spawn(move || sync_requests(&database, &own, &sender))?;
-        Ok(Self { requests, done, is_due: AtomicBool::new(false) })
+            .spawn(move || sync_requests(&database, &own, &[even, odd]))?;
+        Ok(Self { requests, done: [even_done, odd_done], is_due: AtomicBool::new(false) })
     }
 
     /// Asks for a sync within a second. Costs one store.
@@ -58,17 +79,23 @@ impl Syncer {
 
     /// Number of syncs that were asked for.
     pub(crate) fn requested(&self) -> u64 {
-        self.requests.last.load(Ordering::Relaxed)
+        self.requests.total.load(Ordering::Relaxed)
     }
 
     /// Waits until everything that the caller has committed is on disk.
     pub(crate) async fn sync(&self) -> Result<(), String> {
-        let own = self.requests.last.fetch_add(1, Ordering::AcqRel) + 1;
-        self.requests.state.lock().unwrap_or_else(PoisonError::into_inner).0 = true;
-        self.requests.wake.notify_one();
-        let mut done = self.done.clone();
+        self.requests.total.fetch_add(1, Ordering::Relaxed);
+        let (own, is_first) = {
+            let mut state = self.requests.state();
+            (state.next, !std::mem::replace(&mut state.is_wanted, true))
+        };
+        if is_first {
+            self.requests.wake.notify_one();
+        }
+        let [even, odd] = &self.done;
+        let mut done = if own % 2 == 0 { even.clone() } else { odd.clone() };
         let is_over = |outcome: &Outcome| match outcome {
-            Ok(covered) => *covered >= own,
+            Ok(last) => *last >= own,
             Err(_) => true,
         };
         match done.wait_for(is_over).await {
@@ -80,33 +107,40 @@ impl Syncer {
 
 impl Drop for Syncer {
     fn drop(&mut self) {
-        self.requests.state.lock().unwrap_or_else(PoisonError::into_inner).1 = true;
+        self.requests.state().is_ending = true;
         self.requests.wake.notify_one();
     }
 }
 
-fn sync_requests(database: &Database, requests: &Requests, done: &watch::Sender<Outcome>) {
+/// Syncs while connections ask for it. `done` are the channels for even and odd numbers.
+fn sync_requests(database: &Database, requests: &Requests, done: &[watch::Sender<Outcome>; 2]) {
     loop {
-        {
-            let mut state = requests.state.lock().unwrap_or_else(PoisonError::into_inner);
-            while !state.0 && !state.1 {
+        let number = {
+            let mut state = requests.state();
+            while !state.is_wanted && !state.is_ending {
                 state = requests.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
-            if state.1 {
+            if state.is_ending {
                 return;
             }
-            state.0 = false;
-        }
-        let covered = requests.last.load(Ordering::Acquire);
-        let outcome = database.sync().map(|()| covered).map_err(|error| error.to_string());
-        // A failed sync stays: the store refuses later writes too.
-        let is_failed = outcome.is_err();
-        if let Err(error) = &outcome {
-            tracing::error!(error, "a sync failed; writes are refused until the next start");
-        }
-        drop(done.send_replace(outcome));
-        if is_failed {
-            return;
+            state.is_wanted = false;
+            state.next += 1;
+            state.next - 1
+        };
+        let [even, odd] = done;
+        match database.sync() {
+            Ok(()) => {
+                let covered = if number % 2 == 0 { even } else { odd };
+                drop(covered.send_replace(Ok(number)));
+            }
+            // A failed sync stays: the store refuses later writes too.
+            Err(error) => {
+                let error = error.to_string();
+                tracing::error!(error, "a sync failed; writes are refused until the next start");
+                drop(even.send_replace(Err(error.clone())));
+                drop(odd.send_replace(Err(error)));
+                return;
+            }
         }
     }
 }
