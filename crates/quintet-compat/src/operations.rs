@@ -151,8 +151,8 @@ impl Target<'_> {
 #[derive(Clone, Debug)]
 pub struct Operations {
     bytes: Vec<u8>,
-    /// Sizes of the batch in bytes and records, at each save point.
-    save_points: Vec<(usize, u32)>,
+    /// The size, the number of records, and `has_plain_default` at each save point.
+    save_points: Vec<(usize, u32, bool)>,
     /// Why the batch cannot be written.
     refused: Option<Status>,
     /// Whether a record of the default family was added without a timestamp.
@@ -281,14 +281,15 @@ impl Operations {
 
     /// Remembers the present size.
     pub fn set_save_point(&mut self) {
-        self.save_points.push((self.bytes.len(), self.count()));
+        self.save_points.push((self.bytes.len(), self.count(), self.has_plain_default));
     }
 
     /// Removes the records since the last save point, and the save point.
     pub fn rollback_to_save_point(&mut self) -> Result<(), Status> {
-        let (size, count) = self.take_save_point()?;
+        let (size, count, has_plain_default) = self.take_save_point()?;
         self.bytes.truncate(size);
         self.set_count(count);
+        self.has_plain_default = has_plain_default;
         Ok(())
     }
 
@@ -297,7 +298,7 @@ impl Operations {
         self.take_save_point().map(drop)
     }
 
-    fn take_save_point(&mut self) -> Result<(usize, u32), Status> {
+    fn take_save_point(&mut self) -> Result<(usize, u32, bool), Status> {
         let none = || Status::new(Code::NotFound, "the batch has no save point");
         self.save_points.pop().ok_or_else(none)
     }

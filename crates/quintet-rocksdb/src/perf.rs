@@ -69,6 +69,8 @@ impl InterfaceCounters {
 
 thread_local! {
     static COUNTERS: Cell<InterfaceCounters> = const { Cell::new(InterfaceCounters::ZERO) };
+    /// Whether the thread counts what a call has set.
+    static HAS_LEVEL: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Counts an event if the thread counts.
@@ -171,6 +173,7 @@ pub struct PerfContext(());
 export! {
     /// Sets what the calling thread counts: nothing, events and bytes, or times too.
     pub fn rocksdb_set_perf_level(level: c_int) {
+        HAS_LEVEL.set(true);
         ThreadCounters::set_detail(match level {
             LEVEL_COUNT => ThreadDetail::Counts,
             LEVEL_TIME..=LEVEL_TIME_LAST => ThreadDetail::Times,
@@ -178,8 +181,12 @@ export! {
         });
     }
 
-    /// Makes an object that shows the counters of the calling thread.
+    /// Makes an object that shows the counters of the calling thread. A thread that has set no
+    /// level counts events from then on.
     pub fn rocksdb_perfcontext_create() -> Option<Box<PerfContext>>, None, {
+        if !HAS_LEVEL.replace(true) {
+            ThreadCounters::set_detail(ThreadDetail::Counts);
+        }
         Some(Box::new(PerfContext(())))
     }
 

@@ -63,6 +63,8 @@ fn copied(
         Ok((value, bytes, number)) => (Ok(value), bytes, number),
         Err(status) => (Err(status), 0, None),
     };
+    // The program releases the copy, so there is none without a place for it.
+    let number = number.filter(|_| timestamp.is_some());
     let copy = number.map_or(Allocated::NULL, |number| Allocated::copy(&number.to_le_bytes()));
     give(size, bytes);
     give(timestamp_size, if copy.is_null() { 0 } else { timestamps::TIMESTAMP_BYTES });

@@ -27,6 +27,11 @@ impl History {
         self.low.load(Ordering::Relaxed)
     }
 
+    /// Uses a low timestamp that another instance has stored.
+    pub fn follow(&self, low: u64) {
+        self.low.fetch_max(low, Ordering::Relaxed);
+    }
+
     /// Stores a greater low timestamp, and uses it from then on.
     pub fn raise(
         &self,

@@ -386,7 +386,14 @@ impl Core {
         }
         // No process writes a database that is open for reading.
         let Some(moment) = &self.moment else { return Ok(()) };
-        moment.replace(self.store.database.snapshot()?);
+        let snapshot = self.store.database.snapshot()?;
+        // Read after the snapshot, and used before it: what the snapshot lacks is not asked for.
+        for family in self.families().iter() {
+            if let Some(history) = &family.history {
+                history.follow(self.store.history_low(&family.name)?.unwrap_or_default());
+            }
+        }
+        moment.replace(snapshot);
         Ok(())
     }
 

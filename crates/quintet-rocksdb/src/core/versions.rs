@@ -101,7 +101,10 @@ impl Family {
         let newest = self.versions(options)?.newest;
         let start = Some(timestamps::stored(key, newest));
         let range = KeyRange { start, end: Some(timestamps::end(key)) };
-        let Some((stored, value)) = self.first_in(options, range)? else { return Ok(None) };
+        let found = self.first_in(options, range)?;
+        // A compaction beside this read may have removed what it asked for.
+        self.versions(options)?;
+        let Some((stored, value)) = found else { return Ok(None) };
         let Some(bytes) = timestamps::value(&value)?.map(<[u8]>::len) else { return Ok(None) };
         let timestamp = timestamps::version(&stored)?.timestamp;
         Ok(Some((ReadValue { stored: value, bytes }, timestamp)))
@@ -167,6 +170,12 @@ impl Core {
         family.check_writable()?;
         let mismatch = |_| Status::invalid("ts_low size mismatch");
         let low = timestamps::timestamp(low).map_err(mismatch)?;
-        history.raise(low, || self.store.set_history_low(&family.name, low))
+        history.raise(low, || {
+            // Another family may have the name of one that was dropped.
+            if !self.families().iter().any(|other| other.id == family.id) {
+                return Err(Status::invalid("the column family was dropped"));
+            }
+            self.store.set_history_low(&family.name, low)
+        })
     }
 }

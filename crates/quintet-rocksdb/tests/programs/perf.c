@@ -113,6 +113,12 @@ void test_perf(const char *directory) {
   family *cf = rocksdb_create_column_family(t.db, t.options, "other", &err);
   OK(err);
   rocksdb_perfcontext_t *context = rocksdb_perfcontext_create();
+  /* A thread that has set no level counts events. */
+  put(&t, "a", "value");
+  has(&t, "a", "value");
+  reports(context, 1, "get_read_bytes = 5", 1);
+  rocksdb_perfcontext_reset(context);
+  rocksdb_set_perf_level(rocksdb_disable);
   disabled(&t, context);
   rocksdb_set_perf_level(rocksdb_enable_count);
   gets(&t, cf, context);

@@ -1,32 +1,12 @@
 /* User-defined timestamps. RocksDB 7.8 passes this too, without `history_ends`, `refusals`,
  * `logs` and `unsupported`. */
-#include "test.h"
+#include "timestamps.h"
 
-static int order(int difference) { return difference < 0 ? -1 : difference > 0; }
-
-static int compare_bytes(const char *a, size_t a_size, const char *b, size_t b_size) {
-  int difference = memcmp(a, b, a_size < b_size ? a_size : b_size);
-  return difference != 0 ? order(difference) : (a_size > b_size) - (a_size < b_size);
-}
-
-static int compare_timestamps(void *state, const char *a, size_t a_size, const char *b,
-                              size_t b_size) {
-  uint64_t one, other;
-  EXPECT(state == NULL && a_size == 8 && b_size == 8);
-  memcpy(&one, a, 8);
-  memcpy(&other, b, 8);
-  return (one > other) - (one < other);
-}
-
-static int compare_keys(void *state, const char *a, size_t a_size, unsigned char a_has,
-                        const char *b, size_t b_size, unsigned char b_has) {
-  EXPECT(state == NULL);
-  return compare_bytes(a, a_size - (a_has ? 8 : 0), b, b_size - (b_has ? 8 : 0));
-}
-
-static int compare(void *state, const char *a, size_t a_size, const char *b, size_t b_size) {
-  int keys = compare_keys(state, a, a_size, 1, b, b_size, 1);
-  return keys != 0 ? keys : compare_timestamps(state, b + b_size - 8, 8, a + a_size - 8, 8);
+static uint64_t number(const char *bytes, size_t size) {
+  uint64_t number = 0;
+  EXPECT(size == 8);
+  memcpy(&number, bytes, 8);
+  return number;
 }
 
 static int oldest_first(void *state, const char *a, size_t a_size, const char *b, size_t b_size) {
@@ -39,53 +19,10 @@ static int backwards(void *state, const char *a, size_t a_size, unsigned char a_
   return -compare_keys(state, a, a_size, a_has, b, b_size, b_has);
 }
 
-static const char *name(void *state) {
-  (void)state;
-  return "test.u64ts";
-}
-
-static void nothing(void *state) { (void)state; }
-
-static rocksdb_comparator_t *comparator(void) {
-  return rocksdb_comparator_with_ts_create(NULL, nothing, compare, compare_timestamps,
-                                           compare_keys, name, 8);
-}
-
-/* The bytes of a timestamp, valid for some calls. */
-static char *ts(uint64_t number) {
-  static char bytes[16][8];
-  static int next;
-  char *place = bytes[next++ % 16];
-  memcpy(place, &number, 8);
-  return place;
-}
-
-static uint64_t number(const char *bytes, size_t size) {
-  uint64_t number = 0;
-  EXPECT(size == 8);
-  memcpy(&number, bytes, 8);
-  return number;
-}
-
-static void put_at(test_db *t, family *cf, const char *key, uint64_t time, const char *value) {
-  char *err = NULL;
-  rocksdb_put_cf_with_ts(t->db, t->write, cf, key, strlen(key), ts(time), 8, value, strlen(value),
-                         &err);
-  OK(err);
-}
-
 static void delete_at(test_db *t, family *cf, const char *key, uint64_t time) {
   char *err = NULL;
   rocksdb_delete_cf_with_ts(t->db, t->write, cf, key, strlen(key), ts(time), 8, &err);
   OK(err);
-}
-
-/* The read timestamp. RocksDB keeps its address. */
-static char read_time[8];
-
-static void read_at(test_db *t, uint64_t time) {
-  memcpy(read_time, &time, 8);
-  rocksdb_readoptions_set_timestamp(t->read, read_time, 8);
 }
 
 static void has_at(test_db *t, family *cf, const char *key, uint64_t time, const char *expected,

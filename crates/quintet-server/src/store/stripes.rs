@@ -10,9 +10,10 @@ use std::{
 
 use super::database_id::DatabaseId;
 
-/// Number of stripes, a power of two. A unit holds up to some hundred, and one of another thread
-/// that meets one of them commits early and waits. With 64 keys each, one of two units does so.
-const STRIPES: usize = 8192;
+/// Number of stripes, a power of two. A unit that needs a stripe of another thread's unit commits
+/// early and waits. Two units of 16 keys meet in 6 % of cases, and of 64 keys in 60 %. With more
+/// stripes, commands that lock all of them cost more.
+const STRIPES: usize = 4096;
 
 /// The locks.
 #[derive(Debug)]

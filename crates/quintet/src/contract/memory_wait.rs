@@ -4,8 +4,10 @@
 //! sixteen waits sixteen times as long as a put.
 //! How: a commit has one [`MemoryWait`]. Each wait adds its time, and a commit that has waited for
 //! [`TRANSIENT_WAIT_MAX`] waits no more: what has no memory then is refused. A flush by the caller
-//! is work for the commit. Flushes of other writers are counted instead of timed, because each
-//! takes as long as the disk needs.
+//! is work for the commit. The work of other writers that flush or find memory for all is counted
+//! instead of timed, because a flush takes as long as the disk needs.
+//!
+//! An update that loses its round against another commit has a new allowance for the next round.
 //!
 //! Threads: that of the commit.
 
@@ -16,14 +18,14 @@ use crate::{io::Env, util::mutant::mutant};
 /// A commit waits no longer than this for memory that running work or other tables hold.
 pub(crate) const TRANSIENT_WAIT_MAX: Duration = Duration::from_millis(200);
 
-/// A commit waits for no more flushes of other writers than this.
-const TURNS_MAX: u32 = 16;
+/// A commit waits no more than this many times for the work of other writers.
+const TURNS_MAX: u32 = 32;
 
 /// How long a commit has waited for memory.
 #[derive(Debug, Default)]
 pub struct MemoryWait {
     waited: Cell<Duration>,
-    /// Flushes of other writers that it has waited for.
+    /// Number of waits for the work of another writer.
     turns: Cell<u32>,
 }
 
@@ -43,7 +45,7 @@ impl MemoryWait {
         self.waited.get() >= TRANSIENT_WAIT_MAX
     }
 
-    /// The commit has waited for a flush of another writer. Returns whether it may wait for more.
+    /// The commit has waited for the work of another writer. Returns whether it may wait again.
     pub(crate) fn count_turn(&self) -> bool {
         self.turns.set(self.turns.get().saturating_add(1));
         self.turns.get() < TURNS_MAX

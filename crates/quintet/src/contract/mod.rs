@@ -421,7 +421,7 @@ impl Context {
         for _ in 0..RESERVE_ATTEMPTS_MAX {
             let has_more = self.budget.transient_bytes() > 0 || self.has_free(bytes);
             let may_follow = has_more || awaits_checkpoint && self.budget.is_release_pending();
-            if !may_follow || wait.is_over() || self.has_waited(began) {
+            if !may_follow || wait.is_over() && !self.has_free(bytes) || self.has_waited(began) {
                 break;
             }
             awaits_checkpoint &= has_more;

@@ -1,8 +1,8 @@
 //! Counters of the calling thread: what its calls read from files and waited for.
 //!
 //! Problem: statistics of a database cannot tell which of its callers waited. How: each thread has
-//! counters of its own, and counts only while it has asked for that. Background work runs in other
-//! threads, so it is not counted here.
+//! counters of its own, and counts only while it has asked for that. Work of background threads is
+//! not counted here; a flush that a writer does itself is.
 //!
 //! Cost: until the first thread of the process asks for counters, a place that counts loads one
 //! static flag, which nothing writes. The places are reads of files, waits, and the two halves of
@@ -128,7 +128,18 @@ impl Stopwatch {
     /// Starts an event. Does nothing if the thread counts nothing.
     #[inline]
     pub(crate) fn start() -> Self {
-        let detail = ThreadCounters::detail();
+        if IS_USED.load(Ordering::Relaxed) {
+            Self::start_used()
+        } else {
+            Self { detail: ThreadDetail::Off, start: None }
+        }
+    }
+
+    // Out of line, as `count` is: the callers are the path of each write.
+    #[cold]
+    #[inline(never)]
+    fn start_used() -> Self {
+        let detail = DETAIL.get();
         Self { detail, start: (detail == ThreadDetail::Times).then(Instant::now) }
     }
 
@@ -145,10 +156,16 @@ impl Stopwatch {
     #[inline]
     pub(crate) fn stop(self, add: impl FnOnce(&mut ThreadCounters, Duration)) {
         if self.detail != ThreadDetail::Off {
-            let mut counters = COUNTERS.get();
-            add(&mut counters, self.start.map_or(Duration::ZERO, |start| start.elapsed()));
-            COUNTERS.set(counters);
+            self.count(add);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count(self, add: impl FnOnce(&mut ThreadCounters, Duration)) {
+        let mut counters = COUNTERS.get();
+        add(&mut counters, self.start.map_or(Duration::ZERO, |start| start.elapsed()));
+        COUNTERS.set(counters);
     }
 }
 

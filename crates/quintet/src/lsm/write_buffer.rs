@@ -319,11 +319,19 @@ impl<V> WriteBuffer<V> {
         wait: &MemoryWait,
         target: &impl FlushTarget<V>,
     ) -> Result<()> {
-        if self.try_reserve(bytes).is_ok() {
-            return Ok(());
-        }
-        let began = self.context.env.monotonic();
-        for _ in 0..RESERVE_RETRIES_MAX {
+        if self.try_reserve(bytes).is_ok() { Ok(()) } else { self.find_memory(bytes, wait, target) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_memory(
+        &self,
+        bytes: u64,
+        wait: &MemoryWait,
+        target: &impl FlushTarget<V>,
+    ) -> Result<()> {
+        let (began, mut rounds) = (self.context.env.monotonic(), 0);
+        while rounds < RESERVE_RETRIES_MAX {
             self.await_memory(wait, began, bytes);
             // One writer at a time: a single flush may release enough for all.
             let reserving = self.reserving.begin_or_wait();
@@ -337,16 +345,15 @@ impl<V> WriteBuffer<V> {
                 }
                 continue;
             }
+            rounds += 1;
             if !self.view.load().is_unwritten() {
                 self.counters.helps_total.fetch_add(1, Ordering::Relaxed);
                 target.flush_backlog()?;
-            } else if self.context.budget.transient_bytes() > 0
-                && !wait.is_over()
-                && !self.context.has_waited(began)
-            {
+            } else if self.context.budget.transient_bytes() > 0 && !wait.is_over() {
                 // With nothing to flush, wait for a part of the running work first, then for all of
                 // it.
-                if !self.context.await_release(wait, began, bytes) {
+                let now = self.context.env.monotonic();
+                if !self.context.await_release(wait, now, bytes) {
                     wait.measure(&*self.context.env, || target.await_work());
                 }
             } else {

@@ -30,9 +30,16 @@ impl HashLog {
     /// Fails with `OutOfMemory` if the budget has no memory for the write.
     pub(super) fn admit_memory(&self, op: &Op<'_>, wait: &MemoryWait) -> Result<()> {
         self.compact_if_behind();
-        let Some(room) = self.missing_room(op, 0) else { return Ok(()) };
-        let reserve =
-            || self.context.reserve_with_retry(wait, room.bytes, || self.find_room(&room));
+        match self.missing_room(op, 0) {
+            None => Ok(()),
+            Some(room) => self.admit_room(op, &room, wait),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn admit_room(&self, op: &Op<'_>, room: &EntryRoom, wait: &MemoryWait) -> Result<()> {
+        let reserve = || self.context.reserve_with_retry(wait, room.bytes, || self.find_room(room));
         match op {
             // It goes on without room, since the disk may be full.
             Op::Delete { .. } => self.context.try_room(&self.room_attempts, reserve),
