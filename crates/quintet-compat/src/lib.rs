@@ -20,6 +20,8 @@ pub mod files;
 pub mod iterator;
 pub mod keys;
 pub mod operations;
+#[cfg(test)]
+mod random;
 pub mod sizes;
 pub mod snapshot;
 pub mod status;

@@ -369,26 +369,15 @@ mod tests {
     use quintet::{Database, EngineKind, TableOptions};
 
     use super::*;
+    use crate::random::Random;
 
     /// The versions of the keys, the newest first. `None`: a delete.
     type Model = BTreeMap<(Vec<u8>, u64), Option<Vec<u8>>>;
 
     const KEYS: [&[u8]; 7] = [b"", b"\0", b"\0\0", b"a", b"a\0", b"a\0b", b"b"];
 
-    /// Numbers that look random (xorshift).
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, end: u64) -> u64 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            self.0 % end
-        }
-
-        fn key(&mut self) -> &'static [u8] {
-            KEYS[usize::try_from(self.below(7)).expect("small")]
-        }
+    fn random_key(random: &mut Random) -> &'static [u8] {
+        KEYS[usize::try_from(random.below(7)).expect("small")]
     }
 
     /// Returns what an iterator shows: keys with timestamps, in its order, and the values.
@@ -427,14 +416,16 @@ mod tests {
             let table = database.create_table(&format!("t{seed}"), options).expect("a table");
             let mut model = Model::new();
             for number in 0..random.below(60) {
-                let (key, timestamp) = (random.key(), random.below(12));
+                let (key, timestamp) = (random_key(&mut random), random.below(12));
                 let value = (random.below(4) > 0).then(|| number.to_le_bytes().to_vec());
                 let stored = timestamps::stored(key, timestamp);
                 table.put(stored, timestamps::stored_value(value.as_deref())).expect("a put");
                 model.insert((key.to_vec(), !timestamp), value);
             }
-            let mut bound =
-                |share| (random.below(share) == 0).then(|| keys::stored(random.key()).into_owned());
+            let mut bound = |share| {
+                (random.below(share) == 0)
+                    .then(|| keys::stored(random_key(&mut random)).into_owned())
+            };
             let bounds = Bounds { lower: bound(3), upper: bound(3) };
             let oldest = (random.below(3) == 0).then(|| random.below(8));
             let range = VersionRange { newest: random.below(14), oldest };
@@ -456,7 +447,7 @@ mod tests {
     ) {
         let mut place: Option<usize> = None;
         for step in 0..80 {
-            let key = random.key();
+            let key = random_key(random);
             match random.below(8) {
                 0 => {
                     iterator.seek_to_first();

@@ -6,20 +6,9 @@ use std::collections::BTreeMap;
 use quintet::{Database, EngineKind, TableOptions};
 
 use super::*;
+use crate::random::Random;
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// Numbers that look random (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-}
 
 fn key_of(number: u64) -> Vec<u8> {
     number.to_be_bytes().to_vec()

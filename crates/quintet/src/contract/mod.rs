@@ -373,9 +373,9 @@ impl Context {
     }
 
     /// Waits until `bytes` are free: at most [`TRANSIENT_WAIT_MAX`] after `began`, and as long as
-    /// the commit may wait. Returns whether they are. Returns at once if no memory
-    /// is transient and no checkpoint would release any. Must not be called by a thread that holds
-    /// a transient reservation.
+    /// the commit may wait. Returns whether they are. Returns at once if no memory is transient and
+    /// no checkpoint would release any. Must not be called by a thread that holds a transient
+    /// reservation.
     pub(crate) fn await_release(&self, wait: &MemoryWait, began: Duration, bytes: u64) -> bool {
         while !self.has_free(bytes) {
             if !self.budget.is_release_pending() || wait.is_over() || self.has_waited(began) {

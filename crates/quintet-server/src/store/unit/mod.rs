@@ -180,7 +180,8 @@ impl<'s> Unit<'s> {
     }
 
     fn lock_stripe(&mut self, stripe: usize, may_wait: bool) -> bool {
-        // A unit that may wait held none before the command, whose stripes differ.
+        // After `lock_all` there is nothing to search. A unit that may wait held none before the
+        // command, whose stripes differ.
         let holds_all = self.guards.len() == self.store.stripes.count();
         if holds_all || !may_wait && self.guards.iter().any(|(held, _)| *held == stripe) {
             return true;
