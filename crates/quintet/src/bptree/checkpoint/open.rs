@@ -24,7 +24,7 @@ use crate::{
     util::{
         codec::{Lsn, to_u64, to_usize},
         mutant::mutant,
-        sync::{AtomicU64, Mutex, lock},
+        sync::{AtomicBool, AtomicU64, Mutex, lock},
     },
 };
 
@@ -84,6 +84,7 @@ impl PagedTree {
             file_creation: Mutex::new(()),
             participant,
             journal_bytes_to_write_back: AtomicU64::new(journal_bytes),
+            lacks_space: AtomicBool::new(false),
             checkpoints_total: AtomicU64::new(0),
             room_attempts: RoomAttempts::default(),
             helps_total: AtomicU64::new(0),

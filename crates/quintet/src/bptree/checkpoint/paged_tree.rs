@@ -11,12 +11,14 @@ use crate::{
     bptree::tree::Tree,
     contract::{Context, RoomAttempts},
     util::{
-        codec::{to_u64, to_usize},
+        codec::{Lsn, to_u64, to_usize},
         mutant::mutant,
-        sync::{AtomicU64, Mutex, Ordering, lock},
+        sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock},
     },
 };
 
+/// A journal whose files take no more bytes stays as it is on a full disk.
+const SHORT_JOURNAL_BYTES: u64 = 256 << 10;
 /// A checkpoint is due after a sixteenth of the budget has changed, within these bounds in bytes:
 /// its memory is bounded. A larger value lets a page change more often before it is journaled.
 const CHECKPOINT_BYTES_MIN: u64 = 16 << 20;
@@ -46,6 +48,8 @@ pub(crate) struct PagedTree {
     pub(super) participant: Option<Arc<dyn CheckpointParticipant>>,
     /// Bytes of the journal since an idle table last wrote all pages back.
     pub(super) journal_bytes_to_write_back: AtomicU64,
+    /// The disk is so full that the journal should not grow.
+    pub(super) lacks_space: AtomicBool,
     pub(super) room_attempts: RoomAttempts,
     pub(crate) checkpoints_total: AtomicU64,
     pub(crate) helps_total: AtomicU64,
@@ -124,14 +128,45 @@ impl PagedTree {
         }
         let checkpointer = &mut lock(&self.checkpointer);
         let complete = checkpointer.complete();
+        self.write_back_journal(checkpointer, complete)?;
+        self.journal_bytes_to_write_back.store(0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Stores checkpoints that are complete to `lsn`, writes back all that is in the journal, and
+    /// removes its files.
+    pub(super) fn write_back_journal(
+        &self,
+        checkpointer: &mut Checkpointer,
+        lsn: Lsn,
+    ) -> Result<()> {
         mutant!(JournalEndsUnplaced: checkpointer.forget_pending_writeback(), else {
-            self.write_back_all(checkpointer, complete)?;
+            self.write_back_all(checkpointer, lsn)?;
         });
         // This group declares the earlier ones unneeded; it is in a new file.
         checkpointer.start_new_file();
-        self.store_once(checkpointer, complete, 0)?;
-        self.journal_bytes_to_write_back.store(0, Ordering::Relaxed);
-        Ok(())
+        self.store_once(checkpointer, lsn, 0)
+    }
+
+    /// Gives space back on a full disk, for which the journal may keep a lot: as
+    /// [`PagedTree::write_back_journal`], if its files are not small.
+    pub(crate) fn shorten_journal(&self) -> Result<()> {
+        let checkpointer = &mut lock(&self.checkpointer);
+        if checkpointer.journal_bytes() <= SHORT_JOURNAL_BYTES {
+            return Ok(());
+        }
+        let complete = checkpointer.complete();
+        self.write_back_journal(checkpointer, complete)
+    }
+
+    /// Returns whether the disk is so full that the journal should not grow.
+    pub(crate) fn lacks_space(&self) -> bool {
+        self.lacks_space.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether the disk is full. The next checkpoint that preallocates finds out anew.
+    pub(crate) fn note_space(&self, is_full: bool) {
+        self.lacks_space.store(is_full, Ordering::Relaxed);
     }
 
     /// Whether so much has changed that a checkpoint is due.

@@ -16,9 +16,10 @@
 //!
 //! When the journal reaches its limit, or too many pages are unevictable, checkpoints also write
 //! pages back and sync them, the oldest first. Each page is written once for all checkpoints since
-//! its last write-back. Many pages are written in parts, so that a thread that waits for room waits
-//! for one part. The next group declares unneeded the groups before the oldest page that is not
-//! written back. When everything is written back, the meta page says so.
+//! its last write-back. On a disk that is nearly full, each checkpoint writes all pages back, so
+//! the journal stays small. Many pages are written in parts, so that a thread that waits for room
+//! waits for one part. The next group declares unneeded the groups before the oldest page that is
+//! not written back. When everything is written back, the meta page says so.
 //!
 //! Each group names the pages that are free at its checkpoint. Changes of them in earlier groups
 //! must not be applied, because a value may have been written there since.
@@ -63,6 +64,9 @@ impl PagedTree {
     pub(crate) fn store_checkpoint(&self, checkpointer: &mut Checkpointer, lsn: Lsn) -> Result<()> {
         if self.is_overlay_too_large() {
             return self.write_back_overlay(checkpointer, lsn);
+        }
+        if self.lacks_space() {
+            return self.write_back_journal(checkpointer, lsn);
         }
         let full = checkpointer.redo.live_bytes() > self.journal_limit();
         if full || self.is_crowded() {
@@ -161,6 +165,7 @@ impl PagedTree {
         let earlier = (checkpointer.in_doubt, checkpointer.redo.newest());
         checkpointer.in_doubt = true;
         let stored = self.write_checkpoint(checkpointer, &checkpoint, lsn);
+        self.note_space(checkpointer.redo.lacks_space());
         let end = match &stored {
             Ok(()) => CheckpointEnd::Durable,
             Err(error) => checkpointer.revoke(error, earlier),

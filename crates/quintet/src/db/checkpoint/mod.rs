@@ -292,30 +292,36 @@ impl CheckpointScheduler {
     /// Releases the space that is kept for a full disk, and requests a round that frees more.
     /// Returns whether it released some.
     pub(crate) fn free_space(&self) -> bool {
-        let released =
-            self.release_retained_log() || self.release_reserve() || self.space.release_for_log();
+        let released = self.log.release_retained()
+            || self.space.release_for_rounds()
+            || self.space.release_for_log();
         self.host.request_round();
         released
     }
 
-    /// Runs `work`. On a full disk runs it again: without the log that stays for readers only, and
+    /// Returns whether a table's work waits for a round for lack of space: its last one met a full
+    /// disk, and each delete requests another.
+    fn waits_for_space(&self, table: &TableState) -> bool {
+        table.lacks_space() && !self.space_rounds.is_due(self.env.monotonic())
+    }
+
+    /// Returns whether the disk is full for the log, for the reserve, or for a table.
+    pub(crate) fn is_any_space_short(&self, tables: &TableRegistry) -> bool {
+        self.is_space_short() || tables.any(|table| table.is_live() && table.lacks_space())
+    }
+
+    /// Runs work of a table, and again on a full disk: without the log that stays for readers, and
     /// then with the reserve released.
-    fn with_space<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+    fn with_space<T>(&self, table: &TableState, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         let mut outcome = work();
-        for release in [Self::release_retained_log, Self::release_reserve] {
-            if matches!(outcome, Err(Error::DiskFull { .. })) && release(self) {
+        let releases: [&dyn Fn() -> bool; 2] =
+            [&|| self.log.release_retained(), &|| self.space.release_for_rounds()];
+        for release in releases {
+            if matches!(outcome, Err(Error::DiskFull { .. })) && release() {
                 outcome = work();
             }
         }
-        outcome
-    }
-
-    fn release_retained_log(&self) -> bool {
-        self.log.release_retained()
-    }
-
-    fn release_reserve(&self) -> bool {
-        self.space.release_for_rounds()
+        table.note_space(outcome)
     }
 
     /// Returns the space that the next round may need: half more than the log has for it. A
@@ -331,7 +337,7 @@ impl CheckpointScheduler {
     /// rounds themselves: they would follow one another without a pause.
     pub(crate) fn adjust_reserve(&self) {
         let is_whole = self.space.adjust(self.reserve_needed())
-            || self.release_retained_log() && self.space.adjust(self.reserve_needed());
+            || self.log.release_retained() && self.space.adjust(self.reserve_needed());
         if !is_whole {
             self.host.request_round();
         }
@@ -344,20 +350,23 @@ impl CheckpointScheduler {
     }
 
     /// Returns whether space is short, and the last round for that was a while ago.
-    fn is_space_round_due(&self) -> bool {
-        self.is_space_short() && self.space_rounds.is_due(self.env.monotonic())
+    fn is_space_round_due(&self, tables: &TableRegistry) -> bool {
+        self.is_any_space_short(tables) && self.space_rounds.is_due(self.env.monotonic())
     }
 
     /// Returns whether a table's engine, the length of the log, or a full disk needs a round.
     pub(crate) fn is_round_needed(&self, tables: &TableRegistry) -> bool {
         let needs_round = |table: &Arc<TableState>| {
             table.is_live()
+                && !self.waits_for_space(table)
                 && matches!(
                     table.engine.pending_work(),
                     PendingWork::Checkpoint | PendingWork::Maintain
                 )
         };
-        self.is_log_long(self.log.end()) || self.is_space_round_due() || tables.any(needs_round)
+        self.is_log_long(self.log.end())
+            || self.is_space_round_due(tables)
+            || tables.any(needs_round)
     }
 
     /// Maintains and checkpoints the tables whose engines need it, and all tables when the
@@ -370,14 +379,20 @@ impl CheckpointScheduler {
         // A writer may have requested this round after the round before had ended.
         self.host.clear_round_request();
         for table in live {
-            if table.engine.pending_work() == PendingWork::Maintain {
-                let step = || maintain(tables, &table, MaintenanceMode::Step);
-                let step = || retry_with_files(tables, step);
-                outcome = outcome.and(self.with_space(step));
+            let waits = self.waits_for_space(&table);
+            if !waits && table.engine.pending_work() == PendingWork::Maintain {
+                let step = |mode| retry_with_files(tables, || maintain(tables, &table, mode));
+                // Only a step that gives space back may take what is kept.
+                let space_step = || self.with_space(&table, || step(MaintenanceMode::SpaceStep));
+                let stepped = match step(MaintenanceMode::Step) {
+                    Err(Error::DiskFull { .. }) => space_step(),
+                    stepped => table.note_space(stepped),
+                };
+                outcome = outcome.and(stepped);
             }
         }
         let is_due = self.periodic.is_due(self.env.monotonic());
-        let lacks_space = self.is_space_round_due();
+        let lacks_space = self.is_space_round_due(tables);
         let has_unpersisted = self.unpersisted_log_bytes(self.log.end()) > 0;
         if self.is_log_long(self.log.end()) || (lacks_space || is_due) && has_unpersisted {
             outcome = outcome.and(self.run_whole_round(tables));
@@ -394,7 +409,9 @@ impl CheckpointScheduler {
         }
         let mut live = tables.all();
         live.retain(|table| {
-            table.is_live() && table.engine.pending_work() == PendingWork::Checkpoint
+            table.is_live()
+                && !self.waits_for_space(table)
+                && table.engine.pending_work() == PendingWork::Checkpoint
         });
         if live.is_empty() { outcome } else { outcome.and(self.run_round(tables, live)) }
     }
@@ -402,10 +419,10 @@ impl CheckpointScheduler {
     /// Takes a step of every table that gives space back, on a disk that is full. One that lacks
     /// the space for a step waits for those of the others. The caller holds `round`.
     fn give_space_back(&self, tables: &TableRegistry) {
-        self.release_retained_log();
+        self.log.release_retained();
         for table in tables.all().into_iter().filter(|table| table.is_live()) {
             let step = || maintain(tables, &table, MaintenanceMode::SpaceStep);
-            let _ = self.with_space(|| retry_with_files(tables, step));
+            let _ = self.with_space(&table, || retry_with_files(tables, step));
         }
         self.space.adjust(self.reserve_needed());
         self.space_rounds.begin(self.env.monotonic());
@@ -414,7 +431,7 @@ impl CheckpointScheduler {
     /// Compacts one table, and checkpoints it if the compaction leaves unwritten state.
     pub(crate) fn compact(&self, tables: &TableRegistry, table: &Arc<TableState>) -> Result<()> {
         let _round = self.round.lock();
-        self.with_space(|| maintain(tables, table, MaintenanceMode::Full))?;
+        self.with_space(table, || maintain(tables, table, MaintenanceMode::Full))?;
         if table.engine.pending_work() == PendingWork::Checkpoint {
             self.run_round(tables, vec![Arc::clone(table)])?;
         }
@@ -505,7 +522,7 @@ impl CheckpointScheduler {
         for table in chosen {
             // A table that fails does not keep the others from being checkpointed.
             let checkpoint = || retry_with_files(tables, || checkpoint_table(&table, up_to));
-            match self.with_space(checkpoint) {
+            match self.with_space(&table, checkpoint) {
                 Ok(Some(lsn)) => progress.tables.push((table.id, lsn)),
                 Ok(None) => {}
                 Err(error) => outcome = outcome.and(Err(error)),

@@ -5,7 +5,7 @@
 //! tables' files anew. All of that needs space first.
 //!
 //! How: work that meets a full disk releases the reserve and is tried again
-//! ([`SpaceReserve::release_for_rounds`]). A quarter is left for log files, which deletes take in
+//! ([`SpaceReserve::release_for_rounds`]). A sixth is left for log files, which deletes take in
 //! small steps ([`SpaceReserve::release_for_log`]). From then on, writes that free nothing are
 //! refused, because they would take what was released. Each of them tries to allocate the reserve
 //! again, and so does each checkpoint round. Once it is whole, all writes are taken again.
@@ -39,12 +39,12 @@ pub(crate) const NAME: &str = "reserve";
 /// Minimum size of a reserve in bytes. If less is needed, there is none.
 pub(crate) const BYTES_MIN: u64 = 64 << 10;
 /// The reserve need not grow by one part in this many of its size.
-const SLACK_PART: u64 = 8;
+const SLACK_PART: u64 = 16;
 /// The reserve shrinks when it is more than this many times as large as needed.
 const SHRINK_MIN: u64 = 2;
 /// One part in this many of the reserve is for log files, so that deletes go on when a checkpoint
 /// needs more than the rest.
-const LOG_PART: u64 = 4;
+const LOG_PART: u64 = 6;
 /// Most bytes that are released for a log file at once.
 const LOG_STEP_BYTES: u64 = 256 << 10;
 
@@ -281,14 +281,14 @@ mod tests {
         let reserve = reserve(&SimEnv::new(1));
         assert!(reserve.adjust(8 * MIB));
         assert!(reserve.release_for_rounds());
-        assert_eq!(reserve.bytes(), 2 * MIB);
+        assert_eq!(reserve.bytes(), 8 * MIB / 6);
         assert!(reserve.is_short());
         assert!(!reserve.release_for_rounds(), "the part of the log is left");
         // Less than what is left: it is whole at that size.
         assert!(reserve.adjust(MIB));
         assert!(!reserve.is_short());
-        assert!(reserve.release_for_rounds(), "a quarter of 2 MiB is for the log, not of 8 MiB");
-        assert_eq!(reserve.bytes(), MIB / 2);
+        assert!(reserve.release_for_rounds(), "a sixth of what is left is for the log");
+        assert_eq!(reserve.bytes(), 8 * MIB / 36);
         while reserve.release_for_log() {}
         assert_eq!(reserve.bytes(), 0);
     }

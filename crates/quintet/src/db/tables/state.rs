@@ -128,6 +128,8 @@ pub(crate) struct TableState {
     types: OnceLock<TableTypes>,
     /// The merge operator, if the table has one.
     pub(crate) merge: Option<TableMerge>,
+    /// The last checkpoint or step of compaction met a full disk.
+    lacks_space: AtomicBool,
     /// The sorted load while the table is [`TableStatus::Loading`].
     pub(crate) load: Mutex<Option<Box<dyn Load>>>,
     /// Held while the engine checkpoints, compacts or checks, and while the table's files are
@@ -164,6 +166,7 @@ impl TableState {
             last_opened: AtomicU64::new(0),
             types: types.map_or_else(OnceLock::new, OnceLock::from),
             merge,
+            lacks_space: AtomicBool::new(false),
             load: Mutex::new(None),
             maintenance: Mutex::new(()),
         }
@@ -334,6 +337,18 @@ impl TableState {
     /// Returns the first LSN that the table needs the log for, at most `up_to`.
     pub(crate) fn needed_from(&self, up_to: Lsn) -> Lsn {
         if self.is_dirty() { self.persisted().min(up_to) } else { up_to }
+    }
+
+    /// Notes whether work of the table met a full disk, from its outcome. Returns the outcome.
+    pub(crate) fn note_space<T>(&self, outcome: Result<T>) -> Result<T> {
+        let is_full = matches!(outcome, Err(Error::DiskFull { .. }));
+        self.lacks_space.store(is_full, Ordering::Relaxed);
+        outcome
+    }
+
+    /// Returns whether the last work of the table met a full disk.
+    pub(crate) fn lacks_space(&self) -> bool {
+        self.lacks_space.load(Ordering::Relaxed)
     }
 
     /// Checkpoints the table, if it needs that. Returns the LSN that its files are complete to, if

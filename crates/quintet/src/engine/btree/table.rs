@@ -205,8 +205,10 @@ impl Engine for BTree {
         let inner = &self.inner;
         inner.paged.context.check_writable()?;
         if mode == MaintenanceMode::SpaceStep {
+            let shortened = inner.paged.shorten_journal();
             let _checkpointer = lock(&inner.paged.checkpointer);
-            return inner.paged.punch_free_pages();
+            inner.paged.punch_free_pages()?;
+            return shortened;
         }
         inner.merge_all()?;
         let expired = |stored: &[u8]| inner.paged.context.host.is_expired(stored);

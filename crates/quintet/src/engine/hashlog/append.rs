@@ -98,6 +98,7 @@ impl HashLog {
             serial: roll.next_serial,
             order,
             created: self.context.env.unix_millis(),
+            is_adopted: false,
             packed_extents: RwLock::default(),
             span: AtomicU64::new(0),
             written: AtomicBool::new(false),

@@ -16,6 +16,7 @@
 use std::mem;
 
 use super::{
+    arena::EXTENT_HEAD_UNITS,
     maintenance::{Maintenance, PendingExtent},
     manifest::{Commit, Extent, HashLogManifest, LargeRecord, ManifestContents},
     mutants,
@@ -76,6 +77,11 @@ impl HashLog {
         // Before the freeze: the entries that replaced these are applied, so this checkpoint holds
         // them.
         maintenance.dead_larges.append(&mut lock(&self.dead_larges));
+        if self.has_unwritten_sealed() {
+            // An earlier attempt lacked the space. Another small extent would take more of it.
+            self.context.host.sync_log()?;
+            self.write_or_free(maintenance)?;
+        }
         self.freeze();
         mutant!(HashlogSkipsLogSync: (), else self.context.host.sync_log()?);
         match self.write_frozen(maintenance) {
@@ -85,7 +91,15 @@ impl HashLog {
         if !maintenance.is_idle() || complete > maintenance.complete {
             self.sync_written(maintenance)?;
             mutant!(HashlogFreesBeforePublishing => mutants::free_retired(maintenance));
-            self.commit(maintenance, complete)?;
+            match self.commit(maintenance, complete) {
+                Err(Error::DiskFull { .. })
+                    if maintenance.manifest.as_ref().is_some_and(|one| !one.is_in_doubt()) =>
+                {
+                    self.trim_open_chunks(maintenance)?;
+                    self.commit(maintenance, complete)?;
+                }
+                committed => committed?,
+            }
             self.free_dropped(maintenance);
             self.rewrite_manifest(maintenance);
             let elapsed = self.context.env.monotonic().saturating_sub(started);
@@ -107,17 +121,87 @@ impl HashLog {
         })
     }
 
-    /// Writes what [`Self::write_frozen`] could not for lack of space. The active chunk takes no
-    /// more entries, so it needs a file range for its entries only, not for its full size.
+    /// Writes what [`Self::write_frozen`] could not for lack of space. The active chunk and that of
+    /// copies take no more entries, so they need file ranges for their entries only, not for their
+    /// full size.
     fn write_sealed(&self, maintenance: &mut Maintenance) -> Result<()> {
         if !self.has_unwritten_sealed() {
-            if let Some(chunk) = self.active.load(Ordering::Acquire).checked_sub(1) {
-                self.arena.seal(chunk);
-            }
-            self.freeze();
-            self.context.host.sync_log()?;
+            self.seal_open_chunks(maintenance)?;
         }
-        self.write_frozen(maintenance)
+        self.write_or_free(maintenance)
+    }
+
+    /// Gives back what the file ranges of chunks have beyond their entries, for a manifest that the
+    /// disk has no space for. The active chunk takes no more entries.
+    fn trim_open_chunks(&self, maintenance: &mut Maintenance) -> Result<()> {
+        self.seal_open_chunks(maintenance)?;
+        self.write_frozen(maintenance)?;
+        self.sync_written(maintenance)
+    }
+
+    /// Seals the active chunk and that of copies, and freezes what they have.
+    fn seal_open_chunks(&self, maintenance: &mut Maintenance) -> Result<()> {
+        if let Some(chunk) = self.active.load(Ordering::Acquire).checked_sub(1) {
+            self.arena.seal(chunk);
+        }
+        if let Some(copies) = maintenance.copy_chunk.take() {
+            self.arena.seal(copies.id);
+        }
+        self.freeze();
+        self.context.host.sync_log()
+    }
+
+    /// Writes what is frozen. On a full disk gives back what it can without that, and tries again.
+    /// The log must be synced.
+    fn write_or_free(&self, maintenance: &mut Maintenance) -> Result<()> {
+        match self.write_frozen(maintenance) {
+            Err(Error::DiskFull { .. }) if self.commit_written(maintenance)? => {
+                self.write_frozen(maintenance)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Commits the extents that are written, and drops the chunks whose live entries they have. The
+    /// files are complete to the same LSN as before: what they lack is in the log, which is synced.
+    ///
+    /// Dead large values stay. An entry may name them until the log is replayed.
+    /// Returns whether there was something to commit.
+    fn commit_written(&self, maintenance: &mut Maintenance) -> Result<bool> {
+        let manifest = maintenance.manifest.as_ref();
+        if manifest.is_none_or(HashLogManifest::is_in_doubt) || !maintenance.relocated.is_empty() {
+            return Ok(false);
+        }
+        self.sync_written(maintenance)?;
+        let mut held = Vec::new();
+        if self.has_unwritten_copies() {
+            held.append(&mut maintenance.retired);
+        }
+        let dead_larges = mem::take(&mut maintenance.dead_larges);
+        self.retire_dead(maintenance);
+        let mut outcome = Ok(!maintenance.is_idle());
+        if !maintenance.is_idle() {
+            outcome = self.commit(maintenance, maintenance.complete).map(|()| true);
+            if outcome.is_ok() {
+                self.free_dropped(maintenance);
+            }
+        }
+        maintenance.retired.append(&mut held);
+        maintenance.dead_larges = dead_larges;
+        let failures = maintenance.files.punch_freed();
+        self.counters.cleanup_failures_total.fetch_add(failures, Ordering::Relaxed);
+        outcome
+    }
+
+    /// Returns whether entries that compaction has copied are not durable in the files.
+    fn has_unwritten_copies(&self) -> bool {
+        read(&self.chunks).values().any(|chunk| {
+            let flush = lock(&chunk.flush);
+            let used = self.arena.used(chunk.id).0;
+            let has_unfrozen = !flush.sealed && used > flush.start + EXTENT_HEAD_UNITS;
+            let is_durable = flush.ended.is_empty() && flush.durable_count == flush.extents.len();
+            chunk.order % 2 == 1 && (has_unfrozen || !is_durable)
+        })
     }
 
     /// Commits the extents, large values and drops to the manifest. The data must be durable.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{files::FileRange, manifest::Extent, pack::PackedExtent};
+use super::{arena::EXTENT_HEAD_UNITS, files::FileRange, manifest::Extent, pack::PackedExtent};
 use crate::{
     Error,
     util::sync::{AtomicBool, AtomicU64, Mutex, RwLock, lock, read, write},
@@ -17,6 +17,8 @@ pub(super) struct Chunk {
     pub(super) serial: u64,
     pub(super) order: u64,
     pub(super) created: u64,
+    /// The table was opened with it: it takes no entries.
+    pub(super) is_adopted: bool,
     /// Its packed extents, each in its own file range; empty in a table without compression.
     pub(super) packed_extents: RwLock<Vec<Arc<PackedExtent>>>,
     /// Units that a read of one entry from the file fetches.
@@ -47,6 +49,12 @@ pub(super) struct FlushState {
 }
 
 impl Chunk {
+    /// Returns the units of all entries in its extents that are written.
+    pub(super) fn entry_units(&self) -> u64 {
+        let units = |extent: &Extent| extent.end - extent.start - EXTENT_HEAD_UNITS;
+        lock(&self.flush).extents.iter().map(units).sum()
+    }
+
     /// Returns its file range; `None` before the first flush, and for a packed chunk.
     pub(super) fn file_range(&self) -> Option<FileRange> {
         lock(&self.flush).file_range.clone()

@@ -22,11 +22,11 @@ use super::{
     maintenance::Maintenance,
     mutants,
     table::HashLog,
-    wanted_work::LONG_IDLE_WASTE_PER_CENT,
+    wanted_work::{IDLE_WASTE_PER_CENT, LONG_IDLE_WASTE_PER_CENT},
     write::RESIZE_STEPS,
 };
 use crate::{
-    Result,
+    Error, Result,
     util::{
         codec::{to_u64, to_usize},
         mutant::mutant,
@@ -41,6 +41,10 @@ const VICTIMS_PER_WRITER: usize = 2;
 /// Maximum number of rewritten chunks that writers leave without a checkpoint. They and their
 /// copies take memory and space.
 const RETIRED_MAX: usize = 8;
+/// A chunk is small below this part of its size.
+const SMALL_PART: u64 = 8;
+/// Number of small chunks that are not merged.
+const SMALL_CHUNKS_MAX: u64 = 16;
 /// Number of entries ahead whose index lines are prefetched.
 const PREFETCH_DISTANCE: usize = 16;
 
@@ -95,6 +99,46 @@ impl HashLog {
         Ok(())
     }
 
+    /// A step of compaction on a full disk. Rewrites single chunks, the one with the most waste
+    /// first, each with a checkpoint. So the space of one is there for the copies of the next.
+    pub(super) fn space_step(&self) -> Result<()> {
+        let mut maintenance = lock(&self.maintenance);
+        if self.context.read_only {
+            return Ok(());
+        }
+        let complete = maintenance.complete;
+        self.make_checkpoint(&mut maintenance, complete)?;
+        for _ in 0..VICTIMS_PER_STEP {
+            let victims = self.compact_victims(&mut maintenance, IDLE_WASTE_PER_CENT, 1)?;
+            if victims == 0 {
+                return self.end_compaction(&mut maintenance, IDLE_WASTE_PER_CENT);
+            }
+            self.make_checkpoint(&mut maintenance, complete)?;
+        }
+        Ok(())
+    }
+
+    /// Retires the chunks in which every entry is dead, if that needs no copies: tombstones are
+    /// needed while the files have an older chunk.
+    pub(super) fn retire_dead(&self, maintenance: &mut Maintenance) {
+        let mut chunks: Vec<Arc<Chunk>> = read(&self.chunks).values().cloned().collect();
+        chunks.sort_unstable_by_key(|chunk| (chunk.order, chunk.serial));
+        // Whether the files keep a chunk that is older than this one.
+        let mut has_older = false;
+        for chunk in chunks {
+            let (dead, tombstones) = self.arena.waste(chunk.id);
+            let is_dead = chunk.written.load(Ordering::Acquire)
+                && !chunk.retired.load(Ordering::Relaxed)
+                && dead + tombstones == chunk.entry_units()
+                && (tombstones == 0 || !has_older);
+            if is_dead {
+                self.retire(maintenance, &chunk);
+            } else {
+                has_older = true;
+            }
+        }
+    }
+
     /// Rewrites up to `most` chunks while waste exceeds `target`. Returns how many. The next
     /// checkpoint frees them.
     fn compact_victims(
@@ -105,10 +149,10 @@ impl HashLog {
     ) -> Result<usize> {
         let started = self.context.env.monotonic();
         let mut victims = 0;
-        while victims < most
-            && self.waste_exceeds(target)
-            && let Some(victim) = self.pick_victim(maintenance, target)
-        {
+        while victims < most {
+            let wasteful = self.waste_exceeds(target);
+            let wasteful = wasteful.then(|| self.pick_victim(maintenance, target)).flatten();
+            let Some(victim) = wasteful.or_else(|| self.pick_small()) else { break };
             self.compact_chunk(maintenance, &victim)?;
             victims += 1;
         }
@@ -216,6 +260,30 @@ impl HashLog {
         best.cloned()
     }
 
+    /// Returns a small chunk of those that the table was opened with, if there are too many.
+    fn pick_small(&self) -> Option<Arc<Chunk>> {
+        if !self.has_many_small() {
+            return None;
+        }
+        let chunks = read(&self.chunks);
+        let opened_with =
+            |chunk: &&Arc<Chunk>| chunk.is_adopted && !chunk.retired.load(Ordering::Relaxed);
+        let used = |chunk: &&Arc<Chunk>| self.arena.used(chunk.id).0;
+        chunks.values().filter(opened_with).min_by_key(used).cloned()
+    }
+
+    /// Returns whether a chunk that is used to this unit is small.
+    pub(super) fn is_small(&self, used: u64) -> bool {
+        used < self.arena.segment_units() / SMALL_PART
+    }
+
+    /// Returns whether there are more than [`SMALL_CHUNKS_MAX`] small chunks.
+    pub(super) fn has_many_small(&self) -> bool {
+        let small = self.counters.small_chunks.load(Ordering::Relaxed);
+        small > mutant!(HashlogKeepsSmallChunks: u64::MAX, else SMALL_CHUNKS_MAX)
+            && !self.context.read_only
+    }
+
     /// Copies the live entries of `victim`, and retires it. Fails with `Corruption` if the
     /// chunk is damaged.
     fn compact_chunk(&self, maintenance: &mut Maintenance, victim: &Arc<Chunk>) -> Result<()> {
@@ -224,7 +292,6 @@ impl HashLog {
         let count: u64 = extents.iter().map(|extent| extent.entry_count).sum();
         let _memory = self.working_memory(count * to_u64(size_of::<(u64, u64, StoredEntry)>()));
         let mut entries = Vec::with_capacity(to_usize(count));
-        let mut units = 0;
         for extent in &extents {
             let mut unit = extent.start + EXTENT_HEAD_UNITS;
             while unit < extent.end {
@@ -234,25 +301,79 @@ impl HashLog {
                 };
                 entries.push((unit, self.hash(entry.key()), entry));
                 unit += to_u64(entry.head.units());
-                units += to_u64(entry.head.units());
             }
         }
+        self.prepare_copies(maintenance, victim)?;
         for (index, (unit, hash, entry)) in entries.iter().enumerate() {
             if let Some((_, ahead, _)) = entries.get(index + PREFETCH_DISTANCE) {
                 self.index.prefetch(*ahead);
             }
             self.move_entry(maintenance, victim, (*unit, *hash), entry)?;
         }
-        let (dead, tombstones) = self.arena.waste(victim.id);
-        self.counters.units.fetch_sub(units, Ordering::Relaxed);
+        self.end_copies(maintenance);
+        self.retire(maintenance, victim);
+        Ok(())
+    }
+
+    /// Retires a chunk whose live entries are copied: the next checkpoint drops it.
+    fn retire(&self, maintenance: &mut Maintenance, chunk: &Arc<Chunk>) {
+        let (dead, tombstones) = self.arena.waste(chunk.id);
+        self.counters.units.fetch_sub(chunk.entry_units(), Ordering::Relaxed);
         self.counters.waste_units.fetch_sub(dead + tombstones, Ordering::Relaxed);
         self.counters.compacted_total.fetch_add(1, Ordering::Relaxed);
-        victim.retired.store(true, Ordering::Relaxed);
-        if !self.release_frame(victim.id) {
+        if chunk.is_adopted && self.is_small(self.arena.used(chunk.id).0) {
+            self.counters.small_chunks.fetch_sub(1, Ordering::Relaxed);
+        }
+        chunk.retired.store(true, Ordering::Relaxed);
+        if !self.release_frame(chunk.id) {
             self.counters.cold_chunks.fetch_sub(1, Ordering::Relaxed);
         }
-        maintenance.retired.push(Arc::clone(victim));
+        maintenance.retired.push(Arc::clone(chunk));
+    }
+
+    /// Allocates the file range that the copies of `victim` may need beyond the present chunk of
+    /// copies. So they can be written, and the space of the victim returns, on any disk. Fails with
+    /// `DiskFull` before anything is copied.
+    ///
+    /// A packed chunk has no file range before its extents are written.
+    fn prepare_copies(&self, maintenance: &mut Maintenance, victim: &Chunk) -> Result<()> {
+        let (dead, tombstones) = self.arena.waste(victim.id);
+        let dropped = if self.has_older(victim) { dead } else { dead + tombstones };
+        let units = victim.entry_units().saturating_sub(dropped);
+        let fits = maintenance.copy_chunk.as_ref().is_some_and(|chunk| {
+            let (used, sealed) = self.arena.used(chunk.id);
+            !sealed && is_above(chunk, victim) && used + units <= self.arena.segment_units()
+        });
+        if units == 0 || fits || self.settings.compresses {
+            return Ok(());
+        }
+        let now = self.context.env.unix_millis();
+        let range = match maintenance.files.allocate(self.arena.segment_bytes(), now) {
+            Err(Error::DiskFull { .. }) => {
+                if let Some(chunk) = maintenance.copy_chunk.take() {
+                    self.arena.seal(chunk.id);
+                }
+                maintenance.files.allocate((EXTENT_HEAD_UNITS + units) * to_u64(UNIT_BYTES), now)?
+            }
+            allocated => allocated?,
+        };
+        maintenance.copy_range = Some(range);
         Ok(())
+    }
+
+    /// Ends what [`Self::prepare_copies`] began. A chunk of copies with a short file range takes no
+    /// more of them.
+    fn end_copies(&self, maintenance: &mut Maintenance) {
+        if let Some(range) = maintenance.copy_range.take() {
+            maintenance.files.free(range);
+        }
+        let is_short = |chunk: &mut Arc<Chunk>| {
+            let range = chunk.file_range();
+            range.is_some_and(|range| range.bytes < self.arena.segment_bytes())
+        };
+        if let Some(chunk) = maintenance.copy_chunk.take_if(is_short) {
+            self.arena.seal(chunk.id);
+        }
     }
 
     /// Copies an entry if it is live, and swaps its slot.
@@ -346,8 +467,9 @@ impl HashLog {
         let units = to_u64(head.units());
         loop {
             if let Some(chunk) = &maintenance.copy_chunk {
-                let above = (chunk.order, chunk.serial) > (victim.order, victim.serial);
-                if above && let Some(unit) = self.arena.reserve(chunk.id, units) {
+                if is_above(chunk, victim)
+                    && let Some(unit) = self.arena.reserve(chunk.id, units)
+                {
                     let words = self.arena.words(chunk.id, 0).unwrap_or(&[]);
                     let words = words.get(to_usize(unit)..to_usize(unit + units)).unwrap_or(&[]);
                     head.store(words, key, [value, &[]]);
@@ -363,10 +485,17 @@ impl HashLog {
             let active = roll.active_order;
             let order =
                 mutant!(HashlogRanksCopiesHighest: active + 1, else active.saturating_sub(1));
-            maintenance.copy_chunk = Some(self.start_chunk(&mut roll, order, frame)?);
+            let chunk = self.start_chunk(&mut roll, order, frame)?;
             drop(roll);
+            lock(&chunk.flush).file_range = maintenance.copy_range.take();
+            maintenance.copy_chunk = Some(chunk);
             let elapsed = self.context.env.monotonic().saturating_sub(started);
             self.counters.chunk_creations.add(elapsed);
         }
     }
+}
+
+/// Returns whether entries of `chunk` are newer than equal ones of `victim`.
+fn is_above(chunk: &Chunk, victim: &Chunk) -> bool {
+    (chunk.order, chunk.serial) > (victim.order, victim.serial)
 }

@@ -405,6 +405,10 @@ impl DataFiles {
         let allocated = file.file.allocate(end + bytes);
         // On failure the file stays current: a later allocation continues here.
         let next = if allocated.is_ok() { end + bytes } else { end };
+        if allocated.is_err() {
+            // A part may be allocated, and another table may need it.
+            let _ = file.file.set_len(end);
+        }
         self.current = Some((Arc::clone(&file), next));
         allocated.map_err(|error| Error::io(format!("allocate {}", file.label), error))?;
         Ok(Self::adopt(&file, end, bytes))

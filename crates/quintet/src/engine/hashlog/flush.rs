@@ -20,7 +20,7 @@ use super::{
     table::HashLog,
 };
 use crate::{
-    Result,
+    Error, Result,
     io::{AlignedBuffer, BLOCK_BYTES},
     util::{
         codec::{Lsn, crc32c, crc32c_append, low_u32, move_to, round_up, to_u64, to_usize},
@@ -66,22 +66,33 @@ impl HashLog {
         self.index.wait_for_writers();
     }
 
-    /// Writes frozen extents and large values that are not in the files yet. Does not sync.
+    /// Writes frozen extents and large values that are not in the files yet. Does not sync. If the
+    /// disk has no space for one, writes the others that have their space, and fails with
+    /// `DiskFull`.
     pub(super) fn write_frozen(&self, maintenance: &mut Maintenance) -> Result<()> {
+        let mut outcome = Ok(());
         let chunks: Vec<Arc<Chunk>> = read(&self.chunks).values().cloned().collect();
         for chunk in chunks {
-            if !chunk.written.load(Ordering::Relaxed) {
+            let is_tried = outcome.is_ok() || chunk.file_range().is_some();
+            if is_tried && !chunk.written.load(Ordering::Relaxed) {
                 Self::detach_from_failed_file(maintenance, &chunk);
-                self.write_ended_beside_frames(maintenance, &chunk)?;
+                match self.write_ended_beside_frames(maintenance, &chunk) {
+                    Err(error @ Error::DiskFull { .. }) => outcome = outcome.and(Err(error)),
+                    written => written?,
+                }
             }
         }
         let larges: Vec<Arc<LargeValue>> = read(&self.larges).values().cloned().collect();
         for large in larges {
-            if !large.written.load(Ordering::Relaxed) {
-                self.write_large(maintenance, &large)?;
+            let is_tried = outcome.is_ok() || large.file_range().is_some();
+            if is_tried && !large.written.load(Ordering::Relaxed) {
+                match self.write_large(maintenance, &large) {
+                    Err(error @ Error::DiskFull { .. }) => outcome = outcome.and(Err(error)),
+                    written => written?,
+                }
             }
         }
-        Ok(())
+        outcome
     }
 
     /// As [`Self::write_ended`]. If writers are fast, another thread populates frames for them
@@ -121,12 +132,6 @@ impl HashLog {
             let mut flush = lock(&chunk.flush);
             flush.extents.push(pending.extent);
             flush.ended.remove(0);
-            if sealed
-                && flush.ended.is_empty()
-                && let Some(file_range) = &flush.file_range
-            {
-                DataFiles::trim(file_range, range.1 * 8);
-            }
             maintenance.pending.push(pending);
         }
     }
@@ -145,6 +150,10 @@ impl HashLog {
             flush.durable_count = flush.extents.len();
             if flush.sealed && flush.ended.is_empty() {
                 chunk.written.store(true, Ordering::Release);
+                if let Some(file_range) = &flush.file_range {
+                    let end = flush.extents.last().map_or(0, |last| last.end);
+                    DataFiles::trim(file_range, end * to_u64(UNIT_BYTES));
+                }
             }
         }
         for large in maintenance.pending_larges.clone() {
@@ -241,6 +250,12 @@ impl HashLog {
         sealed: bool,
     ) -> Result<PendingExtent> {
         let now = self.context.env.unix_millis();
+        // Before the image is made: on a full disk this fails again and again.
+        let file_range = if self.settings.compresses {
+            None
+        } else {
+            Some(self.allocate_chunk(maintenance, chunk, now)?)
+        };
         let bytes = to_usize((end - start) * 8);
         let _image_memory = self.working_memory(to_u64(bytes));
         let mut buffer = AlignedBuffer::zeroed(bytes);
@@ -263,18 +278,20 @@ impl HashLog {
         };
         let (entry_hints, widest) = self.seal_entries(image, start, &mut head)?;
         let mut hints = Vec::new();
-        let file_range = if self.settings.compresses {
-            let (file_range, directory) =
-                self.write_packed(maintenance, chunk, image, &mut head)?;
-            hints = directory;
-            file_range
-        } else {
-            let file_range = self.allocate_chunk(maintenance, chunk, now)?;
+        let file_range = if let Some(file_range) = file_range {
+            if end * 8 > file_range.bytes {
+                return Err(self.broken("a chunk is larger than its file range"));
+            }
             head.body_crc = crc32c(image.get(EXTENT_HEAD_BYTES..).unwrap_or(&[]));
             if let Some(front) = image.get_mut(..EXTENT_HEAD_BYTES) {
                 front.copy_from_slice(&head.encode(CHUNK_MAGIC, &self.owner));
             }
             maintenance.files.write(&file_range, start * 8, buffer.as_slice())?;
+            file_range
+        } else {
+            let (file_range, directory) =
+                self.write_packed(maintenance, chunk, image, &mut head)?;
+            hints = directory;
             file_range
         };
         let packing = to_u64(hints.len());

@@ -18,6 +18,8 @@ pub(super) struct Maintenance {
     pub(super) manifest: Option<HashLogManifest>,
     /// The chunk that compaction copies to; `None` before the first copy.
     pub(super) copy_chunk: Option<Arc<Chunk>>,
+    /// File range of the next chunk of copies, while a chunk is compacted.
+    pub(super) copy_range: Option<FileRange>,
     /// Chunks without live entries. The next checkpoint drops them.
     pub(super) retired: Vec<Arc<Chunk>>,
     /// Dead large values. The next checkpoint drops them.
@@ -57,6 +59,7 @@ impl Maintenance {
             files,
             manifest: None,
             copy_chunk: None,
+            copy_range: None,
             retired: Vec::new(),
             dead_larges: Vec::new(),
             pending: Vec::new(),

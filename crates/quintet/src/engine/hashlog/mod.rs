@@ -199,7 +199,8 @@ impl Engine for HashLog {
 
     fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
         match mode {
-            MaintenanceMode::Step | MaintenanceMode::SpaceStep => self.maintain_step(),
+            MaintenanceMode::Step => self.maintain_step(),
+            MaintenanceMode::SpaceStep => self.space_step(),
             MaintenanceMode::Full => self.compact_all(),
         }
     }

@@ -51,6 +51,9 @@ pub(super) struct HashLogCounters {
     /// `applied` + 1 when compaction of a long idle table began, and when it ended.
     pub(super) tidying_at: AtomicU64,
     pub(super) tidied_at: AtomicU64,
+    /// Chunks with so few entries that many are merged ([`HashLog::is_small`]), of those that the
+    /// table was opened with. Each opening leaves one at most.
+    pub(super) small_chunks: AtomicU64,
     /// Chunks that are not in memory.
     pub(super) cold_chunks: AtomicU64,
     /// Waste in units from which a writer compacts next.

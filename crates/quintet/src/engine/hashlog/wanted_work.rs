@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Per cent of waste down to which an idle table is compacted.
-const IDLE_WASTE_PER_CENT: u64 = 4;
+pub(super) const IDLE_WASTE_PER_CENT: u64 = 4;
 /// Milliseconds without a write after which a table is idle.
 const IDLE_MILLIS: u64 = 500;
 /// Milliseconds without a write after which compaction goes below [`IDLE_WASTE_PER_CENT`].
@@ -45,7 +45,7 @@ impl HashLog {
         let applied = counters.applied.load(Ordering::Relaxed);
         let most = self.waste_per_cent_max();
         let stuck = counters.exhausted_at.load(Ordering::Relaxed) == applied + 1;
-        if !stuck && self.waste_exceeds(most) || self.wants_frames() {
+        if !stuck && self.waste_exceeds(most) || self.wants_frames() || self.has_many_small() {
             return WantedWork::Compact(most);
         }
         let idle_millis = self.idle_millis(applied);

@@ -25,7 +25,7 @@ use super::{
     table::SlmTable,
 };
 use crate::{
-    Result,
+    Error, Result,
     lsm::{cursor::merge::SortedCursor as _, rate_limiter::MERGE_DELAY_MAX},
     util::{
         codec::to_u64,
@@ -34,12 +34,17 @@ use crate::{
     },
 };
 
+/// Maximum number of runs that a step on a full disk merges.
+const SPACE_MERGES: usize = 8;
 /// Bytes of entries between two checks of the rate and of due flushes.
 const STEP_BYTES: usize = if cfg!(test) { 4 << 10 } else { 256 << 10 };
 
 impl SlmTable {
     /// Runs one step of the background: a due flush, or a scan of the index and a merge.
     pub(super) fn compact_step(&self) -> Result<()> {
+        if self.paged.lacks_space() {
+            return self.space_step();
+        }
         if self.write_buffer.is_flush_due(&self.write_buffer.view.load()) {
             return self.flush_oldest();
         }
@@ -58,6 +63,28 @@ impl SlmTable {
         };
         *compacting = self.merge(job, true)?;
         self.wake_compaction();
+        self.context.host.wake();
+        Ok(())
+    }
+
+    /// A step on a full disk. Takes a checkpoint first: it removes the runs that flushes and merges
+    /// without the space for one have left. Then merges single runs, the one with the most dead
+    /// entries first, each with a checkpoint. So the space of one is there for the next.
+    pub(super) fn space_step(&self) -> Result<()> {
+        self.take_checkpoint(None)?;
+        self.paged.shorten_journal()?;
+        if self.write_buffer.is_flush_due(&self.write_buffer.view.load()) {
+            self.flush_oldest()?;
+            self.take_checkpoint(None)?;
+        }
+        let mut compacting = lock(&self.compacting);
+        *compacting = None;
+        for _ in 0..SPACE_MERGES {
+            let Some(run) = self.pick_for_space() else { break };
+            let job = self.start_merge(vec![run])?;
+            self.merge(job, false)?;
+        }
+        self.paged.note_space(false);
         self.context.host.wake();
         Ok(())
     }
@@ -130,13 +157,18 @@ impl SlmTable {
     fn merge(&self, mut job: MergeJob, may_pause: bool) -> Result<Option<MergeJob>> {
         let input = &mut job.input;
         let mut has_begun = false;
-        self.apply_edits(&mut || {
+        let applied = self.apply_edits(&mut || {
             if may_pause && has_begun && self.context.host.is_round_due() {
                 return Ok(None);
             }
             has_begun = true;
             self.next_edit(input)
-        })?;
+        });
+        if matches!(applied, Err(Error::DiskFull { .. })) {
+            // Another merge before the next checkpoint would take what a checkpoint needs.
+            self.paged.note_space(true);
+        }
+        applied?;
         if input.merge.key().is_some() {
             return Ok(Some(job));
         }

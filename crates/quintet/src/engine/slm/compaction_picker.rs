@@ -50,6 +50,8 @@ const IDLE_OVERLAPS_MIN: usize = 3;
 /// Minimum overlap in millionths that counts on an idle table. Below it, a run with a few entries
 /// from the whole key range would cause all others to be rewritten.
 const OVERLAP_MIN: u64 = 250_000;
+/// Maximum share of live entries, in per cent of its bytes, with which a run is merged for space.
+const SPACE_LIVE_PER_CENT_MAX: u64 = 75;
 /// A run is small below this fraction of `run_bytes`: a quarter.
 const SMALL_SHARE: u64 = 4;
 /// Number of small runs that cause no merge.
@@ -192,6 +194,18 @@ impl SlmTable {
         self.mark_dead_and_small(&runs);
         let picked = self.pick_candidates(&runs);
         if picked.is_some() || !view.is_unwritten() { picked } else { self.pick_idle(runs) }
+    }
+
+    /// Returns the run of which a merge gives the most space back for what it takes, if that is
+    /// worth it.
+    pub(super) fn pick_for_space(&self) -> Option<Arc<SortedRun>> {
+        let view = self.write_buffer.view.load_full();
+        let live_per_cent = |run: &Arc<SortedRun>| {
+            run.live_bytes().saturating_mul(100) / run.sst.footer.payload_bytes.max(1)
+        };
+        let runs = view.version.iter().filter(|run| run.live() > 0);
+        let run = runs.min_by_key(|run| live_per_cent(run))?;
+        (live_per_cent(run) <= SPACE_LIVE_PER_CENT_MAX).then(|| Arc::clone(run))
     }
 
     /// Returns overlapping runs of an idle table, although too few for the other selections.

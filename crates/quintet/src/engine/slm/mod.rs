@@ -178,7 +178,8 @@ impl Engine for Slm {
             MaintenanceMode::Step if self.table.can_write_back() => {
                 self.table.paged.empty_journal()
             }
-            MaintenanceMode::Step | MaintenanceMode::SpaceStep => self.table.compact_step(),
+            MaintenanceMode::Step => self.table.compact_step(),
+            MaintenanceMode::SpaceStep => self.table.space_step(),
             MaintenanceMode::Full => self.table.compact_all(),
         }
     }

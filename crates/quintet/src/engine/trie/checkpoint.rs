@@ -14,7 +14,8 @@
 //! 6. Slots, extents and regions that the group no longer names become free.
 //!
 //! If a step fails, the changes are kept and are part of the next checkpoint. Nothing that the last
-//! durable state names was overwritten.
+//! durable state names was overwritten. If the disk was full, the group is taken back durably, and
+//! the new images are discarded.
 
 use super::{
     checkpoint_state::{CHANGES_PART, CheckpointState, STATE, STATE_VERSION},
@@ -110,14 +111,20 @@ impl Trie {
         let last = maintenance.redo.overdue_group();
         let buffer_bytes = (self.context.budget.limit() / WRITES_PART).min(IMAGES_MAX);
         let buffers = self.reserve_for_checkpoint(buffer_bytes);
-        let images = space.write_images(&*self.context.env, changes_max, last, buffer_bytes)?;
+        let env = &*self.context.env;
+        let images = match space.write_images(env, changes_max, last, buffer_bytes) {
+            // The journal keeps the changes.
+            Err(Error::DiskFull { .. }) => space.write_images(env, u64::MAX, 0, buffer_bytes)?,
+            images => images?,
+        };
         drop(buffers);
         let needed = space.needed_beside(&images);
         self.add_written(images.written_bytes);
         let _work = self.reserve_for_checkpoint(space.work_bytes());
         let checkpoint = self.begin_checkpoint(&images);
         let lsn = mutant!(TrieClaimsTooMuch: Lsn(up_to.0 + 512), else up_to);
-        match self.commit_checkpoint(maintenance, &checkpoint, lsn, needed) {
+        let committed = self.commit_checkpoint(maintenance, &checkpoint, lsn, needed);
+        match self.note_space(committed) {
             Ok(group) => {
                 for images in maintenance.uncertain_images.drain(..) {
                     space.discard_images(&images);
@@ -135,11 +142,22 @@ impl Trie {
                 Ok(lsn)
             }
             Err(error) => {
-                maintenance.uncertain_images.push(images);
+                if maintenance.is_revoked(&error) {
+                    space.discard_images(&images);
+                } else {
+                    maintenance.uncertain_images.push(images);
+                }
                 self.extents.abort(checkpoint.extents);
                 Err(error)
             }
         }
+    }
+
+    /// Notes whether the disk is full, from the outcome of a checkpoint. Returns the outcome.
+    fn note_space<T>(&self, outcome: Result<T>) -> Result<T> {
+        let is_full = matches!(outcome, Err(Error::DiskFull { .. }));
+        self.lacks_space.store(is_full, Ordering::Relaxed);
+        outcome
     }
 
     /// Reserves memory that a checkpoint needs until it is durable, and evicts if the budget is

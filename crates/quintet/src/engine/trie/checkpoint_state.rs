@@ -1,6 +1,8 @@
 //! What the thread that maintains a table knows of its last checkpoints.
 
-use crate::{engine::trie::store::space::NewImages, journal::redo::RedoJournal, util::codec::Lsn};
+use crate::{
+    Error, engine::trie::store::space::NewImages, journal::redo::RedoJournal, util::codec::Lsn,
+};
 
 /// Number of the state's space in the journal.
 pub(super) const STATE: u8 = 255;
@@ -18,4 +20,15 @@ pub(super) struct CheckpointState {
     pub(super) uncertain_images: Vec<NewImages>,
     /// The LSN up to which the files are complete.
     pub(super) complete: Lsn,
+}
+
+impl CheckpointState {
+    /// Takes back the group of a checkpoint that failed with `error`, if the disk was full. Returns
+    /// whether no crash can find it then. After an earlier failure of another kind, a sync that
+    /// succeeds proves nothing.
+    pub(super) fn is_revoked(&mut self, error: &Error) -> bool {
+        matches!(error, Error::DiskFull { .. })
+            && self.uncertain_images.is_empty()
+            && self.redo.revoke_failed().is_ok()
+    }
 }

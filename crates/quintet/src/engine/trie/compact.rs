@@ -36,6 +36,9 @@ const DEBT_REGIONS: usize = 4;
 impl Trie {
     /// Makes one step of compaction. Returns whether it emptied a region.
     pub(super) fn compact_step(&self) -> Result<bool> {
+        if self.lacks_space.load(Ordering::Relaxed) {
+            return self.space_step().map(|()| false);
+        }
         self.merge_all()?;
         let counters = &self.counters;
         let applied = counters.applied.load(Ordering::Relaxed);
@@ -57,11 +60,32 @@ impl Trie {
         let cuts = counters.cuts_total.load(Ordering::Relaxed);
         counters.compacted_at.store(cuts + 1, Ordering::Relaxed);
         if is_idle {
-            let _maintenance = lock(&self.maintenance);
-            self.regions.release_file_space(true);
+            self.release_all_file_space();
             counters.idle_compaction_at.store(applied + 1, Ordering::Relaxed);
         }
         Ok(emptied > 0)
+    }
+
+    /// A step on a full disk. First gives back the regions that are free, and those that a
+    /// checkpoint frees. Then each region is emptied with a checkpoint, so that the space of one is
+    /// there for the records of the next.
+    pub(super) fn space_step(&self) -> Result<()> {
+        self.release_all_file_space();
+        self.checkpoint_for_memory()?;
+        for _ in 0..STEP_REGIONS {
+            if self.empty_most_wasted(1, u64::MAX)? == 0 {
+                break;
+            }
+            self.checkpoint_for_memory()?;
+        }
+        self.release_all_file_space();
+        Ok(())
+    }
+
+    /// Gives back the space of all free regions.
+    fn release_all_file_space(&self) {
+        let _maintenance = lock(&self.maintenance);
+        self.regions.release_file_space(true);
     }
 
     /// Empties the regions with the most waste, one after the other: at most `count_max`, and until
@@ -109,7 +133,9 @@ impl Trie {
     /// errors, which the background finds again.
     pub(super) fn compact_for_writer(&self) {
         let is_owed = self.waste_exceeds(self.waste_per_cent_max() + DEBT_PER_CENT);
-        if !is_owed || !self.replay_buffer.is_empty() || self.context.read_only {
+        // On a full disk, what is moved takes memory until the background finds space for it.
+        let waits = self.lacks_space.load(Ordering::Relaxed) || !self.replay_buffer.is_empty();
+        if !is_owed || waits || self.context.read_only {
             return;
         }
         if !matches!(self.empty_most_wasted(DEBT_REGIONS, self.regions.segment_units()), Ok(0)) {

@@ -232,8 +232,14 @@ impl Engine for Trie {
     }
 
     fn maintain(&self, mode: MaintenanceMode) -> Result<()> {
-        while self.compact_step()? && mode == MaintenanceMode::Full {}
-        Ok(())
+        match mode {
+            MaintenanceMode::Step => self.compact_step().map(drop),
+            MaintenanceMode::SpaceStep => self.space_step(),
+            MaintenanceMode::Full => {
+                while self.compact_step()? {}
+                Ok(())
+            }
+        }
     }
 
     fn check(&self, report: &mut Report) -> Result<()> {

@@ -109,6 +109,7 @@ impl Trie {
             room_attempts: RoomAttempts::default(),
             wanted_bytes: AtomicU64::new(0),
             checkpoint_wanted: AtomicBool::new(false),
+            lacks_space: AtomicBool::new(false),
             queues: Queues::default(),
             prefetched: ReadAhead::default(),
             replay_buffer: TrieReplayBuffer::new(last.is_some()),

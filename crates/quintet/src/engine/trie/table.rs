@@ -85,6 +85,8 @@ pub struct Trie {
     pub(super) wanted_bytes: AtomicU64,
     /// A checkpoint is wanted, for instance to free regions that compaction emptied.
     pub(super) checkpoint_wanted: AtomicBool,
+    /// The last checkpoint met a full disk.
+    pub(super) lacks_space: AtomicBool,
     pub(super) queues: Queues,
     /// Records that admitted writes found on disk, by hash.
     pub(super) prefetched: ReadAhead<PrefetchedRecord>,

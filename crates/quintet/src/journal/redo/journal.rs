@@ -37,6 +37,8 @@ pub(crate) struct RedoJournal {
     pub(super) needed: u64,
     /// A file that has reached this size takes no more groups: half of the limit.
     pub(super) file_bytes_max: u64,
+    /// The disk had no space for the last preallocation.
+    pub(super) lacks_space: bool,
 }
 
 impl RedoJournal {
@@ -72,12 +74,15 @@ impl RedoJournal {
             room.copy_from_slice(&head.encode(&self.owner));
         }
         let space = round_up(to_u64(bytes.len()), BLOCK_BYTES);
-        let (size, end) = self.open_file().map(|file| (file.size, file.end + space))?;
-        let size = self.grown_size(size, end);
+        let (before, end) = self.open_file().map(|file| (file.size, file.end + space))?;
+        let size = self.grown_size(before, end);
         let file = self.open_file()?;
         let written = file.append(&bytes, size);
         file.is_closed = written.is_err();
-        let name = file.name.clone();
+        let (name, lacks_space) = (file.name.clone(), file.size < size);
+        if end > before {
+            self.lacks_space = lacks_space;
+        }
         // Even if it failed, its number is used up.
         self.next_sequence += 1;
         written.map_err(|error| Error::io(format!("write {}", self.owner.label(&name)), error))?;
@@ -187,6 +192,11 @@ impl RedoJournal {
     pub(crate) fn overdue_group(&self) -> u64 {
         let oldest = self.files.first().filter(|_| self.files.len() > 1 && self.is_full());
         oldest.map_or(0, |file| file.last)
+    }
+
+    /// Returns whether the disk is so full that the files should not grow.
+    pub(crate) fn lacks_space(&self) -> bool {
+        self.lacks_space
     }
 
     /// Returns the size at which a file takes no more groups: half of the limit, in bytes.

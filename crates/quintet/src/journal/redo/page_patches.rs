@@ -254,6 +254,7 @@ impl PageGroupWriter<'_> {
             Ok(space) => self.space = space,
             Err(error) => self.failure = Some(error),
         }
+        self.journal.lacks_space = self.space < space;
     }
 
     /// Returns the size of the group so far, in bytes.

@@ -103,6 +103,7 @@ impl RedoJournal {
             newest: 0,
             needed: 1,
             file_bytes_max: limit / 2,
+            lacks_space: false,
         };
         let mut groups = BTreeMap::new();
         let mut newest_file = None;

@@ -194,6 +194,10 @@ bugs! {
     HashlogForgetsCollisions = 57, "hashlog-forgets-collisions";
     /// Copies of a compaction rank above entries that were written meanwhile.
     HashlogRanksCopiesHighest = 58, "hashlog-ranks-copies-highest";
+    /// An opening of a hashlog table keeps the space that the process before had to append to.
+    HashlogKeepsOpenRanges = 425, "hashlog-keeps-open-ranges";
+    /// Small chunks of a hashlog table are never merged.
+    HashlogKeepsSmallChunks = 426, "hashlog-keeps-small-chunks";
     /// A get takes a prefetched copy from its address whatever life its chunk had then.
     HashlogTakesOldCopies = 418, "hashlog-takes-old-copies";
     /// The index loses the entries of overflow nodes when it shrinks.

@@ -15,7 +15,7 @@ use crate::{
     engine::hashlog::{
         arena::{ChunkArena, EXTENT_HEAD_UNITS},
         chunk::{Chunk, FlushState},
-        files::{DataFile, DataFiles, TableIdentity, label, number_of as data_number},
+        files::{DataFile, DataFiles, FileRange, TableIdentity, label, number_of as data_number},
         index::SlotTable,
         large_value::{LargeState, LargeValue},
         maintenance::Maintenance,
@@ -160,6 +160,7 @@ impl HashLog {
             let packed = last.packing_bytes() > 0;
             let file_range = || DataFiles::adopt(&file, last.offset, last.range_bytes);
             let file_range = (!packed).then(file_range);
+            self.note_adopted(&last, file_range.as_ref());
             let flush = FlushState {
                 start: 0,
                 ended: Vec::new(),
@@ -173,6 +174,7 @@ impl HashLog {
                 serial,
                 order,
                 created: last.created,
+                is_adopted: true,
                 packed_extents: RwLock::default(),
                 span: AtomicU64::new(last.span),
                 written: AtomicBool::new(true),
@@ -207,6 +209,17 @@ impl HashLog {
         let chunks = read(&self.chunks);
         roll.free_ids = (0..roll.next_id).rev().filter(|id| !chunks.contains_key(id)).collect();
         Ok(sources)
+    }
+
+    /// Gives back what the process that wrote the last extent of a chunk would have appended to:
+    /// this one does not. Counts the chunk if it is small.
+    fn note_adopted(&self, last: &Extent, file_range: Option<&FileRange>) {
+        let is_open = last.sealed & 1 == 0 && !self.context.read_only;
+        if let Some(range) = file_range.filter(|_| is_open) {
+            mutant!(HashlogKeepsOpenRanges: (), else DataFiles::trim(range, last.end * 8));
+        }
+        let small = u64::from(self.is_small(last.end));
+        self.counters.small_chunks.fetch_add(small, Ordering::Relaxed);
     }
 
     /// Fails with `Corruption` if an extent does not fit the table or the file.

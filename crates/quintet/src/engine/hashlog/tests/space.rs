@@ -9,7 +9,10 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::engine::hashlog::wanted_work::LONG_IDLE_WASTE_PER_CENT;
+use crate::{
+    engine::hashlog::wanted_work::LONG_IDLE_WASTE_PER_CENT,
+    util::mutant::{Bug, finds},
+};
 
 const CHUNK_BYTES: u64 = 64 << 10;
 /// The open chunks, and as many that await their checkpoint.
@@ -262,4 +265,37 @@ fn a_resting_table_is_persisted_although_nothing_in_it_awaits_a_flush() {
     assert_eq!(table.pending_work(), PendingWork::Checkpoint);
     table.checkpoint(Lsn(2)).unwrap();
     assert_eq!(table.pending_work(), PendingWork::None);
+}
+
+/// Each opening leaves a chunk that takes no more entries. Its space goes back, and many of them
+/// become one.
+fn openings_leave_little() {
+    let bench = Bench::new(5).with_budget(64 << 20);
+    let bench = bench.set("chunk_bytes", &CHUNK_BYTES.to_string());
+    for lsn in 1..=100 {
+        let (table, _) = bench.open();
+        put(&table, lsn, &lsn.to_be_bytes(), &[7; 50]);
+        table.checkpoint(Lsn(lsn + 1)).unwrap();
+        while table.pending_work() == PendingWork::Maintain {
+            table.maintain(MaintenanceMode::Step).unwrap();
+        }
+    }
+    let (table, _) = bench.open();
+    check(&table);
+    assert_eq!(table.stats().keys, 100);
+    let chunks = read(&table.chunks).len();
+    assert!(chunks <= 20, "{chunks} chunks");
+    let used = bench.env.bytes_used();
+    assert!(used < 6 * CHUNK_BYTES, "{used} bytes");
+}
+
+#[test]
+fn a_table_that_is_opened_often_takes_little_space() {
+    openings_leave_little();
+}
+
+#[test]
+fn space_of_openings_that_is_kept_is_found() {
+    finds(Bug::HashlogKeepsOpenRanges, openings_leave_little);
+    finds(Bug::HashlogKeepsSmallChunks, openings_leave_little);
 }

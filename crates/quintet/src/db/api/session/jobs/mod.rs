@@ -133,7 +133,7 @@ fn persist(core: &Core) -> NextRun {
     if next != NextRun::WhenWoken {
         return next;
     }
-    if core.checkpoints.is_space_short() {
+    if core.checkpoints.is_any_space_short(&core.tables) {
         return NextRun::After(SPACE_ROUND_PAUSE);
     }
     let idle_work = core.tables.has_idle_work().then_some(IDLE_WORK_PAUSE);
