@@ -8,7 +8,7 @@ use quintet_compat::{
     status::Status,
 };
 
-use crate::core::{Core, Db, path};
+use crate::core::{Core, Db};
 
 /// `rocksdb_checkpoint_t`.
 #[derive(Debug)]
@@ -40,11 +40,12 @@ export_fallible! {
         object(db)
     }
 
-    /// Copies the present state to a directory that does not exist. Reads and writes all entries.
+    /// Copies the present state to a directory of the same environment that does not exist. Reads and writes all entries.
     pub fn rocksdb_checkpoint_create(
         checkpoint: Option<&Checkpoint>, directory: Text, _log_size_for_flush: u64,
     ) {
-        required(checkpoint, "the checkpoint")?.core.copy(path(&directory)?)
+        let core = &required(checkpoint, "the checkpoint")?.core;
+        core.copy(&core.environment.path(directory)?)
     }
 }
 

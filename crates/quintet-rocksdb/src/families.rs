@@ -10,7 +10,8 @@ use quintet_compat::{
 };
 
 use crate::{
-    core::{Core, Db, Family, NewFamily, path},
+    core::{Core, Db, Family, NewFamily},
+    open::path,
     options::database::DatabaseOptions,
 };
 
@@ -78,9 +79,9 @@ export_fallible! {
     /// Returns the names of the column families of a database that is not open, to be released by
     /// `rocksdb_list_column_families_destroy`.
     pub fn rocksdb_list_column_families(
-        _options: Option<&DatabaseOptions>, name: Text, count: Out<'_, usize>,
+        options: Option<&DatabaseOptions>, name: Text, count: Out<'_, usize>,
     ) -> AllocatedList, AllocatedList::NULL, {
-        let names = Store::families_in(path(&name)?)?;
+        let names = Store::families_in(&path(options, name)?)?;
         let list = AllocatedList::copy(&names);
         if list.is_null() {
             return Err(Status::new(Code::TryAgain, "there is no memory for the names"));

@@ -11,7 +11,6 @@ use quintet_compat::{
 };
 
 use crate::{
-    core::path,
     objects::{Cache, Env},
     options::database::DatabaseOptions,
 };
@@ -27,22 +26,24 @@ export_fallible! {
     /// Stores the names of the column families, the default one first, and the default options for
     /// each of them and for the database, all with the given cache. A failure stores nulls.
     pub fn rocksdb_load_latest_options(
-        name: Text, _env: Option<&Env>, _ignores_unknown: u8, cache: Option<&Cache>,
+        name: Text, env: Option<&Env>, _ignores_unknown: u8, cache: Option<&Cache>,
         options: Out<'_, Option<Box<DatabaseOptions>>>, count: Out<'_, usize>,
         names: Out<'_, AllocatedList>, family_options: Out<'_, FamilyOptions>,
     ) {
-        let families = path(&name).and_then(Store::families_in);
+        let environment = Env::environment(env);
+        let families = environment.path(name).and_then(|path| Store::families_in(&path));
+        let latest = || Box::new(DatabaseOptions::cached(cache).of_environment(&environment));
         let size = families.as_ref().map_or(0, Vec::len);
         let (list, array) = match &families {
             Ok(families) => {
-                let each = families.iter().map(|_| Some(Box::new(DatabaseOptions::cached(cache))));
+                let each = families.iter().map(|_| Some(latest()));
                 (AllocatedList::copy(families), AllocatedArray::of(each.collect()))
             }
             Err(_) => (AllocatedList::NULL, AllocatedArray::NULL),
         };
         let has_memory = size == 0 || !(list.is_null() || array.is_null());
         give(count, size);
-        give(options, families.as_ref().ok().map(|_| Box::new(DatabaseOptions::cached(cache))));
+        give(options, families.as_ref().ok().map(|_| latest()));
         give(names, list);
         give(family_options, array);
         families?;

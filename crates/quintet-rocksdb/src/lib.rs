@@ -18,6 +18,7 @@ mod changes;
 mod checkpoint;
 mod core;
 mod database;
+mod environment;
 mod families;
 mod files;
 mod filters;

@@ -13,10 +13,13 @@ use quintet::DatabaseStats;
 use quintet_compat::{
     boundary::{ProgramMemory, Text},
     export, export_fallible,
-    status::{Code, Status},
+    files::failed,
 };
 
-use crate::kept::{OptionNumbers, kept};
+use crate::{
+    environment::Environment,
+    kept::{OptionNumbers, kept},
+};
 
 /// What the objects that databases share ask an open database.
 pub trait OpenDatabase: fmt::Debug + Send + Sync {
@@ -72,10 +75,19 @@ pub struct CacheOptions {
     pub(crate) kept: OptionNumbers,
 }
 
-/// `rocksdb_env_t`. There is one environment.
+/// `rocksdb_env_t`. Databases of the environment keep it after the object is freed.
 #[derive(Debug, Default)]
 pub struct Env {
+    /// Where files are.
+    pub environment: Environment,
     pub(crate) kept: OptionNumbers,
+}
+
+impl Env {
+    /// Returns where files are. Null: on disk.
+    pub fn environment(env: Option<&Self>) -> Environment {
+        env.map(|env| env.environment.clone()).unwrap_or_default()
+    }
 }
 
 /// `rocksdb_envoptions_t`.
@@ -170,7 +182,14 @@ export! {
         Some(Box::default())
     }
 
-    /// Frees the object of the environment.
+    /// Makes the object of an environment in memory. If there is no memory file system, each use
+    /// of the environment fails.
+    pub fn rocksdb_create_mem_env() -> Option<Box<Env>>, None, {
+        Some(Box::new(Env { environment: Environment::in_memory(), ..Env::default() }))
+    }
+
+    /// Frees the object of an environment. The files of one in memory are removed when no
+    /// database and no other object uses it.
     pub fn rocksdb_env_destroy(env: Option<Box<Env>>) {
         drop(env);
     }
@@ -247,11 +266,11 @@ export! {
 
 export_fallible! {
     /// Makes a directory unless it exists.
-    pub fn rocksdb_create_dir_if_missing(_env: Option<&Env>, path: Text) {
-        let path = path.text()?;
+    pub fn rocksdb_create_dir_if_missing(env: Option<&Env>, path: Text) {
+        let path = Env::environment(env).path(path)?;
         match fs::create_dir(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                Err(Status::new(Code::Io, format!("{path}: {error}")))
+                Err(failed(&path, &error))
             }
             _ => Ok(()),
         }

@@ -1,6 +1,6 @@
 //! Opening and closing databases.
 
-use std::{ffi::c_int, sync::Arc, time::Duration};
+use std::{ffi::c_int, path::PathBuf, sync::Arc, time::Duration};
 
 use quintet_compat::{
     boundary::{Array, OutArray, Text, required},
@@ -10,10 +10,15 @@ use quintet_compat::{
 };
 
 use crate::{
-    core::{Access, Core, Db, Family, NewFamily, path},
+    core::{Access, Core, Db, Family, NewFamily},
     families::{FamilyHandle, ttl},
     options::database::DatabaseOptions,
 };
+
+/// Returns where a path is in the environment of options.
+pub fn path(options: Option<&DatabaseOptions>, name: Text) -> Result<PathBuf, Status> {
+    DatabaseOptions::environment_of(options).path(name)
+}
 
 /// Opens a database with the default column family only.
 pub fn open_default(
@@ -24,7 +29,7 @@ pub fn open_default(
 ) -> Result<Arc<Core>, Status> {
     let options = required(options, "options")?;
     let families = [NewFamily { name: DEFAULT_FAMILY.to_owned(), options, ttl }];
-    Ok(Core::open(path(&name)?, options, &families, access)?.0)
+    Ok(Core::open(name, options, &families, access)?.0)
 }
 
 /// The column families that a program opens.
@@ -64,8 +69,7 @@ pub fn open_families(
     if !families.iter().any(|new| new.name == DEFAULT_FAMILY) {
         return Err(Status::invalid("Default column family not specified"));
     }
-    let (core, opened): (_, Vec<Arc<Family>>) =
-        Core::open(path(&name)?, options, &families, access)?;
+    let (core, opened): (_, Vec<Arc<Family>>) = Core::open(name, options, &families, access)?;
     for (handle, family) in handles.iter_mut().zip(opened) {
         handle.write(Some(Box::new(FamilyHandle::new(family))));
     }
@@ -155,14 +159,14 @@ export_fallible! {
     }
 
     /// Removes a database. Does nothing if there is none. Fails if it is open.
-    pub fn rocksdb_destroy_db(_options: Option<&DatabaseOptions>, name: Text) {
-        destroy::destroy(path(&name)?)
+    pub fn rocksdb_destroy_db(options: Option<&DatabaseOptions>, name: Text) {
+        destroy::destroy(&path(options, name)?)
     }
 
     /// Checks every file and entry of a database. Fails if one is damaged; nothing is removed.
     pub fn rocksdb_repair_db(options: Option<&DatabaseOptions>, name: Text) {
-        let options = required(options, "options")?.options();
-        Store::repair(path(&name)?, &options)
+        let path = path(options, name)?;
+        Store::repair(&path, &required(options, "options")?.options())
     }
 }
 

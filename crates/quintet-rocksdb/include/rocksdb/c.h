@@ -858,6 +858,7 @@ size_t rocksdb_cache_get_pinned_usage(rocksdb_cache_t *cache);
 rocksdb_dbpath_t *rocksdb_dbpath_create(const char *path, uint64_t target_size);
 void rocksdb_dbpath_destroy(rocksdb_dbpath_t*);
 rocksdb_env_t *rocksdb_create_default_env(void);
+rocksdb_env_t *rocksdb_create_mem_env(void);
 void rocksdb_env_set_background_threads(rocksdb_env_t *env, int n);
 int rocksdb_env_get_background_threads(rocksdb_env_t *env);
 void rocksdb_env_set_high_priority_background_threads(rocksdb_env_t *env, int n);

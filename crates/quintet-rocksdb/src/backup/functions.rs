@@ -10,7 +10,8 @@ use quintet_compat::{
 
 use super::{Backup, BackupEngine};
 use crate::{
-    core::{Db, path},
+    core::Db,
+    environment::Environment,
     kept::{OptionNumbers, kept},
     objects::Env,
     options::database::DatabaseOptions,
@@ -23,6 +24,8 @@ const NAMING: i32 = i32::MIN + 2;
 #[derive(Clone, Debug, Default)]
 pub struct BackupOptions {
     directory: PathBuf,
+    /// Where the backups are. `None`: where the databases are.
+    environment: Option<Environment>,
     pub(crate) kept: OptionNumbers,
 }
 
@@ -37,7 +40,7 @@ pub struct RestoreOptions {
 pub struct BackupList(Vec<Backup>);
 
 fn directory(name: Text) -> PathBuf {
-    path(&name).map(PathBuf::from).unwrap_or_default()
+    Environment::default().path(name).unwrap_or_default()
 }
 
 fn engine(engine: Option<&BackupEngine>) -> Result<&BackupEngine, Status> {
@@ -51,19 +54,26 @@ fn backup(list: Option<&BackupList>, index: c_int) -> Option<&Backup> {
 export_fallible! {
     /// Opens a directory of backups, and makes it if it is missing.
     pub fn rocksdb_backup_engine_open(
-        _options: Option<&DatabaseOptions>, name: Text,
+        options: Option<&DatabaseOptions>, name: Text,
     ) -> Option<Box<BackupEngine>>, None, {
-        Ok(Some(Box::new(BackupEngine::open(path(&name)?, false)?)))
+        let environment = DatabaseOptions::environment_of(options);
+        let directory = Environment::default().path(name)?;
+        let engine = BackupEngine::open(&directory, environment.clone(), environment, false)?;
+        Ok(Some(Box::new(engine)))
     }
 
     /// Opens the directory of backups that the options name.
     pub fn rocksdb_backup_engine_open_opts(
-        options: Option<&BackupOptions>, _env: Option<&Env>,
+        options: Option<&BackupOptions>, env: Option<&Env>,
     ) -> Option<Box<BackupEngine>>, None, {
         let options = required(options, "the backup options")?;
         let destroys_old = options.kept.get("rocksdb_backup_engine_options_set_destroy_old_data");
         let destroys_old = destroys_old.is_some_and(|value: u8| value != 0);
-        Ok(Some(Box::new(BackupEngine::open(&options.directory, destroys_old)?)))
+        let of_databases = Env::environment(env);
+        let of_backups = options.environment.clone().unwrap_or_else(|| of_databases.clone());
+        let directory = &options.directory;
+        let engine = BackupEngine::open(directory, of_backups, of_databases, destroys_old)?;
+        Ok(Some(Box::new(engine)))
     }
 
     /// Makes a backup of the present state. Reads and writes all entries.
@@ -97,7 +107,7 @@ export_fallible! {
         engine_object: Option<&BackupEngine>, directory: Text, _log_directory: Text,
         _options: Option<&RestoreOptions>,
     ) {
-        engine(engine_object)?.restore(None, path(&directory)?)
+        engine(engine_object)?.restore(None, directory)
     }
 
     /// Replaces the database in a directory by a backup.
@@ -105,7 +115,7 @@ export_fallible! {
         engine_object: Option<&BackupEngine>, directory: Text, _log_directory: Text,
         _options: Option<&RestoreOptions>, id: u32,
     ) {
-        engine(engine_object)?.restore(Some(id), path(&directory)?)
+        engine(engine_object)?.restore(Some(id), directory)
     }
 }
 
@@ -178,10 +188,14 @@ export! {
         }
     }
 
-    /// Does nothing: there is one environment.
+    /// Sets the environment of the backups. Null: that of the databases.
     pub fn rocksdb_backup_engine_options_set_env(
-        _options: Option<&BackupOptions>, _env: Option<&Env>,
-    ) {}
+        options: Option<&mut BackupOptions>, env: Option<&Env>,
+    ) {
+        if let Some(options) = options {
+            options.environment = env.map(|env| env.environment.clone());
+        }
+    }
 
     /// Makes options of restoring.
     pub fn rocksdb_restore_options_create() -> Option<Box<RestoreOptions>>, None, {

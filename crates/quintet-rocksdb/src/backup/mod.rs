@@ -28,13 +28,14 @@ use std::{
 
 use quintet::Options;
 use quintet_compat::{
+    boundary::Text,
     destroy::{LOCK, RESERVE, RESTORING, destroy},
     files::{failed, rename, sync_directory},
     status::{Code, Status},
     store::{CATALOG, Store},
 };
 
-use crate::core::Core;
+use crate::{core::Core, environment::Environment};
 
 /// The end of the names of descriptions.
 const META: &str = ".meta";
@@ -43,6 +44,9 @@ const META: &str = ".meta";
 #[derive(Debug)]
 pub struct BackupEngine {
     directory: PathBuf,
+    /// Keeps the directory, if it is in memory.
+    _of_backups: Environment,
+    of_databases: Environment,
     turn: Mutex<()>,
 }
 
@@ -105,11 +109,19 @@ fn copy_file(source: &Path, target: &Path) -> Result<(), Status> {
 }
 
 impl BackupEngine {
-    /// Opens a directory of backups, and makes it if it is missing. `destroys_old`: removes the
+    /// Opens a directory of backups, and makes it if it is missing. Restored databases are in
+    /// `of_databases`. `destroys_old`: removes the
     /// backups that are there.
-    pub fn open(directory: &Path, destroys_old: bool) -> Result<Self, Status> {
-        fs::create_dir_all(directory).map_err(|error| failed(directory, &error))?;
-        let engine = Self { directory: directory.to_path_buf(), turn: Mutex::new(()) };
+    pub fn open(
+        directory: &Path,
+        of_backups: Environment,
+        of_databases: Environment,
+        destroys_old: bool,
+    ) -> Result<Self, Status> {
+        let directory = of_backups.place(directory)?;
+        fs::create_dir_all(&directory).map_err(|error| failed(&directory, &error))?;
+        let turn = Mutex::new(());
+        let engine = Self { directory, _of_backups: of_backups, of_databases, turn };
         if destroys_old {
             engine.purge(0)?;
         }
@@ -217,7 +229,8 @@ impl BackupEngine {
 
     /// Replaces the database in a directory by a backup. `None`: by the newest one. Fails if the
     /// database is open.
-    pub fn restore(&self, id: Option<u32>, target: &Path) -> Result<(), Status> {
+    pub fn restore(&self, id: Option<u32>, target: Text) -> Result<(), Status> {
+        let target = &self.of_databases.path(target)?;
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let none = || Status::new(Code::NotFound, "there is no backup");
         let id = id.or(self.ids(META)?.last().copied()).ok_or_else(none)?;

@@ -12,9 +12,7 @@ mod secondary;
 mod versions;
 
 use std::{
-    ffi::OsStr,
     ops::Deref,
-    os::unix::ffi::OsStrExt as _,
     path::Path,
     sync::{Arc, OnceLock, PoisonError, RwLock, Weak},
     time::Duration,
@@ -41,6 +39,7 @@ use secondary::Moment;
 
 use crate::{
     callbacks::{MergeOperator, PrefixExtractor},
+    environment::Environment,
     filters::FilterSource,
     objects::OpenDatabase,
     options::{database::DatabaseOptions, reads::ReadOptions, writes::WriteOptions},
@@ -204,6 +203,8 @@ pub struct Core {
     moment: Option<Arc<Moment>>,
     /// The transactions that have a name.
     pub named: NamedTransactions,
+    /// Where the files are. After the tables, so that they are closed before files are removed.
+    pub environment: Environment,
 }
 
 /// `rocksdb_t`, `rocksdb_transactiondb_t` and `rocksdb_optimistictransactiondb_t`.
@@ -258,7 +259,7 @@ impl Core {
     /// Opens a database with the named families, each with its options. Returns the families in
     /// that order.
     pub fn open(
-        path: &Path,
+        name: Text,
         options: &DatabaseOptions,
         families: &[NewFamily<'_>],
         access: Access,
@@ -283,7 +284,8 @@ impl Core {
                 .merge_operator(MERGE_OPERATOR, merge),
             families: families.iter().map(|new| new.options.family(new.name.clone())).collect(),
         };
-        let (store, tables, moment) = secondary::open(path, &request, access)?;
+        let (store, tables, moment) =
+            secondary::open(&options.environment().path(name)?, &request, access)?;
         let default_family = OnceLock::new();
         let core = Self {
             store,
@@ -293,6 +295,7 @@ impl Core {
             is_secondary: access == Access::Secondary,
             moment,
             named: NamedTransactions::default(),
+            environment: options.environment().clone(),
         };
         // The default family has number 0, whatever its place among the names is.
         let mut order: Vec<_> = families.iter().zip(tables).enumerate().collect();
@@ -467,9 +470,4 @@ pub fn bounds(options: Option<&ReadOptions>) -> Bounds {
         lower: options.lower.clone(),
         upper: options.upper.clone(),
     })
-}
-
-/// Returns the path that a text names.
-pub fn path(name: &Text) -> Result<&Path, Status> {
-    Ok(Path::new(OsStr::from_bytes(name.bytes()?)))
 }

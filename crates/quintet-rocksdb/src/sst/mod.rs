@@ -32,7 +32,7 @@ use ingest::{IngestRules, ingest};
 use writer::SstWriter;
 
 use crate::{
-    core::{Core, Db, Family, path},
+    core::{Core, Db, Family},
     families::{FamilyHandle, family_of},
     kept::{OptionNumbers, kept},
     objects::EnvOptions,
@@ -75,7 +75,7 @@ fn ingest_files(
     options: Option<&IngestOptions>,
 ) -> Result<(), Status> {
     let rules = required(options, "options")?.rules();
-    let paths = files.items(count)?.iter().map(|file| Ok(path(file)?.to_path_buf()));
+    let paths = files.items(count)?.iter().map(|file| core.environment.path(*file));
     ingest(core, family, &paths.collect::<Result<Vec<_>, Status>>()?, rules)
 }
 
@@ -84,15 +84,16 @@ export! {
     pub fn rocksdb_sstfilewriter_create(
         _env: Option<&EnvOptions>, options: Option<&DatabaseOptions>,
     ) -> Option<Box<SstWriter>>, None, {
-        Some(Box::new(SstWriter::new(options.and_then(DatabaseOptions::comparator))))
+        let comparator = options.and_then(DatabaseOptions::comparator);
+        Some(Box::new(SstWriter::new(comparator, DatabaseOptions::environment_of(options))))
     }
 
     /// Makes a writer of files. The comparator must order keys by their bytes.
     pub fn rocksdb_sstfilewriter_create_with_comparator(
-        _env: Option<&EnvOptions>, _options: Option<&DatabaseOptions>,
+        _env: Option<&EnvOptions>, options: Option<&DatabaseOptions>,
         comparator: Option<&Comparator>,
     ) -> Option<Box<SstWriter>>, None, {
-        Some(Box::new(SstWriter::new(comparator.map(Comparator::calls))))
+        Some(Box::new(SstWriter::new(comparator.map(Comparator::calls), DatabaseOptions::environment_of(options))))
     }
 
     /// Stores the size of the file in bytes.
@@ -129,7 +130,7 @@ kept! { IngestOptions {
 export_fallible! {
     /// Begins a file.
     pub fn rocksdb_sstfilewriter_open(writer: Option<&mut SstWriter>, name: Text) {
-        required(writer, "the writer")?.open(path(&name)?)
+        required(writer, "the writer")?.open(name)
     }
 
     /// Adds a put. Keys must ascend.

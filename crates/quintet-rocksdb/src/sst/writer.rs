@@ -3,16 +3,18 @@
 use std::{
     fs::File,
     io::{BufWriter, Write as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use quintet_compat::{
-    boundary::assert_sent,
+    boundary::{Text, assert_sent},
     comparator::ComparatorCalls,
     files::{failed, sync_directory},
     operations::{Action, Operations, Record},
     status::Status,
 };
+
+use crate::environment::Environment;
 
 use super::format::{BLOCK_BYTES, BLOCK_BYTES_MAX, END, MAGIC};
 
@@ -20,6 +22,7 @@ use super::format::{BLOCK_BYTES, BLOCK_BYTES_MAX, END, MAGIC};
 #[derive(Debug)]
 pub struct SstWriter {
     comparator: Option<ComparatorCalls>,
+    environment: Environment,
     open: Option<OpenFile>,
     /// Size of the file in bytes.
     size: u64,
@@ -61,8 +64,8 @@ impl OpenFile {
 
 impl SstWriter {
     /// Makes a writer without a file.
-    pub fn new(comparator: Option<ComparatorCalls>) -> Self {
-        Self { comparator, open: None, size: 0 }
+    pub fn new(comparator: Option<ComparatorCalls>, environment: Environment) -> Self {
+        Self { comparator, environment, open: None, size: 0 }
     }
 
     /// Returns the size of the file in bytes.
@@ -71,16 +74,17 @@ impl SstWriter {
     }
 
     /// Begins a file. An existing one is replaced.
-    pub fn open(&mut self, path: &Path) -> Result<(), Status> {
+    pub fn open(&mut self, name: Text) -> Result<(), Status> {
         if let Some(comparator) = &self.comparator {
             comparator.check_samples()?;
             if comparator.has_timestamps() {
                 return Err(Status::unsupported("a file to ingest has no timestamps"));
             }
         }
-        let file = File::create(path).map_err(|error| failed(path, &error))?;
+        let path = self.environment.path(name)?;
+        let file = File::create(&path).map_err(|error| failed(&path, &error))?;
         let mut open = OpenFile {
-            path: path.to_path_buf(),
+            path,
             file: BufWriter::new(file),
             block: Operations::default(),
             ranges: Operations::default(),

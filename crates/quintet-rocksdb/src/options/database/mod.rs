@@ -17,6 +17,7 @@ use quintet_compat::{
 
 use crate::{
     callbacks::{MergeOperator, PrefixExtractor},
+    environment::Environment,
     filters::{CompactionFilter, FilterFactory, FilterSource},
     kept::OptionNumbers,
     objects::{Cache, Env, RateLimiter},
@@ -57,6 +58,7 @@ pub struct DatabaseOptions {
     prefix: Option<Arc<PrefixExtractor>>,
     filter: Option<FilterSource>,
     engine: Option<String>,
+    environment: Environment,
 }
 
 impl DatabaseOptions {
@@ -68,6 +70,22 @@ impl DatabaseOptions {
 
     fn is_set(&self, name: &str) -> bool {
         self.kept.get::<u8>(name).is_some_and(|value| value != 0)
+    }
+
+    /// Returns where the files of databases are.
+    pub fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    /// Returns where the files of databases of options are. Null: on disk.
+    pub fn environment_of(options: Option<&Self>) -> Environment {
+        options.map(|options| options.environment.clone()).unwrap_or_default()
+    }
+
+    /// Returns options of databases in an environment.
+    pub fn of_environment(mut self, environment: &Environment) -> Self {
+        self.environment = environment.clone();
+        self
     }
 
     /// Returns whether a missing database is created.
@@ -278,8 +296,10 @@ export! {
         set(options, |options| options.prefix = extractor.map(Arc::from));
     }
 
-    /// Does nothing: there is one environment.
-    pub fn rocksdb_options_set_env(_options: Option<&mut DatabaseOptions>, _env: Option<&Env>) {}
+    /// Sets the environment of databases. Null: the default one. The options keep it.
+    pub fn rocksdb_options_set_env(options: Option<&mut DatabaseOptions>, env: Option<&Env>) {
+        set(options, |options| options.environment = Env::environment(env));
+    }
 
     /// Does nothing: there is no log of messages.
     pub fn rocksdb_options_set_info_log(_options: Option<&mut DatabaseOptions>, _log: Foreign) {}
