@@ -40,7 +40,8 @@ export_fallible! {
         object(db)
     }
 
-    /// Copies the present state to a directory of the same environment that does not exist. Reads and writes all entries.
+    /// Copies the present state to a directory of the same environment that does not exist.
+    /// Reads and writes all entries.
     pub fn rocksdb_checkpoint_create(
         checkpoint: Option<&Checkpoint>, directory: Text, _log_size_for_flush: u64,
     ) {

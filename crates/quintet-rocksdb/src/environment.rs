@@ -1,7 +1,7 @@
 //! Where the files of databases are: on disk, or in memory.
 //!
-//! RocksDB's environment in memory is a file system of its own. Our engines read and write files.
-//! So such an environment is a directory of its own on the memory file system of the machine, and
+//! RocksDB's environment in memory is a separate file system. Our engines read and write files.
+//! So such an environment is a separate directory on the memory file system of the machine, and
 //! the paths of the program are below it. It is removed with the last object that uses it: the
 //! environment, options, databases, backup engines and writers of files.
 //!

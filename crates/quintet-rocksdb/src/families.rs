@@ -11,7 +11,6 @@ use quintet_compat::{
 
 use crate::{
     core::{Core, Db, Family, NewFamily},
-    open::path,
     options::database::DatabaseOptions,
 };
 
@@ -81,7 +80,7 @@ export_fallible! {
     pub fn rocksdb_list_column_families(
         options: Option<&DatabaseOptions>, name: Text, count: Out<'_, usize>,
     ) -> AllocatedList, AllocatedList::NULL, {
-        let names = Store::families_in(&path(options, name)?)?;
+        let names = Store::families_in(&DatabaseOptions::environment_of(options).path(name)?)?;
         let list = AllocatedList::copy(&names);
         if list.is_null() {
             return Err(Status::new(Code::TryAgain, "there is no memory for the names"));

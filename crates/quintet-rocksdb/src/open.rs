@@ -1,12 +1,13 @@
 //! Opening and closing databases.
 
-use std::{ffi::c_int, path::PathBuf, sync::Arc, time::Duration};
+use std::{ffi::c_int, sync::Arc, time::Duration};
 
 use quintet_compat::{
-    boundary::{Array, OutArray, Text, required},
+    boundary::{Array, Bytes, OutArray, Text, required},
     destroy, export, export_fallible,
     status::Status,
     store::{DEFAULT_FAMILY, Store},
+    timestamps,
 };
 
 use crate::{
@@ -14,11 +15,6 @@ use crate::{
     families::{FamilyHandle, ttl},
     options::database::DatabaseOptions,
 };
-
-/// Returns where a path is in the environment of options.
-pub fn path(options: Option<&DatabaseOptions>, name: Text) -> Result<PathBuf, Status> {
-    DatabaseOptions::environment_of(options).path(name)
-}
 
 /// Opens a database with the default column family only.
 pub fn open_default(
@@ -54,6 +50,18 @@ pub fn open_families(
     arguments: FamilyArguments<'_>,
     access: Access,
 ) -> Result<Arc<Core>, Status> {
+    open_prepared(options, name, arguments, access, |_, _| Ok(()))
+}
+
+/// Opens a database with column families, prepares them, and writes their handles. Closes it if
+/// that fails.
+fn open_prepared(
+    options: Option<&DatabaseOptions>,
+    name: Text,
+    arguments: FamilyArguments<'_>,
+    access: Access,
+    prepare: impl FnOnce(&Core, &[Arc<Family>]) -> Result<(), Status>,
+) -> Result<Arc<Core>, Status> {
     let FamilyArguments { count, names, options: family_options, ttls, mut handles } = arguments;
     let options = required(options, "options")?;
     let count = usize::try_from(count).map_err(|_| Status::invalid("the count is negative"))?;
@@ -70,10 +78,27 @@ pub fn open_families(
         return Err(Status::invalid("Default column family not specified"));
     }
     let (core, opened): (_, Vec<Arc<Family>>) = Core::open(name, options, &families, access)?;
+    if let Err(status) = prepare(&core, &opened) {
+        // The first failure counts.
+        let _ = core.store.close();
+        return Err(status);
+    }
     for (handle, family) in handles.iter_mut().zip(opened) {
         handle.write(Some(Box::new(FamilyHandle::new(family))));
     }
     Ok(core)
+}
+
+/// Removes the versions that are newer than a timestamp from the families with timestamps. An empty
+/// timestamp removes nothing.
+fn trim(core: &Core, families: &[Arc<Family>], newest: &[u8]) -> Result<(), Status> {
+    let with_timestamps: Vec<_> = families.iter().filter(|f| f.history.is_some()).collect();
+    if newest.is_empty() || with_timestamps.is_empty() {
+        return Ok(());
+    }
+    let newest = timestamps::timestamp(newest)?;
+    with_timestamps.into_iter().try_for_each(|family| family.trim_newer(newest))?;
+    Ok(core.store.database.sync()?)
 }
 
 export_fallible! {
@@ -100,6 +125,22 @@ export_fallible! {
         let arguments =
             FamilyArguments { count, names, options: family_options, ttls: None, handles };
         Ok(Some(Box::new(Db::new(open_families(options, name, arguments, Access::Write)?))))
+    }
+
+    /// Opens a database with all its column families, and removes the versions that are newer than
+    /// a timestamp from those with timestamps. A call that fails may be repeated.
+    pub fn rocksdb_open_and_trim_history(
+        options: Option<&DatabaseOptions>, name: Text, count: i32, names: Array<Text>,
+        family_options: Array<Option<&DatabaseOptions>>,
+        handles: OutArray<Option<Box<FamilyHandle>>>, newest: Bytes, newest_size: usize,
+    ) -> Option<Box<Db>>, None, {
+        let arguments =
+            FamilyArguments { count, names, options: family_options, ttls: None, handles };
+        let newest = newest.items(newest_size)?;
+        let core = open_prepared(options, name, arguments, Access::Write, |core, families| {
+            trim(core, families, newest)
+        })?;
+        Ok(Some(Box::new(Db::new(core))))
     }
 
     /// Opens a database that has the default column family only. Values that are written expire
@@ -160,12 +201,12 @@ export_fallible! {
 
     /// Removes a database. Does nothing if there is none. Fails if it is open.
     pub fn rocksdb_destroy_db(options: Option<&DatabaseOptions>, name: Text) {
-        destroy::destroy(&path(options, name)?)
+        destroy::destroy(&DatabaseOptions::environment_of(options).path(name)?)
     }
 
     /// Checks every file and entry of a database. Fails if one is damaged; nothing is removed.
     pub fn rocksdb_repair_db(options: Option<&DatabaseOptions>, name: Text) {
-        let path = path(options, name)?;
+        let path = DatabaseOptions::environment_of(options).path(name)?;
         Store::repair(&path, &required(options, "options")?.options())
     }
 }

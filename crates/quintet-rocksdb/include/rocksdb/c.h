@@ -161,6 +161,11 @@ rocksdb_checkpoint_t *rocksdb_checkpoint_object_create(rocksdb_t *db, char **err
 void rocksdb_checkpoint_create(rocksdb_checkpoint_t *checkpoint, const char *checkpoint_dir,
     uint64_t log_size_for_flush, char **errptr);
 void rocksdb_checkpoint_object_destroy(rocksdb_checkpoint_t *checkpoint);
+rocksdb_t *rocksdb_open_and_trim_history(
+    const rocksdb_options_t *options, const char *name, int num_column_families,
+    const char *const *column_family_names, const rocksdb_options_t *const *column_family_options,
+    rocksdb_column_family_handle_t **column_family_handles, char *trim_ts, size_t trim_tslen,
+    char **errptr);
 rocksdb_t *rocksdb_open_column_families(const rocksdb_options_t *options, const char *name, int
     num_column_families, const char *const *column_family_names, const rocksdb_options_t *const
     *column_family_options, rocksdb_column_family_handle_t **column_family_handles, char **errptr);

@@ -154,6 +154,18 @@ impl Family {
         self.remove(&mut removed)
     }
 
+    /// Removes the versions that are newer than a timestamp, and compacts the table.
+    pub fn trim_newer(&self, newest: u64) -> Result<(), Status> {
+        self.history()?;
+        for entry in self.table.range(..)? {
+            let (stored, _) = entry?;
+            if timestamps::version(&stored)?.timestamp > newest {
+                self.table.delete(stored)?;
+            }
+        }
+        Ok(self.table.compact()?)
+    }
+
     /// Removes versions of a key, the oldest first: at no time does an older one show.
     fn remove(&self, versions: &mut Vec<Vec<u8>>) -> Result<(), Status> {
         for stored in versions.drain(..).rev() {
@@ -172,7 +184,10 @@ impl Core {
         let low = timestamps::timestamp(low).map_err(mismatch)?;
         history.raise(low, || {
             // Another family may have the name of one that was dropped.
-            if !self.families().iter().any(|other| other.id == family.id) {
+            let families = self.families();
+            let newest = families.iter().rev().find(|other| other.name == family.name);
+            let is_there = newest.is_some_and(|newest| newest.id == family.id);
+            if !is_there || self.store.find(&family.name)?.is_none() {
                 return Err(Status::invalid("the column family was dropped"));
             }
             self.store.set_history_low(&family.name, low)
