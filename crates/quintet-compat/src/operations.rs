@@ -74,7 +74,7 @@ pub struct Record<'b> {
 }
 
 /// The stored forms of a key and a value.
-type StoredEntry = (Vec<u8>, Vec<u8>);
+pub type StoredEntry = (Vec<u8>, Vec<u8>);
 
 /// The table of a column family, for a commit.
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +103,7 @@ impl Target<'_> {
 
     /// Returns the stored form of a record's version. `None`: the family has no timestamps, or the
     /// record is not applied.
-    fn version(&self, record: &Record<'_>) -> Result<Option<StoredEntry>, Status> {
+    pub fn version(&self, record: &Record<'_>) -> Result<Option<StoredEntry>, Status> {
         if !self.has_timestamps {
             return Ok(None);
         }

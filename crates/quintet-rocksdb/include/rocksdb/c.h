@@ -894,6 +894,12 @@ void rocksdb_sstfilewriter_merge(rocksdb_sstfilewriter_t *writer, const char *ke
     const char *val, size_t vallen, char **errptr);
 void rocksdb_sstfilewriter_delete(rocksdb_sstfilewriter_t *writer, const char *key, size_t keylen,
     char **errptr);
+void rocksdb_sstfilewriter_put_with_ts(rocksdb_sstfilewriter_t *writer, const char *key,
+                                       size_t keylen, const char *ts, size_t tslen,
+                                       const char *val, size_t vallen, char **errptr);
+void rocksdb_sstfilewriter_delete_with_ts(rocksdb_sstfilewriter_t *writer, const char *key,
+                                          size_t keylen, const char *ts, size_t tslen,
+                                          char **errptr);
 void rocksdb_sstfilewriter_delete_range(rocksdb_sstfilewriter_t *writer, const char *begin_key,
     size_t begin_keylen, const char *end_key, size_t end_keylen, char **errptr);
 void rocksdb_sstfilewriter_finish(rocksdb_sstfilewriter_t *writer, char **errptr);

@@ -4,7 +4,7 @@
 //!
 //! | size | name |
 //! |---|---|
-//! | 8 | [`format::MAGIC`] |
+//! | 8 | [`format::MAGIC`] or [`format::MAGIC_WITH_TIMESTAMPS`] |
 //! | | blocks |
 //! | 4 | [`format::END`] |
 //! | 8 | number of entries |
@@ -13,6 +13,9 @@
 //! A block is its size (4), the CRC-32C of its content (4), and the content: a write batch of the
 //! default column family. Integers are little-endian. A block has about [`format::BLOCK_BYTES`].
 //! The last block has the range deletes, if there are any: they apply before all other entries.
+//!
+//! In a file with timestamps, a key is the key and its timestamp, as in a batch. Such a file is
+//! ingested into a family with timestamps only, and any other file into one without.
 //!
 //! RocksDB does not read these files, and its own are refused.
 
@@ -64,7 +67,18 @@ fn add(
     key: Result<&[u8], Status>,
     value: Result<&[u8], Status>,
 ) -> Result<(), Status> {
-    required(writer, "the writer")?.add(action, key?, value?)
+    required(writer, "the writer")?.add(action, (key?, None), value?)
+}
+
+/// Adds a version.
+fn add_version(
+    writer: Option<&mut SstWriter>,
+    action: Action,
+    key: Result<&[u8], Status>,
+    timestamp: Result<&[u8], Status>,
+    value: Result<&[u8], Status>,
+) -> Result<(), Status> {
+    required(writer, "the writer")?.add(action, (key?, Some(timestamp?)), value?)
 }
 
 fn ingest_files(
@@ -93,7 +107,8 @@ export! {
         _env: Option<&EnvOptions>, options: Option<&DatabaseOptions>,
         comparator: Option<&Comparator>,
     ) -> Option<Box<SstWriter>>, None, {
-        Some(Box::new(SstWriter::new(comparator.map(Comparator::calls), DatabaseOptions::environment_of(options))))
+        let environment = DatabaseOptions::environment_of(options);
+        Some(Box::new(SstWriter::new(comparator.map(Comparator::calls), environment)))
     }
 
     /// Stores the size of the file in bytes.
@@ -147,6 +162,15 @@ export_fallible! {
         add(writer, Action::Put, key.items(key_size), value.items(size))
     }
 
+    /// Adds a put of a version. Keys must ascend, and the timestamps of a key must descend.
+    pub fn rocksdb_sstfilewriter_put_with_ts(
+        writer: Option<&mut SstWriter>, key: Bytes, key_size: usize, timestamp: Bytes,
+        timestamp_size: usize, value: Bytes, size: usize,
+    ) {
+        let timestamp = timestamp.items(timestamp_size);
+        add_version(writer, Action::Put, key.items(key_size), timestamp, value.items(size))
+    }
+
     /// Adds a merge. Keys must ascend.
     pub fn rocksdb_sstfilewriter_merge(
         writer: Option<&mut SstWriter>, key: Bytes, key_size: usize, value: Bytes, size: usize,
@@ -159,6 +183,15 @@ export_fallible! {
         writer: Option<&mut SstWriter>, key: Bytes, key_size: usize,
     ) {
         add(writer, Action::Delete, key.items(key_size), Ok(&[]))
+    }
+
+    /// Adds a delete with a timestamp. Keys must ascend, and the timestamps of a key must descend.
+    pub fn rocksdb_sstfilewriter_delete_with_ts(
+        writer: Option<&mut SstWriter>, key: Bytes, key_size: usize, timestamp: Bytes,
+        timestamp_size: usize,
+    ) {
+        let timestamp = timestamp.items(timestamp_size);
+        add_version(writer, Action::Delete, key.items(key_size), timestamp, Ok(&[]))
     }
 
     /// Adds a delete of a range. It applies before all other entries of the file.

@@ -1,6 +1,7 @@
 //! Writes a file of sorted entries.
 
 use std::{
+    borrow::Cow,
     fs::File,
     io::{BufWriter, Write as _},
     path::PathBuf,
@@ -12,11 +13,12 @@ use quintet_compat::{
     files::{failed, sync_directory},
     operations::{Action, Operations, Record},
     status::Status,
+    timestamps,
 };
 
 use crate::environment::Environment;
 
-use super::format::{BLOCK_BYTES, BLOCK_BYTES_MAX, END, MAGIC};
+use super::format::{BLOCK_BYTES, BLOCK_BYTES_MAX, END, MAGIC, MAGIC_WITH_TIMESTAMPS};
 
 /// `rocksdb_sstfilewriter_t`.
 #[derive(Debug)]
@@ -77,9 +79,6 @@ impl SstWriter {
     pub fn open(&mut self, name: Text) -> Result<(), Status> {
         if let Some(comparator) = &self.comparator {
             comparator.check_samples()?;
-            if comparator.has_timestamps() {
-                return Err(Status::unsupported("a file to ingest has no timestamps"));
-            }
         }
         let path = self.environment.path(name)?;
         let file = File::create(&path).map_err(|error| failed(&path, &error))?;
@@ -91,25 +90,52 @@ impl SstWriter {
             last: None,
             entries: 0,
         };
-        self.size = open.write(&MAGIC)?;
+        let magic = if self.has_timestamps() { MAGIC_WITH_TIMESTAMPS } else { MAGIC };
+        self.size = open.write(&magic)?;
         self.open = Some(open);
         Ok(())
     }
 
-    /// Adds an entry. Keys must ascend, except those of range deletes.
-    pub fn add(&mut self, action: Action, key: &[u8], value: &[u8]) -> Result<(), Status> {
+    fn has_timestamps(&self) -> bool {
+        self.comparator.is_some_and(|comparator| comparator.has_timestamps())
+    }
+
+    /// Adds an entry. Keys must ascend, except those of range deletes, and the timestamps of a key
+    /// must descend.
+    pub fn add(
+        &mut self,
+        action: Action,
+        (key, timestamp): (&[u8], Option<&[u8]>),
+        value: &[u8],
+    ) -> Result<(), Status> {
+        // The key of the record, and what has the order of the entries.
+        let (key, order) = match (self.has_timestamps(), timestamp) {
+            (false, None) => (Cow::Borrowed(key), key.to_vec()),
+            (true, Some(bytes)) => {
+                let timestamp = timestamps::timestamp(bytes)?;
+                (Cow::Owned([key, bytes].concat()), timestamps::stored(key, timestamp))
+            }
+            (true, None) => {
+                let message = "Timestamp sizes mismatch: the comparator has them, the entry not";
+                return Err(Status::invalid(message));
+            }
+            (false, Some(_)) => {
+                let message = "Timestamp sizes mismatch: the comparator has no timestamps";
+                return Err(Status::invalid(message));
+            }
+        };
         let open = self.open.as_mut().ok_or_else(|| Status::invalid("File is not opened"))?;
-        let record = Record { action, family: 0, key, value };
+        let record = Record { action, family: 0, key: &key, value };
         open.entries += 1;
         if action == Action::DeleteRange {
             open.ranges.add(record);
             return open.ranges.check();
         }
-        if open.last.as_ref().is_some_and(|last| **last >= *key) {
+        if open.last.as_ref().is_some_and(|last| *last >= order) {
             open.entries -= 1;
             return Err(Status::invalid("Keys must be added in strict ascending order."));
         }
-        open.last = Some(key.to_vec());
+        open.last = Some(order);
         open.block.add(record);
         if open.block.bytes().len() >= BLOCK_BYTES {
             let block = std::mem::take(&mut open.block);

@@ -406,18 +406,6 @@ static void logs(test_db *t, family *cf) {
 /* What fails in a family with timestamps, or with such a comparator. */
 static void unsupported(test_db *t, family *cf, rocksdb_comparator_t *order) {
   char *err = NULL;
-  char *file = NULL;
-  rocksdb_envoptions_t *environment = rocksdb_envoptions_create();
-  rocksdb_sstfilewriter_t *writer =
-      rocksdb_sstfilewriter_create_with_comparator(environment, t->options, order);
-  rocksdb_sstfilewriter_open(writer, "never-created", &err);
-  failed(&err, "has no timestamps");
-  rocksdb_sstfilewriter_destroy(writer);
-  rocksdb_envoptions_destroy(environment);
-  rocksdb_ingestexternalfileoptions_t *ingest = rocksdb_ingestexternalfileoptions_create();
-  rocksdb_ingest_external_file_cf(t->db, cf, (const char *const *)&file, 0, ingest, &err);
-  failed(&err, "enables timestamp");
-  rocksdb_ingestexternalfileoptions_destroy(ingest);
   rocksdb_delete_file_in_range_cf(t->db, cf, NULL, 0, NULL, 0, &err);
   failed(&err, "enables timestamp");
   read_at(t, 60);

@@ -33,18 +33,31 @@ pub struct IngestRules {
     pub is_behind: bool,
 }
 
-/// Returns the size of files in bytes, and their range deletes. Fails if one is damaged.
-fn check(paths: &[PathBuf], family: u32) -> Result<(u64, Operations), Status> {
+fn other_keys(path: &Path, family: &Family) -> Status {
+    let (path, name) = (path.display(), &family.name);
+    Status::invalid(match family.history {
+        Some(_) => format!("{path}: has no timestamps, and column family {name} has them"),
+        None => format!("{path}: has timestamps, and column family {name} has none"),
+    })
+}
+
+/// Returns the size of files in bytes, and their range deletes. Fails if one is damaged, or has
+/// timestamps and the family not, or the reverse.
+fn check(paths: &[PathBuf], family: &Family) -> Result<(u64, Operations), Status> {
     let mut bytes = 0_u64;
     let mut ranges = Operations::default();
     for path in paths {
         let metadata = fs::metadata(path).map_err(|error| failed(path, &error))?;
         bytes = bytes.saturating_add(metadata.len());
-        for block in SstBlocks::open(path)? {
+        let blocks = SstBlocks::open(path)?;
+        if blocks.has_timestamps() != family.history.is_some() {
+            return Err(other_keys(path, family));
+        }
+        for block in blocks {
             for record in block?.records() {
                 let record = record?;
                 if record.action == Action::DeleteRange {
-                    ranges.add(Record { family, ..record });
+                    ranges.add(Record { family: family.id, ..record });
                 }
             }
         }
@@ -60,8 +73,7 @@ pub fn ingest(
     rules: IngestRules,
 ) -> Result<(), Status> {
     core.check_writable()?;
-    family.check_plain()?;
-    let (bytes, ranges) = check(paths, family.id)?;
+    let (bytes, ranges) = check(paths, family)?;
     if rules.is_behind {
         ingest_behind(core, family, paths)?;
     } else {
@@ -113,6 +125,10 @@ fn ingest_behind(core: &Core, family: &Family, paths: &[PathBuf]) -> Result<(), 
         for block in SstBlocks::open(path)? {
             for record in block?.records() {
                 let record = record?;
+                if let Some((key, value)) = family.target().version(&record)? {
+                    family.table.put_with(key, value, PutOptions::new().if_absent())?;
+                    continue;
+                }
                 match record.action {
                     Action::Put => {
                         let options = family.target().put_options().if_absent();

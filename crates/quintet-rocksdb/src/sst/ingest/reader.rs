@@ -8,7 +8,7 @@ use std::{
 
 use quintet_compat::{files::failed, operations::Operations, status::Status};
 
-use super::super::format::{BLOCK_BYTES_MAX, END, MAGIC};
+use super::super::format::{BLOCK_BYTES_MAX, END, MAGIC, MAGIC_WITH_TIMESTAMPS};
 
 /// The blocks of a file. Ends after a failure.
 pub struct SstBlocks {
@@ -17,6 +17,7 @@ pub struct SstBlocks {
     /// Bytes of the file that were not read.
     rest: u64,
     entries: u64,
+    has_timestamps: bool,
 }
 
 impl SstBlocks {
@@ -25,12 +26,20 @@ impl SstBlocks {
         let opened = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
         let (rest, file) = opened.map_err(|error| failed(path, &error))?;
         let file = Some(BufReader::new(file));
-        let mut blocks = Self { path: path.to_path_buf(), file, rest, entries: 0 };
-        if blocks.bytes::<8>()? != MAGIC {
+        let mut blocks =
+            Self { path: path.to_path_buf(), file, rest, entries: 0, has_timestamps: false };
+        let magic = blocks.bytes::<8>()?;
+        blocks.has_timestamps = magic == MAGIC_WITH_TIMESTAMPS;
+        if magic != MAGIC && !blocks.has_timestamps {
             let name = path.display();
             return Err(Status::corruption(format!("{name}: is no file of Quintet's writer")));
         }
         Ok(blocks)
+    }
+
+    /// Returns whether keys end in timestamps.
+    pub fn has_timestamps(&self) -> bool {
+        self.has_timestamps
     }
 
     fn damaged(&self) -> Status {
