@@ -7,7 +7,7 @@
 use std::{panic::catch_unwind, time::Duration};
 
 use quintet::{
-    Database, EngineKind, Error,
+    Database, EngineKind, Error, Table,
     testing::{
         disk::sim::SimEnv,
         seeded::{Bug, plant},
@@ -58,19 +58,24 @@ fn refill(env: &SimEnv, db: &Database, kinds: &[EngineKind]) -> usize {
     taken
 }
 
+/// Deletes an entry. Returns whether the delete is taken, if not at once.
+fn delete(env: &SimEnv, table: &Table, key: &[u8]) -> bool {
+    (0..ATTEMPTS).any(|_| match table.delete(key) {
+        Ok(()) => true,
+        Err(Error::DiskFull { .. }) => {
+            env.advance(Duration::from_secs(2));
+            false
+        }
+        Err(error) => panic!("{error:?}"),
+    })
+}
+
 /// Deletes all entries. Each delete is taken, if not at once.
 fn empty(env: &SimEnv, db: &Database, kinds: &[EngineKind], rows: &[Rows]) {
     for (kind, rows) in kinds.iter().zip(rows) {
         let table = db.table(kind.name()).unwrap();
         for (number, key) in rows.keys().enumerate() {
-            let taken = (0..ATTEMPTS).any(|_| match table.delete(key) {
-                Ok(()) => true,
-                Err(Error::DiskFull { .. }) => {
-                    env.advance(Duration::from_secs(2));
-                    false
-                }
-                Err(error) => panic!("{kind}: {error:?}"),
-            });
+            let taken = delete(env, &table, key);
             assert!(taken, "{kind}: delete {number} of {} is refused", rows.len());
             if number.is_multiple_of(64) {
                 env.run_due();
@@ -155,15 +160,7 @@ fn kills_lose_nothing(kind: EngineKind, options: &[(&str, &str)]) {
     let keys: Vec<Vec<u8>> = rows.keys().cloned().collect();
     let between_kills = keys.len() / KILLS;
     for (number, key) in keys.iter().enumerate() {
-        let taken = (0..ATTEMPTS).any(|_| match table.delete(key) {
-            Ok(()) => true,
-            Err(Error::DiskFull { .. }) => {
-                env.advance(Duration::from_secs(2));
-                false
-            }
-            Err(error) => panic!("{kind}: {error:?}"),
-        });
-        assert!(taken, "{kind}: delete {number} is refused");
+        assert!(delete(&env, &table, key), "{kind}: delete {number} is refused");
         rows.remove(key);
         if number.is_multiple_of(64) {
             env.advance(Duration::from_secs(1));
