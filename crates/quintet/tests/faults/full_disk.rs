@@ -19,7 +19,7 @@ pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 const MIB: u64 = 1 << 20;
 /// With this much free space, every database of these tests opens for writing.
-const NEEDED_BYTES: u64 = 6 * MIB;
+const NEEDED_BYTES: u64 = 10 * MIB;
 /// Attempts of a writer that meets a full disk, with background work between them.
 const ATTEMPTS: usize = 4;
 /// Attempts of a writer whose writes go on after some: a disk that is nearly full may free a little
