@@ -92,6 +92,10 @@ impl HashLog {
         if self.waste_exceeds(target) && !stuck {
             return self.seal_active(maintenance, target);
         }
+        if self.has_many_small() {
+            // Those that are left are too new. The next write changes that.
+            self.counters.exhausted_at.store(applied + 1, Ordering::Relaxed);
+        }
         if target == LONG_IDLE_WASTE_PER_CENT {
             self.tidy_manifest(maintenance);
             self.counters.tidied_at.store(applied + 1, Ordering::Relaxed);
@@ -123,11 +127,13 @@ impl HashLog {
     pub(super) fn retire_dead(&self, maintenance: &mut Maintenance) {
         let mut chunks: Vec<Arc<Chunk>> = read(&self.chunks).values().cloned().collect();
         chunks.sort_unstable_by_key(|chunk| (chunk.order, chunk.serial));
+        let settled_below = self.settled_below();
         // Whether the files keep a chunk that is older than this one.
         let mut has_older = false;
         for chunk in chunks {
             let (dead, tombstones) = self.arena.waste(chunk.id);
-            let is_dead = chunk.written.load(Ordering::Acquire)
+            let is_dead = chunk.order < settled_below
+                && chunk.written.load(Ordering::Acquire)
                 && !chunk.retired.load(Ordering::Relaxed)
                 && dead + tombstones == chunk.entry_units()
                 && (tombstones == 0 || !has_older);
@@ -234,11 +240,11 @@ impl HashLog {
             .cloned()
             .collect();
         candidates.sort_unstable_by_key(|chunk| (chunk.order, chunk.serial));
-        let active_order = lock(&self.roll).active_order;
+        let settled_below = self.settled_below();
         let usable = |chunk: &&Arc<Chunk>| {
             chunk.written.load(Ordering::Acquire)
                 && Some(chunk.id) != cold
-                && chunk.order < active_order.saturating_sub(1)
+                && chunk.order < settled_below
         };
         let oldest = candidates.first().filter(usable);
         let best = candidates
@@ -265,11 +271,21 @@ impl HashLog {
         if !self.has_many_small() {
             return None;
         }
+        let settled_below = self.settled_below();
         let chunks = read(&self.chunks);
-        let opened_with =
-            |chunk: &&Arc<Chunk>| chunk.is_adopted && !chunk.retired.load(Ordering::Relaxed);
+        let opened_with = |chunk: &&Arc<Chunk>| {
+            chunk.is_adopted
+                && chunk.order < settled_below
+                && !chunk.retired.load(Ordering::Relaxed)
+        };
         let used = |chunk: &&Arc<Chunk>| self.arena.used(chunk.id).0;
         chunks.values().filter(opened_with).min_by_key(used).cloned()
+    }
+
+    /// Returns the order from which on chunks stay: that of the active chunk, and that of copies,
+    /// which would not be above their source.
+    fn settled_below(&self) -> u64 {
+        lock(&self.roll).active_order.saturating_sub(1)
     }
 
     /// Returns whether a chunk that is used to this unit is small.
@@ -304,13 +320,14 @@ impl HashLog {
             }
         }
         self.prepare_copies(maintenance, victim)?;
-        for (index, (unit, hash, entry)) in entries.iter().enumerate() {
+        let moved = entries.iter().enumerate().try_for_each(|(index, (unit, hash, entry))| {
             if let Some((_, ahead, _)) = entries.get(index + PREFETCH_DISTANCE) {
                 self.index.prefetch(*ahead);
             }
-            self.move_entry(maintenance, victim, (*unit, *hash), entry)?;
-        }
+            self.move_entry(maintenance, victim, (*unit, *hash), entry)
+        });
         self.end_copies(maintenance);
+        moved?;
         self.retire(maintenance, victim);
         Ok(())
     }

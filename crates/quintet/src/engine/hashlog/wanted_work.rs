@@ -45,7 +45,8 @@ impl HashLog {
         let applied = counters.applied.load(Ordering::Relaxed);
         let most = self.waste_per_cent_max();
         let stuck = counters.exhausted_at.load(Ordering::Relaxed) == applied + 1;
-        if !stuck && self.waste_exceeds(most) || self.wants_frames() || self.has_many_small() {
+        let is_due = self.waste_exceeds(most) || self.has_many_small();
+        if !stuck && is_due || self.wants_frames() {
             return WantedWork::Compact(most);
         }
         let idle_millis = self.idle_millis(applied);
