@@ -75,6 +75,14 @@ impl VersionIterator {
         Self { stored, range, comparator, shown: None, failure: None, passed }
     }
 
+    /// Replaces what the iterator reads. It is at no entry then.
+    #[must_use]
+    fn map_source(mut self, map: impl FnOnce(Source) -> Source) -> Self {
+        self.shown = None;
+        self.stored = self.stored.map_source(map);
+        self
+    }
+
     /// Returns what was passed since the last call.
     pub fn take_passed(&mut self) -> SkipCounts {
         std::mem::take(&mut self.passed)
@@ -301,12 +309,12 @@ impl EntryIterator {
         }
     }
 
-    /// Replaces what an iterator without timestamps reads. It is at no entry then.
+    /// Replaces what the iterator reads. It is at no entry then.
     #[must_use]
     pub fn map_source(self, map: impl FnOnce(Source) -> Source) -> Self {
         match self {
             Self::Plain(entries) => Self::Plain(entries.map_source(map)),
-            Self::Versions(_) => self,
+            Self::Versions(versions) => Self::Versions(versions.map_source(map)),
         }
     }
 

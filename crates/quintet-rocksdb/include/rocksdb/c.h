@@ -1033,6 +1033,10 @@ rocksdb_transaction_t *rocksdb_transaction_begin(rocksdb_transactiondb_t *txn_db
     rocksdb_transaction_t *old_txn);
 rocksdb_transaction_t **rocksdb_transactiondb_get_prepared_transactions(rocksdb_transactiondb_t
     *txn_db, size_t *cnt);
+void rocksdb_transaction_set_commit_timestamp(rocksdb_transaction_t *txn, uint64_t
+    commit_timestamp);
+void rocksdb_transaction_set_read_timestamp_for_validation(rocksdb_transaction_t *txn, uint64_t
+    read_timestamp);
 void rocksdb_transaction_set_name(rocksdb_transaction_t *txn, const char *name, size_t name_len,
     char **errptr);
 char *rocksdb_transaction_get_name(rocksdb_transaction_t *txn, size_t *name_len);

@@ -24,7 +24,7 @@ use quintet_compat::{
     comparator::ComparatorCalls,
     copy::copy,
     engines::{MERGE_OPERATOR, TableRequest},
-    iterator::Bounds,
+    iterator::{Bounds, EntryValue},
     keys,
     operations::{Operations, Target},
     status::Status,
@@ -52,7 +52,7 @@ const NUMBER_BYTES: usize = 4;
 /// A value that a read returned.
 #[derive(Debug)]
 pub struct ReadValue {
-    stored: Value,
+    stored: EntryValue,
     /// Its size. The stored form of a version is longer.
     bytes: usize,
 }
@@ -60,7 +60,14 @@ pub struct ReadValue {
 impl From<Value> for ReadValue {
     fn from(stored: Value) -> Self {
         let bytes = stored.len();
-        Self { stored, bytes }
+        Self { stored: EntryValue::Stored(stored), bytes }
+    }
+}
+
+impl From<Vec<u8>> for ReadValue {
+    fn from(own: Vec<u8>) -> Self {
+        let bytes = own.len();
+        Self { stored: EntryValue::Own(own), bytes }
     }
 }
 
@@ -405,6 +412,11 @@ impl Core {
         self.families.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Returns the family that a record of a batch names.
+    pub fn family(&self, id: u32) -> Result<Arc<Family>, Status> {
+        numbered(&self.families(), id).cloned()
+    }
+
     /// Returns the default family.
     pub fn default_family(&self) -> Result<&Arc<Family>, Status> {
         let none = || Status::corruption("the database has no default column family");
@@ -430,11 +442,7 @@ impl Core {
     ) -> Result<(), Status> {
         self.check_writable()?;
         let families = self.families();
-        let target = |id: u32| {
-            let family = usize::try_from(id).ok().and_then(|id| families.get(id));
-            let none = || Status::invalid("Invalid column family specified in write batch");
-            Ok(family.ok_or_else(none)?.target())
-        };
+        let target = |id: u32| Ok(numbered(&families, id)?.target());
         let watch = Stopwatch::start();
         let committed = batch.commit_and_delete(&self.store.database, durability, target, deleted);
         watch.stop(|counters, time| counters.write_time += time);
@@ -458,6 +466,12 @@ impl OpenDatabase for Core {
     fn stats(&self) -> DatabaseStats {
         self.store.database.stats()
     }
+}
+
+/// Returns the family that a record of a batch names.
+pub fn numbered(families: &Families, id: u32) -> Result<&Arc<Family>, Status> {
+    let family = usize::try_from(id).ok().and_then(|id| families.get(id));
+    family.ok_or_else(|| Status::invalid("Invalid column family specified in write batch"))
 }
 
 fn snapshot_of(options: Option<&ReadOptions>) -> Result<Option<Arc<Snapshot>>, Status> {

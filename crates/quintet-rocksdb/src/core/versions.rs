@@ -9,6 +9,7 @@
 
 use quintet::{KeyRange, PutOptions};
 use quintet_compat::{
+    iterator::EntryValue,
     status::Status,
     timestamps::{self, stored_value},
     versions::VersionRange,
@@ -107,7 +108,7 @@ impl Family {
         let Some((stored, value)) = found else { return Ok(None) };
         let Some(bytes) = timestamps::value(&value)?.map(<[u8]>::len) else { return Ok(None) };
         let timestamp = timestamps::version(&stored)?.timestamp;
-        Ok(Some((ReadValue { stored: value, bytes }, timestamp)))
+        Ok(Some((ReadValue { stored: EntryValue::Stored(value), bytes }, timestamp)))
     }
 
     /// Stores a version of a key. `None`: a delete.

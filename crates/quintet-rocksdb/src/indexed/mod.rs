@@ -7,6 +7,7 @@
 //! Start at [`IndexedBatch`].
 
 mod functions;
+pub mod overlay;
 
 use std::{
     collections::BTreeMap,
@@ -18,6 +19,7 @@ use quintet_compat::{
     keys,
     operations::{Action, Operations, Record},
     status::{Code, Status},
+    timestamps,
 };
 
 use crate::callbacks::MergeOperator;
@@ -122,6 +124,21 @@ impl FamilyIndex {
             return Some(change.clone());
         }
         self.is_deleted(key).then(|| Change::of(Base::Deleted))
+    }
+
+    /// Returns what the batch does to a table with versions, if its puts and deletes have a
+    /// timestamp. Such a batch has neither merges nor range deletes.
+    #[must_use]
+    pub fn versions_at(&self, timestamp: u64) -> Self {
+        let version = |(key, change): (&Vec<u8>, &Change)| {
+            let value = match &change.base {
+                Base::Value(value) => Some(&**value),
+                Base::Unchanged | Base::Deleted => None,
+            };
+            let value = timestamps::stored_value(value);
+            (timestamps::stored(keys::key(key), timestamp), Change::of(Base::Value(value)))
+        };
+        Self { keys: self.keys.iter().map(version).collect(), ranges: Vec::new() }
     }
 
     /// Returns whether the key is in a range that was deleted.

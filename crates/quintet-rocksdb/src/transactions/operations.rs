@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use quintet::Value;
 use quintet_compat::{
     boundary::{Allocated, AllocatedArray, Array, Bytes, Out, OutArray, give, required},
     export, export_fallible,
@@ -14,7 +13,7 @@ use quintet_compat::{
 
 use super::handle::TransactionObject;
 use crate::{
-    core::Family,
+    core::{Family, ReadValue},
     families::{FamilyHandle, family_of},
     indexed::IndexedObject,
     iterator::{IteratorObject, object},
@@ -43,22 +42,19 @@ fn with<T>(
 /// Returns the value of a key, as the transaction shows it.
 fn get(
     transaction: Object<'_>,
+    options: Option<&ReadOptions>,
     family: FamilyArgument<'_>,
     key: (Bytes, usize),
     is_for_update: bool,
-) -> Result<Option<Value>, Status> {
+) -> Result<Option<ReadValue>, Status> {
     let key = key.0.items(key.1)?;
     with(transaction, family, |transaction, family| {
         if is_for_update {
-            transaction.get_for_update(family, key)
+            transaction.get_for_update(family, options, key)
         } else {
-            transaction.get(family, key)
+            transaction.get(family, options, key)
         }
     })
-}
-
-fn pinned(value: Option<Value>) -> Option<Box<PinnedValue>> {
-    PinnedValue::of(value)
 }
 
 fn write(
@@ -121,67 +117,67 @@ export_fallible! {
 
     /// Returns the value of a key, to be released by `rocksdb_free`.
     pub fn rocksdb_transaction_get(
-        transaction: Option<&TransactionObject>, _options: Option<&ReadOptions>, key: Bytes,
+        transaction: Option<&TransactionObject>, options: Option<&ReadOptions>, key: Bytes,
         key_size: usize, size: Out<'_, usize>,
     ) -> Allocated, Allocated::NULL, {
-        copied(get(transaction, None, (key, key_size), false), size)
+        copied(get(transaction, options, None, (key, key_size), false), size)
     }
 
     /// Returns the value of a key of a column family, to be released by `rocksdb_free`.
     pub fn rocksdb_transaction_get_cf(
-        transaction: Option<&TransactionObject>, _options: Option<&ReadOptions>,
+        transaction: Option<&TransactionObject>, options: Option<&ReadOptions>,
         family: Option<&FamilyHandle>, key: Bytes, key_size: usize, size: Out<'_, usize>,
     ) -> Allocated, Allocated::NULL, {
-        copied(get(transaction, Some(family), (key, key_size), false), size)
+        copied(get(transaction, options, Some(family), (key, key_size), false), size)
     }
 
     /// Returns the value of a key without a copy.
     pub fn rocksdb_transaction_get_pinned(
-        transaction: Option<&TransactionObject>, _options: Option<&ReadOptions>, key: Bytes,
+        transaction: Option<&TransactionObject>, options: Option<&ReadOptions>, key: Bytes,
         key_size: usize,
     ) -> Option<Box<PinnedValue>>, None, {
-        Ok(pinned(get(transaction, None, (key, key_size), false)?))
+        Ok(PinnedValue::of(get(transaction, options, None, (key, key_size), false)?))
     }
 
     /// Returns the value of a key of a column family without a copy.
     pub fn rocksdb_transaction_get_pinned_cf(
-        transaction: Option<&TransactionObject>, _options: Option<&ReadOptions>,
+        transaction: Option<&TransactionObject>, options: Option<&ReadOptions>,
         family: Option<&FamilyHandle>, key: Bytes, key_size: usize,
     ) -> Option<Box<PinnedValue>>, None, {
-        Ok(pinned(get(transaction, Some(family), (key, key_size), false)?))
+        Ok(PinnedValue::of(get(transaction, options, Some(family), (key, key_size), false)?))
     }
 
     /// Locks a key and returns its value, to be released by `rocksdb_free`.
     pub fn rocksdb_transaction_get_for_update(
-        transaction: Option<&TransactionObject>, _options: Option<&ReadOptions>, key: Bytes,
+        transaction: Option<&TransactionObject>, options: Option<&ReadOptions>, key: Bytes,
         key_size: usize, size: Out<'_, usize>, _exclusive: u8,
     ) -> Allocated, Allocated::NULL, {
-        copied(get(transaction, None, (key, key_size), true), size)
+        copied(get(transaction, options, None, (key, key_size), true), size)
     }
 
     /// Locks a key of a column family and returns its value, to be released by `rocksdb_free`.
     pub fn rocksdb_transaction_get_for_update_cf(
-        transaction: Option<&TransactionObject>, _options: Option<&ReadOptions>,
+        transaction: Option<&TransactionObject>, options: Option<&ReadOptions>,
         family: Option<&FamilyHandle>, key: Bytes, key_size: usize, size: Out<'_, usize>,
         _exclusive: u8,
     ) -> Allocated, Allocated::NULL, {
-        copied(get(transaction, Some(family), (key, key_size), true), size)
+        copied(get(transaction, options, Some(family), (key, key_size), true), size)
     }
 
     /// Locks a key and returns its value without a copy.
     pub fn rocksdb_transaction_get_pinned_for_update(
-        transaction: Option<&TransactionObject>, _options: Option<&ReadOptions>, key: Bytes,
+        transaction: Option<&TransactionObject>, options: Option<&ReadOptions>, key: Bytes,
         key_size: usize, _exclusive: u8,
     ) -> Option<Box<PinnedValue>>, None, {
-        Ok(pinned(get(transaction, None, (key, key_size), true)?))
+        Ok(PinnedValue::of(get(transaction, options, None, (key, key_size), true)?))
     }
 
     /// Locks a key of a column family and returns its value without a copy.
     pub fn rocksdb_transaction_get_pinned_for_update_cf(
-        transaction: Option<&TransactionObject>, _options: Option<&ReadOptions>,
+        transaction: Option<&TransactionObject>, options: Option<&ReadOptions>,
         family: Option<&FamilyHandle>, key: Bytes, key_size: usize, _exclusive: u8,
     ) -> Option<Box<PinnedValue>>, None, {
-        Ok(pinned(get(transaction, Some(family), (key, key_size), true)?))
+        Ok(PinnedValue::of(get(transaction, options, Some(family), (key, key_size), true)?))
     }
 
     /// Stores a value under a key at the commit.
@@ -239,6 +235,9 @@ fn iterator(
     family: FamilyArgument<'_>,
 ) -> Box<IteratorObject> {
     object(with(transaction, family, |transaction, family| {
+        if family.history.is_some() {
+            return transaction.version_iterator(options, family);
+        }
         Ok(IteratorObject::in_source(Source::Pages(transaction.pages()), options, family))
     }))
 }
@@ -277,6 +276,26 @@ export! {
         }
     }
 
+    /// Sets the timestamp of the writes to column families with timestamps. Has no effect unless it
+    /// is above the read timestamp, if that was set.
+    pub fn rocksdb_transaction_set_commit_timestamp(
+        transaction: Option<&TransactionObject>, timestamp: u64,
+    ) {
+        if let Some(transaction) = transaction {
+            transaction.timestamps(|timestamps| timestamps.set_commit(timestamp));
+        }
+    }
+
+    /// Sets the timestamp at which keys are read for update: a key with a newer version fails. Has
+    /// no effect if it is less than before.
+    pub fn rocksdb_transaction_set_read_timestamp_for_validation(
+        transaction: Option<&TransactionObject>, timestamp: u64,
+    ) {
+        if let Some(transaction) = transaction {
+            transaction.timestamps(|timestamps| timestamps.set_read(timestamp));
+        }
+    }
+
     /// Remembers the present writes.
     pub fn rocksdb_transaction_set_savepoint(transaction: Option<&TransactionObject>) {
         // The interface has no way to report that the transaction was committed.
@@ -285,19 +304,19 @@ export! {
 
     /// Gets several keys. Values and messages are to be released by `rocksdb_free`.
     pub fn rocksdb_transaction_multi_get(
-        transaction: Option<&TransactionObject>, _options: Option<&ReadOptions>, count: usize,
+        transaction: Option<&TransactionObject>, options: Option<&ReadOptions>, count: usize,
         keys: Array<Bytes>, key_sizes: Array<usize>, values: OutArray<Allocated>,
         sizes: OutArray<usize>, errors: OutArray<Allocated>,
     ) {
         multi_get(count, Results { values, sizes, errors }, |index| {
             let key = key_at(&keys, key_sizes, count, index)?;
-            with(transaction, None, |transaction, family| transaction.get(family, key))
+            with(transaction, None, |transaction, family| transaction.get(family, options, key))
         });
     }
 
     /// Gets several keys, each of its column family.
     pub fn rocksdb_transaction_multi_get_cf(
-        transaction: Option<&TransactionObject>, _options: Option<&ReadOptions>,
+        transaction: Option<&TransactionObject>, options: Option<&ReadOptions>,
         families: Array<Option<&FamilyHandle>>, count: usize, keys: Array<Bytes>,
         key_sizes: Array<usize>, values: OutArray<Allocated>, sizes: OutArray<usize>,
         errors: OutArray<Allocated>,
@@ -305,7 +324,9 @@ export! {
         multi_get(count, Results { values, sizes, errors }, |index| {
             let key = key_at(&keys, key_sizes, count, index)?;
             let family = families.items(count)?.get(index).copied().flatten();
-            with(transaction, Some(family), |transaction, family| transaction.get(family, key))
+            with(transaction, Some(family), |transaction, family| {
+                transaction.get(family, options, key)
+            })
         });
     }
 

@@ -51,7 +51,7 @@ static char *ts(uint64_t number) {
   return place;
 }
 
-static void put_at(test_db *t, family *cf, const char *key, uint64_t time, const char *value) {
+static inline void put_at(test_db *t, family *cf, const char *key, uint64_t time, const char *value) {
   char *err = NULL;
   rocksdb_put_cf_with_ts(t->db, t->write, cf, key, strlen(key), ts(time), 8, value, strlen(value),
                          &err);
@@ -61,7 +61,7 @@ static void put_at(test_db *t, family *cf, const char *key, uint64_t time, const
 /* The read timestamp. RocksDB keeps its address. */
 static char read_time[8];
 
-static void read_at(test_db *t, uint64_t time) {
+static inline void read_at(test_db *t, uint64_t time) {
   memcpy(read_time, &time, 8);
   rocksdb_readoptions_set_timestamp(t->read, read_time, 8);
 }

@@ -21,7 +21,7 @@ use super::{
     prepared::recover,
 };
 use crate::{
-    core::{Access, Core, Db, Families},
+    core::{Access, Core, Db, Families, numbered},
     families::{FamilyHandle, create, family_of},
     iterator::{IteratorObject, object},
     open::{FamilyArguments, open_default, open_families},
@@ -41,9 +41,13 @@ fn apply_all(
 ) -> Result<(), Status> {
     for record in batch.records() {
         let record = record?;
-        let family = usize::try_from(record.family).ok().and_then(|id| families.get(id));
-        let none = || Status::invalid("Invalid column family specified in write batch");
-        apply(transaction, Locking::Pessimistic, family.ok_or_else(none)?, &record)?;
+        let family = numbered(families, record.family)?;
+        if family.history.is_some() {
+            let message = "Write operation with user timestamp must go through the transaction API \
+                           instead of TransactionDB.";
+            return Err(Status::unsupported(message));
+        }
+        apply(transaction, Locking::Pessimistic, family, &record)?;
     }
     Ok(())
 }

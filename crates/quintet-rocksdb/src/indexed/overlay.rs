@@ -11,7 +11,7 @@ use quintet_compat::{
     status::Status,
 };
 
-use super::super::{Change, FamilyIndex};
+use super::{Change, FamilyIndex};
 use crate::callbacks::MergeOperator;
 
 /// A batch over what another iterator reads.

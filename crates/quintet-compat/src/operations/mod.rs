@@ -13,6 +13,9 @@
 //! A record is a tag, the column family as a varint if the tag names one, the key, and the value if
 //! the tag has one. Key and value are a varint with the size, and the bytes.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use quintet::{
@@ -147,16 +150,24 @@ impl Target<'_> {
     }
 }
 
+/// Which records were added without a timestamp.
+#[derive(Clone, Copy, Debug, Default)]
+struct WithoutTimestamp {
+    /// Some of the default family, which may have timestamps.
+    default: bool,
+    /// Some of families that have timestamps.
+    versions: bool,
+}
+
 /// A write batch.
 #[derive(Clone, Debug)]
 pub struct Operations {
     bytes: Vec<u8>,
-    /// The size, the number of records, and `has_plain_default` at each save point.
-    save_points: Vec<(usize, u32, bool)>,
+    /// The size, the number of records, and `without_timestamp` at each save point.
+    save_points: Vec<(usize, u32, WithoutTimestamp)>,
     /// Why the batch cannot be written.
     refused: Option<Status>,
-    /// Whether a record of the default family was added without a timestamp.
-    has_plain_default: bool,
+    without_timestamp: WithoutTimestamp,
 }
 
 impl Default for Operations {
@@ -165,7 +176,7 @@ impl Default for Operations {
             bytes: vec![0; HEADER],
             save_points: Vec::new(),
             refused: None,
-            has_plain_default: false,
+            without_timestamp: WithoutTimestamp::default(),
         }
     }
 }
@@ -233,8 +244,20 @@ impl Operations {
     /// Adds a record of the default family whose key has no timestamp. The write of the batch fails
     /// if the family has timestamps.
     pub fn add_plain(&mut self, record: Record<'_>) {
-        self.has_plain_default |= record.action != Action::LogData;
+        self.without_timestamp.default |= record.action != Action::LogData;
         self.add(record);
+    }
+
+    /// Adds a record of a family with timestamps whose key has none yet. The write of the batch
+    /// fails.
+    pub fn add_without_timestamp(&mut self, record: Record<'_>) {
+        self.without_timestamp.versions = true;
+        self.add(record);
+    }
+
+    /// Returns whether records of families with timestamps have none.
+    pub fn lacks_timestamps(&self) -> bool {
+        self.without_timestamp.versions
     }
 
     /// Adds a record.
@@ -273,7 +296,8 @@ impl Operations {
     pub fn append(&mut self, other: &Self) {
         self.bytes.extend_from_slice(other.bytes.get(HEADER..).unwrap_or_default());
         self.set_count(self.count().saturating_add(other.count()));
-        self.has_plain_default |= other.has_plain_default;
+        self.without_timestamp.default |= other.without_timestamp.default;
+        self.without_timestamp.versions |= other.without_timestamp.versions;
         if let Some(status) = &other.refused {
             self.refuse(status.clone());
         }
@@ -281,15 +305,15 @@ impl Operations {
 
     /// Remembers the present size.
     pub fn set_save_point(&mut self) {
-        self.save_points.push((self.bytes.len(), self.count(), self.has_plain_default));
+        self.save_points.push((self.bytes.len(), self.count(), self.without_timestamp));
     }
 
     /// Removes the records since the last save point, and the save point.
     pub fn rollback_to_save_point(&mut self) -> Result<(), Status> {
-        let (size, count, has_plain_default) = self.take_save_point()?;
+        let (size, count, without_timestamp) = self.take_save_point()?;
         self.bytes.truncate(size);
         self.set_count(count);
-        self.has_plain_default = has_plain_default;
+        self.without_timestamp = without_timestamp;
         Ok(())
     }
 
@@ -298,7 +322,7 @@ impl Operations {
         self.take_save_point().map(drop)
     }
 
-    fn take_save_point(&mut self) -> Result<(usize, u32, bool), Status> {
+    fn take_save_point(&mut self) -> Result<(usize, u32, WithoutTimestamp), Status> {
         let none = || Status::new(Code::NotFound, "the batch has no save point");
         self.save_points.pop().ok_or_else(none)
     }
@@ -338,7 +362,8 @@ impl Operations {
         deleted: Option<(&Table, &[u8])>,
     ) -> Result<(), Status> {
         self.check()?;
-        if self.has_plain_default && target(0)?.has_timestamps {
+        let lacks_default = self.without_timestamp.default && target(0)?.has_timestamps;
+        if lacks_default || self.lacks_timestamps() {
             return Err(timestamps::without_timestamp());
         }
         let mut batch = database.batch();
@@ -498,86 +523,4 @@ fn put_bytes(bytes: &mut Vec<u8>, content: &[u8]) {
     // A size fits: a slice has at most `isize::MAX` bytes.
     put_varint(bytes, u64::try_from(content.len()).unwrap_or(u64::MAX));
     bytes.extend_from_slice(content);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ACTIONS: [Action; 6] = [
-        Action::Put,
-        Action::Delete,
-        Action::SingleDelete,
-        Action::Merge,
-        Action::DeleteRange,
-        Action::LogData,
-    ];
-
-    #[test]
-    fn records_are_read_as_they_were_added() {
-        let mut batch = Operations::default();
-        for family in [0, 1, 127, 128, u32::MAX] {
-            for action in ACTIONS {
-                batch.add(Record { action, family, key: &[7; 200], value: b"value" });
-            }
-        }
-        assert_eq!(batch.count(), 25);
-        let records: Vec<_> = batch.records().map(|record| record.expect("a record")).collect();
-        assert_eq!(records.len(), 30);
-        for (index, record) in records.iter().enumerate() {
-            assert_eq!(record.action, ACTIONS[index % 6]);
-            assert_eq!(record.key, [7; 200]);
-            assert_eq!(record.value.is_empty(), !has_value(record.action));
-            let is_of_default = index < 6 || record.action == Action::LogData;
-            assert_eq!(record.family == 0, is_of_default, "{index}");
-        }
-    }
-
-    /// The bytes of a batch that LevelDB's own tests and documents show.
-    #[test]
-    fn format_is_that_of_leveldb() {
-        let mut batch = Operations::default();
-        batch.add(Record { action: Action::Put, family: 0, key: b"foo", value: b"bar" });
-        batch.add(Record { action: Action::Delete, family: 0, key: b"box", value: b"" });
-        batch.add(Record { action: Action::Put, family: 3, key: b"k", value: b"" });
-        let expected = b"\0\0\0\0\0\0\0\0\x03\0\0\0\x01\x03foo\x03bar\x00\x03box\x05\x03\x01k\x00";
-        assert_eq!(batch.bytes(), expected);
-    }
-
-    #[test]
-    fn truncated_and_foreign_bytes_are_corruption() {
-        let mut batch = Operations::default();
-        batch.add(Record { action: Action::Put, family: 5, key: b"key", value: b"value" });
-        for size in HEADER + 1..batch.bytes().len() {
-            let cut = Operations::from_bytes(&batch.bytes()[..size]);
-            assert!(cut.records().any(|record| record.is_err()), "{size}");
-        }
-        assert!(Operations::from_bytes(b"short").refused.is_some());
-        for tag in 0..=u8::MAX {
-            let bytes = [&[0; HEADER][..], &[tag], &[0xFF; 11]].concat();
-            assert!(Operations::from_bytes(&bytes).records().any(|record| record.is_err()));
-        }
-        let mut bytes = batch.bytes().to_vec();
-        assert!(Operations::from_bytes(&bytes).check().is_ok());
-        bytes[COUNT] += 1;
-        assert!(Operations::from_bytes(&bytes).check().is_err());
-    }
-
-    #[test]
-    fn save_points_are_a_stack() {
-        let mut batch = Operations::default();
-        let add = |batch: &mut Operations| {
-            batch.add(Record { action: Action::Put, family: 0, key: b"k", value: b"v" });
-        };
-        add(&mut batch);
-        batch.set_save_point();
-        add(&mut batch);
-        batch.set_save_point();
-        add(&mut batch);
-        batch.pop_save_point().expect("a save point");
-        assert_eq!(batch.count(), 3);
-        batch.rollback_to_save_point().expect("a save point");
-        assert_eq!((batch.count(), batch.records().count()), (1, 1));
-        assert_eq!(batch.rollback_to_save_point().expect_err("none").code(), Code::NotFound);
-    }
 }

@@ -1,7 +1,5 @@
 //! Functions of batches with an index.
 
-mod overlay;
-
 use std::ffi::c_int;
 
 use quintet_compat::{
@@ -11,9 +9,7 @@ use quintet_compat::{
     status::Status,
 };
 
-use overlay::Overlay;
-
-use super::{Change, IndexedCell, IndexedObject, in_progress};
+use super::{Change, IndexedCell, IndexedObject, in_progress, overlay::Overlay};
 use crate::{
     batch::{
         BatchObject, DeletedFunction, FamilyArgument, PutFunction, add, add_joined,

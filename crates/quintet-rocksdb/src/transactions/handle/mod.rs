@@ -1,5 +1,8 @@
 //! The object of a transaction.
 
+mod timestamps;
+mod versions;
+
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -17,10 +20,13 @@ use quintet_compat::{
     status::{Code, Status},
 };
 
+use timestamps::{TransactionTimestamps, apply_versions};
+
 use super::prepared;
 use crate::{
-    core::{Core, Family, NamedObject},
+    core::{Core, Family, NamedObject, ReadValue},
     indexed::IndexedCell,
+    options::reads::ReadOptions,
     perf::Stopwatch,
 };
 
@@ -85,6 +91,7 @@ struct Open {
     save_points: Vec<Savepoint>,
     name: Option<Vec<u8>>,
     phase: Phase,
+    timestamps: TransactionTimestamps,
 }
 
 impl Open {
@@ -172,7 +179,10 @@ impl TransactionObject {
             lock_timeout: LOCK_TIMEOUT_MIN,
         };
         let transaction = Self::begin(core, rules)?;
-        transaction.write_batch(batch)?;
+        for record in batch.records() {
+            let record = record?;
+            transaction.write(core.family(record.family)?.as_ref(), &record)?;
+        }
         let mut open = transaction.shared.lock();
         open.name = Some(name.to_vec());
         open.phase = Phase::Prepared;
@@ -244,17 +254,51 @@ impl TransactionObject {
         Ok(())
     }
 
+    /// Returns how the transaction handles conflicts.
+    pub fn locking(&self) -> Locking {
+        self.rules.locking
+    }
+
+    /// Reads or sets the timestamps.
+    pub fn timestamps<T>(&self, access: impl FnOnce(&mut TransactionTimestamps) -> T) -> T {
+        access(&mut self.shared.lock().timestamps)
+    }
+
     /// Returns the value of a key as the transaction shows it.
-    pub fn get(&self, family: &Family, key: &[u8]) -> Result<Option<Value>, Status> {
-        family.check_plain()?;
-        Ok(self.shared.lock().get()?.get(&family.table, keys::stored(key))?)
+    pub fn get(
+        &self,
+        family: &Family,
+        options: Option<&ReadOptions>,
+        key: &[u8],
+    ) -> Result<Option<ReadValue>, Status> {
+        if family.history.is_some() {
+            self.shared.lock().get()?;
+            return self.get_version(family, options, key);
+        }
+        family.check_reads_plain(options)?;
+        let value = self.shared.lock().get()?.get(&family.table, keys::stored(key))?;
+        Ok(value.map(ReadValue::from))
     }
 
     /// Returns the value of a key after locking it.
-    pub fn get_for_update(&self, family: &Family, key: &[u8]) -> Result<Option<Value>, Status> {
-        family.check_plain()?;
+    pub fn get_for_update(
+        &self,
+        family: &Family,
+        options: Option<&ReadOptions>,
+        key: &[u8],
+    ) -> Result<Option<ReadValue>, Status> {
+        if family.history.is_some() {
+            return self.get_version_for_update(family, options, key);
+        }
+        family.check_reads_plain(options)?;
+        let value = self.lock_key(family, &keys::stored(key))?;
+        Ok(value.map(ReadValue::from))
+    }
+
+    /// Locks a key of the table of a family, and returns its value.
+    pub(super) fn lock_key(&self, family: &Family, key: &[u8]) -> Result<Option<Value>, Status> {
         let mut open = self.shared.lock();
-        let value = open.get()?.get_for_update(&family.table, keys::stored(key));
+        let value = open.get()?.get_for_update(&family.table, key);
         value.map_err(|error| self.conflict(error))
     }
 
@@ -270,34 +314,43 @@ impl TransactionObject {
 
     /// Applies a record.
     pub fn write(&self, family: &Family, record: &Record<'_>) -> Result<(), Status> {
+        if family.history.is_some() {
+            return self.write_version(family, record);
+        }
         let mut open = self.shared.lock();
         apply(open.get()?, self.rules.locking, family, record)?;
         self.batch().lock().edit(|batch| batch.add(*record));
         Ok(())
     }
 
-    /// Applies the records of a batch.
+    /// Applies the records of a batch. Its records of families with timestamps have one already,
+    /// so they are refused.
     pub fn write_batch(&self, batch: &Operations) -> Result<(), Status> {
         batch.check()?;
-        let families = self.core.families();
         for record in batch.records() {
             let record = record?;
-            let family = usize::try_from(record.family).ok().and_then(|id| families.get(id));
-            let none = || Status::invalid("Invalid column family specified in write batch");
-            self.write(family.ok_or_else(none)?, &record)?;
+            let family = self.core.family(record.family)?;
+            if record.action != Action::LogData {
+                family.check_plain()?;
+            }
+            self.write(&family, &record)?;
         }
         Ok(())
     }
 
-    /// Commits. The transaction takes no operation then. A prepared one stays if that fails.
+    /// Commits. The transaction takes no operation then. A prepared one stays if that fails, and so
+    /// does one without a commit timestamp that needs one.
     pub fn commit(&self) -> Result<(), Status> {
         let mut open = self.shared.lock();
         open.get()?;
+        let stamped = open.timestamps.stamped(&self.core, self.batch().lock().operations())?;
         if let (Phase::Prepared, Some(name)) = (open.phase, &open.name) {
             // The locks keep out other transactions until the batch is committed.
-            let batch = self.batch().lock().operations().clone();
+            let batch = stamped.unwrap_or_else(|| self.batch().lock().operations().clone());
             prepared::commit(&self.core, self.rules.durability, &batch, name)?;
             open.transaction = None;
+        } else if let Some(stamped) = stamped {
+            apply_versions(&self.core, open.get()?, &stamped)?;
         }
         let watch = Stopwatch::start();
         let committed = open.transaction.take().map_or(Ok(()), Transaction::commit);
@@ -321,8 +374,7 @@ impl TransactionObject {
         }
         self.batch().lock().edit(Operations::clear);
         // Ends the old one, and its locks, first.
-        *open =
-            Open { transaction: None, save_points: Vec::new(), name: None, phase: Phase::Writes };
+        *open = Open { timestamps: open.timestamps, ..Open::default() };
         open.transaction = Some(begin(&self.core, self.rules, &self.shared.snapshot)?);
         Ok(())
     }
