@@ -20,17 +20,11 @@ pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 const MIB: u64 = 1 << 20;
 /// With this much free space, a database of these tests opens for writing.
 const NEEDED_BYTES: u64 = 4 * MIB;
-/// As [`NEEDED_BYTES`], of one `btree` table. What its journal gives back goes to the log.
-const NEEDED_BYTES_BTREE: u64 = 10 * MIB;
 /// Attempts of a writer that meets a full disk, with background work between them.
 const ATTEMPTS: usize = 4;
 /// Attempts of a writer whose writes go on after some: a disk that is nearly full may free a little
 /// each time.
 const ATTEMPTS_TOTAL: usize = 16;
-
-fn needed_bytes(kinds: &[EngineKind]) -> u64 {
-    if kinds == [EngineKind::BTree] { NEEDED_BYTES_BTREE } else { NEEDED_BYTES }
-}
 
 /// How a database is opened.
 #[derive(Clone, Copy, Debug)]
@@ -143,7 +137,7 @@ fn check(db: &Database, kinds: &[EngineKind], rows: &[Rows]) {
 /// Opens a full database with some free space.
 ///
 /// Reading needs none. For writing it opens or fails with `DiskFull`, which it must not with
-/// [`needed_bytes`], or if the log fits in memory (`opens`). In any case it has all rows, and it
+/// [`NEEDED_BYTES`], or if the log fits in memory (`opens`). In any case it has all rows, and it
 /// loses none.
 fn open_again(
     env: &SimEnv,
@@ -174,7 +168,7 @@ fn open_again(
         Err(error) => {
             assert!(matches!(error, Error::DiskFull { .. }), "{error:?}");
             assert!(error.to_string().contains("read_only"), "{error}");
-            assert!(!opens && free < needed_bytes(kinds), "{free} bytes are free: {error}");
+            assert!(!opens && free < NEEDED_BYTES, "{free} bytes are free: {error}");
             // The failure has lost nothing, also for a reader.
             check(&open(env, sizes, true).unwrap(), kinds, rows);
             let env = env.kill();
@@ -191,16 +185,16 @@ fn fill_and_open_again(sizes: Sizes, kinds: &[EngineKind]) {
     println!("{kinds:?} {sizes:?}: log {} to {}, used {}", log.start, log.end, env.bytes_used());
     let in_memory = sizes.memory > sizes.disk;
     let found = (kinds, rows.as_slice());
-    for free in [0, needed_bytes(kinds)] {
+    for free in [0, NEEDED_BYTES] {
         open_again(&env.kill(), (sizes, free, in_memory), found);
     }
     // A new log file needs space.
     open_again(&env.crash(Policy::AllKept), (sizes, 0, false), found);
     open_again(&env.crash(Policy::AllKept), (sizes, MIB, in_memory), found);
-    open_again(&env.crash(Policy::AllKept), (sizes, needed_bytes(kinds), true), found);
+    open_again(&env.crash(Policy::AllKept), (sizes, NEEDED_BYTES, true), found);
     drop(db);
     open_again(&env.kill(), (sizes, 0, in_memory), found);
-    open_again(&env.kill(), (sizes, needed_bytes(kinds), true), found);
+    open_again(&env.kill(), (sizes, NEEDED_BYTES, true), found);
 }
 
 fn every_way(kinds: &[EngineKind]) {
@@ -269,8 +263,12 @@ fn tables_open_with_little_free_space() {
 fn planted_bugs_of_openings_on_a_full_disk_are_found() {
     let whole = || fill_and_open_again(LONG_LOG, &[EngineKind::HashLog]);
     let little = || open_with_little_space(&[EngineKind::Slm]);
-    let tests: [(Bug, &(dyn Fn() + std::panic::RefUnwindSafe)); 2] =
-        [(Bug::ReplayKeepsLog, &whole), (Bug::ReplayForgetsTables, &little)];
+    let journal = || fill_and_open_again(LONG_LOG, &[EngineKind::BTree]);
+    let tests: [(Bug, &(dyn Fn() + std::panic::RefUnwindSafe)); 3] = [
+        (Bug::ReplayKeepsLog, &whole),
+        (Bug::ReplayForgetsTables, &little),
+        (Bug::FullDiskKeepsJournal, &journal),
+    ];
     for (bug, test) in tests {
         let planted = plant(bug);
         let outcome = catch_unwind(test);

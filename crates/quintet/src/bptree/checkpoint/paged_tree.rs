@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// A journal whose files take no more bytes stays as it is on a full disk.
-const SHORT_JOURNAL_BYTES: u64 = 256 << 10;
+pub(super) const SHORT_JOURNAL_BYTES: u64 = 256 << 10;
 /// A checkpoint is due after a sixteenth of the budget has changed, within these bounds in bytes:
 /// its memory is bounded. A larger value lets a page change more often before it is journaled.
 const CHECKPOINT_BYTES_MIN: u64 = 16 << 20;

@@ -28,7 +28,12 @@
 //! full, its group is taken back durably. Otherwise a crash may leave it, so the pages that it was
 //! the first to have go to the next group, whole too.
 
-use super::{checkpointer::Checkpointer, meta::Meta, paged_tree::PagedTree, write_back::runs};
+use super::{
+    checkpointer::Checkpointer,
+    meta::Meta,
+    paged_tree::{PagedTree, SHORT_JOURNAL_BYTES},
+    write_back::runs,
+};
 use crate::{
     Error, Result,
     bptree::{
@@ -82,6 +87,10 @@ impl PagedTree {
         lsn: Lsn,
     ) -> Result<()> {
         let cache = self.tree.cache();
+        let keeps_journal = checkpointer.journal_bytes() <= SHORT_JOURNAL_BYTES;
+        if self.lacks_space() && mutant!(FullDiskKeepsJournal: false, else !keeps_journal) {
+            return self.write_back_journal(checkpointer, lsn);
+        }
         if cache.has_overlay() {
             return self.write_back_all(checkpointer, lsn);
         }

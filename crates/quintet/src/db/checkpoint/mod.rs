@@ -19,7 +19,7 @@
 //! - A round waits for no merge: an engine pauses a merge when [`Host::is_round_due`] returns
 //!   true.
 //! - A checkpoint or compaction that meets a full disk is tried again with the space that is kept
-//!   for it ([`SpaceReserve`]).
+//!   for it ([`full_disk`]).
 //! - A checkpoint that lacks file descriptors closes tables that nothing uses, and is tried again.
 //! - The catalog records an engine's LSN only after the engine's files are durable to it, and
 //!   records the log's new start before segments are removed.
@@ -36,6 +36,7 @@
 //!
 //! [`Host::is_round_due`]: crate::contract::Host::is_round_due
 
+mod full_disk;
 mod mutants;
 mod periodic;
 pub(crate) mod space_reserve;
@@ -69,10 +70,6 @@ use crate::{
 const DELAY_SHARE: u64 = 4;
 /// Minimum size in bytes of that part. A smaller one is persisted too soon for delays to help.
 const DELAY_BYTES_MIN: u64 = 1 << 20;
-/// A database at rest keeps one part in this many of what was written so far for a full disk.
-const RESERVE_AT_REST_PART: u64 = 8;
-/// Most bytes that a database at rest keeps.
-const RESERVE_AT_REST_MAX: u64 = 4 << 20;
 /// Pause between two rounds for lack of space.
 pub(crate) const SPACE_ROUND_PAUSE: Duration = Duration::from_secs(1);
 /// Without a round, the log is shortened by at least one part in this many of the recovery budget.
@@ -289,71 +286,6 @@ impl CheckpointScheduler {
         }
     }
 
-    /// Releases the space that is kept for a full disk, and requests a round that frees more.
-    /// Returns whether it released some.
-    pub(crate) fn free_space(&self) -> bool {
-        let released = self.log.release_retained()
-            || self.space.release_for_rounds()
-            || self.space.release_for_log();
-        self.host.request_round();
-        released
-    }
-
-    /// Returns whether a table's work waits for a round for lack of space: its last one met a full
-    /// disk, and each delete requests another.
-    fn waits_for_space(&self, table: &TableState) -> bool {
-        table.lacks_space() && !self.space_rounds.is_due(self.env.monotonic())
-    }
-
-    /// Returns whether the disk is full for the log, for the reserve, or for a table.
-    pub(crate) fn is_any_space_short(&self, tables: &TableRegistry) -> bool {
-        self.is_space_short() || tables.any(|table| table.is_live() && table.lacks_space())
-    }
-
-    /// Runs work of a table, and again on a full disk: without the log that stays for readers, and
-    /// then with the reserve released.
-    fn with_space<T>(&self, table: &TableState, mut work: impl FnMut() -> Result<T>) -> Result<T> {
-        let mut outcome = work();
-        let releases: [&dyn Fn() -> bool; 2] =
-            [&|| self.log.release_retained(), &|| self.space.release_for_rounds()];
-        for release in releases {
-            if matches!(outcome, Err(Error::DiskFull { .. })) && release() {
-                outcome = work();
-            }
-        }
-        table.note_space(outcome)
-    }
-
-    /// Returns the space that the next round may need: half more than the log has for it. A
-    /// database at rest needs a little to log deletes, and to write what they change.
-    pub(crate) fn reserve_needed(&self) -> u64 {
-        let end = self.log.end();
-        let at_rest = (end.0 / RESERVE_AT_REST_PART).min(RESERVE_AT_REST_MAX);
-        let unpersisted = self.unpersisted_log_bytes(end);
-        (unpersisted + unpersisted / 2).max(at_rest)
-    }
-
-    /// Adjusts the space that is kept for a full disk. If it is short, requests a round. Not for
-    /// rounds themselves: they would follow one another without a pause.
-    pub(crate) fn adjust_reserve(&self) {
-        let is_whole = self.space.adjust(self.reserve_needed())
-            || self.log.release_retained() && self.space.adjust(self.reserve_needed());
-        if !is_whole {
-            self.host.request_round();
-        }
-    }
-
-    /// Returns whether the disk is full, or was and the space kept for it is not whole.
-    pub(crate) fn is_space_short(&self) -> bool {
-        (self.space.is_short() || self.log.lacks_space())
-            && mutant!(FullDiskWaitsForALongLog: false, else true)
-    }
-
-    /// Returns whether space is short, and the last round for that was a while ago.
-    fn is_space_round_due(&self, tables: &TableRegistry) -> bool {
-        self.is_any_space_short(tables) && self.space_rounds.is_due(self.env.monotonic())
-    }
-
     /// Returns whether a table's engine, the length of the log, or a full disk needs a round.
     pub(crate) fn is_round_needed(&self, tables: &TableRegistry) -> bool {
         let needs_round = |table: &Arc<TableState>| {
@@ -414,18 +346,6 @@ impl CheckpointScheduler {
                 && table.engine.pending_work() == PendingWork::Checkpoint
         });
         if live.is_empty() { outcome } else { outcome.and(self.run_round(tables, live)) }
-    }
-
-    /// Takes a step of every table that gives space back, on a disk that is full. One that lacks
-    /// the space for a step waits for those of the others. The caller holds `round`.
-    fn give_space_back(&self, tables: &TableRegistry) {
-        self.log.release_retained();
-        for table in tables.all().into_iter().filter(|table| table.is_live()) {
-            let step = || maintain(tables, &table, MaintenanceMode::SpaceStep);
-            let _ = self.with_space(&table, || retry_with_files(tables, step));
-        }
-        self.space.adjust(self.reserve_needed());
-        self.space_rounds.begin(self.env.monotonic());
     }
 
     /// Compacts one table, and checkpoints it if the compaction leaves unwritten state.

@@ -52,7 +52,13 @@ impl Core {
         } else {
             self.checkpoints.space.admit(|| self.checkpoints.reserve_needed())?;
         }
-        let end = self.log.admit(body_bytes, frees)?;
+        let end = match self.log.admit(body_bytes, frees) {
+            Err(error @ Error::DiskFull { .. }) => {
+                self.checkpoints.request_space_round();
+                return Err(error);
+            }
+            outcome => outcome?,
+        };
         self.checkpoints.bound_recovery(&*self.env, &self.tables, end, frees)
     }
 

@@ -38,7 +38,7 @@ use crate::{
 pub(super) const STEPS_BYTES: [u64; 2] = [4 << 20, 512 << 10];
 /// Free space with which an attempt in the smallest steps goes on: a step takes a few times its
 /// size in the files of some engines.
-const NEEDED_BYTES: u64 = 10 << 20;
+const NEEDED_BYTES: u64 = 6 << 20;
 
 /// How much of the log is replayed before tables are checkpointed.
 #[derive(Clone, Copy, Debug)]

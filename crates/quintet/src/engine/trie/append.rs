@@ -6,7 +6,10 @@
 use super::{record::TrieRecordHead, table::Trie};
 use crate::{
     Error, Result,
-    util::sync::{Ordering, lock},
+    util::{
+        mutant::mutant,
+        sync::{Ordering, lock},
+    },
 };
 
 impl Trie {
@@ -35,7 +38,7 @@ impl Trie {
     }
 
     /// Begins a new hot region, unless another thread has done so since `seen` was read.
-    fn begin_hot_region(&self, seen: u64) -> Result<()> {
+    pub(super) fn begin_hot_region(&self, seen: u64) -> Result<()> {
         let _roll = lock(&self.roll);
         if self.hot.load(Ordering::Acquire) != seen {
             return Ok(());
@@ -56,5 +59,20 @@ impl Trie {
             self.context.host.wake();
         }
         Ok(())
+    }
+
+    /// Seals the hot region if none of its records is live, so that a checkpoint frees it and need
+    /// not write it. The next append begins another one.
+    pub(super) fn seal_dead_hot_region(&self) {
+        mutant!(TrieMovesWithoutSpace => return);
+        let _roll = lock(&self.roll);
+        let Some(hot) = self.hot.load(Ordering::Acquire).checked_sub(1) else { return };
+        let (used, _) = self.regions.used(hot);
+        // The first unit of the table is never in use.
+        if used > 1 && self.regions.live(hot) == 0 {
+            // An append that has seen it before may still add a live record.
+            self.hot.store(0, Ordering::Release);
+            self.regions.seal(hot);
+        }
     }
 }

@@ -71,8 +71,11 @@ impl Trie {
     /// there for the records of the next.
     pub(super) fn space_step(&self) -> Result<()> {
         self.release_all_file_space();
+        self.seal_dead_hot_region();
         self.checkpoint_for_memory()?;
         for _ in 0..STEP_REGIONS {
+            let Some((_, victim, _)) = self.victims().first().copied() else { break };
+            self.allocate_for_moves(victim)?;
             if self.empty_most_wasted(1, u64::MAX)? == 0 {
                 break;
             }
@@ -80,6 +83,25 @@ impl Trie {
         }
         self.release_all_file_space();
         Ok(())
+    }
+
+    /// Allocates the disk space of the live records of a region, before they move to the hot
+    /// region. Without it no checkpoint could write them, nor free the region that they came from.
+    fn allocate_for_moves(&self, region: u64) -> Result<()> {
+        mutant!(TrieMovesWithoutSpace => return Ok(()));
+        let units = self.regions.live(region);
+        let has_room = |hot: u64| {
+            let (used, _) = self.regions.used(hot);
+            used + units <= self.regions.segment_units()
+        };
+        let hot = self.hot.load(Ordering::Acquire);
+        if !hot.checked_sub(1).is_some_and(has_room) {
+            self.begin_hot_region(hot)?;
+        }
+        // Only maintenance writes to the file.
+        let _maintenance = lock(&self.maintenance);
+        let hot = self.hot.load(Ordering::Acquire);
+        hot.checked_sub(1).map_or(Ok(()), |hot| self.regions.allocate_units(hot, units))
     }
 
     /// Gives back the space of all free regions.

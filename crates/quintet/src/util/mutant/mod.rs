@@ -198,6 +198,12 @@ bugs! {
     HashlogKeepsOpenRanges = 425, "hashlog-keeps-open-ranges";
     /// Small chunks of a hashlog table are never merged.
     HashlogKeepsSmallChunks = 426, "hashlog-keeps-small-chunks";
+    /// `trie` moves records on a full disk without space for them.
+    TrieMovesWithoutSpace = 427, "trie-moves-without-space";
+    /// B+-trees keep a journal on a full disk that recovery does not need.
+    FullDiskKeepsJournal = 428, "full-disk-keeps-journal";
+    /// A put that the log has no space for requests no round.
+    FullLogWakesNothing = 429, "full-log-wakes-nothing";
     /// A get takes a prefetched copy from its address whatever life its chunk had then.
     HashlogTakesOldCopies = 418, "hashlog-takes-old-copies";
     /// The index loses the entries of overflow nodes when it shrinks.

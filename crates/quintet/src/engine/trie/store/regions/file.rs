@@ -7,7 +7,7 @@ use std::{io, mem::take, sync::Arc};
 use super::region::{BLOCK_UNITS, Regions, UNIT_BYTES};
 use crate::{
     Error, Result,
-    io::{AlignedBuffer, BLOCK_BYTES, File},
+    io::{AlignedBuffer, BLOCK_BYTES, File, write_all_at},
     journal::{FileHead, read_all_blocks, read_blocks},
     util::{
         codec::{Decoder, put_varint, round_up, to_usize},
@@ -89,6 +89,17 @@ impl Regions {
         }
         *lock(&self.kind.file) = file;
         Ok(())
+    }
+
+    /// Allocates the disk space of `units` more than a region has, by writing zeros behind what is
+    /// written. The caller keeps other writers of the file out. Fails with [`Error::DiskFull`].
+    pub(crate) fn allocate_units(&self, region: u64, units: u64) -> Result<()> {
+        let (used, _) = self.used(region);
+        let (from, to) = (self.written(region), (used + units).min(self.segment_units()));
+        let bytes = to.saturating_sub(from) * UNIT_BYTES;
+        let zeros = AlignedBuffer::zeroed(to_usize(round_up(bytes, BLOCK_BYTES)));
+        write_all_at(&*self.file()?, zeros.as_slice(), self.offset(region, from))
+            .map_err(|error| Error::io(format!("write {}", self.label()), error))
     }
 
     /// Reads units of a region from the file, in whole blocks. Returns the blocks and the offset of
