@@ -4,8 +4,8 @@
 //! space back, and some need space first.
 //!
 //! How: what meets a full disk requests a round. While the log, the reserve or a table lacks space,
-//! a round follows the last one after a pause. It checkpoints all tables, and then each takes a step
-//! that gives space back. Only deletes, checkpoints and such steps may use the reserve
+//! a round follows the last one after a pause. It checkpoints all tables. Then each table takes a
+//! step that gives space back. Only deletes, checkpoints and such steps may use the reserve
 //! ([`super::space_reserve`]).
 //!
 //! Locks: those of rounds.
