@@ -159,8 +159,9 @@ struct Block {
     bytes: Vec<u8>,
     /// Where each entry's key and value end.
     ends: Vec<(usize, usize)>,
-    /// The number of the current entry.
+    /// The number of the current entry, and where it begins.
     place: usize,
+    start: usize,
     /// The range after the block. `None`: there is nothing.
     rest: Option<KeyRange>,
     /// Bytes of the next block.
@@ -174,6 +175,7 @@ impl Block {
             bytes: Vec::new(),
             ends: Vec::new(),
             place: 0,
+            start: 0,
             rest: Some(range),
             next_bytes: BLOCK_BYTES,
         }
@@ -182,18 +184,29 @@ impl Block {
     /// Returns the key and the value of the current entry.
     fn entry(&self) -> Option<(&[u8], &[u8])> {
         let (key_end, value_end) = *self.ends.get(self.place)?;
-        let before = self.place.checked_sub(1).and_then(|place| self.ends.get(place));
-        let start = before.map_or(0, |(_, end)| *end);
-        Some((self.bytes.get(start..key_end)?, self.bytes.get(key_end..value_end)?))
+        Some((self.bytes.get(self.start..key_end)?, self.bytes.get(key_end..value_end)?))
+    }
+
+    /// Moves to the next entry of the block. Returns `false` if there is none, and stays then.
+    #[inline]
+    fn step(&mut self) -> bool {
+        let has_next = self.place + 1 < self.ends.len();
+        if has_next && let Some((_, end)) = self.ends.get(self.place) {
+            (self.place, self.start) = (self.place + 1, *end);
+        }
+        has_next
     }
 
     /// Moves to the next entry. Returns `false` at the end of the range.
     fn advance(&mut self, snapshot: &Snapshot, table: &Table) -> Result<bool, Status> {
-        self.place += 1;
-        if self.place < self.ends.len() {
-            return Ok(true);
-        }
-        self.fill(snapshot, table)
+        Ok(self.step() || self.fill(snapshot, table)?)
+    }
+
+    /// Returns the key of the last entry.
+    fn last_key(&self) -> Option<&[u8]> {
+        let (key_end, _) = *self.ends.last()?;
+        let start = self.ends.iter().rev().nth(1).map_or(0, |(_, end)| *end);
+        self.bytes.get(start..key_end)
     }
 
     fn fill(&mut self, snapshot: &Snapshot, table: &Table) -> Result<bool, Status> {
@@ -202,7 +215,6 @@ impl Block {
         // One that had a long value.
         self.bytes.shrink_to(2 * BLOCK_BYTES_MAX);
         self.ends.clear();
-        self.place = 0;
         let (bytes, ends, most) = (&mut self.bytes, &mut self.ends, self.next_bytes);
         snapshot.visit(table, range.clone(), |key, value| {
             bytes.extend_from_slice(key);
@@ -212,12 +224,11 @@ impl Block {
             if bytes.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         let is_full = self.bytes.len() >= most;
-        self.place = self.ends.len().saturating_sub(1);
-        if let Some((last, _)) = self.entry().filter(|_| is_full) {
+        (self.place, self.start) = (0, 0);
+        if is_full && let Some(last) = self.last_key() {
             range.start = Some(after(last));
             self.rest = Some(range);
         }
-        self.place = 0;
         self.next_bytes = (most * 4).min(BLOCK_BYTES_MAX);
         Ok(!self.ends.is_empty())
     }
@@ -512,6 +523,13 @@ impl StoreIterator {
 
     /// Moves to the next greater key. Does nothing if the iterator is at no entry.
     pub fn next(&mut self) {
+        // Most steps of a scan stay within a block.
+        if let (Current::InBlock, Some(OpenRange::Block(block)), None) =
+            (&self.current, &mut self.above, &self.comparator)
+            && block.step()
+        {
+            return;
+        }
         if self.above.is_none() {
             let Some(start) = self.entry().map(|(key, _)| after(key)) else { return };
             return self.enter(Some(start), self.bounds.upper.clone(), Direction::Up);
