@@ -89,9 +89,10 @@ server-clients *parts:
 server-clients-suite:
     crates/quintet-server/tests/clients/run suite
 
-# The tests of the crate rocksdb against the library with RocksDB's interface; some ten minutes
+# The tests of the crate rocksdb and of grocksdb against the library with RocksDB's interface; some ten minutes
 rocksdb-clients:
     crates/quintet-rocksdb/tests/clients/rust-rocksdb
+    crates/quintet-rocksdb/tests/clients/grocksdb
 
 # The tests of levigo against the library with LevelDB's interface
 leveldb-clients:

@@ -10,7 +10,7 @@ use std::{cmp::Ordering, ffi::c_int};
 use crate::{
     boundary::{Context, Text, View},
     status::Status,
-    timestamps::TIMESTAMP_BYTES,
+    timestamps::{TIMESTAMP_BYTES, TimestampOrder},
 };
 
 /// The name of the order by bytes, as both originals store it.
@@ -140,20 +140,26 @@ impl ComparatorCalls {
         )))
     }
 
-    /// Fails unless the comparator orders samples of keys as their bytes do.
-    pub fn check_samples(&self) -> Result<(), Status> {
+    /// Fails unless the comparator orders samples of keys as their bytes do. Returns the byte order
+    /// of timestamps.
+    pub fn check_samples(&self) -> Result<Option<TimestampOrder>, Status> {
         let samples = samples();
         for a in &samples {
             for b in &samples {
                 self.check(a, b)?;
             }
         }
-        self.timestamps.as_ref().map_or(Ok(()), |calls| self.check_timestamps(calls, &samples))
+        let check = |calls| self.check_timestamps(calls, &samples);
+        self.timestamps.as_ref().map(check).transpose()
     }
 
-    /// Fails unless timestamps are numbers of eight bytes, little-endian, the greater of which are
-    /// newer and come first.
-    fn check_timestamps(&self, calls: &TimestampCalls, keys: &[Vec<u8>]) -> Result<(), Status> {
+    /// Fails unless timestamps are numbers of eight bytes, the greater of which are newer and come
+    /// first. Returns their byte order.
+    fn check_timestamps(
+        &self,
+        calls: &TimestampCalls,
+        keys: &[Vec<u8>],
+    ) -> Result<TimestampOrder, Status> {
         let name = self.name()?;
         if calls.size != TIMESTAMP_BYTES {
             return Err(Status::unsupported(format!(
@@ -165,18 +171,15 @@ impl ComparatorCalls {
         let compare = calls.compare.ok_or_else(missing)?;
         let refused = || {
             Status::unsupported(format!(
-                "comparator {name:?} does not order timestamps as little-endian numbers, the \
-                 greatest first; Quintet has no other order"
+                "comparator {name:?} does not order timestamps as numbers, the greatest first; \
+                 Quintet has no other order"
             ))
         };
-        let samples = TIMESTAMPS.map(|number| (number, number.to_le_bytes()));
+        let order = TimestampOrder::ALL.into_iter().find(|order| self.has_order(compare, *order));
+        let order = order.ok_or_else(refused)?;
+        let samples = TIMESTAMPS.map(|number| (number, order.bytes(number)));
         for (a, a_bytes) in &samples {
             for (b, b_bytes) in &samples {
-                let (a_view, b_view) = (View::of(a_bytes), View::of(b_bytes));
-                let order = compare(self.state, a_view, a_bytes.len(), b_view, b_bytes.len());
-                if order.cmp(&0) != a.cmp(b) {
-                    return Err(refused());
-                }
                 for (one, other) in keys.iter().zip(keys.iter().skip(1)).step_by(KEY_STEP) {
                     for (a_key, b_key) in [(one, other), (one, one)] {
                         let (one, other) =
@@ -192,7 +195,24 @@ impl ComparatorCalls {
                 }
             }
         }
-        Ok(())
+        Ok(order)
+    }
+
+    /// Returns whether a function orders samples of timestamps as numbers in a byte order.
+    fn has_order(&self, compare: CompareFunction, order: TimestampOrder) -> bool {
+        let samples = TIMESTAMPS.map(|number| (number, order.bytes(number)));
+        let agrees = |(a, a_bytes): &(u64, [u8; TIMESTAMP_BYTES]),
+                      (b, b_bytes): &(u64, [u8; TIMESTAMP_BYTES])| {
+            let (a_view, b_view) = (View::of(a_bytes), View::of(b_bytes));
+            let found = compare(self.state, a_view, a_bytes.len(), b_view, b_bytes.len());
+            found.cmp(&0) == a.cmp(b)
+        };
+        samples.iter().all(|a| samples.iter().all(|b| agrees(a, b)))
+    }
+
+    /// Returns the byte order of timestamps. `None`: keys have none. Fails as `check_samples` does.
+    pub fn timestamp_order(&self) -> Result<Option<TimestampOrder>, Status> {
+        self.timestamps.as_ref().map(|calls| self.check_timestamps(calls, &[])).transpose()
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
     comparator::{BYTEWISE, ComparatorCalls},
     engines::{TableRequest, table_options},
     status::{Code, Status},
-    timestamps::{self, TIMESTAMP_BYTES},
+    timestamps::{TIMESTAMP_BYTES, TimestampOrder},
 };
 
 /// The name of the column family that every database has.
@@ -59,11 +59,22 @@ pub struct FamilyRequest {
 }
 
 impl FamilyRequest {
-    /// Returns whether keys have timestamps.
-    pub fn has_timestamps(&self) -> bool {
-        self.comparator.is_some_and(|comparator| comparator.has_timestamps())
+    /// Returns the byte order of timestamps. `None`: keys have none. Asks the comparator.
+    pub fn timestamp_order(&self) -> Result<Option<TimestampOrder>, Status> {
+        Ok(self.comparator.map(|comparator| comparator.timestamp_order()).transpose()?.flatten())
     }
 }
+
+/// Returns how a store records the timestamps of a family: their size in bytes, and the byte order
+/// if it is not little-endian.
+const fn form_of(order: TimestampOrder) -> &'static str {
+    match order {
+        TimestampOrder::Little => "8",
+        TimestampOrder::Big => "8 big-endian",
+    }
+}
+
+const _: () = assert!(TIMESTAMP_BYTES == 8, "`form_of` has the size");
 
 /// What an open does with families other than the default one.
 #[derive(Clone, Copy, Debug, Default)]
@@ -117,7 +128,7 @@ impl Store {
         let name = path.display();
         for family in &request.families {
             if let Some(comparator) = &family.comparator {
-                comparator.check_samples()?;
+                let _ = comparator.check_samples()?;
             }
         }
         let missing =
@@ -203,9 +214,9 @@ impl Store {
 
     /// Creates the table of a family.
     pub fn create_family(&self, family: &FamilyRequest) -> Result<Table, Status> {
-        let mut name = BYTEWISE.to_owned();
+        let (mut name, mut order) = (BYTEWISE.to_owned(), None);
         if let Some(comparator) = &family.comparator {
-            comparator.check_samples()?;
+            order = comparator.check_samples()?;
             name = comparator.name()?;
         }
         let exists = self.find(&family.name)?.is_some();
@@ -213,14 +224,12 @@ impl Store {
             // An earlier creation may have failed after these entries.
             self.forget(&family.name)?;
         }
-        let has_timestamps = family.has_timestamps();
-        if !exists && (name != BYTEWISE || has_timestamps) {
+        if !exists && (name != BYTEWISE || order.is_some()) {
             let meta = self.meta()?;
             let mut batch = self.database.batch();
             batch.put(&meta, comparator_key(&family.name), name);
-            if has_timestamps {
-                let size = TIMESTAMP_BYTES.to_string();
-                batch.put(&meta, timestamps_key(&family.name), size);
+            if let Some(order) = order {
+                batch.put(&meta, timestamps_key(&family.name), form_of(order));
             }
             batch.commit_with(Durability::Sync)?;
         }
@@ -255,13 +264,13 @@ impl Store {
     pub fn history_low(&self, family: &str) -> Result<Option<u64>, Status> {
         let Some(meta) = found(self.database.table(META))? else { return Ok(None) };
         let low = meta.get(history_key(family))?;
-        low.map(|low| timestamps::timestamp(&low)).transpose()
+        low.map(|low| TimestampOrder::Little.number(&low)).transpose()
     }
 
     /// Sets the timestamp below which old versions of a family may be removed.
     pub fn set_history_low(&self, family: &str, low: u64) -> Result<(), Status> {
         let options = PutOptions::new().durability(Durability::Sync);
-        self.meta()?.put_with(history_key(family), low.to_le_bytes(), options)?;
+        self.meta()?.put_with(history_key(family), TimestampOrder::Little.bytes(low), options)?;
         Ok(())
     }
 
@@ -306,24 +315,26 @@ impl Store {
 
     /// Fails unless the comparator of a family has the name of the one that it was created with.
     fn check_comparator(&self, family: &FamilyRequest) -> Result<(), Status> {
-        let (kept, has_timestamps) = match found(self.database.table(META))? {
-            Some(meta) => (
-                meta.get(comparator_key(&family.name))?,
-                meta.get(timestamps_key(&family.name))?.is_some(),
-            ),
-            None => (None, false),
+        let (kept, timestamps) = match found(self.database.table(META))? {
+            Some(meta) => {
+                (meta.get(comparator_key(&family.name))?, meta.get(timestamps_key(&family.name))?)
+            }
+            None => (None, None),
         };
+        let given_form = family.timestamp_order()?.map(form_of);
         let kept = kept.map(|name| String::from_utf8_lossy(&name).into_owned());
         let kept = kept.unwrap_or_else(|| BYTEWISE.to_owned());
         let given = match &family.comparator {
             Some(comparator) => comparator.name()?,
             None => BYTEWISE.to_owned(),
         };
-        if kept == given && has_timestamps == family.has_timestamps() {
+        if kept == given && timestamps.as_deref() == given_form.map(str::as_bytes) {
             return Ok(());
         }
         if kept == given {
-            let message = format!("comparator {given}: the timestamp size differs from that of");
+            let has_both = timestamps.is_some() && given_form.is_some();
+            let what = if has_both { "byte order of timestamps" } else { "timestamp size" };
+            let message = format!("comparator {given}: the {what} differs from that of");
             return Err(Status::invalid(format!("{message} column family {}", family.name)));
         }
         Err(Status::invalid(format!("{kept} does not match existing comparator : {given}")))

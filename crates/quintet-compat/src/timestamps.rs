@@ -36,29 +36,53 @@ pub struct Version {
     pub timestamp: u64,
 }
 
-impl Version {
-    /// Returns the key and the timestamp as RocksDB joins them.
-    pub fn joined(&self) -> Vec<u8> {
-        [self.key.as_slice(), &self.timestamp.to_le_bytes()].concat()
+/// The byte order of a program's timestamps. Its comparator decides it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimestampOrder {
+    /// Little-endian, as RocksDB's own comparators have them.
+    Little,
+    /// Big-endian.
+    Big,
+}
+
+impl TimestampOrder {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Little, Self::Big];
+
+    /// Returns the number that the program's bytes are.
+    pub fn number(self, bytes: &[u8]) -> Result<u64, Status> {
+        let array = bytes.try_into().map_err(|_| {
+            let given = bytes.len();
+            Status::invalid(format!(
+                "Timestamp sizes mismatch: expect {TIMESTAMP_BYTES}, {given} given"
+            ))
+        })?;
+        Ok(match self {
+            Self::Little => u64::from_le_bytes(array),
+            Self::Big => u64::from_be_bytes(array),
+        })
     }
-}
 
-/// Returns the timestamp that the program's bytes are.
-pub fn timestamp(bytes: &[u8]) -> Result<u64, Status> {
-    bytes.try_into().map(u64::from_le_bytes).map_err(|_| {
-        let given = bytes.len();
-        Status::invalid(format!(
-            "Timestamp sizes mismatch: expect {TIMESTAMP_BYTES}, {given} given"
-        ))
-    })
-}
+    /// Returns the program's bytes of a number.
+    pub const fn bytes(self, number: u64) -> [u8; TIMESTAMP_BYTES] {
+        match self {
+            Self::Little => number.to_le_bytes(),
+            Self::Big => number.to_be_bytes(),
+        }
+    }
 
-/// Splits the key of a record of a batch: the timestamp is its end.
-pub fn split(joined: &[u8]) -> Result<(&[u8], u64), Status> {
-    let at = joined.len().checked_sub(TIMESTAMP_BYTES);
-    let parts = at.and_then(|at| joined.split_at_checked(at));
-    let (key, bytes) = parts.ok_or_else(without_timestamp)?;
-    Ok((key, timestamp(bytes)?))
+    /// Splits the key of a record of a batch: the timestamp is its end.
+    pub fn split(self, joined: &[u8]) -> Result<(&[u8], u64), Status> {
+        let at = joined.len().checked_sub(TIMESTAMP_BYTES);
+        let parts = at.and_then(|at| joined.split_at_checked(at));
+        let (key, bytes) = parts.ok_or_else(without_timestamp)?;
+        Ok((key, self.number(bytes)?))
+    }
+
+    /// Returns the key and the timestamp of a version as RocksDB joins them.
+    pub fn joined(self, version: &Version) -> Vec<u8> {
+        [version.key.as_slice(), &self.bytes(version.timestamp)].concat()
+    }
 }
 
 /// Returns the failure of a batch with a record without a timestamp.
@@ -165,8 +189,24 @@ mod tests {
         assert_eq!(value(&stored_value(None)).expect("a delete"), None);
         value(b"").expect_err("no value");
         value(b"v\x00").expect_err("no value");
-        let parts = split(b"key\x05\0\0\0\0\0\0\0").expect("a key");
-        assert_eq!(parts, (&b"key"[..], 5));
-        split(b"short").expect_err("no timestamp");
+        for order in TimestampOrder::ALL {
+            order.split(b"short").expect_err("no timestamp");
+            order.number(b"short").expect_err("no timestamp");
+        }
+    }
+
+    #[test]
+    fn timestamps_are_numbers_in_either_byte_order() {
+        let orders = [
+            (TimestampOrder::Little, [5, 0, 0, 0, 0, 0, 0, 0]),
+            (TimestampOrder::Big, [0, 0, 0, 0, 0, 0, 0, 5]),
+        ];
+        for (order, bytes) in orders {
+            assert_eq!(order.bytes(5), bytes);
+            assert_eq!(order.number(&bytes).expect("a timestamp"), 5);
+            let joined = order.joined(&Version { key: b"key".to_vec(), timestamp: 5 });
+            assert_eq!(joined, [&b"key"[..], &bytes].concat());
+            assert_eq!(order.split(&joined).expect("a key"), (&b"key"[..], 5));
+        }
     }
 }

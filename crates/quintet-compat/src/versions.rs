@@ -15,7 +15,7 @@ use crate::{
     iterator::{Bounds, Source, StoreIterator},
     keys,
     status::Status,
-    timestamps::{self, TIMESTAMP_BYTES, Version},
+    timestamps::{self, TIMESTAMP_BYTES, TimestampOrder, Version},
 };
 
 /// Number of older versions of a key that a step upwards passes one by one. Then it searches.
@@ -31,6 +31,8 @@ pub struct VersionRange {
     pub newest: u64,
     /// The oldest timestamp. `None`: of each key, the newest version alone.
     pub oldest: Option<u64>,
+    /// The byte order of the program's timestamps.
+    pub order: TimestampOrder,
 }
 
 /// Numbers of what an iterator over versions has passed.
@@ -108,7 +110,7 @@ impl VersionIterator {
         find: impl FnOnce(&mut Self) -> Result<Option<(Version, bool)>, Status>,
     ) {
         self.failure = None;
-        let before = self.shown.take();
+        let (before, order) = (self.shown.take(), self.range.order);
         let shown = find(self).and_then(|found| {
             let Some((version, is_delete)) = found else { return Ok(None) };
             if let (Some(comparator), Some(before)) = (&self.comparator, &before) {
@@ -116,11 +118,11 @@ impl VersionIterator {
             }
             let key = if self.range.oldest.is_some() {
                 let kind = if is_delete { TYPE_DELETE } else { TYPE_PUT };
-                [version.joined(), kind.to_le_bytes().to_vec()].concat()
+                [order.joined(&version), kind.to_le_bytes().to_vec()].concat()
             } else {
                 version.key.clone()
             };
-            let timestamp = version.timestamp.to_le_bytes();
+            let timestamp = order.bytes(version.timestamp);
             Ok(Some(CurrentVersion { version, key, timestamp }))
         });
         match shown {
@@ -435,8 +437,9 @@ mod tests {
                     .then(|| keys::stored(random_key(&mut random)).into_owned())
             };
             let bounds = Bounds { lower: bound(3), upper: bound(3) };
+            let order = TimestampOrder::ALL[usize::from(random.below(2) == 0)];
             let oldest = (random.below(3) == 0).then(|| random.below(8));
-            let range = VersionRange { newest: random.below(14), oldest };
+            let range = VersionRange { newest: random.below(14), oldest, order };
             let source = Source::Snapshot(database.snapshot().expect("a snapshot"));
             let inner = version_bounds(bounds.clone());
             let stored = StoreIterator::new(table, source, inner, None);
@@ -487,11 +490,13 @@ mod tests {
             assert!(iterator.failure().is_none(), "{doing}");
             assert_eq!(iterator.is_valid(), row.is_some(), "{doing}");
             assert_eq!(iterator.value(), row.map(|(_, value)| value.as_slice()), "{doing}");
-            let timestamp = row.map(|(version, _)| version.timestamp.to_le_bytes());
+            let timestamp = row.map(|(version, _)| range.order.bytes(version.timestamp));
             assert_eq!(iterator.timestamp(), timestamp.as_ref().map(|bytes| &bytes[..]), "{doing}");
             let is_key = |(version, _): &(Version, Vec<u8>)| match range.oldest {
                 None => iterator.key() == Some(&version.key),
-                Some(_) => iterator.key().is_some_and(|key| key.starts_with(&version.joined())),
+                Some(_) => {
+                    iterator.key().is_some_and(|key| key.starts_with(&range.order.joined(version)))
+                }
             };
             assert!(row.is_none_or(is_key), "{doing}");
         }

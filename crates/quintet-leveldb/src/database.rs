@@ -123,7 +123,7 @@ export_fallible! {
             table: &db.table,
             operator: None,
             ttl: None,
-            has_timestamps: false,
+            timestamps: None,
         };
         batch.commit(&db.store.database, durability, |_| Ok(target))
     }

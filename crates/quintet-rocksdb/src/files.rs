@@ -10,7 +10,7 @@ use std::{
 };
 
 use quintet_compat::{
-    boundary::{Allocated, Out, View, give},
+    boundary::{Allocated, Out, Text, View, give},
     export, keys,
     status::Status,
     store::table_name,
@@ -50,8 +50,8 @@ fn text(text: &str) -> CString {
 
 /// Returns the key of a stored form, with its timestamp if it has one.
 fn shown_key(family: &Family, stored: &[u8]) -> Result<Vec<u8>, Status> {
-    Ok(match family.history {
-        Some(_) => timestamps::version(stored)?.joined(),
+    Ok(match &family.history {
+        Some(history) => history.order.joined(&timestamps::version(stored)?),
         None => keys::key(stored).to_vec(),
     })
 }
@@ -108,6 +108,11 @@ fn copied(key: Option<&Vec<u8>>, size: Out<'_, usize>) -> Allocated {
 }
 
 export! {
+    /// Does nothing: a file here has all entries of its column family, and RocksDB's callers mean
+    /// some of them. To delete entries, use `rocksdb_delete_range_cf` or
+    /// `rocksdb_delete_file_in_range_cf`.
+    pub fn rocksdb_delete_file(_db: Option<&Db>, _name: Text) {}
+
     /// Returns the files of all column families that are open.
     pub fn rocksdb_livefiles(db: Option<&Db>) -> Option<Box<LiveFiles>>, None, {
         db.map(|db| Box::new(live_files(&db.core)))

@@ -14,6 +14,7 @@ use quintet_compat::{
     boundary::{ProgramMemory, Text},
     export, export_fallible,
     files::failed,
+    status::Status,
 };
 
 use crate::{
@@ -106,6 +107,10 @@ pub struct DbPath(());
 #[derive(Debug)]
 pub struct RateLimiter(());
 
+/// `rocksdb_memory_allocator_t`. No function makes one.
+#[derive(Debug)]
+pub struct MemoryAllocator(());
+
 export! {
     /// Makes the object of a cache.
     pub fn rocksdb_cache_create_lru(capacity: usize) -> Option<Box<Cache>>, None, {
@@ -125,6 +130,17 @@ export! {
     ) -> Option<Box<Cache>>, None, {
         let kept = options.and_then(|o| o.kept.get("rocksdb_lru_cache_options_set_capacity"));
         Some(Box::new(Cache::new(kept.unwrap_or_default())))
+    }
+
+    /// Does nothing: no caches take memory from an allocator of the program.
+    pub fn rocksdb_lru_cache_options_set_memory_allocator(
+        _options: Option<&CacheOptions>, _allocator: Option<&MemoryAllocator>,
+    ) {
+    }
+
+    /// Frees the object of an allocator.
+    pub fn rocksdb_memory_allocator_destroy(allocator: Option<Box<MemoryAllocator>>) {
+        drop(allocator);
     }
 
     /// Frees the object of a cache.
@@ -265,6 +281,11 @@ export! {
 }
 
 export_fallible! {
+    /// Fails: caches take their memory from the budget of their database.
+    pub fn rocksdb_jemalloc_nodump_allocator_create() -> Option<Box<MemoryAllocator>>, None, {
+        Err(Status::unsupported("caches take no memory from an allocator of the program"))
+    }
+
     /// Makes a directory unless it exists.
     pub fn rocksdb_create_dir_if_missing(env: Option<&Env>, path: Text) {
         let path = Env::environment(env).path(path)?;

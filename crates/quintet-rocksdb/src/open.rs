@@ -7,7 +7,6 @@ use quintet_compat::{
     destroy, export, export_fallible,
     status::Status,
     store::{DEFAULT_FAMILY, Store},
-    timestamps,
 };
 
 use crate::{
@@ -96,8 +95,9 @@ fn trim(core: &Core, families: &[Arc<Family>], newest: &[u8]) -> Result<(), Stat
     if newest.is_empty() || with_timestamps.is_empty() {
         return Ok(());
     }
-    let newest = timestamps::timestamp(newest)?;
-    with_timestamps.into_iter().try_for_each(|family| family.trim_newer(newest))?;
+    for family in with_timestamps {
+        family.trim_newer(newest)?;
+    }
     Ok(core.store.database.sync()?)
 }
 

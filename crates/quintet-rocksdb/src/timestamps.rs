@@ -10,7 +10,7 @@ use quintet_compat::{
     export, export_fallible,
     operations::{Action, Operations, Record},
     status::Status,
-    timestamps,
+    timestamps::TIMESTAMP_BYTES,
 };
 
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The value of a version, and its timestamp.
-type Found = Option<(ReadValue, u64)>;
+type Found = Option<(ReadValue, [u8; TIMESTAMP_BYTES])>;
 /// A key of the program with its timestamp.
 type KeyAndTimestamp<'a> = (&'a [u8], &'a [u8]);
 
@@ -57,17 +57,18 @@ fn copied(
     let copied = found.and_then(|found| {
         let value = found.as_ref().map(|(value, _)| &**value);
         perf::count_get(value);
-        Ok((Allocated::of(value)?, value.map_or(0, <[u8]>::len), found.map(|(_, number)| number)))
+        let timestamp = found.as_ref().map(|(_, timestamp)| *timestamp);
+        Ok((Allocated::of(value)?, value.map_or(0, <[u8]>::len), timestamp))
     });
-    let (value, bytes, number) = match copied {
-        Ok((value, bytes, number)) => (Ok(value), bytes, number),
+    let (value, bytes, found) = match copied {
+        Ok((value, bytes, found)) => (Ok(value), bytes, found),
         Err(status) => (Err(status), 0, None),
     };
     // The program releases the copy, so there is none without a place for it.
-    let number = number.filter(|_| timestamp.is_some());
-    let copy = number.map_or(Allocated::NULL, |number| Allocated::copy(&number.to_le_bytes()));
+    let found = found.filter(|_| timestamp.is_some());
+    let copy = found.map_or(Allocated::NULL, |found| Allocated::copy(&found));
     give(size, bytes);
-    give(timestamp_size, if copy.is_null() { 0 } else { timestamps::TIMESTAMP_BYTES });
+    give(timestamp_size, if copy.is_null() { 0 } else { TIMESTAMP_BYTES });
     give(timestamp, copy);
     value
 }
@@ -116,8 +117,7 @@ fn add(
     let Some(batch) = batch else { return };
     let add = || {
         let (family, (key, timestamp), value) = (family_of(family)?, key?, value?);
-        family.history()?;
-        timestamps::timestamp(timestamp)?;
+        let _ = family.history()?.order.number(timestamp)?;
         let joined = [key, timestamp].concat();
         batch.add(Record { action, family: family.id, key: &joined, value });
         Ok(())
@@ -139,7 +139,7 @@ fn joined<'a>(
 
 export! {
     /// Makes a comparator of callbacks for keys with timestamps. Opening fails unless keys are
-    /// ordered by their bytes, and timestamps are little-endian numbers of eight bytes.
+    /// ordered by their bytes, and timestamps are numbers of eight bytes in either byte order.
     pub fn rocksdb_comparator_with_ts_create(
         state: Context, destructor: Option<Destructor>, compare: Option<CompareFunction>,
         compare_timestamps: Option<CompareFunction>, compare_keys: Option<CompareKeysFunction>,
@@ -296,8 +296,11 @@ export_fallible! {
     pub fn rocksdb_get_full_history_ts_low(
         db: Option<&Db>, family: Option<&FamilyHandle>, size: Out<'_, usize>,
     ) -> Allocated, Allocated::NULL, {
-        let low = family_in(db, family).and_then(|family| Ok(family.history()?.low()));
-        give(size, if low.is_ok() { timestamps::TIMESTAMP_BYTES } else { 0 });
-        Ok(Allocated::copy(&low?.to_le_bytes()))
+        let low = family_in(db, family).and_then(|family| {
+            let history = family.history()?;
+            Ok(history.order.bytes(history.low()))
+        });
+        give(size, if low.is_ok() { TIMESTAMP_BYTES } else { 0 });
+        Ok(Allocated::copy(&low?))
     }
 }

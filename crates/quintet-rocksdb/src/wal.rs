@@ -22,7 +22,7 @@ use quintet_compat::{
     operations::{Action, Operations, Record},
     status::{Code, Status},
     store::table_name,
-    timestamps,
+    timestamps::{self, TimestampOrder},
 };
 
 use crate::{
@@ -46,11 +46,11 @@ pub struct WalIterator {
     failure: Option<Status>,
 }
 
-/// The number of a column family, and whether its keys have timestamps.
+/// The number of a column family, and the byte order of its timestamps.
 #[derive(Clone, Copy, Debug)]
 struct FamilyNumber {
     id: u32,
-    has_timestamps: bool,
+    order: Option<TimestampOrder>,
 }
 
 /// The numbers of column families, by the paths of their tables.
@@ -67,8 +67,8 @@ impl FamilyNumbers {
         let families = core.families();
         for family in families.iter().skip(self.known) {
             // One that was dropped and created again has the later number.
-            let has_timestamps = family.history.is_some();
-            let number = FamilyNumber { id: family.id, has_timestamps };
+            let order = family.history.as_ref().map(|history| history.order);
+            let number = FamilyNumber { id: family.id, order };
             self.numbers.insert(table_name(&family.name), number);
         }
         self.known = families.len();
@@ -140,10 +140,9 @@ impl WalIterator {
         batch.set_sequence(sequence);
         for change in commit.iter() {
             if let Some(family) = self.families.of(&change) {
-                if family.has_timestamps {
-                    add_version(&mut batch, family.id, change.change);
-                } else {
-                    add(&mut batch, family.id, change.change);
+                match family.order {
+                    Some(order) => add_version(&mut batch, (family.id, order), change.change),
+                    None => add(&mut batch, family.id, change.change),
                 }
             }
         }
@@ -172,12 +171,16 @@ fn add(batch: &mut Operations, family: u32, change: TableChange<'_>) {
 }
 
 /// Adds a version to a batch. The removal of an old one is not shown.
-fn add_version(batch: &mut Operations, family: u32, change: TableChange<'_>) {
+fn add_version(
+    batch: &mut Operations,
+    (family, order): (u32, TimestampOrder),
+    change: TableChange<'_>,
+) {
     let TableChange::Put { key, value, .. } = change else { return };
     match (timestamps::version(key), timestamps::value(value)) {
         (Ok(version), Ok(value)) => {
             let action = if value.is_some() { Action::Put } else { Action::Delete };
-            let (key, value) = (version.joined(), value.unwrap_or_default());
+            let (key, value) = (order.joined(&version), value.unwrap_or_default());
             batch.add(Record { action, family, key: &key, value });
         }
         (Err(status), _) | (_, Err(status)) => batch.refuse(status),

@@ -25,7 +25,7 @@ use quintet::{
 use crate::{
     keys,
     status::{Code, Status},
-    timestamps,
+    timestamps::{self, TimestampOrder},
 };
 
 /// Size of the header in bytes.
@@ -88,8 +88,8 @@ pub struct Target<'t> {
     pub operator: Option<u32>,
     /// How long values are kept. `None`: until they are deleted.
     pub ttl: Option<Duration>,
-    /// Whether the keys of records end in a timestamp.
-    pub has_timestamps: bool,
+    /// The byte order of the timestamps that the keys of records end in. `None`: they have none.
+    pub timestamps: Option<TimestampOrder>,
 }
 
 impl Target<'_> {
@@ -107,16 +107,14 @@ impl Target<'_> {
     /// Returns the stored form of a record's version. `None`: the family has no timestamps, or the
     /// record is not applied.
     pub fn version(&self, record: &Record<'_>) -> Result<Option<StoredEntry>, Status> {
-        if !self.has_timestamps {
-            return Ok(None);
-        }
+        let Some(order) = self.timestamps else { return Ok(None) };
         let value = match record.action {
             Action::Put => Some(record.value),
             Action::Delete | Action::SingleDelete => None,
             Action::Merge | Action::DeleteRange => return Err(timestamps::without_timestamp()),
             Action::LogData => return Ok(None),
         };
-        let (key, timestamp) = timestamps::split(record.key)?;
+        let (key, timestamp) = order.split(record.key)?;
         Ok(Some((timestamps::stored(key, timestamp), timestamps::stored_value(value))))
     }
 
@@ -362,7 +360,7 @@ impl Operations {
         deleted: Option<(&Table, &[u8])>,
     ) -> Result<(), Status> {
         self.check()?;
-        let lacks_default = self.without_timestamp.default && target(0)?.has_timestamps;
+        let lacks_default = self.without_timestamp.default && target(0)?.timestamps.is_some();
         if lacks_default || self.lacks_timestamps() {
             return Err(timestamps::without_timestamp());
         }

@@ -42,6 +42,7 @@ typedef struct rocksdb_level_metadata_t rocksdb_level_metadata_t;
 typedef struct rocksdb_livefiles_t rocksdb_livefiles_t;
 typedef struct rocksdb_logger_t rocksdb_logger_t;
 typedef struct rocksdb_lru_cache_options_t rocksdb_lru_cache_options_t;
+typedef struct rocksdb_memory_allocator_t rocksdb_memory_allocator_t;
 typedef struct rocksdb_memory_consumers_t rocksdb_memory_consumers_t;
 typedef struct rocksdb_memory_usage_t rocksdb_memory_usage_t;
 typedef struct rocksdb_mergeoperator_t rocksdb_mergeoperator_t;
@@ -275,6 +276,7 @@ void rocksdb_compact_range_opt(rocksdb_t *db, rocksdb_compactoptions_t *opt, con
 void rocksdb_compact_range_cf_opt(rocksdb_t *db, rocksdb_column_family_handle_t *column_family,
     rocksdb_compactoptions_t *opt, const char *start_key, size_t start_key_len, const char
     *limit_key, size_t limit_key_len);
+void rocksdb_delete_file(rocksdb_t *db, const char *name);
 const rocksdb_livefiles_t *rocksdb_livefiles(rocksdb_t *db);
 void rocksdb_flush(rocksdb_t *db, const rocksdb_flushoptions_t *options, char **errptr);
 void rocksdb_flush_cf(rocksdb_t *db, const rocksdb_flushoptions_t *options,
@@ -851,6 +853,10 @@ rocksdb_lru_cache_options_t *rocksdb_lru_cache_options_create(void);
 void rocksdb_lru_cache_options_destroy(rocksdb_lru_cache_options_t*);
 void rocksdb_lru_cache_options_set_capacity(rocksdb_lru_cache_options_t*, size_t);
 void rocksdb_lru_cache_options_set_num_shard_bits(rocksdb_lru_cache_options_t*, int);
+void rocksdb_lru_cache_options_set_memory_allocator(rocksdb_lru_cache_options_t*,
+    rocksdb_memory_allocator_t*);
+rocksdb_memory_allocator_t *rocksdb_jemalloc_nodump_allocator_create(char **errptr);
+void rocksdb_memory_allocator_destroy(rocksdb_memory_allocator_t*);
 rocksdb_cache_t *rocksdb_cache_create_lru(size_t capacity);
 rocksdb_cache_t *rocksdb_cache_create_lru_with_strict_capacity_limit(size_t capacity);
 rocksdb_cache_t *rocksdb_cache_create_lru_opts(rocksdb_lru_cache_options_t*);
@@ -1221,7 +1227,7 @@ void rocksdb_cancel_all_background_work(rocksdb_t *db, unsigned char wait);
 void rocksdb_disable_manual_compaction(rocksdb_t *db);
 void rocksdb_enable_manual_compaction(rocksdb_t *db);
 
-/* User-defined timestamps: little-endian numbers of eight bytes. */
+/* User-defined timestamps: numbers of eight bytes, in the byte order of the comparator. */
 rocksdb_comparator_t *rocksdb_comparator_with_ts_create(void *state, void (*destructor)(void*), int
     (*compare)(void*, const char *a, size_t alen, const char *b, size_t blen), int
     (*compare_ts)(void*, const char *a_ts, size_t a_tslen, const char *b_ts, size_t b_tslen), int
@@ -1271,6 +1277,58 @@ char *rocksdb_get_full_history_ts_low(rocksdb_t *db, rocksdb_column_family_handl
     size_t *ts_lowlen, char **errptr);
 void rocksdb_compactoptions_set_full_history_ts_low(rocksdb_compactoptions_t*, char *ts, size_t
     tslen);
+
+/* Values of rocksdb_options_set_compression. */
+enum {
+  rocksdb_no_compression = 0,
+  rocksdb_snappy_compression = 1,
+  rocksdb_zlib_compression = 2,
+  rocksdb_bz2_compression = 3,
+  rocksdb_lz4_compression = 4,
+  rocksdb_lz4hc_compression = 5,
+  rocksdb_xpress_compression = 6,
+  rocksdb_zstd_compression = 7
+};
+
+/* Values of rocksdb_options_set_compaction_style. */
+enum {
+  rocksdb_level_compaction = 0,
+  rocksdb_universal_compaction = 1,
+  rocksdb_fifo_compaction = 2
+};
+
+/* Values of rocksdb_universal_compaction_options_set_stop_style. */
+enum {
+  rocksdb_similar_size_compaction_stop_style = 0,
+  rocksdb_total_size_compaction_stop_style = 1
+};
+
+/* Values of rocksdb_options_set_wal_recovery_mode. */
+enum {
+  rocksdb_tolerate_corrupted_tail_records_recovery = 0,
+  rocksdb_absolute_consistency_recovery = 1,
+  rocksdb_point_in_time_recovery = 2,
+  rocksdb_skip_any_corrupted_records_recovery = 3
+};
+
+/* Values of rocksdb_options_set_prepopulate_blob_cache. */
+enum {
+  rocksdb_prepopulate_blob_disable = 0,
+  rocksdb_prepopulate_blob_flush_only = 1
+};
+
+/* Values of rocksdb_block_based_options_set_index_type. */
+enum {
+  rocksdb_block_based_table_index_type_binary_search = 0,
+  rocksdb_block_based_table_index_type_hash_search = 1,
+  rocksdb_block_based_table_index_type_two_level_index_search = 2
+};
+
+/* Values of rocksdb_block_based_options_set_data_block_index_type. */
+enum {
+  rocksdb_block_based_table_data_block_index_type_binary_search = 0,
+  rocksdb_block_based_table_data_block_index_type_binary_search_and_hash = 1
+};
 
 /* Levels of the counters of a thread. */
 enum {

@@ -5,21 +5,23 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use quintet_compat::status::Status;
+use quintet_compat::{status::Status, timestamps::TimestampOrder};
 
 /// The history of a family whose keys have timestamps.
 #[derive(Debug)]
 pub struct History {
     /// Old versions below it may be removed, and reads below it fail. 0: none was set.
     low: AtomicU64,
+    /// The byte order of the program's timestamps.
+    pub order: TimestampOrder,
     /// Held while the low timestamp is stored and raised, so that both have the same order.
     raising: Mutex<()>,
 }
 
 impl History {
     /// Makes the history of a family with its low timestamp.
-    pub fn new(low: Option<u64>) -> Self {
-        Self { low: AtomicU64::new(low.unwrap_or_default()), raising: Mutex::new(()) }
+    pub fn new(order: TimestampOrder, low: Option<u64>) -> Self {
+        Self { low: AtomicU64::new(low.unwrap_or_default()), order, raising: Mutex::new(()) }
     }
 
     /// Returns the low timestamp.

@@ -134,8 +134,8 @@ impl Family {
     /// Returns the table for a commit.
     pub fn target(&self) -> Target<'_> {
         let operator = self.operator.as_ref().map(|_| self.id);
-        let has_timestamps = self.history.is_some();
-        Target { table: &self.table, operator, ttl: self.ttl, has_timestamps }
+        let timestamps = self.history.as_ref().map(|history| history.order);
+        Target { table: &self.table, operator, ttl: self.ttl, timestamps }
     }
 
     /// Returns the memory of the table. A family that was dropped uses none.
@@ -331,10 +331,9 @@ impl Core {
         let id = id.map_err(|_| Status::invalid("there are too many column families"))?;
         let options = new.options;
         let request = options.family(new.name.clone());
-        let history = if request.has_timestamps() {
-            Some(History::new(self.store.history_low(&new.name)?))
-        } else {
-            None
+        let history = match request.timestamp_order()? {
+            Some(order) => Some(History::new(order, self.store.history_low(&new.name)?)),
+            None => None,
         };
         let family = Arc::new(Family {
             history,

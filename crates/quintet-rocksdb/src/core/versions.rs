@@ -11,7 +11,7 @@ use quintet::{KeyRange, PutOptions};
 use quintet_compat::{
     iterator::EntryValue,
     status::Status,
-    timestamps::{self, stored_value},
+    timestamps::{self, TIMESTAMP_BYTES, stored_value},
     versions::VersionRange,
 };
 
@@ -19,8 +19,8 @@ use super::{Core, Family, NewFamily, ReadValue, history::History};
 use crate::options::{reads::ReadOptions, writes::WriteOptions};
 
 /// Returns a timestamp as messages of RocksDB have it.
-fn hex(timestamp: u64) -> String {
-    format!("{:016X}", timestamp.swap_bytes())
+fn hex(timestamp: [u8; TIMESTAMP_BYTES]) -> String {
+    format!("{:016X}", u64::from_be_bytes(timestamp))
 }
 
 impl NewFamily<'_> {
@@ -75,22 +75,23 @@ impl Family {
 
     /// Returns the versions that a read shows.
     pub fn versions(&self, options: Option<&ReadOptions>) -> Result<VersionRange, Status> {
-        let low = self.history()?.low();
+        let history = self.history()?;
+        let (low, order) = (history.low(), history.order);
         let Some(newest) = options.and_then(|options| options.timestamp.as_ref()) else {
             self.check_plain()?;
             return Err(Status::invalid("the read options have no timestamp"));
         };
-        let newest = timestamps::timestamp(newest)?;
+        let newest = order.number(newest)?;
         if newest < low {
             return Err(Status::invalid(format!(
                 "Read timestamp: {} is smaller than full_history_ts_low: {}",
-                hex(newest),
-                hex(low)
+                hex(order.bytes(newest)),
+                hex(order.bytes(low))
             )));
         }
         let oldest = options.and_then(|options| options.oldest.as_ref());
-        let oldest = oldest.map(|bytes| timestamps::timestamp(bytes)).transpose()?;
-        Ok(VersionRange { newest, oldest })
+        let oldest = oldest.map(|bytes| order.number(bytes)).transpose()?;
+        Ok(VersionRange { newest, oldest, order })
     }
 
     /// Returns the value of a key at the timestamp of the options, and the value's own timestamp.
@@ -98,8 +99,8 @@ impl Family {
         &self,
         options: Option<&ReadOptions>,
         key: &[u8],
-    ) -> Result<Option<(ReadValue, u64)>, Status> {
-        let newest = self.versions(options)?.newest;
+    ) -> Result<Option<(ReadValue, [u8; TIMESTAMP_BYTES])>, Status> {
+        let VersionRange { newest, order, .. } = self.versions(options)?;
         let start = Some(timestamps::stored(key, newest));
         let range = KeyRange { start, end: Some(timestamps::end(key)) };
         let found = self.first_in(options, range)?;
@@ -107,7 +108,7 @@ impl Family {
         self.versions(options)?;
         let Some((stored, value)) = found else { return Ok(None) };
         let Some(bytes) = timestamps::value(&value)?.map(<[u8]>::len) else { return Ok(None) };
-        let timestamp = timestamps::version(&stored)?.timestamp;
+        let timestamp = order.bytes(timestamps::version(&stored)?.timestamp);
         Ok(Some((ReadValue { stored: EntryValue::Stored(value), bytes }, timestamp)))
     }
 
@@ -118,9 +119,9 @@ impl Family {
         (key, timestamp): (&[u8], &[u8]),
         value: Option<&[u8]>,
     ) -> Result<(), Status> {
-        self.history()?;
+        let order = self.history()?.order;
         self.check_writable()?;
-        let stored = timestamps::stored(key, timestamps::timestamp(timestamp)?);
+        let stored = timestamps::stored(key, order.number(timestamp)?);
         let options = PutOptions::new().durability(options.durability());
         self.table.put_with(stored, stored_value(value), options)?;
         Ok(())
@@ -156,8 +157,8 @@ impl Family {
     }
 
     /// Removes the versions that are newer than a timestamp, and compacts the table.
-    pub fn trim_newer(&self, newest: u64) -> Result<(), Status> {
-        self.history()?;
+    pub fn trim_newer(&self, newest: &[u8]) -> Result<(), Status> {
+        let newest = self.history()?.order.number(newest)?;
         for entry in self.table.range(..)? {
             let (stored, _) = entry?;
             if timestamps::version(&stored)?.timestamp > newest {
@@ -182,7 +183,7 @@ impl Core {
         let history = family.history()?;
         family.check_writable()?;
         let mismatch = |_| Status::invalid("ts_low size mismatch");
-        let low = timestamps::timestamp(low).map_err(mismatch)?;
+        let low = history.order.number(low).map_err(mismatch)?;
         history.raise(low, || {
             // Another family may have the name of one that was dropped.
             let families = self.families();

@@ -5,10 +5,6 @@ use super::database::DatabaseOptions;
 use crate::kept::kept;
 
 kept! { DatabaseOptions {
-    rocksdb_options_increase_parallelism(i32);
-    rocksdb_options_optimize_for_point_lookup(u64);
-    rocksdb_options_optimize_level_style_compaction(u64);
-    rocksdb_options_optimize_universal_style_compaction(u64);
     rocksdb_options_set_allow_ingest_behind(u8)
         => rocksdb_options_get_allow_ingest_behind -> u8 = 0;
     rocksdb_options_compaction_readahead_size(usize)

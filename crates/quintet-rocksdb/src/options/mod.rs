@@ -2,6 +2,7 @@
 
 pub mod database;
 mod kept;
+mod presets;
 pub mod reads;
 mod styles;
 pub mod writes;

@@ -13,7 +13,7 @@ use quintet_compat::{
     files::{failed, sync_directory},
     operations::{Action, Operations, Record},
     status::Status,
-    timestamps,
+    timestamps::{self, TimestampOrder},
 };
 
 use crate::environment::Environment;
@@ -40,6 +40,8 @@ struct OpenFile {
     ranges: Operations,
     last: Option<Vec<u8>>,
     entries: u64,
+    /// The byte order of timestamps. `None`: keys have none.
+    timestamps: Option<TimestampOrder>,
 }
 
 impl OpenFile {
@@ -77,9 +79,10 @@ impl SstWriter {
 
     /// Begins a file. An existing one is replaced.
     pub fn open(&mut self, name: Text) -> Result<(), Status> {
-        if let Some(comparator) = &self.comparator {
-            comparator.check_samples()?;
-        }
+        let timestamps = match &self.comparator {
+            Some(comparator) => comparator.check_samples()?,
+            None => None,
+        };
         let path = self.environment.path(name)?;
         let file = File::create(&path).map_err(|error| failed(&path, &error))?;
         let mut open = OpenFile {
@@ -89,15 +92,12 @@ impl SstWriter {
             ranges: Operations::default(),
             last: None,
             entries: 0,
+            timestamps,
         };
-        let magic = if self.has_timestamps() { MAGIC_WITH_TIMESTAMPS } else { MAGIC };
+        let magic = if timestamps.is_some() { MAGIC_WITH_TIMESTAMPS } else { MAGIC };
         self.size = open.write(&magic)?;
         self.open = Some(open);
         Ok(())
-    }
-
-    fn has_timestamps(&self) -> bool {
-        self.comparator.is_some_and(|comparator| comparator.has_timestamps())
     }
 
     /// Adds an entry. Keys must ascend, except those of range deletes, and the timestamps of a key
@@ -108,23 +108,21 @@ impl SstWriter {
         (key, timestamp): (&[u8], Option<&[u8]>),
         value: &[u8],
     ) -> Result<(), Status> {
+        let has_timestamps = self.comparator.is_some_and(|comparator| comparator.has_timestamps());
+        if has_timestamps != timestamp.is_some() {
+            let what = if has_timestamps { "them, the entry not" } else { "no timestamps" };
+            let message = format!("Timestamp sizes mismatch: the comparator has {what}");
+            return Err(Status::invalid(message));
+        }
+        let open = self.open.as_mut().ok_or_else(|| Status::invalid("File is not opened"))?;
         // The key of the record, and what has the order of the entries.
-        let (key, order) = match (self.has_timestamps(), timestamp) {
-            (false, None) => (Cow::Borrowed(key), key.to_vec()),
-            (true, Some(bytes)) => {
-                let timestamp = timestamps::timestamp(bytes)?;
+        let (key, order) = match (open.timestamps, timestamp) {
+            (Some(order), Some(bytes)) => {
+                let timestamp = order.number(bytes)?;
                 (Cow::Owned([key, bytes].concat()), timestamps::stored(key, timestamp))
             }
-            (true, None) => {
-                let message = "Timestamp sizes mismatch: the comparator has them, the entry not";
-                return Err(Status::invalid(message));
-            }
-            (false, Some(_)) => {
-                let message = "Timestamp sizes mismatch: the comparator has no timestamps";
-                return Err(Status::invalid(message));
-            }
+            _ => (Cow::Borrowed(key), key.to_vec()),
         };
-        let open = self.open.as_mut().ok_or_else(|| Status::invalid("File is not opened"))?;
         let record = Record { action, family: 0, key: &key, value };
         open.entries += 1;
         if action == Action::DeleteRange {

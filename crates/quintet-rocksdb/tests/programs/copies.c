@@ -195,6 +195,14 @@ static void live_files(test_db *t, family *cf) {
   EXPECT(rocksdb_livefiles_name(files, 2) == NULL);
   EXPECT(rocksdb_livefiles_largestkey(files, -1, &size) == NULL && size == 0);
   rocksdb_livefiles_destroy(files);
+  /* A file has all entries of its family: none is deleted. */
+  rocksdb_delete_file(t->db, "/default/default");
+  rocksdb_delete_file(t->db, NULL);
+  rocksdb_delete_file(NULL, "/default/default");
+  char *value = rocksdb_get(t->db, t->read, "k", 1, &size, &err);
+  OK(err);
+  EXPECT(value != NULL);
+  rocksdb_free(value);
 
   rocksdb_column_family_metadata_t *meta = rocksdb_get_column_family_metadata(t->db);
   EXPECT(rocksdb_column_family_metadata_get_size(meta) > 0);

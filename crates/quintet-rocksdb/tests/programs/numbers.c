@@ -3,10 +3,19 @@
 
 static void options_numbers(void) {
   rocksdb_options_t *options = rocksdb_options_create();
-  rocksdb_options_increase_parallelism(options, 1);
+  rocksdb_options_increase_parallelism(options, 5);
+  EXPECT(rocksdb_options_get_max_background_jobs(options) == 5);
   rocksdb_options_optimize_for_point_lookup(options, 1);
-  rocksdb_options_optimize_level_style_compaction(options, 1);
-  rocksdb_options_optimize_universal_style_compaction(options, 1);
+  EXPECT(rocksdb_options_get_memtable_prefix_bloom_size_ratio(options) == 0.02);
+  rocksdb_options_optimize_level_style_compaction(options, 80 << 20);
+  EXPECT(rocksdb_options_get_write_buffer_size(options) == 20 << 20);
+  EXPECT(rocksdb_options_get_level0_file_num_compaction_trigger(options) == 2);
+  EXPECT(rocksdb_options_get_target_file_size_base(options) == 10 << 20);
+  EXPECT(rocksdb_options_get_max_bytes_for_level_base(options) == 80 << 20);
+  EXPECT(rocksdb_options_get_compaction_style(options) == rocksdb_level_compaction);
+  rocksdb_options_optimize_universal_style_compaction(options, 40 << 20);
+  EXPECT(rocksdb_options_get_write_buffer_size(options) == 10 << 20);
+  EXPECT(rocksdb_options_get_compaction_style(options) == rocksdb_universal_compaction);
   BOTH(options, rocksdb_options_set_allow_ingest_behind,
        rocksdb_options_get_allow_ingest_behind, 1);
   BOTH(options, rocksdb_options_compaction_readahead_size,
@@ -306,6 +315,7 @@ static void lru_numbers(void) {
   rocksdb_lru_cache_options_t *lru = rocksdb_lru_cache_options_create();
   rocksdb_lru_cache_options_set_capacity(lru, 1);
   rocksdb_lru_cache_options_set_num_shard_bits(lru, 1);
+  rocksdb_lru_cache_options_set_memory_allocator(lru, NULL);
   rocksdb_lru_cache_options_destroy(lru);
 }
 

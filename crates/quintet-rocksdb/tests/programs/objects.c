@@ -12,6 +12,9 @@ void test_objects(const char *directory) {
   rocksdb_cache_set_capacity(cache, 8 << 20);
   EXPECT(rocksdb_cache_get_capacity(cache) == 8 << 20);
   rocksdb_cache_disown_data(cache);
+  EXPECT(rocksdb_jemalloc_nodump_allocator_create(&err) == NULL);
+  failed(&err, "Not implemented");
+  rocksdb_memory_allocator_destroy(NULL);
   rocksdb_cache_destroy(rocksdb_cache_create_lru(1));
   rocksdb_cache_destroy(rocksdb_cache_create_lru_with_strict_capacity_limit(1));
 

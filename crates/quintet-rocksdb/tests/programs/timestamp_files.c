@@ -126,7 +126,7 @@ static void refusals(test_db *t, family *cf, const char *file,
   reads(t, cf, "a", 20, "a20");
 }
 
-void test_timestamp_files(const char *directory) {
+static void run(const char *directory) {
   char *err = NULL;
   char file[4200];
   snprintf(file, sizeof file, "%s.versions", directory);
@@ -154,3 +154,5 @@ void test_timestamp_files(const char *directory) {
   close_db(&t);
   rocksdb_comparator_destroy(order);
 }
+
+void test_timestamp_files(const char *directory) { in_both_byte_orders(run, directory); }

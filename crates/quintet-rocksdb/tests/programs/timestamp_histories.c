@@ -48,7 +48,7 @@ static void secondary(test_db *t, const char *directory, const rocksdb_options_t
   rocksdb_column_family_handle_destroy(cf);
 }
 
-void test_timestamp_histories(const char *directory) {
+static void run(const char *directory) {
   test_db t = open_new(directory);
   rocksdb_options_t *options = rocksdb_options_create();
   rocksdb_comparator_t *order = comparator();
@@ -59,3 +59,5 @@ void test_timestamp_histories(const char *directory) {
   close_db(&t);
   rocksdb_comparator_destroy(order);
 }
+
+void test_timestamp_histories(const char *directory) { in_both_byte_orders(run, directory); }

@@ -454,7 +454,7 @@ static void optimistic(txn_db *t) {
   open_txn_db(t);
 }
 
-void test_timestamp_transactions(const char *directory) {
+static void run(const char *directory) {
   rocksdb_options_t *options = rocksdb_options_create();
   rocksdb_comparator_t *order = comparator();
   rocksdb_options_set_comparator(options, order);
@@ -484,3 +484,5 @@ void test_timestamp_transactions(const char *directory) {
   free_options(&t.base);
   rocksdb_comparator_destroy(order);
 }
+
+void test_timestamp_transactions(const char *directory) { in_both_byte_orders(run, directory); }

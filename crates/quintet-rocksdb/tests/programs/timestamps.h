@@ -3,6 +3,29 @@
 #define TIMESTAMPS_H
 #include "test.h"
 
+/* The byte order of timestamps. */
+static bool is_big_endian;
+
+static uint64_t decode(const char *bytes) {
+  uint64_t number = 0;
+  for (int i = 0; i < 8; i++) number |= (uint64_t)(unsigned char)bytes[i] << 8 * (is_big_endian ? 7 - i : i);
+  return number;
+}
+
+static void encode(char *bytes, uint64_t number) {
+  for (int i = 0; i < 8; i++) bytes[i] = (char)(number >> 8 * (is_big_endian ? 7 - i : i));
+}
+
+/* Runs a test twice, in directories of their own. */
+static void in_both_byte_orders(void (*run)(const char *directory), const char *directory) {
+  char other[4200];
+  run(directory);
+  snprintf(other, sizeof other, "%s-big-endian", directory);
+  is_big_endian = true;
+  run(other);
+  is_big_endian = false;
+}
+
 static int order(int difference) { return difference < 0 ? -1 : difference > 0; }
 
 static int compare_bytes(const char *a, size_t a_size, const char *b, size_t b_size) {
@@ -12,10 +35,8 @@ static int compare_bytes(const char *a, size_t a_size, const char *b, size_t b_s
 
 static int compare_timestamps(void *state, const char *a, size_t a_size, const char *b,
                               size_t b_size) {
-  uint64_t one, other;
   EXPECT(state == NULL && a_size == 8 && b_size == 8);
-  memcpy(&one, a, 8);
-  memcpy(&other, b, 8);
+  uint64_t one = decode(a), other = decode(b);
   return (one > other) - (one < other);
 }
 
@@ -47,7 +68,7 @@ static char *ts(uint64_t number) {
   static char bytes[16][8];
   static int next;
   char *place = bytes[next++ % 16];
-  memcpy(place, &number, 8);
+  encode(place, number);
   return place;
 }
 
@@ -62,7 +83,7 @@ static inline void put_at(test_db *t, family *cf, const char *key, uint64_t time
 static char read_time[8];
 
 static inline void read_at(test_db *t, uint64_t time) {
-  memcpy(read_time, &time, 8);
+  encode(read_time, time);
   rocksdb_readoptions_set_timestamp(t->read, read_time, 8);
 }
 

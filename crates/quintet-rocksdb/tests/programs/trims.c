@@ -69,7 +69,7 @@ static void refusals(test_db *t, const char *directory, const rocksdb_options_t 
   EXPECT(handles[0] == NULL && handles[1] == NULL);
 }
 
-void test_trims(const char *directory) {
+static void run(const char *directory) {
   test_db t = new_options(directory);
   rocksdb_options_t *options = rocksdb_options_create();
   rocksdb_comparator_t *order = comparator();
@@ -97,3 +97,5 @@ void test_trims(const char *directory) {
   close_db(&t);
   rocksdb_comparator_destroy(order);
 }
+
+void test_trims(const char *directory) { in_both_byte_orders(run, directory); }

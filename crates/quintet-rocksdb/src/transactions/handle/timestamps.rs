@@ -43,16 +43,18 @@ impl TransactionTimestamps {
             return Ok(None);
         }
         let none = || Status::invalid("Must assign a commit timestamp");
-        let commit = self.commit.ok_or_else(none)?.to_le_bytes();
+        let commit = self.commit.ok_or_else(none)?;
         let mut stamped = Operations::default();
         for record in batch.records() {
             let record = record?;
-            if record.action == Action::LogData || core.family(record.family)?.history.is_none() {
-                stamped.add(record);
-                continue;
+            let family = core.family(record.family)?;
+            match &family.history {
+                Some(history) if record.action != Action::LogData => {
+                    let key = [record.key, &history.order.bytes(commit)].concat();
+                    stamped.add(Record { key: &key, ..record });
+                }
+                _ => stamped.add(record),
             }
-            let key = [record.key, &commit].concat();
-            stamped.add(Record { key: &key, ..record });
         }
         stamped.check()?;
         Ok(Some(stamped))

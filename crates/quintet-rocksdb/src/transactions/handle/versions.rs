@@ -19,7 +19,7 @@ use quintet_compat::{
     keys,
     operations::{Action, Record},
     status::{Code, Status},
-    timestamps,
+    timestamps::{self, TIMESTAMP_BYTES},
 };
 
 use super::{Locking, TransactionObject};
@@ -31,8 +31,8 @@ use crate::{
 };
 
 /// Returns read options with another timestamp.
-fn at(options: Option<&ReadOptions>, timestamp: u64) -> ReadOptions {
-    let timestamp = Some(timestamp.to_le_bytes().to_vec());
+fn at(options: Option<&ReadOptions>, timestamp: [u8; TIMESTAMP_BYTES]) -> ReadOptions {
+    let timestamp = Some(timestamp.to_vec());
     ReadOptions { timestamp, ..options.cloned().unwrap_or_default() }
 }
 
@@ -63,14 +63,15 @@ impl TransactionObject {
         key: &[u8],
     ) -> Result<Option<ReadValue>, Status> {
         let given = options.and_then(|options| options.timestamp.as_ref());
-        let given = given.map(|bytes| timestamps::timestamp(bytes)).transpose()?;
+        let order = family.history()?.order;
+        let given = given.map(|bytes| order.number(bytes)).transpose()?;
         let none = || Status::invalid("read_timestamp must be set for validation");
         let read = self.timestamps(|timestamps| timestamps.read).ok_or_else(none)?;
         if given.is_some_and(|given| given != read) {
             return Err(Status::invalid("Must read from the same read_timestamp"));
         }
         self.lock_version(family, key)?;
-        self.get_version(family, Some(&at(options, read)), key)
+        self.get_version(family, Some(&at(options, order.bytes(read))), key)
     }
 
     /// Adds a put or a delete, after locking the key.
