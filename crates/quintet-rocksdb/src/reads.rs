@@ -21,10 +21,10 @@ pub struct PinnedValue(ReadValue);
 
 impl PinnedValue {
     /// Makes the object of a value that a get returned.
-    pub fn of(value: Option<impl Into<ReadValue>>) -> Option<Box<Self>> {
-        let value = value.map(Into::into);
+    #[inline]
+    pub fn of(value: Option<ReadValue>) -> Option<Box<Self>> {
         perf::count_get(value.as_deref());
-        value.map(Self).map(Box::new)
+        Some(Box::new(Self(value?)))
     }
 }
 

@@ -58,6 +58,7 @@ pub struct ReadValue {
 }
 
 impl From<Value> for ReadValue {
+    #[inline]
     fn from(stored: Value) -> Self {
         let bytes = stored.len();
         Self { stored: EntryValue::Stored(stored), bytes }
@@ -149,6 +150,8 @@ impl Family {
     }
 
     /// Returns the value of a key.
+    // Inline, since a small value is moved with the result.
+    #[inline]
     pub fn get(
         &self,
         options: Option<&ReadOptions>,
