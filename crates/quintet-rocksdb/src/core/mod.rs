@@ -329,15 +329,16 @@ impl Core {
 
     /// Adds the table of a family.
     fn add(&self, new: &NewFamily<'_>, table: Table) -> Result<Arc<Family>, Status> {
-        let mut families = self.families.write().unwrap_or_else(PoisonError::into_inner);
-        let id = u32::try_from(families.len());
-        let id = id.map_err(|_| Status::invalid("there are too many column families"))?;
         let options = new.options;
         let request = options.family(new.name.clone());
+        // Before the lock: this calls the comparator.
         let history = match request.timestamp_order()? {
             Some(order) => Some(History::new(order, self.store.history_low(&new.name)?)),
             None => None,
         };
+        let mut families = self.families.write().unwrap_or_else(PoisonError::into_inner);
+        let id = u32::try_from(families.len());
+        let id = id.map_err(|_| Status::invalid("there are too many column families"))?;
         let family = Arc::new(Family {
             history,
             id,

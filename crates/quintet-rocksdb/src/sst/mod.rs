@@ -4,7 +4,7 @@
 //!
 //! | size | name |
 //! |---|---|
-//! | 8 | [`format::MAGIC`] or [`format::MAGIC_WITH_TIMESTAMPS`] |
+//! | 8 | [`format::magic`] |
 //! | | blocks |
 //! | 4 | [`format::END`] |
 //! | 8 | number of entries |
@@ -15,7 +15,8 @@
 //! The last block has the range deletes, if there are any: they apply before all other entries.
 //!
 //! In a file with timestamps, a key is the key and its timestamp, as in a batch. Such a file is
-//! ingested into a family with timestamps only, and any other file into one without.
+//! ingested into a family with timestamps of the same byte order only, and any other file into one
+//! without.
 //!
 //! RocksDB does not read these files, and its own are refused.
 

@@ -18,7 +18,7 @@ use quintet_compat::{
 
 use crate::environment::Environment;
 
-use super::format::{BLOCK_BYTES, BLOCK_BYTES_MAX, END, MAGIC, MAGIC_WITH_TIMESTAMPS};
+use super::format::{BLOCK_BYTES, BLOCK_BYTES_MAX, END, magic};
 
 /// `rocksdb_sstfilewriter_t`.
 #[derive(Debug)]
@@ -94,8 +94,7 @@ impl SstWriter {
             entries: 0,
             timestamps,
         };
-        let magic = if timestamps.is_some() { MAGIC_WITH_TIMESTAMPS } else { MAGIC };
-        self.size = open.write(&magic)?;
+        self.size = open.write(&magic(timestamps))?;
         self.open = Some(open);
         Ok(())
     }

@@ -119,6 +119,14 @@ static void refusals(test_db *t, family *cf, const char *file,
   failed(&err, "has no timestamps, and column family ts has them");
   rocksdb_sstfilewriter_put_with_ts(writer, "k", 1, ts(1), 8, "v", 1, &err);
   failed(&err, "not opened");
+  /* The other byte order. */
+  is_big_endian = !is_big_endian;
+  begin(file);
+  version("k", 1, "v");
+  finish();
+  is_big_endian = !is_big_endian;
+  rocksdb_ingest_external_file_cf(t->db, cf, &file, 1, rules, &err);
+  failed(&err, "the byte order of timestamps is not that of column family ts");
   rocksdb_sstfilewriter_put_with_ts(writer, "k", 1, NULL, 8, "v", 1, &err);
   failed(&err, "Invalid argument");
   rocksdb_sstfilewriter_delete_with_ts(NULL, "k", 1, ts(1), 8, &err);

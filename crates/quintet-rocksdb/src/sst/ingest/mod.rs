@@ -33,16 +33,20 @@ pub struct IngestRules {
     pub is_behind: bool,
 }
 
-fn other_keys(path: &Path, family: &Family) -> Status {
+/// Returns why a file, with timestamps or without, does not suit a family.
+fn other_keys(path: &Path, family: &Family, has_timestamps: bool) -> Status {
     let (path, name) = (path.display(), &family.name);
     Status::invalid(match family.history {
+        Some(_) if has_timestamps => {
+            format!("{path}: the byte order of timestamps is not that of column family {name}")
+        }
         Some(_) => format!("{path}: has no timestamps, and column family {name} has them"),
         None => format!("{path}: has timestamps, and column family {name} has none"),
     })
 }
 
-/// Returns the size of files in bytes, and their range deletes. Fails if one is damaged, or has
-/// timestamps and the family not, or the reverse.
+/// Returns the size of files in bytes, and their range deletes. Fails if one is damaged, or
+/// if its timestamps are not those of the family.
 fn check(paths: &[PathBuf], family: &Family) -> Result<(u64, Operations), Status> {
     let mut bytes = 0_u64;
     let mut ranges = Operations::default();
@@ -50,8 +54,9 @@ fn check(paths: &[PathBuf], family: &Family) -> Result<(u64, Operations), Status
         let metadata = fs::metadata(path).map_err(|error| failed(path, &error))?;
         bytes = bytes.saturating_add(metadata.len());
         let blocks = SstBlocks::open(path)?;
-        if blocks.has_timestamps() != family.history.is_some() {
-            return Err(other_keys(path, family));
+        let timestamps = blocks.timestamps();
+        if timestamps != family.history.as_ref().map(|history| history.order) {
+            return Err(other_keys(path, family, timestamps.is_some()));
         }
         for block in blocks {
             for record in block?.records() {

@@ -6,9 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use quintet_compat::{files::failed, operations::Operations, status::Status};
+use quintet_compat::{
+    files::failed, operations::Operations, status::Status, timestamps::TimestampOrder,
+};
 
-use super::super::format::{BLOCK_BYTES_MAX, END, MAGIC, MAGIC_WITH_TIMESTAMPS};
+use super::super::format::{BLOCK_BYTES_MAX, END, KINDS, magic};
 
 /// The blocks of a file. Ends after a failure.
 pub struct SstBlocks {
@@ -17,7 +19,7 @@ pub struct SstBlocks {
     /// Bytes of the file that were not read.
     rest: u64,
     entries: u64,
-    has_timestamps: bool,
+    timestamps: Option<TimestampOrder>,
 }
 
 impl SstBlocks {
@@ -27,19 +29,19 @@ impl SstBlocks {
         let (rest, file) = opened.map_err(|error| failed(path, &error))?;
         let file = Some(BufReader::new(file));
         let mut blocks =
-            Self { path: path.to_path_buf(), file, rest, entries: 0, has_timestamps: false };
-        let magic = blocks.bytes::<8>()?;
-        blocks.has_timestamps = magic == MAGIC_WITH_TIMESTAMPS;
-        if magic != MAGIC && !blocks.has_timestamps {
+            Self { path: path.to_path_buf(), file, rest, entries: 0, timestamps: None };
+        let first = blocks.bytes::<8>()?;
+        let kind = KINDS.into_iter().find(|kind| magic(*kind) == first);
+        blocks.timestamps = kind.ok_or_else(|| {
             let name = path.display();
-            return Err(Status::corruption(format!("{name}: is no file of Quintet's writer")));
-        }
+            Status::corruption(format!("{name}: is no file of Quintet's writer"))
+        })?;
         Ok(blocks)
     }
 
-    /// Returns whether keys end in timestamps.
-    pub fn has_timestamps(&self) -> bool {
-        self.has_timestamps
+    /// Returns the byte order of the timestamps that keys end in. `None`: they have none.
+    pub fn timestamps(&self) -> Option<TimestampOrder> {
+        self.timestamps
     }
 
     fn damaged(&self) -> Status {

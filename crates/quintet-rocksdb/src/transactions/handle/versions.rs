@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use quintet::KeyRange;
+use quintet::{KEY_BYTES_MAX, KeyRange};
 use quintet_compat::{
     iterator::Source,
     keys,
@@ -84,6 +84,12 @@ impl TransactionObject {
                 return Err(Status::invalid(message));
             }
         }
+        // The commit adds the timestamp, and must not fail then.
+        let bytes = timestamps::stored(record.key, 0).len();
+        if bytes > KEY_BYTES_MAX {
+            let message = format!("the stored key has {bytes} bytes, and the most is");
+            return Err(Status::invalid(format!("{message} {KEY_BYTES_MAX}")));
+        }
         self.lock_version(family, record.key)?;
         self.batch().lock().edit(|batch| batch.add_without_timestamp(*record));
         Ok(())
@@ -129,6 +135,7 @@ impl TransactionObject {
         options: Option<&ReadOptions>,
         family: &Arc<Family>,
     ) -> Result<IteratorObject, Status> {
+        self.shared.lock().get()?;
         let range = family.versions(options)?;
         if range.oldest.is_some() {
             let message = "an iterator of a transaction shows one version of a key";

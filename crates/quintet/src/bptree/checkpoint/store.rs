@@ -87,10 +87,6 @@ impl PagedTree {
         lsn: Lsn,
     ) -> Result<()> {
         let cache = self.tree.cache();
-        let keeps_journal = checkpointer.journal_bytes() <= SHORT_JOURNAL_BYTES;
-        if self.lacks_space() && mutant!(FullDiskKeepsJournal: false, else !keeps_journal) {
-            return self.write_back_journal(checkpointer, lsn);
-        }
         if cache.has_overlay() {
             return self.write_back_all(checkpointer, lsn);
         }
@@ -107,7 +103,23 @@ impl PagedTree {
             self.store_once(checkpointer, lsn, count)?;
             left -= count;
         }
-        Ok(())
+        self.end_long_journal(checkpointer, lsn)
+    }
+
+    /// Ends a journal that recovery does not need, on a full disk, so that its files can be
+    /// removed. Without space for a group in a new file, it stays.
+    fn end_long_journal(&self, checkpointer: &mut Checkpointer, lsn: Lsn) -> Result<()> {
+        let is_needed = checkpointer.written_back != checkpointer.redo.newest();
+        let is_short = checkpointer.journal_bytes() <= SHORT_JOURNAL_BYTES;
+        if !self.lacks_space() || is_needed || is_short {
+            return Ok(());
+        }
+        mutant!(FullDiskKeepsJournal => return Ok(()));
+        checkpointer.start_new_file();
+        match self.store_once(checkpointer, lsn, 0) {
+            Err(Error::DiskFull { .. }) => Ok(()),
+            outcome => outcome,
+        }
     }
 
     /// As [`PagedTree::store_checkpoint`], and writes back everything that is only in the journal.

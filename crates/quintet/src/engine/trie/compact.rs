@@ -74,12 +74,17 @@ impl Trie {
         self.seal_dead_hot_region();
         self.checkpoint_for_memory()?;
         for _ in 0..STEP_REGIONS {
-            let Some((_, victim, _)) = self.victims().first().copied() else { break };
-            self.allocate_for_moves(victim)?;
-            if self.empty_most_wasted(1, u64::MAX)? == 0 {
-                break;
+            // If the disk has no space for the least records, it has none for others.
+            let victims = self.victims().into_iter();
+            let least = victims.min_by_key(|(_, region, _)| self.regions.live(*region));
+            let Some((_, region, life)) = least else { break };
+            self.allocate_for_moves(region)?;
+            match self.empty_unless_taken(region, life) {
+                Ok(true) => self.checkpoint_for_memory()?,
+                // Other threads hold the region or the memory: a later step continues.
+                Ok(false) | Err(Error::OutOfMemory { .. }) => break,
+                Err(error) => return Err(error),
             }
-            self.checkpoint_for_memory()?;
         }
         self.release_all_file_space();
         Ok(())
@@ -118,20 +123,25 @@ impl Trie {
             if count >= count_max || given >= units {
                 break;
             }
-            if !lock(&self.emptying).insert(region) {
-                // Another thread empties it.
-                continue;
-            }
-            let outcome = self.empty(region, life);
-            lock(&self.emptying).remove(&region);
-            match outcome {
-                Ok(()) => (count, given) = (count + 1, given + waste),
+            match self.empty_unless_taken(region, life) {
+                Ok(true) => (count, given) = (count + 1, given + waste),
+                Ok(false) => {}
                 // Other threads hold the memory: a later step continues.
                 Err(Error::OutOfMemory { .. }) => break,
                 Err(error) => return Err(error),
             }
         }
         Ok(count)
+    }
+
+    /// Empties a region. Returns `false` if another thread does.
+    fn empty_unless_taken(&self, region: u64, life: u64) -> Result<bool> {
+        if !lock(&self.emptying).insert(region) {
+            return Ok(false);
+        }
+        let outcome = self.empty(region, life);
+        lock(&self.emptying).remove(&region);
+        outcome.map(|()| true)
     }
 
     /// The regions that are worth emptying, those with the most waste first: waste, number and
