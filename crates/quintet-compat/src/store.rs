@@ -3,9 +3,9 @@
 //! The table of a family is `cf/NAME`, or `cf-hex/...` with the bytes of a name that no table can
 //! have, 32 bytes a component. The table `meta` holds what the originals keep beside the entries:
 //! the name of a comparator that is not the default one, under `comparator/NAME`. For a family with
-//! timestamps it holds their size and byte order under `timestamps/NAME`, and the timestamp below which old
-//! versions may be removed under `history/NAME`. The table `prepared` has transactions that were
-//! prepared and not committed.
+//! timestamps it holds their size and byte order under `timestamps/NAME`, and the timestamp below
+//! which old versions may be removed under `history/NAME`. The table `prepared` has transactions
+//! that were prepared and not committed.
 
 use std::{
     collections::BTreeMap,
