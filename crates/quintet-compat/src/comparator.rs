@@ -154,7 +154,7 @@ impl ComparatorCalls {
     }
 
     /// Fails unless timestamps are numbers of eight bytes, the greater of which are newer and come
-    /// first. Returns their byte order.
+    /// first. Returns their byte order. `keys` are compared with timestamps, if there are any.
     fn check_timestamps(
         &self,
         calls: &TimestampCalls,
@@ -210,7 +210,8 @@ impl ComparatorCalls {
         samples.iter().all(|a| samples.iter().all(|b| agrees(a, b)))
     }
 
-    /// Returns the byte order of timestamps. `None`: keys have none. Fails as `check_samples` does.
+    /// Returns the byte order of timestamps. `None`: keys have none. Asks for the order of
+    /// timestamps only; fails as [`ComparatorCalls::check_samples`] does.
     pub fn timestamp_order(&self) -> Result<Option<TimestampOrder>, Status> {
         self.timestamps.as_ref().map(|calls| self.check_timestamps(calls, &[])).transpose()
     }

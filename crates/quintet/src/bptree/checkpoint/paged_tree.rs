@@ -143,7 +143,12 @@ impl PagedTree {
         mutant!(JournalEndsUnplaced: checkpointer.forget_pending_writeback(), else {
             self.write_back_all(checkpointer, lsn)?;
         });
-        // This group declares the earlier ones unneeded; it is in a new file.
+        self.end_journal(checkpointer, lsn)
+    }
+
+    /// Stores a checkpoint that is complete to `lsn` in a new file of the journal. It declares the
+    /// earlier groups unneeded that are written back, so the files before it are removed.
+    pub(super) fn end_journal(&self, checkpointer: &mut Checkpointer, lsn: Lsn) -> Result<()> {
         checkpointer.start_new_file();
         self.store_once(checkpointer, lsn, 0)
     }

@@ -110,13 +110,11 @@ impl PagedTree {
     /// removed. Without space for a group in a new file, it stays.
     fn end_long_journal(&self, checkpointer: &mut Checkpointer, lsn: Lsn) -> Result<()> {
         let is_needed = checkpointer.written_back != checkpointer.redo.newest();
-        let is_short = checkpointer.journal_bytes() <= SHORT_JOURNAL_BYTES;
-        if !self.lacks_space() || is_needed || is_short {
+        if !self.lacks_space() || is_needed || checkpointer.journal_bytes() <= SHORT_JOURNAL_BYTES {
             return Ok(());
         }
         mutant!(FullDiskKeepsJournal => return Ok(()));
-        checkpointer.start_new_file();
-        match self.store_once(checkpointer, lsn, 0) {
+        match self.end_journal(checkpointer, lsn) {
             Err(Error::DiskFull { .. }) => Ok(()),
             outcome => outcome,
         }
